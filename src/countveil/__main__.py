@@ -1,0 +1,5 @@
+"""python -m countveil"""
+
+from countveil.cli import main
+
+main()

@@ -1,0 +1,130 @@
+"""What a mechanism has, measured on its integer weights and nothing else.
+
+`measure` is the only place where a claim about a mechanism is made. It takes the columns, the epsilon and
+sensitivity they are judged at, and the promise about counts under which accuracy is stated; every figure is
+an exact Fraction or integer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from countveil import privacy
+from countveil.columns import ColumnFamily, distinct_counts
+from countveil.exact import exp_bounds
+from countveil.remap import CountProfile, Remap
+
+SHOWN_COUNTS = (0, 1, 2, 5, 10)
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """Exact properties of a mechanism. `delta` holds for every dataset, both directions, all neighbours.
+
+    `delta` is exact at a rational lower bound of e^epsilon, so it is an upper bound at e^epsilon itself.
+    `delta_singleton` is the paper's quantity, not a privacy parameter (None where it was not measured).
+    P1: |Y - n| <= worst_error (`noise_bound` for stationary counts), and Y >= 0 if `never_negative`. P2: P(Y = n | n) = eta for all n >= eta_from.
+    P3: the bias is exactly zero for all n >= unbiased_from and at most `bias_below` in size elsewhere.
+    """
+
+    epsilon: Fraction
+    sensitivity: int
+    delta: Fraction
+    worst_pair: tuple[int, int]
+    delta_singleton: Fraction | None
+    eta: Fraction
+    eta_from: int
+    unbiased_from: int | None
+    bias_below: Fraction
+    variance: Fraction
+    within_3: Fraction
+    margin_95: int
+    worst_error: int
+    noise_bound: int
+    never_negative: bool
+    bits: int
+    stationary_from: int
+    mse_at: dict[int, Fraction]
+    bias_at: dict[int, Fraction]
+    exact_at: dict[int, Fraction]
+
+
+def measure(
+    family: ColumnFamily, epsilon: Fraction, sensitivity: int, counts: tuple[int, int | None]
+) -> Certificate:
+    """All properties of a family, accuracy stated for the promised counts."""
+    order, _ = exp_bounds(epsilon)  # e^epsilon rounded DOWN: delta can only grow
+    divergence = privacy.delta(family, order, sensitivity)
+    single = None
+    if not isinstance(family, Remap):
+        single = privacy.singleton(family, order, sensitivity).value
+    law = family.stationary
+    profiles = profile(family, counts)
+    biased = [row.n for row in profiles if row.bias != 0]
+    inexact = [row.n for row in profiles if row.exact != law.eta]
+    last = profiles[-1].n
+    low, high = counts
+    shown = [n for n in SHOWN_COUNTS if n >= low and (high is None or n <= high)]
+    laws = {n: family.column(n) for n in shown}
+    worst, negative = _reach(family, profiles)
+    return Certificate(
+        epsilon=epsilon,
+        sensitivity=sensitivity,
+        delta=divergence.value,
+        worst_pair=(divergence.n, divergence.m),
+        delta_singleton=single,
+        eta=law.eta,
+        eta_from=inexact[-1] + 1 if inexact else low,
+        unbiased_from=None if biased and biased[-1] == last else (biased[-1] + 1 if biased else low),
+        bias_below=max((abs(row.bias) for row in profiles), default=Fraction(0)),
+        variance=law.variance,
+        within_3=law.within(3),
+        margin_95=law.margin(Fraction(95, 100)),
+        worst_error=worst,
+        noise_bound=law.worst_error,
+        never_negative=not negative,
+        bits=law.bits,
+        stationary_from=family.stationary_from,
+        mse_at={n: laws[n].mse for n in shown},
+        bias_at={n: laws[n].mean for n in shown},
+        exact_at={n: laws[n].eta for n in shown},
+    )
+
+
+def profile(family: ColumnFamily, counts: tuple[int, int | None]) -> list[CountProfile]:
+    """Bias, P(Y = n | n) and mean squared error for every promised count up to the stationary one, and the top."""
+    low, high = counts
+    if isinstance(family, Remap):
+        law = family.source
+        rows = [*family.profiles, CountProfile(family.stationary_from, law.mean, law.eta, law.mse)]
+        return [row for row in rows if row.n >= low and (high is None or row.n <= high)]
+    below = range(low, family.lo)
+    rows = []
+    for n in [*below, *distinct_counts(family)]:
+        if n >= low and (high is None or n <= high):
+            law = family.column(n)
+            mean = law.mean
+            rows.append(CountProfile(n, mean, law.eta, law.mse))
+    return rows
+
+
+def _reach(family: ColumnFamily, profiles: list[CountProfile]) -> tuple[int, bool]:
+    """The largest |Y - n|, and whether some Y is negative, over the profiled counts."""
+    if isinstance(family, Remap):
+        return _remap_reach(family), False
+    laws = [(row.n, family.column(row.n)) for row in profiles]
+    return max(law.worst_error for _, law in laws), any(n + law.least < 0 for n, law in laws)
+
+
+def _remap_reach(family: Remap) -> int:
+    """The largest |Y - n| of a remapped family: over the map's rows, its identity part and its moves."""
+    source = family.source
+    worst = max(-source.least, source.greatest)
+    for signed in range(source.least, family.T + 1):
+        low, high = max(0, signed - source.greatest), signed - source.least
+        for y, share in family.row(signed):
+            if share:
+                worst = max(worst, high - y, y - low)
+    targets = (abs(move.target) for moves in family.moves.values() for move in moves)
+    return max(worst, max(targets, default=0))

@@ -1,0 +1,70 @@
+"""The command line: parse, one library call, print.
+
+Results go to stdout, messages and progress to stderr. Errors are one line and an exit code: 0 ok, 1 internal error,
+2 usage or bad parameter, 3 query not allowed, 4 budget exhausted, 5 data does not fit the declared schema, 6 engine
+or extra missing.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+import countveil
+from countveil.cli.certify import certify
+from countveil.cli.demo import demo
+from countveil.cli.design import design
+from countveil.errors import CountveilError
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(countveil.__version__, prog_name="countveil")
+def cli() -> None:
+    """Publish counts that protect the people counted.
+
+    Every released number is an integer, never negative, never more than D from the truth, exactly right with a
+    probability you choose, unbiased from a small stated count on, and carries a proved (epsilon, delta)
+    guarantee that holds for every dataset.
+
+    \b
+    Examples:
+      countveil demo                                  a first look
+      countveil design --epsilon 1 --delta 1e-6       the most accurate mechanism for a target
+      countveil design --epsilon 1.1 --eta 0.5 -D 8   least delta for the paper's parameters
+      countveil certify mechanism.json                prove a saved mechanism again
+    """
+
+
+for command in (design, certify, demo):
+    cli.add_command(command)
+
+
+def main() -> None:
+    """Run the command line; every failure is one line on stderr and the right exit code."""
+    try:
+        code = cli.main(standalone_mode=False)
+        sys.stdout.flush()
+        sys.exit(code if isinstance(code, int) else 0)
+    except CountveilError as error:
+        _fail(str(error), error.exit_code)
+    except click.exceptions.Exit as done:
+        sys.exit(done.exit_code)
+    except click.ClickException as error:
+        where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "countveil"
+        _fail(f"{' '.join(error.format_message().split())} See: {where} --help", 2)
+    except (click.Abort, KeyboardInterrupt):
+        _fail("stopped", 130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except Exception as error:
+        if os.environ.get("COUNTVEIL_TRACE"):
+            raise
+        _fail(f"internal error ({type(error).__name__}); set COUNTVEIL_TRACE=1 to see where, and report it", 1)
+
+
+def _fail(message: str, code: int) -> None:
+    click.echo(f"countveil: {message}", err=True)
+    sys.exit(code)

@@ -1,0 +1,53 @@
+"""`countveil certify`: prove a saved mechanism again, from its weights alone."""
+
+from __future__ import annotations
+
+import click
+
+from countveil.cli.output import busy, print_json, print_mechanism, short
+
+
+@click.command()
+@click.argument("file")
+@click.option("--epsilon", "epsilons", multiple=True, metavar="E", help="Also the exact delta at this epsilon (may repeat; may be negative).")
+@click.option("--delta", "deltas", multiple=True, metavar="D", help="Also the least epsilon for this delta (may repeat).")
+@click.option("--profile", is_flag=True, help="Also bias, P(exact) and mean squared error of every small count (with --json).")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def certify(file: str, epsilons: tuple[str, ...], deltas: tuple[str, ...], profile: bool, as_json: bool) -> None:
+    """Recompute everything FILE claims from its integer weights, and refuse it if a claim does not hold.
+
+    \b
+    Examples:
+      countveil certify mechanism.json
+      countveil certify mechanism.json --epsilon 0.5 --epsilon 2 --delta 1e-9
+      countveil certify mechanism.json --profile --json
+    """
+    from countveil.exact import decimal_text, number
+    from countveil.mechanism import Mechanism
+
+    with busy("certifying"):
+        mechanism = Mechanism.load(file)
+        at_epsilon = {
+            decimal_text(number("epsilon", e)): decimal_text(mechanism.delta_at(e), rounding="up") for e in epsilons
+        }
+        orders = {decimal_text(number("delta", d)): mechanism.epsilon_at(d) for d in deltas}
+    at_delta = {d: None if e is None else decimal_text(e, rounding="up") for d, e in orders.items()}
+    result = mechanism.describe()
+    result["holds"] = True
+    result["delta_at"] = at_epsilon
+    result["epsilon_at"] = at_delta
+    if profile:
+        result["profile"] = [
+            {"n": p.n, "bias": decimal_text(p.bias), "exact": decimal_text(p.exact), "mse": decimal_text(p.mse)}
+            for p in mechanism.profile()
+        ]
+    if as_json:
+        print_json(result)
+        return
+    print_mechanism(result)
+    for e, found in at_epsilon.items():
+        click.echo(f"delta at epsilon {e}: {short(found, 6)}")
+    for d, least in at_delta.items():
+        words = "no epsilon will do" if least is None else f"least epsilon {short(least, 6)}"
+        click.echo(f"{words} for delta {d}")
+    click.echo("every claim holds on the weights")

@@ -1,0 +1,93 @@
+"""`countveil design`: from a question to a certified mechanism."""
+
+from __future__ import annotations
+
+import click
+
+from countveil.cli.output import busy, print_json, print_mechanism
+
+
+@click.command()
+@click.option("--epsilon", metavar="E", help="Privacy loss, a decimal number; 0 is allowed.")
+@click.option("--delta", metavar="D", help="Probability that the guarantee may fail, for instance 1e-6.")
+@click.option("--eta", metavar="P", help="Probability of releasing the exact count.")
+@click.option("-D", "--noise-bound", "D", metavar="N", help="No released count is further than this from the truth.")
+@click.option(
+    "--policy",
+    default="nonnegative",
+    show_default=True,
+    help="nonnegative: never below 0. signed: noise independent of n. floor: max(n, D) + noise.",
+)
+@click.option("--unbiased-from", metavar="N0", help="Zero bias from this count on (default: found; see the price list).")
+@click.option("--method", default="auto", show_default=True, help="auto, paper, optimal, program or remap.")
+@click.option("--objective", default="delta", show_default=True, help="delta (exact) or singleton (the paper's).")
+@click.option("--max-variance", metavar="V", help="Allow no more variance than this.")
+@click.option("--sensitivity", default="1", show_default=True, metavar="d", help="By how much one person can change a count.")
+@click.option("--counts", metavar="LO:HI", help="A public promise about the true counts, for instance 1:500 or 100:")
+@click.option("--cap", is_flag=True, help="Never release more than HI of --counts.")
+@click.option("--bits", metavar="K", help="Weights over 2^K: 64, 96 or 128 (default: the least that is fine enough).")
+@click.option("-o", "--output", metavar="FILE", help="Save the mechanism with its certificate.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def design(
+    epsilon: str | None,
+    delta: str | None,
+    eta: str | None,
+    D: str | None,
+    policy: str,
+    unbiased_from: str | None,
+    method: str,
+    objective: str,
+    max_variance: str | None,
+    sensitivity: str,
+    counts: str | None,
+    cap: bool,
+    bits: str | None,
+    output: str | None,
+    as_json: bool,
+) -> None:
+    """Design the best mechanism for what you give of epsilon, delta, eta and D.
+
+    \b
+    Give                  and get
+      epsilon, delta        the largest eta, then the least D
+      epsilon, delta, D     the largest eta
+      epsilon, delta, eta   the least D
+      epsilon, eta, D       the least delta (the paper's question)
+      delta, eta, D         the least epsilon
+
+    \b
+    Examples:
+      countveil design --epsilon 1 --delta 1e-6
+      countveil design --epsilon 1 --delta 1e-6 -o mechanism.json
+      countveil design --epsilon 2.18 --eta 0.8 -D 6 --policy signed --method paper --json
+      countveil design --epsilon 0.01 --delta 1e-6 --method remap
+      countveil design --epsilon 1 --eta 0.5 -D 2 --counts 1:3 --objective singleton
+    """
+    from countveil.design.answer import answer
+    from countveil.design.request import parse
+
+    request = parse(
+        epsilon=epsilon,
+        delta=delta,
+        eta=eta,
+        D=D,
+        policy=policy,
+        unbiased_from=unbiased_from,
+        method=method,
+        objective=objective,
+        max_variance=max_variance,
+        sensitivity=sensitivity,
+        counts=counts,
+        cap=cap,
+        bits=bits,
+    )
+    with busy("designing"):
+        mechanism = answer(request)
+    if output is not None:
+        mechanism.save(output)
+    if as_json:
+        print_json(mechanism.describe())
+        return
+    print_mechanism(mechanism.describe())
+    if output is not None:
+        click.echo(f"saved to {output}; prove it again with: countveil certify {output}", err=True)

@@ -1,0 +1,102 @@
+"""How results look: one JSON object, or a short page for people."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from decimal import Decimal
+from typing import Any
+
+import click
+
+
+def print_json(result: Mapping[str, Any]) -> None:
+    click.echo(json.dumps(result, indent=2))
+
+
+@contextmanager
+def busy(message: str) -> Iterator[None]:
+    """A spinner on stderr while something takes a while; nothing where stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(message):
+        yield
+
+
+def print_mechanism(m: Mapping[str, Any]) -> None:
+    """The page of one mechanism, from `Mechanism.describe()`."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    facts = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    facts.add_column(style="bold", no_wrap=True)
+    facts.add_column(overflow="fold")
+    for name, words in _facts(m):
+        facts.add_row(name, words)
+    console.print(facts)
+    if m["mse_at"]:
+        small = Table(box=box.SIMPLE_HEAD, title="What happens to small counts", title_justify="left", title_style="bold")
+        for head in ("true count", "P(exact)", "bias", "mean squared error"):
+            small.add_column(head, justify="right")
+        for n in m["mse_at"]:
+            small.add_row(n, short(m["exact_at"][n]), short(m["bias_at"][n]), short(m["mse_at"][n]))
+        console.print(small)
+    if len(m["price_list"]) > 1:
+        _print_prices(console, m["price_list"])
+    for note in m["notes"]:
+        console.print(f"- {note}", style="dim", soft_wrap=False)
+
+
+def _facts(m: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    people = "one person" if m["sensitivity"] == 1 else f"up to {m['sensitivity']} per person"
+    yield "guarantee", f"epsilon {m['epsilon']}, delta {short(m['delta'], 6)}: certified, for every dataset (add or remove {people})"
+    if m["delta_paper_bound"] is not None:
+        yield "", f"the paper would state delta {short(m['delta_paper_bound'], 6)} for its law at this eta and D"
+    never = "never negative" if m["never_negative"] else "can be negative"
+    exact = f"exact with probability {short(m['eta'])} (eta)"
+    yield "released", f"a whole number, {never}, {exact}" + (f" from n = {m['eta_from']} on" if m["eta_from"] else "")
+    far = "" if m["worst_error"] <= m["D"] else f"; at small counts up to {m['worst_error']}"
+    yield "error", f"at most {m['D']} (D){far}; ±{m['margin_95']} in 95 % of releases; within ±3 with probability {short(m['within_3'])}"
+    if m["unbiased_from"] is None:
+        yield "bias", f"at most {short(m['bias_below'])}"
+    else:
+        below = f"; at most {short(m['bias_below'])} below" if m["unbiased_from"] > m["counts"]["low"] else ""
+        yield "bias", f"exactly zero from n = {m['unbiased_from']} on{below}"
+    yield "variance", short(m["variance"], 6)
+    yield "made by", f"method {m['method']}, policy {m['policy']}, weights over 2^{m['bits']}, hash {m['hash'][:12]}"
+
+
+def _print_prices(console: Any, prices: list[Mapping[str, Any]]) -> None:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, title="The price of being unbiased from n on", title_justify="left", title_style="bold")
+    keys = [key for key in prices[0] if key != "chosen"]
+    for key in keys:
+        table.add_column(key.replace("_", " "), justify="right")
+    table.add_column("")
+    for row in prices:
+        cells = ["impossible" if row[key] is None else short(str(row[key])) for key in keys]
+        table.add_row(*cells, "<- chosen" if row["chosen"] else "")
+    console.print(table)
+
+
+def short(text: str, digits: int = 4) -> str:
+    """A decimal text cut to a few digits for reading.
+
+    >>> short("0.458171886623647"), short("9.99999900000608e-7", 6), short("14")
+    ('0.4582', '1.00000e-6', '14')
+    """
+    value = Decimal(text)
+    if value == value.to_integral_value() and abs(value) < 10**9:
+        return str(int(value))
+    if value and not -4 < value.adjusted() < 9:
+        return f"{value:.{digits - 1}e}".replace("e-0", "e-").replace("E", "e")
+    return f"{value:.{digits}f}" if abs(value) < 1 else f"{value:.{digits}g}"

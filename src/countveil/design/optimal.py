@@ -1,0 +1,120 @@
+"""The law of least *exact* delta among all laws of noise independent of n, in closed form.
+
+Sensitivity 1, p(0) = eta, support [-D:D], zero mean. Averaging a law with its mirror image never raises
+delta, so the optimum is symmetric; with p_i = P(Z = ±i) its delta is the sum of what each step pays:
+
+    delta = sum_{i=0..D} max(0, p_i - E p_{i+1}) + sum_{i=1..D} max(0, p_i - E p_{i-1}),    p_{D+1} = 0.
+
+Three shapes solve this, by how large eta is:
+
+- **cut** (above the knee): p_1 = eta/E, p_{i+1} = p_i/E until the mass eta_bar/2 is used up. Every law with
+  p_i >= E p_{i+1} has the same delta = eta - (E-1) eta_bar/2; this one has the least variance.
+- **chain** (around and below the knee): p_i = p_1 E^-(i-1) for i = 1..D. delta = p_D = (eta_bar/2) (E-1)/(E^D - 1).
+- **tent** (p_1 of the chain would exceed E eta): p_i = min((E eta + r) E^(i-1), x E^(D-i)), delta = r + x. The
+  mass gained per unit of r is sum_{j<m} E^j and per unit of x sum_{j<D-m} E^j, m the number of rising steps;
+  so r = 0 while m <= D/2, and beyond that both sides grow alike.
+
+The knee is eta = tanh(epsilon/2), the P(Z = 0) of the two-sided geometric law.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+from countveil.design.decimals import PRECISE, decimal, exp
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """`half[i]` is P(Z = i); `delta` is a real number to 120 digits, to be certified after rounding."""
+
+    shape: str
+    delta: Decimal
+    half: tuple[Decimal, ...]
+
+
+def optimum(epsilon: Fraction, eta: Fraction, D: int) -> Optimum:
+    """The law of least exact delta."""
+    with localcontext(PRECISE):
+        E, centre = exp(epsilon), decimal(eta)
+        side = (1 - centre) / 2
+        decays = _geometric(1 / E, D)
+        first = side / decays
+        if centre >= E * first:
+            return _cut(E, centre, side, D)
+        if first <= E * centre:
+            half = [centre, first]
+            for _ in range(D - 1):
+                half.append(half[-1] / E)
+            return Optimum("chain", half[-1], tuple(half))
+        return _tent(E, centre, side, D)
+
+
+def least_delta(epsilon: Fraction, eta: Fraction, D: int) -> Decimal:
+    """The delta of `optimum`, without writing the law out where a formula gives it."""
+    with localcontext(PRECISE):
+        E, centre = exp(epsilon), decimal(eta)
+        side = (1 - centre) / 2
+        first = side / _geometric(1 / E, D)
+        if first > E * centre:
+            return _tent(E, centre, side, D).delta
+        return max(centre - (E - 1) * side, first / E ** (D - 1))
+
+
+def largest_eta(epsilon: Fraction, delta: Fraction) -> Fraction:
+    """(2 delta + E - 1)/(E + 1): no law with this (epsilon, delta) releases the exact count more often.
+
+    Rounded down at the resolution of proposals.
+    """
+    with localcontext(PRECISE):
+        E = exp(epsilon)
+        eta = (2 * decimal(delta) + E - 1) / (E + 1)
+        return Fraction(int(eta.scaleb(60)), 10**60)
+
+
+def _geometric(ratio: Decimal, terms: int) -> Decimal:
+    """sum_{j<terms} ratio^j."""
+    return Decimal(terms) if ratio == 1 else (1 - ratio**terms) / (1 - ratio)
+
+
+def _cut(E: Decimal, centre: Decimal, side: Decimal, D: int) -> Optimum:
+    half, rest = [centre], side
+    for _ in range(D):
+        half.append(min(half[-1] / E, rest))
+        rest -= half[-1]
+    half[1] += rest  # what 120 digits leave over at the very edge of the case
+    return Optimum("cut", centre - (E - 1) * side, tuple(half))
+
+
+def _tent(E: Decimal, centre: Decimal, side: Decimal, D: int) -> Optimum:
+    """p_i = min(a E^(i-1), x E^(D-i)) with a = E eta + r, delta = r + x."""
+    a, x, rising = _one_sided_tent(E, centre, side, D)
+    if 2 * rising > D:
+        middle = D // 2
+        if D % 2:
+            a = x = side / (2 * _geometric(E, middle) + E**middle)
+        else:
+            both = side / _geometric(E, middle)
+            a, x = both * E / (1 + E), both / (1 + E)  # of the equally good ones, the least spread
+    half = [centre]
+    rise, fall = a, x * E ** (D - 1)
+    for _ in range(D):
+        half.append(min(rise, fall))
+        rise *= E
+        fall /= E
+    return Optimum("tent", a - E * centre + x, tuple(half))
+
+
+def _one_sided_tent(E: Decimal, centre: Decimal, side: Decimal, D: int) -> tuple[Decimal, Decimal, int]:
+    """a = E eta, the x that gives the right mass, and the number of rising steps."""
+    a = rise = E * centre
+    risen = Decimal(0)
+    for rising in range(D):
+        x = (side - risen) / _geometric(E, D - rising)
+        if rise >= x * E ** (D - rising - 1):
+            return a, x, rising
+        risen += rise
+        rise *= E
+    return a, Decimal(0), D

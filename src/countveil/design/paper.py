@@ -1,0 +1,107 @@
+"""The paper's closed form for n >= D: the symmetric law of least *singleton* delta, and where it fails.
+
+With E = e^epsilon, B = 2/eta_bar, C = 2 eta/eta_bar, and p(±i) = alpha_i eta_bar/2:
+
+- lower bounds of type I   delta_k = (C sum_{j<k} E^j - E^k) / (B sum_{j<k} (j+1) E^j), k = 1..D
+- lower bound of type II   delta_{D+1} = 1 / (B sum_{j<D} (D-j) E^j)
+- crossovers               C_k = sum_{j<=k} E^j / sum_{j<k} (k-j) E^j, strictly decreasing
+- delta* = delta_k for the k with C_k < C <= C_{k-1} (C_0 = inf, C_{D+1} = 0), attained by `alpha`.
+
+The theorem compares p(±1) with p(0) in one direction only. It holds while p(1) <= E eta + delta*, that is
+alpha_1 <= E C + B delta*; for smaller eta the law has a larger delta than the paper states.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+from countveil.design.decimals import PRECISE, decimal, exp
+
+
+@dataclass(frozen=True)
+class ClosedForm:
+    """The paper's optimum at (epsilon, eta, D): `half[i]` is P(Z = i)."""
+
+    k: int
+    delta_star: Decimal
+    alpha: tuple[Decimal, ...]
+    half: tuple[Decimal, ...]
+    holds: bool
+
+
+def closed_form(epsilon: Fraction, eta: Fraction, D: int) -> ClosedForm:
+    """delta*, alpha* and whether the theorem holds there."""
+    with localcontext(PRECISE):
+        E, B, C = _constants(epsilon, eta)
+        k = active_bound(epsilon, eta, D)
+        powers, weighted, triangular = _sums(E, min(k, D))
+        if k == D + 1:
+            delta_star = 1 / (B * triangular)
+            alpha = [B * delta_star]
+            for _ in range(D - 1):
+                alpha.append(E * alpha[-1] + B * delta_star)
+            alpha.reverse()
+        else:
+            delta_star = (C * powers - E**k) / (B * weighted)
+            alpha = [(C - B * delta_star) / E]
+            for _ in range(k - 1):
+                alpha.append((alpha[-1] - B * delta_star) / E)
+            alpha += [Decimal(0)] * (D - k)
+        half = (decimal(eta), *(a / B for a in alpha))
+        return ClosedForm(k, delta_star, tuple(alpha), half, alpha[0] <= E * C + B * delta_star)
+
+
+def active_bound(epsilon: Fraction, eta: Fraction, D: int) -> int:
+    """The k in 1..D+1 with C_k < C <= C_{k-1}: which lower bound is delta*."""
+    with localcontext(PRECISE):
+        E, _, C = _constants(epsilon, eta)
+        power = powers = Decimal(1)
+        triangular = Decimal(0)
+        for k in range(1, D + 1):
+            triangular += powers  # sum_{j<k} (k-j) E^j
+            power *= E
+            powers += power  # sum_{j<=k} E^j
+            if C * triangular > powers:
+                return k
+        return D + 1
+
+
+def lower_bounds(epsilon: Fraction, eta: Fraction, D: int) -> list[Decimal]:
+    """delta_1, ..., delta_D (type I) and delta_{D+1} (type II)."""
+    with localcontext(PRECISE):
+        E, B, C = _constants(epsilon, eta)
+        found = []
+        for k in range(1, D + 1):
+            powers, weighted, triangular = _sums(E, k)
+            found.append((C * powers - E**k) / (B * weighted))
+        return [*found, 1 / (B * triangular)]
+
+
+def crossovers(epsilon: Fraction, D: int) -> list[Decimal]:
+    """C_1, ..., C_D."""
+    with localcontext(PRECISE):
+        E = exp(epsilon)
+        found = []
+        for k in range(1, D + 1):
+            powers, _, triangular = _sums(E, k)
+            found.append((powers + E**k) / triangular)
+        return found
+
+
+def _constants(epsilon: Fraction, eta: Fraction) -> tuple[Decimal, Decimal, Decimal]:
+    eta_bar = 1 - decimal(eta)
+    return exp(epsilon), 2 / eta_bar, 2 * decimal(eta) / eta_bar
+
+
+def _sums(E: Decimal, k: int) -> tuple[Decimal, Decimal, Decimal]:
+    """sum_{j<k} E^j, sum_{j<k} (j+1) E^j and sum_{j<k} (k-j) E^j."""
+    power = Decimal(1)
+    powers = weighted = triangular = Decimal(0)
+    for j in range(k):
+        powers += power
+        weighted += (j + 1) * power
+        triangular += powers
+        power *= E
+    return powers, weighted, triangular

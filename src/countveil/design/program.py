@@ -1,0 +1,318 @@
+"""Linear programs over the columns p(.|n), one variable per (n, z): the paper's general program and ours.
+
+Any law with P1-P3 is a mixture of the paper's three-point laws, so the program needs no variable per pair
+(i1, i2): the constraints on p(.|n) themselves are linear. Columns are compared with their neighbours by
+
+    sum_y h(y) <= delta,   h(y) >= p(y|a) - E p(y|b),   h >= 0        (objective "delta"), or
+    p(y|a) - E p(y|b) <= delta for every y                            (objective "singleton").
+
+Column M is the stationary law. It is compared with its own shift, so a finite program covers every n.
+
+**Tied columns.** At sensitivity 1 the tails of an optimum are geometric up to what delta can pay for. Beyond
+a window of W explicit columns the program may be tied: the upper side is one law U for all n >= W, and the
+lower side decays by 1/E per count, p(y|n) = E^-(n-W) p(y|W) for y < W and p(y|n) = V E^-(n-1-y) for W <= y < n.
+Mass and mean of all those columns are right if lower mass(W) = V/(1-1/E) and upper moment = V/(1-1/E)^2, and all
+their pairs pay alike. The program then grows with W^2 + D instead of D^2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from countveil.design.decimals import exp, fraction
+from countveil.design.linear import NoSolution, Program, Solution
+from countveil.rounding import SCALE
+
+Term = tuple[int, Fraction]
+"""A variable and its factor: the value of a cell."""
+
+_HOLD = Fraction(1, 10**9)
+"""How far an optimum may be relaxed, relatively, to keep the next stage well posed."""
+_NOISE = 1 << (SCALE - 170)
+"""Probabilities below 2**-170 are what the solver leaves where it means zero."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """What is asked of the columns.
+
+    Columns exist for n = lo..M (hi is None, column M stationary) or n = lo..hi (all explicit). `eta` or `delta` may
+    be None: then it is what the program optimises. `cap` bounds every output from above, and P3 then holds for n0
+    <= n <= cap - n0. `signed` asks for one symmetric law that does not depend on n, `symmetric` for a symmetric
+    stationary law. `window` and `reach` tie the columns: explicit up to `window`, free cells up to y = `reach`.
+    """
+
+    epsilon: Fraction
+    D: int
+    eta: Fraction | None
+    delta: Fraction | None
+    n0: int
+    lo: int = 0
+    hi: int | None = None
+    M: int | None = None
+    cap: int | None = None
+    sensitivity: int = 1
+    singleton: bool = False
+    max_variance: Fraction | None = None
+    window: int | None = None
+    reach: int | None = None
+    signed: bool = False
+    symmetric: bool = False
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """Columns as integers over 2**SCALE: (left, values) for each n from lo on; the last one is stationary if hi is None."""
+
+    columns: tuple[tuple[int, tuple[int, ...]], ...]
+    eta: Fraction
+    delta: Fraction
+
+
+@dataclass
+class _Column:
+    """The cells y -> term of one column, and n."""
+
+    n: int
+    cells: dict[int, Term] = field(default_factory=dict)
+
+
+class ColumnProgram:
+    """The program of a `Model`; `least_delta` and `largest_eta` solve it, `solve_in_order` breaks ties."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.program = Program()
+        self.E = fraction(exp(model.epsilon))
+        self.one = self.program.variable(1, 1)
+        self.eta = self.program.variable(*(_fixed(model.eta) if model.eta is not None else (0, 1)))
+        self.delta = self.program.variable(0, model.delta if model.delta is not None else 1)
+        self._hinges: dict[tuple[Term | None, Term | None], int] = {}
+        self._bias_rows: dict[int, int] = {}
+        self._columns = self._tied() if model.window is not None else self._explicit()
+        for column in self._columns:
+            self._constrain_column(column)
+        for a, b in self._pairs():
+            self._compare(a, b)
+            self._compare(b, a)
+
+    # The cells of the columns
+
+    def _explicit(self) -> list[_Column]:
+        model = self.model
+        if model.signed:
+            return [self._symmetric_column()]
+        if model.hi is not None:
+            return [self._free_column(n) for n in range(model.lo, model.hi + 1)]
+        last = max(model.lo, model.D) if model.M is None else model.M
+        columns = [self._free_column(n) for n in range(model.lo, last + 1)]
+        if model.symmetric:
+            cells = columns[-1].cells
+            for i in range(1, model.D + 1):
+                cells[last - i] = cells[last + i]
+        return columns
+
+    def _free_column(self, n: int, reach: int | None = None, upper: Sequence[int] = ()) -> _Column:
+        """One variable per cell; beyond `reach` above n the shared `upper` law."""
+        D = self.model.D
+        top = n + D if self.model.cap is None else min(n + D, self.model.cap)
+        column = _Column(n)
+        for y in range(max(0, n - D), top + 1):
+            if y == n and n >= 1 and n != self.model.cap:
+                column.cells[y] = (self.eta, Fraction(1))
+            elif reach is not None and y > max(n, reach):
+                column.cells[y] = (upper[y - n - 1], Fraction(1))
+            else:
+                column.cells[y] = (self.program.variable(), Fraction(1))
+        if n in (0, self.model.cap):
+            self.program.constrain([column.cells[n], (self.eta, Fraction(-1))], lower=0)
+        return column
+
+    def _symmetric_column(self) -> _Column:
+        """A law that does not depend on n and may go below zero, at n = 0."""
+        column = _Column(0, {0: (self.eta, Fraction(1))})
+        for i, variable in enumerate(self.program.variables(self.model.D), start=1):
+            column.cells[i] = column.cells[-i] = (variable, Fraction(1))
+        return column
+
+    def _tied(self) -> list[_Column]:
+        """Columns 0..W, then the tied ones W+1 and D that stand for all of W..D, then the stationary one D+1."""
+        model, D = self.model, self.model.D
+        W, reach = model.window, model.reach
+        if W is None or reach is None:
+            raise ValueError("a tied program needs a window and a reach")
+        a = 1 / self.E
+        upper = self.program.variables(D)
+        small = [self._free_column(n, reach, upper) for n in range(W)]
+        edge = self._free_column(W, W, upper)
+        base = self.program.variable()
+        below = [term for y, term in edge.cells.items() if y < W]
+        self.program.constrain([*below, (base, -1 / (1 - a))], lower=0, upper=0)
+        moments = [(variable, Fraction(i)) for i, variable in enumerate(upper, start=1)]
+        self.program.constrain([*moments, (base, -1 / (1 - a) ** 2)], lower=0, upper=0)
+        self._tie = (edge, upper, base)
+        stationary = _Column(D + 1, {D + 1: (self.eta, Fraction(1))})
+        lower = upper if model.symmetric else self.program.variables(D)
+        for i, variable in enumerate(lower, start=1):
+            stationary.cells[D + 1 - i] = (variable, Fraction(1))
+            stationary.cells[D + 1 + i] = (upper[i - 1], Fraction(1))
+        return [*small, edge, stationary]
+
+    def _tied_column(self, n: int) -> _Column:
+        """The column of W < n <= D: the window's edge, decayed, and the geometric part."""
+        edge, upper, base = self._tie
+        decay = _powers(1 / self.E, n - edge.n)
+        column = _Column(n, {n: (self.eta, Fraction(1))})
+        for y in range(edge.n):
+            column.cells[y] = (edge.cells[y][0], decay[-1])
+        for y in range(edge.n, n):
+            column.cells[y] = (base, decay[n - 1 - y])
+        for i, variable in enumerate(upper, start=1):
+            column.cells[n + i] = (variable, Fraction(1))
+        return column
+
+    # Constraints
+
+    def _constrain_column(self, column: _Column) -> None:
+        n, cells, model = column.n, column.cells, self.model
+        self.program.constrain([*cells.values(), (self.one, Fraction(-1))], lower=0, upper=0)
+        if model.signed:
+            if model.max_variance is not None:
+                self.program.constrain(_moment(column, 2), upper=model.max_variance)
+            return
+        bias = self.program.variable(0, 0 if self._unbiased(n, model.n0) else None)
+        for sign in (1, -1):
+            terms = [(v, sign * f) for v, f in _moment(column, 1)]
+            self.program.constrain([*terms, (bias, Fraction(-1))], upper=0)
+        self._bias_rows[n] = bias
+        if model.max_variance is not None:
+            self.program.constrain(_moment(column, 2), upper=model.max_variance)
+
+    def _pairs(self) -> Iterable[tuple[_Column, _Column]]:
+        """Neighbouring columns, translated copies of the stationary one included."""
+        columns, d = self._columns, self.model.sensitivity
+        stationary = columns[-1]
+        if self.model.window is not None:
+            edge = columns[-2]
+            explicit = columns[:-1]
+            yield from zip(explicit, explicit[1:], strict=False)
+            yield edge, self._tied_column(edge.n + 1)
+            yield self._tied_column(stationary.n - 1), stationary
+            yield stationary, _translated(stationary, 1)
+            return
+        for i, column in enumerate(columns):
+            for s in range(1, d + 1):
+                if i + s < len(columns):
+                    yield column, columns[i + s]
+                elif self.model.hi is None:
+                    yield column, _translated(stationary, column.n + s - stationary.n)
+
+    def _compare(self, a: _Column, b: _Column) -> None:
+        """The divergence of a from b is at most delta."""
+        if self.model.singleton:
+            for y in a.cells:
+                self._excess_row(a.cells.get(y), b.cells.get(y), self.delta)
+            return
+        total: list[Term] = [(self.delta, Fraction(-1))]
+        for y in a.cells:
+            key = (a.cells[y], b.cells.get(y))
+            if key[1] is not None and key[0][0] == key[1][0] and key[0][1] <= self.E * key[1][1]:
+                continue  # the same variable, decaying by no more than E: never positive
+            if key not in self._hinges:
+                self._hinges[key] = self.program.variable()
+                self._excess_row(*key, self._hinges[key])
+            total.append((self._hinges[key], Fraction(1)))
+        self.program.constrain(total, upper=0)
+
+    def _excess_row(self, p: Term | None, q: Term | None, bound: int) -> None:
+        terms: list[Term] = [(bound, Fraction(-1))]
+        if p is not None:
+            terms.append(p)
+        if q is not None:
+            terms.append((q[0], -self.E * q[1]))
+        self.program.constrain(terms, upper=0)
+
+    # Questions
+
+    def set_unbiased_from(self, n0: int) -> None:
+        """Ask for zero bias from another count on."""
+        for n, variable in self._bias_rows.items():
+            self.program.set_variable_bounds(variable, 0, 0 if self._unbiased(n, n0) else None)
+
+    @property
+    def largest_n0(self) -> int:
+        """The largest count from which zero bias can be asked for: later columns are unbiased anyway."""
+        return max(self._bias_rows)
+
+    def _unbiased(self, n: int, n0: int) -> bool:
+        cap = self.model.cap
+        return n >= n0 and (cap is None or n <= cap - n0)
+
+    def optimise(self) -> Solution:
+        """The first objective: least delta, or, where delta is given, the largest eta."""
+        return self.program.minimize(self._first())
+
+    def _first(self) -> list[Term]:
+        return [(self.delta, Fraction(1))] if self.model.delta is None else [(self.eta, Fraction(-1))]
+
+    def solve_in_order(self) -> Proposal:
+        """Lexicographically: the first objective, then the bias below n0, then the mean squared errors."""
+        solution = self.optimise()
+        self._hold(self._first(), solution)
+        biases = [(variable, Fraction(1)) for n, variable in self._bias_rows.items()]
+        if any(solution[variable] > 0 for variable, _ in biases):
+            solution = self.program.minimize(biases)
+            self._hold(biases, solution)
+        solution = self.program.minimize(self._spread())
+        return self._proposal(solution)
+
+    def _hold(self, terms: Sequence[Term], solution: Solution) -> None:
+        """Keep an objective at its optimum, up to a hair."""
+        self.program.constrain(terms, upper=solution.objective + abs(solution.objective) * _HOLD)
+
+    def _spread(self) -> list[Term]:
+        """The mean squared errors of all columns, the stationary one counting as much as the others together."""
+        weight = max(1, len(self._columns) - 1)
+        terms = [term for column in self._columns[:-1] for term in _moment(column, 2)]
+        return terms + [(v, f * weight) for v, f in _moment(self._columns[-1], 2)]
+
+    def _proposal(self, solution: Solution) -> Proposal:
+        columns = self._columns
+        if self.model.window is not None:
+            edge, stationary = columns[-2], columns[-1]
+            tied = [self._tied_column(n) for n in range(edge.n + 1, stationary.n)]
+            columns = [*columns[:-1], *tied, stationary]
+        values = [_values(column, solution) for column in columns]
+        return Proposal(tuple(values), solution[self.eta], solution[self.delta])
+
+
+def _values(column: _Column, solution: Solution) -> tuple[int, tuple[int, ...]]:
+    low, high = min(column.cells), max(column.cells)
+    unit = 1 << SCALE
+    cells = (column.cells.get(y) for y in range(low, high + 1))
+    values = (0 if t is None else int(solution[t[0]] * t[1] * unit) for t in cells)
+    return column.n - low, tuple(value if value >= _NOISE else 0 for value in values)
+
+
+def _moment(column: _Column, power: int) -> list[Term]:
+    return [(v, f * (y - column.n) ** power) for y, (v, f) in column.cells.items() if y != column.n]
+
+
+def _translated(column: _Column, by: int) -> _Column:
+    return _Column(column.n + by, {y + by: term for y, term in column.cells.items()})
+
+
+def _powers(base: Fraction, last: int) -> list[Fraction]:
+    """base^0..base^last, each at the resolution of proposals."""
+    unit = 1 << SCALE
+    powers = [Fraction(1)]
+    for _ in range(last):
+        powers.append(Fraction(int(powers[-1] * base * unit), unit))
+    return powers
+
+
+def _fixed(value: Fraction) -> tuple[Fraction, Fraction]:
+    return value, value
+

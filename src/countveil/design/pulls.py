@@ -1,0 +1,120 @@
+"""How far to pull small positive outcomes down, so that sending negative ones to 0 leaves no bias.
+
+Y' = n + Z is published as 0 where it is negative and as y' - g(y') on average for y' = 1..T. The bias of the
+column of n is
+
+    b(n) = sum_{y' < 0} q(y' - n) (-y')  -  sum_{j=1..T} q(j - n) g(j),        0 <= g(j) <= j.
+
+**Geometric sides**, q(-i) = c a^i for i >= onset: then b(n) = c a^n (a/(1-a)^2 - sum_j a^-j g(j)) for every n >= T +
+onset, so one equation makes all columns unbiased from n0 = T + onset on. Among its 
+**Any other law**: a small linear program minimises the largest |b(n)| for n >= n0.
+
+Floats are good enough here: what is left of the bias is removed exactly afterwards, and measured.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import accumulate
+from operator import mul
+
+from countveil.design.linear import Program
+from countveil.law import Law
+
+
+def geometric_capacity(ratio: float, T: int) -> float:
+    """sum_{j<=T} j a^-j: the most that pulls up to T can compensate."""
+    return sum(j * ratio**-j for j in range(1, T + 1))
+
+
+def geometric_need(ratio: float) -> float:
+    """a/(1-a)^2: what pulls have to compensate."""
+    return ratio / (1 - ratio) ** 2
+
+
+def least_T(ratio: float) -> int:
+    """The least T whose capacity is enough.
+
+    >>> least_T(0.36787944117144233), least_T(0.6065306597126334)
+    (1, 2)
+    """
+    T, capacity, need = 0, 0.0, geometric_need(ratio)
+    while capacity < need:
+        T += 1
+        capacity += T * ratio**-T
+    return T
+
+
+def geometric_pulls(law: Law, ratio: float, T: int) -> list[float]:
+    """g(1..T) of least total mean squared error for a law with geometric sides of this ratio."""
+    q = [w / law.total for w in law.weights]
+    covered = list(accumulate(q))[law.left : law.left + T + 1]
+    moments = list(accumulate(i * q[i + law.left] for i in range(law.right, 0, -1)))
+    tails = [moments[law.right - j - 1] if j < law.right else 0.0 for j in range(T + 1)]
+    gains = [ratio**-j for j in range(T + 1)]
+    need = geometric_need(ratio)
+
+    def units(price: float) -> list[int]:
+        """How many unit pulls of each j cost at most `price` per gain."""
+        return [
+            min(j, max(0, math.floor(((price * gains[j] - 2 * tails[j]) / covered[j] + 1) / 2)))
+            for j in range(1, T + 1)
+        ]
+
+    def gained(pulled: Sequence[float]) -> float:
+        return sum(map(mul, pulled, gains[1:]))
+
+    low, high = 0.0, 1.0
+    while gained(units(high)) < need:
+        high *= 2
+    for _ in range(64):
+        middle = (low + high) / 2
+        low, high = (middle, high) if gained(units(middle)) < need else (low, middle)
+    found = [float(g) for g in units(low)]
+    for j, most in enumerate(units(high), start=1):  # the marginal units, as far as they are needed
+        if most > found[j - 1]:
+            missing = max(0.0, need - gained(found))
+            found[j - 1] = min(float(most), found[j - 1] + missing / gains[j])
+    return found
+
+
+def program_pulls(law: Law, n0: int, T: int) -> list[float]:
+    """g(1..T) that minimise the largest |b(n)|, n = n0..T + left, for any law."""
+    program = Program()
+    g = [program.variable(0, j) for j in range(1, T + 1)]
+    largest = program.variable()
+    probability: Sequence[Fraction] = [Fraction(w, law.total) for w in law.weights]
+
+    def q(z: int) -> Fraction:
+        return probability[z + law.left] if -law.left <= z <= law.right else Fraction(0)
+
+    pushed = Fraction(0)
+    for n in range(n0, T + law.left + 1):
+        pushed = sum((-y * q(y - n) for y in range(n - law.left, 0)), Fraction(0))
+        terms = [(variable, q(j - n)) for j, variable in enumerate(g, start=1)]
+        program.constrain([*terms, (largest, Fraction(-1))], upper=pushed)
+        program.constrain([*terms, (largest, Fraction(1))], lower=pushed)
+    solution = program.minimize([(largest, 1)])
+    return [float(solution[variable]) for variable in g]
+
+
+def geometric_side(law: Law) -> tuple[float, int] | None:
+    """(a, onset): P(Z = -i) = c a^i for all i >= onset (onset 0: the centre too), or None.
+
+    Ratios are compared to 1e-6 among weights large enough to tell; the outermost cell, which the cutting of
+    a law may lower, is left out.
+    """
+    if not law.is_symmetric():
+        return None
+    sides = [law.weight(-i) for i in range(law.left)]
+    while sides and sides[-1] < 1 << 24:
+        sides.pop()
+    if len(sides) < 3 or sides[-2] <= sides[-1]:
+        return None
+    ratio = sides[-1] / sides[-2]
+    onset = len(sides) - 2
+    while onset > 0 and abs(sides[onset] / sides[onset - 1] - ratio) < 1e-6 * ratio:
+        onset -= 1
+    return (ratio, onset) if onset + 3 <= len(sides) else None

@@ -1,0 +1,257 @@
+"""Never-negative counts by remapping a signed law (`countveil.remap`), for policy `nonnegative`.
+
+Privacy is the signed law's; small counts pay with accuracy only. The bias is exactly zero from
+`unbiased_from` on: pulls make it tiny, moves make it zero, and the moves' share of delta is certified.
+
+Order of objectives: as for a signed law at eta up to the knee tanh(epsilon/2), then the least n0 for which
+pulls suffice, then the least total mean squared error.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+from countveil import privacy
+from countveil.certify import Terms, bind, enough_bits
+from countveil.columns import Columns
+from countveil.design import pulls
+from countveil.design.optimal import least_delta
+from countveil.design.decimals import PRECISE, decimal, exp
+from countveil.design.request import LARGEST_D, Question, Request
+from countveil.design.signed import SPARE, Solver, least_holding, paper_bound
+from countveil.errors import InfeasibleError, RequestError
+from countveil.exact import decimal_text, exp_bounds
+from countveil.law import Law
+from countveil.mechanism import Mechanism
+from countveil.remap import Remap, Row
+from countveil.rounding import symmetric_law
+
+MAP_BITS = 64
+_ONE = 1 << MAP_BITS
+
+
+def answer(request: Request) -> Mechanism:
+    """The best remapped mechanism for a request of policy nonnegative."""
+    if request.promised:
+        raise RequestError("method remap covers every count n >= 0; use method program with counts LO:HI")
+    if request.objective == "singleton":
+        raise RequestError("method remap keeps the exact delta, not the singleton one; use method program")
+    return _Remapper(request).answer()
+
+
+def knee(epsilon: Fraction) -> Fraction:
+    """tanh(epsilon/2): the largest eta whose delta is negligible, P(Z = 0) of the two-sided geometric law."""
+    E = exp(epsilon)
+    value = PRECISE.divide(PRECISE.subtract(E, 1), PRECISE.add(E, 1))
+    return Fraction(int(value.scaleb(40, PRECISE)), 10**40)
+
+
+def remap_law(source: Law, D: int | None = None, n0: int | None = None) -> Remap:
+    """The signed law `source` made non-negative and exactly unbiased from n0 (default: the least possible) on."""
+    n0, g = _pulls(source, n0)
+    rows: list[Row] = [((0, _ONE),)]
+    for j, pull in enumerate(g, start=1):
+        rows.append(_row(j, pull))
+    reach = max([j - row[0][0] for j, row in enumerate(rows)])
+    bound = max(source.left + reach, source.right) if D is None else D
+    if source.left + reach > bound:
+        raise InfeasibleError(f"pulls of {reach} and noise of {source.left} exceed D = {bound}")
+    return Remap(source, ((0, _ONE),), tuple(rows), MAP_BITS, n0, bound)
+
+
+def _pulls(source: Law, n0: int | None) -> tuple[int, list[float]]:
+    side = pulls.geometric_side(source)
+    if side is None:
+        start = n0 if n0 is not None else max(1, math.ceil(math.sqrt(source.variance)))
+        return start, pulls.program_pulls(source, start, start)
+    ratio, onset = side
+    least = pulls.least_T(ratio)
+    first = max(least + onset, 1)
+    if n0 is not None and n0 < first:
+        raise InfeasibleError(
+            f"remap cannot be unbiased from n = {n0} on: outputs are never negative and pulls are at most j",
+            f"the least it can do here is unbiased_from {first}; method program may do with less",
+        )
+    start = first if n0 is None else n0
+    return start, pulls.geometric_pulls(source, ratio, start - onset)
+
+
+def _row(j: int, pull: float) -> Row:
+    """j goes to one of the two integers around j - pull."""
+    mean = Fraction(j) - Fraction(pull)
+    floor = max(0, math.floor(mean))
+    up = round((mean - floor) * _ONE)
+    if up == 0:
+        return ((floor, _ONE),)
+    return ((floor, _ONE - up), (floor + 1, up)) if up < _ONE else ((floor + 1, _ONE),)
+
+
+class _Remapper:
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.solver = Solver(request)
+
+    def answer(self) -> Mechanism:
+        request = self.request
+        match request.question, request.epsilon, request.eta, request.D:
+            case Question.LEAST_DELTA, Fraction() as epsilon, Fraction() as eta, int() as D:
+                return self._mechanism(epsilon, eta, self._within(epsilon, eta, D), D)
+            case Question.BEST_ACCURACY, Fraction() as epsilon, _, _:
+                return self._least_D(epsilon, self._eta(epsilon))
+            case Question.LARGEST_ETA, Fraction() as epsilon, _, int() as D:
+                eta = self._eta(epsilon)
+                return self._checked(self._mechanism(epsilon, eta, self._within(epsilon, eta, D), D))
+            case Question.LEAST_D, Fraction() as epsilon, Fraction() as eta, _:
+                return self._least_D(epsilon, eta)
+            case Question.LEAST_EPSILON, _, Fraction() as eta, int() as D:
+                return self._least_epsilon(eta, D)
+        raise AssertionError("a question without its parameters")
+
+    def _eta(self, epsilon: Fraction) -> Fraction:
+        """The knee: larger eta buy at most delta, and cut the sides that the map needs."""
+        if epsilon == 0:
+            raise InfeasibleError("at epsilon 0 remap has no knee to aim at", "give eta and D, or use method program")
+        if self.solver.closed:
+            return knee(epsilon)
+        return self._program_parameters()[1]
+
+    def _program_parameters(self) -> tuple[Fraction, Fraction, int]:
+        """What the signed program does with a quarter of delta; the rest pays for moves."""
+        delta = self.request.delta
+        return Solver(replace(self.request, delta=None if delta is None else delta / 4)).parameters()
+
+    def _family(self, epsilon: Fraction, eta: Fraction, bound: int, D: int | None) -> tuple[Remap, tuple[str, ...]]:
+        """The remapped law with noise of at most `bound`."""
+        _, half, notes = self.solver.law(epsilon, eta, bound)
+
+        def build(bits: int) -> Columns:
+            return Columns(symmetric_law(half, bits))
+
+        bits = self.request.bits or enough_bits(build, epsilon, self.request.sensitivity)
+        return remap_law(build(bits).stationary, D, self.request.unbiased_from), notes
+
+    def _mechanism(self, epsilon: Fraction, eta: Fraction, bound: int, D: int | None) -> Mechanism:
+        family, notes = self._family(epsilon, eta, bound, D)
+        terms = Terms(
+            epsilon=epsilon,
+            policy="nonnegative",
+            method="remap",
+            D=family.D,
+            sensitivity=self.request.sensitivity,
+            delta_paper_bound=paper_bound(epsilon, eta, family.D, self.request.sensitivity),
+            notes=(
+                f"signed law with noise up to {bound}: {notes[0]}",
+                f"remap: outcomes below 0 become 0, outcomes 1..{family.T} are pulled down at random; "
+                "this costs no privacy",
+                f"exactly unbiased from n = {family.n0} on; eta holds from n = {family.T + 1} on",
+                "order: eta at the knee or as given, then least D, then least n0, then mean squared error",
+            ),
+            prices=self._prices(family),
+        )
+        return bind(family, terms)
+
+    def _within(self, epsilon: Fraction, eta: Fraction, D: int) -> int:
+        """The noise bound that leaves room for pulls inside D."""
+        law = symmetric_law(_half(self.solver, epsilon, eta, D), 64)
+        _, g = _pulls(law, self.request.unbiased_from)
+        bound = D - max(math.ceil(pull) for pull in g)
+        if bound < 3:
+            raise InfeasibleError(
+                f"D = {D} leaves no room for noise beside pulls of {D - bound}", f"use D >= {D - bound + 3}"
+            )
+        return bound
+
+    def _least_D(self, epsilon: Fraction, eta: Fraction) -> Mechanism:
+        """The least D whose certified delta, moves included, meets the request."""
+        target = self.request.delta or Fraction(0)
+        bound = self._first_bound(epsilon, eta, target)
+        while True:
+            mechanism = self._mechanism(epsilon, eta, bound, None)
+            if mechanism.delta <= target or bound >= LARGEST_D:
+                return self._checked(mechanism)
+            bound += max(1, bound // 20)
+
+    def _first_bound(self, epsilon: Fraction, eta: Fraction, target: Fraction) -> int:
+        """A noise bound whose moves should fit: they cost about (1 + E)/(E - 1) times the edge."""
+        if not self.solver.closed:
+            return max(3, self._program_parameters()[2])
+        order = exp_bounds(epsilon)[0]
+        share = decimal(1 + (1 + order) / (order - 1)) if order > 1 else decimal(Fraction(4))
+
+        def enough(bound: int) -> bool:
+            return least_delta(epsilon, eta, bound) * share <= decimal(target)
+
+        if not enough(LARGEST_D):
+            raise InfeasibleError(
+                f"eta {decimal_text(eta, 10)} cannot have delta {decimal_text(target)} at epsilon "
+                f"{decimal_text(epsilon)} by remap",
+                f"the largest eta is about tanh(epsilon/2) = {decimal_text(knee(epsilon), 6, 'down')}",
+            )
+        return max(3, least_holding(enough))
+
+    def _checked(self, mechanism: Mechanism) -> Mechanism:
+        target = self.request.delta
+        if target is not None and mechanism.delta > target:
+            raise InfeasibleError(
+                f"D = {mechanism.D} is too small for delta {decimal_text(target)} by remap at epsilon "
+                f"{decimal_text(mechanism.epsilon)}: it reaches {decimal_text(mechanism.delta, 6, 'up')}",
+                "raise D or delta",
+            )
+        return mechanism
+
+    def _least_epsilon(self, eta: Fraction, D: int) -> Mechanism:
+        target = (self.request.delta or Fraction(0)) * SPARE
+
+        def delta(epsilon: Fraction) -> Fraction:
+            try:
+                family, _ = self._family(epsilon, eta, self._within(epsilon, eta, D), D)
+            except InfeasibleError:
+                return Fraction(1)
+            return privacy.delta(family, exp_bounds(epsilon)[0], self.request.sensitivity).value
+
+        low = self.solver.parameters()[0]
+        high = max(low, Fraction(1, 1000))
+        while high < 100 and delta(high) > target:
+            low, high = high, high * Fraction(5, 4)
+        if high >= 100:
+            raise InfeasibleError(
+                f"no epsilon up to 100 gives delta {decimal_text(target)} at eta {decimal_text(eta)} and D {D} by remap",
+                "raise D or delta",
+            )
+        while high - low > high / 10**7:
+            middle = Fraction(decimal_text((low + high) / 2, 12))
+            low, high = (low, middle) if delta(middle) <= target else (middle, high)
+        epsilon = Fraction(decimal_text(high, 7, "up"))
+        return self._checked(self._mechanism(epsilon, eta, self._within(epsilon, eta, D), D))
+
+    def _prices(self, family: Remap) -> tuple[dict[str, object], ...]:
+        """What other n0 would do to the smallest counts (floats, for display)."""
+        if pulls.geometric_side(family.source) is None:
+            return ()
+        rows = []
+        least = _pulls(family.source, None)[0]
+        for n0 in sorted({least, family.n0, 2 * least}):
+            _, g = _pulls(family.source, n0)
+            rows.append(
+                {
+                    "unbiased_from": n0,
+                    "mse_at_0_estimate": round(_mse_at_zero(family.source, g), 6),
+                    "chosen": n0 == family.n0,
+                }
+            )
+        return tuple(rows)
+
+
+def _half(solver: Solver, epsilon: Fraction, eta: Fraction, D: int) -> list[int]:
+    return solver.law(epsilon, eta, D)[1]
+
+
+def _mse_at_zero(law: Law, g: list[float]) -> float:
+    total = 0.0
+    for j in range(1, law.right + 1):
+        mean = j - (g[j - 1] if j <= len(g) else 0.0)
+        part = mean - math.floor(mean)
+        total += law.weight(j) / law.total * (mean * mean + part * (1 - part))
+    return total

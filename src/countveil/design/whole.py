@@ -1,0 +1,353 @@
+"""Designs for the whole domain of counts by linear program: policy `nonnegative`, methods `program`.
+
+A law per small count and one stationary law, never negative, exact with probability eta at every n >= 1 (at least
+eta at n = 0), exactly unbiased from n0 on. Orders of objectives:
+
+    least delta     delta, then bias below n0, then mean squared errors
+    best accuracy   least D whose eta is within 0.1 % of the limit, then eta, bias, mean squared errors
+    largest eta     eta, then bias, then mean squared errors
+    least D         D, then as for least delta
+    least epsilon   epsilon, then as for least delta
+
+The default n0 is the smallest whose price is small: delta at most twice the signed optimum at the same eta
+and D or, where delta is given, eta at least 98 % of the signed optimum. The prices looked at are reported.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+
+from countveil.certify import Terms, certify
+from countveil.columns import Columns
+from countveil.design.decimals import exp
+from countveil.design.program import ColumnProgram, Model, NoSolution, Proposal
+from countveil.design.request import Question, Request
+from countveil.design.signed import SPARE, Solver, paper_bound
+from countveil.errors import CountveilError, InfeasibleError, RequestError
+from countveil.exact import decimal_text
+from countveil.law import Law
+from countveil.mechanism import Mechanism
+from countveil.rounding import SCALE, column_law, even_weight
+
+LARGEST_FREE_D = 26
+LARGEST_TIED_D = 400
+LARGEST_EXPLICIT = 200
+ETA_SHARE = Fraction(98, 100)
+DELTA_FACTOR = 2
+
+
+def answer(request: Request) -> Mechanism:
+    """The best whole-domain mechanism."""
+    return _WholeDomain(request).answer()
+
+
+def bias_floor(epsilon: Fraction, n0: int, D: int, sensitivity: int) -> Fraction:
+    """Non-negative outputs and zero bias from n0 on force delta >= (n0 + d - E n0)/(n0 + d + D)."""
+    upper = n0 + sensitivity
+    value = (upper - exp(epsilon) * n0) / (upper + D)
+    return max(Fraction(0), Fraction(value))
+
+
+class _WholeDomain:
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.low, self.high = request.counts
+        self.target = None if request.delta is None else request.delta * SPARE
+        self.prices: dict[int, Fraction | None] = {}
+        self.tied = False
+
+    def answer(self) -> Mechanism:
+        request = self.request
+        match request.question, request.epsilon, request.eta, request.D:
+            case Question.LEAST_DELTA, Fraction() as epsilon, Fraction() as eta, int() as D:
+                return self._least_delta(epsilon, eta, D)
+            case Question.BEST_ACCURACY, Fraction() as epsilon, _, _:
+                return self._best_accuracy(epsilon)
+            case Question.LARGEST_ETA, Fraction() as epsilon, _, int() as D:
+                return self._largest_eta(epsilon, D)
+            case Question.LEAST_D, Fraction() as epsilon, Fraction() as eta, _:
+                return self._least_D(epsilon, eta)
+            case Question.LEAST_EPSILON, _, Fraction() as eta, int() as D:
+                return self._least_epsilon(eta, D)
+        raise AssertionError("a question without its parameters")
+
+    # The five questions
+
+    def _least_delta(self, epsilon: Fraction, eta: Fraction, D: int) -> Mechanism:
+        program = self._program(epsilon, D, eta, None)
+        limit = DELTA_FACTOR * self._signed_delta(epsilon, eta, D)
+        n0 = self._choose_n0(program, lambda delta: delta <= limit, epsilon, D)
+        return self._mechanism(program, n0, D)
+
+    def _largest_eta(self, epsilon: Fraction, D: int) -> Mechanism:
+        program = self._program(epsilon, D, None, self.target)
+        n0 = self._n0_for_eta(program, epsilon, D)
+        return self._mechanism(program, n0, D)
+
+    def _best_accuracy(self, epsilon: Fraction) -> Mechanism:
+        if epsilon == 0:
+            raise InfeasibleError("epsilon 0 needs D to be given", "say how far counts may be off (D)")
+        _, _, least = self._signed_parameters()
+        ample = least + math.ceil(8 * self.request.sensitivity / epsilon)
+        ample = min(ample, max(least + 2, LARGEST_FREE_D)) if ample <= 2 * LARGEST_FREE_D else ample
+        program = self._program(epsilon, ample, None, self.target)
+        n0 = self._n0_for_eta(program, epsilon, ample)
+        enough = self._value(program, n0)
+        if enough is None:
+            raise self._no_solution(epsilon, ample, n0)
+
+        def close(D: int) -> bool:
+            found = self._value(self._program(epsilon, D, None, self.target), n0)
+            return found is not None and found >= enough * Fraction(999, 1000)
+
+        D = _bisect(close, least, ample)
+        return self._mechanism(self._program(epsilon, D, None, self.target), n0, D)
+
+    def _least_D(self, epsilon: Fraction, eta: Fraction) -> Mechanism:
+        _, _, least = self._signed_parameters()
+        ample = least + math.ceil(8 * self.request.sensitivity / epsilon) if epsilon else 4 * least
+        target = self.target or Fraction(0)
+        program = self._program(epsilon, ample, eta, None)
+        n0 = self._choose_n0(program, lambda delta: delta <= target, epsilon, ample)
+
+        def meets(D: int) -> bool:
+            found = self._value(self._program(epsilon, D, eta, None), n0)
+            return found is not None and found <= target
+
+        D = _bisect(meets, least, ample)
+        return self._mechanism(self._program(epsilon, D, eta, None), n0, D)
+
+    def _least_epsilon(self, eta: Fraction, D: int) -> Mechanism:
+        signed_epsilon, _, _ = self._signed_parameters()
+        target = self.target or Fraction(0)
+        low, high = signed_epsilon, max(signed_epsilon, Fraction(1, 100)) * Fraction(21, 20)
+        program = self._program(high, D, eta, None)
+        limit = max(target, DELTA_FACTOR * self._signed_delta(high, eta, D))
+        n0 = self._choose_n0(program, lambda delta: delta <= limit, high, D)
+
+        def meets(epsilon: Fraction) -> bool:
+            found = self._value(self._program(epsilon, D, eta, None), n0)
+            return found is not None and found <= target
+
+        while not meets(high):
+            low, high = high, high * Fraction(5, 4)
+            if high > 100:
+                raise InfeasibleError(
+                    f"no epsilon up to 100 gives delta {_t(self.request.delta)} at eta {_t(eta)}, D {D} and "
+                    f"unbiased_from {n0}",
+                    "raise D, delta or unbiased_from",
+                )
+        while high - low > high / 10**5:
+            middle = Fraction(decimal_text((low + high) / 2, 9))
+            low, high = (low, middle) if meets(middle) else (middle, high)
+        epsilon = Fraction(decimal_text(high, 6, "up"))
+        return self._mechanism(self._program(epsilon, D, eta, None), n0, D)
+
+    # The signed optimum, for comparison
+
+    def _signed_request(self) -> Request:
+        return replace(self.request, policy="signed", method="auto", objective="delta", counts=(0, None), cap=False)
+
+    def _signed_parameters(self) -> tuple[Fraction, Fraction, int]:
+        return Solver(self._signed_request()).parameters()
+
+    def _signed_delta(self, epsilon: Fraction, eta: Fraction, D: int) -> Fraction:
+        return Fraction(Solver(self._signed_request()).delta(epsilon, eta, D))
+
+    def _signed_eta(self, epsilon: Fraction, D: int) -> Fraction:
+        request = replace(self._signed_request(), question=Question.LARGEST_ETA, epsilon=epsilon, eta=None, D=D)
+        return Solver(request).parameters()[1]
+
+    # Choosing n0
+
+    def _n0_for_eta(self, program: ColumnProgram, epsilon: Fraction, D: int) -> int:
+        goal = ETA_SHARE * self._signed_eta(epsilon, D)
+        return self._choose_n0(program, lambda eta: eta >= goal, epsilon, D)
+
+    def _choose_n0(
+        self, program: ColumnProgram, good: Callable[[Fraction], bool], epsilon: Fraction, D: int
+    ) -> int:
+        """The given n0, or the least one whose price is good; the prices seen are kept."""
+        given = self.request.unbiased_from
+        if given is None and self.request.objective == "singleton":
+            given = max(1, self.low)
+        if given is not None:
+            given = max(given, self.low)
+            if self._value(program, given) is None:
+                raise self._no_solution(epsilon, D, given)
+            return given
+        first = max(1, self.low)
+        last = program.largest_n0
+        while first < last and self._hopeless(epsilon, first, D):
+            first += 1
+
+        def holds(n0: int) -> bool:
+            value = self._value(program, n0)
+            return value is not None and good(value)
+
+        if D <= LARGEST_FREE_D // 2:  # cheap enough to list every price on the way
+            return next((n0 for n0 in range(first, last + 1) if holds(n0)), last)
+        step = first
+        while step < last and not holds(step):
+            first, step = step + 1, min(last, step + max(1, step // 2))
+        return _bisect(holds, first, step)
+
+    def _hopeless(self, epsilon: Fraction, n0: int, D: int) -> bool:
+        """Whether the floor on delta alone rules n0 out."""
+        return self.target is not None and bias_floor(epsilon, n0, D, self.request.sensitivity) > self.target
+
+    def _value(self, program: ColumnProgram, n0: int) -> Fraction | None:
+        """Least delta or largest eta with zero bias from n0 on; None where there is no solution."""
+        program.set_unbiased_from(n0)
+        try:
+            solution = program.optimise()
+            value = solution[program.delta] if program.model.delta is None else solution[program.eta]
+        except NoSolution:
+            value = None
+        self.prices[n0] = value
+        return value
+
+    # Programs and mechanisms
+
+    def _program(self, epsilon: Fraction, D: int, eta: Fraction | None, delta: Fraction | None) -> ColumnProgram:
+        request = self.request
+        small_range = self.high is not None and self.high - self.low <= max(2 * D, 8) + 2
+        if small_range and self.high is not None and self.high - self.low > LARGEST_EXPLICIT:
+            raise RequestError(f"counts {self.low}:{self.high} with D = {D} is too large for the program; use smaller D")
+        model = Model(
+            epsilon=epsilon,
+            D=D,
+            eta=eta,
+            delta=delta,
+            n0=request.unbiased_from or 0,
+            lo=self.low,
+            hi=self.high if small_range else None,
+            cap=self.high if request.cap and small_range else None,
+            sensitivity=request.sensitivity,
+            singleton=request.objective == "singleton",
+            max_variance=request.max_variance,
+            symmetric=request.cap and not small_range,
+            M=max(self.low, D) + (D if D <= 8 else 8 if D <= 16 else 4),
+        )
+        if small_range or D <= LARGEST_FREE_D:
+            return ColumnProgram(model)
+        if self.low > 0 or request.sensitivity > 1 or request.objective == "singleton" or epsilon == 0:
+            raise RequestError(
+                f"D = {D} is too large for the free program (up to {LARGEST_FREE_D}), which counts LO:, sensitivity "
+                "above 1, objective singleton and epsilon 0 need; use method remap or policy signed"
+            )
+        if D > LARGEST_TIED_D:
+            raise RequestError(f"method program goes to D = {LARGEST_TIED_D}; this needs D = {D}: use method remap")
+        self.tied = True
+        window = min(D - 1, max(math.ceil(4 / epsilon), (request.unbiased_from or 0) + 2))
+        reach = min(D, math.ceil(10 / epsilon))
+        while window * reach > 6000 and reach > window + 10:
+            reach -= 10
+        return ColumnProgram(replace(model, window=window, reach=reach, M=None))
+
+    def _mechanism(self, program: ColumnProgram, n0: int, D: int) -> Mechanism:
+        program.set_unbiased_from(n0)
+        try:
+            proposal = program.solve_in_order()
+        except NoSolution:
+            raise self._no_solution(program.model.epsilon, D, n0) from None
+        request, epsilon = self.request, program.model.epsilon
+        eta = proposal.eta
+        terms = Terms(
+            epsilon=epsilon,
+            policy=request.policy,
+            method="program",
+            D=D,
+            sensitivity=request.sensitivity,
+            counts=request.counts,
+            bits=request.bits,
+            delta_paper_bound=paper_bound(epsilon, eta, D, request.sensitivity),
+            notes=self._notes(n0, D, program),
+            prices=self._price_list(n0, program),
+        )
+        mechanism = certify(lambda bits: self._columns(proposal, program, n0, bits), terms)
+        if request.delta is not None and mechanism.delta > request.delta:
+            raise CountveilError("the certified delta exceeds the requested one; please report these parameters")
+        return mechanism
+
+    def _columns(self, proposal: Proposal, program: ColumnProgram, n0: int, bits: int) -> Columns:
+        centre = even_weight(int(proposal.eta * (1 << SCALE)), bits)
+        cap = program.model.cap
+        laws: list[Law] = []
+        for n, (left, values) in enumerate(proposal.columns, start=self.low):
+            unbiased = n >= n0 and (cap is None or n <= cap - n0)
+            fixed = None if n in (0, cap) else centre
+            laws.append(column_law(values, left, bits, centre=fixed, unbiased=unbiased))
+        if program.model.symmetric and self.high is not None:
+            top = tuple(law.mirrored() for law in reversed(laws[:-1]))
+            return Columns(laws[-1], tuple(laws[:-1]), lo=self.low, hi=self.high, top=top)
+        return Columns(laws[-1], tuple(laws[:-1]), lo=self.low, hi=self.high)
+
+    # Words
+
+    def _notes(self, n0: int, D: int, program: ColumnProgram) -> tuple[str, ...]:
+        request = self.request
+        first = "least singleton delta" if request.objective == "singleton" else request.question.value
+        notes = [f"linear program over the columns of all counts; order: {first}, bias below n = {n0}, mean squared errors"]
+        if request.unbiased_from is None and request.objective == "delta":
+            rule = "delta at most twice" if program.model.delta is None else "eta at least 98 % of"
+            notes.append(f"unbiased_from {n0} is the smallest with {rule} the signed optimum, as far as there is one")
+        if self.tied:
+            notes.append(
+                f"D above {LARGEST_FREE_D}: geometric tails were imposed on the columns, so the optimum is slightly missed"
+            )
+        if request.promised:
+            high = "" if self.high is None else f" <= {self.high}"
+            notes.append(
+                f"accuracy assumes {self.low} <= n{high}; counts outside are moved to the nearest end first, so "
+                "privacy holds for every dataset all the same"
+            )
+        return tuple(notes)
+
+    def _price_list(self, chosen: int, program: ColumnProgram) -> tuple[dict[str, object], ...]:
+        what = "delta" if program.model.delta is None else "eta"
+        return tuple(
+            {
+                "unbiased_from": n0,
+                what: None if value is None else decimal_text(value, 6, "up" if what == "delta" else "down"),
+                "chosen": n0 == chosen,
+            }
+            for n0, value in sorted(self.prices.items())
+        )
+
+    def _no_solution(self, epsilon: Fraction, D: int, n0: int) -> InfeasibleError:
+        request = self.request
+        floor = bias_floor(epsilon, n0, D, request.sensitivity)
+        asked = f"epsilon {_t(epsilon)}, D {D}, unbiased_from {n0}"
+        if request.delta is not None:
+            asked += f", delta {_t(request.delta)}"
+        if request.eta is not None:
+            asked += f", eta {_t(request.eta)}"
+        if request.max_variance is not None:
+            asked += f", variance at most {_t(request.max_variance)}"
+        words = f"no never-negative mechanism has {asked}"
+        if self.target is not None and floor > self.target:
+            nearest = n0
+            while bias_floor(epsilon, nearest, D, request.sensitivity) > self.target:
+                nearest += 1
+            return InfeasibleError(
+                f"{words}: never-negative counts that are unbiased from {n0} on need delta >= {decimal_text(floor, 4, 'up')}",
+                f"unbiased_from {nearest} or more removes this floor",
+            )
+        return InfeasibleError(words, "raise unbiased_from, D, delta or epsilon, or use policy signed")
+
+
+def _bisect(holds: Callable[[int], bool], low: int, high: int) -> int:
+    """The least integer in low..high for which a monotone condition holds, high being taken on trust."""
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle + 1, high)
+    return high
+
+
+def _t(x: Fraction | None) -> str:
+    return "none" if x is None else decimal_text(x, 10)
+

@@ -1,0 +1,69 @@
+"""Every error that a user can meet, with the facts it carries and the exit code it becomes.
+
+A message is one line: what was given, what is allowed, what to do next. Messages depend on
+parameters and files, never on data.
+"""
+
+from __future__ import annotations
+
+
+class CountveilError(Exception):
+    """Base of all errors raised on purpose; `exit_code` is what the command line returns."""
+
+    exit_code = 1
+
+
+class ParameterError(CountveilError):
+    """An argument is outside what is allowed."""
+
+    exit_code = 2
+
+    def __init__(self, argument: str, given: object, allowed: str, hint: str = "") -> None:
+        self.argument = argument
+        self.given = given
+        self.allowed = allowed
+        self.hint = hint
+        shown = _short(given)
+        tail = f"; {hint}" if hint else ""
+        super().__init__(f"{argument}: got {shown}, allowed is {allowed}{tail}")
+
+
+class RequestError(CountveilError):
+    """The arguments are each fine but do not determine one mechanism, or contradict each other."""
+
+    exit_code = 2
+
+
+class InfeasibleError(CountveilError):
+    """No mechanism has the properties asked for; `nearest` names what would be possible."""
+
+    exit_code = 2
+
+    def __init__(self, reason: str, nearest: str = "") -> None:
+        self.reason = reason
+        self.nearest = nearest
+        super().__init__(f"{reason}; {nearest}" if nearest else reason)
+
+
+class CertificateError(CountveilError):
+    """A mechanism file is malformed, or claims what its weights do not have."""
+
+    exit_code = 2
+
+
+class MissingExtraError(CountveilError):
+    """An optional dependency is not installed."""
+
+    exit_code = 6
+
+    def __init__(self, what: str, extra: str) -> None:
+        self.what = what
+        self.extra = extra
+        super().__init__(f'{what} is not installed; run: pip install "countveil[{extra}]"')
+
+
+def _short(given: object, limit: int = 60) -> str:
+    """The given value on one line, cut to a readable length."""
+    text = given if isinstance(given, str) else repr(given)
+    text = " ".join(text.split()) or "an empty text"
+    return text if len(text) <= limit else text[: limit - 1] + "…"

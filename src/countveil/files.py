@@ -1,0 +1,259 @@
+"""Mechanism files: integer weights, the claims made for them, and a content hash.
+
+Loading believes nothing. The columns are rebuilt from the weights, everything is measured again, and a file
+whose hash or claims do not fit its weights is refused. Claims are compared in the safe direction: a file may
+claim a larger delta than it has, never a smaller one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from countveil.certificate import Certificate
+from countveil.certify import Terms, bind
+from countveil.columns import ColumnFamily, Columns
+from countveil.errors import CertificateError, ParameterError
+from countveil.exact import decimal_text, number
+from countveil.law import Law
+from countveil.mechanism import Mechanism
+from countveil.remap import Remap, Row
+
+FORMAT = "countveil-mechanism"
+VERSION = 1
+LARGEST_FILE = 256 * 1024 * 1024
+_DIGITS = 20
+
+
+def save(mechanism: Mechanism, path: str | Path) -> None:
+    """Write the file; it appears only when complete."""
+    target = Path(path)
+    text = json.dumps({**content(mechanism), "hash": mechanism.hash}, indent=1) + "\n"
+    try:
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=target.name, suffix=".part")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(name, target)
+    except OSError as error:
+        raise ParameterError("output", str(path), f"a path that can be written ({error.strerror})") from None
+
+
+def load(path: str | Path) -> Mechanism:
+    """Read, rebuild, measure again, compare."""
+    try:
+        if os.path.getsize(path) > LARGEST_FILE:
+            raise CertificateError(f"{path}: larger than {LARGEST_FILE} bytes; this is no mechanism file")
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise CertificateError(f"{path}: cannot be read ({error.strerror}); give the path of a mechanism.json") from None
+    except UnicodeDecodeError:
+        raise CertificateError(f"{path}: not a text file; give the path of a mechanism.json") from None
+    try:
+        document = json.loads(text, object_pairs_hook=_no_duplicates)
+        return rebuild(document)
+    except CertificateError as error:
+        raise CertificateError(f"{path}: {error}") from None
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError, ParameterError) as error:
+        raise CertificateError(f"{path}: not a valid mechanism file ({_one_line(error)})") from None
+
+
+def content(mechanism: Mechanism) -> dict[str, Any]:
+    """Everything that is sampled or claimed."""
+    low, high = mechanism.counts
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "policy": mechanism.policy,
+        "method": mechanism.method,
+        "counts": {"low": low, "high": high},
+        "columns": _family(mechanism.family),
+        "claims": claims(mechanism.certificate, mechanism.D),
+        "notes": list(mechanism.notes),
+    }
+
+
+def content_hash(mechanism: Mechanism) -> str:
+    return _hash(content(mechanism))
+
+
+def claims(certificate: Certificate, D: int) -> dict[str, Any]:
+    """The certificate as text: privacy parameters rounded up, the others to the nearest."""
+    c = certificate
+    return {
+        "epsilon": str(c.epsilon),
+        "sensitivity": c.sensitivity,
+        "delta": decimal_text(c.delta, _DIGITS, "up"),
+        "D": D,
+        "worst_error": c.worst_error,
+        "eta": decimal_text(c.eta, _DIGITS),
+        "eta_from": c.eta_from,
+        "unbiased_from": c.unbiased_from,
+        "bias_below": decimal_text(c.bias_below, _DIGITS, "up"),
+        "variance": decimal_text(c.variance, _DIGITS),
+        "never_negative": c.never_negative,
+        "bits": c.bits,
+    }
+
+
+def rebuild(document: Mapping[str, Any]) -> Mechanism:
+    """The mechanism of a parsed file, refused if its hash or any claim fails."""
+    if document["format"] != FORMAT or document["version"] != VERSION:
+        raise CertificateError(f"format is not {FORMAT} version {VERSION}")
+    stated = document["claims"]
+    counts = (_integer(document["counts"]["low"]), _optional(document["counts"]["high"]))
+    epsilon = number("epsilon", stated["epsilon"])
+    if not 0 <= epsilon <= 100 or not 1 <= _integer(stated["sensitivity"]) <= 100:
+        raise CertificateError("epsilon must be in [0, 100] and sensitivity in 1..100")
+    terms = Terms(
+        epsilon=epsilon,
+        policy=str(document["policy"]),
+        method=str(document["method"]),
+        D=_integer(stated["D"]),
+        sensitivity=_integer(stated["sensitivity"]),
+        counts=counts,
+        notes=tuple(str(note) for note in document["notes"]),
+    )
+    mechanism = bind(_parse_family(document["columns"]), terms)
+    _check(mechanism.certificate, stated)
+    body = {key: value for key, value in document.items() if key != "hash"}
+    if document["hash"] != _hash(body):
+        raise CertificateError("the content does not have the stated hash; the file was changed after it was made")
+    return mechanism
+
+
+def _check(c: Certificate, stated: Mapping[str, Any]) -> None:
+    """Every claim against what was measured."""
+
+    def at_least(name: str, measured: Fraction | int) -> None:
+        if number(name, stated[name]) < measured:
+            shown = decimal_text(Fraction(measured), 12, "up")
+            raise CertificateError(f"claims {name} {stated[name]}, but its weights have {shown}")
+
+    def same(name: str, measured: object) -> None:
+        if stated[name] != measured:
+            raise CertificateError(f"claims {name} {stated[name]}, but its weights have {measured}")
+
+    at_least("delta", c.delta)
+    at_least("D", c.noise_bound)
+    at_least("worst_error", c.worst_error)
+    at_least("bias_below", c.bias_below)
+    at_least("eta_from", c.eta_from)
+    if stated["unbiased_from"] is not None:
+        if c.unbiased_from is None:
+            raise CertificateError(f"claims zero bias from {stated['unbiased_from']} on, but its weights are biased")
+        at_least("unbiased_from", c.unbiased_from)
+    same("eta", decimal_text(c.eta, _DIGITS))
+    same("variance", decimal_text(c.variance, _DIGITS))
+    same("bits", c.bits)
+    if stated["never_negative"] and not c.never_negative:
+        raise CertificateError("claims never to release a negative count, but its weights do")
+
+
+# Columns as JSON and back
+
+
+def _family(family: ColumnFamily) -> dict[str, Any]:
+    if isinstance(family, Remap):
+        return {
+            "kind": "remap",
+            "source": _law(family.source),
+            "map_bits": family.map_bits,
+            "negative": _row(family.negative),
+            "rows": [_row(row) for row in family.rows],
+            "n0": family.n0,
+            "D": family.D,
+        }
+    if isinstance(family, Columns):
+        return {
+            "kind": "columns",
+            "low": family.lo,
+            "high": family.hi,
+            "small": [_law(law) for law in family.small],
+            "stationary": _law(family.stationary),
+            "top": [_law(law) for law in family.top],
+        }
+    raise TypeError("an unknown kind of columns")
+
+
+def _parse_family(stored: Mapping[str, Any]) -> ColumnFamily:
+    parsers: dict[str, Callable[[Mapping[str, Any]], ColumnFamily]] = {"remap": _parse_remap, "columns": _parse_columns}
+    return parsers[stored["kind"]](stored)
+
+
+def _parse_columns(stored: Mapping[str, Any]) -> Columns:
+    return Columns(
+        stationary=_parse_law(stored["stationary"]),
+        small=tuple(_parse_law(law) for law in stored["small"]),
+        lo=_integer(stored["low"]),
+        hi=_optional(stored["high"]),
+        top=tuple(_parse_law(law) for law in stored["top"]),
+    )
+
+
+def _parse_remap(stored: Mapping[str, Any]) -> Remap:
+    return Remap(
+        source=_parse_law(stored["source"]),
+        negative=_parse_row(stored["negative"]),
+        rows=tuple(_parse_row(row) for row in stored["rows"]),
+        map_bits=_integer(stored["map_bits"]),
+        n0=_integer(stored["n0"]),
+        D=_integer(stored["D"]),
+    )
+
+
+def _law(law: Law) -> dict[str, Any]:
+    return {"left": law.left, "bits": law.bits, "weights": [str(w) for w in law.weights]}
+
+
+def _parse_law(stored: Mapping[str, Any]) -> Law:
+    bits = _integer(stored["bits"])
+    if not 1 <= bits <= 256:
+        raise CertificateError(f"bits {bits} is outside 1..256")
+    return Law(tuple(_weight(w) for w in stored["weights"]), _integer(stored["left"]), bits)
+
+
+def _row(row: Row) -> list[list[Any]]:
+    return [[y, str(weight)] for y, weight in row]
+
+
+def _parse_row(stored: list[Any]) -> Row:
+    return tuple((_integer(y), _weight(weight)) for y, weight in stored)
+
+
+def _weight(text: object) -> int:
+    if not isinstance(text, str) or not text.isascii() or not text.isdigit() or len(text) > 80:
+        raise CertificateError("a weight is not a whole number written as text")
+    return int(text)
+
+
+def _integer(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise CertificateError("a whole number is missing or is written as something else")
+    return value
+
+
+def _optional(value: object) -> int | None:
+    return None if value is None else _integer(value)
+
+
+def _hash(body: Mapping[str, Any]) -> str:
+    canonical = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise CertificateError("a key occurs twice")
+    return found
+
+
+def _one_line(error: Exception) -> str:
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text[:120]

@@ -1,0 +1,150 @@
+"""A mechanism: columns of laws together with the certificate measured on them.
+
+Mechanisms are made by `countveil.certify` and nowhere else. They are frozen: what is sampled is what was
+certified.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+
+from countveil import privacy
+from countveil.certificate import Certificate, profile
+from countveil.columns import ColumnFamily
+from countveil.errors import ParameterError
+from countveil.exact import Number, decimal_text, exp_bounds, integer, log_upper, number
+from countveil.law import Law
+from countveil.remap import CountProfile
+
+LARGEST_COUNT = 2**63 - 1
+
+
+@dataclass(frozen=True, repr=False)
+class Mechanism:
+    """A certified way to release counts: Y = n + Z, Z drawn from the column of n."""
+
+    family: ColumnFamily
+    certificate: Certificate
+    policy: str
+    method: str
+    D: int
+    counts: tuple[int, int | None] = (0, None)
+    delta_paper_bound: Fraction | None = None
+    notes: tuple[str, ...] = ()
+    prices: tuple[dict[str, object], ...] = ()
+
+    def __repr__(self) -> str:
+        c = self.certificate
+        return (
+            f"<Mechanism epsilon={decimal_text(c.epsilon)} delta={decimal_text(c.delta, 6, 'up')} "
+            f"eta={decimal_text(c.eta, 6)} D={self.D} policy={self.policy} method={self.method}>"
+        )
+
+    @property
+    def epsilon(self) -> Fraction:
+        return self.certificate.epsilon
+
+    @property
+    def delta(self) -> Fraction:
+        """The certified delta at `epsilon`: an upper bound that holds for every dataset."""
+        return self.certificate.delta
+
+    @property
+    def eta(self) -> Fraction:
+        return self.certificate.eta
+
+    @property
+    def unbiased_from(self) -> int | None:
+        return self.certificate.unbiased_from
+
+    def column(self, n: int) -> Law:
+        """The law of Z = Y - n for the true count n."""
+        return self.family.column(integer("n", n, 0, LARGEST_COUNT))
+
+    def delta_at(self, epsilon: Number) -> Fraction:
+        """The exact delta at any epsilon, negative ones too. **Guarantee.** Rounded up, never down."""
+        value = number("epsilon", epsilon, "a finite decimal number from -700 to 700")
+        if abs(value) > 700:
+            raise ParameterError("epsilon", epsilon, "a finite decimal number from -700 to 700")
+        order, _ = exp_bounds(value)
+        return privacy.delta(self.family, order, self.certificate.sensitivity).value
+
+    def epsilon_at(self, delta: Number) -> Fraction | None:
+        """The least epsilon >= 0 (rounded up) with delta(epsilon) <= delta, or None: no epsilon will do."""
+        target = number("delta", delta, "a decimal number in (0, 1)")
+        if not 0 < target < 1:
+            raise ParameterError("delta", delta, "a decimal number in (0, 1)")
+        order = privacy.epsilon_order(self.family, target, self.certificate.sensitivity)
+        return None if order is None else log_upper(order)
+
+    def profile(self) -> list[CountProfile]:
+        """Bias, P(Y = n | n) and mean squared error of every count up to the stationary one, exactly."""
+        return profile(self.family, self.counts)
+
+    def release(self, n: int) -> int:
+        """One noisy count, drawn from the operating system's cryptographic source."""
+        from countveil.sampling import draw
+
+        return draw.release(self.family, integer("count", n, 0, LARGEST_COUNT))
+
+    @cached_property
+    def hash(self) -> str:
+        """The content hash of everything that is sampled or claimed."""
+        from countveil.files import content_hash
+
+        return content_hash(self)
+
+    def save(self, path: str | Path) -> None:
+        """Write the mechanism with its certificate as JSON."""
+        from countveil.files import save
+
+        save(self, path)
+
+    @staticmethod
+    def load(path: str | Path) -> Mechanism:
+        """Read a mechanism file; every claim is measured again on the weights, and refused if it fails."""
+        from countveil.files import load
+
+        return load(path)
+
+    def describe(self) -> dict[str, object]:
+        """The design as plain JSON values; probabilities are decimal texts."""
+        c = self.certificate
+        low, high = self.counts
+        return {
+            "schema_version": 1,
+            "epsilon": decimal_text(c.epsilon),
+            "delta": decimal_text(c.delta, rounding="up"),
+            "delta_singleton": None if c.delta_singleton is None else decimal_text(c.delta_singleton),
+            "delta_paper_bound": _text(self.delta_paper_bound),
+            "eta": decimal_text(c.eta),
+            "eta_from": c.eta_from,
+            "D": self.D,
+            "policy": self.policy,
+            "method": self.method,
+            "sensitivity": c.sensitivity,
+            "counts": {"low": low, "high": high},
+            "unbiased_from": c.unbiased_from,
+            "bias_below": decimal_text(c.bias_below, rounding="up"),
+            "variance": decimal_text(c.variance),
+            "within_3": decimal_text(c.within_3),
+            "margin_95": c.margin_95,
+            "worst_error": c.worst_error,
+            "never_negative": c.never_negative,
+            "stationary_from": c.stationary_from,
+            "bits": c.bits,
+            "mse_at": {str(n): decimal_text(v) for n, v in c.mse_at.items()},
+            "bias_at": {str(n): decimal_text(v) for n, v in c.bias_at.items()},
+            "exact_at": {str(n): decimal_text(v) for n, v in c.exact_at.items()},
+            "worst_pair": list(c.worst_pair),
+            "price_list": list(self.prices),
+            "notes": list(self.notes),
+            "hash": self.hash,
+        }
+
+
+def _text(x: Fraction | None) -> str | None:
+    return None if x is None else decimal_text(x)

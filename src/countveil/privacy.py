@@ -1,0 +1,136 @@
+"""Exact privacy of a family of columns.
+
+For an order E = e^epsilon > 0 (epsilon may be zero or negative) the exact delta is the hockey-stick
+divergence, the least delta for which (epsilon, delta)-differential privacy holds:
+
+    delta(E) = max over neighbouring counts (n, m) and both directions of sum_y max(0, p(y|n) - E p(y|m)).
+
+All sums are over integers. Orders are Fractions: with a lower bound of e^epsilon the result is an upper
+bound of delta, because delta(E) never increases with E.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+from countveil.columns import ColumnFamily, Columns, neighbour_pairs
+from countveil.law import Law
+from countveil.remap import Remap
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """A divergence and where it is attained: p(.|n) against E p(.|m)."""
+
+    value: Fraction
+    n: int
+    m: int
+
+
+def hockey_stick(p: Law, q: Law, order: Fraction) -> Fraction:
+    """sum_z max(0, p(z) - order * q(z)).
+
+    >>> hockey_stick(Law((1,), 0, 0), Law((1, 1), 0, 1), Fraction(1))
+    Fraction(1, 2)
+    """
+    bits = max(p.bits, q.bits)
+    excess = sum(x for x in _excesses(p, q, order) if x > 0)
+    return Fraction(excess, order.denominator << bits)
+
+
+def largest_excess(p: Law, q: Law, order: Fraction) -> Fraction:
+    """max_z of p(z) - order * q(z), at least 0: the divergence over single outcomes."""
+    bits = max(p.bits, q.bits)
+    return Fraction(max(0, max(_excesses(p, q, order))), order.denominator << bits)
+
+
+def delta(family: ColumnFamily, order: Fraction, sensitivity: int = 1) -> Divergence:
+    """The exact delta at order E, over all neighbouring counts, shifts 1..sensitivity, both directions.
+
+    **Guarantee.** For a remapped family the value is that of its signed law plus slack * (1 + E): an upper
+    bound, attained up to the slack by counts beyond the reach of the map.
+    """
+    if isinstance(family, Remap):
+        signed = _worst(Columns(family.source), order, sensitivity, hockey_stick)
+        far = family.stationary_from
+        value = min(Fraction(1), signed.value + family.slack * (1 + order))
+        return Divergence(value, signed.n + far, signed.m + far)
+    return _worst(family, order, sensitivity, hockey_stick)
+
+
+def singleton(family: ColumnFamily, order: Fraction, sensitivity: int = 1) -> Divergence:
+    """The largest p(y|n) - E p(y|m) over single outcomes y: the paper's delta*. NOT a privacy parameter."""
+    return _worst(family, order, sensitivity, largest_excess)
+
+
+def epsilon_order(family: ColumnFamily, target: Fraction, sensitivity: int = 1) -> Fraction | None:
+    """The least order E >= 1 with delta(E) <= target, or None: outcomes that only one count has weigh more.
+
+    For each pair delta(E) is convex, decreasing and piecewise linear, so Newton's method from the left never
+    overshoots and ends on the exact root.
+    """
+    order = Fraction(1)
+    while True:
+        worst = delta(family, order, sensitivity)
+        if worst.value <= target:
+            return order
+        p, q, slack = _pair_laws(family, worst)
+        while (excess := hockey_stick(p, q, order) + slack * (1 + order) - target) > 0:
+            slope = _active_weight(p, q, order) - slack
+            if slope <= 0:
+                return None
+            order += excess / slope
+
+
+def _pair_laws(family: ColumnFamily, worst: Divergence) -> tuple[Law, Law, Fraction]:
+    """The two laws of Y that attain a divergence, both as laws of Y - n, and the family's slack."""
+    n, m = worst.n, worst.m
+    slack = family.slack if isinstance(family, Remap) else Fraction(0)
+    return family.column(n), family.column(m).shifted(m - n), slack
+
+
+def _active_weight(p: Law, q: Law, order: Fraction) -> Fraction:
+    """Minus the right derivative of the hockey stick: the q-probability of {p > order * q}."""
+    bits = max(p.bits, q.bits)
+    aligned = _aligned(p, q)
+    excesses = _excesses(p, q, order)
+    active = sum(v for x, v in zip(excesses, aligned, strict=True) if x > 0)
+    return Fraction(active << (bits - q.bits), 1 << bits)
+
+
+def _worst(
+    family: ColumnFamily,
+    order: Fraction,
+    sensitivity: int,
+    divergence: Callable[[Law, Law, Fraction], Fraction],
+) -> Divergence:
+    worst = Divergence(Fraction(-1), 0, 0)
+    for n, m in neighbour_pairs(family, sensitivity):
+        p, q = family.column(n), family.column(m)
+        for a, b, there in ((n, m, q.shifted(m - n)), (m, n, p.shifted(n - m))):
+            here = p if a == n else q
+            value = divergence(here, there, order)
+            if value > worst.value:
+                worst = Divergence(value, a, b)
+            if p is q and p.is_symmetric():
+                break  # the other direction is the mirror image
+    return worst if worst.value >= 0 else Divergence(Fraction(0), family.lo, family.lo)
+
+
+def _excesses(p: Law, q: Law, order: Fraction) -> Iterator[int]:
+    """Integers proportional to p(z) - order * q(z), for every z in p's range."""
+    bits = max(p.bits, q.bits)
+    a = order.numerator << (bits - q.bits)
+    b = order.denominator << (bits - p.bits)
+    return (b * w - a * v for w, v in zip(p.weights, _aligned(p, q), strict=True))
+
+
+def _aligned(p: Law, q: Law) -> list[int]:
+    """q's weights at the z of p's slots."""
+    start = q.left - p.left
+    end = start + len(p.weights)
+    inside = q.weights[max(0, start) : max(0, end)]
+    before = min(len(p.weights), max(0, -start))
+    return [0] * before + list(inside) + [0] * (len(p.weights) - before - len(inside))

@@ -1,0 +1,93 @@
+"""From real proposals to integer weights, keeping sums, eta and zero bias exact.
+
+A proposal is a probability times 2**SCALE, rounded to an integer: far finer than any law. Rounding goes
+over cumulated sums from the edge inwards, so that no error accumulates and each weight is within one unit of its
+proposal. Zeros stay zero and positive proposals stay positive: a tail finer than the grid is not cut off, which would
+leave the cell before it without a neighbour. What rounding costs is not argued but measured, by `certificate`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from countveil.law import Law
+
+SCALE = 256
+"""Fractional bits of a proposal."""
+
+
+def even_weight(eta: int, bits: int) -> int:
+    """The even weight nearest to a proposed eta: even, so that two equal sides can share the rest."""
+    return min(max(2, 2 * _nearest(eta, bits - 1)), (1 << bits) - 2)
+
+
+def symmetric_law(half: Sequence[int], bits: int) -> Law:
+    """The law with P(Z = i) = P(Z = -i) proportional to half[i], i = 0..D, over 2**bits.
+
+    **Guarantee.** The weights are symmetric, so the mean is exactly zero, and sum to 2**bits.
+    """
+    centre = even_weight(half[0], bits)
+    side = _cumulative(half[:0:-1], bits)[::-1]
+    _absorb(side, ((1 << bits) - centre) // 2 - sum(side))
+    return Law((*side[::-1], centre, *side), len(side), bits)
+
+
+def column_law(values: Sequence[int], left: int, bits: int, *, centre: int | None, unbiased: bool) -> Law:
+    """The law on -left.. with P(Z = z) proportional to values[z + left], over 2**bits.
+
+    **Guarantee.** `centre`, where given, is exactly the weight of z = 0; with `unbiased` the mean is exactly
+    zero. Two adjacent cells of one side absorb what rounding leaves.
+    """
+    low = _cumulative(values[:left], bits)
+    high = _cumulative(values[:left:-1], bits)[::-1]
+    weights = [*low, _nearest(values[left], bits) if centre is None else centre, *high]
+    missing = (1 << bits) - sum(weights)
+    if not unbiased:
+        if centre is None:
+            weights[left] += missing
+        else:
+            _absorb(high if not low or max(high) >= max(low) else low, missing)
+            weights = [*low, centre, *high]
+        return Law(tuple(weights), left, bits)
+    moment = -sum((i - left) * w for i, w in enumerate(weights))
+    first, second = _absorbing_cells(weights, left)
+    gap = second - first
+    onto_second = (moment - first * missing) // gap
+    weights[second + left] += onto_second
+    weights[first + left] += missing - onto_second
+    law = Law(tuple(weights), left, bits)
+    if law.mean != 0:
+        raise ValueError("no two cells can absorb the rounding")
+    return law
+
+
+def _absorbing_cells(weights: Sequence[int], left: int) -> tuple[int, int]:
+    """Two cells z1 < z2, none of them 0: adjacent where a side has two, else -1 and 1."""
+    right = len(weights) - 1 - left
+    pairs = [(z, z + 1) for z in range(-left, right) if 0 not in (z, z + 1)]
+    if pairs:
+        best = max(pairs, key=lambda pair: min(weights[pair[0] + left], weights[pair[1] + left]))
+        if min(weights[best[0] + left], weights[best[1] + left]) > len(weights) ** 2:
+            return best
+    return -1, 1
+
+
+def _absorb(side: list[int], missing: int) -> None:
+    """Give what rounding left over to the largest weight, where it matters least."""
+    side[side.index(max(side))] += missing
+
+
+def _cumulative(values: Sequence[int], bits: int) -> list[int]:
+    """Round the partial sums and take differences; what is positive stays positive."""
+    weights, exact, before = [], 0, 0
+    for value in values:
+        exact += value
+        after = _nearest(exact, bits)
+        weights.append(after - before if after > before or not value else 1)
+        before = after
+    return weights
+
+
+def _nearest(value: int, bits: int) -> int:
+    shift = SCALE - bits
+    return (value + (1 << (shift - 1))) >> shift

@@ -1,0 +1,104 @@
+"""The linear programs against optima proved by an independent exact solver, down to deltas of 1e-12."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+import vectors
+
+import countveil as cv
+from countveil.design.program import ColumnProgram, Model
+
+CASES = vectors.cases("program")
+WHOLE = [c for c in CASES if c["kind"] == "whole"]
+PAPER = [c for c in CASES if c["kind"] == "paper"]
+
+
+@pytest.mark.parametrize("case", WHOLE, ids=vectors.ident)
+def test_whole_domain_optimum(case: dict[str, Any]) -> None:
+    model = Model(
+        epsilon=Fraction(case["epsilon"]),
+        D=int(case["D"]),
+        eta=Fraction(case["eta"]),
+        delta=None,
+        n0=int(case["n0"]),
+        M=int(case["M"]),
+        singleton=case["objective"] == "singleton",
+    )
+    program = ColumnProgram(model)
+    assert vectors.close(program.optimise()[program.delta], case["delta"], "1e-9")
+
+
+@pytest.mark.parametrize("case", [c for c in WHOLE if c["objective"] == "exact"], ids=vectors.ident)
+def test_certified_designs_reach_the_optimum(case: dict[str, Any]) -> None:
+    """What is certified on integer weights is within 1e-6 of the proved optimum (or better: M is larger)."""
+    m = cv.design(
+        epsilon=case["epsilon"], eta=case["eta"], D=int(case["D"]), unbiased_from=int(case["n0"]), method="program"
+    )
+    assert m.delta <= Fraction(case["delta"]) * (1 + Fraction("1e-6"))
+    assert m.unbiased_from is not None
+    assert m.unbiased_from <= int(case["n0"])
+    assert m.certificate.eta_from <= 1
+    assert m.certificate.never_negative
+
+
+@pytest.mark.parametrize("case", PAPER, ids=vectors.ident)
+def test_the_papers_general_program(case: dict[str, Any]) -> None:
+    m = cv.design(
+        epsilon=case["epsilon"],
+        eta=case["eta"],
+        D=int(case["D"]),
+        counts=f"1:{case['N']}",
+        objective="singleton",
+        method="program",
+    )
+    assert m.certificate.delta_singleton is not None
+    assert vectors.close(m.certificate.delta_singleton, case["delta"], "1e-7")
+    for n in range(1, int(case["N"]) + 1):
+        law = m.column(n)
+        assert law.eta == m.column(1).eta
+        assert law.mean == 0
+        assert law.least >= -min(n, int(case["D"]))
+
+
+@pytest.mark.parametrize(("n0", "delta"), [(1, "0.058"), (4, "1.43e-4"), (6, "7.56e-5")])
+def test_price_of_zero_bias(n0: int, delta: str) -> None:
+    m = cv.design(epsilon="1.1", eta="0.5", D=8, unbiased_from=n0)
+    assert vectors.close(m.delta, delta, "5e-3")
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "D", "n0", "eta"),
+    [
+        ("0.5", 26, 2, "0.179"),
+        ("0.5", 26, 3, "0.220"),
+        ("0.5", 26, 5, "0.240"),
+        ("1", 13, 1, "0.358"),
+        ("1", 13, 2, "0.445"),
+        ("1", 13, 3, "0.458"),
+        ("1", 13, 5, "0.462"),
+        ("2", 7, 1, "0.745"),
+        ("2", 7, 2, "0.760"),
+        ("2", 7, 3, "0.761"),
+        ("2", 7, 5, "0.7615"),
+    ],
+)
+def test_price_of_zero_bias_in_eta(epsilon: str, D: int, n0: int, eta: str) -> None:
+    model = Model(Fraction(epsilon), D, None, Fraction("1e-5"), n0)
+    program = ColumnProgram(model)
+    found = program.optimise()[program.eta]
+    assert abs(found - Fraction(eta)) <= Fraction("0.0006")
+
+
+def test_zero_bias_from_1_is_impossible_at_epsilon_one_half() -> None:
+    with pytest.raises(cv.InfeasibleError, match="need delta >= "):
+        cv.design(epsilon="0.5", delta="1e-5", D=26, unbiased_from=1)
+
+
+def test_a_good_whole_domain_design() -> None:
+    m = cv.design(epsilon="1", eta="0.44", D=14, unbiased_from=2)
+    assert vectors.close(m.delta, "4.79e-7", "2e-3")
+    assert m.certificate.never_negative
+    assert [m.column(n).mean == 0 for n in range(5)] == [False, False, True, True, True]

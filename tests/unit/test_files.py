@@ -1,0 +1,157 @@
+"""Mechanism files are believed in nothing: any claim the weights do not have is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import countveil as cv
+
+DESIGNS = {
+    "signed": {"epsilon": "1", "delta": "1e-6", "policy": "signed"},
+    "floor": {"epsilon": "1", "delta": "1e-6", "policy": "floor"},
+    "remap": {"epsilon": "1", "delta": "1e-6", "method": "remap"},
+    "program": {"epsilon": "1", "eta": "0.4", "D": 4, "method": "program"},
+    "capped": {"epsilon": "1", "eta": "0.4", "D": 3, "counts": "0:40", "cap": True, "method": "program"},
+}
+
+
+def sealed(document: dict[str, Any]) -> dict[str, Any]:
+    """With the hash that its content has: an attacker can always compute it."""
+    body = {key: value for key, value in document.items() if key != "hash"}
+    text = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return {**body, "hash": hashlib.sha256(text.encode()).hexdigest()}
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+def test_round_trip(tmp_path: Path, name: str) -> None:
+    m = cv.design(**DESIGNS[name])  # type: ignore[arg-type]
+    path = tmp_path / "m.json"
+    m.save(path)
+    again = cv.Mechanism.load(path)
+    assert again.hash == m.hash
+    assert again.certificate == m.certificate
+    assert again.family == m.family
+    assert [p.name for p in tmp_path.iterdir()] == ["m.json"]
+
+
+def smaller_delta(d: dict[str, Any]) -> None:
+    d["claims"]["delta"] = "1e-9"
+
+
+def larger_eta(d: dict[str, Any]) -> None:
+    d["claims"]["eta"] = "0.9"
+
+
+def smaller_bound(d: dict[str, Any]) -> None:
+    d["claims"]["D"] = 1
+    d["claims"]["worst_error"] = 1
+
+
+def smaller_epsilon(d: dict[str, Any]) -> None:
+    d["claims"]["epsilon"] = "1/2"
+
+
+def larger_sensitivity(d: dict[str, Any]) -> None:
+    d["claims"]["sensitivity"] = 2
+
+
+def smaller_bias(d: dict[str, Any]) -> None:
+    d["claims"]["bias_below"] = "-1"
+
+
+def one_unit_moved(d: dict[str, Any]) -> None:
+    """One weight of the stationary law moved by one: the mean is no longer zero."""
+    law = d["columns"].get("source") or d["columns"]["stationary"]
+    middle = law["left"]
+    law["weights"][middle + 1] = str(int(law["weights"][middle + 1]) + 1)
+    law["weights"][middle - 1] = str(int(law["weights"][middle - 1]) - 1)
+
+
+def weight_lost(d: dict[str, Any]) -> None:
+    law = d["columns"].get("source") or d["columns"]["stationary"]
+    law["weights"][0] = "0"
+
+
+def negative_weight(d: dict[str, Any]) -> None:
+    law = d["columns"].get("source") or d["columns"]["stationary"]
+    law["weights"][0] = "-1"
+
+
+def float_weight(d: dict[str, Any]) -> None:
+    law = d["columns"].get("source") or d["columns"]["stationary"]
+    law["weights"][0] = 1.5
+
+
+def infinite_delta(d: dict[str, Any]) -> None:
+    d["claims"]["delta"] = "NaN"
+
+
+def unknown_kind(d: dict[str, Any]) -> None:
+    d["columns"]["kind"] = "trust me"
+
+
+def other_format(d: dict[str, Any]) -> None:
+    d["version"] = 2
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+@pytest.mark.parametrize(
+    "forge",
+    [
+        smaller_delta,
+        larger_eta,
+        smaller_bound,
+        smaller_epsilon,
+        larger_sensitivity,
+        smaller_bias,
+        one_unit_moved,
+        weight_lost,
+        negative_weight,
+        float_weight,
+        infinite_delta,
+        unknown_kind,
+        other_format,
+    ],
+    ids=lambda f: f.__name__,
+)
+def test_forgeries_are_refused(tmp_path: Path, name: str, forge: Callable[[dict[str, Any]], None]) -> None:
+    path = tmp_path / "m.json"
+    cv.design(**DESIGNS[name]).save(path)  # type: ignore[arg-type]
+    document = json.loads(path.read_text())
+    forge(document)
+    path.write_text(json.dumps(sealed(document)))
+    with pytest.raises(cv.CertificateError) as caught:
+        cv.Mechanism.load(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_larger_claim_is_no_lie(tmp_path: Path) -> None:
+    path = tmp_path / "m.json"
+    cv.design(**DESIGNS["signed"]).save(path)  # type: ignore[arg-type]
+    document = json.loads(path.read_text())
+    document["claims"]["delta"] = "0.01"
+    path.write_text(json.dumps(sealed(document)))
+    assert cv.Mechanism.load(path).delta < 1e-6
+
+
+def test_changed_content_needs_its_hash(tmp_path: Path) -> None:
+    path = tmp_path / "m.json"
+    cv.design(**DESIGNS["signed"]).save(path)  # type: ignore[arg-type]
+    document = json.loads(path.read_text())
+    document["notes"] = ["this was not here"]
+    path.write_text(json.dumps(document))
+    with pytest.raises(cv.CertificateError, match="hash"):
+        cv.Mechanism.load(path)
+
+
+def test_duplicate_keys(tmp_path: Path) -> None:
+    path = tmp_path / "m.json"
+    path.write_text('{"format": "a", "format": "b"}')
+    with pytest.raises(cv.CertificateError, match="twice"):
+        cv.Mechanism.load(path)
