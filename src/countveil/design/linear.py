@@ -13,6 +13,11 @@ given a slack, so that the program reads: min c.z subject to W z = 0 and bounds 
    and magnified by 2^primal_bits, and with the present reduced costs magnified by 2^dual_bits as costs.
    It starts from the present basis. Continue with 2.
 
+The float program is scaled by powers of two so that the present point looks like ones to HiGHS. That makes
+its tolerances relative, and matters more than any option: it is what keeps programs solvable whose
+variables decay over many orders of magnitude. The first solve of a program has no point to go by, unless
+the caller tells the sizes to expect.
+
 Coefficients, costs and bounds are rounded once, on entry, to multiples of 2^-256; everything called exact
 is exact for the rounded program. Nothing is guaranteed to the caller beyond ``Solution.residual``, which is
 measured exactly on the values returned: optimality rests on a float solver having found the right basis,
@@ -22,6 +27,7 @@ and infeasibility and unboundedness are its word. Callers who need a proof certi
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -36,12 +42,14 @@ Exact = NDArray[np.object_]
 Floats = NDArray[np.float64]
 Status = NDArray[np.int8]
 Bits = NDArray[np.int32]
+Attempts = tuple[dict[str, Any], ...]
 
 BITS = 256
 SOLVE_BITS = 220
 TOLERANCE_BITS = 180
 MAX_ROUNDS = 30
 MAX_GROWTH = 40
+LEAST_GROWTH = 10
 MAX_COST = 2.0**60
 LEAST_LEVEL = 2.0**-60
 CLOSE = 1e-3
@@ -49,24 +57,26 @@ ONE = 1 << BITS
 INFINITE = 1 << (BITS + 400)
 
 BASIC, LOWER, UPPER, ZERO = range(4)
+
 FIXED_OPTIONS: dict[str, Any] = {
     "output_flag": False,
     "threads": 1,
     "presolve": "off",
-    "simplex_scale_strategy": 0,
     "small_matrix_value": 1e-12,
     "primal_feasibility_tolerance": 1e-9,
     "dual_feasibility_tolerance": 1e-9,
 }
-WARM: dict[str, Any] = {"solver": "simplex", "simplex_strategy": 0}
-COLD: tuple[dict[str, Any], ...] = (
-    {"solver": "simplex", "simplex_strategy": 1},
-    {"solver": "simplex", "simplex_strategy": 4},
-    {"solver": "ipm", "simplex_strategy": 1},
+# Strategy 1 is the dual simplex method, 4 the primal. HiGHS's own scaling is for starts without known sizes.
+WARM: dict[str, Any] = {"solver": "simplex", "simplex_strategy": 4, "simplex_scale_strategy": 0}
+HINTED: dict[str, Any] = {"solver": "simplex", "simplex_strategy": 1, "simplex_scale_strategy": 0}
+COLD: Attempts = (
+    {"solver": "simplex", "simplex_strategy": 1, "simplex_scale_strategy": 2},
+    {"solver": "simplex", "simplex_strategy": 4, "simplex_scale_strategy": 2},
+    {"solver": "ipm", "simplex_strategy": 1, "simplex_scale_strategy": 2},
 )
 
 
-class NoSolution(Exception):
+class NoSolution(Exception):  # noqa: N818
     """The program has no optimum, or none was found; ``reason`` is infeasible, unbounded or failed."""
 
     def __init__(self, reason: str) -> None:
@@ -97,6 +107,7 @@ class Program:
         self._row_lower: list[int] = []
         self._row_upper: list[int] = []
         self._rows: list[dict[int, int]] = []
+        self._sizes: dict[int, int] = {}
         self._last: _Point | None = None
 
     def variable(self, lower: Number | None = 0, upper: Number | None = None) -> int:
@@ -134,6 +145,10 @@ class Program:
         self._lower[var] = _bound(lower, -INFINITE)
         self._upper[var] = _bound(upper, INFINITE)
 
+    def expect(self, sizes: Iterable[tuple[int, Number]]) -> None:
+        """Tell rough sizes of variables at the optimum: a hint that scales the first solve, no more."""
+        self._sizes = self._collect(sizes)
+
     def minimize(self, terms: Iterable[tuple[int, Number]]) -> Solution:
         """Minimise the terms; later calls start from the basis the last one ended with."""
         cost = self._collect(terms)
@@ -146,7 +161,9 @@ class Program:
         )
         if (data.lower > data.upper).any():
             raise NoSolution("infeasible")
-        self._last, rounds = _refine(data, self._start(data))
+        start = self._start(data)
+        sizes = start.z if self._last else _exact([self._sizes.get(j, 0) for j in range(len(data.cost))])
+        self._last, rounds = _refine(data, start, sizes)
         return self._last.solution(rounds)
 
     def _collect(self, terms: Iterable[tuple[int, Number]]) -> dict[int, int]:
@@ -155,27 +172,22 @@ class Program:
             if not 0 <= index < len(self._lower):
                 raise IndexError(f"no variable {index}")
             sums[index] = sums.get(index, 0) + _fixed(coefficient)
-        return sums
+        return {index: total for index, total in sums.items() if total}
 
     def _start(self, data: _Data) -> _Point:
         """The last point, with what was added since: variables at zero and nonbasic, slacks basic."""
-        height, columns = data.matrix.shape
-        width = columns - height
-        basis = _Basis(
-            np.repeat(np.array([LOWER, BASIC], dtype=np.int8), [width, height]),
-            np.full(height, LOWER, dtype=np.int8),
-            warm=self._last is not None,
-        )
-        z = _zeros(columns)
+        width, height = len(self._lower), len(self._rows)
+        columns = np.repeat(np.array([LOWER, BASIC], dtype=np.int8), [width, height])
+        rows = np.full(height, LOWER, dtype=np.int8)
+        z = _zeros(width + height)
         if self._last:
-            height, columns = self._last.data.matrix.shape
-            old = columns - height
-            for new, last in ((basis.columns, self._last.basis.columns), (z, self._last.z)):
-                new[:old] = last[:old]
-                new[width : width + height] = last[old:]
-            basis.rows[:height] = self._last.basis.rows
-            z[width:] += data.matrix.times(z) >> BITS
-        return _Point(data, data.at_present_bounds(basis), z, _zeros(len(self._rows)))
+            last, old = self._last.basis, self._last.width
+            columns[:old], columns[width : width + len(last.rows)] = last.columns[:old], last.columns[old:]
+            rows[: len(last.rows)] = last.rows
+            z[:old] = self._last.z[:old]
+            z[width:] = data.matrix.times(z) >> BITS
+        basis = _Basis(data.at_present_bounds(columns), rows)
+        return _Point(data, basis, z, _zeros(height))
 
 
 def _fixed(value: Number) -> int:
@@ -203,9 +215,10 @@ def _to_floats(values: Exact, shift: int | Bits) -> Floats:
     return np.ldexp(values.astype(np.float64), shift)
 
 
-def _bits(values: Floats) -> Bits:
-    """The exponents of the powers of two next above the values."""
-    return np.frexp(values)[1]
+def _exponent(values: Floats) -> int:
+    """The exponent of the power of two next above the largest value, or far below if none is positive."""
+    top = float(values.max(initial=0.0))
+    return math.frexp(top)[1] if top else -4 * BITS
 
 
 def _from_floats(values: Floats, shift: int) -> Exact:
@@ -267,13 +280,12 @@ class _Data:
     lower: Exact
     upper: Exact
 
-    def at_present_bounds(self, basis: _Basis) -> _Basis:
-        """A basis moved off bounds that are absent."""
+    def at_present_bounds(self, columns: Status) -> Status:
+        """Statuses moved off bounds that are absent."""
         no_lower, no_upper = self.lower <= -INFINITE, self.upper >= INFINITE
-        held, upper = basis.columns != BASIC, basis.columns == UPPER
-        columns = np.where(held, np.where(no_lower | upper & ~no_upper, UPPER, LOWER), BASIC)
-        columns = np.where(held & no_lower & no_upper, ZERO, columns).astype(np.int8)
-        return _Basis(columns, basis.rows, basis.warm)
+        held, upper = columns != BASIC, columns == UPPER
+        moved = np.where(held, np.where(no_lower | upper & ~no_upper, UPPER, LOWER), BASIC)
+        return np.where(held & no_lower & no_upper, ZERO, moved).astype(np.int8)
 
 
 @dataclass(frozen=True)
@@ -282,7 +294,6 @@ class _Basis:
 
     columns: Status
     rows: Status
-    warm: bool = True
 
 
 class _Point:
@@ -290,6 +301,7 @@ class _Point:
 
     def __init__(self, data: _Data, basis: _Basis, z: Exact, y: Exact) -> None:
         self.data = data
+        self.width = len(data.cost) - len(data.matrix.starts) + 1
         self.basis = basis
         self.z = z
         self.y = y
@@ -297,47 +309,41 @@ class _Point:
         self.reduced = (data.cost << BITS) - data.matrix.transposed_times(y)
 
     @cached_property
-    def primal_violation(self) -> int:
-        """The largest violation of a bound, or of a row."""
-        outside = max(_top(self.data.lower - self.z), _top(self.z - self.data.upper))
-        return max(outside << BITS, _top(abs(self.residual)))
-
-    @cached_property
     def _wrong_signs(self) -> Exact:
-        """The sizes of reduced costs whose sign does not hold their column at its bound, or 0."""
+        """The sizes of reduced costs that are not zero, or of the sign that holds a column at its bound."""
         status = self.basis.columns
-        loose = (status != BASIC) & (self.data.lower != self.data.upper)
+        loose = (status == BASIC) | (self.data.lower != self.data.upper)
         wrong = np.where(self.reduced < 0, status != UPPER, status != LOWER)
         return np.where(loose & wrong, abs(self.reduced), 0)
 
     @cached_property
     def violation(self) -> int:
-        """The larger of the primal and the dual violation."""
-        return max(self.primal_violation, _top(self._wrong_signs))
+        """The largest violation of a bound, of a row, or of the sign of a reduced cost."""
+        outside = max(_top(self.data.lower - self.z), _top(self.z - self.data.upper))
+        return max(outside << BITS, _top(abs(self.residual)), _top(self._wrong_signs))
 
-    def primal_size(self, scale: _Scale) -> float:
-        """The primal violation as the scaled float program sees it."""
+    def primal_exponent(self, scale: _Scale) -> int:
+        """The binary exponent of the primal violation that the scaled float program sees."""
         outside = np.maximum(self.data.lower - self.z, self.z - self.data.upper)
         return max(
-            _to_floats(outside, -scale.columns - BITS).max(initial=0.0),
-            abs(_to_floats(self.residual, scale.rows - 2 * BITS)).max(initial=0.0),
+            _exponent(_to_floats(outside, -scale.columns - BITS)),
+            _exponent(_to_floats(abs(self.residual), scale.rows - 2 * BITS)),
         )
 
-    def dual_size(self, scale: _Scale) -> float:
-        """The dual violation as the scaled float program sees it."""
-        return _to_floats(self._wrong_signs, scale.columns - 2 * BITS).max(initial=0.0)
+    def dual_exponent(self, scale: _Scale) -> int:
+        """The binary exponent of the dual violation that the scaled float program sees."""
+        return _exponent(_to_floats(self._wrong_signs, scale.columns - 2 * BITS))
 
     def solution(self, rounds: int) -> Solution:
-        height, width = self.data.matrix.shape
-        width -= height
-        exact = self.z.copy()
-        exact[width:] = 0
-        activity = self.data.matrix.times(exact)
-        exact = np.concatenate((exact[:width] << BITS, activity))
-        outside = max(_top((self.data.lower << BITS) - exact), _top(exact - (self.data.upper << BITS)))
+        """The point in fractions; its residual is taken with the rows themselves, not with their slacks."""
+        x = self.z.copy()
+        x[self.width :] = 0
+        rows = self.data.matrix.times(x)
+        wide = np.concatenate((x[: self.width] << BITS, rows))
+        outside = max(_top((self.data.lower << BITS) - wide), _top(wide - (self.data.upper << BITS)))
         unit = 1 << (2 * BITS)
         return Solution(
-            values=[Fraction(value, ONE) for value in self.z[:width]],
+            values=[Fraction(value, ONE) for value in x[: self.width]],
             objective=Fraction(int((self.data.cost * self.z).sum()), unit),
             residual=Fraction(outside, unit),
             gap=Fraction(self._gap(), unit << BITS),
@@ -374,76 +380,91 @@ def _scale(matrix: _Matrix, z: Exact) -> _Scale:
     np.maximum.at(levels, matrix.rows, size * abs(_to_floats(z, -BITS))[matrix.columns])
     levels[levels < LEAST_LEVEL] = np.inf
     reach = np.full(width, np.inf)
-    np.minimum.at(reach, matrix.columns, (levels[matrix.rows] / size))
+    np.minimum.at(reach, matrix.columns, levels[matrix.rows] / size)
     reach[np.isinf(reach)] = 1.0
     terms = np.zeros(height)
     np.maximum.at(terms, matrix.rows, size * reach[matrix.columns])
-    return _Scale(_bits(reach), -_bits(terms))
+    return _Scale(np.frexp(reach)[1], -np.frexp(terms)[1])
 
 
-def _refine(data: _Data, start: _Point) -> tuple[_Point, int]:
+def _refine(data: _Data, start: _Point, sizes: Exact) -> tuple[_Point, int]:
     """The best point that refinement reaches, and the number of float programs solved."""
     solver = _Solver(data.matrix)
-    scale = _scale(data.matrix, start.z)
-    dual_bits = -int(_bits(_to_floats(abs(data.cost), scale.columns - BITS).max(initial=0.0)))
-    primal_bits = 0
-    best = point = _basic_point(data, _corrected(solver, start, scale, primal_bits, dual_bits), solver)
+    scale = _scale(data.matrix, sizes)
+    primal_bits, dual_bits = 0, 0
+    if data.cost.any():
+        dual_bits = -_exponent(_to_floats(abs(data.cost), scale.columns - BITS))
+    attempts = COLD
+    if sizes.any():
+        attempts = (WARM if start.z.any() else HINTED, *COLD)
+    best = point = _corrected(solver, start, scale, primal_bits, dual_bits, attempts)
+    growth = MAX_GROWTH
     for rounds in range(1, MAX_ROUNDS):
         if best.violation.bit_length() <= 2 * BITS - TOLERANCE_BITS:
             return best, rounds
         scale = _scale(data.matrix, point.z)
-        primal_bits = _magnification(point.primal_size(scale), primal_bits)
-        dual_bits = _magnification(point.dual_size(scale), dual_bits)
-        point = _basic_point(data, _corrected(solver, point, scale, primal_bits, dual_bits), solver)
+        primal_bits = _magnification(point.primal_exponent(scale), primal_bits, growth)
+        dual_bits = _magnification(point.dual_exponent(scale), dual_bits, growth)
+        try:
+            point = _corrected(solver, point, scale, primal_bits, dual_bits, (WARM, *COLD))
+        except NoSolution as stop:
+            if growth <= LEAST_GROWTH and stop.reason == "infeasible":
+                raise
+            growth, primal_bits, dual_bits = growth // 2, primal_bits // 2, dual_bits // 2
         best = min(best, point, key=lambda candidate: candidate.violation)
     return best, MAX_ROUNDS
 
 
-def _magnification(size: float, before: int) -> int:
+def _magnification(exponent: int, before: int, growth: int) -> int:
     """The power of two that brings a violation to about one, within limits; unchanged if there is none."""
-    bits = -int(_bits(np.float64(size)))
-    return before if size < 2.0**-TOLERANCE_BITS else max(0, min(bits, before + MAX_GROWTH))
+    return before if exponent < -TOLERANCE_BITS else max(0, min(-exponent, before + growth))
 
 
-def _corrected(solver: _Solver, point: _Point, scale: _Scale, primal_bits: int, dual_bits: int) -> _Basis:
-    """The basis that is optimal in the program shifted to a point and magnified around it."""
+def _corrected(
+    solver: _Solver, point: _Point, scale: _Scale, primal_bits: int, dual_bits: int, attempts: Attempts
+) -> _Point:
+    """The solution of the basis that is optimal in the program magnified around a point."""
     data = point.data
     cost = np.clip(_to_floats(point.reduced, scale.columns + (dual_bits - 2 * BITS)), -MAX_COST, MAX_COST)
     shift = (primal_bits - BITS) - scale.columns
     lower, upper = _to_floats(data.lower - point.z, shift), _to_floats(data.upper - point.z, shift)
     right = _to_floats(point.residual, scale.rows + (primal_bits - 2 * BITS))
-    solver.load(scale)
-    return solver.solve(cost, lower, upper, right, point.basis)
+    solver.load(scale, cost, lower, upper, right)
+    basis = solver.solve(point.basis, attempts)
+    return _basic_point(data, _Basis(data.at_present_bounds(basis.columns), basis.rows), solver, scale)
 
 
-def _basic_point(data: _Data, basis: _Basis, solver: _Solver) -> _Point:
+def _basic_point(data: _Data, basis: _Basis, solver: _Solver, scale: _Scale) -> _Point:
     """The solution that a basis determines."""
-    z = np.where(basis.columns == LOWER, data.lower, np.where(basis.columns == UPPER, data.upper, 0))
     wide_cost = data.cost << BITS
     z = _improved(
-        z,
+        np.where(basis.columns == LOWER, data.lower, np.where(basis.columns == UPPER, data.upper, 0)),
         lambda z: np.where(basis.rows == BASIC, 0, -data.matrix.times(z)),
-        solver.primal_step,
+        lambda residual: np.ldexp(solver.basis_solve(residual), scale.columns),
+        scale.rows,
     )
     y = _improved(
         _zeros(len(basis.rows)),
         lambda y: np.where(basis.columns == BASIC, wide_cost - data.matrix.transposed_times(y), 0),
-        solver.dual_step,
+        lambda residual: np.ldexp(solver.transposed_solve(residual), scale.rows),
+        scale.columns,
     )
     return _Point(data, basis, z, y)
 
 
-def _improved(value: Exact, residual_of: Callable[[Exact], Exact], step: Callable[[Floats], Floats]) -> Exact:
-    """Add float steps for the exact residual, magnified to size one, for as long as it keeps shrinking."""
+def _improved(
+    value: Exact, residual_of: Callable[[Exact], Exact], step: Callable[[Floats], Floats], scale: Bits
+) -> Exact:
+    """Add float steps for the scaled residual, magnified to size one, for as long as it keeps shrinking."""
     residual = residual_of(value)
-    size = _top(abs(residual))
-    while size.bit_length() > 2 * BITS - SOLVE_BITS:
-        bits = size.bit_length()
-        trial = value + _from_floats(step(_to_floats(residual, -bits)), bits - BITS)
+    while _top(abs(residual)).bit_length() > 2 * BITS - SOLVE_BITS:
+        scaled = _to_floats(residual, scale - 2 * BITS)
+        exponent = _exponent(abs(scaled))
+        trial = value + _from_floats(step(np.ldexp(scaled, -exponent)), exponent + BITS)
         residual = residual_of(trial)
-        if 2 * _top(abs(residual)) > size:
+        if _exponent(abs(_to_floats(residual, scale - 2 * BITS))) >= exponent:
             break
-        value, size = trial, _top(abs(residual))
+        value = trial
     return value
 
 
@@ -454,40 +475,33 @@ class _Solver:
         self._api: Any = importlib.import_module("highspy")
         self._highs = self._api.Highs()
         self._set(FIXED_OPTIONS)
-        self._height, self._width = matrix.shape
+        self._matrix = matrix
         self._basic = np.zeros(0, dtype=np.int32)
         codes = self._api.HighsBasisStatus
         self._codes = (codes.kBasic, codes.kLower, codes.kUpper, codes.kZero)
-        self._matrix = matrix
-        self._scale = _Scale(np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32))
 
     def _set(self, options: dict[str, Any]) -> None:
         for name, value in options.items():
             self._highs.setOptionValue(name, value)
 
-    def load(self, scale: _Scale) -> None:
-        """Pass the scaled matrix; the bounds and costs come with each solve."""
-        matrix, self._scale = self._matrix, scale
+    def load(self, scale: _Scale, cost: Floats, lower: Floats, upper: Floats, right: Floats) -> None:
+        """Pass a program that is scaled already, but for its matrix."""
+        matrix = self._matrix
         model = self._api.HighsLp()
         model.num_row_, model.num_col_ = matrix.shape
-        model.row_lower_ = model.row_upper_ = np.zeros(self._height)
-        model.col_lower_ = model.col_upper_ = model.col_cost_ = np.zeros(self._width)
+        model.col_cost_, model.col_lower_, model.col_upper_ = cost, lower, upper
+        model.row_lower_ = model.row_upper_ = right
         model.a_matrix_.format_ = self._api.MatrixFormat.kRowwise
-        model.a_matrix_.start_ = matrix.starts
-        model.a_matrix_.index_ = matrix.columns
+        model.a_matrix_.start_, model.a_matrix_.index_ = matrix.starts, matrix.columns
         model.a_matrix_.value_ = np.ldexp(
             matrix.floats, scale.columns[matrix.columns] + scale.rows[matrix.rows]
         )
         self._highs.passModel(model)
 
-    def solve(self, cost: Floats, lower: Floats, upper: Floats, right: Floats, start: _Basis) -> _Basis:
-        """An optimal basis; where HiGHS finds none, a second method has to agree before this raises."""
-        columns, rows = np.arange(self._width, dtype=np.int32), np.arange(self._height, dtype=np.int32)
-        self._highs.changeColsCost(self._width, columns, cost)
-        self._highs.changeColsBounds(self._width, columns, lower, upper)
-        self._highs.changeRowsBounds(self._height, rows, right, right)
+    def solve(self, start: _Basis, attempts: Attempts) -> _Basis:
+        """An optimal basis; where HiGHS finds none, a second attempt has to agree before this raises."""
         reasons: list[str] = []
-        for options in (WARM, *COLD) if start.warm else COLD:
+        for options in attempts:
             self._set(options)
             if reasons:
                 self._highs.clearSolver()
@@ -499,21 +513,21 @@ class _Solver:
             reasons.append(reason)
             if reason != "failed" and reasons.count(reason) == 2:
                 break
-        raise NoSolution(reasons[-1])
+        raise NoSolution(next((reason for reason in reasons if reason != "failed"), "failed"))
 
     def _run(self) -> str:
         """Run HiGHS; the reason why there is no solution, or nothing."""
         self._highs.run()
         status = self._highs.getModelStatus()
         known = self._api.HighsModelStatus
-        if status in (known.kOptimal, known.kModelEmpty) or status == known.kUnknown and self._is_close():
+        if status in (known.kOptimal, known.kModelEmpty) or (status == known.kUnknown and self._is_close()):
             return ""
         return {known.kInfeasible: "infeasible", known.kUnbounded: "unbounded"}.get(status, "failed")
 
     def _is_close(self) -> bool:
         """Whether a basis that HiGHS has doubts about is good enough to refine."""
         info = self._highs.getInfo()
-        return max(info.max_primal_infeasibility, info.max_dual_infeasibility) < CLOSE
+        return bool(max(info.max_primal_infeasibility, info.max_dual_infeasibility) < CLOSE)
 
     def _set_basis(self, start: _Basis) -> None:
         basis = self._api.HighsBasis()
@@ -525,23 +539,22 @@ class _Solver:
     def _get_basis(self) -> _Basis:
         number = {code: status for status, code in enumerate(self._codes)}
         basis = self._highs.getBasis()
-        if self._height:
+        if len(basis.row_status):
             self._basic = np.array(self._highs.getBasicVariables()[1])
         return _Basis(
             np.array([number.get(code, LOWER) for code in basis.col_status], dtype=np.int8),
             np.array([number.get(code, LOWER) for code in basis.row_status], dtype=np.int8),
         )
 
-    def primal_step(self, residual: Floats) -> Floats:
-        """The change of the basic columns that makes up for a residual of the rows."""
-        step = np.zeros(self._width)
+    def basis_solve(self, right: Floats) -> Floats:
+        """The change of the basic columns that changes the rows by the given right-hand side."""
+        step = np.zeros(self._matrix.shape[1])
         structural = self._basic >= 0
-        right = np.ldexp(residual, self._scale.rows)
         step[self._basic[structural]] = np.asarray(self._highs.getBasisSolve(right)[1])[structural]
-        return np.ldexp(step, self._scale.columns)
+        return step
 
-    def dual_step(self, residual: Floats) -> Floats:
-        """The change of the row duals that makes up for a residual of the reduced costs."""
-        scaled = np.ldexp(residual, self._scale.columns)
-        right = np.where(self._basic >= 0, scaled[np.maximum(self._basic, 0)], 0.0)
-        return np.ldexp(np.asarray(self._highs.getBasisTransposeSolve(right)[1]), self._scale.rows)
+    def transposed_solve(self, costs: Floats) -> Floats:
+        """The change of the row duals that takes the given costs off the basic columns."""
+        right = np.where(self._basic >= 0, costs[np.maximum(self._basic, 0)], 0.0)
+        step: Floats = np.asarray(self._highs.getBasisTransposeSolve(right)[1], dtype=np.float64)
+        return step

@@ -28,8 +28,10 @@ from countveil.rounding import SCALE
 Term = tuple[int, Fraction]
 """A variable and its factor: the value of a cell."""
 
-_HOLD = Fraction(1, 10**9)
+_HOLD = Fraction(1, 10**7)
 """How far an optimum may be relaxed, relatively, to keep the next stage well posed."""
+_NEGLIGIBLE = Fraction(1, 10**12)
+"""A bias that is not worth another stage."""
 _NOISE = 1 << (SCALE - 170)
 """Probabilities below 2**-170 are what the solver leaves where it means zero."""
 
@@ -90,7 +92,7 @@ class ColumnProgram:
         self.eta = self.program.variable(*(_fixed(model.eta) if model.eta is not None else (0, 1)))
         self.delta = self.program.variable(0, model.delta if model.delta is not None else 1)
         self._hinges: dict[tuple[Term | None, Term | None], int] = {}
-        self._bias_rows: dict[int, int] = {}
+        self._biases: dict[int, int] = {}
         self._columns = self._tied() if model.window is not None else self._explicit()
         for column in self._columns:
             self._constrain_column(column)
@@ -186,7 +188,7 @@ class ColumnProgram:
         for sign in (1, -1):
             terms = [(v, sign * f) for v, f in _moment(column, 1)]
             self.program.constrain([*terms, (bias, Fraction(-1))], upper=0)
-        self._bias_rows[n] = bias
+        self._biases[n] = bias
         if model.max_variance is not None:
             self.program.constrain(_moment(column, 2), upper=model.max_variance)
 
@@ -238,13 +240,13 @@ class ColumnProgram:
 
     def set_unbiased_from(self, n0: int) -> None:
         """Ask for zero bias from another count on."""
-        for n, variable in self._bias_rows.items():
+        for n, variable in self._biases.items():
             self.program.set_variable_bounds(variable, 0, 0 if self._unbiased(n, n0) else None)
 
     @property
     def largest_n0(self) -> int:
         """The largest count from which zero bias can be asked for: later columns are unbiased anyway."""
-        return max(self._bias_rows)
+        return max(self._biases)
 
     def _unbiased(self, n: int, n0: int) -> bool:
         cap = self.model.cap
@@ -258,19 +260,29 @@ class ColumnProgram:
         return [(self.delta, Fraction(1))] if self.model.delta is None else [(self.eta, Fraction(-1))]
 
     def solve_in_order(self) -> Proposal:
-        """Lexicographically: the first objective, then the bias below n0, then the mean squared errors."""
+        """Lexicographically: the first objective, then the bias below n0, then the mean squared errors.
+
+        A later stage that the solver gives up on is left out: the columns are then as good in the objectives before.
+        """
         solution = self.optimise()
-        self._hold(self._first(), solution)
-        biases = [(variable, Fraction(1)) for n, variable in self._bias_rows.items()]
-        if any(solution[variable] > 0 for variable, _ in biases):
-            solution = self.program.minimize(biases)
-            self._hold(biases, solution)
-        solution = self.program.minimize(self._spread())
+        self._hold_first(solution)
+        stages = [[(variable, Fraction(1)) for variable in self._biases.values()], self._spread()]
+        if not any(solution[variable] > _NEGLIGIBLE for variable in self._biases.values()):
+            del stages[0]
+        for terms in stages:
+            try:
+                solution = self.program.minimize(terms)
+            except NoSolution:
+                break
+            self.program.constrain(terms, upper=solution.objective * (1 + _HOLD) + _NEGLIGIBLE)
         return self._proposal(solution)
 
-    def _hold(self, terms: Sequence[Term], solution: Solution) -> None:
-        """Keep an objective at its optimum, up to a hair."""
-        self.program.constrain(terms, upper=solution.objective + abs(solution.objective) * _HOLD)
+    def _hold_first(self, solution: Solution) -> None:
+        """Keep delta or eta at its optimum, up to a hair."""
+        if self.model.delta is None:
+            self.program.set_variable_bounds(self.delta, 0, solution[self.delta] * (1 + _HOLD))
+        else:
+            self.program.set_variable_bounds(self.eta, solution[self.eta] * (1 - _HOLD), 1)
 
     def _spread(self) -> list[Term]:
         """The mean squared errors of all columns, the stationary one counting as much as the others together."""

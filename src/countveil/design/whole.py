@@ -32,7 +32,7 @@ from countveil.law import Law
 from countveil.mechanism import Mechanism
 from countveil.rounding import SCALE, column_law, even_weight
 
-LARGEST_FREE_D = 26
+LARGEST_FREE_D = 20
 LARGEST_TIED_D = 400
 LARGEST_EXPLICIT = 200
 ETA_SHARE = Fraction(98, 100)
@@ -92,7 +92,6 @@ class _WholeDomain:
             raise InfeasibleError("epsilon 0 needs D to be given", "say how far counts may be off (D)")
         _, _, least = self._signed_parameters()
         ample = least + math.ceil(8 * self.request.sensitivity / epsilon)
-        ample = min(ample, max(least + 2, LARGEST_FREE_D)) if ample <= 2 * LARGEST_FREE_D else ample
         program = self._program(epsilon, ample, None, self.target)
         n0 = self._n0_for_eta(program, epsilon, ample)
         enough = self._value(program, n0)
@@ -205,7 +204,9 @@ class _WholeDomain:
         try:
             solution = program.optimise()
             value = solution[program.delta] if program.model.delta is None else solution[program.eta]
-        except NoSolution:
+        except NoSolution as no:
+            if no.reason == "failed":
+                raise CountveilError("the solver gave up on this program; try another D, or method remap") from None
             value = None
         self.prices[n0] = value
         return value
