@@ -36,7 +36,7 @@ def column_law(values: Sequence[int], left: int, bits: int, *, centre: int | Non
     """The law on -left.. with P(Z = z) proportional to values[z + left], over 2**bits.
 
     **Guarantee.** `centre`, where given, is exactly the weight of z = 0; with `unbiased` the mean is exactly
-    zero. Two adjacent cells of one side absorb what rounding leaves.
+    zero. Two or three cells absorb what rounding leaves.
     """
     low = _cumulative(values[:left], bits)
     high = _cumulative(values[:left:-1], bits)[::-1]
@@ -50,26 +50,30 @@ def column_law(values: Sequence[int], left: int, bits: int, *, centre: int | Non
             weights = [*low, centre, *high]
         return Law(tuple(weights), left, bits)
     moment = -sum((i - left) * w for i, w in enumerate(weights))
-    first, second = _absorbing_cells(weights, left)
-    gap = second - first
-    onto_second = (moment - first * missing) // gap
-    weights[second + left] += onto_second
-    weights[first + left] += missing - onto_second
-    law = Law(tuple(weights), left, bits)
-    if law.mean != 0:
-        raise ValueError("no two cells can absorb the rounding")
-    return law
+    for z, units in _balancing(weights, left, missing, moment).items():
+        weights[z + left] += units
+    return Law(tuple(weights), left, bits)
 
 
-def _absorbing_cells(weights: Sequence[int], left: int) -> tuple[int, int]:
-    """Two cells z1 < z2, none of them 0: adjacent where a side has two, else -1 and 1."""
-    right = len(weights) - 1 - left
-    pairs = [(z, z + 1) for z in range(-left, right) if 0 not in (z, z + 1)]
-    if pairs:
-        best = max(pairs, key=lambda pair: min(weights[pair[0] + left], weights[pair[1] + left]))
-        if min(weights[best[0] + left], weights[best[1] + left]) > len(weights) ** 2:
-            return best
-    return -1, 1
+def _balancing(weights: Sequence[int], left: int, missing: int, moment: int) -> dict[int, int]:
+    """Units to add to a few cells z != 0 so that the sum grows by `missing` and the first moment by `moment`.
+
+    A heavy cell and one other do it where their distance divides what is needed, as it does for neighbours; else up
+    to a few units on a third cell make it divisible. No weight becomes negative.
+    """
+    cells = [z for z in range(-left, len(weights) - left) if z]
+    heavy = sorted(cells, key=lambda z: -weights[z + left])
+    for third, units in [(0, 0), *((z, k) for k in range(1, len(weights)) for z in cells)]:
+        rest, needed = missing - units, moment - third * units
+        for first in heavy[:4]:
+            for second in heavy:
+                shared, left_over = divmod(needed - first * rest, second - first) if second != first else (0, 1)
+                added = {first: rest - shared}
+                for z, count in ((second, shared), (third, units)):
+                    added[z] = added.get(z, 0) + count
+                if not left_over and all(weights[z + left] + count >= 0 for z, count in added.items()):
+                    return added
+    raise ValueError("no few cells can absorb the rounding")
 
 
 def _absorb(side: list[int], missing: int) -> None:

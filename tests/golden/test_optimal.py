@@ -23,14 +23,15 @@ def test_least_exact_delta(case: dict[str, Any]) -> None:
         sensitivity=int(case["sensitivity"]),
         policy="signed",
     )
-    assert vectors.close(m.delta, case["delta"], "1e-8")
-    assert m.method == ("optimal" if case["sensitivity"] == "1" else "program")
+    closed = case["sensitivity"] == "1"
+    assert m.method == ("optimal" if closed else "program")
+    assert vectors.close(m.delta, case["delta"], "1e-8" if closed else "2e-7")
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c["sensitivity"] == "1"][::4], ids=vectors.ident)
 def test_the_program_agrees_with_the_closed_form(case: dict[str, Any]) -> None:
     m = cv.design(epsilon=case["epsilon"], eta=case["eta"], D=int(case["D"]), policy="signed", method="program")
-    assert vectors.close(m.delta, case["delta"], "1e-7")
+    assert vectors.close(m.delta, case["delta"], "2e-7")
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def test_the_papers_general_program(case: dict[str, Any]) -> None:
         method="program",
     )
     assert m.certificate.delta_singleton is not None
-    assert vectors.close(m.certificate.delta_singleton, case["delta"], "1e-7")
+    assert vectors.close(m.certificate.delta_singleton, case["delta"], "2e-7")
     for n in range(1, int(case["N"]) + 1):
         law = m.column(n)
         assert law.eta == m.column(1).eta

@@ -25,7 +25,7 @@ def pivot(table: list[list[Fraction]], basis: list[int], row: int, column: int) 
 
 
 def bland(table: list[list[Fraction]], basis: list[int], allowed: int) -> bool:
-    """Minimise, if bounded; the last line of the table holds the reduced costs, the last column the right-hand side."""
+    """Minimise, if bounded; the last line holds the reduced costs, the last column the right-hand side."""
     while True:
         column = next((j for j in range(allowed) if table[-1][j] < 0), None)
         if column is None:

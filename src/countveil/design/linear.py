@@ -47,9 +47,9 @@ Attempts = tuple[dict[str, Any], ...]
 BITS = 256
 SOLVE_BITS = 220
 TOLERANCE_BITS = 180
-MAX_ROUNDS = 30
+MAX_ROUNDS = 40
 MAX_GROWTH = 40
-LEAST_GROWTH = 10
+LEAST_GROWTH = 1
 MAX_COST = 2.0**60
 LEAST_LEVEL = 2.0**-60
 CLOSE = 1e-3
@@ -408,8 +408,10 @@ def _refine(data: _Data, start: _Point, sizes: Exact) -> tuple[_Point, int]:
         try:
             point = _corrected(solver, point, scale, primal_bits, dual_bits, (WARM, *COLD))
         except NoSolution as stop:
-            if growth <= LEAST_GROWTH and stop.reason == "infeasible":
-                raise
+            if growth <= LEAST_GROWTH:
+                if stop.reason == "infeasible":
+                    raise
+                return best, rounds
             growth, primal_bits, dual_bits = growth // 2, primal_bits // 2, dual_bits // 2
         best = min(best, point, key=lambda candidate: candidate.violation)
     return best, MAX_ROUNDS

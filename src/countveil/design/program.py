@@ -30,6 +30,7 @@ Term = tuple[int, Fraction]
 
 _HOLD = Fraction(1, 10**7)
 """How far an optimum may be relaxed, relatively, to keep the next stage well posed."""
+_PROHIBITIVE = Fraction(10**6)
 _NEGLIGIBLE = Fraction(1, 10**12)
 """A bias that is not worth another stage."""
 _NOISE = 1 << (SCALE - 170)
@@ -90,7 +91,10 @@ class ColumnProgram:
         self.E = fraction(exp(model.epsilon))
         self.one = self.program.variable(1, 1)
         self.eta = self.program.variable(*(_fixed(model.eta) if model.eta is not None else (0, 1)))
-        self.delta = self.program.variable(0, model.delta if model.delta is not None else 1)
+        self.delta = self.program.variable(0, 1)
+        self.excess = self.program.variable(0, 1 if model.delta is not None else 0)
+        if model.delta is not None:
+            self.program.constrain([(self.delta, Fraction(1)), (self.excess, Fraction(-1))], upper=model.delta)
         self._hinges: dict[tuple[Term | None, Term | None], int] = {}
         self._biases: dict[int, int] = {}
         self._columns = self._tied() if model.window is not None else self._explicit()
@@ -246,18 +250,24 @@ class ColumnProgram:
     @property
     def largest_n0(self) -> int:
         """The largest count from which zero bias can be asked for: later columns are unbiased anyway."""
-        return max(self._biases)
+        return self._columns[-1].n if self.model.window is None else self.model.window
 
     def _unbiased(self, n: int, n0: int) -> bool:
         cap = self.model.cap
         return n >= n0 and (cap is None or n <= cap - n0)
 
     def optimise(self) -> Solution:
-        """The first objective: least delta, or, where delta is given, the largest eta."""
-        return self.program.minimize(self._first())
+        """The first objective: least delta, or, where delta is given, the largest eta.
 
-    def _first(self) -> list[Term]:
-        return [(self.delta, Fraction(1))] if self.model.delta is None else [(self.eta, Fraction(-1))]
+        A given delta may be exceeded at a prohibitive price. So there always is a solution (solvers are slow to
+        see that there is none), and one with an excess means that the delta cannot be met.
+        """
+        if self.model.delta is None:
+            return self.program.minimize([(self.delta, Fraction(1))])
+        solution = self.program.minimize([(self.eta, Fraction(-1)), (self.excess, _PROHIBITIVE)])
+        if solution[self.excess] > self.model.delta * _HOLD:
+            raise NoSolution("infeasible")
+        return solution
 
     def solve_in_order(self) -> Proposal:
         """Lexicographically: the first objective, then the bias below n0, then the mean squared errors.
@@ -283,6 +293,7 @@ class ColumnProgram:
             self.program.set_variable_bounds(self.delta, 0, solution[self.delta] * (1 + _HOLD))
         else:
             self.program.set_variable_bounds(self.eta, solution[self.eta] * (1 - _HOLD), 1)
+            self.program.set_variable_bounds(self.excess, 0, solution[self.excess])
 
     def _spread(self) -> list[Term]:
         """The mean squared errors of all columns, the stationary one counting as much as the others together."""

@@ -189,10 +189,7 @@ class _WholeDomain:
 
         if D <= LARGEST_FREE_D // 2:  # cheap enough to list every price on the way
             return next((n0 for n0 in range(first, last + 1) if holds(n0)), last)
-        step = first
-        while step < last and not holds(step):
-            first, step = step + 1, min(last, step + max(1, step // 2))
-        return _bisect(holds, first, step)
+        return _bisect(holds, first, last)
 
     def _hopeless(self, epsilon: Fraction, n0: int, D: int) -> bool:
         """Whether the floor on delta alone rules n0 out."""
@@ -245,8 +242,8 @@ class _WholeDomain:
         self.tied = True
         window = min(D - 1, max(math.ceil(4 / epsilon), (request.unbiased_from or 0) + 2))
         reach = min(D, math.ceil(10 / epsilon))
-        while window * reach > 6000 and reach > window + 10:
-            reach -= 10
+        while window * reach > 2600 and reach > window + 10:
+            reach -= 5
         return ColumnProgram(replace(model, window=window, reach=reach, M=None))
 
     def _mechanism(self, program: ColumnProgram, n0: int, D: int) -> Mechanism:
