@@ -181,7 +181,7 @@ def closed_forms() -> None:
 
 def whole_domain(epsilons: tuple[str, ...]) -> None:
     print("3. Whole domain, delta 1e-6, never negative: program against remap")
-    print("  epsilon  method       time       eta    knee   unbiased   D     mean squared error at n = 0, 1, 2, 5, 10; far")
+    print("  epsilon  method       time       eta    knee   unbiased   D     mean squared error at n = 0 1 2 5 10, far")
     for epsilon in (*epsilons, "0.01"):
         for method in ("program", "remap"):
             if method == "program" and epsilon == "0.01":
@@ -205,7 +205,8 @@ def growth() -> None:
 
 
 def machine() -> str:
-    return f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, HiGHS {highspy.Highs().version()}"
+    solver = highspy.Highs().version()
+    return f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, HiGHS {solver}"
 
 
 class _Tee(io.TextIOBase):
@@ -218,8 +219,6 @@ class _Tee(io.TextIOBase):
         self._screen.write(text)
         self._screen.flush()
         return self._page.write(text)
-
-
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ LAYER_OF = {name: layer for layer, names in LAYERS.items() for name in names}
 EXACT = sorted({"errors", "exact"} | LAYERS[1] | LAYERS[2])
 SINGLE_IMPORTERS = {
     "secrets": {"sampling/entropy.py"},
-    "highspy": {"design/linear.py"},
+    "highspy": {"design/linear/highs.py"},
     "random": set(),
     "numpy.random": set(),
 }

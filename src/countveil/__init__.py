@@ -1,9 +1,9 @@
 """countveil: publish counts that protect the people counted.
 
-    import countveil as cv
-    m = cv.design(epsilon="1", delta="1e-6")
-    m.eta, m.D, m.delta, m.certificate
-    m.release(1234)
+import countveil as cv
+m = cv.design(epsilon="1", delta="1e-6")
+m.eta, m.D, m.delta, m.certificate
+m.release(1234)
 """
 
 from countveil.design import design

@@ -24,8 +24,11 @@ class Certificate:
 
     `delta` is exact at a rational lower bound of e^epsilon, so it is an upper bound at e^epsilon itself.
     `delta_singleton` is the paper's quantity, not a privacy parameter (None where it was not measured).
-    P1: |Y - n| <= worst_error (`noise_bound` for stationary counts), and Y >= 0 if `never_negative`. P2: P(Y = n | n) = eta for all n >= eta_from.
-    P3: the bias is exactly zero for all n >= unbiased_from and at most `bias_below` in size elsewhere.
+    P1: |Y - n| <= worst_error (`noise_bound` for typical counts), and Y >= 0 if `never_negative`.
+    P2: P(Y = n | n) = eta for eta_from <= n <= eta_to. P3: the bias is exactly zero for unbiased_from <= n <=
+    unbiased_to and at most `bias_below` in size elsewhere. An upper end of None is the end of the promise.
+    eta, variance, within_3 and margin_95 are those of a typical count: stationary or, where the promise has no
+    stationary count, in its middle.
     """
 
     epsilon: Fraction
@@ -35,7 +38,9 @@ class Certificate:
     delta_singleton: Fraction | None
     eta: Fraction
     eta_from: int
+    eta_to: int | None
     unbiased_from: int | None
+    unbiased_to: int | None
     bias_below: Fraction
     variance: Fraction
     within_3: Fraction
@@ -50,21 +55,19 @@ class Certificate:
     exact_at: dict[int, Fraction]
 
 
-def measure(
-    family: ColumnFamily, epsilon: Fraction, sensitivity: int, counts: tuple[int, int | None]
-) -> Certificate:
+def measure(family: ColumnFamily, epsilon: Fraction, sensitivity: int, counts: tuple[int, int | None]) -> Certificate:
     """All properties of a family, accuracy stated for the promised counts."""
     order, _ = exp_bounds(epsilon)  # e^epsilon rounded DOWN: delta can only grow
     divergence = privacy.delta(family, order, sensitivity)
     single = None
     if not isinstance(family, Remap):
         single = privacy.singleton(family, order, sensitivity).value
-    law = family.stationary
-    profiles = profile(family, counts)
-    biased = [row.n for row in profiles if row.bias != 0]
-    inexact = [row.n for row in profiles if row.exact != law.eta]
-    last = profiles[-1].n
     low, high = counts
+    typical = _typical(family, low, high)
+    law = family.column(typical)
+    profiles = profile(family, counts)
+    eta_from, eta_to = _range([row.n for row in profiles if row.exact != law.eta], typical, low)
+    unbiased_from, unbiased_to = _range([row.n for row in profiles if row.bias != 0], typical, low)
     shown = [n for n in SHOWN_COUNTS if n >= low and (high is None or n <= high)]
     laws = {n: family.column(n) for n in shown}
     worst, negative = _reach(family, profiles)
@@ -75,8 +78,10 @@ def measure(
         worst_pair=(divergence.n, divergence.m),
         delta_singleton=single,
         eta=law.eta,
-        eta_from=inexact[-1] + 1 if inexact else low,
-        unbiased_from=None if biased and biased[-1] == last else (biased[-1] + 1 if biased else low),
+        eta_from=eta_from if eta_from is not None else typical,
+        eta_to=eta_to,
+        unbiased_from=unbiased_from,
+        unbiased_to=unbiased_to,
         bias_below=max((abs(row.bias) for row in profiles), default=Fraction(0)),
         variance=law.variance,
         within_3=law.within(3),
@@ -90,6 +95,21 @@ def measure(
         bias_at={n: laws[n].mean for n in shown},
         exact_at={n: laws[n].eta for n in shown},
     )
+
+
+def _typical(family: ColumnFamily, low: int, high: int | None) -> int:
+    """A count whose law is the stationary one or, where every count has its own law, one in the middle."""
+    stationary = max(family.stationary_from, low)
+    return stationary if high is None or stationary < high else (low + high) // 2
+
+
+def _range(exceptions: list[int], typical: int, low: int) -> tuple[int | None, int | None]:
+    """The range of counts around a typical one that is free of exceptions; None, None if it is one itself."""
+    if typical in exceptions:
+        return None, None
+    below = [n for n in exceptions if n < typical]
+    above = [n for n in exceptions if n > typical]
+    return (below[-1] + 1 if below else low), (above[0] - 1 if above else None)
 
 
 def profile(family: ColumnFamily, counts: tuple[int, int | None]) -> list[CountProfile]:

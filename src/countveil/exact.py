@@ -126,7 +126,7 @@ def decimal_text(x: Fraction, digits: int = 15, rounding: str = "nearest") -> st
     exponent = _exponent(x)
     shift = digits - 1 - exponent
     scaled = x * 10**shift if shift >= 0 else x / 10**-shift
-    whole = {"up": math.ceil, "down": math.floor, "nearest": round}[rounding](scaled)
+    whole = math.ceil(scaled) if rounding == "up" else math.floor(scaled) if rounding == "down" else round(scaled)
     value = Decimal(whole).scaleb(-shift).normalize()
     text = format(value, "f") if -5 < value.adjusted() < 21 else format(value, "e")
     return re.sub(r"e([+-])0*(\d)", r"e\1\2", text)
@@ -162,8 +162,7 @@ def convolve(left: Sequence[int], right: Sequence[int]) -> list[int]:
         return [0] * max(0, length)
     width = (max(left) * max(right) * min(len(left), len(right))).bit_length() // 8 + 1
     packed = [
-        int.from_bytes(b"".join(value.to_bytes(width, "little") for value in side), "little")
-        for side in (left, right)
+        int.from_bytes(b"".join(value.to_bytes(width, "little") for value in side), "little") for side in (left, right)
     ]
     slots = len(left) + len(right) - 1
     product = (packed[0] * packed[1]).to_bytes(width * slots, "little")

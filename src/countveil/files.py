@@ -51,7 +51,9 @@ def load(path: str | Path) -> Mechanism:
             raise CertificateError(f"{path}: larger than {LARGEST_FILE} bytes; this is no mechanism file")
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
-        raise CertificateError(f"{path}: cannot be read ({error.strerror}); give the path of a mechanism.json") from None
+        raise CertificateError(
+            f"{path}: cannot be read ({error.strerror}); give the path of a mechanism.json"
+        ) from None
     except UnicodeDecodeError:
         raise CertificateError(f"{path}: not a text file; give the path of a mechanism.json") from None
     try:
@@ -93,7 +95,9 @@ def claims(certificate: Certificate, D: int) -> dict[str, Any]:
         "worst_error": c.worst_error,
         "eta": decimal_text(c.eta, _DIGITS),
         "eta_from": c.eta_from,
+        "eta_to": c.eta_to,
         "unbiased_from": c.unbiased_from,
+        "unbiased_to": c.unbiased_to,
         "bias_below": decimal_text(c.bias_below, _DIGITS, "up"),
         "variance": decimal_text(c.variance, _DIGITS),
         "never_negative": c.never_negative,
@@ -148,6 +152,8 @@ def _check(c: Certificate, stated: Mapping[str, Any]) -> None:
         if c.unbiased_from is None:
             raise CertificateError(f"claims zero bias from {stated['unbiased_from']} on, but its weights are biased")
         at_least("unbiased_from", c.unbiased_from)
+    same("eta_to", c.eta_to)
+    same("unbiased_to", c.unbiased_to)
     same("eta", decimal_text(c.eta, _DIGITS))
     same("variance", decimal_text(c.variance, _DIGITS))
     same("bits", c.bits)

@@ -135,8 +135,7 @@ class Remap:
         one, left, T = 1 << self.map_bits, self.source.left, self.T
         reversed_law = [self.source.weight(-u) for u in range(-T, left + 1)]
         change = [
-            sum(w * y**power for y, w in self.row(signed)) - signed**power * one
-            for signed in range(-left, T + 1)
+            sum(w * y**power for y, w in self.row(signed)) - signed**power * one for signed in range(-left, T + 1)
         ]
         raised = convolve(reversed_law, [max(0, c) for c in change])
         lowered = convolve(reversed_law, [max(0, -c) for c in change])

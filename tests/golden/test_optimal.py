@@ -6,9 +6,9 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-import vectors
 
 import countveil as cv
+import vectors
 from countveil.design import optimal
 
 CASES = vectors.cases("optimal")

@@ -7,12 +7,12 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-import vectors
 
 import countveil as cv
+import vectors
+from countveil.columns import Columns
 from countveil.design import paper
 from countveil.design.decimals import proposals
-from countveil.columns import Columns
 from countveil.exact import exp_bounds
 from countveil.privacy import delta, singleton
 from countveil.rounding import symmetric_law
@@ -44,8 +44,12 @@ def test_the_law_has_the_delta_that_brute_force_finds(case: dict[str, Any]) -> N
     epsilon, eta, D = Fraction(case["epsilon"]), Fraction(case["eta"]), int(case["D"])
     law = symmetric_law(proposals(paper.closed_form(epsilon, eta, D).half), 192)
     order, _ = exp_bounds(epsilon)
-    assert vectors.close(delta(Columns(law), order).value, case["exact"], "1e-8") or Fraction(case["exact"]) < Fraction("1e-40")
-    assert vectors.close(singleton(Columns(law), order).value, case["singleton"]) or Fraction(case["singleton"]) < Fraction("1e-40")
+    assert vectors.close(delta(Columns(law), order).value, case["exact"], "1e-8") or Fraction(case["exact"]) < Fraction(
+        "1e-40"
+    )
+    assert vectors.close(singleton(Columns(law), order).value, case["singleton"]) or Fraction(
+        case["singleton"]
+    ) < Fraction("1e-40")
     assert vectors.close(law.variance, case["variance"])
     assert vectors.close(law.within(3), case["within_3"])
 

@@ -12,7 +12,22 @@ import pytest
 import countveil as cv
 
 GOOD = {"epsilon": "1", "eta": "0.4", "D": 5, "policy": "signed"}
-BAD_NUMBERS = ["-1", "nan", "NaN", "inf", "-inf", "1e-400", "1e400", "", "abc", "1,5", "0x1", "１", "1_0", "1e999999999"]
+BAD_NUMBERS = [
+    "-1",
+    "nan",
+    "NaN",
+    "inf",
+    "-inf",
+    "1e-400",
+    "1e400",
+    "",
+    "abc",
+    "1,5",
+    "0x1",
+    "１",
+    "1_0",
+    "1e999999999",
+]
 BAD_OBJECTS = [True, False, [1], (1,), {"a": 1}, None.__class__, object(), float("nan"), float("inf"), b"1"]
 
 

@@ -30,9 +30,7 @@ def bland(table: list[list[Fraction]], basis: list[int], allowed: int) -> bool:
         column = next((j for j in range(allowed) if table[-1][j] < 0), None)
         if column is None:
             return True
-        ratios = [
-            (table[i][-1] / table[i][column], basis[i], i) for i in range(len(basis)) if table[i][column] > 0
-        ]
+        ratios = [(table[i][-1] / table[i][column], basis[i], i) for i in range(len(basis)) if table[i][column] > 0]
         if not ratios:
             return False
         pivot(table, basis, min(ratios)[2], column)

@@ -25,10 +25,7 @@ def hockey_stick(p, D, E, sensitivity):
     worst = Fraction(0)
     for s in range(1, sensitivity + 1):
         for sign in (s, -s):
-            total = sum(
-                max(Fraction(0), p.get(y, 0) - E * p.get(y - sign, 0))
-                for y in range(-D - s, D + s + 1)
-            )
+            total = sum(max(Fraction(0), p.get(y, 0) - E * p.get(y - sign, 0)) for y in range(-D - s, D + s + 1))
             worst = max(worst, total)
     return worst
 
@@ -93,29 +90,43 @@ def points():
     """(epsilon, eta, D, sensitivity, symmetric). Knees: tanh(epsilon/2)."""
     yield from (("0", "0.3", 4, 1, True), ("0", "0.05", 6, 1, True), ("0", "0.001", 3, 1, True))
     yield from (("0", "0.01", 2, 1, False), ("0", "0.6", 1, 1, True), ("0", "0.2", 5, 1, True))
-    knee = {"0.1": "0.0499583", "0.5": "0.2449187", "1.1": "0.5005202",
-            "2.2": "0.8004990", "4": "0.9640276"}
+    knee = {"0.1": "0.0499583", "0.5": "0.2449187", "1.1": "0.5005202", "2.2": "0.8004990", "4": "0.9640276"}
     low = {"0.1": "0.02", "0.5": "0.1", "1.1": "0.3", "2.2": "0.5", "4": "0.6"}
     small = {"0.1": "0.01", "0.5": "0.05", "1.1": "0.08", "2.2": "0.04", "4": "0.01"}
     above = {"0.1": "0.3", "0.5": "0.4", "1.1": "0.7", "2.2": "0.9", "4": "0.99"}
     for k, epsilon in enumerate(knee):
-        for j, eta in enumerate((above[epsilon], knee[epsilon], low[epsilon],
-                                 small[epsilon], "0.001")):
+        for j, eta in enumerate((above[epsilon], knee[epsilon], low[epsilon], small[epsilon], "0.001")):
             yield epsilon, eta, 2 + (k + j) % 5, 1, True
             yield epsilon, eta, 6 if (k + j) % 2 else 4, 1, True
     yield from (("1.1", "0.5", 8, 1, True), ("2.2", "0.8", 8, 1, True), ("1.5", "0.5", 6, 1, True))
     yield from (("0.5", "0.2", 12, 1, True), ("1.1", "0.01", 6, 1, True), ("0.5", "0.05", 6, 1, True))
     yield from (("1.1", "0.5", 1, 1, True), ("1.1", "0.1", 1, 1, True), ("2.2", "0.001", 1, 1, True))
-    yield from (("1.1", "0.01", 4, 1, False), ("0.5", "0.4", 3, 1, False),
-                ("0.5", "0.05", 4, 1, False), ("2.2", "0.8", 3, 1, False),
-                ("2.2", "0.001", 4, 1, False), ("4", "0.6", 3, 1, False))
+    yield from (
+        ("1.1", "0.01", 4, 1, False),
+        ("0.5", "0.4", 3, 1, False),
+        ("0.5", "0.05", 4, 1, False),
+        ("2.2", "0.8", 3, 1, False),
+        ("2.2", "0.001", 4, 1, False),
+        ("4", "0.6", 3, 1, False),
+    )
     for d in (2, 3):
-        yield from (("0.5", "0.2", 4, d, True), ("1.1", "0.5", 5, d, True),
-                    ("1.1", "0.3", 6, d, True), ("2.2", "0.5", 6, d, True),
-                    ("0.1", "0.05", 5, d, True), ("1.1", "0.05", 5, d, True),
-                    ("0.5", "0.001", 6, d, True), ("4", "0.6", 6, d, True))
-    yield from (("1.1", "0.3", 3, 2, False), ("0.5", "0.05", 4, 3, False),
-                ("1.1", "0.3", 3, 2, True), ("0.5", "0.05", 4, 3, True), ("1.1", "0.3", 2, 3, True))
+        yield from (
+            ("0.5", "0.2", 4, d, True),
+            ("1.1", "0.5", 5, d, True),
+            ("1.1", "0.3", 6, d, True),
+            ("2.2", "0.5", 6, d, True),
+            ("0.1", "0.05", 5, d, True),
+            ("1.1", "0.05", 5, d, True),
+            ("0.5", "0.001", 6, d, True),
+            ("4", "0.6", 6, d, True),
+        )
+    yield from (
+        ("1.1", "0.3", 3, 2, False),
+        ("0.5", "0.05", 4, 3, False),
+        ("1.1", "0.3", 3, 2, True),
+        ("0.5", "0.05", 4, 3, True),
+        ("1.1", "0.3", 2, 3, True),
+    )
 
 
 def main():
@@ -123,18 +134,29 @@ def main():
     for epsilon, eta, D, sensitivity, symmetric in dict.fromkeys(points()):
         E = exp_fraction(epsilon)
         delta = least_delta(E, Fraction(eta), D, sensitivity, symmetric)
-        case = {"epsilon": epsilon, "eta": eta, "D": str(D), "sensitivity": str(sensitivity),
-                "symmetric": symmetric, "delta": decimal(delta)}
+        case = {
+            "epsilon": epsilon,
+            "eta": eta,
+            "D": str(D),
+            "sensitivity": str(sensitivity),
+            "symmetric": symmetric,
+            "delta": decimal(delta),
+        }
         if sensitivity == 1:
             branch, formula = closed_form(E, Fraction(eta), D)
-            case |= {"closed_form_branch": branch, "closed_form_delta": decimal(formula),
-                     "closed_form_equal": formula == delta}
+            case |= {
+                "closed_form_branch": branch,
+                "closed_form_delta": decimal(formula),
+                "closed_form_equal": formula == delta,
+            }
         cases.append(case)
-    write("optimal.json",
-          "Least exact delta over all zero-mean laws on [-D:D] with p(0) = eta, noise independent of the count.",
-          "python vectors/makers/optimal.py: exact rational simplex over Fractions, e^epsilon to 60 decimals; "
-          "every optimum is measured again from the definition and proved by its dual.",
-          cases)
+    write(
+        "optimal.json",
+        "Least exact delta over all zero-mean laws on [-D:D] with p(0) = eta, noise independent of the count.",
+        "python vectors/makers/optimal.py: exact rational simplex over Fractions, e^epsilon to 60 decimals; "
+        "every optimum is measured again from the definition and proved by its dual.",
+        cases,
+    )
 
 
 if __name__ == "__main__":

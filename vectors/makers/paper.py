@@ -19,13 +19,34 @@ from common import decimal, write
 from mpmath import mp, mpf
 
 POINTS = [
-    ("2.18", "0.8", 6), ("1.1", "0.01", 6), ("0.5", "0.05", 6), ("0.1", "0.04", 100),
-    ("1.1", "0.5", 8), ("2.2", "0.8", 8), ("1.5", "0.5", 6), ("0.5", "0.2", 12),
-    ("1.0", "0.4", 20), ("1.5", "0.5", 8), ("1.11", "0.5", 8), ("1.1", "0.5", 4),
-    ("1.1", "0.7", 6), ("2.2", "0.9", 6), ("1", "0.462", 14), ("1", "0.44", 14),
-    ("0", "0.5", 4), ("0", "0.05", 5), ("0", "0.9", 10), ("3", "0.99", 5), ("0.2", "0.3", 30),
-    ("1.1", "0.5", 1), ("2", "0.1", 1), ("4", "0.001", 3), ("0.7", "0.35", 2), ("5", "0.97", 7),
-    ("20", "0.9", 500), ("0.001", "0.0004", 20000),
+    ("2.18", "0.8", 6),
+    ("1.1", "0.01", 6),
+    ("0.5", "0.05", 6),
+    ("0.1", "0.04", 100),
+    ("1.1", "0.5", 8),
+    ("2.2", "0.8", 8),
+    ("1.5", "0.5", 6),
+    ("0.5", "0.2", 12),
+    ("1.0", "0.4", 20),
+    ("1.5", "0.5", 8),
+    ("1.11", "0.5", 8),
+    ("1.1", "0.5", 4),
+    ("1.1", "0.7", 6),
+    ("2.2", "0.9", 6),
+    ("1", "0.462", 14),
+    ("1", "0.44", 14),
+    ("0", "0.5", 4),
+    ("0", "0.05", 5),
+    ("0", "0.9", 10),
+    ("3", "0.99", 5),
+    ("0.2", "0.3", 30),
+    ("1.1", "0.5", 1),
+    ("2", "0.1", 1),
+    ("4", "0.001", 3),
+    ("0.7", "0.35", 2),
+    ("5", "0.97", 7),
+    ("20", "0.9", 500),
+    ("0.001", "0.0004", 20000),
 ]
 
 
@@ -44,8 +65,9 @@ def closed_form(E, eta, D):
         deltas.append((C * plain - power[k]) / (B * weighted))
         crossovers.append((plain + power[k]) / falling)
     deltas.append(1 / (B * falling))
-    inside = [k for k in range(1, D + 2)
-              if (k == 1 or C <= crossovers[k - 2]) and (k == D + 1 or crossovers[k - 1] < C)]
+    inside = [
+        k for k in range(1, D + 2) if (k == 1 or crossovers[k - 2] >= C) and (k == D + 1 or crossovers[k - 1] < C)
+    ]
     assert len(inside) == 1
     k = inside[0]
     delta = deltas[k - 1]
@@ -78,20 +100,25 @@ def case(epsilon, eta_text, D):
     mp.dps = 120 + int(2 * D * float(epsilon) / 2.302585)
     E, eta = mp.exp(mpf(epsilon)), mpf(eta_text)
     deltas, crossovers, k, delta, alpha = closed_form(E, eta, D)
-    assert abs(sum(alpha) - 1) < mpf(10) ** -80 and min(alpha) > -mpf(10) ** -80
+    assert abs(sum(alpha) - 1) < mpf(10) ** -80 and min(alpha) > -(mpf(10) ** -80)
     B, C = 2 / (1 - eta), 2 * eta / (1 - eta)
     p = {0: eta}
     for i, a in enumerate(alpha, start=1):
         p[i] = p[-i] = a * (1 - eta) / 2
     up, down, exact_up, exact_down = measure(p, D, E)
     out = {
-        "epsilon": epsilon, "eta": eta_text, "D": str(D), "k": str(k),
+        "epsilon": epsilon,
+        "eta": eta_text,
+        "D": str(D),
+        "k": str(k),
         "delta_star": decimal(delta, 40),
         "condition": bool(alpha[0] <= E * C + B * delta),
         "singleton": decimal(max(up, down), 40),
-        "singleton_up": decimal(up, 40), "singleton_down": decimal(down, 40),
+        "singleton_up": decimal(up, 40),
+        "singleton_down": decimal(down, 40),
         "exact": decimal(max(exact_up, exact_down), 40),
-        "exact_up": decimal(exact_up, 40), "exact_down": decimal(exact_down, 40),
+        "exact_up": decimal(exact_up, 40),
+        "exact_down": decimal(exact_down, 40),
         "variance": decimal(mp.fsum(z * z * w for z, w in p.items()), 40),
         "within_3": decimal(mp.fsum(w for z, w in p.items() if abs(z) <= 3), 40),
         "paper_bound": decimal(min(mpf(1), (2 * D + 1) * delta), 40),
@@ -106,11 +133,13 @@ def case(epsilon, eta_text, D):
 def main():
     cases = [case(*point) for point in POINTS]
     mp.dps = 60
-    write("paper.json",
-          "The paper's closed form for n >= D, and the true singleton and exact delta of its law.",
-          "python vectors/makers/paper.py: mpmath from the defining sums; the law's deltas by brute "
-          "force over y on two neighbouring columns, both directions.",
-          cases)
+    write(
+        "paper.json",
+        "The paper's closed form for n >= D, and the true singleton and exact delta of its law.",
+        "python vectors/makers/paper.py: mpmath from the defining sums; the law's deltas by brute "
+        "force over y on two neighbouring columns, both directions.",
+        cases,
+    )
 
 
 if __name__ == "__main__":

@@ -162,7 +162,7 @@ def proved(program, cells, E, eta, n0, objective, stationary):
 
 def whole(epsilon, eta, D, n0, M, objective):
     E, counts = exp_fraction(epsilon), list(range(M + 1))
-    assert M >= n0
+    assert n0 <= M
     program, cells = cell_program(E, Fraction(eta), D, counts, n0, objective, stationary=True)
     return proved(program, cells, E, Fraction(eta), n0, objective, stationary=True)
 
@@ -178,29 +178,73 @@ def paper(epsilon, eta, D, N, form):
 
 # epsilon, eta, D, n0, extra columns beyond M = max(D, n0)
 WHOLE = [
-    ("0.5", "0.2", 2, 1, 0), ("0.5", "0.2", 3, 2, 0), ("0.5", "0.2", 3, 2, 2), ("0.5", "0.15", 5, 3, 0),
-    ("0.7", "0.3", 4, 1, 0), ("1", "0.4", 3, 1, 0), ("1", "0.4", 3, 1, 2), ("1", "0.44", 4, 2, 0),
-    ("1", "0.44", 5, 3, 0), ("1", "0.44", 5, 3, 2), ("1.1", "0.5", 4, 4, 0), ("1.1", "0.05", 4, 2, 0),
-    ("1.1", "0.05", 4, 2, 2), ("1.1", "0.7", 4, 2, 0), ("1.1", "0.5", 2, 4, 0), ("1.5", "0.5", 4, 1, 0),
-    ("1.5", "0.5", 5, 2, 0), ("2", "0.74", 4, 1, 0), ("2", "0.74", 4, 1, 2), ("2", "0.5", 5, 2, 0),
-    ("2.2", "0.7", 5, 1, 0), ("3", "0.8", 4, 1, 0), ("3", "0.8", 5, 2, 0), ("3", "0.8", 6, 1, 0),
-    ("4", "0.9", 5, 1, 0), ("4", "0.9", 6, 1, 0), ("5", "0.9", 4, 1, 0), ("5", "0.9", 5, 1, 0),
-    ("5", "0.95", 6, 2, 0), ("2", "0.01", 3, 1, 0), ("1.1", "0.5", 8, 1, 0), ("1.1", "0.5", 8, 4, 0),
-    ("1.1", "0.5", 8, 6, 0), ("1.1", "0.5", 8, 4, 2), ("1.5", "0.5", 6, 1, 0),
+    ("0.5", "0.2", 2, 1, 0),
+    ("0.5", "0.2", 3, 2, 0),
+    ("0.5", "0.2", 3, 2, 2),
+    ("0.5", "0.15", 5, 3, 0),
+    ("0.7", "0.3", 4, 1, 0),
+    ("1", "0.4", 3, 1, 0),
+    ("1", "0.4", 3, 1, 2),
+    ("1", "0.44", 4, 2, 0),
+    ("1", "0.44", 5, 3, 0),
+    ("1", "0.44", 5, 3, 2),
+    ("1.1", "0.5", 4, 4, 0),
+    ("1.1", "0.05", 4, 2, 0),
+    ("1.1", "0.05", 4, 2, 2),
+    ("1.1", "0.7", 4, 2, 0),
+    ("1.1", "0.5", 2, 4, 0),
+    ("1.5", "0.5", 4, 1, 0),
+    ("1.5", "0.5", 5, 2, 0),
+    ("2", "0.74", 4, 1, 0),
+    ("2", "0.74", 4, 1, 2),
+    ("2", "0.5", 5, 2, 0),
+    ("2.2", "0.7", 5, 1, 0),
+    ("3", "0.8", 4, 1, 0),
+    ("3", "0.8", 5, 2, 0),
+    ("3", "0.8", 6, 1, 0),
+    ("4", "0.9", 5, 1, 0),
+    ("4", "0.9", 6, 1, 0),
+    ("5", "0.9", 4, 1, 0),
+    ("5", "0.9", 5, 1, 0),
+    ("5", "0.95", 6, 2, 0),
+    ("2", "0.01", 3, 1, 0),
+    ("1.1", "0.5", 8, 1, 0),
+    ("1.1", "0.5", 8, 4, 0),
+    ("1.1", "0.5", 8, 6, 0),
+    ("1.1", "0.5", 8, 4, 2),
+    ("1.5", "0.5", 6, 1, 0),
     # the same points with more columns of their own: M = D is sound but not always least
-    ("0.5", "0.2", 3, 2, 1), ("0.5", "0.2", 3, 2, 3), ("0.5", "0.2", 3, 2, 6),
-    ("1", "0.44", 4, 2, 2), ("1", "0.44", 4, 2, 4), ("0.5", "0.15", 5, 3, 4),
-    ("0.5", "0.2", 2, 1, 2), ("1.1", "0.5", 4, 4, 2),
+    ("0.5", "0.2", 3, 2, 1),
+    ("0.5", "0.2", 3, 2, 3),
+    ("0.5", "0.2", 3, 2, 6),
+    ("1", "0.44", 4, 2, 2),
+    ("1", "0.44", 4, 2, 4),
+    ("0.5", "0.15", 5, 3, 4),
+    ("0.5", "0.2", 2, 1, 2),
+    ("1.1", "0.5", 4, 4, 2),
 ]
 SINGLETON = [
-    ("0.5", "0.2", 3, 2, 0), ("1", "0.4", 3, 1, 0), ("1", "0.44", 5, 3, 0), ("1.1", "0.05", 4, 2, 0),
-    ("1.5", "0.5", 5, 2, 0), ("2", "0.74", 4, 1, 0), ("2", "0.74", 4, 1, 2), ("3", "0.8", 5, 2, 0),
-    ("5", "0.9", 5, 1, 0), ("1.5", "0.5", 6, 1, 0),
+    ("0.5", "0.2", 3, 2, 0),
+    ("1", "0.4", 3, 1, 0),
+    ("1", "0.44", 5, 3, 0),
+    ("1.1", "0.05", 4, 2, 0),
+    ("1.5", "0.5", 5, 2, 0),
+    ("2", "0.74", 4, 1, 0),
+    ("2", "0.74", 4, 1, 2),
+    ("3", "0.8", 5, 2, 0),
+    ("5", "0.9", 5, 1, 0),
+    ("1.5", "0.5", 6, 1, 0),
 ]
 # epsilon, eta, D, N
 PAPER = [(epsilon, "0.5", 2, 3) for epsilon in ("0", "0.5", "1", "1.1", "1.5", "2", "3", "5")] + [
-    ("1.1", "0.5", 2, 4), ("1.1", "0.5", 3, 4), ("2", "0.7", 3, 5), ("0.5", "0.2", 3, 5),
-    ("1.5", "0.5", 3, 6), ("3", "0.8", 3, 6), ("1.1", "0.05", 2, 5), ("1.1", "0.5", 2, 6),
+    ("1.1", "0.5", 2, 4),
+    ("1.1", "0.5", 3, 4),
+    ("2", "0.7", 3, 5),
+    ("0.5", "0.2", 3, 5),
+    ("1.5", "0.5", 3, 6),
+    ("3", "0.8", 3, 6),
+    ("1.1", "0.05", 2, 5),
+    ("1.1", "0.5", 2, 6),
 ]
 
 
@@ -210,19 +254,41 @@ def main():
         for epsilon, eta, D, n0, extra in points:
             M = max(D, n0) + extra
             delta = whole(epsilon, eta, D, n0, M, objective)
-            cases.append({"kind": "whole", "objective": objective, "epsilon": epsilon, "eta": eta,
-                          "D": str(D), "n0": str(n0), "M": str(M), "delta": decimal(delta)})
+            cases.append(
+                {
+                    "kind": "whole",
+                    "objective": objective,
+                    "epsilon": epsilon,
+                    "eta": eta,
+                    "D": str(D),
+                    "n0": str(n0),
+                    "M": str(M),
+                    "delta": decimal(delta),
+                }
+            )
     for epsilon, eta, D, N in PAPER:
         direct, pairs = (decimal(paper(epsilon, eta, D, N, form)) for form in ("direct", "pairs"))
         assert direct == pairs
-        cases.append({"kind": "paper", "objective": "singleton", "epsilon": epsilon, "eta": eta,
-                      "D": str(D), "N": str(N), "delta": direct, "delta_pairs": pairs})
-    write("program.json",
-          "Least delta when the law depends on the count: the whole domain n >= 0, and the paper's general "
-          "program on n = 1..N.",
-          "python vectors/makers/program.py: fixed-point simplex, then both the law (measured from the "
-          "definition) and its dual bound are checked in Fractions; they agree to 1e-35 relative.",
-          cases)
+        cases.append(
+            {
+                "kind": "paper",
+                "objective": "singleton",
+                "epsilon": epsilon,
+                "eta": eta,
+                "D": str(D),
+                "N": str(N),
+                "delta": direct,
+                "delta_pairs": pairs,
+            }
+        )
+    write(
+        "program.json",
+        "Least delta when the law depends on the count: the whole domain n >= 0, and the paper's general "
+        "program on n = 1..N.",
+        "python vectors/makers/program.py: fixed-point simplex, then both the law (measured from the "
+        "definition) and its dual bound are checked in Fractions; they agree to 1e-35 relative.",
+        cases,
+    )
 
 
 if __name__ == "__main__":

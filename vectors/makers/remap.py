@@ -77,32 +77,47 @@ def main():
         bias = [mp.fsum((y - n) * w for y, w in law.items()) for n, law in enumerate(laws)]
         mse = [mp.fsum((y - n) ** 2 * w for y, w in law.items()) for n, law in enumerate(laws)]
         assert all(abs(mp.fsum(law.values()) - 1) < mpf(10) ** -80 for law in laws)
-        assert all(abs(b) < mpf(10) ** -80 for b in bias[len(g):])
-        cases.append({
-            "epsilon": epsilon, "eta_signed": decimal((1 - a) / (1 + a)),
-            "needed_n0": str(len(g)), "pull_down": [decimal(x) for x in g],
-            "right_side": decimal(a / (1 - a) ** 2),
-            "P_zero": [decimal(law[0]) for law in laws],
-            "P_exact": [decimal(law[n]) for n, law in enumerate(laws)],
-            "bias": ["0" if n >= len(g) else decimal(b) for n, b in enumerate(bias)],
-            "mse": [decimal(x) for x in mse], "mse_limit": decimal(2 * a / (1 - a) ** 2),
-        })
+        assert all(abs(b) < mpf(10) ** -80 for b in bias[len(g) :])
+        cases.append(
+            {
+                "epsilon": epsilon,
+                "eta_signed": decimal((1 - a) / (1 + a)),
+                "needed_n0": str(len(g)),
+                "pull_down": [decimal(x) for x in g],
+                "right_side": decimal(a / (1 - a) ** 2),
+                "P_zero": [decimal(law[0]) for law in laws],
+                "P_exact": [decimal(law[n]) for n, law in enumerate(laws)],
+                "bias": ["0" if n >= len(g) else decimal(b) for n, b in enumerate(bias)],
+                "mse": [decimal(x) for x in mse],
+                "mse_limit": decimal(2 * a / (1 - a) ** 2),
+            }
+        )
     g = pull_downs(Fraction(1, 2))
     exact = [half_column(n, g) for n in range(6)]
-    assert len(g) == 1 and all(b == 0 for _, b, _ in exact[1:])
-    cases.append({
-        "epsilon": "ln 2", "a": "1/2", "eta_signed": "1/3",
-        "needed_n0": str(len(g)), "pull_down": [str(x) for x in g], "right_side": "2",
-        "P_zero": [str(law[0]) for law, _, _ in exact],
-        "P_exact": [str(law[n]) for n, (law, _, _) in enumerate(exact)],
-        "bias": [str(b) for _, b, _ in exact],
-        "mse": [str(m) for _, _, m in exact], "mse_limit": "4",
-    })
-    write("remap.json",
-          "The two-sided geometric law remapped to non-negative outputs: unbiased from n0 on.",
-          "python vectors/makers/remap.py: sums from the definition in mpmath; Fractions at epsilon = ln 2 "
-          "(given as ratios).",
-          cases)
+    assert len(g) == 1
+    assert all(b == 0 for _, b, _ in exact[1:])
+    cases.append(
+        {
+            "epsilon": "ln 2",
+            "a": "1/2",
+            "eta_signed": "1/3",
+            "needed_n0": str(len(g)),
+            "pull_down": [str(x) for x in g],
+            "right_side": "2",
+            "P_zero": [str(law[0]) for law, _, _ in exact],
+            "P_exact": [str(law[n]) for n, (law, _, _) in enumerate(exact)],
+            "bias": [str(b) for _, b, _ in exact],
+            "mse": [str(m) for _, _, m in exact],
+            "mse_limit": "4",
+        }
+    )
+    write(
+        "remap.json",
+        "The two-sided geometric law remapped to non-negative outputs: unbiased from n0 on.",
+        "python vectors/makers/remap.py: sums from the definition in mpmath; Fractions at epsilon = ln 2 "
+        "(given as ratios).",
+        cases,
+    )
 
 
 if __name__ == "__main__":

@@ -9,9 +9,19 @@ from countveil.cli.output import busy, print_json, print_mechanism, short
 
 @click.command()
 @click.argument("file")
-@click.option("--epsilon", "epsilons", multiple=True, metavar="E", help="Also the exact delta at this epsilon (may repeat; may be negative).")
-@click.option("--delta", "deltas", multiple=True, metavar="D", help="Also the least epsilon for this delta (may repeat).")
-@click.option("--profile", is_flag=True, help="Also bias, P(exact) and mean squared error of every small count (with --json).")
+@click.option(
+    "--epsilon",
+    "epsilons",
+    multiple=True,
+    metavar="E",
+    help="Also the exact delta at this epsilon (may repeat; may be negative).",
+)
+@click.option(
+    "--delta", "deltas", multiple=True, metavar="D", help="Also the least epsilon for this delta (may repeat)."
+)
+@click.option(
+    "--profile", is_flag=True, help="Also bias, P(exact) and mean squared error of every small count (with --json)."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def certify(file: str, epsilons: tuple[str, ...], deltas: tuple[str, ...], profile: bool, as_json: bool) -> None:
     """Recompute everything FILE claims from its integer weights, and refuse it if a claim does not hold.

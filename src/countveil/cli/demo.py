@@ -34,7 +34,9 @@ def demo(as_json: bool) -> None:
     console.print("[bold]A mechanism for epsilon 1, delta 1e-6[/bold]  (countveil design --epsilon 1 --delta 1e-6)\n")
     print_mechanism(mechanism.describe())
     margin = mechanism.certificate.margin_95
-    table = Table(box=box.SIMPLE_HEAD, title="People over 65 in six invented towns", title_justify="left", title_style="bold")
+    table = Table(
+        box=box.SIMPLE_HEAD, title="People over 65 in six invented towns", title_justify="left", title_style="bold"
+    )
     for head in ("town", "true (kept)", "released", "95 % margin", "certainly in"):
         table.add_column(head, justify="left" if head == "town" else "right")
     for town, n in TOWNS:

@@ -18,11 +18,15 @@ from countveil.cli.output import busy, print_json, print_mechanism
     show_default=True,
     help="nonnegative: never below 0. signed: noise independent of n. floor: max(n, D) + noise.",
 )
-@click.option("--unbiased-from", metavar="N0", help="Zero bias from this count on (default: found; see the price list).")
+@click.option(
+    "--unbiased-from", metavar="N0", help="Zero bias from this count on (default: found; see the price list)."
+)
 @click.option("--method", default="auto", show_default=True, help="auto, paper, optimal, program or remap.")
 @click.option("--objective", default="delta", show_default=True, help="delta (exact) or singleton (the paper's).")
 @click.option("--max-variance", metavar="V", help="Allow no more variance than this.")
-@click.option("--sensitivity", default="1", show_default=True, metavar="d", help="By how much one person can change a count.")
+@click.option(
+    "--sensitivity", default="1", show_default=True, metavar="d", help="By how much one person can change a count."
+)
 @click.option("--counts", metavar="LO:HI", help="A public promise about the true counts, for instance 1:500 or 100:")
 @click.option("--cap", is_flag=True, help="Never release more than HI of --counts.")
 @click.option("--bits", metavar="K", help="Weights over 2^K: 64, 96 or 128 (default: the least that is fine enough).")

@@ -42,7 +42,9 @@ def print_mechanism(m: Mapping[str, Any]) -> None:
         facts.add_row(name, words)
     console.print(facts)
     if m["mse_at"]:
-        small = Table(box=box.SIMPLE_HEAD, title="What happens to small counts", title_justify="left", title_style="bold")
+        small = Table(
+            box=box.SIMPLE_HEAD, title="What happens to small counts", title_justify="left", title_style="bold"
+        )
         for head in ("true count", "P(exact)", "bias", "mean squared error"):
             small.add_column(head, justify="right")
         for n in m["mse_at"]:
@@ -56,14 +58,18 @@ def print_mechanism(m: Mapping[str, Any]) -> None:
 
 def _facts(m: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     people = "one person" if m["sensitivity"] == 1 else f"up to {m['sensitivity']} per person"
-    yield "guarantee", f"epsilon {m['epsilon']}, delta {short(m['delta'], 6)}: certified, for every dataset (add or remove {people})"
+    yield (
+        "guarantee",
+        f"epsilon {m['epsilon']}, delta {short(m['delta'], 6)}: certified, for every dataset (add or remove {people})",
+    )
     if m["delta_paper_bound"] is not None:
         yield "", f"the paper would state delta {short(m['delta_paper_bound'], 6)} for its law at this eta and D"
     never = "never negative" if m["never_negative"] else "can be negative"
     exact = f"exact with probability {short(m['eta'])} (eta)"
     yield "released", f"a whole number, {never}, {exact}" + (f" from n = {m['eta_from']} on" if m["eta_from"] else "")
     far = "" if m["worst_error"] <= m["D"] else f"; at small counts up to {m['worst_error']}"
-    yield "error", f"at most {m['D']} (D){far}; ±{m['margin_95']} in 95 % of releases; within ±3 with probability {short(m['within_3'])}"
+    often = f"±{m['margin_95']} in 95 % of releases; within ±3 with probability {short(m['within_3'])}"
+    yield "error", f"at most {m['D']} (D){far}; {often}"
     if m["unbiased_from"] is None:
         yield "bias", f"at most {short(m['bias_below'])}"
     else:
@@ -77,7 +83,9 @@ def _print_prices(console: Any, prices: list[Mapping[str, Any]]) -> None:
     from rich import box
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, title="The price of being unbiased from n on", title_justify="left", title_style="bold")
+    table = Table(
+        box=box.SIMPLE_HEAD, title="The price of being unbiased from n on", title_justify="left", title_style="bold"
+    )
     keys = [key for key in prices[0] if key != "chosen"]
     for key in keys:
         table.add_column(key.replace("_", " "), justify="right")

@@ -29,7 +29,7 @@ def design(
 
     >>> m = design(epsilon="2.18", eta="0.8", D=6, policy="signed", method="paper")
     >>> print(m.describe()["delta"], m.describe()["delta_paper_bound"])
-    0.0153693741279118 0.064321681295598
+    0.0153693741279118 0.0643216812955984
     """
     from countveil.design.answer import answer
 

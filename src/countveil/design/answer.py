@@ -69,5 +69,3 @@ def _noise_never_reaches_zero(request: Request) -> bool:
         return low >= _expected_D(request)
     except CountveilError:
         return False
-
-

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import pairwise
 
 from countveil.design.decimals import exp, fraction
 from countveil.design.linear import NoSolution, Program, Solution
@@ -30,6 +31,7 @@ Term = tuple[int, Fraction]
 
 _HOLD = Fraction(1, 10**7)
 """How far an optimum may be relaxed, relatively, to keep the next stage well posed."""
+_FEASIBLE = Fraction(1, 10**40)
 _PROHIBITIVE = Fraction(10**6)
 _NEGLIGIBLE = Fraction(1, 10**12)
 """A bias that is not worth another stage."""
@@ -67,7 +69,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Proposal:
-    """Columns as integers over 2**SCALE: (left, values) for each n from lo on; the last one is stationary if hi is None."""
+    """Columns as integers over 2**SCALE, (left, values) for each n from lo on; the last is stationary if hi is None."""
 
     columns: tuple[tuple[int, tuple[int, ...]], ...]
     eta: Fraction
@@ -203,7 +205,7 @@ class ColumnProgram:
         if self.model.window is not None:
             edge = columns[-2]
             explicit = columns[:-1]
-            yield from zip(explicit, explicit[1:], strict=False)
+            yield from pairwise(explicit)
             yield edge, self._tied_column(edge.n + 1)
             yield self._tied_column(stationary.n - 1), stationary
             yield stationary, _translated(stationary, 1)
@@ -263,8 +265,8 @@ class ColumnProgram:
         see that there is none), and one with an excess means that the delta cannot be met.
         """
         if self.model.delta is None:
-            return self.program.minimize([(self.delta, Fraction(1))])
-        solution = self.program.minimize([(self.eta, Fraction(-1)), (self.excess, _PROHIBITIVE)])
+            return self._minimise([(self.delta, Fraction(1))])
+        solution = self._minimise([(self.eta, Fraction(-1)), (self.excess, _PROHIBITIVE)])
         if solution[self.excess] > self.model.delta * _HOLD:
             raise NoSolution("infeasible")
         return solution
@@ -281,11 +283,18 @@ class ColumnProgram:
             del stages[0]
         for terms in stages:
             try:
-                solution = self.program.minimize(terms)
+                solution = self._minimise(terms)
             except NoSolution:
                 break
             self.program.constrain(terms, upper=solution.objective * (1 + _HOLD) + _NEGLIGIBLE)
         return self._proposal(solution)
+
+    def _minimise(self, terms: Sequence[Term]) -> Solution:
+        """A solution that is feasible to 40 digits; one that is not has no use here."""
+        solution = self.program.minimize(terms)
+        if solution.residual > _FEASIBLE:
+            raise NoSolution("failed")
+        return solution
 
     def _hold_first(self, solution: Solution) -> None:
         """Keep delta or eta at its optimum, up to a hair."""
@@ -338,4 +347,3 @@ def _powers(base: Fraction, last: int) -> list[Fraction]:
 
 def _fixed(value: Fraction) -> tuple[Fraction, Fraction]:
     return value, value
-

@@ -6,7 +6,10 @@ column of n is
     b(n) = sum_{y' < 0} q(y' - n) (-y')  -  sum_{j=1..T} q(j - n) g(j),        0 <= g(j) <= j.
 
 **Geometric sides**, q(-i) = c a^i for i >= onset: then b(n) = c a^n (a/(1-a)^2 - sum_j a^-j g(j)) for every n >= T +
-onset, so one equation makes all columns unbiased from n0 = T + onset on. Among its 
+onset, so one equation makes all columns unbiased from n0 = T + onset on. Among its solutions we take the one of least
+total mean squared error over all n. The k-th unit of pulling j costs (2k - 1) Q_j + 2 t_j, Q_j = P(Z <= j),
+t_j = sum_{i > j} i q(i), and gains a^-j: a knapsack of divisible units, solved by taking the cheapest first.
+
 **Any other law**: a small linear program minimises the largest |b(n)| for n >= n0.
 
 Floats are good enough here: what is left of the bias is removed exactly afterwards, and measured.
@@ -64,7 +67,7 @@ def geometric_pulls(law: Law, ratio: float, T: int) -> list[float]:
         ]
 
     def gained(pulled: Sequence[float]) -> float:
-        return sum(map(mul, pulled, gains[1:]))
+        return float(sum(map(mul, pulled, gains[1:])))
 
     low, high = 0.0, 1.0
     while gained(units(high)) < need:

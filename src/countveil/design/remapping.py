@@ -17,8 +17,8 @@ from countveil import privacy
 from countveil.certify import Terms, bind, enough_bits
 from countveil.columns import Columns
 from countveil.design import pulls
-from countveil.design.optimal import least_delta
 from countveil.design.decimals import PRECISE, decimal, exp
+from countveil.design.optimal import least_delta
 from countveil.design.request import LARGEST_D, Question, Request
 from countveil.design.signed import SPARE, Solver, least_holding, paper_bound
 from countveil.errors import InfeasibleError, RequestError
@@ -217,7 +217,7 @@ class _Remapper:
             low, high = high, high * Fraction(5, 4)
         if high >= 100:
             raise InfeasibleError(
-                f"no epsilon up to 100 gives delta {decimal_text(target)} at eta {decimal_text(eta)} and D {D} by remap",
+                f"no epsilon up to 100 gives delta {decimal_text(target)} at eta {decimal_text(eta)}, D {D} by remap",
                 "raise D or delta",
             )
         while high - low > high / 10**7:
@@ -230,7 +230,7 @@ class _Remapper:
         """What other n0 would do to the smallest counts (floats, for display)."""
         if pulls.geometric_side(family.source) is None:
             return ()
-        rows = []
+        rows: list[dict[str, object]] = []
         least = _pulls(family.source, None)[0]
         for n0 in sorted({least, family.n0, 2 * least}):
             _, g = _pulls(family.source, n0)

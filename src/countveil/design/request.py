@@ -116,8 +116,7 @@ def parse(
 
 
 def _check_together(request: Request) -> None:
-    low, high = request.counts
-    if request.cap and high is None:
+    if request.cap and request.counts[1] is None:
         raise RequestError("cap needs counts with an upper end: say counts=LO:HI (--counts 0:500 --cap)")
     if request.policy != "nonnegative" and (request.method == "remap" or request.cap):
         what = "method remap" if request.method == "remap" else "cap"

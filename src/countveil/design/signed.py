@@ -19,7 +19,8 @@ from countveil.certify import Terms, certify
 from countveil.columns import Columns
 from countveil.design import optimal, paper
 from countveil.design.decimals import decimal, proposals
-from countveil.design.program import ColumnProgram, Model, NoSolution
+from countveil.design.linear import NoSolution
+from countveil.design.program import ColumnProgram, Model
 from countveil.design.request import LARGEST_D, Question, Request
 from countveil.errors import CountveilError, InfeasibleError, RequestError
 from countveil.exact import decimal_text, exp_bounds
@@ -130,7 +131,7 @@ class Solver:
         top = optimal.largest_eta(epsilon, self.target or Fraction(0))
         if self.closed and eta > top:
             raise InfeasibleError(
-                f"eta {_t(eta)} is too large for epsilon {_t(epsilon)} and delta {_t(self.request.delta)}, whatever D is",
+                f"eta {_t(eta)} is too large for epsilon {_t(epsilon)} and delta {_t(self.request.delta)} at any D",
                 f"the largest eta is {_t(top, 'down')}",
             )
         limit = LARGEST_D if self.closed else LARGEST_PROGRAM_D
@@ -229,9 +230,7 @@ class Solver:
             )
         return half
 
-    def _program(
-        self, epsilon: Fraction, eta: Fraction | None, delta: Fraction | None, D: int
-    ) -> ColumnProgram:
+    def _program(self, epsilon: Fraction, eta: Fraction | None, delta: Fraction | None, D: int) -> ColumnProgram:
         if D > LARGEST_PROGRAM_D:
             raise RequestError(f"this request needs the linear program, which goes to D = {LARGEST_PROGRAM_D}")
         request = self.request

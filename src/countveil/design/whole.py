@@ -23,7 +23,8 @@ from fractions import Fraction
 from countveil.certify import Terms, certify
 from countveil.columns import Columns
 from countveil.design.decimals import exp
-from countveil.design.program import ColumnProgram, Model, NoSolution, Proposal
+from countveil.design.linear import NoSolution
+from countveil.design.program import ColumnProgram, Model, Proposal
 from countveil.design.request import Question, Request
 from countveil.design.signed import SPARE, Solver, paper_bound
 from countveil.errors import CountveilError, InfeasibleError, RequestError
@@ -166,9 +167,7 @@ class _WholeDomain:
         goal = ETA_SHARE * self._signed_eta(epsilon, D)
         return self._choose_n0(program, lambda eta: eta >= goal, epsilon, D)
 
-    def _choose_n0(
-        self, program: ColumnProgram, good: Callable[[Fraction], bool], epsilon: Fraction, D: int
-    ) -> int:
+    def _choose_n0(self, program: ColumnProgram, good: Callable[[Fraction], bool], epsilon: Fraction, D: int) -> int:
         """The given n0, or the least one whose price is good; the prices seen are kept."""
         given = self.request.unbiased_from
         if given is None and self.request.objective == "singleton":
@@ -214,7 +213,9 @@ class _WholeDomain:
         request = self.request
         small_range = self.high is not None and self.high - self.low <= max(2 * D, 8) + 2
         if small_range and self.high is not None and self.high - self.low > LARGEST_EXPLICIT:
-            raise RequestError(f"counts {self.low}:{self.high} with D = {D} is too large for the program; use smaller D")
+            raise RequestError(
+                f"counts {self.low}:{self.high} with D = {D} is too large for the program; use smaller D"
+            )
         model = Model(
             epsilon=epsilon,
             D=D,
@@ -277,8 +278,8 @@ class _WholeDomain:
         laws: list[Law] = []
         for n, (left, values) in enumerate(proposal.columns, start=self.low):
             unbiased = n >= n0 and (cap is None or n <= cap - n0)
-            fixed = None if n in (0, cap) else centre
-            laws.append(column_law(values, left, bits, centre=fixed, unbiased=unbiased))
+            free = n in (0, cap) and values[left] > proposal.eta * (1 << SCALE) + (4 << (SCALE - bits))
+            laws.append(column_law(values, left, bits, centre=None if free else centre, unbiased=unbiased))
         if program.model.symmetric and self.high is not None:
             top = tuple(law.mirrored() for law in reversed(laws[:-1]))
             return Columns(laws[-1], tuple(laws[:-1]), lo=self.low, hi=self.high, top=top)
@@ -289,13 +290,15 @@ class _WholeDomain:
     def _notes(self, n0: int, D: int, program: ColumnProgram) -> tuple[str, ...]:
         request = self.request
         first = "least singleton delta" if request.objective == "singleton" else request.question.value
-        notes = [f"linear program over the columns of all counts; order: {first}, bias below n = {n0}, mean squared errors"]
+        notes = [
+            f"linear program over the columns of all counts; order: {first}, bias below n = {n0}, mean squared errors"
+        ]
         if request.unbiased_from is None and request.objective == "delta":
             rule = "delta at most twice" if program.model.delta is None else "eta at least 98 % of"
             notes.append(f"unbiased_from {n0} is the smallest with {rule} the signed optimum, as far as there is one")
         if self.tied:
             notes.append(
-                f"D above {LARGEST_FREE_D}: geometric tails were imposed on the columns, so the optimum is slightly missed"
+                f"D above {LARGEST_FREE_D}: geometric tails were imposed on the columns; the optimum is slightly missed"
             )
         if request.promised:
             high = "" if self.high is None else f" <= {self.high}"
@@ -332,7 +335,7 @@ class _WholeDomain:
             while bias_floor(epsilon, nearest, D, request.sensitivity) > self.target:
                 nearest += 1
             return InfeasibleError(
-                f"{words}: never-negative counts that are unbiased from {n0} on need delta >= {decimal_text(floor, 4, 'up')}",
+                f"{words}: never-negative counts unbiased from {n0} on need delta >= {decimal_text(floor, 4, 'up')}",
                 f"unbiased_from {nearest} or more removes this floor",
             )
         return InfeasibleError(words, "raise unbiased_from, D, delta or epsilon, or use policy signed")
@@ -348,4 +351,3 @@ def _bisect(holds: Callable[[int], bool], low: int, high: int) -> int:
 
 def _t(x: Fraction | None) -> str:
     return "none" if x is None else decimal_text(x, 10)
-

@@ -1,0 +1,130 @@
+"""Linear programs solved far beyond double precision, with HiGHS doing the pivoting.
+
+HiGHS works in doubles with tolerances near 1e-9, too coarse for optima near 1e-12. The method here is
+iterative refinement for linear programming (Gleixner, Steffy, Wolter), carried out on bases. Every row is
+given a slack, so that the program reads: min c.z subject to W z = 0 and bounds on z = (variables, slacks).
+
+1. HiGHS solves the program and returns a basis.
+2. The primal and dual solution of that basis is computed to about 2^-200. Residuals are computed exactly
+   in big-integer fixed point; each correction to them is one solve with the float factorisation that
+   HiGHS holds.
+3. The bound violations of the primal and the sign violations of the dual are measured exactly. If any is
+   left, HiGHS solves the correction program: the same matrix, with bounds shifted by the present point
+   and magnified by 2^primal_bits, and with the present reduced costs magnified by 2^dual_bits as costs.
+   It starts from the present basis. Continue with 2.
+
+The float program is scaled by powers of two so that the present point looks like ones to HiGHS. That makes
+its tolerances relative, and matters more than any option: it is what keeps programs solvable whose
+variables decay over many orders of magnitude. The first solve of a program has no point to go by, unless
+the caller tells the sizes to expect.
+
+Coefficients, costs and bounds are rounded once, on entry, to multiples of 2^-256; everything called exact
+is exact for the rounded program. Nothing is guaranteed to the caller beyond ``Solution.residual``, which is
+measured exactly on the values returned: optimality rests on a float solver having found the right basis,
+and infeasibility and unboundedness are its word. Callers who need a proof certify what they get.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from countveil.design.linear.fixed import BITS, INFINITE, Matrix, Number, exact, fixed, fixed_bound, zeros
+from countveil.design.linear.highs import NoSolution
+from countveil.design.linear.point import BASIC, LOWER, Basis, Data, Point, Solution
+from countveil.design.linear.refine import refine
+
+__all__ = ["NoSolution", "Program", "Solution"]
+
+
+class Program:
+    """min c.x subject to row bounds and variable bounds; coefficients exact."""
+
+    def __init__(self) -> None:
+        self._lower: list[int] = []
+        self._upper: list[int] = []
+        self._row_lower: list[int] = []
+        self._row_upper: list[int] = []
+        self._rows: list[dict[int, int]] = []
+        self._sizes: dict[int, int] = {}
+        self._last: Point | None = None
+
+    def variable(self, lower: Number | None = 0, upper: Number | None = None) -> int:
+        """Add a variable and return its index; None means no bound."""
+        self._lower.append(fixed_bound(lower, -INFINITE))
+        self._upper.append(fixed_bound(upper, INFINITE))
+        return len(self._lower) - 1
+
+    def variables(self, count: int, lower: Number | None = 0, upper: Number | None = None) -> range:
+        """Add variables that share their bounds."""
+        first = len(self._lower)
+        for _ in range(count):
+            self.variable(lower, upper)
+        return range(first, first + count)
+
+    def constrain(
+        self,
+        terms: Iterable[tuple[int, Number]],
+        lower: Number | None = None,
+        upper: Number | None = None,
+    ) -> int:
+        """Add the row lower <= terms <= upper and return its index; repeated variables add up."""
+        self._rows.append(self._collect(terms))
+        self._row_lower.append(fixed_bound(lower, -INFINITE))
+        self._row_upper.append(fixed_bound(upper, INFINITE))
+        return len(self._rows) - 1
+
+    def set_row_bounds(self, row: int, lower: Number | None, upper: Number | None) -> None:
+        """Replace the bounds of a row."""
+        self._row_lower[row] = fixed_bound(lower, -INFINITE)
+        self._row_upper[row] = fixed_bound(upper, INFINITE)
+
+    def set_variable_bounds(self, var: int, lower: Number | None, upper: Number | None) -> None:
+        """Replace the bounds of a variable."""
+        self._lower[var] = fixed_bound(lower, -INFINITE)
+        self._upper[var] = fixed_bound(upper, INFINITE)
+
+    def expect(self, sizes: Iterable[tuple[int, Number]]) -> None:
+        """Tell rough sizes of variables at the optimum: a hint that scales the first solve, no more."""
+        self._sizes = self._collect(sizes)
+
+    def minimize(self, terms: Iterable[tuple[int, Number]]) -> Solution:
+        """Minimise the terms; later calls start from the basis the last one ended with."""
+        cost = self._collect(terms)
+        width = len(self._lower)
+        data = Data(
+            Matrix(self._rows, width),
+            exact([cost.get(index, 0) for index in range(width)] + [0] * len(self._rows)),
+            exact(self._lower + self._row_lower),
+            exact(self._upper + self._row_upper),
+        )
+        if (data.lower > data.upper).any():
+            raise NoSolution("infeasible")
+        start = self._start(data)
+        sizes = start.z if self._last else exact([self._sizes.get(j, 0) for j in range(len(data.cost))])
+        self._last, rounds = refine(data, start, sizes)
+        return self._last.solution(rounds)
+
+    def _collect(self, terms: Iterable[tuple[int, Number]]) -> dict[int, int]:
+        sums: dict[int, int] = {}
+        for index, coefficient in terms:
+            if not 0 <= index < len(self._lower):
+                raise IndexError(f"no variable {index}")
+            sums[index] = sums.get(index, 0) + fixed(coefficient)
+        return {index: total for index, total in sums.items() if total}
+
+    def _start(self, data: Data) -> Point:
+        """The last point, with what was added since: variables at zero and nonbasic, slacks basic."""
+        width, height = len(self._lower), len(self._rows)
+        columns = np.repeat(np.array([LOWER, BASIC], dtype=np.int8), [width, height])
+        rows = np.full(height, LOWER, dtype=np.int8)
+        z = zeros(width + height)
+        if self._last:
+            last, old = self._last.basis, self._last.width
+            columns[:old], columns[width : width + len(last.rows)] = last.columns[:old], last.columns[old:]
+            rows[: len(last.rows)] = last.rows
+            z[:old] = self._last.z[:old]
+            z[width:] = data.matrix.times(z) >> BITS
+        basis = Basis(data.at_present_bounds(columns), rows)
+        return Point(data, basis, z, zeros(height))

@@ -1,0 +1,146 @@
+"""A program in fixed point, points of it with exact measures of what is wrong with them, and scales for floats."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from countveil.design.linear.fixed import BITS, INFINITE, ONE, Bits, Exact, Matrix, exponent_of, to_floats, top
+
+Status = NDArray[np.int8]
+BASIC, LOWER, UPPER, ZERO = range(4)
+LEAST_LEVEL = 2.0**-60
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A point, with exact measures of how far it is from feasible and (by its dual) from optimal."""
+
+    values: list[Fraction]
+    objective: Fraction
+    residual: Fraction
+    gap: Fraction
+    rounds: int
+
+    def __getitem__(self, variable: int) -> Fraction:
+        return self.values[variable]
+
+
+@dataclass(frozen=True)
+class Data:
+    """The program in fixed point: min cost.z subject to matrix z = 0 and lower <= z <= upper."""
+
+    matrix: Matrix
+    cost: Exact
+    lower: Exact
+    upper: Exact
+
+    def at_present_bounds(self, columns: Status) -> Status:
+        """Statuses moved off bounds that are absent."""
+        no_lower, no_upper = self.lower <= -INFINITE, self.upper >= INFINITE
+        held, upper = columns != BASIC, columns == UPPER
+        moved = np.where(held, np.where(no_lower | upper & ~no_upper, UPPER, LOWER), BASIC)
+        return np.where(held & no_lower & no_upper, ZERO, moved).astype(np.int8)
+
+
+@dataclass(frozen=True)
+class Basis:
+    """The status of every column (variable or slack) and of every row of W z = 0."""
+
+    columns: Status
+    rows: Status
+
+
+class Point:
+    """A primal and a dual solution, with exact measures of what is wrong with it."""
+
+    def __init__(self, data: Data, basis: Basis, z: Exact, y: Exact) -> None:
+        self.data = data
+        self.width = len(data.cost) - len(data.matrix.starts) + 1
+        self.basis = basis
+        self.z = z
+        self.y = y
+        self.residual = -data.matrix.times(z)
+        self.reduced = (data.cost << BITS) - data.matrix.transposed_times(y)
+
+    @cached_property
+    def _wrong_signs(self) -> Exact:
+        """The sizes of reduced costs that are not zero, or of the sign that holds a column at its bound."""
+        status = self.basis.columns
+        loose = (status == BASIC) | (self.data.lower != self.data.upper)
+        wrong = np.where(self.reduced < 0, status != UPPER, status != LOWER)
+        return np.where(loose & wrong, abs(self.reduced), 0)
+
+    @cached_property
+    def violation(self) -> int:
+        """The largest violation of a bound, of a row, or of the sign of a reduced cost."""
+        outside = max(top(self.data.lower - self.z), top(self.z - self.data.upper))
+        return max(outside << BITS, top(abs(self.residual)), top(self._wrong_signs))
+
+    def primal_exponent(self, scale: Scale) -> int:
+        """The binary exponent of the primal violation that the scaled float program sees."""
+        outside = np.maximum(self.data.lower - self.z, self.z - self.data.upper)
+        return max(
+            exponent_of(to_floats(outside, -scale.columns - BITS)),
+            exponent_of(to_floats(abs(self.residual), scale.rows - 2 * BITS)),
+        )
+
+    def dual_exponent(self, scale: Scale) -> int:
+        """The binary exponent of the dual violation that the scaled float program sees."""
+        return exponent_of(to_floats(self._wrong_signs, scale.columns - 2 * BITS))
+
+    def solution(self, rounds: int) -> Solution:
+        """The point in fractions; its residual is taken with the rows themselves, not with their slacks."""
+        x = self.z.copy()
+        x[self.width :] = 0
+        rows = self.data.matrix.times(x)
+        wide = np.concatenate((x[: self.width] << BITS, rows))
+        outside = max(top((self.data.lower << BITS) - wide), top(wide - (self.data.upper << BITS)))
+        unit = 1 << (2 * BITS)
+        return Solution(
+            values=[Fraction(value, ONE) for value in x[: self.width]],
+            objective=Fraction(int((self.data.cost * self.z).sum()), unit),
+            residual=Fraction(outside, unit),
+            gap=Fraction(self._gap(), unit << BITS),
+            rounds=rounds,
+        )
+
+    def _gap(self) -> int:
+        """The primal less the dual objective, each term taken as positive.
+
+        A column with no bound on the side its reduced cost points to counts with its own size.
+        """
+        bound = np.where(self.reduced > 0, self.data.lower, self.data.upper)
+        distance = np.where(abs(bound) >= INFINITE, abs(self.z) + ONE, abs(self.z - bound))
+        return int((abs(self.reduced) * distance).sum() + (abs(self.y) * abs(self.residual)).sum())
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Exponents of the powers of two that the float program multiplies its columns and rows by."""
+
+    columns: Bits
+    rows: Bits
+
+
+def scale_of(matrix: Matrix, z: Exact) -> Scale:
+    """Scales that make a point look like ones.
+
+    A column is measured by the least row it is in, a row by its largest term. Where the point does not
+    tell, the scale is one.
+    """
+    height, width = matrix.shape
+    size = abs(matrix.floats)
+    levels = np.zeros(height)
+    np.maximum.at(levels, matrix.rows, size * abs(to_floats(z, -BITS))[matrix.columns])
+    levels[levels < LEAST_LEVEL] = np.inf
+    reach = np.full(width, np.inf)
+    np.minimum.at(reach, matrix.columns, levels[matrix.rows] / size)
+    reach[np.isinf(reach)] = 1.0
+    terms = np.zeros(height)
+    np.maximum.at(terms, matrix.rows, size * reach[matrix.columns])
+    return Scale(np.frexp(reach)[1], -np.frexp(terms)[1])
