@@ -127,9 +127,16 @@ def decimal_text(x: Fraction, digits: int = 15, rounding: str = "nearest") -> st
     shift = digits - 1 - exponent
     scaled = x * 10**shift if shift >= 0 else x / 10**-shift
     whole = math.ceil(scaled) if rounding == "up" else math.floor(scaled) if rounding == "down" else round(scaled)
-    value = Decimal(whole).scaleb(-shift).normalize()
-    text = format(value, "f") if -5 < value.adjusted() < 21 else format(value, "e")
-    return re.sub(r"e([+-])0*(\d)", r"e\1\2", text)
+    figures = str(whole)
+    exponent = len(figures) - 1 - shift  # rounding up may have carried
+    figures = figures.rstrip("0")
+    if exponent < -4 or exponent >= 21:
+        point = "." if len(figures) > 1 else ""
+        return f"{figures[0]}{point}{figures[1:]}e{exponent:+d}".replace("e+", "e")
+    if exponent < 0:
+        return "0." + "0" * (-exponent - 1) + figures
+    figures = figures.ljust(exponent + 1, "0")
+    return figures[: exponent + 1] + ("." + figures[exponent + 1 :] if figures[exponent + 1 :] else "")
 
 
 def _exponent(x: Fraction) -> int:
