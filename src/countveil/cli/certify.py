@@ -56,8 +56,8 @@ def certify(file: str, epsilons: tuple[str, ...], deltas: tuple[str, ...], profi
         return
     print_mechanism(result)
     for e, found in at_epsilon.items():
-        click.echo(f"delta at epsilon {e}: {short(found, 6)}")
+        click.echo(f"delta at epsilon {e}: {short(found, 6, 'up')}")
     for d, least in at_delta.items():
-        words = "no epsilon will do" if least is None else f"least epsilon {short(least, 6)}"
+        words = "no epsilon will do" if least is None else f"least epsilon {short(least, 6, 'up')}"
         click.echo(f"{words} for delta {d}")
     click.echo("every claim holds on the weights")

@@ -6,10 +6,12 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import click
+
+from countveil.exact import decimal_text
 
 
 def print_json(result: Mapping[str, Any]) -> None:
@@ -58,10 +60,8 @@ def print_mechanism(m: Mapping[str, Any]) -> None:
 
 def _facts(m: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     people = "one person" if m["sensitivity"] == 1 else f"up to {m['sensitivity']} per person"
-    yield (
-        "guarantee",
-        f"epsilon {m['epsilon']}, delta {short(m['delta'], 6)}: certified, for every dataset (add or remove {people})",
-    )
+    pair = f"epsilon {m['epsilon']}, delta {short(m['delta'], 6, 'up')}"
+    yield "guarantee", f"{pair}: certified, for every dataset (add or remove {people})"
     if m["delta_paper_bound"] is not None:
         yield "", f"the paper would state delta {short(m['delta_paper_bound'], 6)} for its law at this eta and D"
     never = "never negative" if m["never_negative"] else "can be negative"
@@ -71,9 +71,9 @@ def _facts(m: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     often = f"±{m['margin_95']} in 95 % of releases; within ±3 with probability {short(m['within_3'])}"
     yield "error", f"at most {m['D']} (D){far}; {often}"
     if m["unbiased_from"] is None:
-        yield "bias", f"at most {short(m['bias_below'])}"
+        yield "bias", f"at most {short(m['bias_below'], 4, 'up')}"
     else:
-        below = f"; at most {short(m['bias_below'])} below" if m["unbiased_from"] > m["counts"]["low"] else ""
+        below = f"; at most {short(m['bias_below'], 4, 'up')} below" if m["unbiased_from"] > m["counts"]["low"] else ""
         yield "bias", f"exactly zero from n = {m['unbiased_from']} on{below}"
     yield "variance", short(m["variance"], 6)
     yield "made by", f"method {m['method']}, policy {m['policy']}, weights over 2^{m['bits']}, hash {m['hash'][:12]}"
@@ -96,15 +96,10 @@ def _print_prices(console: Any, prices: list[Mapping[str, Any]]) -> None:
     console.print(table)
 
 
-def short(text: str, digits: int = 4) -> str:
-    """A decimal text cut to a few digits for reading.
+def short(text: str, digits: int = 4, rounding: str = "nearest") -> str:
+    """A decimal text cut to a few significant digits for reading.
 
-    >>> short("0.458171886623647"), short("9.99999900000608e-7", 6), short("14")
-    ('0.4582', '1.00000e-6', '14')
+    >>> short("0.458171886623647"), short("9.99999900000608e-7", 6, "up"), short("14")
+    ('0.4582', '1e-6', '14')
     """
-    value = Decimal(text)
-    if value == value.to_integral_value() and abs(value) < 10**9:
-        return str(int(value))
-    if value and not -4 < value.adjusted() < 9:
-        return f"{value:.{digits - 1}e}".replace("e-0", "e-").replace("E", "e")
-    return f"{value:.{digits}f}" if abs(value) < 1 else f"{value:.{digits}g}"
+    return decimal_text(Fraction(text), digits, rounding)

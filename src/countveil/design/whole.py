@@ -38,6 +38,7 @@ LARGEST_TIED_D = 400
 LARGEST_EXPLICIT = 200
 ETA_SHARE = Fraction(98, 100)
 DELTA_FACTOR = 2
+LISTED_PRICES = 4
 
 
 def answer(request: Request) -> Mechanism:
@@ -58,7 +59,6 @@ class _WholeDomain:
         self.low, self.high = request.counts
         self.target = None if request.delta is None else request.delta * SPARE
         self.prices: dict[int, Fraction | None] = {}
-        self.tied = False
 
     def answer(self) -> Mechanism:
         request = self.request
@@ -186,9 +186,10 @@ class _WholeDomain:
             value = self._value(program, n0)
             return value is not None and good(value)
 
-        if D <= LARGEST_FREE_D // 2:  # cheap enough to list every price on the way
-            return next((n0 for n0 in range(first, last + 1) if holds(n0)), last)
-        return _bisect(holds, first, last)
+        for n0 in range(first, min(first + LISTED_PRICES, last + 1)):  # every price on the way, for the list
+            if holds(n0):
+                return n0
+        return _bisect(holds, min(first + LISTED_PRICES, last), last)
 
     def _hopeless(self, epsilon: Fraction, n0: int, D: int) -> bool:
         """Whether the floor on delta alone rules n0 out."""
@@ -240,7 +241,6 @@ class _WholeDomain:
             )
         if D > LARGEST_TIED_D:
             raise RequestError(f"method program goes to D = {LARGEST_TIED_D}; this needs D = {D}: use method remap")
-        self.tied = True
         window = min(D - 1, max(math.ceil(4 / epsilon), (request.unbiased_from or 0) + 2))
         reach = min(D, math.ceil(10 / epsilon))
         while window * reach > 2600 and reach > window + 10:
@@ -296,7 +296,7 @@ class _WholeDomain:
         if request.unbiased_from is None and request.objective == "delta":
             rule = "delta at most twice" if program.model.delta is None else "eta at least 98 % of"
             notes.append(f"unbiased_from {n0} is the smallest with {rule} the signed optimum, as far as there is one")
-        if self.tied:
+        if program.model.window is not None:
             notes.append(
                 f"D above {LARGEST_FREE_D}: geometric tails were imposed on the columns; the optimum is slightly missed"
             )
