@@ -69,7 +69,8 @@ def measure(family: ColumnFamily, epsilon: Fraction, sensitivity: int, counts: t
     eta_from, eta_to = _range([row.n for row in profiles if row.exact != law.eta], typical, low)
     unbiased_from, unbiased_to = _range([row.n for row in profiles if row.bias != 0], typical, low)
     shown = [n for n in SHOWN_COUNTS if n >= low and (high is None or n <= high)]
-    laws = {n: family.column(n) for n in shown}
+    rows = {row.n: row for row in profiles}
+    at = {n: rows.get(n, CountProfile(n, law.mean, law.eta, law.mse)) for n in shown}
     worst, negative = _reach(family, profiles)
     return Certificate(
         epsilon=epsilon,
@@ -91,9 +92,9 @@ def measure(family: ColumnFamily, epsilon: Fraction, sensitivity: int, counts: t
         never_negative=not negative,
         bits=law.bits,
         stationary_from=family.stationary_from,
-        mse_at={n: laws[n].mse for n in shown},
-        bias_at={n: laws[n].mean for n in shown},
-        exact_at={n: laws[n].eta for n in shown},
+        mse_at={n: row.mse for n, row in at.items()},
+        bias_at={n: row.bias for n, row in at.items()},
+        exact_at={n: row.exact for n, row in at.items()},
     )
 
 
@@ -139,10 +140,10 @@ def _reach(family: ColumnFamily, profiles: list[CountProfile]) -> tuple[int, boo
 
 def _remap_reach(family: Remap) -> int:
     """The largest |Y - n| of a remapped family: over the map's rows, its identity part and its moves."""
-    source = family.source
-    worst = max(-source.least, source.greatest)
-    for signed in range(source.least, family.T + 1):
-        low, high = max(0, signed - source.greatest), signed - source.least
+    least, greatest = family.source.least, family.source.greatest
+    worst = max(-least, greatest)
+    for signed in range(least, family.T + 1):
+        low, high = max(0, signed - greatest), signed - least
         for y, share in family.row(signed):
             if share:
                 worst = max(worst, high - y, y - low)

@@ -42,7 +42,8 @@ class Law:
         return zip(range(-self.left, self.right + 1), self.weights, strict=True)
 
     def weight(self, z: int) -> int:
-        return self.weights[z + self.left] if -self.left <= z <= self.right else 0
+        slot = z + self.left
+        return self.weights[slot] if 0 <= slot < len(self.weights) else 0
 
     def probability(self, z: int) -> Fraction:
         """P(Z = z)."""

@@ -17,14 +17,16 @@ Floats are good enough here: what is left of the bias is removed exactly afterwa
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from fractions import Fraction
-from itertools import accumulate
-from operator import mul
+
+import numpy as np
+from numpy.typing import NDArray
 
 from countveil.design.linear import Program
 from countveil.law import Law
+
+Floats = NDArray[np.float64]
 
 
 def geometric_capacity(ratio: float, T: int) -> float:
@@ -52,35 +54,29 @@ def least_T(ratio: float) -> int:
 
 def geometric_pulls(law: Law, ratio: float, T: int) -> list[float]:
     """g(1..T) of least total mean squared error for a law with geometric sides of this ratio."""
-    q = [w / law.total for w in law.weights]
-    covered = list(accumulate(q))[law.left : law.left + T + 1]
-    moments = list(accumulate(i * q[i + law.left] for i in range(law.right, 0, -1)))
-    tails = [moments[law.right - j - 1] if j < law.right else 0.0 for j in range(T + 1)]
-    gains = [ratio**-j for j in range(T + 1)]
+    q = np.array([w / law.total for w in law.weights])
+    most = np.arange(1, T + 1)
+    covered = np.cumsum(q)[np.minimum(law.left + most, len(q) - 1)]
+    moments = np.append(np.cumsum((np.arange(1, law.right + 1) * q[law.left + 1 :])[::-1])[::-1], 0.0)
+    tails = moments[np.minimum(most, law.right)]
+    gains = ratio ** -most.astype(float)
     need = geometric_need(ratio)
 
-    def units(price: float) -> list[int]:
+    def units(price: float) -> Floats:
         """How many unit pulls of each j cost at most `price` per gain."""
-        return [
-            min(j, max(0, math.floor(((price * gains[j] - 2 * tails[j]) / covered[j] + 1) / 2)))
-            for j in range(1, T + 1)
-        ]
-
-    def gained(pulled: Sequence[float]) -> float:
-        return float(sum(map(mul, pulled, gains[1:])))
+        wanted: Floats = np.floor(((price * gains - 2 * tails) / covered + 1) / 2)
+        return np.minimum(np.maximum(wanted, 0.0), most)
 
     low, high = 0.0, 1.0
-    while gained(units(high)) < need:
+    while units(high) @ gains < need:
         high *= 2
     for _ in range(64):
         middle = (low + high) / 2
-        low, high = (middle, high) if gained(units(middle)) < need else (low, middle)
-    found = [float(g) for g in units(low)]
-    for j, most in enumerate(units(high), start=1):  # the marginal units, as far as they are needed
-        if most > found[j - 1]:
-            missing = max(0.0, need - gained(found))
-            found[j - 1] = min(float(most), found[j - 1] + missing / gains[j])
-    return found
+        low, high = (middle, high) if units(middle) @ gains < need else (low, middle)
+    found, more = units(low), units(high)
+    for j in np.flatnonzero(more > found):  # the marginal units, as far as they are needed
+        found[j] = min(more[j], found[j] + max(0.0, need - found @ gains) / gains[j])
+    return [float(g) for g in found]
 
 
 def program_pulls(law: Law, n0: int, T: int) -> list[float]:

@@ -67,8 +67,7 @@ def _pulls(source: Law, n0: int | None) -> tuple[int, list[float]]:
         start = n0 if n0 is not None else max(1, math.ceil(math.sqrt(source.variance)))
         return start, pulls.program_pulls(source, start, start)
     ratio, onset = side
-    least = pulls.least_T(ratio)
-    first = max(least + onset, 1)
+    first = _least_n0(ratio, onset)
     if n0 is not None and n0 < first:
         raise InfeasibleError(
             f"remap cannot be unbiased from n = {n0} on: outputs are never negative and pulls are at most j",
@@ -76,6 +75,10 @@ def _pulls(source: Law, n0: int | None) -> tuple[int, list[float]]:
         )
     start = first if n0 is None else n0
     return start, pulls.geometric_pulls(source, ratio, start - onset)
+
+
+def _least_n0(ratio: float, onset: int) -> int:
+    return max(1, pulls.least_T(ratio) + onset)
 
 
 def _row(j: int, pull: float) -> Row:
@@ -228,19 +231,15 @@ class _Remapper:
 
     def _prices(self, family: Remap) -> tuple[dict[str, object], ...]:
         """What other n0 would do to the smallest counts (floats, for display)."""
-        if pulls.geometric_side(family.source) is None:
+        side = pulls.geometric_side(family.source)
+        if side is None:
             return ()
+        least = _least_n0(*side)
         rows: list[dict[str, object]] = []
-        least = _pulls(family.source, None)[0]
         for n0 in sorted({least, family.n0, 2 * least}):
             _, g = _pulls(family.source, n0)
-            rows.append(
-                {
-                    "unbiased_from": n0,
-                    "mse_at_0_estimate": round(_mse_at_zero(family.source, g), 6),
-                    "chosen": n0 == family.n0,
-                }
-            )
+            error = round(_mse_at_zero(family.source, g), 6)
+            rows.append({"unbiased_from": n0, "mse_at_0_estimate": error, "chosen": n0 == family.n0})
         return tuple(rows)
 
 

@@ -23,10 +23,8 @@ from countveil.design.linear import NoSolution
 from countveil.design.program import ColumnProgram, Model
 from countveil.design.request import LARGEST_D, Question, Request
 from countveil.errors import CountveilError, InfeasibleError, RequestError
-from countveil.exact import decimal_text, exp_bounds
-from countveil.law import Law
+from countveil.exact import decimal_text
 from countveil.mechanism import Mechanism
-from countveil.privacy import singleton
 from countveil.rounding import symmetric_law
 
 SPARE = 1 - Fraction(1, 10**7)
@@ -249,15 +247,11 @@ class Solver:
 
 
 def paper_bound(epsilon: Fraction, eta: Fraction, D: int, sensitivity: int) -> Fraction | None:
-    """The paper's min(1, (2D+1) delta*), measured on its law's weights; None where its theorem fails."""
+    """The paper's min(1, (2D+1) delta*): what it states, not what is certified. None where its theorem fails."""
     if sensitivity > 1:
         return None
     form = paper.closed_form(epsilon, eta, D)
-    if not form.holds:
-        return None
-    law: Law = symmetric_law(proposals(form.half), 128)
-    order, _ = exp_bounds(epsilon)
-    return min(Fraction(1), (2 * D + 1) * singleton(Columns(law), order).value)
+    return min(Fraction(1), (2 * D + 1) * Fraction(form.delta_star)) if form.holds else None
 
 
 def _policy_notes(request: Request, D: int) -> tuple[str, ...]:

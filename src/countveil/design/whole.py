@@ -39,6 +39,7 @@ LARGEST_EXPLICIT = 200
 ETA_SHARE = Fraction(98, 100)
 DELTA_FACTOR = 2
 LISTED_PRICES = 4
+LEAST_DELTA = Fraction(1, 10**16)
 
 
 def answer(request: Request) -> Mechanism:
@@ -78,9 +79,12 @@ class _WholeDomain:
     # The five questions
 
     def _least_delta(self, epsilon: Fraction, eta: Fraction, D: int) -> Mechanism:
-        program = self._program(epsilon, D, eta, None)
-        limit = DELTA_FACTOR * self._signed_delta(epsilon, eta, D)
-        n0 = self._choose_n0(program, lambda delta: delta <= limit, epsilon, D)
+        used = D
+        while used > 8 and self._signed_delta(epsilon, eta, used) < LEAST_DELTA:
+            used -= 1  # a smaller bound keeps the promise D, and its delta is within the solver's reach
+        program = self._program(epsilon, used, eta, None)
+        limit = DELTA_FACTOR * self._signed_delta(epsilon, eta, used)
+        n0 = self._choose_n0(program, lambda delta: delta <= limit, epsilon, used)
         return self._mechanism(program, n0, D)
 
     def _largest_eta(self, epsilon: Fraction, D: int) -> Mechanism:
@@ -203,7 +207,7 @@ class _WholeDomain:
             value = solution[program.delta] if program.model.delta is None else solution[program.eta]
         except NoSolution as no:
             if no.reason == "failed":
-                raise CountveilError("the solver gave up on this program; try another D, or method remap") from None
+                raise CountveilError("the solver gave up on this program; try a smaller D, or method remap") from None
             value = None
         self.prices[n0] = value
         return value
@@ -300,6 +304,8 @@ class _WholeDomain:
             notes.append(
                 f"D above {LARGEST_FREE_D}: geometric tails were imposed on the columns; the optimum is slightly missed"
             )
+        if program.model.D < D:
+            notes.append(f"noise up to {program.model.D} has delta below 1e-16 already: the rest of D is not used")
         if request.promised:
             high = "" if self.high is None else f" <= {self.high}"
             notes.append(
