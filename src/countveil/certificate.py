@@ -133,19 +133,7 @@ def profile(family: ColumnFamily, counts: tuple[int, int | None]) -> list[CountP
 def _reach(family: ColumnFamily, profiles: list[CountProfile]) -> tuple[int, bool]:
     """The largest |Y - n|, and whether some Y is negative, over the profiled counts."""
     if isinstance(family, Remap):
-        return _remap_reach(family), False
+        targets = (abs(move.target) for moves in family.moves.values() for move in moves)
+        return max(family.reach, max(targets, default=0)), False
     laws = [(row.n, family.column(row.n)) for row in profiles]
     return max(law.worst_error for _, law in laws), any(n + law.least < 0 for n, law in laws)
-
-
-def _remap_reach(family: Remap) -> int:
-    """The largest |Y - n| of a remapped family: over the map's rows, its identity part and its moves."""
-    least, greatest = family.source.least, family.source.greatest
-    worst = max(-least, greatest)
-    for signed in range(least, family.T + 1):
-        low, high = max(0, signed - greatest), signed - least
-        for y, share in family.row(signed):
-            if share:
-                worst = max(worst, high - y, y - low)
-    targets = (abs(move.target) for moves in family.moves.values() for move in moves)
-    return max(worst, max(targets, default=0))

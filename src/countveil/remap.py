@@ -60,10 +60,14 @@ class Remap:
 
     def __post_init__(self) -> None:
         for row in (self.negative, *self.rows):
-            if sum(w for _, w in row) != 1 << self.map_bits or any(y < 0 or w < 0 for y, w in row):
-                raise ValueError("a row of the map needs weights that sum to 2**map_bits, on y >= 0")
-        if not 1 <= max(1, self.T) <= self.n0:
+            if sum(w for _, w in row) != 1 << self.map_bits or any(not 0 <= y <= self.T or w < 0 for y, w in row):
+                raise ValueError("a row of the map needs weights that sum to 2**map_bits, on 0..T")
+        if self.n0 < max(1, self.T):
             raise ValueError("zero bias begins at the last outcome that the map changes, or later")
+        if self.source.left < 0 or self.source.right < 2:
+            raise ValueError("the signed law needs noise on both sides of 0")
+        if self.reach > self.D:
+            raise ValueError("the map and the noise reach further than D")
 
     @property
     def T(self) -> int:
@@ -105,6 +109,18 @@ class Remap:
         return Law(tuple(weights), left, self.bits)
 
     @cached_property
+    def reach(self) -> int:
+        """The largest |Y - n| before moves: over the rows of the map and the identity beyond it."""
+        least, greatest = self.source.least, self.source.greatest
+        worst = max(-least, greatest)
+        for signed in range(min(least, 0), self.T + 1):
+            low, high = max(0, signed - greatest), signed - least
+            for y, share in self.row(signed):
+                if share and high >= low:
+                    worst = max(worst, high - y, y - low)
+        return worst
+
+    @cached_property
     def residues(self) -> list[int]:
         """The first moment of Y - n in units of 2**-K, n = 0..M-1, before any move."""
         return self._excess(1)
@@ -122,6 +138,8 @@ class Remap:
             units, rest = divmod(abs(moment), abs(far - 1))
             near = _Move(2, 1, rest) if moment >= 0 else _Move(1, 2, rest)
             found[n] = [move for move in (_Move(1, far, units), near) if move.units]
+            if units + rest > min(self.source.weight(1), self.source.weight(2)) << self.map_bits:
+                raise ValueError("too much to move: the map leaves more bias than the weights of 1 and 2 can mend")
         return found
 
     @cached_property
@@ -131,35 +149,45 @@ class Remap:
         return Fraction(most, 1 << self.bits)
 
     def _excess(self, power: int) -> list[int]:
-        """sum_y' q(y' - n) (E f(y')^power - y'^power) in units of 2**-K, for n = 0..M-1."""
+        """sum_y' q(y' - n) (E f(y')^power - y'^power) in units of 2**-K, for n = 0..M-1; power is 1 or 2."""
         one, left, T = 1 << self.map_bits, self.source.left, self.T
         reversed_law = [self.source.weight(-u) for u in range(-T, left + 1)]
-        change = [
-            sum(w * y**power for y, w in self.row(signed)) - signed**power * one for signed in range(-left, T + 1)
-        ]
+        change = [sum(w * y**power for y, w in self.rows[j]) - j**power * one for j in range(T + 1)]
         raised = convolve(reversed_law, [max(0, c) for c in change])
         lowered = convolve(reversed_law, [max(0, -c) for c in change])
-        first = T + left
-        return [raised[k] - lowered[k] for k in range(first, first + self.stationary_from)]
+        found = [up - down for up, down in zip(raised[T:], lowered[T:], strict=True)]
+        sent = sum(w * y**power for y, w in self.negative)
+        mass = moment = square = 0  # of -Z = i over i > n, where y' = n - i is negative
+        for n in range(left - 1, -1, -1):
+            weight = self.source.weight(-n - 1)
+            mass += weight
+            moment += (n + 1) * weight
+            square += (n + 1) ** 2 * weight
+            signed = n * mass - moment if power == 1 else n * n * mass - 2 * n * moment + square
+            found[n] += sent * mass - signed * one
+        return found
 
     @cached_property
     def profiles(self) -> list[CountProfile]:
         """Bias, P(Y = n | n) and mean squared error of every count below M, exactly."""
         total = 1 << self.bits
-        squares = self._excess(2)
-        base = self.source.mse
-        exact = [0] * self.stationary_from
-        below_zero = -self.source.left
-        for signed in range(below_zero, self.T + 1):
-            for y, share in self.row(signed):
-                exact[y] += self.source.weight(signed - y) * share
-        for n in range(self.T + 1, self.stationary_from):
-            exact[n] += self.source.weight(0) << self.map_bits
+        base = sum(z * z * w for z, w in self.source.items()) << self.map_bits
+        exact = [Fraction(w, total) for w in self._exact_weights()]
+        exact += [self.source.eta] * (self.stationary_from - len(exact))
+        unbiased = Fraction(0)
         found = []
-        for n, (first, second) in enumerate(zip(self.residues, squares, strict=True)):
+        for n, (first, second) in enumerate(zip(self.residues, self._excess(2), strict=True)):
             for move in self.moves.get(n, ()):
                 first += move.units * (move.target - move.source)
                 second += move.units * (move.target - move.source) * (move.target + move.source + 2 * n)
-            mse = base + Fraction(second - 2 * n * first, total)
-            found.append(CountProfile(n, Fraction(first, total), Fraction(exact[n], total), mse))
+            bias = Fraction(first, total) if first else unbiased
+            found.append(CountProfile(n, bias, exact[n], Fraction(base + second - 2 * n * first, total)))
         return found
+
+    def _exact_weights(self) -> list[int]:
+        """The weight of Y = n in the column of n, n = 0..T; beyond T it is eta, which moves do not touch."""
+        weights = [0] * (self.T + 1)
+        for signed in range(-self.source.left, self.T + 1):
+            for y, share in self.row(signed):
+                weights[y] += self.source.weight(signed - y) * share
+        return weights

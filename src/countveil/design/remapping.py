@@ -54,11 +54,14 @@ def remap_law(source: Law, D: int | None = None, n0: int | None = None) -> Remap
     rows: list[Row] = [((0, _ONE),)]
     for j, pull in enumerate(g, start=1):
         rows.append(_row(j, pull))
-    reach = max([j - row[0][0] for j, row in enumerate(rows)])
-    bound = max(source.left + reach, source.right) if D is None else D
-    if source.left + reach > bound:
-        raise InfeasibleError(f"pulls of {reach} and noise of {source.left} exceed D = {bound}")
-    return Remap(source, ((0, _ONE),), tuple(rows), MAP_BITS, n0, bound)
+    pull = max(j - row[0][0] for j, row in enumerate(rows))
+    bound = max(source.left + pull, source.right) if D is None else D
+    try:
+        family = Remap(source, ((0, _ONE),), tuple(rows), MAP_BITS, n0, bound)
+        family.moves  # noqa: B018  raises where the residue is too large to be moved
+    except ValueError as error:
+        raise InfeasibleError(f"D = {bound} is too small for remap: {error}", "raise D") from None
+    return family
 
 
 def _pulls(source: Law, n0: int | None) -> tuple[int, list[float]]:
