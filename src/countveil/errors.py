@@ -45,6 +45,10 @@ class InfeasibleError(CountveilError):
         super().__init__(f"{reason}; {nearest}" if nearest else reason)
 
 
+class SolverError(CountveilError):
+    """The linear-programming solver gave up; nothing is known about the request."""
+
+
 class CertificateError(CountveilError):
     """A mechanism file is malformed, or claims what its weights do not have."""
 

@@ -12,7 +12,7 @@ from countveil.certify import annotate
 from countveil.design import remapping, signed, whole
 from countveil.design.request import Request
 from countveil.design.signed import Solver
-from countveil.errors import CountveilError, RequestError
+from countveil.errors import CountveilError, RequestError, SolverError
 from countveil.mechanism import Mechanism
 
 LARGEST_AUTO_PROGRAM_D = 40
@@ -43,12 +43,14 @@ def answer(request: Request) -> Mechanism:
 def _automatic(request: Request) -> Mechanism:
     D = _expected_D(request)
     if request.promised or request.objective == "singleton" or D <= LARGEST_AUTO_PROGRAM_D or request.epsilon == 0:
-        mechanism = whole.answer(replace(request, method="program"))
-        return annotate(mechanism, "auto chose method program: P2 and P3 exact for every n from unbiased_from on")
-    mechanism = remapping.answer(replace(request, method="remap"))
-    return annotate(
-        mechanism, f"auto chose method remap: D about {D} is large, and remapping costs no privacy and no time"
-    )
+        try:
+            mechanism = whole.answer(replace(request, method="program"))
+            return annotate(mechanism, "auto chose method program: P2 and P3 exact for every n from unbiased_from on")
+        except SolverError:
+            why = "the program's solver gave up"
+    else:
+        why = f"D about {D} is large, and remapping costs no privacy and no time"
+    return annotate(remapping.answer(replace(request, method="remap")), f"auto chose method remap: {why}")
 
 
 def _expected_D(request: Request) -> int:

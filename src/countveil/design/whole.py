@@ -22,12 +22,13 @@ from fractions import Fraction
 
 from countveil.certify import Terms, certify
 from countveil.columns import Columns
-from countveil.design.decimals import exp
+from countveil.design.decimals import decimal, exp
 from countveil.design.linear import NoSolution
+from countveil.design.optimal import largest_eta, least_delta
 from countveil.design.program import ColumnProgram, Model, Proposal
 from countveil.design.request import Question, Request
-from countveil.design.signed import SPARE, Solver, paper_bound
-from countveil.errors import CountveilError, InfeasibleError, RequestError
+from countveil.design.signed import Solver, paper_bound
+from countveil.errors import InfeasibleError, RequestError, SolverError
 from countveil.exact import decimal_text
 from countveil.law import Law
 from countveil.mechanism import Mechanism
@@ -36,15 +37,25 @@ from countveil.rounding import SCALE, column_law, even_weight
 LARGEST_FREE_D = 20
 LARGEST_TIED_D = 400
 LARGEST_EXPLICIT = 200
+SPARE = 1 - Fraction(1, 10**6)
+"""Share of a requested delta that programs aim at; the rest absorbs later stages and rounding."""
 ETA_SHARE = Fraction(98, 100)
 DELTA_FACTOR = 2
 LISTED_PRICES = 4
 LEAST_DELTA = Fraction(1, 10**16)
+LEAST_SHARE = Fraction(1, 20)
+LARGEST_TIED_CELLS = 2600
+RETRIES = 3
 
 
 def answer(request: Request) -> Mechanism:
-    """The best whole-domain mechanism."""
-    return _WholeDomain(request).answer()
+    """The best whole-domain mechanism; where the solver gives up, with a noise bound a little smaller than allowed."""
+    for spared in range(RETRIES):
+        try:
+            return _WholeDomain(request, spared).answer()
+        except SolverError:
+            continue
+    return _WholeDomain(request, RETRIES).answer()
 
 
 def bias_floor(epsilon: Fraction, n0: int, D: int, sensitivity: int) -> Fraction:
@@ -55,8 +66,9 @@ def bias_floor(epsilon: Fraction, n0: int, D: int, sensitivity: int) -> Fraction
 
 
 class _WholeDomain:
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, spared: int) -> None:
         self.request = request
+        self.spared = spared
         self.low, self.high = request.counts
         self.target = None if request.delta is None else request.delta * SPARE
         self.prices: dict[int, Fraction | None] = {}
@@ -79,12 +91,9 @@ class _WholeDomain:
     # The five questions
 
     def _least_delta(self, epsilon: Fraction, eta: Fraction, D: int) -> Mechanism:
-        used = D
-        while used > 8 and self._signed_delta(epsilon, eta, used) < LEAST_DELTA:
-            used -= 1  # a smaller bound keeps the promise D, and its delta is within the solver's reach
-        program = self._program(epsilon, used, eta, None)
-        limit = DELTA_FACTOR * self._signed_delta(epsilon, eta, used)
-        n0 = self._choose_n0(program, lambda delta: delta <= limit, epsilon, used)
+        program = self._program(epsilon, D, eta, None)
+        limit = DELTA_FACTOR * self._signed_delta(epsilon, eta, program.model.D)
+        n0 = self._choose_n0(program, lambda delta: delta <= limit, epsilon, D)
         return self._mechanism(program, n0, D)
 
     def _largest_eta(self, epsilon: Fraction, D: int) -> Mechanism:
@@ -96,8 +105,8 @@ class _WholeDomain:
         if epsilon == 0:
             raise InfeasibleError("epsilon 0 needs D to be given", "say how far counts may be off (D)")
         _, _, least = self._signed_parameters()
-        ample = least + math.ceil(8 * self.request.sensitivity / epsilon)
-        program = self._program(epsilon, ample, None, self.target)
+        ample = least + math.ceil(6 * self.request.sensitivity / epsilon)
+        program = self._program(epsilon, ample, None, self.target, tie=True)
         n0 = self._n0_for_eta(program, epsilon, ample)
         enough = self._value(program, n0)
         if enough is None:
@@ -112,7 +121,7 @@ class _WholeDomain:
 
     def _least_D(self, epsilon: Fraction, eta: Fraction) -> Mechanism:
         _, _, least = self._signed_parameters()
-        ample = least + math.ceil(8 * self.request.sensitivity / epsilon) if epsilon else 4 * least
+        ample = least + math.ceil(6 * self.request.sensitivity / epsilon) if epsilon else 4 * least
         target = self.target or Fraction(0)
         program = self._program(epsilon, ample, eta, None)
         n0 = self._choose_n0(program, lambda delta: delta <= target, epsilon, ample)
@@ -207,20 +216,23 @@ class _WholeDomain:
             value = solution[program.delta] if program.model.delta is None else solution[program.eta]
         except NoSolution as no:
             if no.reason == "failed":
-                raise CountveilError("the solver gave up on this program; try a smaller D, or method remap") from None
+                raise SolverError("the solver gave up on this program; try a smaller D, or method remap") from None
             value = None
         self.prices[n0] = value
         return value
 
     # Programs and mechanisms
 
-    def _program(self, epsilon: Fraction, D: int, eta: Fraction | None, delta: Fraction | None) -> ColumnProgram:
+    def _program(
+        self, epsilon: Fraction, D: int, eta: Fraction | None, delta: Fraction | None, *, tie: bool = False
+    ) -> ColumnProgram:
+        """The program for noise up to D, or up to less where more would buy nothing that the solver can see."""
         request = self.request
         small_range = self.high is not None and self.high - self.low <= max(2 * D, 8) + 2
         if small_range and self.high is not None and self.high - self.low > LARGEST_EXPLICIT:
-            raise RequestError(
-                f"counts {self.low}:{self.high} with D = {D} is too large for the program; use smaller D"
-            )
+            raise RequestError(f"counts {self.low}:{self.high} with D = {D} is too large for the program; lower D")
+        if not small_range:
+            D = self._useful(epsilon, D, eta)
         model = Model(
             epsilon=epsilon,
             D=D,
@@ -236,9 +248,10 @@ class _WholeDomain:
             symmetric=request.cap and not small_range,
             M=max(self.low, D) + (D if D <= 8 else 8 if D <= 16 else 4),
         )
-        if small_range or D <= LARGEST_FREE_D:
+        can_tie = self.low == 0 and request.sensitivity == 1 and not model.singleton and epsilon > 0 and D > 4
+        if small_range or (D <= LARGEST_FREE_D and not (tie and can_tie)):
             return ColumnProgram(model)
-        if self.low > 0 or request.sensitivity > 1 or request.objective == "singleton" or epsilon == 0:
+        if not can_tie:
             raise RequestError(
                 f"D = {D} is too large for the free program (up to {LARGEST_FREE_D}), which counts LO:, sensitivity "
                 "above 1, objective singleton and epsilon 0 need; use method remap or policy signed"
@@ -247,15 +260,26 @@ class _WholeDomain:
             raise RequestError(f"method program goes to D = {LARGEST_TIED_D}; this needs D = {D}: use method remap")
         window = min(D - 1, max(math.ceil(4 / epsilon), (request.unbiased_from or 0) + 2))
         reach = min(D, math.ceil(10 / epsilon))
-        while window * reach > 2600 and reach > window + 10:
+        while window * reach > LARGEST_TIED_CELLS and reach > window + 10:
             reach -= 5
         return ColumnProgram(replace(model, window=window, reach=reach, M=None))
+
+    def _useful(self, epsilon: Fraction, D: int, eta: Fraction | None) -> int:
+        """D, or a smaller bound whose delta is far below what is asked for, or below what the solver can see."""
+        step = epsilon / self.request.sensitivity
+        least = LEAST_DELTA if self.target is None else max(LEAST_DELTA, self.target * LEAST_SHARE)
+        centre = eta if eta is not None else largest_eta(step, least)
+        while D > 4 and least_delta(step, centre, D) < decimal(least):
+            D -= 1
+        return max(D - self.spared, min(D, 2))
 
     def _mechanism(self, program: ColumnProgram, n0: int, D: int) -> Mechanism:
         program.set_unbiased_from(n0)
         try:
             proposal = program.solve_in_order()
-        except NoSolution:
+        except NoSolution as no:
+            if no.reason == "failed":
+                raise SolverError("the solver gave up on this program; try a smaller D, or method remap") from None
             raise self._no_solution(program.model.epsilon, D, n0) from None
         request, epsilon = self.request, program.model.epsilon
         eta = proposal.eta
@@ -273,7 +297,7 @@ class _WholeDomain:
         )
         mechanism = certify(lambda bits: self._columns(proposal, program, n0, bits), terms)
         if request.delta is not None and mechanism.delta > request.delta:
-            raise CountveilError("the certified delta exceeds the requested one; please report these parameters")
+            raise self._no_solution(epsilon, D, n0)
         return mechanism
 
     def _columns(self, proposal: Proposal, program: ColumnProgram, n0: int, bits: int) -> Columns:
@@ -305,7 +329,7 @@ class _WholeDomain:
                 f"D above {LARGEST_FREE_D}: geometric tails were imposed on the columns; the optimum is slightly missed"
             )
         if program.model.D < D:
-            notes.append(f"noise up to {program.model.D} has delta below 1e-16 already: the rest of D is not used")
+            notes.append(f"noise up to {program.model.D} is enough here: the rest of D is not used")
         if request.promised:
             high = "" if self.high is None else f" <= {self.high}"
             notes.append(
@@ -344,7 +368,7 @@ class _WholeDomain:
                 f"{words}: never-negative counts unbiased from {n0} on need delta >= {decimal_text(floor, 4, 'up')}",
                 f"unbiased_from {nearest} or more removes this floor",
             )
-        return InfeasibleError(words, "raise unbiased_from, D, delta or epsilon, or use policy signed")
+        return InfeasibleError(words, "raise unbiased_from, D, delta or epsilon, or use method remap or policy signed")
 
 
 def _bisect(holds: Callable[[int], bool], low: int, high: int) -> int:

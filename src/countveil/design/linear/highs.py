@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import time
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from countveil.design.linear.point import LOWER, Basis, Scale
 
 Attempts = tuple[dict[str, Any], ...]
 CLOSE = 1e-3
+PATIENCE = 100.0
+"""Seconds that all the float programs of one solve may take together."""
 
 FIXED_OPTIONS: dict[str, Any] = {
     "output_flag": False,
@@ -47,6 +50,7 @@ class Solver:
         self._highs = self._api.Highs()
         self._set(FIXED_OPTIONS)
         self._matrix = matrix
+        self._deadline = time.monotonic() + PATIENCE
         self._basic = np.zeros(0, dtype=np.int32)
         codes = self._api.HighsBasisStatus
         self._codes = (codes.kBasic, codes.kLower, codes.kUpper, codes.kZero)
@@ -86,6 +90,10 @@ class Solver:
 
     def _run(self) -> str:
         """Run HiGHS; the reason why there is no solution, or nothing."""
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise NoSolution("failed")
+        self._highs.setOptionValue("time_limit", self._highs.getRunTime() + left)
         self._highs.run()
         status = self._highs.getModelStatus()
         known = self._api.HighsModelStatus
