@@ -31,6 +31,7 @@ Term = tuple[int, Fraction]
 
 _HOLD = Fraction(1, 10**7)
 """How far an optimum may be relaxed, relatively, to keep the next stage well posed."""
+_TINIEST = Fraction(1, 10**40)
 _FEASIBLE = Fraction(1, 10**40)
 _PROHIBITIVE = Fraction(10**6)
 _NEGLIGIBLE = Fraction(1, 10**12)
@@ -105,6 +106,16 @@ class ColumnProgram:
         for a, b in self._pairs():
             self._compare(a, b)
             self._compare(b, a)
+        self._hint()
+
+    def _hint(self) -> None:
+        """Tell the solver that cells decay like E^-|z|: without a scale to go by it can stall on tiny deltas."""
+        decay = _powers(1 / self.E, 2 * self.model.D + 1)
+        sizes = {self.one: Fraction(1), self.eta: Fraction(1, 2), self.delta: Fraction(1, 1000)}
+        for column in self._columns:
+            for y, (variable, _) in column.cells.items():
+                sizes.setdefault(variable, max(decay[min(abs(y - column.n), len(decay) - 1)], _TINIEST))
+        self.program.expect(sizes.items())
 
     # The cells of the columns
 

@@ -142,7 +142,10 @@ class _WholeDomain:
         n0 = self._choose_n0(program, lambda delta: delta <= limit, high, D)
 
         def meets(epsilon: Fraction) -> bool:
-            found = self._value(self._program(epsilon, D, eta, None), n0)
+            try:
+                found = self._value(self._program(epsilon, D, eta, None), n0)
+            except SolverError:
+                return False
             return found is not None and found <= target
 
         while not meets(high):
@@ -153,7 +156,7 @@ class _WholeDomain:
                     f"unbiased_from {n0}",
                     "raise D, delta or unbiased_from",
                 )
-        while high - low > high / 10**5:
+        while high - low > high / 10**4:
             middle = Fraction(decimal_text((low + high) / 2, 9))
             low, high = (low, middle) if meets(middle) else (middle, high)
         epsilon = Fraction(decimal_text(high, 6, "up"))
