@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from countveil import privacy
 from countveil.certificate import Certificate, profile
@@ -19,7 +20,11 @@ from countveil.exact import Number, decimal_text, exp_bounds, integer, log_upper
 from countveil.law import Law
 from countveil.remap import CountProfile
 
+if TYPE_CHECKING:
+    from countveil.sampling.draw import Sampler
+
 LARGEST_COUNT = 2**63 - 1
+_95 = Fraction(95, 100)
 
 
 @dataclass(frozen=True, repr=False)
@@ -84,11 +89,37 @@ class Mechanism:
         """Bias, P(Y = n | n) and mean squared error of every count up to the stationary one, exactly."""
         return profile(self.family, self.counts)
 
-    def release(self, n: int) -> int:
-        """One noisy count, drawn from the operating system's cryptographic source."""
-        from countveil.sampling import draw
+    def release(self, counts: Any) -> Any:
+        """Noisy counts: an int for an int; for a numpy array or a pandas, polars or pyarrow column the same kind.
 
-        return draw.release(self.family, integer("count", n, 0, LARGEST_COUNT))
+        Every call is a release of its own: a fresh key from the operating system, used once and forgotten.
+        """
+        from countveil.sampling.columnar import release
+
+        return release(self, counts)
+
+    @cached_property
+    def sampler(self) -> Sampler:
+        """The guide tables, built once."""
+        from countveil.sampling.draw import sampler
+
+        return sampler(self.family)
+
+    @cached_property
+    def margin_95(self) -> int:
+        """The least m with P(|Y - n| <= m | n) >= 95 % for every promised count n: a function of the mechanism alone."""
+        return max([self.certificate.margin_95, *(self.family.column(n).margin(_95) for n in self._unlike_counts())])
+
+    def _unlike_counts(self) -> range:
+        low, high = self.counts
+        last = self.certificate.stationary_from
+        return range(low, last if high is None else min(last, high + 1))
+
+    def bounds(self, y: Any) -> tuple[Any, Any]:
+        """The least and the largest true count that can have given y: certain, and functions of y alone."""
+        from countveil.sampling.columnar import bounds
+
+        return bounds(self, y)
 
     @cached_property
     def hash(self) -> str:

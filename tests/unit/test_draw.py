@@ -1,68 +1,258 @@
-"""Draws are exact by exhaustion: every uniform integer once, every outcome exactly weight-many times."""
+"""Draws are exact by exhaustion, through the code that runs in production; statistics only check the wiring."""
 
 from __future__ import annotations
 
+import copy
+import multiprocessing
+import pickle
 from collections import Counter
+from fractions import Fraction
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import countveil as cv
-from countveil.columns import Columns
+from countveil.columns import ColumnFamily, Columns
 from countveil.law import Law
-from countveil.sampling import draw
+from countveil.remap import Remap
+from countveil.sampling import outcome
+from countveil.sampling.draw import release_one, sampler
+from countveil.sampling.entropy import Key
 
-LAWS = {
-    "symmetric": Law((1, 3, 8, 3, 1), 2, 4),
-    "asymmetric": Law((5, 2, 1, 0, 8), 1, 4),
-    "one-sided": Law((7, 1), 0, 3),
-    "point": Law((1,), 0, 0),
-    "away from zero": Law((3, 1), -2, 2),
+SYMMETRIC = Law((1, 3, 9, 40, 3990, 40, 9, 3, 1), 4, 12)
+ASYMMETRIC = Law((5, 2, 1, 0, 8, 4080), 1, 12)
+ONE_SIDED = Law((4000, 95, 1), 0, 12)
+WIDE = Law((2**20 - 7, 2, 5), 1, 20)
+MAPPED = Remap(
+    source=Law((1, 2, 7, 12, 7, 2, 1), 3, 5),
+    negative=((0, 64),),
+    rows=(((0, 64),), ((0, 8), (1, 56)), ((2, 64),)),
+    map_bits=6,
+    n0=2,
+    D=5,
+)
+
+FAMILIES: dict[str, ColumnFamily] = {
+    "symmetric": Columns(SYMMETRIC),
+    "asymmetric": Columns(ASYMMETRIC),
+    "columns": Columns(SYMMETRIC, small=(ONE_SIDED, ASYMMETRIC, WIDE)),
+    "clamped": Columns(SYMMETRIC, small=(ONE_SIDED,), lo=2, hi=7, top=(ASYMMETRIC, ONE_SIDED.mirrored())),
+    "floor": Columns(SYMMETRIC, lo=4),
+    "remap": MAPPED,
 }
 
 
-@pytest.mark.parametrize("name", LAWS)
-def test_every_uniform_integer_once(name: str) -> None:
-    law = LAWS[name]
-    seen = Counter(draw.noise(law, lambda bits, u=u: u) for u in range(2**law.bits))  # type: ignore[misc]
-    assert seen == Counter({z: w for z, w in law.items() if w})
+class EveryInteger:
+    """Bits that enumerate: cell c has the integer c, left-aligned as a cell's bits are."""
+
+    def __init__(self, bits: int, map_bits: int = 0) -> None:
+        self.bits, self.map_bits = bits, map_bits
+
+    def _aligned(self, cell: int) -> tuple[int, int]:
+        high, low = cell >> self.map_bits, cell & ((1 << self.map_bits) - 1)
+        return high << (144 - self.bits), low << (128 - self.map_bits)
+
+    def dense(self, first: int, words: NDArray[np.uint16]) -> None:
+        words[:] = [self._aligned(first + i)[0] >> 128 for i in range(len(words))]
+
+    def blocks(self, stream: int, cells: NDArray[np.int64]) -> NDArray[np.uint64]:
+        values = [self._aligned(int(c)) for c in cells]
+        blocks = [high & (2**128 - 1) if stream == 1 else low for high, low in values]
+        return np.array([[b >> 64, b & (2**64 - 1)] for b in blocks], dtype=np.uint64).reshape(-1, 2)
 
 
-def test_columns_are_not_mixed_up() -> None:
-    family = Columns(LAWS["symmetric"], small=(LAWS["one-sided"], LAWS["asymmetric"]))
-    for n in range(5):
-        law = family.column(n)
-        seen = Counter(draw.release(family, n, lambda bits, u=u: u) for u in range(2**law.bits))  # type: ignore[misc]
-        assert seen == Counter({n + z: w for z, w in law.items() if w})
+def everything(family: ColumnFamily, n: int) -> EveryInteger:
+    if isinstance(family, Remap) and n < family.stationary_from:
+        return EveryInteger(family.source.bits, family.map_bits)
+    return EveryInteger(family.column(n).bits)
 
 
-def test_an_integer_outside_the_range_is_refused() -> None:
-    with pytest.raises(ValueError, match="outside"):
-        draw.noise(LAWS["symmetric"], lambda bits: 16)
+@pytest.mark.parametrize("width", [1, 3, 7, 11, 16])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_uniform_integer_once(name: str, width: int) -> None:
+    """Each outcome occurs for exactly as many integers as its weight says, whatever the guide's width."""
+    family = FAMILIES[name]
+    for n in range(10):
+        law, total = family.column(n), 1 << outcome.total_bits(family, n)
+        counts = np.full(total, n, dtype=np.int64)
+        released = sampler(family, width).release(counts, everything(family, n))
+        assert Counter((released - n).tolist()) == Counter({z: w * total // law.total for z, w in law.items() if w})
 
 
-@pytest.mark.parametrize(
-    "request_",
-    [
-        {"epsilon": "1", "eta": "0.4", "D": 5, "policy": "signed"},
-        {"epsilon": "1", "eta": "0.4", "D": 4, "method": "program"},
-        {"epsilon": "1", "delta": "1e-4", "method": "remap"},
-        {"epsilon": "1", "delta": "1e-4", "policy": "floor"},
-    ],
-    ids=str,
-)
-def test_releases_follow_the_column(request_: dict[str, object]) -> None:
-    """Wiring only: frequencies within 7 standard deviations (p < 1e-11 a cell), for small and large counts."""
-    m = cv.design(**request_)  # type: ignore[arg-type]
-    trials = 4000
-    for n in (0, 1, 3, 1000):
-        law = m.column(n)
-        seen = Counter(m.release(n) - n for _ in range(trials))
-        assert set(seen) <= {z for z, w in law.items() if w}
-        for z, w in law.items():
-            p = w / law.total
-            assert abs(seen[z] - trials * p) <= 7 * (trials * p * (1 - p)) ** 0.5 + 1e-9
+@pytest.mark.parametrize("name", FAMILIES)
+def test_fast_and_defined_draws_agree_cell_by_cell(name: str) -> None:
+    family, key = FAMILIES[name], Key(bytes(range(32)))
+    counts = np.arange(3000, dtype=np.int64) % 13
+    fast = sampler(family, 5).release(counts, key)
+    assert np.array_equal(fast, sampler(family, 16).release(counts, key))
+    words = np.empty(3000, dtype=np.uint16)
+    key.dense(0, words)
+    for cell in range(0, 3000, 7):
+        one = _At(key, cell)
+        assert fast[cell] == release_one(family, int(counts[cell]), one)
 
 
-def test_draws_differ() -> None:
+class _At:
+    """The bits of another cell, as if it were cell 0."""
+
+    def __init__(self, key: Key, cell: int) -> None:
+        self.key, self.cell = key, cell
+
+    def dense(self, first: int, words: NDArray[np.uint16]) -> None:
+        self.key.dense(self.cell + first, words)
+
+    def blocks(self, stream: int, cells: NDArray[np.int64]) -> NDArray[np.uint64]:
+        return self.key.blocks(stream, cells + self.cell)
+
+
+def test_moves_are_exercised() -> None:
+    """The small remap has moves in both directions or at least some, so that exhaustion covers them."""
+    assert any(MAPPED.moves.values())
+    assert all(MAPPED.column(n).mean == 0 for n in range(2, 9))
+
+
+@pytest.mark.parametrize("bits", [96, 128])
+def test_draws_on_a_64_bit_boundary_use_all_bits(bits: int) -> None:
+    """Two slots that share their first 64 bits: only the later bits tell them apart."""
+    half = 1 << (bits - 1)
+    law = Law((half + 5, half - 5), 0, bits)
+
+    class Boundary:
+        def __init__(self, uniform: int) -> None:
+            self.aligned = uniform << (144 - bits)
+
+        def dense(self, first: int, words: NDArray[np.uint16]) -> None:
+            words[:] = self.aligned >> 128
+
+        def blocks(self, stream: int, cells: NDArray[np.int64]) -> NDArray[np.uint64]:
+            low = self.aligned & (2**128 - 1)
+            return np.array([[low >> 64, low & (2**64 - 1)]] * len(cells), dtype=np.uint64)
+
+    for offset, z in ((4, 0), (5, 1), (0, 0), (9, 1)):
+        drawn = sampler(Columns(law)).release(np.zeros(1, dtype=np.int64), Boundary(half + offset))
+        assert drawn[0] == z
+
+
+# Addresses
+
+
+def test_cells_have_fixed_bits_in_any_batch_order_and_offset() -> None:
+    key = Key()
+    whole = np.empty(1000, dtype=np.uint16)
+    key.dense(0, whole)
+    for start, stop in ((0, 1), (1, 9), (7, 8), (8, 500), (499, 1000)):
+        part = np.empty(stop - start, dtype=np.uint16)
+        key.dense(start, part)
+        assert np.array_equal(part, whole[start:stop])
+    cells = np.array([5, 3, 99, 2**50], dtype=np.int64)
+    assert np.array_equal(key.blocks(1, cells)[::-1], key.blocks(1, cells[::-1]))
+    assert not np.array_equal(key.blocks(1, cells), key.blocks(2, cells))
+
+
+def test_streams_are_counter_mode_of_aes() -> None:
+    """The dense stream is the keystream of a plain CTR encryption, and blocks are its far blocks."""
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+    key = Key(bytes(32))
+    words = np.empty(64, dtype=np.uint16)
+    key.dense(0, words)
+    plain = Cipher(algorithms.AES(bytes(32)), modes.CTR(bytes(16))).encryptor().update(bytes(128))
+    assert words.tobytes() == plain
+    counter = ((2 << 96) + 77).to_bytes(16, "big")
+    far = Cipher(algorithms.AES(bytes(32)), modes.CTR(counter)).encryptor().update(bytes(16))
+    assert [int(x) for x in key.blocks(2, np.array([77]))[0]] == [int.from_bytes(far[:8], "big"), int.from_bytes(far[8:], "big")]
+
+
+def test_retried_and_reordered_tasks_draw_the_same_noise() -> None:
+    m = cv.design(epsilon="1", delta="1e-6", method="remap")
+    key, counts = Key(), np.arange(200_000, dtype=np.int64) % 40
+    draws = sampler(m.family)
+    whole = draws.release(counts, key)
+    parts = [draws.release(counts[i : i + 30_000], key, first=i) for i in range(0, 200_000, 30_000)][::-1]
+    assert np.array_equal(np.concatenate(parts[::-1]), whole)
+    again = sampler(m.family).release(counts, Key(key.export()))
+    assert np.array_equal(again, whole)
+    assert not np.array_equal(draws.release(counts, Key()), whole)
+
+
+def _child(queue: multiprocessing.SimpleQueue[tuple[int, ...]]) -> None:
     m = cv.design(epsilon="0.1", delta="1e-6", policy="signed")
-    assert len({m.release(10_000) for _ in range(200)}) > 20
+    queue.put(tuple(m.release(10_000) for _ in range(12)))
+
+
+@pytest.mark.slow
+def test_a_thousand_forked_children_draw_differently() -> None:
+    m = cv.design(epsilon="0.1", delta="1e-6", policy="signed")
+    m.release(np.arange(10))
+    context = multiprocessing.get_context("fork")
+    queue: multiprocessing.SimpleQueue[tuple[int, ...]] = context.SimpleQueue()
+    seen = set()
+    for _ in range(100):
+        children = [context.Process(target=_child, args=(queue,)) for _ in range(10)]
+        for child in children:
+            child.start()
+        seen |= {queue.get() for _ in children}
+        for child in children:
+            child.join()
+    assert len(seen) == 1000
+
+
+def test_keys_do_not_leak_by_accident() -> None:
+    key = Key(bytes(range(32)))
+    assert "secret" in repr(key)
+    assert "0001" not in repr(key)
+    for leak in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError, match="not pickled or copied"):
+            leak(key)
+    with pytest.raises(ValueError, match="32 bytes"):
+        Key(b"short")
+
+
+# Statistics with power
+
+
+def chi_square(observed: Counter[int], law: Law, trials: int) -> float:
+    """Pearson's statistic over cells with an expectation of at least 5, in standard deviations above its mean."""
+    statistic, cells = 0.0, 0
+    for z in range(-law.left, law.right + 1):
+        expected = trials * law.weight(z) / law.total
+        if expected >= 5:
+            statistic += (observed[z] - expected) ** 2 / expected
+            cells += 1
+    outside = sum(k for z, k in observed.items() if law.weight(z) == 0)
+    return (statistic - cells) / (2 * cells) ** 0.5 + 1e9 * outside
+
+
+def stretched(law: Law, factor: Fraction) -> Law:
+    """Roughly the same shape, wider or narrower: each z moved to the nearest multiple of the factor."""
+    weights: Counter[int] = Counter()
+    for z, w in law.items():
+        weights[round(z * factor)] += w
+    reach = max(map(abs, weights))
+    return Law(tuple(weights[z] for z in range(-reach, reach + 1)), reach, law.bits)
+
+
+LIMIT = 8.0  # p < 1e-9 for a chi-square of 10 cells or more
+
+
+def test_statistics_accept_the_law_and_reject_others() -> None:
+    m = cv.design(epsilon="0.3", delta="1e-6", policy="signed")
+    law, trials = m.column(1000), 400_000
+    released = m.release(np.full(trials, 1000, dtype=np.int64)) - 1000
+    seen = Counter(released.tolist())
+    assert abs(chi_square(seen, law, trials)) < LIMIT
+    for wrong in (stretched(law, Fraction(7, 10)), stretched(law, Fraction(13, 10)), law.shifted(1), law.shifted(-1)):
+        assert chi_square(seen, wrong, trials) > LIMIT
+
+
+@pytest.mark.parametrize("method", ["program", "remap"])
+def test_statistics_reject_mixed_up_columns(method: str) -> None:
+    m = cv.design(epsilon="1", delta="1e-5", method=method)
+    counts = np.arange(1_200_000, dtype=np.int64) % 12
+    noise = m.release(counts) - counts
+    for n in range(12):
+        seen = Counter(noise[counts == n].tolist())
+        assert abs(chi_square(seen, m.column(n), 100_000)) < LIMIT
+        if n < 2:
+            assert chi_square(seen, m.column(n + 1), 100_000) > LIMIT

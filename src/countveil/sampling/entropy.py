@@ -1,10 +1,98 @@
-"""The only door to randomness: uniform integers from the operating system's cryptographic source."""
+"""The only door to randomness: keyed streams of uniform bits with an address for every cell.
+
+A release draws a fresh 256-bit key from the operating system. AES-256 in counter mode expands it into independent
+streams; cell c of stream s has fixed bits, whatever the batch size, the order or the process that asks for them. So a
+retried task draws the same noise again and never a different one.
+
+**One key, one evaluation of one set of counts.** The same key with a different count would cancel the noise. Keys are
+therefore never stored, never shown by repr, never pickled or copied by accident; `Key.export` exists for handing one
+release to the workers that evaluate it, and says what it is.
+
+The bits of a cell: 16 from the dense stream 0, then as many as needed from its own 128-bit blocks of streams 1, 2, ...
+Block b of stream s is AES(key, s * 2^96 + b): addresses of different streams never meet. Nothing here has state that a
+fork or a thread could share; every call works with ciphers of its own.
+"""
 
 from __future__ import annotations
 
 import secrets
+from typing import NoReturn, Protocol
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from numpy.typing import NDArray
+
+DENSE_BITS = 16
+BLOCK_BITS = 128
+LAST_CELL = 2**60
+_BLOCK = BLOCK_BITS // 8
+_STREAM = 96
+
+Words = NDArray[np.uint16]
+Blocks = NDArray[np.uint64]
 
 
-def uniform(bits: int) -> int:
-    """A uniform integer in [0, 2**bits)."""
-    return secrets.randbits(bits)
+class Bits(Protocol):
+    """Where draws get their bits: a `Key`, or in tests an enumeration of all of them."""
+
+    def dense(self, first: int, words: Words) -> None:
+        """Fill `words` with the 16 dense bits of cells first, first + 1, ..."""
+
+    def blocks(self, stream: int, cells: NDArray[np.int64]) -> Blocks:
+        """The 128-bit blocks of some cells in a stream >= 1, as rows of two 64-bit halves, high half first."""
+
+
+class Key:
+    """A 256-bit key for one release."""
+
+    __slots__ = ("_secret",)
+
+    def __init__(self, secret: bytes | None = None) -> None:
+        if secret is not None and len(secret) != 32:
+            raise ValueError("a key has 32 bytes")
+        self._secret = secrets.token_bytes(32) if secret is None else secret
+
+    def dense(self, first: int, words: Words) -> None:
+        """Fill `words` with the 16 dense bits of cells first, first + 1, ...: counter mode, straight into the buffer."""
+        skip = 2 * first % _BLOCK
+        cipher = Cipher(algorithms.AES(self._secret), modes.CTR((2 * first // _BLOCK).to_bytes(_BLOCK, "big")))
+        stream = cipher.encryptor()
+        if skip:
+            stream.update(bytes(skip))
+        stream.update_into(_zeros(2 * len(words)), words.view(np.uint8))
+
+    def blocks(self, stream: int, cells: NDArray[np.int64]) -> Blocks:
+        """Scattered blocks: the counters themselves, enciphered one by one."""
+        counters = np.empty((len(cells), 2), dtype=">u8")
+        counters[:, 0] = stream << (_STREAM - 64)
+        counters[:, 1] = cells
+        cipher = Cipher(algorithms.AES(self._secret), modes.ECB())  # noqa: S305  distinct counters: this is CTR
+        enciphered = cipher.encryptor().update(counters.tobytes())
+        return np.frombuffer(enciphered, dtype=">u8").reshape(-1, 2).astype(np.uint64)
+
+    def export(self) -> bytes:
+        """The secret, for the workers of this one release. Never store it, never use it for other counts."""
+        return self._secret
+
+    def __repr__(self) -> str:
+        return "<Key: secret>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a key is not pickled or copied; export it on purpose, for the workers of one release")
+
+    def __copy__(self) -> NoReturn:
+        self.__reduce__()
+
+    def __deepcopy__(self, memo: object) -> NoReturn:
+        self.__reduce__()
+
+
+def _zeros(size: int) -> memoryview:
+    """Zero bytes to encipher; grown once, shared by all, never written."""
+    global _ZEROS
+    if len(_ZEROS) < size:
+        _ZEROS = bytes(size)
+    return memoryview(_ZEROS)[:size]
+
+
+_ZEROS = bytes(1 << 17)

@@ -1,0 +1,104 @@
+"""Releases of whole columns: what kinds of counts come in, and that the same kind comes out.
+
+Counts are checked before anything is drawn. What cannot be a count is refused with the row that holds it: releasing is for
+finished tables, whose owner may see their values.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from countveil.errors import ParameterError
+from countveil.exact import integer
+from countveil.sampling.draw import release_one
+from countveil.sampling.entropy import Key
+
+if TYPE_CHECKING:
+    from countveil.mechanism import Mechanism
+
+LARGEST_COUNT = 2**63 - 1
+_ALLOWED = "whole numbers from 0 to {top}"
+
+
+def release(mechanism: Mechanism, counts: Any) -> Any:
+    """Noisy counts of the same kind: int, numpy array, or a pandas, polars or pyarrow column."""
+    if isinstance(counts, int | str | float | np.integer | np.floating) or counts is None:
+        return release_one(mechanism.family, integer("count", counts, 0, LARGEST_COUNT))
+    if isinstance(counts, np.ndarray):
+        return released(mechanism, as_counts(mechanism, counts), Key())
+    if isinstance(counts, list | tuple):
+        values = [integer(f"count in row {row}", n, 0, LARGEST_COUNT) for row, n in enumerate(counts, start=1)]
+        return released(mechanism, as_counts(mechanism, np.array(values, dtype=np.int64)), Key()).tolist()
+    return _series(mechanism, counts)
+
+
+def released(mechanism: Mechanism, counts: NDArray[np.int64], key: Key, first: int = 0) -> NDArray[np.int64]:
+    """The release of checked counts; counts[i] is cell first + i of the key's one release."""
+    return mechanism.sampler.release(counts, key, first=first)
+
+
+def as_counts(mechanism: Mechanism, values: NDArray[Any], first_row: int = 1) -> NDArray[np.int64]:
+    """An array as int64 counts, one-dimensional and checked; the rest is refused with its row."""
+    if values.ndim != 1:
+        raise ParameterError("counts", f"an array of {values.ndim} dimensions", "one dimension")
+    top = LARGEST_COUNT - mechanism.certificate.worst_error
+    if values.dtype.kind in "iu":
+        wrong = values > top if values.dtype.kind == "u" else (values < 0) | (values > top)
+        if values.dtype.itemsize < 8 and values.dtype.kind == "u":
+            wrong = np.zeros(0, dtype=np.bool_)
+    elif values.dtype.kind == "f":
+        wrong = ~(np.isfinite(values) & (values == np.floor(values)) & (values >= 0) & (values < 2.0**53))
+    elif values.dtype.kind == "O":
+        wrong = np.array([not _is_count(value, top) for value in values], dtype=np.bool_)
+    else:
+        raise ParameterError("counts", f"an array of {values.dtype}", _ALLOWED.format(top=top))
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        raise ParameterError(f"count in row {first_row + row}", _shown(values[row]), _ALLOWED.format(top=top))
+    return values.astype(np.int64, copy=False)
+
+
+def bounds(mechanism: Mechanism, y: Any) -> tuple[Any, Any]:
+    """The certain range of n given y, for one y or an array."""
+    low, high = mechanism.counts
+    reach = mechanism.certificate.worst_error
+    least = np.maximum(np.subtract(y, reach), low)
+    most = np.maximum(np.add(y, reach), low)
+    if high is not None:
+        least, most = np.minimum(least, high), np.minimum(most, high)
+    if isinstance(y, np.ndarray):
+        return least, most
+    return int(least), int(most)
+
+
+def _series(mechanism: Mechanism, counts: Any) -> Any:
+    """A pandas, polars or pyarrow column in, the same kind with the same name out."""
+    import narwhals as nw
+    from narwhals.exceptions import NarwhalsError
+
+    try:
+        series = nw.from_native(counts, series_only=True, allow_series=True)
+    except (TypeError, NarwhalsError):
+        given = type(counts).__name__
+        raise ParameterError("count", given, "an int, a numpy array, or a pandas, polars or pyarrow column") from None
+    missing = series.is_null()
+    if missing.any():
+        row = int(missing.to_numpy().argmax()) + 1
+        raise ParameterError(f"count in row {row}", "NULL", "a whole number; fill missing counts first")
+    noisy = released(mechanism, as_counts(mechanism, series.to_numpy()), Key())
+    fresh = nw.new_series(name=series.name, values=noisy, dtype=nw.Int64(), backend=series.implementation)
+    native = fresh.to_native()
+    if hasattr(counts, "index") and hasattr(native, "index") and series.implementation.is_pandas():
+        native.index = counts.index
+    return native
+
+
+def _is_count(value: Any, top: int) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and 0 <= value <= top
+
+
+def _shown(value: Any) -> str:
+    return "a missing value" if value is None or value != value else str(value)
