@@ -15,13 +15,14 @@ LAYERS = {
     2: {"columns", "remap", "privacy", "rounding", "certificate"},
     3: {"sampling"},
     4: {"mechanism", "certify", "files"},
-    5: {"design"},
+    5: {"design", "auditing", "tables"},
     8: {"cli", "__main__", ""},
 }
 LAYER_OF = {name: layer for layer, names in LAYERS.items() for name in names}
 EXACT = sorted({"errors", "exact"} | LAYERS[1] | LAYERS[2])
 SINGLE_IMPORTERS = {
     "secrets": {"sampling/entropy.py"},
+    "cryptography": {"sampling/entropy.py"},
     "highspy": {"design/linear/highs.py"},
     "random": set(),
     "numpy.random": set(),

@@ -107,7 +107,7 @@ class Mechanism:
 
     @cached_property
     def margin_95(self) -> int:
-        """The least m with P(|Y - n| <= m | n) >= 95 % for every promised count n: a function of the mechanism alone."""
+        """The least m with P(|Y - n| <= m | n) >= 95 % for every promised count n: the mechanism's, not the data's."""
         return max([self.certificate.margin_95, *(self.family.column(n).margin(_95) for n in self._unlike_counts())])
 
     def _unlike_counts(self) -> range:

@@ -18,7 +18,7 @@ from countveil.law import Law
 from countveil.remap import Remap
 from countveil.sampling import outcome
 from countveil.sampling.draw import release_one, sampler
-from countveil.sampling.entropy import Key
+from countveil.sampling.entropy import MAP, NOISE, Key
 
 SYMMETRIC = Law((1, 3, 9, 40, 3990, 40, 9, 3, 1), 4, 12)
 ASYMMETRIC = Law((5, 2, 1, 0, 8, 4080), 1, 12)
@@ -49,16 +49,17 @@ class EveryInteger:
     def __init__(self, bits: int, map_bits: int = 0) -> None:
         self.bits, self.map_bits = bits, map_bits
 
-    def _aligned(self, cell: int) -> tuple[int, int]:
-        high, low = cell >> self.map_bits, cell & ((1 << self.map_bits) - 1)
-        return high << (144 - self.bits), low << (128 - self.map_bits)
+    def aligned(self, source: int, cell: int) -> int:
+        """The 144 bits of a cell."""
+        if source == NOISE:
+            return (cell >> self.map_bits) << (144 - self.bits)
+        return (cell & ((1 << self.map_bits) - 1)) << (144 - self.map_bits)
 
-    def dense(self, first: int, words: NDArray[np.uint16]) -> None:
-        words[:] = [self._aligned(first + i)[0] >> 128 for i in range(len(words))]
+    def dense(self, source: int, first: int, words: NDArray[np.uint16]) -> None:
+        words[:] = [self.aligned(source, first + i) >> 128 for i in range(len(words))]
 
-    def blocks(self, stream: int, cells: NDArray[np.int64]) -> NDArray[np.uint64]:
-        values = [self._aligned(int(c)) for c in cells]
-        blocks = [high & (2**128 - 1) if stream == 1 else low for high, low in values]
+    def blocks(self, source: int, cells: NDArray[np.int64]) -> NDArray[np.uint64]:
+        blocks = [self.aligned(source, int(c)) & (2**128 - 1) for c in cells]
         return np.array([[b >> 64, b & (2**64 - 1)] for b in blocks], dtype=np.uint64).reshape(-1, 2)
 
 
@@ -86,8 +87,6 @@ def test_fast_and_defined_draws_agree_cell_by_cell(name: str) -> None:
     counts = np.arange(3000, dtype=np.int64) % 13
     fast = sampler(family, 5).release(counts, key)
     assert np.array_equal(fast, sampler(family, 16).release(counts, key))
-    words = np.empty(3000, dtype=np.uint16)
-    key.dense(0, words)
     for cell in range(0, 3000, 7):
         one = _At(key, cell)
         assert fast[cell] == release_one(family, int(counts[cell]), one)
@@ -99,11 +98,11 @@ class _At:
     def __init__(self, key: Key, cell: int) -> None:
         self.key, self.cell = key, cell
 
-    def dense(self, first: int, words: NDArray[np.uint16]) -> None:
-        self.key.dense(self.cell + first, words)
+    def dense(self, source: int, first: int, words: NDArray[np.uint16]) -> None:
+        self.key.dense(source, self.cell + first, words)
 
-    def blocks(self, stream: int, cells: NDArray[np.int64]) -> NDArray[np.uint64]:
-        return self.key.blocks(stream, cells + self.cell)
+    def blocks(self, source: int, cells: NDArray[np.int64]) -> NDArray[np.uint64]:
+        return self.key.blocks(source, cells + self.cell)
 
 
 def test_moves_are_exercised() -> None:
@@ -122,10 +121,10 @@ def test_draws_on_a_64_bit_boundary_use_all_bits(bits: int) -> None:
         def __init__(self, uniform: int) -> None:
             self.aligned = uniform << (144 - bits)
 
-        def dense(self, first: int, words: NDArray[np.uint16]) -> None:
+        def dense(self, source: int, first: int, words: NDArray[np.uint16]) -> None:
             words[:] = self.aligned >> 128
 
-        def blocks(self, stream: int, cells: NDArray[np.int64]) -> NDArray[np.uint64]:
+        def blocks(self, source: int, cells: NDArray[np.int64]) -> NDArray[np.uint64]:
             low = self.aligned & (2**128 - 1)
             return np.array([[low >> 64, low & (2**64 - 1)]] * len(cells), dtype=np.uint64)
 
@@ -140,14 +139,14 @@ def test_draws_on_a_64_bit_boundary_use_all_bits(bits: int) -> None:
 def test_cells_have_fixed_bits_in_any_batch_order_and_offset() -> None:
     key = Key()
     whole = np.empty(1000, dtype=np.uint16)
-    key.dense(0, whole)
+    key.dense(MAP, 0, whole)
     for start, stop in ((0, 1), (1, 9), (7, 8), (8, 500), (499, 1000)):
         part = np.empty(stop - start, dtype=np.uint16)
-        key.dense(start, part)
+        key.dense(MAP, start, part)
         assert np.array_equal(part, whole[start:stop])
     cells = np.array([5, 3, 99, 2**50], dtype=np.int64)
-    assert np.array_equal(key.blocks(1, cells)[::-1], key.blocks(1, cells[::-1]))
-    assert not np.array_equal(key.blocks(1, cells), key.blocks(2, cells))
+    assert np.array_equal(key.blocks(NOISE, cells)[::-1], key.blocks(NOISE, cells[::-1]))
+    assert not np.array_equal(key.blocks(NOISE, cells), key.blocks(MAP, cells))
 
 
 def test_streams_are_counter_mode_of_aes() -> None:
@@ -156,12 +155,13 @@ def test_streams_are_counter_mode_of_aes() -> None:
 
     key = Key(bytes(32))
     words = np.empty(64, dtype=np.uint16)
-    key.dense(0, words)
+    key.dense(NOISE, 0, words)
     plain = Cipher(algorithms.AES(bytes(32)), modes.CTR(bytes(16))).encryptor().update(bytes(128))
     assert words.tobytes() == plain
-    counter = ((2 << 96) + 77).to_bytes(16, "big")
+    counter = ((3 << 96) + 77).to_bytes(16, "big")
     far = Cipher(algorithms.AES(bytes(32)), modes.CTR(counter)).encryptor().update(bytes(16))
-    assert [int(x) for x in key.blocks(2, np.array([77]))[0]] == [int.from_bytes(far[:8], "big"), int.from_bytes(far[8:], "big")]
+    high, low = (int(x) for x in key.blocks(MAP, np.array([77]))[0])
+    assert (high << 64 | low) == int.from_bytes(far, "big")
 
 
 def test_retried_and_reordered_tasks_draw_the_same_noise() -> None:

@@ -1,7 +1,7 @@
 """Releases of whole columns: what kinds of counts come in, and that the same kind comes out.
 
-Counts are checked before anything is drawn. What cannot be a count is refused with the row that holds it: releasing is for
-finished tables, whose owner may see their values.
+Counts are checked before anything is drawn. What cannot be a count is refused with the row that holds it: releasing is
+for finished tables, whose owner may see their values.
 """
 
 from __future__ import annotations
@@ -79,6 +79,10 @@ def _series(mechanism: Mechanism, counts: Any) -> Any:
     import narwhals as nw
     from narwhals.exceptions import NarwhalsError
 
+    if type(counts).__module__.startswith("pyarrow") and hasattr(counts, "buffers"):  # a plain Array, not a column
+        import pyarrow
+
+        return _series(mechanism, pyarrow.chunked_array([counts])).combine_chunks()
     try:
         series = nw.from_native(counts, series_only=True, allow_series=True)
     except (TypeError, NarwhalsError):
@@ -97,7 +101,7 @@ def _series(mechanism: Mechanism, counts: Any) -> Any:
 
 
 def _is_count(value: Any, top: int) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and 0 <= value <= top
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(0 <= value <= top)
 
 
 def _shown(value: Any) -> str:

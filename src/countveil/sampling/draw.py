@@ -1,9 +1,9 @@
 """Exact draws for one count and for vectors of counts, near the speed of memory.
 
 The draw of cell c is decided by K uniform bits that belong to that cell alone (`entropy`), in the way that `outcome`
-defines. Here it is done lazily: 16 bits settle a draw when the guide table is unambiguous; otherwise more bits are taken
-from the cell's own blocks. The result is the same, bit for bit, for every guide width, batch size and order. Work per
-cell depends on the noise only through that ambiguity.
+defines. Here it is done lazily: 16 bits settle a draw when the guide table is unambiguous; otherwise more bits are
+taken from the cell's own blocks. The result is the same, bit for bit, for every guide width, batch size and order. Work
+per cell depends on the noise only through that ambiguity.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from numpy.typing import NDArray
 
 from countveil.columns import ColumnFamily, Columns
 from countveil.law import Law
-from countveil.remap import Remap
+from countveil.remap import Remap, Row
 from countveil.sampling import outcome
-from countveil.sampling.entropy import BLOCK_BITS, DENSE_BITS, Bits, Key, Words
+from countveil.sampling.entropy import BLOCK_BITS, DENSE_BITS, MAP, NOISE, Bits, Key, Words
 from countveil.sampling.guide import Guide, guide
 
 WIDTH = 16
-SMALL_WIDTH = 11
 BATCH = 1 << 16
+STACK_ENTRIES = 1 << 20
+_OPEN = np.iinfo(np.int32).min
 
 Counts = NDArray[np.int64]
 Cells = NDArray[np.int64]
@@ -28,10 +29,7 @@ Cells = NDArray[np.int64]
 
 def release_one(family: ColumnFamily, n: int, bits: Bits | None = None) -> int:
     """Y = n + Z for one count, as cell 0 of a release of its own."""
-    source = bits if bits is not None else Key()
-    word = np.empty(1, dtype=np.uint16)
-    source.dense(0, word)
-    return n + _defined(family, n, int(word[0]), source, 0)
+    return n + _defined(family, n, bits if bits is not None else Key(), 0)
 
 
 def sampler(family: ColumnFamily, width: int = WIDTH) -> Sampler:
@@ -56,7 +54,7 @@ class Sampler:
         for start in range(0, len(counts), BATCH):
             part = counts[start : start + BATCH]
             dense = words[: len(part)]
-            bits.dense(first + start, dense)
+            bits.dense(NOISE, first + start, dense)
             self._draw(part, dense, bits, first + start, result[start : start + BATCH])
         return result
 
@@ -65,64 +63,63 @@ class Sampler:
         base = counts
         if self.low > 0 or self.high is not None:
             base = np.clip(counts, self.low, self.high)
-        _look_up(self.guide, words, out)
-        open_ = np.flatnonzero(out == self.guide.ambiguous)
-        special = self._special(base)
-        if len(special):
-            open_ = open_[~_mask(special, len(out))[open_]]
-            out[special] = self._draw_special(base[special], words[special], bits, special + first)
-        if len(open_):
-            out[open_] = self.resolver.noise(words[open_], bits, open_ + first)
+        if self._any_special(base):
+            self._draw_mixed(base, words, bits, first, out)
+        else:
+            _look_up(self.guide, words, out)
+            open_ = np.flatnonzero(out == self.guide.ambiguous)
+            if len(open_):
+                out[open_] = self.resolver.noise(words[open_], bits, open_ + first)
         out += base
 
-    def _special(self, base: Counts) -> Cells:
-        """Positions of counts whose law is not the stationary one."""
-        if self.M > self.low and len(base) and base.min() < self.M:
-            return np.flatnonzero(base < self.M)
-        return np.empty(0, dtype=np.int64)
+    def _any_special(self, base: Counts) -> bool:
+        """Whether some count's law is not the stationary one."""
+        return self.low < self.M and len(base) > 0 and bool(base.min() < self.M)
 
-    def _draw_special(self, base: Counts, words: Words, bits: Bits, cells: Cells) -> Counts:
+    def _draw_mixed(self, base: Counts, words: Words, bits: Bits, first: int, out: Counts) -> None:
+        """The noise of a batch in which some counts are special."""
         raise NotImplementedError
 
 
 class _ColumnSampler(Sampler):
-    """Columns written out: one narrow guide per special column, stacked."""
+    """Columns written out: a guide per column, stacked, the stationary one last; as wide as fits the cache."""
 
     def __init__(self, family: ColumnFamily, width: int) -> None:
         super().__init__(family, width)
         if not isinstance(family, Columns):
             raise TypeError("an unknown kind of columns")
         self.first_top = family.first_top
-        self.laws = [*family.small, *family.top]
-        narrow = min(width, SMALL_WIDTH)
-        guides = [guide(law, narrow) for law in self.laws]
-        self.width = narrow
-        self.ambiguous = np.iinfo(np.int32).min
-        self.stack = np.full((len(guides), 1 << narrow), self.ambiguous, dtype=np.int32)
-        for row, own in zip(self.stack, guides, strict=True):
-            spread = np.repeat(own.table, 1 << (narrow - own.width))
-            row[:] = np.where(spread == own.ambiguous, self.ambiguous, spread)
-        self.resolvers = [_Resolver(law) for law in self.laws]
+        laws = [*family.small, *family.top, family.stationary]
+        self.width = min(width, DENSE_BITS - max(0, (len(laws) * 2**DENSE_BITS // STACK_ENTRIES).bit_length()))
+        self.stack = np.empty((len(laws), 1 << self.width), dtype=np.int32)
+        for row, law in zip(self.stack, laws, strict=True):
+            own = guide(law, self.width)
+            row[:] = np.repeat(np.where(own.table == own.ambiguous, _OPEN, own.table), 1 << (self.width - own.width))
+        self.flat = self.stack.ravel()
+        self.resolvers = [_Resolver(law) for law in laws]
 
-    def _special(self, base: Counts) -> Cells:
-        if self.first_top is not None:
-            return np.flatnonzero((base < self.M) | (base >= self.first_top))
-        return super()._special(base)
+    def _any_special(self, base: Counts) -> bool:
+        return super()._any_special(base) or (self.first_top is not None and bool(base.max() >= self.first_top))
 
-    def _draw_special(self, base: Counts, words: Words, bits: Bits, cells: Cells) -> Counts:
+    def _draw_mixed(self, base: Counts, words: Words, bits: Bits, first: int, out: Counts) -> None:
         rows = base - self.low
-        if self.first_top is not None:
-            rows = np.where(base >= self.first_top, base - self.first_top + (self.M - self.low), rows)
-        found = self.stack.ravel()[(rows << self.width) + (words >> (DENSE_BITS - self.width))].astype(np.int64)
-        open_ = np.flatnonzero(found == self.ambiguous)
+        last = len(self.resolvers) - 1
+        if self.first_top is None:
+            np.minimum(rows, last, out=rows)
+        else:
+            rows[base >= self.M] = last
+            top = base >= self.first_top
+            rows[top] = base[top] - self.first_top + (self.M - self.low)
+        index = (rows << self.width) | (words >> (DENSE_BITS - self.width))
+        np.copyto(out, self.flat.take(index, mode="clip"))
+        open_ = np.flatnonzero(out == _OPEN)
         for row in np.unique(rows[open_]):
             here = open_[rows[open_] == row]
-            found[here] = self.resolvers[row].noise(words[here], bits, cells[here])
-        return found
+            out[here] = self.resolvers[row].noise(words[here], bits, here + first)
 
 
 class _RemapSampler(Sampler):
-    """A signed draw for all; for counts below M the map, and the moves as part of the ambiguous entries."""
+    """A signed draw for all; the map where n + Z <= T; the moves as part of the ambiguous entries."""
 
     def __init__(self, family: ColumnFamily, width: int) -> None:
         super().__init__(family, width)
@@ -134,28 +131,44 @@ class _RemapSampler(Sampler):
             for z in (1, 2):
                 units = sum(move.units for move in moves if move.source == z)
                 moved[z] = max(moved.get(z, 0), -(-units >> family.map_bits))
-        self.moved = guide(family.source, width, moved=moved)
+        self.guide = guide(family.source, width, moved=moved)
         rows = [family.negative, *family.rows]
-        self.vectorised = family.map_bits == 64 and all(len(row) <= 2 for row in rows)
         self.lower = np.array([row[0][0] for row in rows])
         self.upper = np.array([row[-1][0] for row in rows])
-        self.shares = np.array([row[0][1] if len(row) == 2 else 0 for row in rows], dtype=np.uint64)
+        heads = [_map_heads(row, family.map_bits) for row in rows]
+        self.sure_lower = np.array([low for low, _ in heads])
+        self.sure_upper = np.array([high for _, high in heads])
 
-    def _draw_special(self, base: Counts, words: Words, bits: Bits, cells: Cells) -> Counts:
-        found = np.empty(len(base), dtype=np.int64)
-        _look_up(self.moved, words, found)
-        slow = found == self.moved.ambiguous
-        mapped = ~slow & (base + found <= self.remap.T)
-        if self.vectorised:
-            here = np.flatnonzero(mapped)
-            signed = np.maximum(base[here] + found[here], -1) + 1
-            low = bits.blocks(2, cells[here])[:, 0]
-            found[here] = np.where(low < self.shares[signed], self.lower[signed], self.upper[signed]) - base[here]
-        else:
-            slow |= mapped
-        for i in np.flatnonzero(slow):
-            found[i] = _defined(self.remap, int(base[i]), int(words[i]), bits, int(cells[i]))
-        return found
+    def _draw_mixed(self, base: Counts, words: Words, bits: Bits, first: int, out: Counts) -> None:
+        _look_up(self.guide, words, out)
+        open_ = np.flatnonzero(out == self.guide.ambiguous)
+        out[open_] = self.resolver.noise(words[open_], bits, open_ + first)
+        moved = open_[((out[open_] == 1) | (out[open_] == 2)) & (base[open_] < self.M)]
+        here = np.flatnonzero(base + out <= self.remap.T)
+        unsure = self._apply_map(here, base, bits, first, out)
+        for i in (*moved, *unsure):
+            out[i] = _defined(self.remap, int(base[i]), bits, first + int(i))
+
+    def _apply_map(self, here: Cells, base: Counts, bits: Bits, first: int, out: Counts) -> Cells:
+        """Send n + Z where the map sends it; returns the cells that 16 bits do not settle."""
+        if not len(here):
+            return here
+        dense = np.empty(len(base), dtype=np.uint16)
+        bits.dense(MAP, first, dense)
+        signed = np.maximum(base[here] + out[here], -1) + 1
+        head = dense[here]
+        low, high = head < self.sure_lower[signed], head >= self.sure_upper[signed]
+        out[here] = np.where(low, self.lower[signed], self.upper[signed]) - base[here]
+        unsure: Cells = here[~(low | high)]
+        return unsure
+
+
+def _map_heads(row: Row, map_bits: int) -> tuple[int, int]:
+    """(a, b): a first 16 bits below a surely mean the row's first target, from b on surely its last."""
+    ends = [0]
+    for _, weight in row:
+        ends.append(ends[-1] + weight)
+    return (ends[1] << DENSE_BITS) >> map_bits, -((-ends[-2] << DENSE_BITS) >> map_bits)
 
 
 class _Resolver:
@@ -171,13 +184,13 @@ class _Resolver:
         self.tops = np.array([end << 64 >> law.bits for end in starts], dtype=np.uint64)
 
     def noise(self, words: Words, bits: Bits, cells: Cells) -> Counts:
-        blocks = bits.blocks(1, cells)
+        blocks = bits.blocks(NOISE, cells)
         heads = (words.astype(np.uint64) << np.uint64(64 - DENSE_BITS)) | (blocks[:, 0] >> np.uint64(DENSE_BITS))
         slots = np.searchsorted(self.tops, heads, side="right")
         found: Counts = slots - self.law.left
         if self.law.bits > 64:
             for i in np.flatnonzero(np.searchsorted(self.tops, heads, side="left") != slots):
-                uniform = _uniform(self.law.bits, int(words[i]), blocks[i])
+                uniform = _uniform(self.law.bits, bits, NOISE, int(cells[i]))
                 found[i] = outcome.law_noise(self.law, uniform)[0]
         return found
 
@@ -188,27 +201,18 @@ def _look_up(table: Guide, words: Words, out: Counts) -> None:
     np.take(table.table, index, out=out, mode="clip")
 
 
-def _mask(positions: Cells, size: int) -> NDArray[np.bool_]:
-    mask = np.zeros(size, dtype=np.bool_)
-    mask[positions] = True
-    return mask
-
-
-def _defined(family: ColumnFamily, n: int, word: int, bits: Bits, cell: int) -> int:
+def _defined(family: ColumnFamily, n: int, bits: Bits, cell: int) -> int:
     """The noise of one cell by definition, with all of its bits."""
-    here = np.array([cell], dtype=np.int64)
-    block = bits.blocks(1, here)[0]
     if isinstance(family, Remap) and n < family.stationary_from:
-        high = _uniform(family.source.bits, word, block)
-        low = _integer(bits.blocks(2, here)[0]) >> (BLOCK_BITS - family.map_bits)
+        high = _uniform(family.source.bits, bits, NOISE, cell)
+        low = _uniform(family.map_bits, bits, MAP, cell)
         return outcome.noise(family, n, high << family.map_bits | low)
-    return outcome.noise(family, n, _uniform(family.column(n).bits, word, block))
+    return outcome.noise(family, n, _uniform(family.column(n).bits, bits, NOISE, cell))
 
 
-def _uniform(bits: int, word: int, block: NDArray[np.uint64]) -> int:
-    """The first `bits` of the 16 dense bits and the block of a cell."""
-    return (word << BLOCK_BITS | _integer(block)) >> (DENSE_BITS + BLOCK_BITS - bits)
-
-
-def _integer(block: NDArray[np.uint64]) -> int:
-    return int(block[0]) << 64 | int(block[1])
+def _uniform(size: int, bits: Bits, source: int, cell: int) -> int:
+    """The first `size` of the 144 bits that a cell has in a source."""
+    word = np.empty(1, dtype=np.uint16)
+    bits.dense(source, cell, word)
+    high, low = bits.blocks(source, np.array([cell], dtype=np.int64))[0]
+    return (int(word[0]) << BLOCK_BITS | int(high) << 64 | int(low)) >> (DENSE_BITS + BLOCK_BITS - size)

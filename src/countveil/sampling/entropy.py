@@ -8,9 +8,9 @@ retried task draws the same noise again and never a different one.
 therefore never stored, never shown by repr, never pickled or copied by accident; `Key.export` exists for handing one
 release to the workers that evaluate it, and says what it is.
 
-The bits of a cell: 16 from the dense stream 0, then as many as needed from its own 128-bit blocks of streams 1, 2, ...
-Block b of stream s is AES(key, s * 2^96 + b): addresses of different streams never meet. Nothing here has state that a
-fork or a thread could share; every call works with ciphers of its own.
+The bits of a cell: 16 from a dense stream, then as many as needed from its own 128-bit block of a sparse stream. Block
+b of stream s is AES(key, s * 2^96 + b): addresses of different streams never meet. A draw has two such sources of 144
+bits, NOISE and MAP. Nothing here has state that a fork or a thread could share; every call has ciphers of its own.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 
 DENSE_BITS = 16
 BLOCK_BITS = 128
-LAST_CELL = 2**60
+NOISE, MAP = 0, 2
+"""Dense streams; the sparse stream of the same source is one higher."""
 _BLOCK = BLOCK_BITS // 8
 _STREAM = 96
 
@@ -35,11 +36,11 @@ Blocks = NDArray[np.uint64]
 class Bits(Protocol):
     """Where draws get their bits: a `Key`, or in tests an enumeration of all of them."""
 
-    def dense(self, first: int, words: Words) -> None:
-        """Fill `words` with the 16 dense bits of cells first, first + 1, ..."""
+    def dense(self, source: int, first: int, words: Words) -> None:
+        """Fill `words` with the first 16 bits of cells first, first + 1, ..."""
 
-    def blocks(self, stream: int, cells: NDArray[np.int64]) -> Blocks:
-        """The 128-bit blocks of some cells in a stream >= 1, as rows of two 64-bit halves, high half first."""
+    def blocks(self, source: int, cells: NDArray[np.int64]) -> Blocks:
+        """The next 128 bits of some cells, as rows of two 64-bit halves, high half first."""
 
 
 class Key:
@@ -52,21 +53,21 @@ class Key:
             raise ValueError("a key has 32 bytes")
         self._secret = secrets.token_bytes(32) if secret is None else secret
 
-    def dense(self, first: int, words: Words) -> None:
-        """Fill `words` with the 16 dense bits of cells first, first + 1, ...: counter mode, straight into the buffer."""
+    def dense(self, source: int, first: int, words: Words) -> None:
+        """Fill `words` with the first 16 bits of cells first, first + 1, ...: counter mode, into the buffer."""
         skip = 2 * first % _BLOCK
-        cipher = Cipher(algorithms.AES(self._secret), modes.CTR((2 * first // _BLOCK).to_bytes(_BLOCK, "big")))
-        stream = cipher.encryptor()
+        counter = (source << _STREAM) + 2 * first // _BLOCK
+        stream = Cipher(algorithms.AES(self._secret), modes.CTR(counter.to_bytes(_BLOCK, "big"))).encryptor()
         if skip:
             stream.update(bytes(skip))
-        stream.update_into(_zeros(2 * len(words)), words.view(np.uint8))
+        stream.update_into(_zeros(2 * len(words)), words.data.cast("B"))
 
-    def blocks(self, stream: int, cells: NDArray[np.int64]) -> Blocks:
-        """Scattered blocks: the counters themselves, enciphered one by one."""
+    def blocks(self, source: int, cells: NDArray[np.int64]) -> Blocks:
+        """The next 128 bits of some cells: scattered counters, enciphered one by one."""
         counters = np.empty((len(cells), 2), dtype=">u8")
-        counters[:, 0] = stream << (_STREAM - 64)
+        counters[:, 0] = (source + 1) << (_STREAM - 64)
         counters[:, 1] = cells
-        cipher = Cipher(algorithms.AES(self._secret), modes.ECB())  # noqa: S305  distinct counters: this is CTR
+        cipher = Cipher(algorithms.AES(self._secret), modes.ECB())  # distinct counters: this is CTR
         enciphered = cipher.encryptor().update(counters.tobytes())
         return np.frombuffer(enciphered, dtype=">u8").reshape(-1, 2).astype(np.uint64)
 

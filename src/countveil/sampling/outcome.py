@@ -1,8 +1,8 @@
 """The definition of a draw: which of the 2^K equally likely integers gives which noise.
 
-`Columns`: the integers are dealt to z = -left, ..., right in order, weight(z) of them each. `Remap`: the high bits choose
-Z in the same way, the low bits choose where the map sends n + Z, and the first few integers of Z = 1 and Z = 2 are given
-another value by the moves. Everything that is faster than this must agree with it, integer by integer.
+`Columns`: the integers are dealt to z = -left, ..., right in order, weight(z) of them each. `Remap`: the high bits
+choose Z in the same way, the low bits choose where the map sends n + Z, and the first few integers of Z = 1 and Z = 2
+are given another value by the moves. Everything that is faster than this must agree with it, integer by integer.
 """
 
 from __future__ import annotations

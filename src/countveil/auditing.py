@@ -1,0 +1,188 @@
+"""An empirical check of the running sampler: does what is drawn look like what is certified?
+
+Two questions, each able to refute the claim and neither able to prove it (the certificate does that):
+
+- **privacy.** At the certificate's worst pair of neighbouring counts (n, m) the sampler is run many times. For sets S
+  fixed in advance from the public weights, Clopper-Pearson bounds give P(Y in S | n) >= p and P(Y in S | m) <= q with
+  confidence 1 - ALPHA for all sets together; then log((p - delta)/q) is a lower bound on the true epsilon at the
+  claimed delta. A bound above the claimed epsilon refutes it.
+- **weights.** A chi-square test of the observed noise against the weights of several columns.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from countveil.law import Law
+from countveil.mechanism import Mechanism
+from countveil.sampling.entropy import Key
+
+ALPHA = 1e-6
+"""Probability that a sound sampler is refuted by the privacy check."""
+LEAST_P = 1e-9
+"""A chi-square p-value below this refutes the weights."""
+ORDERS = (-2.0, -1.0, -0.5, -0.2, 0.0, 0.2, 0.5, 1.0)
+"""Sets S are {y : p(y|n) > e^(epsilon + o) p(y|m)} for these offsets o."""
+
+Release = Callable[[NDArray[np.int64]], NDArray[np.int64]]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Observed noise at one count against its weights."""
+
+    n: int
+    draws: int
+    observed: dict[int, int]
+    expected: dict[int, float]
+    p_value: float
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What was seen. `epsilon_lower` bounds epsilon at the claimed delta from below (minus infinity: nothing seen)."""
+
+    draws: int
+    pair: tuple[int, int]
+    epsilon_claimed: float
+    delta_claimed: float
+    epsilon_lower: float
+    fits: tuple[Fit, ...]
+
+    @property
+    def refuted(self) -> bool:
+        """Whether the claim cannot stand."""
+        return self.epsilon_lower > self.epsilon_claimed or any(fit.p_value < LEAST_P for fit in self.fits)
+
+
+def audit(mechanism: Mechanism, draws: int = 1_000_000, release: Release | None = None) -> Audit:
+    """Run the sampler `draws` times at each of a few counts and compare with the certificate."""
+    draw = release or (lambda counts: mechanism.sampler.release(counts, Key()))
+    n, m = mechanism.certificate.worst_pair
+    first, last = mechanism.counts
+    wanted = {n, m, first, first + 1, first + 2, mechanism.certificate.stationary_from}
+    counts = sorted(c for c in wanted if last is None or c <= last)
+    seen = {c: draw(np.full(draws, c, dtype=np.int64)) - c for c in counts}
+    fits = tuple(_fit(c, mechanism.family.column(c), seen[c]) for c in counts)
+    epsilon, delta = float(mechanism.epsilon), float(mechanism.delta)
+    found = [_epsilon_lower(mechanism, (a, b), seen, epsilon, delta, draws) for a, b in ((n, m), (m, n))]
+    return Audit(draws, (n, m), epsilon, delta, max(found), fits)
+
+
+def _epsilon_lower(
+    mechanism: Mechanism,
+    pair: tuple[int, int],
+    seen: dict[int, NDArray[np.int64]],
+    epsilon: float,
+    delta: float,
+    draws: int,
+) -> float:
+    """The best lower bound over the sets, each at its share of ALPHA."""
+    n, m = pair
+    p, q = mechanism.family.column(n), mechanism.family.column(m).shifted(m - n)
+    here, there = seen[n], seen[m] + (m - n)
+    level = ALPHA / (4 * len(ORDERS))
+    best = -math.inf
+    for offset in ORDERS:
+        order = math.exp(epsilon + offset)
+        chosen = [z for z, w in p.items() if w / p.total > order * (q.weight(z) / q.total)]
+        inside = np.isin(here, chosen).sum(), np.isin(there, chosen).sum()
+        low = clopper_pearson_lower(int(inside[0]), draws, level)
+        high = 1 - clopper_pearson_lower(draws - int(inside[1]), draws, level)
+        if low > delta and high > 0:
+            best = max(best, math.log((low - delta) / high))
+    return best
+
+
+def _fit(n: int, law: Law, noise: NDArray[np.int64]) -> Fit:
+    draws = len(noise)
+    values, times = np.unique(noise, return_counts=True)
+    observed = dict(zip(values.tolist(), times.tolist(), strict=True))
+    expected = {z: draws * w / law.total for z, w in law.items() if w}
+    if set(observed) - set(expected):
+        return Fit(n, draws, observed, expected, 0.0)
+    return Fit(n, draws, observed, expected, _chi_square_p(observed, expected))
+
+
+def _chi_square_p(observed: dict[int, int], expected: dict[int, float]) -> float:
+    """Pearson's test; cells with an expectation below 10 are pooled."""
+    pooled = {z for z, e in expected.items() if e < 10}
+    cells = [(observed.get(z, 0), e) for z, e in expected.items() if z not in pooled]
+    rest = sum(expected[z] for z in pooled)
+    if rest >= 1:
+        cells.append((sum(observed.get(z, 0) for z in pooled), rest))
+    statistic = sum((o - e) ** 2 / e for o, e in cells)
+    return gamma_upper((len(cells) - 1) / 2, statistic / 2) if len(cells) > 1 else 1.0
+
+
+# The two distribution functions that are needed
+
+
+def clopper_pearson_lower(successes: int, trials: int, level: float) -> float:
+    """The p with P(Bin(trials, p) >= successes) = level: a lower confidence bound."""
+    if successes == 0:
+        return 0.0
+    low, high = 0.0, successes / trials
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (
+            (middle, high) if beta_regularised(middle, successes, trials - successes + 1) < level else (low, middle)
+        )
+    return low
+
+
+def beta_regularised(x: float, a: float, b: float) -> float:
+    """I_x(a, b) by Lentz's continued fraction."""
+    if x <= 0 or x >= 1:
+        return float(x >= 1)
+    if x > (a + 1) / (a + b + 2):
+        return 1 - beta_regularised(1 - x, b, a)
+    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)) / a
+    c, d = 1.0, 1 / _away(1 - (a + b) * x / (a + 1))
+    value = d
+    for i in range(1, 10_000):
+        for term in (
+            i * (b - i) * x / ((a + 2 * i - 1) * (a + 2 * i)),
+            -(a + i) * (a + b + i) * x / ((a + 2 * i) * (a + 2 * i + 1)),
+        ):
+            d, c = 1 / _away(1 + term * d), _away(1 + term / c)
+            value *= c * d
+        if abs(c * d - 1) < 1e-14:
+            break
+    return front * value
+
+
+def gamma_upper(a: float, x: float) -> float:
+    """Q(a, x), the regularised upper incomplete gamma function."""
+    if x <= 0:
+        return 1.0
+    front = math.exp(a * math.log(x) - x - math.lgamma(a))
+    if x < a + 1:
+        term = total = 1 / a
+        for i in range(1, 100_000):
+            term *= x / (a + i)
+            total += term
+            if term < total * 1e-16:
+                break
+        return 1 - front * total
+    b = x + 1 - a
+    c, d = 1e300, 1 / b
+    value = d
+    for i in range(1, 100_000):
+        term = -i * (i - a)
+        b += 2
+        d, c = 1 / _away(term * d + b), _away(b + term / c)
+        value *= c * d
+        if abs(c * d - 1) < 1e-15:
+            break
+    return front * value
+
+
+def _away(x: float) -> float:
+    """Away from zero."""
+    return x if abs(x) > 1e-300 else 1e-300
