@@ -50,6 +50,7 @@ class Certificate:
     never_negative: bool
     bits: int
     stationary_from: int
+    typical: int
     mse_at: dict[int, Fraction]
     bias_at: dict[int, Fraction]
     exact_at: dict[int, Fraction]
@@ -92,6 +93,7 @@ def measure(family: ColumnFamily, epsilon: Fraction, sensitivity: int, counts: t
         never_negative=not negative,
         bits=law.bits,
         stationary_from=family.stationary_from,
+        typical=typical,
         mse_at={n: row.mse for n, row in at.items()},
         bias_at={n: row.bias for n, row in at.items()},
         exact_at={n: row.exact for n, row in at.items()},

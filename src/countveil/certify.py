@@ -39,6 +39,7 @@ class Terms:
     delta_paper_bound: Fraction | None = None
     notes: tuple[str, ...] = ()
     prices: tuple[dict[str, object], ...] = ()
+    details: dict[str, object] | None = None
 
 
 def certify(build: Build, terms: Terms) -> Mechanism:
@@ -59,6 +60,7 @@ def bind(family: ColumnFamily, terms: Terms) -> Mechanism:
         delta_paper_bound=terms.delta_paper_bound,
         notes=terms.notes,
         prices=terms.prices,
+        details=terms.details,
     )
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 LARGEST_COUNT = 2**63 - 1
 _95 = Fraction(95, 100)
+SHOWN_NOISE = 20
 
 
 @dataclass(frozen=True, repr=False)
@@ -40,6 +41,7 @@ class Mechanism:
     delta_paper_bound: Fraction | None = None
     notes: tuple[str, ...] = ()
     prices: tuple[dict[str, object], ...] = ()
+    details: dict[str, object] | None = None
 
     def __repr__(self) -> str:
         c = self.certificate
@@ -173,10 +175,17 @@ class Mechanism:
             "bias_at": {str(n): decimal_text(v) for n, v in c.bias_at.items()},
             "exact_at": {str(n): decimal_text(v) for n, v in c.exact_at.items()},
             "worst_pair": list(c.worst_pair),
+            "law": self._typical_law(),
+            **(self.details or {}),
             "price_list": list(self.prices),
             "notes": list(self.notes),
             "hash": self.hash,
         }
+
+    def _typical_law(self) -> dict[str, str]:
+        """P(Z = z) of a typical count, z from -20 to 20 at most."""
+        law = self.family.column(self.certificate.typical)
+        return {str(z): decimal_text(Fraction(w, law.total)) for z, w in law.items() if w and abs(z) <= SHOWN_NOISE}
 
 
 def _text(x: Fraction | None) -> str | None:

@@ -81,6 +81,15 @@ def test_numbers_printed_in_the_paper() -> None:
     crossovers = paper.crossovers(Fraction("2.18"), 6)
     assert f"{crossovers[2]:.4f}" == "7.8867"
     assert f"{crossovers[1]:.4f}" == "8.1229"
+    shown = j["paper"]
+    assert isinstance(shown, dict)
+    gauss = shown["discrete_gaussian"]
+    assert f"{float(gauss['p1']):.5f}" == "0.11685"
+    assert f"{float(gauss['p2']):.6f}" == "0.000416"
+    assert round(float(gauss["ratio"])) in range(280, 283), "about 282 in the paper, from rounded probabilities"
+    assert f"{float(gauss['epsilon_needed']):.1f}" == "5.6"
+    assert shown["C_k"][2].startswith("7.8867")
+    assert j["law"]["1"].startswith("0.08987")
     within = cv.design(epsilon="1.5", eta="0.5", D=8, policy="signed", method="paper").certificate.within_3
     assert f"{float(within):.4f}" == "0.9945"
 

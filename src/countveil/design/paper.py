@@ -18,6 +18,7 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 
 from countveil.design.decimals import PRECISE, decimal, exp
+from countveil.exact import decimal_text
 
 
 @dataclass(frozen=True)
@@ -105,3 +106,41 @@ def _sums(E: Decimal, k: int) -> tuple[Decimal, Decimal, Decimal]:
         triangular += powers
         power *= E
     return powers, weighted, triangular
+
+
+def parts(epsilon: Fraction, eta: Fraction, D: int) -> dict[str, object]:
+    """The closed form with all its parts, as decimal texts, and the paper's comparison with the discrete Gaussian.
+
+    The comparison is the paper's own: it sets the *parameter* s2 of p(z) ~ exp(-z^2 / (2 s2)) to its law's variance,
+    and asks which epsilon the Gaussian needs at the steepest single step, p(1) <= E p(2) + delta*.
+    """
+    form = closed_form(epsilon, eta, D)
+    shown = min(D, 50)
+    with localcontext(PRECISE):
+        _, B, C = _constants(epsilon, eta)
+        s2 = sum((2 * i * i * p for i, p in enumerate(form.half)), Decimal(0))
+        gauss = [(-Decimal(z * z) / (2 * s2)).exp() for z in range(3)]
+        reach = int((250 * 2 * s2).sqrt()) + 2
+        total = 1 + 2 * sum(((-Decimal(z * z) / (2 * s2)).exp() for z in range(1, reach)), Decimal(0))
+        first, second = gauss[1] / total, gauss[2] / total
+        needed = ((first - form.delta_star) / second).ln() if first > form.delta_star else Decimal(0)
+        return {
+            "k": form.k,
+            "delta_star": _text(form.delta_star),
+            "B": _text(B),
+            "C": _text(C),
+            "C_k": [_text(c) for c in crossovers(epsilon, shown)],
+            "delta_k": [_text(d) for d in lower_bounds(epsilon, eta, D)] if shown >= D else None,
+            "alpha": [_text(a) for a in form.alpha[:shown]],
+            "discrete_gaussian": {
+                "parameter": _text(s2),
+                "p1": _text(first),
+                "p2": _text(second),
+                "ratio": _text(first / second),
+                "epsilon_needed": _text(needed),
+            },
+        }
+
+
+def _text(x: Decimal) -> str:
+    return decimal_text(Fraction(x))

@@ -174,6 +174,7 @@ class Solver:
             bits=request.bits,
             delta_paper_bound=paper_bound(epsilon, eta, D, request.sensitivity),
             notes=(*notes, *_policy_notes(request, D)),
+            details={"paper": paper.parts(epsilon, eta, D)} if method == "paper" else None,
         )
         return certify(lambda bits: Columns(symmetric_law(half, bits), lo=low, hi=high), terms)
 
