@@ -19,7 +19,7 @@ from countveil.columns import Columns
 from countveil.design import pulls
 from countveil.design.decimals import PRECISE, decimal, exp
 from countveil.design.optimal import least_delta
-from countveil.design.request import LARGEST_D, Question, Request
+from countveil.design.request import LARGEST_D, SMALLEST_EPSILON, Question, Request
 from countveil.design.signed import SPARE, Solver, least_holding, paper_bound
 from countveil.errors import InfeasibleError, RequestError
 from countveil.exact import decimal_text, exp_bounds
@@ -226,10 +226,10 @@ class _Remapper:
                 f"no epsilon up to 100 gives delta {decimal_text(target)} at eta {decimal_text(eta)}, D {D} by remap",
                 "raise D or delta",
             )
-        while high - low > high / 10**7:
+        while high - low > max(high / 10**7, SMALLEST_EPSILON / 10):
             middle = Fraction(decimal_text((low + high) / 2, 12))
             low, high = (low, middle) if delta(middle) <= target else (middle, high)
-        epsilon = Fraction(decimal_text(high, 7, "up"))
+        epsilon = max(SMALLEST_EPSILON, Fraction(decimal_text(high, 7, "up")))
         return self._checked(self._mechanism(epsilon, eta, self._within(epsilon, eta, D), D))
 
     def _prices(self, family: Remap) -> tuple[dict[str, object], ...]:

@@ -23,6 +23,7 @@ METHODS = ("auto", "paper", "optimal", "program", "remap")
 OBJECTIVES = ("delta", "singleton")
 
 LARGEST_D = 100_000
+SMALLEST_EPSILON = Fraction(1, 10**5)
 LARGEST_COUNT = 10**15
 _EPSILON = "0 or a decimal number from 1e-5 to 100"
 _DELTA = "a decimal number from 1e-30 to 0.999"
@@ -144,7 +145,7 @@ def _question(names: list[str]) -> Question:
 
 def _epsilon(given: object) -> Fraction:
     value = number("epsilon", given, _EPSILON)
-    if value != 0 and not Fraction(1, 10**5) <= value <= 100:
+    if value != 0 and not SMALLEST_EPSILON <= value <= 100:
         raise ParameterError("epsilon", given, _EPSILON)
     return value
 

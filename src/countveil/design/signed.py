@@ -21,7 +21,7 @@ from countveil.design import optimal, paper
 from countveil.design.decimals import decimal, proposals
 from countveil.design.linear import NoSolution
 from countveil.design.program import ColumnProgram, Model
-from countveil.design.request import LARGEST_D, Question, Request
+from countveil.design.request import LARGEST_D, SMALLEST_EPSILON, Question, Request
 from countveil.errors import CountveilError, InfeasibleError, RequestError
 from countveil.exact import decimal_text
 from countveil.mechanism import Mechanism
@@ -31,6 +31,8 @@ SPARE = 1 - Fraction(1, 10**7)
 """Share of a requested delta that designs aim at; the rest absorbs rounding."""
 LARGEST_PROGRAM_D = 1500
 EPSILON_DIGITS = 10
+LEAST_EPSILON = Fraction(1, 10**15)
+"""Where the search for a least epsilon stops; smaller ones than 1e-5 are not offered."""
 
 
 def answer(request: Request) -> Mechanism:
@@ -142,18 +144,20 @@ class Solver:
 
     def _least_epsilon(self, eta: Fraction, D: int) -> Fraction:
         low, high = Fraction(0), Fraction(100)
+        if self._meets(low, eta, D):
+            return low
         if not self._meets(high, eta, D):
             raise InfeasibleError(
                 f"no epsilon up to 100 gives delta {_t(self.request.delta)} at eta {_t(eta)} and D {D}",
                 "raise D or delta, or (with a variance limit) the variance",
             )
-        while high - low > high / 10 ** (EPSILON_DIGITS + 1 if self.closed else 6):
+        while high - low > max(high / 10 ** (EPSILON_DIGITS + 1 if self.closed else 6), LEAST_EPSILON):
             middle = Fraction(decimal_text((low + high) / 2, EPSILON_DIGITS + 4))
             if self._meets(middle, eta, D):
                 high = middle
             else:
                 low = middle
-        return Fraction(decimal_text(high, EPSILON_DIGITS, "up"))
+        return max(SMALLEST_EPSILON, Fraction(decimal_text(high, EPSILON_DIGITS, "up")))
 
     # What is answered
 

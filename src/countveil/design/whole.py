@@ -26,7 +26,7 @@ from countveil.design.decimals import decimal, exp
 from countveil.design.linear import NoSolution
 from countveil.design.optimal import largest_eta, least_delta
 from countveil.design.program import ColumnProgram, Model, Proposal
-from countveil.design.request import Question, Request
+from countveil.design.request import SMALLEST_EPSILON, Question, Request
 from countveil.design.signed import Solver, paper_bound
 from countveil.errors import InfeasibleError, RequestError, SolverError
 from countveil.exact import decimal_text
@@ -156,10 +156,10 @@ class _WholeDomain:
                     f"unbiased_from {n0}",
                     "raise D, delta or unbiased_from",
                 )
-        while high - low > high / 10**4:
+        while high - low > max(high / 10**4, SMALLEST_EPSILON):
             middle = Fraction(decimal_text((low + high) / 2, 9))
             low, high = (low, middle) if meets(middle) else (middle, high)
-        epsilon = Fraction(decimal_text(high, 6, "up"))
+        epsilon = max(SMALLEST_EPSILON, Fraction(decimal_text(high, 6, "up")))
         return self._mechanism(self._program(epsilon, D, eta, None), n0, D)
 
     # The signed optimum, for comparison
