@@ -104,14 +104,14 @@ def against_memory(size: int) -> float:
     def numpys() -> Counts:
         return counts + (generator.geometric(p, size) - generator.geometric(p, size))
 
-    copy, release, checked, fresh = in_turn(
+    copy, release, checked, fresh, geometric = in_turn(
         ROUNDS,
         lambda: np.copyto(out, counts),
         lambda: mechanism.sampler.release(counts, Key(), out=out),
         lambda: mechanism.release(counts),
         counts.copy,
+        numpys,
     )
-    (geometric,) = in_turn(2, numpys)
     say(f"1. {size:,} large counts, epsilon 1, delta 1e-6, against a copy of the same array: ns per count")
     say(f"  copy, warm, preallocated         {ns(copy, size)}")
     say(

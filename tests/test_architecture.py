@@ -14,7 +14,7 @@ LAYERS = {
     1: {"law"},
     2: {"columns", "remap", "privacy", "rounding", "certificate"},
     3: {"sampling"},
-    4: {"mechanism", "certify", "files"},
+    4: {"mechanism", "certify", "files", "releasing"},
     5: {"design", "auditing", "tables"},
     8: {"cli", "__main__", ""},
 }

@@ -37,9 +37,13 @@ def save(mechanism: Mechanism, path: str | Path) -> None:
     text = json.dumps({**content(mechanism), "hash": mechanism.hash}, indent=1) + "\n"
     try:
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=target.name, suffix=".part")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(name, target)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+            os.replace(name, target)
+        except BaseException:
+            os.unlink(name)
+            raise
     except OSError as error:
         raise ParameterError("output", str(path), f"a path that can be written ({error.strerror})") from None
 

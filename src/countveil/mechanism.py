@@ -96,7 +96,7 @@ class Mechanism:
 
         Every call is a release of its own: a fresh key from the operating system, used once and forgotten.
         """
-        from countveil.sampling.columnar import release
+        from countveil.releasing import release
 
         return release(self, counts)
 
@@ -119,7 +119,7 @@ class Mechanism:
 
     def bounds(self, y: Any) -> tuple[Any, Any]:
         """The least and the largest true count that can have given y: certain, and functions of y alone."""
-        from countveil.sampling.columnar import bounds
+        from countveil.releasing import bounds
 
         return bounds(self, y)
 

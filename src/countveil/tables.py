@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from countveil.errors import MissingExtraError, ParameterError
 from countveil.mechanism import LARGEST_COUNT, Mechanism
-from countveil.sampling.columnar import as_counts, released
+from countveil.releasing import as_counts, released
 from countveil.sampling.entropy import Key
 
 ADDED = ("margin_95", "certain_low", "certain_high")

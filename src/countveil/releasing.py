@@ -50,7 +50,8 @@ def as_counts(mechanism: Mechanism, values: NDArray[Any], first_row: int = 1) ->
         if values.dtype.itemsize < 8 and values.dtype.kind == "u":
             wrong = np.zeros(0, dtype=np.bool_)
     elif values.dtype.kind == "f":
-        wrong = ~(np.isfinite(values) & (values == np.floor(values)) & (values >= 0) & (values < 2.0**53))
+        top = 2**53 - 1  # beyond, floats skip integers
+        wrong = ~(np.isfinite(values) & (values == np.floor(values)) & (values >= 0) & (values <= top))
     elif values.dtype.kind == "O":
         wrong = np.array([not _is_count(value, top) for value in values], dtype=np.bool_)
     else:
@@ -66,7 +67,7 @@ def bounds(mechanism: Mechanism, y: Any) -> tuple[Any, Any]:
     low, high = mechanism.counts
     reach = mechanism.certificate.worst_error
     least = np.maximum(np.subtract(y, reach), low)
-    most = np.maximum(np.add(y, reach), low)
+    most = np.maximum(np.add(np.minimum(y, LARGEST_COUNT - reach), reach), low)  # without a wrap at 2^63
     if high is not None:
         least, most = np.minimum(least, high), np.minimum(most, high)
     if isinstance(y, np.ndarray):
