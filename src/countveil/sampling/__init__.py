@@ -4,5 +4,4 @@ entropy    the only door to randomness: keyed streams with an address for every 
 outcome    the definition of a draw: which uniform integer gives which noise
 guide      two bytes that settle almost every draw
 draw       exact draws for one count and for vectors
-columnar   counts in (int, numpy, pandas, polars, pyarrow), the same kind out
 """
