@@ -68,6 +68,9 @@ class MissingExtraError(CountveilError):
 
 def _short(given: object, limit: int = 60) -> str:
     """The given value on one line, cut to a readable length."""
-    text = given if isinstance(given, str) else repr(given)
+    try:
+        text = given if isinstance(given, str) else repr(given)
+    except ValueError:  # an int of thousands of digits has no repr
+        text = "a number of thousands of digits"
     text = " ".join(text.split()) or "an empty text"
     return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -33,7 +33,8 @@ def number(argument: str, given: object, allowed: str = "a finite decimal number
     Fraction(11, 10)
     """
     if isinstance(given, bool) or not isinstance(given, int | str | float | Decimal | Fraction):
-        if not (hasattr(given, "item") and getattr(given, "ndim", None) == 0):  # a numpy scalar
+        kind = getattr(getattr(given, "dtype", None), "kind", "")
+        if not (hasattr(given, "item") and getattr(given, "ndim", None) == 0 and kind in "iuf"):  # a numpy number
             raise ParameterError(argument, given, allowed)
         given = given.item()
         if isinstance(given, bool) or not isinstance(given, int | float):

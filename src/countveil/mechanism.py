@@ -149,7 +149,7 @@ class Mechanism:
         low, high = self.counts
         return {
             "schema_version": 1,
-            "epsilon": decimal_text(c.epsilon),
+            "epsilon": decimal_text(c.epsilon, rounding="up"),
             "delta": decimal_text(c.delta, rounding="up"),
             "delta_singleton": None if c.delta_singleton is None else decimal_text(c.delta_singleton),
             "delta_paper_bound": _text(self.delta_paper_bound),

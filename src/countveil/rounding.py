@@ -17,8 +17,8 @@ SCALE = 256
 
 
 def even_weight(eta: int, bits: int) -> int:
-    """The even weight nearest to a proposed eta: even, so that two equal sides can share the rest."""
-    return min(max(2, 2 * _nearest(eta, bits - 1)), (1 << bits) - 2)
+    """The largest even weight up to a proposed eta: even, so that two equal sides can share the rest."""
+    return min(max(2, eta >> (SCALE - bits) & ~1), (1 << bits) - 2)
 
 
 def symmetric_law(half: Sequence[int], bits: int) -> Law:

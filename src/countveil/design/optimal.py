@@ -108,13 +108,15 @@ def _tent(E: Decimal, centre: Decimal, side: Decimal, D: int) -> Optimum:
 
 
 def _one_sided_tent(E: Decimal, centre: Decimal, side: Decimal, D: int) -> tuple[Decimal, Decimal, int]:
-    """a = E eta, the x that gives the right mass, and the number of rising steps."""
-    a = rise = E * centre
-    risen = Decimal(0)
-    for rising in range(D):
-        x = (side - risen) / _geometric(E, D - rising)
-        if rise >= x * E ** (D - rising - 1):
-            return a, x, rising
-        risen += rise
-        rise *= E
-    return a, Decimal(0), D
+    """a = E eta, the x that gives the right mass, and the number of rising steps (found by bisection)."""
+    a = E * centre
+
+    def edge(rising: int) -> Decimal:
+        return (side - a * _geometric(E, rising)) / _geometric(E, D - rising)
+
+    low, high = 0, D
+    while low < high:
+        middle = (low + high) // 2
+        crossed = middle == D or a * E**middle >= edge(middle) * E ** (D - middle - 1)
+        low, high = (low, middle) if crossed else (middle + 1, high)
+    return a, edge(low) if low < D else Decimal(0), low

@@ -26,7 +26,7 @@ LARGEST_D = 100_000
 SMALLEST_EPSILON = Fraction(1, 10**5)
 LARGEST_COUNT = 10**15
 _EPSILON = "0 or a decimal number from 1e-5 to 100"
-_DELTA = "a decimal number from 1e-30 to 0.999"
+_DELTA = "a decimal number from 1e-24 to 0.999"
 _ETA = "a decimal number from 1e-6 to 0.999999"
 
 
@@ -92,7 +92,7 @@ def parse(
 ) -> Request:
     """Check every argument by itself, then that together they ask one question."""
     parsed_epsilon = None if epsilon is None else _epsilon(epsilon)
-    parsed_delta = None if delta is None else _between("delta", delta, "1e-30", "0.999", _DELTA)
+    parsed_delta = None if delta is None else _between("delta", delta, "1e-24", "0.999", _DELTA)
     parsed_eta = None if eta is None else _between("eta", eta, "1e-6", "0.999999", _ETA)
     parsed_D = None if D is None else integer("D", D, 1, LARGEST_D)
     given = {"epsilon": parsed_epsilon, "delta": parsed_delta, "eta": parsed_eta, "D": parsed_D}
@@ -117,7 +117,8 @@ def parse(
 
 
 def _check_together(request: Request) -> None:
-    if request.cap and request.counts[1] is None:
+    high = request.counts[1]
+    if request.cap and high is None:
         raise RequestError("cap needs counts with an upper end: say counts=LO:HI (--counts 0:500 --cap)")
     if request.policy != "nonnegative" and (request.method == "remap" or request.cap):
         what = "method remap" if request.method == "remap" else "cap"
@@ -128,8 +129,10 @@ def _check_together(request: Request) -> None:
         )
     if request.objective == "singleton" and request.question is not Question.LEAST_DELTA:
         raise RequestError("objective singleton answers one question: give epsilon, eta and D, and no delta")
-    if request.method == "paper" and request.objective == "delta" and request.sensitivity > 1:
-        raise RequestError("the paper's closed form is for sensitivity 1; use method program for more")
+    if request.method == "paper" and (request.sensitivity > 1 or request.max_variance is not None):
+        raise RequestError("the paper's closed form is for sensitivity 1 and no variance limit; use method program")
+    if request.policy == "floor" and request.D is not None and high is not None and high < request.D:
+        raise RequestError(f"policy floor releases max(n, D) + Z; counts up to {high} never reach D = {request.D}")
 
 
 def _question(names: list[str]) -> Question:
@@ -166,9 +169,9 @@ def _variance(given: object) -> Fraction:
 
 
 def _choice(argument: str, given: object, allowed: tuple[str, ...]) -> str:
-    if given not in allowed:
+    if not isinstance(given, str) or given not in allowed:
         raise ParameterError(argument, given, "one of " + ", ".join(allowed))
-    return str(given)
+    return given
 
 
 def _flag(argument: str, given: object) -> bool:
@@ -178,9 +181,13 @@ def _flag(argument: str, given: object) -> bool:
 
 
 def _bits(given: object) -> int:
-    if given not in (64, 96, 128, "64", "96", "128") or isinstance(given, bool | float):
+    try:
+        value = integer("bits", given, 64, 128)
+    except ParameterError:
+        value = 0
+    if value not in (64, 96, 128):
         raise ParameterError("bits", given, "64, 96 or 128")
-    return int(str(given))
+    return value
 
 
 def _counts(given: object) -> tuple[int, int | None]:
