@@ -7,6 +7,7 @@ from pathlib import Path
 
 from hypothesis import settings
 
-sys.path.insert(0, str(Path(__file__).parent))
+for folder in ("", "property"):
+    sys.path.insert(0, str(Path(__file__).parent / folder))
 settings.register_profile("countveil", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("countveil")

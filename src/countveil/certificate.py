@@ -13,9 +13,11 @@ from fractions import Fraction
 from countveil import privacy
 from countveil.columns import ColumnFamily, distinct_counts
 from countveil.exact import exp_bounds
+from countveil.law import Law
 from countveil.remap import CountProfile, Remap
 
 SHOWN_COUNTS = (0, 1, 2, 5, 10)
+LARGEST_FLOOR = 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,7 @@ def measure(family: ColumnFamily, epsilon: Fraction, sensitivity: int, counts: t
     if not isinstance(family, Remap):
         single = privacy.singleton(family, order, sensitivity).value
     low, high = counts
+    _check_promise(family, low, high)
     typical = _typical(family, low, high)
     law = family.column(typical)
     profiles = profile(family, counts)
@@ -100,6 +103,12 @@ def measure(family: ColumnFamily, epsilon: Fraction, sensitivity: int, counts: t
     )
 
 
+def _check_promise(family: ColumnFamily, low: int, high: int | None) -> None:
+    """Refuse a family that treats promised counts as others, but for the policy floor, whose error is measured."""
+    if low < 0 or family.hi != high or family.lo < low or family.lo - low > LARGEST_FLOOR:
+        raise ValueError("the columns and the promise about counts do not belong together")
+
+
 def _typical(family: ColumnFamily, low: int, high: int | None) -> int:
     """A count whose law is the stationary one or, where every count has its own law, one in the middle."""
     stationary = max(family.stationary_from, low)
@@ -122,14 +131,21 @@ def profile(family: ColumnFamily, counts: tuple[int, int | None]) -> list[CountP
         law = family.source
         rows = [*family.profiles, CountProfile(family.stationary_from, law.mean, law.eta, law.mse)]
         return [row for row in rows if row.n >= low and (high is None or row.n <= high)]
-    below = range(low, family.lo)
-    rows = []
-    for n in [*below, *distinct_counts(family)]:
+    rows = _raised(family.column(family.lo), family.lo, low)
+    for n in distinct_counts(family):
         if n >= low and (high is None or n <= high):
             law = family.column(n)
-            mean = law.mean
-            rows.append(CountProfile(n, mean, law.eta, law.mse))
+            rows.append(CountProfile(n, law.mean, law.eta, law.mse))
     return rows
+
+
+def _raised(law: Law, lo: int, low: int) -> list[CountProfile]:
+    """The profiles of low <= n < lo, which are treated as lo: their error is Z + lo - n."""
+    mean, mse = law.mean, law.mse
+    return [
+        CountProfile(lo - up, mean + up, law.probability(-up), mse + 2 * up * mean + up * up)
+        for up in range(lo - low, 0, -1)
+    ]
 
 
 def _reach(family: ColumnFamily, profiles: list[CountProfile]) -> tuple[int, bool]:
@@ -137,5 +153,11 @@ def _reach(family: ColumnFamily, profiles: list[CountProfile]) -> tuple[int, boo
     if isinstance(family, Remap):
         targets = (abs(move.target) for moves in family.moves.values() for move in moves)
         return max(family.reach, max(targets, default=0)), False
-    laws = [(row.n, family.column(row.n)) for row in profiles]
-    return max(law.worst_error for _, law in laws), any(n + law.least < 0 for n, law in laws)
+    first = family.column(family.lo)
+    up = max(0, family.lo - profiles[0].n)
+    worst = max(abs(first.least + up), abs(first.greatest + up))
+    negative = family.lo + first.least < 0
+    for n in (row.n for row in profiles if row.n >= family.lo):
+        law = family.column(n)
+        worst, negative = max(worst, law.worst_error), negative or n + law.least < 0
+    return worst, negative

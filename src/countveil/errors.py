@@ -48,6 +48,8 @@ class InfeasibleError(CountveilError):
 class SolverError(CountveilError):
     """The linear-programming solver gave up; nothing is known about the request."""
 
+    exit_code = 2
+
 
 class CertificateError(CountveilError):
     """A mechanism file is malformed, or claims what its weights do not have."""

@@ -28,24 +28,43 @@ from countveil.remap import Remap, Row
 FORMAT = "countveil-mechanism"
 VERSION = 1
 LARGEST_FILE = 256 * 1024 * 1024
+LARGEST_LAW = 400_000
+LARGEST_BITS = 128
+POLICIES = ("nonnegative", "signed", "floor")
+METHODS = ("paper", "optimal", "program", "remap")
 _DIGITS = 20
 
 
 def save(mechanism: Mechanism, path: str | Path) -> None:
-    """Write the file; it appears only when complete."""
-    target = Path(path)
+    """Write the file; a regular file appears only when complete, a device or pipe is written to."""
     text = json.dumps({**content(mechanism), "hash": mechanism.hash}, indent=1) + "\n"
     try:
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=target.name, suffix=".part")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-            os.replace(name, target)
-        except BaseException:
-            os.unlink(name)
-            raise
+        target = Path(os.path.realpath(path)) if str(path) else Path()
+        if target.is_dir():
+            raise ParameterError("output", str(path), "the path of a file")
+        if target.exists() and not target.is_file():
+            target.write_text(text, encoding="utf-8")
+        else:
+            _replace(target, text)
     except OSError as error:
         raise ParameterError("output", str(path), f"a path that can be written ({error.strerror})") from None
+    except (ValueError, TypeError):
+        raise ParameterError("output", path, "the path of a file") from None
+
+
+def _replace(target: Path, text: str) -> None:
+    """Write a temporary file beside the target and rename it; nothing is left behind on failure."""
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=target.name, suffix=".part")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(name, 0o666 & ~mask)
+        os.replace(name, target)
+    except BaseException:
+        os.unlink(name)
+        raise
 
 
 def load(path: str | Path) -> Mechanism:
@@ -58,10 +77,11 @@ def load(path: str | Path) -> Mechanism:
         raise CertificateError(
             f"{path}: cannot be read ({error.strerror}); give the path of a mechanism.json"
         ) from None
-    except UnicodeDecodeError:
+    except (UnicodeDecodeError, ValueError, TypeError):
         raise CertificateError(f"{path}: not a text file; give the path of a mechanism.json") from None
     try:
         document = json.loads(text, object_pairs_hook=_no_duplicates)
+        json.dumps(document, ensure_ascii=False).encode()  # refuses lone surrogates
         return rebuild(document)
     except CertificateError as error:
         raise CertificateError(f"{path}: {error}") from None
@@ -114,6 +134,8 @@ def rebuild(document: Mapping[str, Any]) -> Mechanism:
     if document["format"] != FORMAT or document["version"] != VERSION:
         raise CertificateError(f"format is not {FORMAT} version {VERSION}")
     stated = document["claims"]
+    if document["policy"] not in POLICIES or document["method"] not in METHODS:
+        raise CertificateError("names a policy or method that does not exist")
     counts = (_integer(document["counts"]["low"]), _optional(document["counts"]["high"]))
     epsilon = number("epsilon", stated["epsilon"])
     if not 0 <= epsilon <= 100 or not 1 <= _integer(stated["sensitivity"]) <= 100:
@@ -128,15 +150,20 @@ def rebuild(document: Mapping[str, Any]) -> Mechanism:
         notes=tuple(str(note) for note in document["notes"]),
     )
     mechanism = bind(_parse_family(document["columns"]), terms)
-    _check(mechanism.certificate, stated)
+    _check(mechanism, stated)
     body = {key: value for key, value in document.items() if key != "hash"}
     if document["hash"] != _hash(body):
         raise CertificateError("the content does not have the stated hash; the file was changed after it was made")
     return mechanism
 
 
-def _check(c: Certificate, stated: Mapping[str, Any]) -> None:
-    """Every claim against what was measured."""
+def _check(mechanism: Mechanism, stated: Mapping[str, Any]) -> None:
+    """Every claim against what was measured, and no claim that is not."""
+    c = mechanism.certificate
+    if set(stated) != set(claims(c, mechanism.D)):
+        raise CertificateError("makes claims that are not known, or leaves some out")
+    if mechanism.policy == "nonnegative" and not c.never_negative:
+        raise CertificateError("has policy nonnegative, but its weights release negative counts")
 
     def at_least(name: str, measured: Fraction | int) -> None:
         if number(name, stated[name]) < measured:
@@ -207,6 +234,8 @@ def _parse_columns(stored: Mapping[str, Any]) -> Columns:
 
 
 def _parse_remap(stored: Mapping[str, Any]) -> Remap:
+    if not 1 <= _integer(stored["map_bits"]) <= LARGEST_BITS or abs(_integer(stored["n0"])) > LARGEST_LAW:
+        raise CertificateError("the map is out of range")
     return Remap(
         source=_parse_law(stored["source"]),
         negative=_parse_row(stored["negative"]),
@@ -223,9 +252,12 @@ def _law(law: Law) -> dict[str, Any]:
 
 def _parse_law(stored: Mapping[str, Any]) -> Law:
     bits = _integer(stored["bits"])
-    if not 1 <= bits <= 256:
-        raise CertificateError(f"bits {bits} is outside 1..256")
-    return Law(tuple(_weight(w) for w in stored["weights"]), _integer(stored["left"]), bits)
+    if not 1 <= bits <= LARGEST_BITS:
+        raise CertificateError(f"bits {bits} is outside 1..{LARGEST_BITS}")
+    left, weights = _integer(stored["left"]), stored["weights"]
+    if len(weights) > LARGEST_LAW or abs(left) > LARGEST_LAW:
+        raise CertificateError(f"a law reaches further than {LARGEST_LAW}")
+    return Law(tuple(_weight(w) for w in weights), left, bits)
 
 
 def _row(row: Row) -> list[list[Any]]:

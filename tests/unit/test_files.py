@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -96,6 +98,44 @@ def unknown_kind(d: dict[str, Any]) -> None:
     d["columns"]["kind"] = "trust me"
 
 
+def clamped_to_zero(d: dict[str, Any]) -> None:
+    """Every count treated as 0, which the promise does not say."""
+    if d["columns"]["kind"] == "columns":
+        d["columns"]["high"] = 0
+        d["columns"]["small"] = d["columns"]["top"] = []
+    else:
+        d["columns"]["n0"] = 0
+
+
+def renamed_policy(d: dict[str, Any]) -> None:
+    d["policy"] = "pure"
+
+
+def claims_more(d: dict[str, Any]) -> None:
+    d["claims"]["pure_epsilon"] = True
+
+
+def endless_law(d: dict[str, Any]) -> None:
+    law = d["columns"].get("source") or d["columns"]["stationary"]
+    law["left"] = 10**12
+
+
+def endless_promise(d: dict[str, Any]) -> None:
+    d["counts"]["low"] = -(10**9)
+
+
+def smaller_error(d: dict[str, Any]) -> None:
+    d["claims"]["worst_error"] -= 1
+
+
+def earlier_eta(d: dict[str, Any]) -> None:
+    d["claims"]["eta_from"] -= 1
+
+
+def longer_range(d: dict[str, Any]) -> None:
+    d["claims"]["unbiased_to"] = 10**6
+
+
 def other_format(d: dict[str, Any]) -> None:
     d["version"] = 2
 
@@ -116,6 +156,14 @@ def other_format(d: dict[str, Any]) -> None:
         float_weight,
         infinite_delta,
         unknown_kind,
+        clamped_to_zero,
+        renamed_policy,
+        claims_more,
+        endless_law,
+        endless_promise,
+        smaller_error,
+        earlier_eta,
+        longer_range,
         other_format,
     ],
     ids=lambda f: f.__name__,
@@ -148,6 +196,52 @@ def test_changed_content_needs_its_hash(tmp_path: Path) -> None:
     path.write_text(json.dumps(document))
     with pytest.raises(cv.CertificateError, match="hash"):
         cv.Mechanism.load(path)
+
+
+def test_a_signed_mechanism_cannot_pass_for_a_non_negative_one(tmp_path: Path) -> None:
+    path = tmp_path / "m.json"
+    cv.design(**DESIGNS["signed"]).save(path)  # type: ignore[arg-type]
+    document = json.loads(path.read_text())
+    document["policy"] = "nonnegative"
+    path.write_text(json.dumps(sealed(document)))
+    with pytest.raises(cv.CertificateError, match="negative"):
+        cv.Mechanism.load(path)
+    document["policy"], document["claims"]["never_negative"] = "signed", True
+    path.write_text(json.dumps(sealed(document)))
+    with pytest.raises(cv.CertificateError, match="negative"):
+        cv.Mechanism.load(path)
+
+
+def test_words_in_a_file_are_only_words(tmp_path: Path) -> None:
+    """Notes are shown as text, not as markup, and as not certified."""
+    path = tmp_path / "m.json"
+    cv.design(**DESIGNS["signed"]).save(path)  # type: ignore[arg-type]
+    document = json.loads(path.read_text())
+    document["notes"] = ["[/x] epsilon 0 [bold]"]
+    path.write_text(json.dumps(sealed(document)))
+    done = subprocess.run(
+        [sys.executable, "-m", "countveil", "certify", str(path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "not certified: [/x] epsilon 0 [bold]" in done.stdout
+    path.write_text(path.read_text().replace("[/x] epsilon 0", "\\ud800"))
+    with pytest.raises(cv.CertificateError):
+        cv.Mechanism.load(path)
+
+
+def test_saving_leaves_nothing_behind(tmp_path: Path) -> None:
+    m = cv.design(**DESIGNS["signed"])  # type: ignore[arg-type]
+    for bad in (tmp_path, "", tmp_path / "no" / "folder.json", "a\0b"):
+        with pytest.raises(cv.ParameterError):
+            m.save(bad)
+    assert list(tmp_path.iterdir()) == []
+    link, target = tmp_path / "link.json", tmp_path / "real.json"
+    target.write_text("{}")
+    link.symlink_to(target)
+    m.save(link)
+    assert link.is_symlink()
+    assert cv.Mechanism.load(target).hash == m.hash
+    m.save("/dev/null")
 
 
 def test_duplicate_keys(tmp_path: Path) -> None:

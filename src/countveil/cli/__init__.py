@@ -7,6 +7,7 @@ or extra missing.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
@@ -46,6 +47,9 @@ for command in (design, certify, release, audit, demo):
 
 def main() -> None:
     """Run the command line; every failure is one line on stderr and the right exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without ± shows ? instead of failing
     try:
         code = cli.main(standalone_mode=False)
         sys.stdout.flush()

@@ -44,6 +44,7 @@ def certify(file: str, epsilons: tuple[str, ...], deltas: tuple[str, ...], profi
     at_delta = {d: None if e is None else decimal_text(e, rounding="up") for d, e in orders.items()}
     result = mechanism.describe()
     result["holds"] = True
+    result["notes"] = [f"from the file, not certified: {note}" for note in mechanism.notes]
     result["delta_at"] = at_epsilon
     result["epsilon_at"] = at_delta
     if profile:

@@ -22,7 +22,9 @@ from countveil.cli.output import busy, print_json, print_mechanism
     "--unbiased-from", metavar="N0", help="Zero bias from this count on (default: found; see the price list)."
 )
 @click.option("--method", default="auto", show_default=True, help="auto, paper, optimal, program or remap.")
-@click.option("--objective", default="delta", show_default=True, help="delta (exact) or singleton (the paper's).")
+@click.option(
+    "--objective", default="delta", show_default=True, help="delta (exact), singleton (the paper's) or variance."
+)
 @click.option("--max-variance", metavar="V", help="Allow no more variance than this.")
 @click.option(
     "--sensitivity", default="1", show_default=True, metavar="d", help="By how much one person can change a count."
@@ -58,6 +60,7 @@ def design(
       epsilon, delta, eta   the least D
       epsilon, eta, D       the least delta (the paper's question)
       delta, eta, D         the least epsilon
+      all four              the least variance within them (--objective variance)
 
     \b
     Examples:

@@ -35,13 +35,14 @@ def print_mechanism(m: Mapping[str, Any]) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     console = Console(highlight=False)
     facts = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     facts.add_column(style="bold", no_wrap=True)
     facts.add_column(overflow="fold")
     for name, words in _facts(m):
-        facts.add_row(name, words)
+        facts.add_row(name, Text(words))
     console.print(facts)
     if m["mse_at"]:
         small = Table(
@@ -55,7 +56,7 @@ def print_mechanism(m: Mapping[str, Any]) -> None:
     if len(m["price_list"]) > 1:
         _print_prices(console, m["price_list"])
     for note in m["notes"]:
-        console.print(f"- {note}", style="dim", soft_wrap=False)
+        console.print(Text(f"- {note}", style="dim"))
 
 
 def _facts(m: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

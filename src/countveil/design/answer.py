@@ -7,15 +7,19 @@ noise bound is moderate, and the remap beyond, and says so in the notes.
 from __future__ import annotations
 
 from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
 
 from countveil.certify import annotate
 from countveil.design import remapping, signed, whole
-from countveil.design.request import Request
-from countveil.design.signed import Solver
+from countveil.design.optimal import least_delta
+from countveil.design.request import Question, Request
+from countveil.design.signed import Solver, least_holding
 from countveil.errors import CountveilError, RequestError, SolverError
 from countveil.mechanism import Mechanism
 
 LARGEST_AUTO_PROGRAM_D = 40
+LEAST_VISIBLE = Decimal("1e-16")
 
 
 def answer(request: Request) -> Mechanism:
@@ -41,23 +45,41 @@ def answer(request: Request) -> Mechanism:
 
 
 def _automatic(request: Request) -> Mechanism:
+    """The program while it is at its best; the remap where the noise bound is large or the program falls behind."""
     D = _expected_D(request)
-    if request.promised or request.objective == "singleton" or D <= LARGEST_AUTO_PROGRAM_D or request.epsilon == 0:
+    only_program = request.promised or request.objective != "delta" or request.epsilon == 0
+    largest = LARGEST_AUTO_PROGRAM_D if request.sensitivity == 1 else whole.LARGEST_FREE_D
+    if not only_program and largest < D:
+        return _remapped(request, f"D about {D} is large, and remapping costs no privacy and no time")
+    try:
+        found = whole.answer(replace(request, method="program"))
+    except SolverError:
+        if only_program:
+            raise
+        return _remapped(request, "the program's solver gave up")
+    if not only_program and request.question is Question.LEAST_DELTA:
         try:
-            mechanism = whole.answer(replace(request, method="program"))
-            return annotate(mechanism, "auto chose method program: P2 and P3 exact for every n from unbiased_from on")
-        except SolverError:
-            why = "the program's solver gave up"
-    else:
-        why = f"D about {D} is large, and remapping costs no privacy and no time"
+            other = _remapped(request, "its delta is far below the program's at this D")
+            if 2 * other.delta < found.delta:
+                return other
+        except CountveilError:
+            pass
+    return annotate(found, "auto chose method program: P2 and P3 exact for every n from unbiased_from on")
+
+
+def _remapped(request: Request, why: str) -> Mechanism:
     return annotate(remapping.answer(replace(request, method="remap")), f"auto chose method remap: {why}")
 
 
 def _expected_D(request: Request) -> int:
-    """D, or the one that signed noise would need."""
-    if request.D is not None:
-        return request.D
-    return Solver(replace(request, policy="signed", method="auto", cap=False)).parameters()[2]
+    """The noise bound that matters: D as far as it lowers delta visibly, or the one that signed noise would need."""
+    if request.D is None:
+        return Solver(replace(request, policy="signed", method="auto", cap=False)).parameters()[2]
+    if request.epsilon and request.eta is not None:
+        step = request.epsilon / request.sensitivity
+        useful = least_holding(lambda D: least_delta(step, request.eta or Fraction(0), D) < LEAST_VISIBLE, request.D)
+        return min(request.D, useful)
+    return request.D
 
 
 def _noise_never_reaches_zero(request: Request) -> bool:

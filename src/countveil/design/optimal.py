@@ -52,6 +52,13 @@ def optimum(epsilon: Fraction, eta: Fraction, D: int) -> Optimum:
         return _tent(E, centre, side, D)
 
 
+def is_tent(epsilon: Fraction, eta: Fraction, D: int) -> bool:
+    """Whether eta is so small that the optimum is a tent: its sides rise before they fall."""
+    with localcontext(PRECISE):
+        E, centre = exp(epsilon), decimal(eta)
+        return (1 - centre) / 2 / _geometric(1 / E, D) > E * centre
+
+
 def least_delta(epsilon: Fraction, eta: Fraction, D: int) -> Decimal:
     """The delta of `optimum`, without writing the law out where a formula gives it."""
     with localcontext(PRECISE):

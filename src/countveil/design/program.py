@@ -31,9 +31,12 @@ Term = tuple[int, Fraction]
 
 _HOLD = Fraction(1, 10**7)
 """How far an optimum may be relaxed, relatively, to keep the next stage well posed."""
+_STEEPEST = Fraction(16)
 _TINIEST = Fraction(1, 10**40)
 _FEASIBLE = Fraction(1, 10**40)
 _PROHIBITIVE = Fraction(10**6)
+_LEEWAY = Fraction(102, 100)
+"""The bias may be 2 % above its least: squeezing out the last of it makes columns ugly."""
 _NEGLIGIBLE = Fraction(1, 10**12)
 """A bias that is not worth another stage."""
 _NOISE = 1 << (SCALE - 170)
@@ -91,7 +94,7 @@ class ColumnProgram:
     def __init__(self, model: Model) -> None:
         self.model = model
         self.program = Program()
-        self.E = fraction(exp(model.epsilon))
+        self.E = fraction(exp(min(model.epsilon, _STEEPEST)))  # a smaller epsilon is only harder to meet
         self.one = self.program.variable(1, 1)
         self.eta = self.program.variable(*(_fixed(model.eta) if model.eta is not None else (0, 1)))
         self.delta = self.program.variable(0, 1)
@@ -201,7 +204,7 @@ class ColumnProgram:
             if model.max_variance is not None:
                 self.program.constrain(_moment(column, 2), upper=model.max_variance)
             return
-        bias = self.program.variable(0, 0 if self._unbiased(n, model.n0) else None)
+        bias = self.program.variable(0, 0 if self.unbiased(n, model.n0) else None)
         for sign in (1, -1):
             terms = [(v, sign * f) for v, f in _moment(column, 1)]
             self.program.constrain([*terms, (bias, Fraction(-1))], upper=0)
@@ -258,16 +261,17 @@ class ColumnProgram:
     def set_unbiased_from(self, n0: int) -> None:
         """Ask for zero bias from another count on."""
         for n, variable in self._biases.items():
-            self.program.set_variable_bounds(variable, 0, 0 if self._unbiased(n, n0) else None)
+            self.program.set_variable_bounds(variable, 0, 0 if self.unbiased(n, n0) else None)
 
     @property
     def largest_n0(self) -> int:
         """The largest count from which zero bias can be asked for: later columns are unbiased anyway."""
         return self._columns[-1].n if self.model.window is None else self.model.window
 
-    def _unbiased(self, n: int, n0: int) -> bool:
-        cap = self.model.cap
-        return n >= n0 and (cap is None or n <= cap - n0)
+    def unbiased(self, n: int, n0: int) -> bool:
+        """Whether the column of n has to have zero bias; the stationary one always has."""
+        cap, stationary = self.model.cap, self.model.hi is None and n == self._columns[-1].n
+        return stationary or (n >= n0 and (cap is None or n <= cap - n0))
 
     def optimise(self) -> Solution:
         """The first objective: least delta, or, where delta is given, the largest eta.
@@ -297,7 +301,7 @@ class ColumnProgram:
                 solution = self._minimise(terms)
             except NoSolution:
                 break
-            self.program.constrain(terms, upper=solution.objective * (1 + _HOLD) + _NEGLIGIBLE)
+            self.program.constrain(terms, upper=solution.objective * _LEEWAY + _NEGLIGIBLE)
         return self._proposal(solution)
 
     def _minimise(self, terms: Sequence[Term]) -> Solution:
@@ -312,7 +316,8 @@ class ColumnProgram:
         if self.model.delta is None:
             self.program.set_variable_bounds(self.delta, 0, solution[self.delta] * (1 + _HOLD))
         else:
-            self.program.set_variable_bounds(self.eta, solution[self.eta] * (1 - _HOLD), 1)
+            if self.model.eta is None:
+                self.program.set_variable_bounds(self.eta, solution[self.eta] * (1 - _HOLD), 1)
             self.program.set_variable_bounds(self.excess, 0, solution[self.excess])
 
     def _spread(self) -> list[Term]:

@@ -173,11 +173,12 @@ class _Remapper:
         """The least D whose certified delta, moves included, meets the request."""
         target = self.request.delta or Fraction(0)
         bound = self._first_bound(epsilon, eta, target)
-        while True:
+        for _ in range(40):
             mechanism = self._mechanism(epsilon, eta, bound, None)
-            if mechanism.delta <= target or bound >= LARGEST_D:
-                return self._checked(mechanism)
+            if mechanism.delta <= target:
+                break
             bound += max(1, bound // 20)
+        return self._checked(mechanism)
 
     def _first_bound(self, epsilon: Fraction, eta: Fraction, target: Fraction) -> int:
         """A noise bound whose moves should fit: they cost about (1 + E)/(E - 1) times the edge."""
@@ -203,7 +204,7 @@ class _Remapper:
             raise InfeasibleError(
                 f"D = {mechanism.D} is too small for delta {decimal_text(target)} by remap at epsilon "
                 f"{decimal_text(mechanism.epsilon)}: it reaches {decimal_text(mechanism.delta, 6, 'up')}",
-                "raise D or delta",
+                "raise D or delta (remaps go down to about 1e-18)",
             )
         return mechanism
 

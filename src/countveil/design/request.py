@@ -7,6 +7,8 @@ Of epsilon, delta, eta and D some are given and the others are to be found:
     largest eta     epsilon, delta, D
     least D         epsilon, delta, eta
     least epsilon   delta, eta, D
+
+With objective variance all four are given, and the law of least variance within them is asked for.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from countveil.exact import integer, number
 
 POLICIES = ("nonnegative", "signed", "floor")
 METHODS = ("auto", "paper", "optimal", "program", "remap")
-OBJECTIVES = ("delta", "singleton")
+OBJECTIVES = ("delta", "singleton", "variance")
 
 LARGEST_D = 100_000
 SMALLEST_EPSILON = Fraction(1, 10**5)
@@ -38,6 +40,7 @@ class Question(Enum):
     LARGEST_ETA = "largest eta"
     LEAST_D = "least D"
     LEAST_EPSILON = "least epsilon"
+    LEAST_VARIANCE = "least variance"
 
 
 _QUESTIONS = {
@@ -97,7 +100,7 @@ def parse(
     parsed_D = None if D is None else integer("D", D, 1, LARGEST_D)
     given = {"epsilon": parsed_epsilon, "delta": parsed_delta, "eta": parsed_eta, "D": parsed_D}
     request = Request(
-        question=_question([name for name, value in given.items() if value is not None]),
+        question=_question([name for name, value in given.items() if value is not None], objective == "variance"),
         epsilon=parsed_epsilon,
         delta=parsed_delta,
         eta=parsed_eta,
@@ -129,19 +132,27 @@ def _check_together(request: Request) -> None:
         )
     if request.objective == "singleton" and request.question is not Question.LEAST_DELTA:
         raise RequestError("objective singleton answers one question: give epsilon, eta and D, and no delta")
+    if request.objective == "variance" and request.method in ("paper", "optimal", "remap"):
+        raise RequestError("objective variance needs the linear program: use method program or auto")
     if request.method == "paper" and (request.sensitivity > 1 or request.max_variance is not None):
         raise RequestError("the paper's closed form is for sensitivity 1 and no variance limit; use method program")
     if request.policy == "floor" and request.D is not None and high is not None and high < request.D:
         raise RequestError(f"policy floor releases max(n, D) + Z; counts up to {high} never reach D = {request.D}")
 
 
-def _question(names: list[str]) -> Question:
+def _question(names: list[str], least_variance: bool) -> Question:
+    if least_variance:
+        if len(names) < 4:
+            raise RequestError("objective variance needs epsilon, delta, eta and D: least variance within all four")
+        return Question.LEAST_VARIANCE
     found = _QUESTIONS.get(frozenset(names))
     if found:
         return found
     ways = "(epsilon, delta), (epsilon, delta, D), (epsilon, delta, eta), (epsilon, eta, D) or (delta, eta, D)"
     if len(names) == 4:
-        raise RequestError(f"epsilon, delta, eta and D together leave nothing to find; give {ways}")
+        raise RequestError(
+            f"epsilon, delta, eta and D together leave only the shape to find (objective variance); else give {ways}"
+        )
     what = ", ".join(names) if names else "nothing"
     raise RequestError(f"{what} given, which does not determine a mechanism; give {ways}")
 

@@ -22,12 +22,12 @@ from countveil.design.decimals import decimal, proposals
 from countveil.design.linear import NoSolution
 from countveil.design.program import ColumnProgram, Model
 from countveil.design.request import LARGEST_D, SMALLEST_EPSILON, Question, Request
-from countveil.errors import CountveilError, InfeasibleError, RequestError
+from countveil.errors import InfeasibleError, RequestError, SolverError
 from countveil.exact import decimal_text
 from countveil.mechanism import Mechanism
 from countveil.rounding import symmetric_law
 
-SPARE = 1 - Fraction(1, 10**7)
+SPARE = 1 - Fraction(1, 10**6)
 """Share of a requested delta that designs aim at; the rest absorbs rounding."""
 LARGEST_PROGRAM_D = 1500
 EPSILON_DIGITS = 10
@@ -39,20 +39,25 @@ def answer(request: Request) -> Mechanism:
     """The best mechanism of noise independent of n."""
     if request.method == "paper" and request.question is not Question.LEAST_DELTA:
         raise RequestError("the paper's closed form answers one question: give epsilon, eta and D, and no delta")
-    solver = Solver(request)
-    epsilon, eta, D = solver.parameters()
-    mechanism = solver.mechanism(epsilon, eta, D)
-    if request.delta is not None and mechanism.delta > request.delta:
-        raise CountveilError("the certified delta exceeds the requested one; please report these parameters")
-    return mechanism
+    found: Mechanism | None = None
+    for spare in (Fraction(1), SPARE):  # the exact optimum may miss delta by its rounding; then aim a little lower
+        solver = Solver(request, spare)
+        epsilon, eta, D = solver.parameters()
+        found = solver.mechanism(epsilon, eta, D)
+        if request.delta is None or found.delta <= request.delta:
+            return found
+    raise InfeasibleError(
+        f"delta {_t(request.delta)} is finer than weights over 2^{found.certificate.bits if found else 128} can hold",
+        "allow more bits, or raise delta",
+    )
 
 
 class Solver:
     """Answers a request by closed forms where they hold and by the program elsewhere."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, spare: Fraction | None = None) -> None:
         self.request = request
-        self.target = None if request.delta is None else request.delta * SPARE
+        self.target = None if request.delta is None else request.delta * (SPARE if spare is None else spare)
         plain = request.sensitivity == 1 and request.max_variance is None and request.objective == "delta"
         self.closed = plain and request.method != "program"
         if request.method == "optimal" and not plain:
@@ -68,6 +73,8 @@ class Solver:
                 return epsilon, eta, D
             case Question.BEST_ACCURACY, Fraction() as epsilon, _, _:
                 eta = self._largest_eta(epsilon)
+                if not self.closed:
+                    eta *= Fraction(999, 1000)  # the limit itself is reached by no D
                 return epsilon, eta, self._least_D(epsilon, eta)
             case Question.LARGEST_ETA, Fraction() as epsilon, _, int() as D:
                 return epsilon, self._largest_eta(epsilon, D), D
@@ -75,6 +82,8 @@ class Solver:
                 return epsilon, eta, self._least_D(epsilon, eta)
             case Question.LEAST_EPSILON, _, Fraction() as eta, int() as D:
                 return self._least_epsilon(eta, D), eta, D
+            case Question.LEAST_VARIANCE, Fraction() as epsilon, Fraction() as eta, int() as D:
+                return epsilon, eta, D
         raise AssertionError("a question without its parameters")
 
     def delta(self, epsilon: Fraction, eta: Fraction, D: int) -> Decimal:
@@ -101,7 +110,7 @@ class Solver:
             floor = optimal.least_delta(epsilon, eta, D)
             raise InfeasibleError(
                 f"D = {D} is too small for epsilon {_t(epsilon)} and delta {_t(self.request.delta)}",
-                f"the least delta at this D is {floor:.3e}; D = {least} is enough",
+                f"at the largest eta, {_t(eta, 'down', 6)}, its delta is {floor:.3e}; D = {least} is enough",
             )
         return eta
 
@@ -123,8 +132,9 @@ class Solver:
         step = epsilon / self.request.sensitivity
         if self.target is None or step == 0:
             raise InfeasibleError("epsilon 0 needs D to be given", "say how far counts may be off (D)")
+        target = decimal(self.target)
         least = optimal.largest_eta(step, self.target)
-        D = least_holding(lambda D: optimal.least_delta(step, least, D) <= decimal(self.target or Fraction(0)))
+        D = least_holding(lambda D: optimal.least_delta(step, least, D) <= target)
         return min(D + int(3 / step) + 1, LARGEST_PROGRAM_D)
 
     def _least_D(self, epsilon: Fraction, eta: Fraction) -> int:
@@ -134,7 +144,7 @@ class Solver:
                 f"eta {_t(eta)} is too large for epsilon {_t(epsilon)} and delta {_t(self.request.delta)} at any D",
                 f"the largest eta is {_t(top, 'down')}",
             )
-        limit = LARGEST_D if self.closed else LARGEST_PROGRAM_D
+        limit = LARGEST_D if self.closed else self._ample_D(epsilon)
         if not self._meets(epsilon, eta, limit):
             raise InfeasibleError(
                 f"no D up to {limit} gives delta {_t(self.request.delta)} at epsilon {_t(epsilon)} and eta {_t(eta)}",
@@ -207,16 +217,25 @@ class Solver:
             if request.max_variance is not None or request.objective == "singleton":
                 raise RequestError(f"this request needs the linear program, which goes to D = {LARGEST_PROGRAM_D}")
             return "optimal", proposals(best.half), (note,)
-        program = self._program(epsilon, eta, None, D)
+        program = self._program(epsilon, eta, self.target if request.objective == "variance" else None, D)
         try:
             left, values = program.solve_in_order().columns[0]
         except NoSolution:
+            if request.objective == "variance":
+                least = self.delta(epsilon, eta, D)
+                raise InfeasibleError(
+                    f"no law with eta {_t(eta)} and D {D} has delta {_t(request.delta)} at epsilon {_t(epsilon)}",
+                    f"the least delta is {least:.6e}",
+                ) from None
+            if request.max_variance is None:
+                raise SolverError("the solver gave up on this program; try a smaller D or method optimal") from None
             raise InfeasibleError(
                 f"no law on [-{D}, {D}] with eta {_t(eta)} has variance at most {_t(request.max_variance)}",
                 f"the least possible variance is 1 - eta = {_t(1 - eta)}",
             ) from None
-        what = "least singleton delta" if request.objective == "singleton" else "least delta"
-        return "program", list(values[left:]), (f"linear program: {what}, then variance",)
+        what = {"singleton": "least singleton delta, then variance", "variance": "least variance within delta"}
+        aim = what.get(request.objective, "least delta, then variance")
+        return "program", list(values[left:]), (f"linear program: {aim}",)
 
     def _paper(self, epsilon: Fraction, eta: Fraction, D: int) -> list[int]:
         form = paper.closed_form(epsilon, eta, D)
@@ -264,7 +283,7 @@ def _policy_notes(request: Request, D: int) -> tuple[str, ...]:
         return (f"policy signed: released counts can be negative where n < {D}",)
     if request.policy == "floor":
         return (
-            f"policy floor: max(n, {D}) + Z is released; below n = {D} counts are biased, at n = 0 by up to {2 * D}",
+            f"policy floor: max(n, {D}) + Z is released; counts below {D} are biased up, 0 by {D} (error to {2 * D})",
         )
     return ()
 

@@ -24,7 +24,7 @@ from countveil.certify import Terms, certify
 from countveil.columns import Columns
 from countveil.design.decimals import decimal, exp
 from countveil.design.linear import NoSolution
-from countveil.design.optimal import largest_eta, least_delta
+from countveil.design.optimal import is_tent, largest_eta, least_delta
 from countveil.design.program import ColumnProgram, Model, Proposal
 from countveil.design.request import SMALLEST_EPSILON, Question, Request
 from countveil.design.signed import Solver, paper_bound
@@ -34,7 +34,8 @@ from countveil.law import Law
 from countveil.mechanism import Mechanism
 from countveil.rounding import SCALE, column_law, even_weight
 
-LARGEST_FREE_D = 20
+LARGEST_FREE_D = 26
+LARGEST_TENT_D = 20
 LARGEST_TIED_D = 400
 LARGEST_EXPLICIT = 200
 SPARE = 1 - Fraction(1, 10**6)
@@ -72,6 +73,7 @@ class _WholeDomain:
         self.low, self.high = request.counts
         self.target = None if request.delta is None else request.delta * SPARE
         self.prices: dict[int, Fraction | None] = {}
+        self.rule_met = True
 
     def answer(self) -> Mechanism:
         request = self.request
@@ -86,6 +88,10 @@ class _WholeDomain:
                 return self._least_D(epsilon, eta)
             case Question.LEAST_EPSILON, _, Fraction() as eta, int() as D:
                 return self._least_epsilon(eta, D)
+            case Question.LEAST_VARIANCE, Fraction() as epsilon, Fraction() as eta, int() as D:
+                program = self._program(epsilon, D, eta, self.target)
+                n0 = self._choose_n0(program, lambda _: True, epsilon, D)
+                return self._mechanism(program, n0, D)
         raise AssertionError("a question without its parameters")
 
     # The five questions
@@ -113,7 +119,7 @@ class _WholeDomain:
             raise self._no_solution(epsilon, ample, n0)
 
         def close(D: int) -> bool:
-            found = self._value(self._program(epsilon, D, None, self.target), n0)
+            found = self._value(self._program(epsilon, D, None, self.target, tie=D > 16), n0)
             return found is not None and found >= enough * Fraction(999, 1000)
 
         D = _bisect(close, least, ample)
@@ -171,7 +177,13 @@ class _WholeDomain:
         return Solver(self._signed_request()).parameters()
 
     def _signed_delta(self, epsilon: Fraction, eta: Fraction, D: int) -> Fraction:
-        return Fraction(Solver(self._signed_request()).delta(epsilon, eta, D))
+        found = Solver(self._signed_request()).delta(epsilon, eta, D)
+        if not found.is_finite():
+            raise InfeasibleError(
+                f"no law with eta {_t(eta)} and D {D} has variance at most {_t(self.request.max_variance)}",
+                f"the least possible variance is 1 - eta = {_t(1 - eta)}",
+            )
+        return Fraction(found)
 
     def _signed_eta(self, epsilon: Fraction, D: int) -> Fraction:
         request = replace(self._signed_request(), question=Question.LARGEST_ETA, epsilon=epsilon, eta=None, D=D)
@@ -205,7 +217,9 @@ class _WholeDomain:
         for n0 in range(first, min(first + LISTED_PRICES, last + 1)):  # every price on the way, for the list
             if holds(n0):
                 return n0
-        return _bisect(holds, min(first + LISTED_PRICES, last), last)
+        found = _bisect(holds, min(first + LISTED_PRICES, last), last)
+        self.rule_met = holds(found)
+        return found
 
     def _hopeless(self, epsilon: Fraction, n0: int, D: int) -> bool:
         """Whether the floor on delta alone rules n0 out."""
@@ -231,11 +245,15 @@ class _WholeDomain:
     ) -> ColumnProgram:
         """The program for noise up to D, or up to less where more would buy nothing that the solver can see."""
         request = self.request
-        small_range = self.high is not None and self.high - self.low <= max(2 * D, 8) + 2
+        if request.cap and self.low > 0:
+            raise RequestError("cap needs counts that begin at 0: say counts 0:HI (--counts 0:500 --cap)")
+        small_range = self.high is not None and self.high - self.low <= 2 * _stationary(D) + 2
         if small_range and self.high is not None and self.high - self.low > LARGEST_EXPLICIT:
             raise RequestError(f"counts {self.low}:{self.high} with D = {D} is too large for the program; lower D")
         if not small_range:
             D = self._useful(epsilon, D, eta)
+            if D > LARGEST_TENT_D and eta is not None and epsilon > 0 and is_tent(epsilon, eta, D):
+                D = LARGEST_TENT_D  # tied columns cannot rise; a smaller bound keeps the promise
         model = Model(
             epsilon=epsilon,
             D=D,
@@ -249,7 +267,7 @@ class _WholeDomain:
             singleton=request.objective == "singleton",
             max_variance=request.max_variance,
             symmetric=request.cap and not small_range,
-            M=max(self.low, D) + (D if D <= 8 else 8 if D <= 16 else 4),
+            M=max(self.low, _stationary(D)),
         )
         can_tie = self.low == 0 and request.sensitivity == 1 and not model.singleton and epsilon > 0 and D > 4
         if small_range or (D <= LARGEST_FREE_D and not (tie and can_tie)):
@@ -261,8 +279,8 @@ class _WholeDomain:
             )
         if D > LARGEST_TIED_D:
             raise RequestError(f"method program goes to D = {LARGEST_TIED_D}; this needs D = {D}: use method remap")
-        window = min(D - 1, max(math.ceil(4 / epsilon), (request.unbiased_from or 0) + 2))
-        reach = min(D, math.ceil(10 / epsilon))
+        window = min(D - 1, max(math.ceil(4 / epsilon), 12, (request.unbiased_from or 0) + 2))
+        reach = min(D, max(math.ceil(10 / epsilon), 32))
         while window * reach > LARGEST_TIED_CELLS and reach > window + 10:
             reach -= 5
         return ColumnProgram(replace(model, window=window, reach=reach, M=None))
@@ -308,7 +326,7 @@ class _WholeDomain:
         cap = program.model.cap
         laws: list[Law] = []
         for n, (left, values) in enumerate(proposal.columns, start=self.low):
-            unbiased = n >= n0 and (cap is None or n <= cap - n0)
+            unbiased = program.unbiased(n, n0)
             free = n in (0, cap) and values[left] > proposal.eta * (1 << SCALE) + (4 << (SCALE - bits))
             laws.append(column_law(values, left, bits, centre=None if free else centre, unbiased=unbiased))
         if program.model.symmetric and self.high is not None:
@@ -326,10 +344,12 @@ class _WholeDomain:
         ]
         if request.unbiased_from is None and request.objective == "delta":
             rule = "delta at most twice" if program.model.delta is None else "eta at least 98 % of"
-            notes.append(f"unbiased_from {n0} is the smallest with {rule} the signed optimum, as far as there is one")
+            words = "is the smallest with" if self.rule_met else "is the largest tried; none has"
+            notes.append(f"unbiased_from {n0} {words} {rule} the signed optimum")
         if program.model.window is not None:
             notes.append(
-                f"D above {LARGEST_FREE_D}: geometric tails were imposed on the columns; the optimum is slightly missed"
+                f"D above {LARGEST_FREE_D}: geometric tails were imposed on the columns; delta may be up to about "
+                "twice the optimum, eta a fraction of a percent below it"
             )
         if program.model.D < D:
             notes.append(f"noise up to {program.model.D} is enough here: the rest of D is not used")
@@ -372,6 +392,11 @@ class _WholeDomain:
                 f"unbiased_from {nearest} or more removes this floor",
             )
         return InfeasibleError(words, "raise unbiased_from, D, delta or epsilon, or use method remap or policy signed")
+
+
+def _stationary(D: int) -> int:
+    """The stationary count M of the free program: a larger one than D lowers delta a little, until about 2D."""
+    return D + (D if D <= 8 else 8 if D <= 16 else 4)
 
 
 def _bisect(holds: Callable[[int], bool], low: int, high: int) -> int:

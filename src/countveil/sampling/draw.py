@@ -19,7 +19,7 @@ from countveil.sampling.entropy import BLOCK_BITS, DENSE_BITS, MAP, NOISE, Bits,
 from countveil.sampling.guide import Guide, guide
 
 WIDTH = 16
-BATCH = 1 << 16
+BATCH = 1 << 17
 STACK_ENTRIES = 1 << 20
 _OPEN = np.iinfo(np.int32).min
 

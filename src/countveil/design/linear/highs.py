@@ -13,7 +13,7 @@ from countveil.design.linear.point import LOWER, Basis, Scale
 
 Attempts = tuple[dict[str, Any], ...]
 CLOSE = 1e-3
-PATIENCE = 100.0
+PATIENCE = 40.0
 """Seconds that all the float programs of one solve may take together."""
 
 FIXED_OPTIONS: dict[str, Any] = {
