@@ -45,9 +45,9 @@ def as_counts(mechanism: Mechanism, values: NDArray[Any], first_row: int = 1) ->
     if values.ndim != 1:
         raise ParameterError("counts", f"an array of {values.ndim} dimensions", "one dimension")
     top = LARGEST_COUNT - mechanism.certificate.worst_error
-    if values.dtype == np.int64 and values.flags.c_contiguous:
-        if not len(values) or values.view(np.uint64).max() <= top:  # negative ones look huge
-            return values
+    plain = values.dtype == np.int64 and values.flags.c_contiguous
+    if plain and (not len(values) or values.view(np.uint64).max() <= top):  # negative ones look huge
+        return values
     if values.dtype.kind in "iu":
         wrong = values > top if values.dtype.kind == "u" else (values < 0) | (values > top)
         if values.dtype.itemsize < 8 and values.dtype.kind == "u":

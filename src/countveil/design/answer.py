@@ -15,6 +15,7 @@ from countveil.design import remapping, signed, whole
 from countveil.design.optimal import least_delta
 from countveil.design.request import Question, Request
 from countveil.design.signed import Solver, least_holding
+from countveil.design.sizing import LARGEST_FREE_D
 from countveil.errors import CountveilError, RequestError, SolverError
 from countveil.mechanism import Mechanism
 
@@ -48,7 +49,7 @@ def _automatic(request: Request) -> Mechanism:
     """The program while it is at its best; the remap where the noise bound is large or the program falls behind."""
     D = _expected_D(request)
     only_program = request.promised or request.objective != "delta" or request.epsilon == 0
-    largest = LARGEST_AUTO_PROGRAM_D if request.sensitivity == 1 else whole.LARGEST_FREE_D
+    largest = LARGEST_AUTO_PROGRAM_D if request.sensitivity == 1 else LARGEST_FREE_D
     if not only_program and largest < D:
         return _remapped(request, f"D about {D} is large, and remapping costs no privacy and no time")
     try:

@@ -22,30 +22,23 @@ from fractions import Fraction
 
 from countveil.certify import Terms, certify
 from countveil.columns import Columns
-from countveil.design.decimals import decimal, exp
+from countveil.design.decimals import exp
 from countveil.design.linear import NoSolution
-from countveil.design.optimal import is_tent, largest_eta, least_delta
-from countveil.design.program import ColumnProgram, Model, Proposal
+from countveil.design.program import ColumnProgram, Proposal
 from countveil.design.request import SMALLEST_EPSILON, Question, Request
 from countveil.design.signed import Solver, paper_bound
-from countveil.errors import InfeasibleError, RequestError, SolverError
+from countveil.design.sizing import LARGEST_FREE_D, sized_program
+from countveil.errors import InfeasibleError, SolverError
 from countveil.exact import decimal_text
 from countveil.law import Law
 from countveil.mechanism import Mechanism
 from countveil.rounding import SCALE, column_law, even_weight
 
-LARGEST_FREE_D = 26
-LARGEST_TENT_D = 20
-LARGEST_TIED_D = 400
-LARGEST_EXPLICIT = 200
 SPARE = 1 - Fraction(1, 10**6)
 """Share of a requested delta that programs aim at; the rest absorbs later stages and rounding."""
 ETA_SHARE = Fraction(98, 100)
 DELTA_FACTOR = 2
 LISTED_PRICES = 4
-LEAST_DELTA = Fraction(1, 10**16)
-LEAST_SHARE = Fraction(1, 20)
-LARGEST_TIED_CELLS = 2600
 RETRIES = 3
 
 
@@ -243,56 +236,7 @@ class _WholeDomain:
     def _program(
         self, epsilon: Fraction, D: int, eta: Fraction | None, delta: Fraction | None, *, tie: bool = False
     ) -> ColumnProgram:
-        """The program for noise up to D, or up to less where more would buy nothing that the solver can see."""
-        request = self.request
-        if request.cap and self.low > 0:
-            raise RequestError("cap needs counts that begin at 0: say counts 0:HI (--counts 0:500 --cap)")
-        small_range = self.high is not None and self.high - self.low <= 2 * _stationary(D) + 2
-        if small_range and self.high is not None and self.high - self.low > LARGEST_EXPLICIT:
-            raise RequestError(f"counts {self.low}:{self.high} with D = {D} is too large for the program; lower D")
-        if not small_range:
-            D = self._useful(epsilon, D, eta)
-            if D > LARGEST_TENT_D and eta is not None and epsilon > 0 and is_tent(epsilon, eta, D):
-                D = LARGEST_TENT_D  # tied columns cannot rise; a smaller bound keeps the promise
-        model = Model(
-            epsilon=epsilon,
-            D=D,
-            eta=eta,
-            delta=delta,
-            n0=request.unbiased_from or 0,
-            lo=self.low,
-            hi=self.high if small_range else None,
-            cap=self.high if request.cap and small_range else None,
-            sensitivity=request.sensitivity,
-            singleton=request.objective == "singleton",
-            max_variance=request.max_variance,
-            symmetric=request.cap and not small_range,
-            M=max(self.low, _stationary(D)),
-        )
-        can_tie = self.low == 0 and request.sensitivity == 1 and not model.singleton and epsilon > 0 and D > 4
-        if small_range or (D <= LARGEST_FREE_D and not (tie and can_tie)):
-            return ColumnProgram(model)
-        if not can_tie:
-            raise RequestError(
-                f"D = {D} is too large for the free program (up to {LARGEST_FREE_D}), which counts LO:, sensitivity "
-                "above 1, objective singleton and epsilon 0 need; use method remap or policy signed"
-            )
-        if D > LARGEST_TIED_D:
-            raise RequestError(f"method program goes to D = {LARGEST_TIED_D}; this needs D = {D}: use method remap")
-        window = min(D - 1, max(math.ceil(4 / epsilon), 12, (request.unbiased_from or 0) + 2))
-        reach = min(D, max(math.ceil(10 / epsilon), 32))
-        while window * reach > LARGEST_TIED_CELLS and reach > window + 10:
-            reach -= 5
-        return ColumnProgram(replace(model, window=window, reach=reach, M=None))
-
-    def _useful(self, epsilon: Fraction, D: int, eta: Fraction | None) -> int:
-        """D, or a smaller bound whose delta is far below what is asked for, or below what the solver can see."""
-        step = epsilon / self.request.sensitivity
-        least = LEAST_DELTA if self.target is None else max(LEAST_DELTA, self.target * LEAST_SHARE)
-        centre = eta if eta is not None else largest_eta(step, least)
-        while D > 4 and least_delta(step, centre, D) < decimal(least):
-            D -= 1
-        return max(D - self.spared, min(D, 2))
+        return sized_program(self.request, epsilon, D, eta, delta, target=self.target, spared=self.spared, tie=tie)
 
     def _mechanism(self, program: ColumnProgram, n0: int, D: int) -> Mechanism:
         program.set_unbiased_from(n0)
@@ -392,11 +336,6 @@ class _WholeDomain:
                 f"unbiased_from {nearest} or more removes this floor",
             )
         return InfeasibleError(words, "raise unbiased_from, D, delta or epsilon, or use method remap or policy signed")
-
-
-def _stationary(D: int) -> int:
-    """The stationary count M of the free program: a larger one than D lowers delta a little, until about 2D."""
-    return D + (D if D <= 8 else 8 if D <= 16 else 4)
 
 
 def _bisect(holds: Callable[[int], bool], low: int, high: int) -> int:

@@ -113,9 +113,11 @@ class _ColumnSampler(Sampler):
         index = (rows << self.width) | (words >> (DENSE_BITS - self.width))
         np.copyto(out, self.flat.take(index, mode="clip"))
         open_ = np.flatnonzero(out == _OPEN)
-        for row in np.unique(rows[open_]):
-            here = open_[rows[open_] == row]
-            out[here] = self.resolvers[row].noise(words[here], bits, here + first)
+        heads, laws = _heads(words[open_], bits, open_ + first), rows[open_]
+        for row in np.unique(laws):
+            mine = laws == row
+            here = open_[mine]
+            out[here] = self.resolvers[row].settle(heads[mine], bits, here + first)
 
 
 class _RemapSampler(Sampler):
@@ -184,8 +186,10 @@ class _Resolver:
         self.tops = np.array([end << 64 >> law.bits for end in starts], dtype=np.uint64)
 
     def noise(self, words: Words, bits: Bits, cells: Cells) -> Counts:
-        blocks = bits.blocks(NOISE, cells)
-        heads = (words.astype(np.uint64) << np.uint64(64 - DENSE_BITS)) | (blocks[:, 0] >> np.uint64(DENSE_BITS))
+        return self.settle(_heads(words, bits, cells), bits, cells)
+
+    def settle(self, heads: NDArray[np.uint64], bits: Bits, cells: Cells) -> Counts:
+        """The noise of cells whose first 64 bits are `heads`."""
         slots = np.searchsorted(self.tops, heads, side="right")
         found: Counts = slots - self.law.left
         if self.law.bits > 64:
@@ -193,6 +197,12 @@ class _Resolver:
                 uniform = _uniform(self.law.bits, bits, NOISE, int(cells[i]))
                 found[i] = outcome.law_noise(self.law, uniform)[0]
         return found
+
+
+def _heads(words: Words, bits: Bits, cells: Cells) -> NDArray[np.uint64]:
+    """The first 64 bits of some cells, of which the first 16 are at hand."""
+    blocks = bits.blocks(NOISE, cells)
+    return (words.astype(np.uint64) << np.uint64(64 - DENSE_BITS)) | (blocks[:, 0] >> np.uint64(DENSE_BITS))
 
 
 def _look_up(table: Guide, words: Words, out: Counts) -> None:
