@@ -119,10 +119,14 @@ def parts(epsilon: Fraction, eta: Fraction, D: int) -> dict[str, object]:
     with localcontext(PRECISE):
         _, B, C = _constants(epsilon, eta)
         s2 = sum((2 * i * i * p for i, p in enumerate(form.half)), Decimal(0))
-        gauss = [(-Decimal(z * z) / (2 * s2)).exp() for z in range(3)]
-        reach = int((250 * 2 * s2).sqrt()) + 2
-        total = 1 + 2 * sum(((-Decimal(z * z) / (2 * s2)).exp() for z in range(1, reach)), Decimal(0))
-        first, second = gauss[1] / total, gauss[2] / total
+    with localcontext(prec=30):
+        step = (-1 / (2 * s2)).exp()  # p(z) ~ step^(z^2)
+        total, power, odd = Decimal(1), Decimal(1), step
+        while power > Decimal("1e-30"):
+            power *= odd  # step^(z^2), by odd differences
+            odd *= step * step
+            total += 2 * power
+        first, second = step / total, step**4 / total
         needed = ((first - form.delta_star) / second).ln() if first > form.delta_star else Decimal(0)
         return {
             "k": form.k,

@@ -116,5 +116,5 @@ def geometric_side(law: Law) -> tuple[float, int] | None:
     onset = len(sides) - 2
     while onset > 0 and abs(sides[onset] / sides[onset - 1] - ratio) < 1e-6 * ratio:
         onset -= 1
-    # the heaviest pair tells the ratio best: light weights are rounded
-    return (sides[onset + 1] / sides[onset], onset) if onset + 3 <= len(sides) else None
+    heaviest = max(onset, 1)  # of the sides proper: light weights are rounded, and the centre may differ a little
+    return (sides[heaviest + 1] / sides[heaviest], onset) if onset + 3 <= len(sides) else None

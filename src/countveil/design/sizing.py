@@ -1,8 +1,8 @@
 """How large a whole-domain program is made: which noise bound is used, which columns are explicit, which are tied.
 
 The solver is at its best while deltas are visible to it and columns are few. A smaller noise bound than the promised D
-keeps the promise, so D is used only as far as it lowers delta visibly. Up to LARGEST_FREE_D all columns are free; beyond,
-columns are tied (see `program`), except for tents, whose sides rise and cannot be tied.
+keeps the promise, so D is used only as far as it lowers delta visibly. Up to LARGEST_FREE_D all columns are free;
+beyond, columns are tied (see `program`), except for tents, whose sides rise and cannot be tied.
 """
 
 from __future__ import annotations
@@ -73,8 +73,9 @@ def sized_program(
         )
     if D > LARGEST_TIED_D:
         raise RequestError(f"method program goes to D = {LARGEST_TIED_D}; this needs D = {D}: use method remap")
-    window = min(D - 1, max(math.ceil(4 / epsilon), 12, (request.unbiased_from or 0) + 2))
-    reach = min(D, max(math.ceil(10 / epsilon), 32))
+    least = 0 if delta is None else 8  # tiny deltas want few cells
+    window = min(D - 1, max(math.ceil(4 / epsilon), least, (request.unbiased_from or 0) + 2))
+    reach = min(D, max(math.ceil(10 / epsilon), 3 * least))
     while window * reach > LARGEST_TIED_CELLS and reach > window + 10:
         reach -= 5
     return ColumnProgram(replace(model, window=window, reach=reach, M=None))
