@@ -106,9 +106,10 @@ def against_memory(size: int) -> float:
     def numpys() -> Counts:
         return counts + (generator.geometric(p, size) - generator.geometric(p, size))
 
-    copy, release, checked, fresh, geometric = in_turn(
+    copy, alone, release, checked, fresh, geometric = in_turn(
         ROUNDS,
         lambda: np.copyto(out, counts),
+        lambda: mechanism.sampler.release(counts, Key(), out=out, threads=1),
         lambda: mechanism.sampler.release(counts, Key(), out=out),
         lambda: mechanism.release(counts),
         counts.copy,
@@ -116,8 +117,9 @@ def against_memory(size: int) -> float:
     )
     say(f"1. {size:,} large counts, epsilon 1, delta 1e-6, against a copy of the same array: ns per count")
     say(f"  copy, warm, preallocated         {ns(copy, size)}")
+    say(f"  release, one thread              {ns(alone, size)}   {100 * copy / alone:5.1f} % of the copy's speed")
     say(
-        f"  release, warm, preallocated      {ns(release, size)}   {100 * copy / release:5.1f} % of the copy's speed"
+        f"  release, a thread per core       {ns(release, size)}   {100 * copy / release:5.1f} % of the copy's speed"
         f" ({goal(copy / release, 0.25, '25 %')}), {size / release / 1e6:.0f} million cells per second"
     )
     say(f"  copy to new memory               {ns(fresh, size)}")
@@ -128,7 +130,7 @@ def against_memory(size: int) -> float:
     say()
     say("2. Against numpy's geometric difference added to the counts (not secure, not exact): ns per count")
     ratio = geometric / release
-    verdict = goal(ratio, 8, "8x")
+    verdict = f"{goal(ratio, 8, '8x')}; with one thread {geometric / alone:.1f}x"
     say(f"  numpy                            {ns(geometric, size)}   we are {ratio:.1f}x as fast ({verdict})")
     say()
     return size / release

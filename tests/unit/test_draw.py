@@ -171,6 +171,10 @@ def test_retried_and_reordered_tasks_draw_the_same_noise() -> None:
     whole = draws.release(counts, key)
     parts = [draws.release(counts[i : i + 30_000], key, first=i) for i in range(0, 200_000, 30_000)][::-1]
     assert np.array_equal(np.concatenate(parts[::-1]), whole)
+    many = np.arange(1_300_000, dtype=np.int64) % 60
+    alone = draws.release(many, key, threads=1)
+    for threads in (2, 3):
+        assert np.array_equal(draws.release(many, key, threads=threads), alone)
     again = sampler(m.family).release(counts, Key(key.export()))
     assert np.array_equal(again, whole)
     assert not np.array_equal(draws.release(counts, Key()), whole)

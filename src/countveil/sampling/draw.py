@@ -8,6 +8,9 @@ per cell depends on the noise only through that ambiguity.
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,6 +23,7 @@ from countveil.sampling.guide import Guide, guide
 
 WIDTH = 16
 BATCH = 1 << 17
+MOST_THREADS = 4
 STACK_ENTRIES = 1 << 20
 _OPEN = np.iinfo(np.int32).min
 
@@ -47,16 +51,34 @@ class Sampler:
         self.guide = guide(family.stationary, width)
         self.resolver = _Resolver(family.stationary)
 
-    def release(self, counts: Counts, bits: Bits, *, first: int = 0, out: Counts | None = None) -> Counts:
-        """Y = n + Z; counts[i] is cell first + i of the release that `bits` belongs to."""
-        result = np.empty_like(counts) if out is None else out
+    def release(
+        self, counts: Counts, bits: Bits, *, first: int = 0, out: Counts | None = None, threads: int | None = None
+    ) -> Counts:
+        """Y = n + Z; counts[i] is cell first + i of the release that `bits` belongs to.
+
+        Long vectors are split among threads (one per core, at most 4, by default): cells have addresses, so the result
+        is the same for any number.
+        """
+        result = np.empty(len(counts), dtype=np.int64) if out is None else out
+        wanted = min(MOST_THREADS, os.cpu_count() or 1) if threads is None else threads
+        size = -(-len(counts) // max(1, min(wanted, len(counts) // (4 * BATCH)))) or 1
+        starts = range(0, len(counts), size)
+        tasks = [(counts[i : i + size], bits, first + i, result[i : i + size]) for i in starts]
+        if len(tasks) > 1:
+            with ThreadPoolExecutor(len(tasks)) as pool:
+                list(pool.map(lambda task: self._release(*task), tasks))
+        else:
+            for task in tasks:
+                self._release(*task)
+        return result
+
+    def _release(self, counts: Counts, bits: Bits, first: int, result: Counts) -> None:
         words = np.empty(min(BATCH, max(1, len(counts))), dtype=np.uint16)
         for start in range(0, len(counts), BATCH):
             part = counts[start : start + BATCH]
             dense = words[: len(part)]
             bits.dense(NOISE, first + start, dense)
             self._draw(part, dense, bits, first + start, result[start : start + BATCH])
-        return result
 
     def _draw(self, counts: Counts, words: Words, bits: Bits, first: int, out: Counts) -> None:
         """out = counts + noise, for cells first, first + 1, ..."""
