@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from countveil.law import Law
 from countveil.mechanism import Mechanism
+from countveil.sampling.draw import release_one
 from countveil.sampling.entropy import Key
 
 ALPHA = 1e-6
@@ -28,6 +29,9 @@ LEAST_P = 1e-9
 """A chi-square p-value below this refutes the weights."""
 ORDERS = (-2.0, -1.0, -0.5, -0.2, 0.0, 0.2, 0.5, 1.0)
 """Sets S are {y : p(y|n) > e^(epsilon + o) p(y|m)} for these offsets o."""
+
+LARGE = 2**40
+ONE_BY_ONE = 4000
 
 Release = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 
@@ -64,14 +68,49 @@ def audit(mechanism: Mechanism, draws: int = 1_000_000, release: Release | None 
     """Run the sampler `draws` times at each of a few counts and compare with the certificate."""
     draw = release or (lambda counts: mechanism.sampler.release(counts, Key()))
     n, m = mechanism.certificate.worst_pair
-    first, last = mechanism.counts
-    wanted = {n, m, first, first + 1, first + 2, mechanism.certificate.stationary_from}
-    counts = sorted(c for c in wanted if last is None or c <= last)
-    seen = {c: draw(np.full(draws, c, dtype=np.int64)) - c for c in counts}
-    fits = tuple(_fit(c, mechanism.family.column(c), seen[c]) for c in counts)
+    counts = _audited_counts(mechanism)
+    mixed = draw(np.tile(np.array(counts, dtype=np.int64), draws))  # all laws side by side in every batch
+    seen = {c: mixed[i :: len(counts)] - c for i, c in enumerate(counts)}
+    fits = [_fit(c, mechanism.family.column(c), seen[c]) for c in counts]
+    if release is None:
+        one = np.array([release_one(mechanism.family, n) - n for _ in range(ONE_BY_ONE)])
+        fits.append(_fit(n, mechanism.family.column(n), one))
+    fits.append(_independence(mechanism, draw, draws))
     epsilon, delta = float(mechanism.epsilon), float(mechanism.delta)
     found = [_epsilon_lower(mechanism, (a, b), seen, epsilon, delta, draws) for a, b in ((n, m), (m, n))]
-    return Audit(draws, (n, m), epsilon, delta, max(found), fits)
+    return Audit(draws, (n, m), epsilon, delta, max(found), tuple(fits))
+
+
+def _audited_counts(mechanism: Mechanism) -> list[int]:
+    """The worst pair, the smallest counts, both sides of the stationary count, the top, and a large count."""
+    first, last = mechanism.counts
+    M = mechanism.certificate.stationary_from
+    wanted = {*mechanism.certificate.worst_pair, first, first + 1, first + 2, M - 1, M, LARGE}
+    if last is not None:
+        wanted |= {last, last - 1, last - 2}
+    return sorted(c for c in wanted if c >= first and (last is None or c <= last))
+
+
+def _independence(mechanism: Mechanism, draw: Release, draws: int) -> Fit:
+    """How often neighbouring cells, and the same cells of two releases, have equal noise: sum_z p(z)^2 of the time."""
+    n = mechanism.certificate.typical
+    law = mechanism.family.column(n)
+    same = float(sum(w * w for w in law.weights)) / float(law.total) ** 2
+    once, again = (draw(np.full(draws, n, dtype=np.int64)) for _ in range(2))
+    half = draws // 2
+    equal = int((once[: 2 * half : 2] == once[1 : 2 * half : 2]).sum()), int((once == again).sum())
+    trials = half, draws
+    p_value = min(1.0, 2 * min(_two_sided(k, t, same) for k, t in zip(equal, trials, strict=True)))
+    return Fit(n, draws, {0: equal[0], 1: equal[1]}, {0: half * same, 1: draws * same}, p_value)
+
+
+def _two_sided(successes: int, trials: int, p: float) -> float:
+    """The probability that a binomial is as far from its mean as this, or further: twice the smaller tail."""
+    if p >= 1:
+        return 1.0
+    above = 1.0 if successes == 0 else beta_regularised(p, successes, trials - successes + 1)
+    below = 1.0 if successes == trials else 1 - beta_regularised(p, successes + 1, trials - successes)
+    return min(1.0, 2 * max(0.0, min(above, below)))
 
 
 def _epsilon_lower(
@@ -113,9 +152,9 @@ def _chi_square_p(observed: dict[int, int], expected: dict[int, float]) -> float
     """Pearson's test; cells with an expectation below 10 are pooled."""
     pooled = {z for z, e in expected.items() if e < 10}
     cells = [(observed.get(z, 0), e) for z, e in expected.items() if z not in pooled]
-    rest = sum(expected[z] for z in pooled)
-    if rest >= 1:
-        cells.append((sum(observed.get(z, 0) for z in pooled), rest))
+    if pooled and cells:  # the rare ones go with the rarest of the others
+        k, e = cells.pop(min(range(len(cells)), key=lambda i: cells[i][1]))
+        cells.append((k + sum(observed.get(z, 0) for z in pooled), e + sum(expected[z] for z in pooled)))
     statistic = sum((o - e) ** 2 / e for o, e in cells)
     return gamma_upper((len(cells) - 1) / 2, statistic / 2) if len(cells) > 1 else 1.0
 

@@ -26,11 +26,14 @@ _ALLOWED = "whole numbers from 0 to {top}"
 def release(mechanism: Mechanism, counts: Any) -> Any:
     """Noisy counts of the same kind: int, numpy array, or a pandas, polars or pyarrow column."""
     if isinstance(counts, int | str | float | np.integer | np.floating) or counts is None:
-        return release_one(mechanism.family, integer("count", counts, 0, LARGEST_COUNT))
+        return release_one(mechanism.family, integer("count", counts, 0, _top(mechanism)))
+    if isinstance(counts, np.ma.MaskedArray) and np.ma.getmaskarray(counts).any():
+        row = int(np.flatnonzero(np.ma.getmaskarray(counts).ravel())[0]) + 1
+        raise ParameterError(f"count in row {row}", "a masked value", "a whole number; fill missing counts first")
     if isinstance(counts, np.ndarray):
         return released(mechanism, as_counts(mechanism, counts), Key())
     if isinstance(counts, list | tuple):
-        values = [integer(f"count in row {row}", n, 0, LARGEST_COUNT) for row, n in enumerate(counts, start=1)]
+        values = [integer(f"count in row {row}", n, 0, _top(mechanism)) for row, n in enumerate(counts, start=1)]
         return released(mechanism, as_counts(mechanism, np.array(values, dtype=np.int64)), Key()).tolist()
     return _series(mechanism, counts)
 
@@ -44,7 +47,7 @@ def as_counts(mechanism: Mechanism, values: NDArray[Any], first_row: int = 1) ->
     """An array as int64 counts, one-dimensional and checked; the rest is refused with its row."""
     if values.ndim != 1:
         raise ParameterError("counts", f"an array of {values.ndim} dimensions", "one dimension")
-    top = LARGEST_COUNT - mechanism.certificate.worst_error
+    top = _top(mechanism)
     plain = values.dtype == np.int64 and values.flags.c_contiguous
     if plain and (not len(values) or values.view(np.uint64).max() <= top):  # negative ones look huge
         return values
@@ -66,16 +69,26 @@ def as_counts(mechanism: Mechanism, values: NDArray[Any], first_row: int = 1) ->
 
 
 def bounds(mechanism: Mechanism, y: Any) -> tuple[Any, Any]:
-    """The certain range of n given y, for one y or an array."""
+    """The certain range of n given y, for one released count or an integer array of them."""
     low, high = mechanism.counts
     reach = mechanism.certificate.worst_error
-    least = np.maximum(np.subtract(y, reach), low)
-    most = np.maximum(np.add(np.minimum(y, LARGEST_COUNT - reach), reach), low)  # without a wrap at 2^63
-    if high is not None:
-        least, most = np.minimum(least, high), np.minimum(most, high)
-    if isinstance(y, np.ndarray):
-        return least, most
-    return int(least), int(most)
+    if not isinstance(y, np.ndarray):
+        value = integer("y", y, -LARGEST_COUNT, LARGEST_COUNT)
+        least, most = max(value - reach, low), max(value + reach, low)
+        return (least, most) if high is None else (min(least, high), min(most, high))
+    if y.dtype.kind not in "iu" or (
+        len(y) and not -LARGEST_COUNT + reach <= int(y.min()) <= int(y.max()) <= LARGEST_COUNT
+    ):
+        raise ParameterError("y", f"an array of {y.dtype}", "released counts: whole numbers that fit 64 bits")
+    values = y.astype(np.int64)
+    lower = np.maximum(values - reach, low)
+    upper = np.maximum(np.minimum(values, LARGEST_COUNT - reach) + reach, low)  # without a wrap at 2^63
+    return (lower, upper) if high is None else (np.minimum(lower, high), np.minimum(upper, high))
+
+
+def _top(mechanism: Mechanism) -> int:
+    """The largest count whose release is sure to fit 64 bits."""
+    return LARGEST_COUNT - mechanism.certificate.worst_error
 
 
 def _series(mechanism: Mechanism, counts: Any) -> Any:
@@ -96,7 +109,11 @@ def _series(mechanism: Mechanism, counts: Any) -> Any:
     if missing.any():
         row = int(missing.to_numpy().argmax()) + 1
         raise ParameterError(f"count in row {row}", "NULL", "a whole number; fill missing counts first")
-    noisy = released(mechanism, as_counts(mechanism, series.to_numpy()), Key())
+    try:
+        values = series.to_numpy()
+    except Exception:  # whatever a frame library raises for values that have no numpy form
+        raise ParameterError("counts", f"a column of {series.dtype}", _ALLOWED.format(top=_top(mechanism))) from None
+    noisy = released(mechanism, as_counts(mechanism, values), Key())
     fresh = nw.new_series(name=series.name, values=noisy, dtype=nw.Int64(), backend=series.implementation)
     native = fresh.to_native()
     if hasattr(counts, "index") and hasattr(native, "index") and series.implementation.is_pandas():

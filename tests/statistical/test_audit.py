@@ -66,6 +66,9 @@ def bugs(m: cv.Mechanism) -> dict[str, Callable[[Counts], Counts]]:
         "noise forgotten once in thirty": lambda n: np.where(np.arange(len(n)) % 30 == 0, n, good(n)),
         "column of the next count": lambda n: good(n + 1) - 1,
         "shifted by one": lambda n: good(n) + 1,
+        "no noise for large counts": lambda n: np.where(n > 1000, n, good(n)),
+        "every second cell repeats its neighbour": lambda n: n + np.repeat((good(n) - n)[::2], 2)[: len(n)],
+        "the same noise in every release": lambda n: m.sampler.release(n, Key(bytes(32))),
         "cut at D - 4": lambda n: n + np.clip(good(n) - n, -(m.D - 4), m.D - 4),
     }
 

@@ -26,13 +26,13 @@ def audit(path: str, draws: str, as_json: bool) -> None:
     \b
     Examples:
       countveil audit -m mechanism.json
-      countveil audit -m mechanism.json --draws 10000000 --json
+      countveil audit -m mechanism.json --draws 5000000 --json
     """
     from countveil.auditing import audit as run
     from countveil.exact import integer
     from countveil.mechanism import Mechanism
 
-    times = integer("draws", draws, 1000, 100_000_000)
+    times = integer("draws", draws, 1000, 20_000_000)
     mechanism = Mechanism.load(path)
     with busy(f"drawing {times:,} times at each count"):
         found = run(mechanism, times)

@@ -203,7 +203,7 @@ def _bits(given: object) -> int:
 
 def _counts(given: object) -> tuple[int, int | None]:
     """'LO:HI', 'LO:' or a pair."""
-    allowed = "LO:HI with 0 <= LO <= HI, for instance 1:500, or LO: for no upper end"
+    allowed = "LO:HI with 0 <= LO < HI, for instance 1:500, or LO: for no upper end"
     if isinstance(given, str):
         parts: list[object] = [part.strip() or None for part in given.split(":")]
     elif isinstance(given, tuple | list):
@@ -214,7 +214,7 @@ def _counts(given: object) -> tuple[int, int | None]:
         raise ParameterError("counts", given, allowed)
     try:
         low = 0 if parts[0] is None else integer("counts", parts[0], 0, LARGEST_COUNT)
-        high = None if parts[1] is None else integer("counts", parts[1], low, LARGEST_COUNT)
+        high = None if parts[1] is None else integer("counts", parts[1], low + 1, LARGEST_COUNT)
     except ParameterError:
         raise ParameterError("counts", given, allowed) from None
     return low, high

@@ -27,6 +27,7 @@ BLOCK_BITS = 128
 NOISE, MAP = 0, 2
 """Dense streams; the sparse stream of the same source is one higher."""
 _BLOCK = BLOCK_BITS // 8
+_ZEROS = bytes(1 << 18)
 _STREAM = 96
 
 Words = NDArray[np.uint16]
@@ -60,7 +61,10 @@ class Key:
         stream = Cipher(algorithms.AES(self._secret), modes.CTR(counter.to_bytes(_BLOCK, "big"))).encryptor()
         if skip:
             stream.update(bytes(skip))
-        stream.update_into(_zeros(2 * len(words)), words.data.cast("B"))
+        size = 2 * len(words)
+        zeros = memoryview(_ZEROS)[:size] if size <= len(_ZEROS) else bytes(size)
+        if stream.update_into(zeros, words.data.cast("B")) != size:
+            raise RuntimeError("the cipher did not fill the buffer")
 
     def blocks(self, source: int, cells: NDArray[np.int64]) -> Blocks:
         """The next 128 bits of some cells: scattered counters, enciphered one by one."""
@@ -81,19 +85,11 @@ class Key:
     def __reduce__(self) -> NoReturn:
         raise TypeError("a key is not pickled or copied; export it on purpose, for the workers of one release")
 
+    def __getstate__(self) -> NoReturn:
+        self.__reduce__()
+
     def __copy__(self) -> NoReturn:
         self.__reduce__()
 
     def __deepcopy__(self, memo: object) -> NoReturn:
         self.__reduce__()
-
-
-def _zeros(size: int) -> memoryview:
-    """Zero bytes to encipher; grown once, shared by all, never written."""
-    global _ZEROS
-    if len(_ZEROS) < size:
-        _ZEROS = bytes(size)
-    return memoryview(_ZEROS)[:size]
-
-
-_ZEROS = bytes(1 << 17)
