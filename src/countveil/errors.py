@@ -1,7 +1,7 @@
 """Every error that a user can meet, with the facts it carries and the exit code it becomes.
 
-A message is one line: what was given, what is allowed, what to do next. Messages depend on
-parameters and files, never on data.
+A message is one line: what was given, what is allowed, what to do next. Messages depend on parameters and files, never
+on data that is asked about; only releasing a finished table names the row and value that its owner has to mend.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import sys
 
 import click
@@ -50,6 +51,9 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without ± shows ? instead of failing
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), _stop)  # so that temporary files are removed on the way out
     try:
         code = cli.main(standalone_mode=False)
         sys.stdout.flush()
@@ -70,6 +74,10 @@ def main() -> None:
         if os.environ.get("COUNTVEIL_TRACE"):
             raise
         _fail(f"internal error ({type(error).__name__}); set COUNTVEIL_TRACE=1 to see where, and report it", 1)
+
+
+def _stop(number: int, frame: object) -> None:
+    sys.exit(128 + number)
 
 
 def _fail(message: str, code: int) -> None:
