@@ -9,6 +9,7 @@ per cell depends on the noise only through that ambiguity.
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -41,7 +42,7 @@ def sampler(family: ColumnFamily, width: int = WIDTH) -> Sampler:
     return _RemapSampler(family, width) if isinstance(family, Remap) else _ColumnSampler(family, width)
 
 
-class Sampler:
+class Sampler(ABC):
     """Draws vectors of counts: the stationary law for all, then the counts that have another law."""
 
     def __init__(self, family: ColumnFamily, width: int) -> None:
@@ -98,9 +99,9 @@ class Sampler:
         """Whether some count's law is not the stationary one."""
         return self.low < self.M and len(base) > 0 and bool(base.min() < self.M)
 
+    @abstractmethod
     def _draw_mixed(self, base: Counts, words: Words, bits: Bits, first: int, out: Counts) -> None:
         """The noise of a batch in which some counts are special."""
-        raise NotImplementedError
 
 
 class _ColumnSampler(Sampler):
