@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,8 @@ from scipy import stats
 
 import countveil as cv
 from countveil.auditing import Audit, audit, beta_regularised, clopper_pearson_lower, gamma_upper
+from countveil.cli import main
+from countveil.sampling.draw import Sampler
 from countveil.sampling.entropy import Key
 
 Counts = NDArray[np.int64]
@@ -106,3 +109,22 @@ def test_command(tmp_path: Path) -> None:
     for bad in ("10", "many", "-5", "1e12"):
         done = run("audit", "-m", str(path), "--draws", bad)
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+
+
+def test_command_exits_with_1_where_the_sampler_is_broken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A fault planted in the installed sampler: half of the noise is lost."""
+    path = tmp_path / "m.json"
+    MECHANISMS["signed"].save(path)
+    sound = Sampler.release
+
+    def broken(self: Sampler, counts: Counts, bits: Key, **options: Any) -> Counts:
+        return counts + (sound(self, counts, bits, **options) - counts) // 2
+
+    monkeypatch.setattr(Sampler, "release", broken)
+    monkeypatch.setattr(sys, "argv", ["countveil", "audit", "-m", str(path), "--draws", "50000"])
+    with pytest.raises(SystemExit) as done:
+        main()
+    assert done.value.code == 1
+    assert "REFUTED" in capsys.readouterr().out

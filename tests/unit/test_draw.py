@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import copy
+import json
 import multiprocessing
 import pickle
+import subprocess
+import sys
 from collections import Counter
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -178,6 +182,28 @@ def test_retried_and_reordered_tasks_draw_the_same_noise() -> None:
     again = sampler(m.family).release(counts, Key(key.export()))
     assert np.array_equal(again, whole)
     assert not np.array_equal(draws.release(counts, Key()), whole)
+
+
+def test_another_process_draws_the_same_noise_for_the_same_key_and_cells(tmp_path: Path) -> None:
+    m = cv.design(epsilon="1", delta="1e-6", method="remap")
+    m.save(tmp_path / "m.json")
+    key, counts = Key(), np.arange(5000, dtype=np.int64) % 40
+    code = (
+        "import sys, numpy as np, countveil as cv\n"
+        "from countveil.sampling.entropy import Key\n"
+        "m = cv.Mechanism.load(sys.argv[1])\n"
+        "key = Key(bytes.fromhex(sys.stdin.read()))\n"
+        "counts = np.arange(5000, dtype=np.int64) % 40\n"
+        "print(m.sampler.release(counts[1234:], key, first=1234).tolist())"
+    )
+    there = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "m.json")],
+        input=key.export().hex(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(there.stdout) == m.sampler.release(counts, key)[1234:].tolist()
 
 
 def _child(queue: multiprocessing.SimpleQueue[tuple[int, ...]]) -> None:
