@@ -12,10 +12,12 @@ ROOT = Path(__file__).parents[1] / "src" / "countveil"
 LAYERS = {
     0: {"errors", "exact"},
     1: {"law"},
-    2: {"columns", "remap", "privacy", "rounding", "certificate"},
+    2: {"columns", "remap", "privacy", "rounding", "decimals", "certificate"},
     3: {"sampling"},
     4: {"mechanism", "certify", "files", "releasing"},
-    5: {"design", "auditing", "tables"},
+    5: {"design", "families", "auditing", "tables"},
+    6: {"comparison", "plots"},
+    7: {"figures"},
     8: {"cli", "__main__", ""},
 }
 LAYER_OF = {name: layer for layer, names in LAYERS.items() for name in names}

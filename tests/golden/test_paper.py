@@ -11,8 +11,8 @@ import pytest
 import countveil as cv
 import vectors
 from countveil.columns import Columns
+from countveil.decimals import proposals
 from countveil.design import paper
-from countveil.design.decimals import proposals
 from countveil.exact import exp_bounds
 from countveil.privacy import delta, singleton
 from countveil.rounding import symmetric_law

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
-from countveil.design.decimals import PRECISE, decimal, exp
+from countveil.decimals import PRECISE, decimal, exp
 
 
 @dataclass(frozen=True)

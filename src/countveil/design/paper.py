@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
-from countveil.design.decimals import PRECISE, decimal, exp
+from countveil.decimals import PRECISE, decimal, exp
 from countveil.exact import decimal_text
 
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
 
-from countveil.design.decimals import exp, fraction
+from countveil.decimals import exp, fraction
 from countveil.design.linear import NoSolution, Program, Solution
 from countveil.rounding import SCALE
 

@@ -16,8 +16,8 @@ from fractions import Fraction
 from countveil import privacy
 from countveil.certify import Terms, bind, enough_bits
 from countveil.columns import Columns
+from countveil.decimals import PRECISE, decimal, exp
 from countveil.design import pulls
-from countveil.design.decimals import PRECISE, decimal, exp
 from countveil.design.optimal import least_delta
 from countveil.design.request import LARGEST_D, SMALLEST_EPSILON, Question, Request
 from countveil.design.signed import SPARE, Solver, least_holding, paper_bound

@@ -17,8 +17,8 @@ from fractions import Fraction
 
 from countveil.certify import Terms, certify
 from countveil.columns import Columns
+from countveil.decimals import decimal, proposals
 from countveil.design import optimal, paper
-from countveil.design.decimals import decimal, proposals
 from countveil.design.linear import NoSolution
 from countveil.design.program import ColumnProgram, Model
 from countveil.design.request import LARGEST_D, SMALLEST_EPSILON, Question, Request

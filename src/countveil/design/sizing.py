@@ -11,7 +11,7 @@ import math
 from dataclasses import replace
 from fractions import Fraction
 
-from countveil.design.decimals import decimal
+from countveil.decimals import decimal
 from countveil.design.optimal import is_tent, largest_eta, least_delta
 from countveil.design.program import ColumnProgram, Model
 from countveil.design.request import Request

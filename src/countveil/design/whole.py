@@ -22,7 +22,7 @@ from fractions import Fraction
 
 from countveil.certify import Terms, certify
 from countveil.columns import Columns
-from countveil.design.decimals import exp
+from countveil.decimals import exp
 from countveil.design.linear import NoSolution
 from countveil.design.program import ColumnProgram, Proposal
 from countveil.design.request import SMALLEST_EPSILON, Question, Request
