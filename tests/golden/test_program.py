@@ -10,6 +10,7 @@ import pytest
 import countveil as cv
 import vectors
 from countveil.design.program import ColumnProgram, Model
+from countveil.exact import decimal_text
 
 CASES = vectors.cases("program")
 WHOLE = [c for c in CASES if c["kind"] == "whole"]
@@ -102,3 +103,14 @@ def test_a_good_whole_domain_design() -> None:
     assert vectors.close(m.delta, "4.79e-7", "2e-3")
     assert m.certificate.never_negative
     assert [m.column(n).mean == 0 for n in range(5)] == [False, False, True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("D", "eta"), [(14, "0.44508"), (20, "0.44533"), pytest.param(40, "0.44559", marks=pytest.mark.slow)]
+)
+def test_eta_creeps_up_with_D(D: int, eta: str) -> None:
+    m = cv.design(epsilon="1", delta="1e-6", D=D, unbiased_from=2, method="program")
+    assert decimal_text(m.eta, 5) == eta
+    assert m.delta <= Fraction("1e-6")
+    assert m.certificate.never_negative
+    assert m.unbiased_from == 2

@@ -53,7 +53,7 @@ def _automatic(request: Request) -> Mechanism:
     if not only_program and largest < D:
         return _remapped(request, f"D about {D} is large, and remapping costs no privacy and no time")
     try:
-        found = whole.answer(replace(request, method="program"))
+        found = whole.answer(request)
     except SolverError:
         if only_program:
             raise

@@ -84,6 +84,11 @@ def _least_n0(ratio: float, onset: int) -> int:
     return max(1, pulls.least_T(ratio) + onset)
 
 
+def _residue(family: Remap) -> Fraction:
+    """The largest |bias| from n0 on that the map alone leaves, and that the moves take away."""
+    return Fraction(max((abs(units) for units in family.residues[family.n0 :]), default=0), 1 << family.bits)
+
+
 def _row(j: int, pull: float) -> Row:
     """j goes to one of the two integers around j - pull."""
     mean = Fraction(j) - Fraction(pull)
@@ -155,6 +160,7 @@ class _Remapper:
                 "order: eta at the knee or as given, then least D, then least n0, then mean squared error",
             ),
             prices=self._prices(family),
+            details={"bias_before_moves": decimal_text(_residue(family), rounding="up")},
         )
         return bind(family, terms)
 

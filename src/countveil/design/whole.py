@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 
@@ -27,7 +28,7 @@ from countveil.design.linear import NoSolution
 from countveil.design.program import ColumnProgram, Proposal
 from countveil.design.request import SMALLEST_EPSILON, Question, Request
 from countveil.design.signed import Solver, paper_bound
-from countveil.design.sizing import LARGEST_FREE_D, sized_program
+from countveil.design.sizing import LARGEST_FREE_D, Size, is_thorough, sized_program
 from countveil.errors import InfeasibleError, SolverError
 from countveil.exact import decimal_text
 from countveil.law import Law
@@ -43,7 +44,14 @@ RETRIES = 3
 
 
 def answer(request: Request) -> Mechanism:
-    """The best whole-domain mechanism; where the solver gives up, with a noise bound a little smaller than allowed."""
+    """The best whole-domain mechanism; where the solver gives up, with a noise bound a little smaller than allowed.
+
+    A program that uses all of a large D has cells so small that the solver can take it for infeasible: what it says is
+    believed only of the usual one.
+    """
+    for spared in range(RETRIES) if is_thorough(request) else ():
+        with suppress(SolverError, InfeasibleError):
+            return _WholeDomain(request, spared, thorough=True).answer()
     for spared in range(RETRIES):
         try:
             return _WholeDomain(request, spared).answer()
@@ -60,9 +68,9 @@ def bias_floor(epsilon: Fraction, n0: int, D: int, sensitivity: int) -> Fraction
 
 
 class _WholeDomain:
-    def __init__(self, request: Request, spared: int) -> None:
+    def __init__(self, request: Request, spared: int, thorough: bool = False) -> None:
         self.request = request
-        self.spared = spared
+        self.size = Size(spared, thorough)
         self.low, self.high = request.counts
         self.target = None if request.delta is None else request.delta * SPARE
         self.prices: dict[int, Fraction | None] = {}
@@ -236,7 +244,7 @@ class _WholeDomain:
     def _program(
         self, epsilon: Fraction, D: int, eta: Fraction | None, delta: Fraction | None, *, tie: bool = False
     ) -> ColumnProgram:
-        return sized_program(self.request, epsilon, D, eta, delta, target=self.target, spared=self.spared, tie=tie)
+        return sized_program(self.request, epsilon, D, eta, delta, self.size, target=self.target, tie=tie)
 
     def _mechanism(self, program: ColumnProgram, n0: int, D: int) -> Mechanism:
         program.set_unbiased_from(n0)
