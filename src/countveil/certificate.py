@@ -67,7 +67,7 @@ def measure(family: ColumnFamily, epsilon: Fraction, sensitivity: int, counts: t
         single = privacy.singleton(family, order, sensitivity).value
     low, high = counts
     _check_promise(family, low, high)
-    typical = _typical(family, low, high)
+    typical = typical_count(family, low, high)
     law = family.column(typical)
     profiles = profile(family, counts)
     eta_from, eta_to = _range([row.n for row in profiles if row.exact != law.eta], typical, low)
@@ -109,7 +109,7 @@ def _check_promise(family: ColumnFamily, low: int, high: int | None) -> None:
         raise ValueError("the columns and the promise about counts do not belong together")
 
 
-def _typical(family: ColumnFamily, low: int, high: int | None) -> int:
+def typical_count(family: ColumnFamily, low: int, high: int | None) -> int:
     """A count whose law is the stationary one or, where every count has its own law, one in the middle."""
     stationary = max(family.stationary_from, low)
     return stationary if high is None or stationary < high else (low + high) // 2

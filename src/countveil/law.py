@@ -69,6 +69,11 @@ class Law:
         return self.mse - self.mean**2
 
     @property
+    def mean_absolute_error(self) -> Fraction:
+        """E|Z|."""
+        return Fraction(sum(abs(z) * w for z, w in self.items()), self.total)
+
+    @property
     def worst_error(self) -> int:
         """The largest |z| of positive probability."""
         return max(abs(z) for z, w in self.items() if w)

@@ -16,7 +16,7 @@ from countveil.design.optimal import least_delta
 from countveil.design.request import Question, Request
 from countveil.design.signed import Solver, least_holding
 from countveil.design.sizing import LARGEST_FREE_D
-from countveil.errors import CountveilError, RequestError, SolverError
+from countveil.errors import CountveilError, InfeasibleError, RequestError, SolverError
 from countveil.mechanism import Mechanism
 
 LARGEST_AUTO_PROGRAM_D = 40
@@ -54,10 +54,13 @@ def _automatic(request: Request) -> Mechanism:
         return _remapped(request, f"D about {D} is large, and remapping costs no privacy and no time")
     try:
         found = whole.answer(request)
-    except SolverError:
+    except (SolverError, InfeasibleError) as error:
         if only_program:
             raise
-        return _remapped(request, "the program's solver gave up")
+        try:
+            return _remapped(request, "the program's solver found nothing")
+        except CountveilError:
+            raise error from None
     if not only_program and request.question is Question.LEAST_DELTA:
         try:
             other = _remapped(request, "its delta is far below the program's at this D")

@@ -52,6 +52,13 @@ def optimum(epsilon: Fraction, eta: Fraction, D: int) -> Optimum:
         return _tent(E, centre, side, D)
 
 
+def knee(epsilon: Fraction) -> Fraction:
+    """tanh(epsilon/2): the largest eta whose delta is negligible, P(Z = 0) of the two-sided geometric law."""
+    E = exp(epsilon)
+    value = PRECISE.divide(PRECISE.subtract(E, 1), PRECISE.add(E, 1))
+    return Fraction(int(value.scaleb(40, PRECISE)), 10**40)
+
+
 def is_tent(epsilon: Fraction, eta: Fraction, D: int) -> bool:
     """Whether eta is so small that the optimum is a tent: its sides rise before they fall."""
     with localcontext(PRECISE):

@@ -16,9 +16,9 @@ from fractions import Fraction
 from countveil import privacy
 from countveil.certify import Terms, bind, enough_bits
 from countveil.columns import Columns
-from countveil.decimals import PRECISE, decimal, exp
+from countveil.decimals import decimal
 from countveil.design import pulls
-from countveil.design.optimal import least_delta
+from countveil.design.optimal import knee, least_delta
 from countveil.design.request import LARGEST_D, SMALLEST_EPSILON, Question, Request
 from countveil.design.signed import SPARE, Solver, least_holding, paper_bound
 from countveil.errors import InfeasibleError, RequestError
@@ -39,13 +39,6 @@ def answer(request: Request) -> Mechanism:
     if request.objective == "singleton":
         raise RequestError("method remap keeps the exact delta, not the singleton one; use method program")
     return _Remapper(request).answer()
-
-
-def knee(epsilon: Fraction) -> Fraction:
-    """tanh(epsilon/2): the largest eta whose delta is negligible, P(Z = 0) of the two-sided geometric law."""
-    E = exp(epsilon)
-    value = PRECISE.divide(PRECISE.subtract(E, 1), PRECISE.add(E, 1))
-    return Fraction(int(value.scaleb(40, PRECISE)), 10**40)
 
 
 def remap_law(source: Law, D: int | None = None, n0: int | None = None) -> Remap:

@@ -1,0 +1,88 @@
+"""Finding the member of a one-parameter family that meets the shared terms with the least noise.
+
+Floats only steer the search. The parameter found is a short decimal, and that it has enough noise is checked exactly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+from countveil.comparison.basis import Basis, Shared, typical_law
+from countveil.errors import InfeasibleError, ParameterError
+from countveil.exact import decimal_text
+from countveil.families.member import Member
+
+DIGITS = 12
+_CLOSE = 1e-11
+_WIDEST = 60.0
+"""Logarithms of ratios beyond this are as good as infinite."""
+
+
+def tuned(basis: Basis, member: Callable[[Fraction], Member], guess: float, what: str) -> Member:
+    """The member of least noise with enough of it; `member` is noisier the larger its argument.
+
+    The search is Illinois' variant of regula falsi on the logarithms of the argument and of what is lacking.
+    """
+
+    def lack(x: float) -> float:
+        return _lack(basis, member(_short(x)))
+
+    low = high = math.log(guess)
+    try:
+        gap_low = gap_high = lack(low)
+        while gap_high > 0:
+            low, gap_low = high, gap_high
+            high += 0.5
+            gap_high = lack(high)
+        while gap_low <= 0:
+            high, gap_high = low, gap_low
+            low -= 0.5
+            gap_low = lack(low)
+    except ParameterError:
+        raise InfeasibleError(
+            f"no {what} noise within the range of its parameter has these terms", "change the terms"
+        ) from None
+    while high - low > _CLOSE:
+        middle = (low * gap_high - high * gap_low) / (gap_high - gap_low)
+        if not low + _CLOSE / 4 < middle < high - _CLOSE / 4 or min(gap_low, -gap_high) < 1e-9 * (gap_low - gap_high):
+            middle = (low + high) / 2
+        gap = lack(middle)
+        if gap > 0:
+            low, gap_low, gap_high = middle, gap, gap_high / 2
+        else:
+            high, gap_high, gap_low = middle, gap, gap_low / 2
+        if -1e-13 < gap <= 0:
+            break
+    for _ in range(60):
+        found = member(_short(high))
+        if basis.noisy_enough(found):
+            return found
+        high += _CLOSE
+    raise InfeasibleError(f"no {what} noise has these terms", "change the terms")
+
+
+def _lack(basis: Basis, member: Member) -> float:
+    """The logarithm of the ratio by which noise is lacking; positive if more is needed."""
+    if basis.shared is Shared.VARIANCE:
+        return -_log_ratio(typical_law(member).variance, basis.variance)
+    if basis.shared is Shared.ETA:
+        return _log_ratio(typical_law(member).eta, basis.eta)
+    return _log_ratio(basis.delta_of(member), basis.delta)
+
+
+def _log_ratio(value: Fraction, target: Fraction | None) -> float:
+    if not target:
+        raise ValueError("a comparison without its target")
+    ratio = value / target
+    if ratio == 0:
+        return -_WIDEST
+    log = math.log(ratio.numerator) - math.log(ratio.denominator)
+    if log == 0 and ratio > 1:
+        return 1e-16
+    return max(-_WIDEST, min(_WIDEST, log))
+
+
+def _short(log: float) -> Fraction:
+    return Fraction(decimal_text(Fraction(math.exp(log)), DIGITS, "up"))

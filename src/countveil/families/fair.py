@@ -1,0 +1,57 @@
+"""The explicit fair mechanism: the true count is published with the same probability, whatever it is.
+
+Cormode, Kulkarni and Srivastava, *Constrained Private Mechanisms for Count Data* (2018), for counts 0..N. With
+a = e^-epsilon and m = min(j, N - j), the column of the true count j is
+
+    P(i | j) = y a^|i-j| if |i - j| < m,  else y a^ceil((|i-j| + m) / 2).
+
+The exponents of a column are 0 once, then 1, 1, 2, 2, ... up to N/2 twice or, for odd N, (N+1)/2 once: the same in
+every column, only in another order. So y does not depend on j, and neither does P(j | j) = y: the mechanism is fair.
+Going from j to j + 1 changes no exponent by more than 1: it is exactly epsilon-differentially private.
+"""
+
+from __future__ import annotations
+
+from decimal import localcontext
+
+from countveil.columns import Columns
+from countveil.decimals import PRECISE, proposals
+from countveil.exact import Number, integer
+from countveil.families.geometric import powers
+from countveil.families.member import BITS, Member
+from countveil.families.writing import distance, epsilon_given, text
+from countveil.law import Law
+from countveil.rounding import SCALE
+
+LARGEST_N = 1000
+
+
+def explicit_fair(epsilon: Number, N: int) -> Member:
+    """The explicit fair mechanism on 0..N.
+
+    One weight for each exponent is rounded down and P(j | j) takes what is left: all columns sum to 2**192 and are
+    exactly fair.
+    """
+    value, top = epsilon_given(epsilon), integer("N", N, 1, LARGEST_N)
+    exponents = [_exponent(i, 0, top) for i in range(top + 1)]
+    with localcontext(PRECISE):
+        ladder = powers(value, max(exponents))
+        total = sum(ladder[k] for k in exponents)
+        proposed = proposals(step / total for step in ladder)
+    weights = [v >> (SCALE - BITS) for v in proposed]
+    weights[0] += (1 << BITS) - sum(weights[k] for k in exponents)
+    laws = [Law(tuple(weights[_exponent(i, j, top)] for i in range(top + 1)), j, BITS) for j in range(top + 1)]
+    return Member(
+        family="fair",
+        name="explicit fair",
+        columns=Columns(laws[top // 2], small=tuple(laws), hi=top),
+        cut=distance(laws[0], [proposed[k] for k in exponents]),
+        parameters={"epsilon": text(value), "N": text(top)},
+        notes=("the probability of the exact count is the same for every count; biased near both ends",),
+        counts=(0, top),
+    )
+
+
+def _exponent(i: int, j: int, N: int) -> int:
+    far, near = abs(i - j), min(j, N - j)
+    return far if far < near else (far + near + 1) // 2

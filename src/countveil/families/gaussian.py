@@ -1,0 +1,110 @@
+"""The discrete Gaussian of Canonne, Kamath and Steinke, *The Discrete Gaussian for Differential Privacy* (2020).
+
+    p(z) = exp(-z^2 / (2 s2)) / sum_y exp(-y^2 / (2 s2)), z an integer.
+
+The parameter s2 is not the variance: by Poisson's summation formula they differ by a relative 8 pi^2 s2 exp(-2 pi^2 s2)
+or so, nothing from s2 = 1 on but much for small s2 (0.2660 has variance 0.2370). A comparison "at equal variance" must
+therefore solve for the parameter, which `parameter_for_variance` does; one at equal parameter is another comparison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Context, Decimal, localcontext
+from fractions import Fraction
+from itertools import islice
+
+from countveil.columns import Columns
+from countveil.decimals import PRECISE, decimal
+from countveil.errors import ParameterError
+from countveil.exact import Number, number
+from countveil.families.member import NEGLIGIBLE, Member
+from countveil.families.writing import symmetric, text
+
+_SOLVING = Context(prec=60, Emax=PRECISE.Emax, Emin=PRECISE.Emin)
+_LARGE = 10
+"""From this variance on it equals the parameter to more than 80 digits."""
+
+
+def discrete_gaussian(s2: Number) -> Member:
+    """p(z) ~ exp(-z^2 / (2 s2)), cut off where both tails together weigh at most 2**-100.
+
+    The ratio p(z + 1) / p(z) falls with z, so the mass beyond R is at most 2 p(R + 1) / (1 - p(R + 2) / p(R + 1)).
+    """
+    parameter = _positive("s2", s2)
+    with localcontext(PRECISE):
+        limit = decimal(NEGLIGIBLE)
+        half: list[Decimal] = []
+        total = Decimal(-1)
+        for weight, ratio in _weights(1 / (2 * decimal(parameter))):
+            # `ratio` is p(z + 1) / p(z) at the cell that would come next
+            if len(half) > 1 and 2 * weight <= limit * (1 - ratio) * total:
+                break
+            half.append(weight)
+            total += 2 * weight
+    law, cut = symmetric(half, NEGLIGIBLE)
+    return Member(
+        family="gaussian",
+        name="discrete Gaussian",
+        columns=Columns(law),
+        cut=cut,
+        parameters={"s2": text(parameter)},
+        notes=(
+            f"unbounded: cut off at +-{law.right}; the mass beyond, at most 2^-100, is added to delta",
+            "s2 is the parameter, not the variance; they differ where s2 is small",
+        ),
+    )
+
+
+def parameter_for_variance(V: Number) -> Fraction:
+    """The s2 whose discrete Gaussian has variance V, to 40 digits.
+
+    Newton's method on ln(variance) as a function of x = 1/(2 s2), where d variance / dx = -Var(Z^2).
+
+    >>> from countveil.exact import decimal_text
+    >>> decimal_text(parameter_for_variance("0.25"), 10), decimal_text(parameter_for_variance("4"), 10)
+    ('0.2757499847', '4')
+    """
+    variance = _positive("V", V, "1e-30")
+    if variance >= _LARGE:
+        return variance
+    with localcontext(_SOLVING):
+        target = decimal(variance)
+        x = (2 / target).ln() if variance < Fraction(1, 3) else 1 / (2 * target)
+        step = Decimal(1)
+        while abs(step) > Decimal("1e-45"):
+            second, fourth = _moments(x)
+            step = (second / target).ln() * second / (fourth - second * second)
+            x += max(step, -x / 2)
+        return Fraction(str((1 / (2 * x)).normalize(Context(prec=40))))
+
+
+def _moments(x: Decimal) -> tuple[Decimal, Decimal]:
+    """E Z^2 and E Z^4 for p(z) ~ exp(-x z^2), in the current context."""
+    total, second, fourth = Decimal(1), Decimal(0), Decimal(0)
+    for z, (weight, _) in enumerate(islice(_weights(x), 1, None), start=1):
+        total += 2 * weight
+        second += 2 * z * z * weight
+        fourth += 2 * z**4 * weight
+        if z**4 * weight < second * Decimal("1e-55"):
+            break
+    return second / total, fourth / total
+
+
+def _weights(x: Decimal) -> Iterator[tuple[Decimal, Decimal]]:
+    """exp(-x z^2) and its ratio to the next, z = 0, 1, 2, ...: the ratio falls by exp(-2x) at every step."""
+    ratio = (-x).exp()
+    fall = ratio * ratio
+    weight = Decimal(1)
+    while True:
+        yield weight, ratio
+        weight *= ratio
+        ratio *= fall
+
+
+def _positive(argument: str, given: object, least: str = "0.001") -> Fraction:
+    allowed = f"a decimal number from {least} to 1e8"
+    value = number(argument, given, allowed)
+    if not Fraction(least) <= value <= 10**8:
+        raise ParameterError(argument, given, allowed)
+    return value
