@@ -29,7 +29,7 @@ SINGLE_IMPORTERS = {
     "random": set(),
     "numpy.random": set(),
 }
-HEAVY = {"numpy", "highspy", "rich"}
+HEAVY = {"numpy", "highspy", "rich", "altair", "vl_convert"}
 
 
 def modules() -> list[Path]:
@@ -88,6 +88,13 @@ def test_risky_dependencies_have_one_importer(dependency: str) -> None:
         if any(name == dependency or name.startswith(dependency + ".") for name in imports(path))
     }
     assert users == SINGLE_IMPORTERS[dependency]
+
+
+@pytest.mark.parametrize("dependency", ["altair", "vl_convert"])
+def test_only_plots_draw(dependency: str) -> None:
+    users = {str(path.relative_to(ROOT)) for path in modules() if dependency in imports(path)}
+    assert users
+    assert all(user.startswith("plots/") for user in users)
 
 
 @pytest.mark.parametrize("name", EXACT)

@@ -6,6 +6,7 @@ m.eta, m.D, m.delta, m.certificate
 m.release(1234)
 """
 
+from countveil.comparison import Comparison, compare
 from countveil.design import design
 from countveil.errors import (
     CertificateError,
@@ -16,11 +17,13 @@ from countveil.errors import (
     RequestError,
 )
 from countveil.mechanism import Mechanism
+from countveil.plots import plot
 
 __version__ = "0.1.0"
 
 __all__ = [
     "CertificateError",
+    "Comparison",
     "CountveilError",
     "InfeasibleError",
     "Mechanism",
@@ -28,5 +31,7 @@ __all__ = [
     "ParameterError",
     "RequestError",
     "__version__",
+    "compare",
     "design",
+    "plot",
 ]

@@ -61,7 +61,7 @@ def release_table(
     copy = _format(source, target)
     _check_paths(read, write, target)
     release = _Release(mechanism, column, null_as_zero)
-    with _appearing(write, target) as file:
+    with appearing(write, target) as file:
         copy(release, read, file, progress or _silent)
     return release.rows
 
@@ -333,7 +333,7 @@ def _check_paths(source: Path, target: Path, shown: str | Path) -> None:
 
 
 @contextmanager
-def _appearing(target: Path, shown: str | Path) -> Iterator[BinaryIO]:
+def appearing(target: Path, shown: str | Path) -> Iterator[BinaryIO]:
     """A file that takes its name when it is complete and on disk; otherwise, whatever the reason, nothing is left."""
     part = target.parent / f".countveil-{os.getpid()}-{time.monotonic_ns()}.part"
     try:

@@ -22,8 +22,11 @@ from countveil.cli.output import busy, print_json, print_mechanism, short
 @click.option(
     "--profile", is_flag=True, help="Also bias, P(exact) and mean squared error of every small count (with --json)."
 )
+@click.option("--plot", metavar="OUT", help="Save a page of pictures: a name that ends in .svg, .png or .html.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def certify(file: str, epsilons: tuple[str, ...], deltas: tuple[str, ...], profile: bool, as_json: bool) -> None:
+def certify(
+    file: str, epsilons: tuple[str, ...], deltas: tuple[str, ...], profile: bool, plot: str | None, as_json: bool
+) -> None:
     """Recompute everything FILE claims from its integer weights, and refuse it if a claim does not hold.
 
     \b
@@ -31,10 +34,15 @@ def certify(file: str, epsilons: tuple[str, ...], deltas: tuple[str, ...], profi
       countveil certify mechanism.json
       countveil certify mechanism.json --epsilon 0.5 --epsilon 2 --delta 1e-9
       countveil certify mechanism.json --profile --json
+      countveil certify mechanism.json --plot mechanism.html
     """
     from countveil.exact import decimal_text, number
     from countveil.mechanism import Mechanism
 
+    if plot is not None:
+        from countveil.plots import check
+
+        check(plot)
     with busy("certifying"):
         mechanism = Mechanism.load(file)
         at_epsilon = {
@@ -52,6 +60,12 @@ def certify(file: str, epsilons: tuple[str, ...], deltas: tuple[str, ...], profi
             {"n": p.n, "bias": decimal_text(p.bias), "exact": decimal_text(p.exact), "mse": decimal_text(p.mse)}
             for p in mechanism.profile()
         ]
+    if plot is not None:
+        from countveil.plots import plot as draw
+
+        with busy("drawing"):
+            draw(mechanism, plot)
+        click.echo(f"pictures in {plot}", err=True)
     if as_json:
         print_json(result)
         return

@@ -33,6 +33,7 @@ from countveil.cli.output import busy, print_json, print_mechanism
 @click.option("--cap", is_flag=True, help="Never release more than HI of --counts.")
 @click.option("--bits", metavar="K", help="Weights over 2^K: 64, 96 or 128 (default: the least that is fine enough).")
 @click.option("-o", "--output", metavar="FILE", help="Save the mechanism with its certificate.")
+@click.option("--plot", metavar="FILE", help="Save a page of pictures: a name that ends in .svg, .png or .html.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def design(
     epsilon: str | None,
@@ -49,6 +50,7 @@ def design(
     cap: bool,
     bits: str | None,
     output: str | None,
+    plot: str | None,
     as_json: bool,
 ) -> None:
     """Design the best mechanism for what you give of epsilon, delta, eta and D.
@@ -68,11 +70,16 @@ def design(
       countveil design --epsilon 1 --delta 1e-6 -o mechanism.json
       countveil design --epsilon 2.18 --eta 0.8 -D 6 --policy signed --method paper --json
       countveil design --epsilon 0.01 --delta 1e-6 --method remap
+      countveil design --epsilon 1 --delta 1e-6 --policy signed --plot mechanism.svg
       countveil design --epsilon 1 --eta 0.5 -D 2 --counts 1:3 --objective singleton
     """
     from countveil.design.answer import answer
     from countveil.design.request import parse
 
+    if plot is not None:
+        from countveil.plots import check
+
+        check(plot)
     request = parse(
         epsilon=epsilon,
         delta=delta,
@@ -92,6 +99,12 @@ def design(
         mechanism = answer(request)
     if output is not None:
         mechanism.save(output)
+    if plot is not None:
+        from countveil.plots import plot as draw
+
+        with busy("drawing"):
+            draw(mechanism, plot)
+        click.echo(f"pictures in {plot}", err=True)
     if as_json:
         print_json(mechanism.describe())
         return

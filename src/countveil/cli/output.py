@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any
@@ -28,6 +28,23 @@ def busy(message: str) -> Iterator[None]:
 
     with Console(stderr=True).status(message):
         yield
+
+
+def steps(names: Sequence[str], message: str) -> Iterator[str]:
+    """The names one by one, with a progress bar on stderr that shows which is at work; none without a terminal."""
+    if not sys.stderr.isatty():
+        yield from names
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    columns = (TextColumn(message), BarColumn(), TextColumn("{task.completed}/{task.total} {task.description}"))
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=len(names))
+        for name in names:
+            bar.update(task, description=name)
+            yield name
+            bar.advance(task)
 
 
 def print_mechanism(m: Mapping[str, Any]) -> None:

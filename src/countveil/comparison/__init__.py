@@ -80,7 +80,7 @@ def compare(
 
     >>> table = compare(epsilon="1", delta="1e-6", mechanisms=["discrete-gaussian", "geometric"])
     >>> [(row.name, round(float(row.variance), 2)) for row in table.rows]
-    [('geometric', 1.84), ('discrete Gaussian', 17.92)]
+    [('geometric', 1.84), ('discrete Gaussian', 17.9)]
     """
     from countveil.comparison.basis import parse
     from countveil.comparison.contenders import CONTENDERS, NOT_ASKED

@@ -94,14 +94,14 @@ def _remapped(law: Law, basis: Basis, epsilon: Fraction) -> Mechanism:
 def _within_variance(basis: Basis, finish: Finish) -> Mechanism:
     """Of least delta for the given epsilon or, by bisection over the epsilon it is made for, of least epsilon."""
     if basis.epsilon is not None:
-        return finish(_law_of_least_delta(basis, basis.epsilon), basis, basis.epsilon)
+        return _made(basis, basis.epsilon, finish)
     centre = 2 * math.asinh(1 / math.sqrt(2 * float(basis.variance or 1)))  # of geometric noise with that variance
     low, high = centre / 4, 4 * centre + 1
     best = None
     for _ in range(16):
         middle = math.sqrt(low * high)
         epsilon = Fraction(decimal_text(Fraction(middle), 6))
-        found = finish(_law_of_least_delta(basis, epsilon), basis, epsilon)
+        found = _made(basis, epsilon, finish)
         if found.delta <= (basis.delta or 0):
             high, best = middle, found
         else:
@@ -111,9 +111,19 @@ def _within_variance(basis: Basis, finish: Finish) -> Mechanism:
     return best
 
 
-def _law_of_least_delta(basis: Basis, epsilon: Fraction) -> Law:
+def _made(basis: Basis, epsilon: Fraction, finish: Finish) -> Mechanism:
+    """The finished mechanism, within D where D is given: a map to the range needs some room."""
+    bound = bound_for_variance(basis)
+    while True:
+        found = finish(_law_of_least_delta(basis, epsilon, bound), basis, epsilon)
+        if basis.D is None or found.D <= basis.D or bound <= 2:
+            return found
+        bound = max(2, bound - (found.D - basis.D))
+
+
+def _law_of_least_delta(basis: Basis, epsilon: Fraction, D: int) -> Law:
     """The symmetric law on [-D, D] of least delta whose variance is at most V, eta free."""
-    D, variance = bound_for_variance(basis), basis.variance or Fraction(0)
+    variance = basis.variance or Fraction(0)
     model = Model(epsilon, D, None, None, 0, sensitivity=basis.sensitivity, max_variance=variance, signed=True)
     try:
         left, values = ColumnProgram(model).solve_in_order().columns[0]
@@ -188,7 +198,7 @@ def gaussian_by_parameter(basis: Basis) -> Member:
     if basis.shared is not Shared.VARIANCE:
         raise RequestError("a comparison by parameter is one at the same variance")
     member = discrete_gaussian(basis.variance or Fraction(1))
-    return Member(member.family, "discrete Gaussian (parameter)", member.columns, member.cut, member.parameters)
+    return Member(member.family, "Gaussian by parameter", member.columns, member.cut, member.parameters)
 
 
 def two_sided_geometric(basis: Basis) -> Member:

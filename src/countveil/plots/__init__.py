@@ -1,0 +1,44 @@
+"""Pictures of a mechanism: what it does to counts, what it guarantees, and what it is good for.
+
+    save        SVG, PNG or a self-contained HTML page, written whole or not at all
+    theme       fonts, colours and sizes, in one place
+    noise, small_counts, curve, knee, suspicion, usefulness
+                one picture each: the data as rows, which need no altair, and the chart
+    page        the six together
+    comparison  several mechanisms side by side
+
+Everything drawn comes from the exact weights of the mechanism and becomes a float only to be drawn. altair and
+vl-convert are the extra `plots`; importing this package does not import them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from countveil.plots.save import check
+from countveil.plots.save import save as _save
+
+if TYPE_CHECKING:
+    from countveil.comparison import Comparison
+    from countveil.mechanism import Mechanism
+
+__all__ = ["check", "plot", "plot_comparison"]
+
+
+def plot(mechanism: Mechanism, path: str | Path) -> None:
+    """Draw the page of a mechanism and save it as .svg, .png or .html."""
+    from countveil.plots.page import mechanism_page
+
+    check(path)
+    _save(mechanism_page(mechanism), path)
+
+
+def plot_comparison(comparison: Comparison, path: str | Path) -> None:
+    """Draw a comparison and save it as .svg, .png or .html."""
+    from countveil.plots.comparison import comparison_chart
+
+    check(path)
+    found: Any = comparison.describe()
+    measured = None if found["shared"] == "guarantee" or found["epsilon"] is not None else "epsilon"
+    _save(comparison_chart(found["rows"], basis=found["shared"], figure=measured), path)

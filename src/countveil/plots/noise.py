@@ -1,0 +1,74 @@
+"""The noise of a typical count: how far published counts are from the truth, and how often they are exact."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from countveil.exact import decimal_text
+from countveil.mechanism import Mechanism
+from countveil.plots import theme
+
+if TYPE_CHECKING:
+    import altair as alt
+
+MOST_BARS = 161
+
+
+def noise_rows(mechanism: Mechanism) -> theme.Rows:
+    """{z, p, within}: P(Z = z) of a typical count, and whether z is in the 95 % band; from -D to D."""
+    law = mechanism.column(mechanism.certificate.typical)
+    margin = mechanism.certificate.margin_95
+    reach = range(-max(mechanism.D, -law.least), max(mechanism.D, law.greatest) + 1)
+    return [{"z": z, "p": float(law.probability(z)), "within": abs(z) <= margin} for z in reach]
+
+
+def noise_chart(mechanism: Mechanism) -> alt.LayerChart:
+    """P(Z = z) as bars; the 95 % band is shaded, D has a line on either side, eta is written over z = 0."""
+    import altair as alt
+
+    c, D = mechanism.certificate, mechanism.D
+    rows = noise_rows(mechanism)
+    eta, top = float(c.eta), max(row["p"] for row in rows) * 1.16
+    edge = rows[-1]["z"] + max(0.5, 0.03 * D)
+    x = alt.X("z:Q", title="noise z: published minus true count (people)").scale(domain=[-edge, edge], nice=False)
+    x = x.axis(grid=False, tickMinStep=1)
+    y = alt.Y("p:Q", title="probability P(Z = z)").scale(domain=[0, top], nice=False).axis(format="~%")
+    band = alt.Chart(theme.data([{"low": -c.margin_95 - 0.5, "high": c.margin_95 + 0.5}]))
+    shade = band.mark_rect(color=theme.BAND).encode(x=alt.X("low:Q"), x2=alt.X2("high:Q"))
+    if len(rows) <= MOST_BARS:
+        thick = max(1.5, min(16.0, 0.75 * theme.WIDTH / len(rows)))
+        pmf = alt.Chart(theme.data(rows)).mark_bar(color=theme.DARK, width=thick).encode(x=x, y=y)
+    else:
+        step = -(-len(rows) // (2 * theme.WIDTH))
+        kept = [row for row in rows if row["z"] % step == 0 or abs(row["z"]) == 1]
+        pmf = alt.Chart(theme.data(kept)).mark_area(color=theme.DARK, interpolate="step").encode(x=x, y=y)
+    often = f"within ±{c.margin_95} (shaded) in {theme.percent(_within(mechanism))} of releases"
+    heading = theme.title(
+        "What is added to a count",
+        f"Exact with probability eta, {often}, never further off than D;",
+        f"variance {decimal_text(c.variance, 4)}. The law of a typical count ({_which(mechanism)}).",
+    )
+    return theme.picture(
+        heading,
+        shade,
+        pmf,
+        theme.rule("x", -D),
+        theme.rule("x", D),
+        theme.label(-D, top, f"−D = −{D}", dx=6, dy=9),
+        theme.label(D, top, f"D = {D}", dx=-6, dy=9, align="right"),
+        theme.label(0, eta, f"eta = {theme.percent(c.eta)}", dy=-9, align="center"),
+    )
+
+
+def _within(mechanism: Mechanism) -> Fraction:
+    c = mechanism.certificate
+    return mechanism.column(c.typical).within(c.margin_95)
+
+
+def _which(mechanism: Mechanism) -> str:
+    c = mechanism.certificate
+    low, high = mechanism.counts
+    if c.typical == c.stationary_from or c.typical == low:
+        return f"n = {c.typical} or more" if high is None else f"n = {c.typical}"
+    return f"n = {c.typical}"

@@ -1,0 +1,55 @@
+"""Everything about one mechanism on a page: six pictures under one line of facts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from countveil.exact import decimal_text
+from countveil.mechanism import Mechanism
+from countveil.plots import theme
+from countveil.plots.curve import curve_chart
+from countveil.plots.knee import knee_chart
+from countveil.plots.noise import noise_chart
+from countveil.plots.small_counts import small_counts_chart
+from countveil.plots.suspicion import suspicion_chart
+from countveil.plots.usefulness import usefulness_chart
+
+if TYPE_CHECKING:
+    import altair as alt
+
+PICTURES = (noise_chart, small_counts_chart, curve_chart, knee_chart, suspicion_chart, usefulness_chart)
+
+
+def mechanism_page(mechanism: Mechanism) -> alt.ConcatChart:
+    """The six pictures in two columns: what it does, what it guarantees, what it means."""
+    import altair as alt
+
+    heading = alt.TitleParams(
+        headline(mechanism), subtitle=fine_print(mechanism), fontSize=18, offset=22, subtitleFontSize=12
+    )
+    page = alt.concat(*(picture(mechanism) for picture in PICTURES), columns=2, spacing={"row": 34, "column": 48})
+    page = page.properties(title=heading)
+    found: alt.ConcatChart = page.resolve_scale(color="independent", strokeDash="independent")
+    return found
+
+
+def headline(mechanism: Mechanism) -> str:
+    """epsilon, delta, eta and D in one line; delta is rounded up."""
+    c = mechanism.certificate
+    return (
+        f"epsilon {decimal_text(c.epsilon, 6)}, delta {decimal_text(c.delta, 3, 'up')}, "
+        f"eta {theme.percent(c.eta)}, D = {mechanism.D}"
+    )
+
+
+def fine_print(mechanism: Mechanism) -> str:
+    """How it was made and for which counts, with the hash that names it."""
+    c = mechanism.certificate
+    low, high = mechanism.counts
+    promise = (
+        "all counts" if not low and high is None else f"counts from {low} {'on' if high is None else f'to {high}'}"
+    )
+    return (
+        f"policy {mechanism.policy}, method {mechanism.method}, sensitivity {c.sensitivity}, {promise}; "
+        f"weights over 2^{c.bits}, hash {mechanism.hash[:12]}"
+    )

@@ -1,0 +1,88 @@
+"""Charts as files: SVG, PNG at twice the size, or one HTML page that needs no network.
+
+A regular file appears only when it is complete. `check` finds what can be found before anything is computed: the
+ending of the name, the extra, and a folder that is not there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from countveil.errors import MissingExtraError, ParameterError
+from countveil.plots import theme
+
+if TYPE_CHECKING:
+    import altair as alt
+
+PNG_SCALE = 2
+
+
+def check(path: str | Path) -> None:
+    """Refuse what `save` would refuse, as far as that is known without a chart."""
+    try:
+        suffix = Path(path).suffix.lower()
+        target = Path(os.path.realpath(path))
+        folder, is_folder = target.parent.is_dir(), target.is_dir()
+    except (ValueError, TypeError):
+        raise ParameterError("plot", path, "the path of a file") from None
+    if suffix not in _FORMATS:
+        raise ParameterError("plot", str(path), f"a name that ends in {_ENDINGS}")
+    for name, package in (("altair", "altair"), ("vl_convert", "vl-convert-python")):
+        try:
+            import_module(name)
+        except ImportError:
+            raise MissingExtraError(package, "plots") from None
+    if not folder:
+        raise ParameterError("plot", str(path), "a path that can be written (there is no such folder)")
+    if is_folder:
+        raise ParameterError("plot", str(path), "a path that can be written (this is a folder)")
+
+
+def save(chart: alt.TopLevelMixin, path: str | Path) -> None:
+    """Write a chart in the theme, in the format that the name of the file ends in."""
+    check(path)
+    content = _FORMATS[Path(path).suffix.lower()](_specification(chart))
+    from countveil.tables import appearing
+
+    with appearing(Path(os.path.realpath(path)), path) as file:
+        file.write(content)
+
+
+def _specification(chart: alt.TopLevelMixin) -> dict[str, Any]:
+    """The chart as Vega-Lite, with the theme; the page's menu offers nothing that would leave the computer."""
+    spec: dict[str, Any] = chart.to_dict()
+    menu = {"export": True, "source": False, "compiled": False, "editor": False}
+    return {**spec, "config": theme.CONFIG, "usermeta": {"embedOptions": {"actions": menu}}}
+
+
+def _svg(spec: dict[str, Any]) -> bytes:
+    import vl_convert
+
+    return vl_convert.vegalite_to_svg(spec, vl_version=_version()).encode()
+
+
+def _png(spec: dict[str, Any]) -> bytes:
+    import vl_convert
+
+    return vl_convert.vegalite_to_png(spec, vl_version=_version(), scale=PNG_SCALE)
+
+
+def _html(spec: dict[str, Any]) -> bytes:
+    import vl_convert
+
+    return vl_convert.vegalite_to_html(spec, vl_version=_version(), bundle=True).encode()
+
+
+def _version() -> str:
+    """The Vega-Lite that altair writes, as vl-convert names it."""
+    import altair as alt
+
+    return ".".join(alt.SCHEMA_VERSION.split(".")[:2])
+
+
+_FORMATS: dict[str, Callable[[dict[str, Any]], bytes]] = {".svg": _svg, ".png": _png, ".html": _html}
+_ENDINGS = ".svg, .png or .html"

@@ -1,0 +1,122 @@
+"""How large a cell must be for its published count to be useful: the relative error against the size of the cell."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from countveil.law import Law
+from countveil.mechanism import Mechanism
+from countveil.plots import theme
+
+if TYPE_CHECKING:
+    import altair as alt
+
+TOLERANCE = Fraction(1, 10)
+LEVEL = Fraction(95, 100)
+POINTS = 40
+
+
+def useful_from(mechanism: Mechanism, tolerance: Fraction = TOLERANCE) -> int | None:
+    """The least promised n from which on the 95 % margin is at most `tolerance` times n; None if there is none."""
+    low, high = mechanism.counts
+    family = mechanism.family
+    first_top = getattr(family, "first_top", None)
+    stationary = max(low, family.stationary_from)
+    last = -1  # the largest count that is not useful
+    top = range(0) if high is None or first_top is None else range(max(low, first_top), high + 1)
+    for n in reversed(top):
+        if _margin(mechanism, n) > tolerance * n:
+            last = n
+            break
+    flat = family.stationary.margin(LEVEL)
+    end = math.ceil(flat / tolerance) - 1  # the largest n with flat > tolerance * n
+    if high is not None:
+        end = min(end, high if first_top is None else first_top - 1)
+    if last < 0:
+        last = end if end >= stationary else _last_small(mechanism, low, stationary, tolerance)
+    found = max(low, last + 1)
+    return None if high is not None and found > high else found
+
+
+def _last_small(mechanism: Mechanism, low: int, stationary: int, tolerance: Fraction) -> int:
+    high = mechanism.counts[1]
+    end = stationary if high is None else min(stationary, high + 1)
+    for n in range(end - 1, low - 1, -1):
+        if _margin(mechanism, n) > tolerance * n:
+            return n
+    return low - 1
+
+
+def usefulness_rows(mechanism: Mechanism, tolerance: Fraction = TOLERANCE) -> theme.Rows:
+    """{n, relative, series}: the 95 % margin and the root mean squared error, each divided by n.
+
+    A margin of 0 is left out: a log scale has no place for it.
+    """
+    rows = []
+    for n in _sizes(mechanism, tolerance):
+        law = mechanism.column(n)
+        rows.append({"n": n, "relative": _root(law) / n, "series": ERROR})
+        margin = law.margin(LEVEL)
+        if margin:
+            rows.append({"n": n, "relative": margin / n, "series": MARGIN})
+    return rows
+
+
+MARGIN, ERROR = "95 % margin / n", "root mean squared error / n"
+
+
+def _sizes(mechanism: Mechanism, tolerance: Fraction) -> list[int]:
+    """Cell sizes in even steps of the logarithm, within the promise."""
+    low, high = mechanism.counts
+    first = max(1, low)
+    threshold = useful_from(mechanism, tolerance) or first
+    last = max(30 * first, 10 * threshold, 100)
+    if high is not None:
+        last = min(last, high)
+    ratio = last / first
+    even = {round(first * ratio ** (i / POINTS)) for i in range(POINTS + 1)}
+    return sorted(even | {min(max(first, threshold), last)})
+
+
+def _margin(mechanism: Mechanism, n: int) -> int:
+    return mechanism.column(n).margin(LEVEL)
+
+
+def _root(law: Law) -> float:
+    return math.sqrt(law.mse)
+
+
+def usefulness_chart(mechanism: Mechanism, tolerance: Fraction = TOLERANCE) -> alt.LayerChart:
+    """Relative errors against the cell size, both axes logarithmic, with the size from which cells are useful."""
+    import altair as alt
+
+    rows = usefulness_rows(mechanism, tolerance)
+    found = useful_from(mechanism, tolerance)
+    sizes = [row["n"] for row in rows]
+    up = theme.decades([*(row["relative"] for row in rows), float(tolerance)])
+    across = theme.log_ticks(min(sizes), max(sizes))
+    names = [MARGIN, ERROR]
+    x = alt.X("n:Q", title="size of the cell n (people, log scale)").axis(format=",d", grid=False, values=across)
+    x = x.scale(type="log", domain=[min(sizes), max(sizes) + (min(sizes) == max(sizes))], nice=False)
+    y = alt.Y("relative:Q", title="error relative to n (log scale)").axis(format=",~%", values=up)
+    y = y.scale(type="log", domain=[up[0], up[-1]], nice=False)
+    legend = alt.Legend(title=None)
+    colours = alt.Color("series:N", sort=names).scale(domain=names, range=[theme.MIDDLE, theme.DARK])
+    dashes = alt.StrokeDash("series:N", sort=names).scale(domain=names, range=[theme.SOLID, theme.DASHED])
+    line = alt.Chart(theme.data(rows)).mark_line(strokeWidth=2.5)
+    line = line.encode(x=x, y=y, color=colours.legend(legend), strokeDash=dashes.legend(legend))
+    layers: list[alt.Chart | alt.LayerChart] = [line, theme.rule("y", float(tolerance), theme.DOTTED)]
+    share = theme.percent(tolerance)
+    if found is None:
+        words = f"No promised count is large enough for a 95 % margin of at most {share}."
+    else:
+        at = max(1, found)
+        words = f"From n = {at:,} on, the 95 % margin is at most {share} of the count."
+        left = math.log(at / min(sizes)) > 0.6 * math.log(max(sizes) / min(sizes))
+        side: dict[str, Any] = {"dx": -5, "align": "right"} if left else {"dx": 5}
+        layers += [theme.rule("x", at), theme.label(at, up[-1], f"useful from {at:,} people", dy=8, **side)]
+    zero = " The margin is 0 where it is not drawn." if len(rows) < 2 * len(set(sizes)) else ""
+    heading = theme.title("How large must a cell be?", words, f"Dotted: {share}.{zero}")
+    return theme.picture(heading, *layers)

@@ -1,0 +1,61 @@
+"""`countveil compare`: the table, the JSON, and what it says to bad input."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from fractions import Fraction
+
+import pytest
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "countveil", "compare", *arguments], capture_output=True, text=True, check=False
+    )
+
+
+def test_json_has_the_promised_keys() -> None:
+    done = run("--epsilon", "1", "--delta", "1e-6", "-m", "countveil-signed", "-m", "geometric", "--json")
+    assert done.returncode == 0
+    found = json.loads(done.stdout)
+    assert found["schema_version"] == 1
+    assert [row["mechanism"] for row in found["rows"]] == ["countveil-signed", "geometric"]
+    for row in found["rows"]:
+        assert {"epsilon", "delta", "eta", "variance", "worst_error", "within_3", "bias_at", "never_negative"} <= set(
+            row
+        )
+        assert set(row["bias_at"]) == {"0", "1", "2", "5"}
+        assert Fraction(row["delta"]) <= Fraction("1e-6")
+
+
+def test_the_page_for_people_fits_80_columns_and_says_who_is_left_out() -> None:
+    done = run("--epsilon", "2", "--variance", "0.5", "-D", "5")
+    assert done.returncode == 0
+    assert "At the same variance: epsilon 2, variance 0.5, D 5" in done.stdout
+    assert "maximum-entropy p-table" in done.stdout
+    assert "sorted by delta" in done.stdout
+    assert "…" not in done.stdout
+    assert max(len(line) for line in done.stdout.splitlines()) <= 80
+    left_out = run("--epsilon", "1", "--delta", "1e-6", "--sensitivity", "2", "-m", "paper", "-m", "geometric")
+    assert "left out: paper" in left_out.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "nothing given"),
+        (("--epsilon", "x", "--delta", "1e-6"), "epsilon: got x"),
+        (("--epsilon", "1", "--delta", "1e-6", "-m", "magic"), "mechanism: got magic"),
+        (("--epsilon", "1", "--delta", "1e-6", "--sort", "beauty"), "sort: got beauty"),
+        (("--epsilon", "1", "--delta", "1e-6", "--plot", "x.bmp"), "x.bmp"),
+        (("--epsilon", "1", "--delta", "1e-6", "-m", "p-table"), "leave zero alone"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(arguments: tuple[str, ...], words: str) -> None:
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert words in done.stderr
+    assert len(done.stderr.splitlines()) == 1

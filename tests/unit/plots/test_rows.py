@@ -1,0 +1,227 @@
+"""What is drawn is what the weights say: every row against its definition, by brute force over Fractions."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+import countveil as cv
+from countveil.certify import Terms, bind
+from countveil.columns import Columns, neighbour_pairs
+from countveil.design.optimal import least_delta
+from countveil.exact import exp_bounds
+from countveil.law import Law
+from countveil.plots import curve, knee, noise, small_counts, suspicion, usefulness
+
+DESIGNS: dict[str, dict[str, Any]] = {
+    "signed": {"epsilon": "1", "delta": "1e-5", "policy": "signed"},
+    "paper": {"epsilon": "2.18", "eta": "0.8", "D": 6, "policy": "signed", "method": "paper"},
+    "floor": {"epsilon": "1", "delta": "1e-4", "policy": "floor"},
+    "program": {"epsilon": "1.1", "eta": "0.5", "D": 6},
+    "remap": {"epsilon": "0.5", "delta": "1e-4", "method": "remap"},
+    "promise": {"epsilon": "1", "eta": "0.5", "D": 2, "counts": "1:3", "objective": "singleton"},
+    "from 30": {"epsilon": "1", "delta": "1e-4", "counts": "30:"},
+    "cap": {"epsilon": "1.5", "eta": "0.5", "D": 4, "counts": "0:60", "cap": True},
+    "nearly exact": {"epsilon": "5", "eta": "0.98", "D": 3},
+    "sensitivity 2": {"epsilon": "1", "delta": "1e-3", "sensitivity": 2, "policy": "signed"},
+    "epsilon 0": {"epsilon": "0", "eta": "0.1", "D": 20, "policy": "signed"},
+}
+
+
+@pytest.fixture(scope="module", params=DESIGNS)
+def mechanism(request: pytest.FixtureRequest) -> cv.Mechanism:
+    return cv.design(**DESIGNS[request.param])
+
+
+def law_of_y(mechanism: cv.Mechanism, n: int) -> dict[int, Fraction]:
+    law = mechanism.column(n)
+    return {n + z: Fraction(w, law.total) for z, w in law.items() if w}
+
+
+def test_noise_is_the_law_of_a_typical_count(mechanism: cv.Mechanism) -> None:
+    rows = noise.noise_rows(mechanism)
+    law = mechanism.column(mechanism.certificate.typical)
+    assert {row["z"]: row["p"] for row in rows if row["p"]} == {z: w / law.total for z, w in law.items() if w}
+    assert math.fsum(row["p"] for row in rows) == pytest.approx(1, abs=1e-12)
+    assert rows[0]["z"] <= -mechanism.D
+    assert rows[-1]["z"] >= mechanism.D
+    assert math.fsum(row["p"] for row in rows if row["within"]) >= 0.95
+    assert next(row["p"] for row in rows if row["z"] == 0) == float(mechanism.eta)
+
+
+def test_small_counts_are_the_first_of_the_promise(mechanism: cv.Mechanism) -> None:
+    rows = small_counts.small_count_rows(mechanism)
+    low, high = mechanism.counts
+    shown = sorted({row["n"] for row in rows})
+    assert shown[0] == low
+    assert len(shown) == (small_counts.ROWS if high is None else min(small_counts.ROWS, high - low + 1))
+    for n in shown:
+        law = law_of_y(mechanism, n)
+        mine = [row for row in rows if row["n"] == n]
+        for row in mine:
+            assert row["p"] == float(sum(law.get(y, Fraction(0)) for y in range(row["y"], row["last"] + 1)))
+            assert row["exact"] == (row["y"] <= n <= row["last"])
+        assert math.fsum(row["p"] for row in mine) >= 1 - 2 * small_counts.SHOWN_MASS
+        edges = [row["y"] for row in mine] + [mine[-1]["last"] + 1]
+        assert [row["last"] + 1 for row in mine] == edges[1:], "no published count is left out or shown twice"
+
+
+def test_wide_noise_is_shown_in_steps_and_groups() -> None:
+    rows = small_counts.small_count_rows(cv.design(epsilon="0.05", delta="1e-6", method="remap"))
+    counts = sorted({row["n"] for row in rows})
+    steps = {after - before for before, after in pairwise(counts)}
+    assert len(steps) == 1
+    assert steps.pop() > 1
+    assert len({row["y"] for row in rows}) <= small_counts.MOST_COLUMNS + 1
+    assert all(sum(row["exact"] for row in rows if row["n"] == n) == 1 for n in counts)
+
+
+def test_the_curve_is_the_exact_delta(mechanism: cv.Mechanism) -> None:
+    rows = curve.curve_rows(mechanism)
+    points = [row["epsilon"] for row in rows]
+    assert points == sorted(points)
+    assert 20 <= len(rows) <= 70
+    assert points[0] == 0
+    assert points[-1] == float(mechanism.epsilon * curve.STRETCH or 2)
+    grid = [e for e in curve._grid(mechanism) if mechanism.delta_at(e)]
+    assert [row["delta"] for row in rows] == [float(mechanism.delta_at(e)) for e in grid]
+    design = [row["delta"] for row in rows if row["epsilon"] == float(mechanism.epsilon)]
+    assert design == [float(mechanism.delta)]
+
+
+def test_large_mechanisms_get_fewer_points() -> None:
+    mechanism = cv.design(epsilon="0.0002", delta="1e-6", policy="signed")
+    assert mechanism.D > 20_000
+    grid = curve._grid(mechanism)
+    assert 10 < len(grid) < 35
+    assert mechanism.epsilon in grid
+
+
+def test_the_knee_is_tanh(mechanism: cv.Mechanism) -> None:
+    rows = knee.knee_rows(mechanism)
+    etas = [row["eta"] for row in rows]
+    at = float(knee.knee(mechanism.epsilon))
+    assert at == pytest.approx(math.tanh(float(mechanism.epsilon) / 2), abs=1e-12)
+    assert not at or min(abs(eta - at) for eta in etas) < 1e-12
+    assert etas == sorted(etas)
+    assert 0 < etas[0] < etas[-1] < float(knee.largest_shown(mechanism)) <= 1
+    for row in rows[::7]:
+        found = float(least_delta(mechanism.epsilon, Fraction(row["eta"]), mechanism.D))
+        assert row["delta"] == pytest.approx(found, rel=1e-6, abs=1e-13)
+
+
+def test_signed_optima_lie_on_the_line() -> None:
+    mechanism = cv.design(epsilon="1", eta="0.5", D=9, policy="signed")
+    on_line = [row["delta"] for row in knee.knee_rows(mechanism) if row["eta"] == float(mechanism.eta)]
+    assert on_line == pytest.approx([float(mechanism.delta)], rel=1e-6)
+
+
+# What an attacker learns
+
+
+def neighbours(mechanism: cv.Mechanism) -> list[tuple[dict[int, Fraction], dict[int, Fraction]]]:
+    found = []
+    for n, m in neighbour_pairs(mechanism.family, mechanism.certificate.sensitivity):
+        found += [(law_of_y(mechanism, n), law_of_y(mechanism, m)), (law_of_y(mechanism, m), law_of_y(mechanism, n))]
+    return found
+
+
+def exceeding(mechanism: cv.Mechanism, prior: Fraction, bound: Fraction) -> Fraction:
+    """The largest probability of a published y after which Bayes' rule gives more than `bound`, from the definition."""
+    worst = Fraction(0)
+    for here, there in neighbours(mechanism):
+        share = Fraction(0)
+        for y, p in here.items():
+            if prior * p / (prior * p + (1 - prior) * there.get(y, Fraction(0))) > bound:
+                share += p
+        worst = max(worst, share)
+    return worst
+
+
+@pytest.mark.parametrize("prior", [Fraction(1, 2), Fraction(1, 50), Fraction(9, 10)], ids=str)
+def test_the_share_is_that_of_bayes_rule(mechanism: cv.Mechanism, prior: Fraction) -> None:
+    t = suspicion.order(mechanism)
+    assert t >= exp_bounds(mechanism.epsilon)[1]
+    bound = prior * t / (prior * t + 1 - prior)
+    assert suspicion.exceeding_share(mechanism, t) == exceeding(mechanism, prior, bound)
+
+
+def test_the_line_of_99_percent_is_the_least(mechanism: cv.Mechanism) -> None:
+    t = suspicion.order_leaving(mechanism)
+    if math.isinf(t):
+        assert suspicion.exceeding_share(mechanism, Fraction(10**30)) > suspicion.EXCEPTIONS
+        return
+    assert suspicion.exceeding_share(mechanism, Fraction(t) * (1 + Fraction(1, 10**12))) <= suspicion.EXCEPTIONS
+    assert suspicion.exceeding_share(mechanism, Fraction(t) * (1 - Fraction(1, 10**12))) > suspicion.EXCEPTIONS
+
+
+@pytest.mark.parametrize("mirrored", [False, True])
+def test_both_directions_count(mirrored: bool) -> None:
+    """Noise that is never negative gives a person away when absent, its mirror image when present."""
+    law = Law((8, 4, 2, 1, 1), 0, 4)
+    terms = Terms(epsilon=Fraction(1), policy="signed", method="optimal", D=4)
+    mechanism = bind(Columns(law.mirrored() if mirrored else law), terms)
+    assert suspicion.exceeding_share(mechanism, Fraction(100)) == Fraction(1, 2)
+    assert math.isinf(suspicion.order_leaving(mechanism))
+
+
+def test_the_best_guess_is_total_variation(mechanism: cv.Mechanism) -> None:
+    """P(right) = sum_y max(p, q)/2; a remapped law's delta(0) is a bound."""
+    best = max(sum(max(p.get(y, 0), q.get(y, 0)) for y in {*p, *q}) / 2 for p, q in neighbours(mechanism))
+    stated = (1 + mechanism.delta_at(0)) / 2
+    assert stated >= best
+    if mechanism.method != "remap":
+        assert stated == best
+
+
+def test_suspicion_rows(mechanism: cv.Mechanism) -> None:
+    lines = suspicion.orders(mechanism)
+    rows = suspicion.suspicion_rows(lines)
+    assert {row["series"] for row in rows} == set(lines)
+    for row in rows:
+        t = lines[row["series"]]
+        if 0 < row["prior"] < 1 and math.isfinite(t):
+            odds = row["prior"] / (1 - row["prior"]) * t
+            assert row["posterior"] == pytest.approx(odds / (1 + odds))
+        assert 0 <= row["posterior"] <= 1
+
+
+def test_certainty_is_drawn_as_certainty() -> None:
+    assert [suspicion.posterior(prior, math.inf) for prior in (0.0, 0.5, 1.0)] == [0.0, 1.0, 1.0]
+    assert [suspicion.posterior(prior, 3.0) for prior in (0.0, 0.5, 1.0)] == [0.0, 0.75, 1.0]
+
+
+# How large a cell must be
+
+
+@pytest.mark.parametrize("tolerance", [Fraction(1, 10), Fraction(1, 3), Fraction(2), Fraction(1, 50)], ids=str)
+def test_useful_from_is_the_least(mechanism: cv.Mechanism, tolerance: Fraction) -> None:
+    low, high = mechanism.counts
+    last = 60 * mechanism.margin_95 + mechanism.family.stationary_from + 50 if high is None else high
+    bad = [n for n in range(low, last + 1) if mechanism.column(n).margin(Fraction(95, 100)) > tolerance * n]
+    expected = max(bad, default=low - 1) + 1
+    assert usefulness.useful_from(mechanism, tolerance) == (None if high is not None and expected > high else expected)
+
+
+def test_relative_errors(mechanism: cv.Mechanism) -> None:
+    rows = usefulness.usefulness_rows(mechanism)
+    low, high = mechanism.counts
+    found = usefulness.useful_from(mechanism)
+    sizes = {row["n"] for row in rows}
+    assert min(sizes) == max(1, low)
+    assert high is None or max(sizes) <= high
+    assert found is None or max(1, found) in sizes
+    for row in rows:
+        law = law_of_y(mechanism, row["n"])
+        if row["series"] == usefulness.ERROR:
+            mse = sum(p * (y - row["n"]) ** 2 for y, p in law.items())
+            assert row["relative"] == pytest.approx(math.sqrt(mse) / row["n"])
+        else:
+            margin = round(row["relative"] * row["n"])
+            assert margin > 0
+            assert sum(p for y, p in law.items() if abs(y - row["n"]) <= margin) >= Fraction(95, 100)
+            assert sum(p for y, p in law.items() if abs(y - row["n"]) < margin) < Fraction(95, 100)
