@@ -20,6 +20,7 @@ from countveil.cli.certify import certify
 from countveil.cli.compare import compare
 from countveil.cli.demo import demo
 from countveil.cli.design import design
+from countveil.cli.figures import figures
 from countveil.cli.release import release
 from countveil.errors import CountveilError
 
@@ -39,12 +40,13 @@ def cli() -> None:
       countveil design --epsilon 1 --delta 1e-6       the most accurate mechanism for a target
       countveil design --epsilon 1.1 --eta 0.5 -D 8   least delta for the paper's parameters
       countveil compare --epsilon 1 --delta 1e-6      against geometric, discrete Gaussian, ...
+      countveil figures --out figures                 the paper's figures, with ours in them
       countveil certify mechanism.json                prove a saved mechanism again
       countveil release table.csv --column n -m mechanism.json -o noisy.csv
     """
 
 
-for command in (design, compare, certify, release, audit, demo):
+for command in (design, compare, certify, release, audit, figures, demo):
     cli.add_command(command)
 
 

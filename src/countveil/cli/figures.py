@@ -1,0 +1,58 @@
+"""`countveil figures`: the paper's figures, with ours in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import click
+
+from countveil.cli.output import print_json, steps
+
+
+@click.command()
+@click.option("--out", required=True, metavar="DIR", help="Folder for the files; it is made if it is not there.")
+@click.option("--only", multiple=True, metavar="NAME", help="Only this figure (may repeat; default: all).")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def figures(out: str, only: tuple[str, ...], as_json: bool) -> None:
+    """Reproduce the paper's five figures, and draw two that it lacks, each as SVG, PNG and CSV.
+
+    Where it applies there are three curves: as the paper plots it, the exact delta of the same law, and our optimum.
+
+    \b
+    Figures:
+      noise       P(Z = z) and the discrete Gaussian at epsilon 2.18, eta 0.8, D 6
+      epsilon     delta against epsilon at eta 0.5
+      eta-1.1     delta against eta at epsilon 1.1
+      eta-2.2     delta against eta at epsilon 2.2
+      gaussian    (epsilon, delta) against the discrete Gaussian at eta 0.5, D 6
+      failure     where the paper's theorem fails, and by how much
+      zero-bias   what zero bias from a count n0 on costs in eta
+
+    \b
+    Examples:
+      countveil figures --out figures
+      countveil figures --out figures --only failure --only zero-bias --json
+    """
+    from countveil.figures import write_figures
+
+    written = write_figures(out, only=only or None, progress=_progress)
+    if as_json:
+        found = [
+            {
+                "name": figure.name,
+                "title": figure.title,
+                "files": [str(path) for path in paths],
+                "points": len(figure.points),
+                "facts": figure.facts,
+            }
+            for figure, paths in written
+        ]
+        print_json({"schema_version": 1, "figures": found})
+        return
+    for figure, paths in written:
+        endings = ", ".join(path.suffix.removeprefix(".") for path in paths[1:])
+        click.echo(f"{paths[0]} ({endings}): {figure.title}")
+
+
+def _progress(names: Sequence[str]) -> Iterator[str]:
+    return steps(names, "drawing")

@@ -1,0 +1,103 @@
+"""Where the paper's theorem fails, and how far what it states is from the truth there.
+
+The theorem needs alpha_1 <= E C + B delta*. Where C > C_D this always holds: alpha_1 = (C - B delta*)/E < E C. Where
+C <= C_D, alpha_1 = S_D B delta* with S_k = sum_{j<k} E^j and B delta* = 1/sum_{j<D} (D-j) E^j, so it fails exactly for
+
+    C = 2 eta/eta_bar < S_{D-1} / sum_{j<D} (D-j) E^j,
+
+which is less than C_D. The set of failing eta is therefore an interval (0, eta_0(epsilon)), empty for D = 1. The curves
+are found by bisection on `closed_form(...).holds` all the same; tests compare them with this formula.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+
+from countveil.design import paper
+from countveil.exact import decimal_text
+from countveil.figures.curves import exact_delta, stated, three, written
+from countveil.figures.points import Figure, Point
+
+BOUNDS = (2, 6, 100)
+SHOWN_D = 6
+EPSILONS = ("0.5", "1.1", "2.2")
+STEPS = 40
+LARGEST = Fraction(1, 4)
+"""No failing eta is as large: S_{D-1} / T < 1/2, T the sum of S_1..S_D, so eta_0 < 1/5."""
+
+
+def boundary(epsilon: Fraction, D: int) -> Fraction:
+    """eta_0: the theorem fails for eta below it and holds from it on. To a relative 2**-40 or so."""
+    return _bisect(lambda eta: not paper.closed_form(epsilon, eta, D).holds)
+
+
+def false_below(epsilon: Fraction, D: int) -> Fraction | None:
+    """The eta below which the paper's law is not even (epsilon, (2D+1) delta*)-private; None where there is none."""
+
+    def false(eta: Fraction) -> bool:
+        form = paper.closed_form(epsilon, eta, D)
+        return exact_delta(written(form.half), epsilon) > stated(form, D)
+
+    return _bisect(false) if false(Fraction(1, 10**6)) else None
+
+
+def failure() -> Figure:
+    """The boundaries for several D, and the ratio of the true delta to the stated one at D 6."""
+    points: list[Point] = []
+    empty: Point = dict.fromkeys(COLUMNS)
+    grid = [Fraction(i, 50) for i in range(1, 20)] + [Fraction(i, 20) for i in range(8, 30)]
+    grid += [Fraction(i, 10) for i in range(15, 41)]
+    for D in BOUNDS:
+        points += [
+            {**empty, "series": "theorem fails below", "D": D, "epsilon": epsilon, "eta": boundary(epsilon, D)}
+            for epsilon in grid
+        ]
+    for epsilon in grid:
+        eta = false_below(epsilon, SHOWN_D)
+        if eta is not None:
+            points.append({**empty, "series": "stated delta false below", "D": SHOWN_D, "epsilon": epsilon, "eta": eta})
+    for text in EPSILONS:
+        epsilon = Fraction(text)
+        for eta in sorted({Fraction(i, 200) for i in range(1, 31)} | {Fraction(1, 1000), *_edge(epsilon)}):
+            points.append(
+                {
+                    **empty,
+                    "series": "ratio",
+                    "D": SHOWN_D,
+                    "epsilon": epsilon,
+                    "eta": eta,
+                    **_truth(epsilon, eta, SHOWN_D),
+                }
+            )
+    at = _truth(Fraction("1.1"), Fraction("0.01"), SHOWN_D)
+    facts = {
+        "D_6_epsilon_1.1_eta_0.01_stated": decimal_text(at["stated"]),
+        "D_6_epsilon_1.1_eta_0.01_exact": decimal_text(at["exact"], rounding="up"),
+        "D_6_epsilon_1.1_theorem_fails_below": decimal_text(boundary(Fraction("1.1"), SHOWN_D)),
+        "D_6_epsilon_1.1_stated_delta_false_below": decimal_text(false_below(Fraction("1.1"), SHOWN_D) or Fraction(0)),
+    }
+    title = "Where the paper's theorem fails, and by how much"
+    return Figure("failure", title, COLUMNS, tuple(points), facts)
+
+
+COLUMNS = ("series", "D", "epsilon", "eta", "stated", "exact", "ratio")
+
+
+def _edge(epsilon: Fraction) -> list[Fraction]:
+    """Places just below the boundary, where the ratio falls steeply, and the boundary itself."""
+    return [boundary(epsilon, SHOWN_D) * (1 - Fraction(1, 2**i)) for i in range(4, 16)] + [boundary(epsilon, SHOWN_D)]
+
+
+def _truth(epsilon: Fraction, eta: Fraction, D: int) -> dict[str, Fraction]:
+    found = three(epsilon, eta, D)
+    return {"stated": found.stated, "exact": found.exact, "ratio": found.exact / found.stated}
+
+
+def _bisect(below: Callable[[Fraction], bool]) -> Fraction:
+    """The end of an interval (0, x) in which a condition holds, from above."""
+    low, high = Fraction(0), LARGEST
+    for _ in range(STEPS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if below(middle) else (low, middle)
+    return high

@@ -1,0 +1,51 @@
+"""What a figure is made of: points with exact values, as rows and as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from countveil.exact import decimal_text
+
+Value = Fraction | int | str | None
+Point = dict[str, Value]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Points with a value for every column; `facts` are the numbers to quote, as decimal texts.
+
+    `rounded` says for a column which side is safe: deltas measured on integer weights go up, what a program reaches
+    goes down. A point of series "paper" is what the paper states, by its formula: to nearest.
+    """
+
+    name: str
+    title: str
+    columns: tuple[str, ...]
+    points: tuple[Point, ...]
+    facts: dict[str, str] = field(default_factory=dict)
+    rounded: dict[str, str] = field(default_factory=lambda: {"delta": "up", "exact": "up"})
+
+    def select(self, **values: Value) -> list[Point]:
+        """The points that have these values."""
+        return [point for point in self.points if all(point[key] == value for key, value in values.items())]
+
+    def text(self, point: Point, column: str) -> str:
+        """One value as it is written: 15 digits."""
+        value = point[column]
+        if value is None:
+            return ""
+        if not isinstance(value, Fraction):
+            return str(value)
+        safe = self.rounded.get(column, "nearest") if point["series"] != "paper" else "nearest"
+        return decimal_text(value, rounding=safe)
+
+    def csv(self) -> str:
+        """A header and a line for every point."""
+        file = io.StringIO()
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(self.columns)
+        writer.writerows([self.text(point, column) for column in self.columns] for point in self.points)
+        return file.getvalue()

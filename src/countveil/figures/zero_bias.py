@@ -1,0 +1,81 @@
+"""What zero bias from a small count n0 on costs, in the probability of the exact count.
+
+Counts that are never negative can be unbiased only from some n0 on. For each n0 the linear program over the columns of
+all counts finds the largest eta at (epsilon, delta); the signed optimum (2 delta + E - 1)/(E + 1), whose counts may be
+negative, is what it is measured against. Values are feasible to 40 digits; a design rounds them and certifies.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from countveil.design.linear import NoSolution
+from countveil.design.optimal import largest_eta
+from countveil.design.program import ColumnProgram, Model
+from countveil.exact import decimal_text
+from countveil.figures.points import Figure, Point
+
+EPSILONS = ("0.5", "1", "2")
+DELTA = Fraction(1, 10**6)
+LARGEST_N0 = 8
+REACH = 14
+"""D is 14/epsilon, rounded up: the least D of the signed optimum, or a little more."""
+FREE = 16
+"""Up to this D all columns are free; beyond, the tails of large counts are tied."""
+WINDOW = 14
+COLUMNS = ("series", "epsilon", "n0", "D", "eta", "share", "status")
+
+
+def zero_bias() -> Figure:
+    """The largest eta against n0; `status` is ok, impossible, or unsolved where the solver gave up."""
+    points: list[Point] = []
+    facts = {}
+    for text in EPSILONS:
+        epsilon = Fraction(text)
+        signed = largest_eta(epsilon, DELTA)
+        program = _program(epsilon)
+        series = f"epsilon {text}"
+        for n0 in range(1, LARGEST_N0 + 1):
+            eta, status = _eta(program, n0)
+            facts[f"epsilon_{text}_n0_{n0}"] = status if eta is None else decimal_text(eta, 6, "down")
+            points.append(
+                {
+                    "series": series,
+                    "epsilon": epsilon,
+                    "n0": n0,
+                    "D": program.model.D,
+                    "eta": eta,
+                    "share": None if eta is None else min(Fraction(1), eta / signed),
+                    "status": status,
+                }
+            )
+        facts[f"epsilon_{text}_signed"] = decimal_text(signed, 6, "down")
+        points.append(
+            {
+                "series": "signed optimum",
+                "epsilon": epsilon,
+                "n0": None,
+                "D": program.model.D,
+                "eta": signed,
+                "share": Fraction(1),
+                "status": "ok",
+            }
+        )
+    title = "What zero bias from n0 on costs: largest eta at delta 1e-6"
+    return Figure("zero-bias", title, COLUMNS, tuple(points), facts, {"eta": "down", "share": "down"})
+
+
+def _program(epsilon: Fraction) -> ColumnProgram:
+    D = math.ceil(REACH / epsilon)
+    if D <= FREE:
+        return ColumnProgram(Model(epsilon=epsilon, D=D, eta=None, delta=DELTA, n0=0, M=D + 8))
+    return ColumnProgram(Model(epsilon=epsilon, D=D, eta=None, delta=DELTA, n0=0, window=WINDOW, reach=D))
+
+
+def _eta(program: ColumnProgram, n0: int) -> tuple[Fraction | None, str]:
+    program.set_unbiased_from(n0)
+    try:
+        return program.optimise()[program.eta], "ok"
+    except NoSolution as no:
+        return None, "unsolved" if no.reason == "failed" else "impossible"

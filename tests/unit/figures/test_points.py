@@ -1,0 +1,260 @@
+"""The points of the figures: the paper's printed numbers, independent computations, and what must be in order."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from fractions import Fraction
+from functools import cache
+from itertools import pairwise
+
+import pytest
+
+from countveil.design import paper
+from countveil.errors import ParameterError
+from countveil.exact import decimal_text
+from countveil.figures import NAMES, figure
+from countveil.figures.curves import three
+from countveil.figures.failure import boundary, false_below
+from countveil.figures.points import Figure
+
+TINY = Fraction(1, 10**30)
+"""Two laws with the same delta may differ by the rounding of weights over 2**192."""
+
+
+@cache
+def made(name: str) -> Figure:
+    return figure(name)
+
+
+def value(name: str, column: str, **where: object) -> Fraction:
+    (point,) = made(name).select(**where)
+    found = point[column]
+    assert isinstance(found, Fraction)
+    return found
+
+
+# The paper's printed numbers
+
+
+def test_noise() -> None:
+    printed = {("paper", 1): "0.08987", ("paper", 2): "0.00960", ("gaussian-parameter", 1): "0.11685"}
+    for (series, z), text in printed.items():
+        assert f"{float(value('noise', 'probability', series=series, z=z)):.5f}" == text
+    assert f"{float(value('noise', 'probability', series='gaussian-parameter', z=2)):.6f}" == "0.000416"
+    ratio = value("noise", "probability", series="paper", z=1) / value("noise", "probability", series="paper", z=2)
+    assert f"{float(ratio):.4f}" == "9.3617"
+    assert [z for z in range(7) if made("noise").select(series="paper", z=z)[0]["probability"]] == [0, 1, 2, 3]
+
+
+def test_a_gaussian_at_equal_parameter_has_another_variance() -> None:
+    facts = made("noise").facts
+    assert facts["paper_variance"].startswith("0.2660")
+    assert facts["gaussian_parameter_variance"].startswith("0.2370")
+    assert facts["gaussian_variance_variance"] == facts["paper_variance"]
+    assert facts["paper_delta_exact"].startswith("0.0153693741")
+    assert facts["paper_delta_singleton"].startswith("0.00494782")
+    assert facts["paper_delta_stated"].startswith("0.0643216")
+
+
+def test_gaussian_probabilities_independently() -> None:
+    s2 = float(made("noise").facts["paper_variance"])
+    total = sum(math.exp(-z * z / (2 * s2)) for z in range(-40, 41))
+    for z in range(7):
+        found = float(value("noise", "probability", series="gaussian-parameter", z=z))
+        assert found == pytest.approx(math.exp(-z * z / (2 * s2)) / total, rel=1e-9)
+
+
+def test_bounds_in_the_text() -> None:
+    for point in made("epsilon").select(series="paper", D=8):
+        if point["epsilon"] >= Fraction("1.1"):
+            assert point["delta"] <= Fraction("0.001")
+    assert value("eta-1.1", "delta", series="paper", D=8, eta=Fraction("0.5")) <= Fraction("1e-3")
+    assert value("eta-2.2", "delta", series="paper", D=8, eta=Fraction("0.8")) <= Fraction("5e-7")
+    assert f"{float(made('epsilon').facts['D_8_epsilon_1.5_within_3']):.4f}" == "0.9945"
+
+
+def test_figures_meet_where_they_share_a_point() -> None:
+    for series in ("paper", "exact", "optimum"):
+        found = value("epsilon", "delta", series=series, D=8, epsilon=Fraction("1.1"))
+        assert found == value("eta-1.1", "delta", series=series, D=8, eta=Fraction("0.5"))
+        at = Fraction("1.5")
+        assert value("gaussian", "delta", series=series, epsilon=at) == value(
+            "epsilon", "delta", series=series, D=6, epsilon=at
+        )
+    assert made("eta-1.1").facts["D_8_eta_0.5_optimum"].startswith("7.553491255")
+    assert made("eta-2.2").facts["D_8_eta_0.8_exact"].startswith("1.297032530")
+
+
+def test_gaussian_deltas_are_those_of_the_formula() -> None:
+    """delta_G = P(Z > eps s2 - 1/2) - e^eps P(Z > eps s2 + 1/2), as the paper computes it, in floats."""
+    variances = {point["epsilon"]: point["variance"] for point in made("gaussian").select(series="paper")}
+    for point in made("gaussian").select(series="gaussian-parameter"):
+        epsilon, s2 = float(point["epsilon"]), float(variances[point["epsilon"]])
+        law = {z: math.exp(-z * z / (2 * s2)) for z in range(-60, 61)}
+        total = sum(law.values())
+        tails = [sum(p for z, p in law.items() if z > epsilon * s2 + side) / total for side in (-0.5, 0.5)]
+        assert float(point["delta"]) == pytest.approx(tails[0] - math.exp(epsilon) * tails[1], rel=1e-8)
+
+
+# Order and truth
+
+
+@pytest.mark.parametrize("name", ["epsilon", "eta-1.1", "eta-2.2", "gaussian"])
+def test_optimum_exact_stated(name: str) -> None:
+    axis = "eta" if name.startswith("eta") else "epsilon"
+    stated, exact, best = (
+        {(p.get("D"), p[axis]): p for p in made(name).select(series=series)} for series in ("paper", "exact", "optimum")
+    )
+    assert stated.keys() == exact.keys() == best.keys()
+    fails = 0
+    for key, point in stated.items():
+        assert best[key]["delta"] <= exact[key]["delta"] + TINY
+        if point["theorem_holds"] == "yes":
+            assert exact[key]["delta"] <= point["delta"]
+        else:
+            fails += 1
+    assert bool(fails) == name.startswith("eta"), "eta 0.5 is large enough at every epsilon"
+
+
+def test_up_to_the_knee_the_truth_is_D_times_delta_star() -> None:
+    for epsilon, eta, D in (("1.1", "0.5", 8), ("2.2", "0.3", 6), ("0.7", "0.2", 4)):
+        found = three(Fraction(epsilon), Fraction(eta), D)
+        assert found.holds
+        assert float(found.stated / found.exact) == pytest.approx((2 * D + 1) / D, rel=1e-12)
+
+
+def test_exact_deltas_by_brute_force() -> None:
+    for epsilon, eta, D in ((1.1, "0.01", 6), (2.2, "0.85", 4), (0.5, "0.05", 6)):
+        found = three(Fraction(str(epsilon)), Fraction(eta), D)
+        for law, claimed in ((found.law, found.exact), (found.best, found.least)):
+            p = {z: w / law.total for z, w in law.items()}
+            brute = sum(max(0.0, p.get(y, 0) - math.exp(epsilon) * p.get(y - 1, 0)) for y in range(-D, D + 2))
+            assert float(claimed) == pytest.approx(brute, rel=1e-9)
+
+
+# Where the theorem fails
+
+
+def float_condition(epsilon: float, eta: float, D: int) -> bool:
+    """The theorem's missing condition in floats, with delta* found by its definition: the largest lower bound."""
+    E, B, C = math.exp(epsilon), 2 / (1 - eta), 2 * eta / (1 - eta)
+    bounds = [
+        (C * sum(E**j for j in range(k)) - E**k) / (B * sum((j + 1) * E**j for j in range(k))) for k in range(1, D + 1)
+    ]
+    bounds.append(1 / (B * sum((D - j) * E**j for j in range(D))))
+    star = max(bounds)
+    first = (C - B * star) / E if bounds.index(star) < D else B * star * sum(E**j for j in range(D))
+    return first <= E * C + B * star
+
+
+@pytest.mark.parametrize("D", [2, 6])
+def test_the_boundary_by_an_independent_computation(D: int) -> None:
+    points = made("failure").select(series="theorem fails below", D=D)
+    assert len(points) > 60
+    for point in points[::5]:
+        epsilon, eta = float(point["epsilon"]), float(point["eta"])
+        assert not float_condition(epsilon, eta * (1 - 1e-6), D)
+        assert float_condition(epsilon, eta * (1 + 1e-6), D)
+
+
+@pytest.mark.parametrize("D", [2, 6, 100])
+def test_the_boundary_in_closed_form(D: int) -> None:
+    for point in made("failure").select(series="theorem fails below", D=D)[::9]:
+        E = math.exp(float(point["epsilon"]))
+        sums = [sum(E**j for j in range(k)) for k in range(D + 1)]
+        C = sums[D - 1] / sum(sums)
+        assert float(point["eta"]) == pytest.approx(C / (2 + C), rel=1e-9)
+
+
+@pytest.mark.parametrize("D", [1, 2, 6, 20])
+def test_failing_eta_are_an_interval(D: int) -> None:
+    for text in ("0.1", "0.7", "1.1", "2.2", "5"):
+        epsilon = Fraction(text)
+        edge = boundary(epsilon, D)
+        assert D > 1 or edge < Fraction(1, 10**11), "with D = 1 the theorem always holds"
+        for i in range(1, 300):
+            eta = Fraction(i, 300)
+            assert paper.closed_form(epsilon, eta, D).holds == (eta >= edge)
+
+
+def test_the_stated_delta_is_false_on_an_interval_inside() -> None:
+    for text in ("0.5", "1.1", "2.2"):
+        epsilon = Fraction(text)
+        edge = false_below(epsilon, 6)
+        assert edge is not None
+        assert edge < boundary(epsilon, 6)
+        for i in range(1, 100):
+            eta = Fraction(i, 500)
+            found = three(epsilon, eta, 6)
+            assert (found.exact > found.stated) == (eta < edge)
+    assert false_below(Fraction("0.02"), 6) is None
+
+
+def test_how_false() -> None:
+    assert made("failure").facts["D_6_epsilon_1.1_eta_0.01_stated"].startswith("0.0117845")
+    assert made("failure").facts["D_6_epsilon_1.1_eta_0.01_exact"].startswith("0.3074366")
+    where = {"series": "ratio", "epsilon": Fraction("1.1"), "eta": Fraction("0.01")}
+    assert value("failure", "ratio", **where) > 26
+
+
+# What zero bias costs
+
+
+def test_zero_bias() -> None:
+    for epsilon in ("0.5", "1", "2"):
+        points = made("zero-bias").select(series=f"epsilon {epsilon}")
+        etas = [point["eta"] for point in points if point["eta"] is not None]
+        E = math.exp(float(epsilon))
+        signed = value("zero-bias", "eta", series="signed optimum", epsilon=Fraction(epsilon))
+        assert float(signed) == pytest.approx((2e-6 + E - 1) / (E + 1), rel=1e-12)
+        assert all(a <= b * (1 + TINY) for a, b in pairwise(etas)), "later is never worse"
+        assert etas[-1] <= signed * (1 + TINY)
+        for point in points:
+            n0, D = point["n0"], point["D"]
+            floor = (n0 + 1 - E * n0) / (n0 + 1 + D)
+            assert (point["status"] == "impossible") == (floor > 1e-6)
+            assert point["status"] in ("ok", "impossible")
+
+
+def test_zero_bias_is_what_design_finds() -> None:
+    import countveil as cv
+
+    m = cv.design(epsilon="1", delta="1e-6", D=14, unbiased_from=2)
+    assert float(m.eta) == pytest.approx(float(made("zero-bias").facts["epsilon_1_n0_2"]), rel=3e-6)
+    for n0, text in ((1, "0.358"), (2, "0.445"), (3, "0.458"), (5, "0.4618")):
+        assert made("zero-bias").facts[f"epsilon_1_n0_{n0}"].startswith(text)
+
+
+# As rows
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_csv_has_the_points(name: str) -> None:
+    found = made(name)
+    rows = list(csv.DictReader(io.StringIO(found.csv())))
+    assert len(rows) == len(found.points) > 20
+    for row, point in zip(rows, found.points, strict=True):
+        assert tuple(row) == found.columns
+        assert set(point) == set(found.columns)
+        for column, text in row.items():
+            expected = point[column]
+            if isinstance(expected, Fraction):
+                assert abs(Fraction(text) - expected) <= abs(expected) / 10**14
+            else:
+                assert text == ("" if expected is None else str(expected))
+
+
+def test_what_is_measured_is_rounded_up() -> None:
+    found = made("epsilon")
+    (point,) = found.select(series="exact", D=8, epsilon=Fraction("1.5"))
+    delta = point["delta"]
+    assert isinstance(delta, Fraction)
+    assert found.text(point, "delta") == decimal_text(delta, rounding="up")
+    assert Fraction(found.text(point, "delta")) >= delta
+
+
+def test_other_names() -> None:
+    with pytest.raises(ParameterError, match="figure: got six, allowed is one of noise, epsilon"):
+        figure("six")
