@@ -16,7 +16,7 @@ LAYERS = {
     3: {"sampling"},
     4: {"mechanism", "certify", "files", "releasing"},
     5: {"design", "families", "auditing", "tables"},
-    6: {"comparison", "plots"},
+    6: {"comparison", "plots", "accounting"},
     7: {"figures"},
     8: {"cli", "__main__", ""},
 }

@@ -17,6 +17,7 @@ from countveil.law import Law
 from countveil.remap import CountProfile, Remap
 
 SHOWN_COUNTS = (0, 1, 2, 5, 10)
+NEARLY = 1000
 LARGEST_FLOOR = 200_000
 
 
@@ -28,7 +29,8 @@ class Certificate:
     `delta_singleton` is the paper's quantity, not a privacy parameter (None where it was not measured).
     P1: |Y - n| <= worst_error (`noise_bound` for typical counts), and Y >= 0 if `never_negative`.
     P2: P(Y = n | n) = eta for eta_from <= n <= eta_to. P3: the bias is exactly zero for unbiased_from <= n <=
-    unbiased_to and at most `bias_below` in size elsewhere. An upper end of None is the end of the promise.
+    unbiased_to and at most `bias_below` in size elsewhere; from `nearly_unbiased_from` on it is at most a thousandth of
+    the standard deviation. An upper end of None is the end of the promise.
     eta, variance, within_3 and margin_95 are those of a typical count: stationary or, where the promise has no
     stationary count, in its middle.
     """
@@ -43,6 +45,7 @@ class Certificate:
     eta_to: int | None
     unbiased_from: int | None
     unbiased_to: int | None
+    nearly_unbiased_from: int | None
     bias_below: Fraction
     variance: Fraction
     within_3: Fraction
@@ -72,6 +75,8 @@ def measure(family: ColumnFamily, epsilon: Fraction, sensitivity: int, counts: t
     profiles = profile(family, counts)
     eta_from, eta_to = _range([row.n for row in profiles if row.exact != law.eta], typical, low)
     unbiased_from, unbiased_to = _range([row.n for row in profiles if row.bias != 0], typical, low)
+    spread = law.variance / NEARLY**2
+    nearly_from, _ = _range([row.n for row in profiles if row.bias**2 > spread], typical, low)
     shown = [n for n in SHOWN_COUNTS if n >= low and (high is None or n <= high)]
     rows = {row.n: row for row in profiles}
     at = {n: rows.get(n, CountProfile(n, law.mean, law.eta, law.mse)) for n in shown}
@@ -87,6 +92,7 @@ def measure(family: ColumnFamily, epsilon: Fraction, sensitivity: int, counts: t
         eta_to=eta_to,
         unbiased_from=unbiased_from,
         unbiased_to=unbiased_to,
+        nearly_unbiased_from=nearly_from,
         bias_below=max((abs(row.bias) for row in profiles), default=Fraction(0)),
         variance=law.variance,
         within_3=law.within(3),

@@ -163,6 +163,7 @@ class Mechanism:
             "counts": {"low": low, "high": high},
             "unbiased_from": c.unbiased_from,
             "unbiased_to": c.unbiased_to,
+            "nearly_unbiased_from": c.nearly_unbiased_from,
             "bias_below": decimal_text(c.bias_below, rounding="up"),
             "variance": decimal_text(c.variance),
             "within_3": decimal_text(c.within_3),

@@ -93,6 +93,9 @@ def _facts(m: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     else:
         below = f"; at most {short(m['bias_below'], 4, 'up')} below" if m["unbiased_from"] > m["counts"]["low"] else ""
         yield "bias", f"exactly zero from n = {m['unbiased_from']} on{below}"
+        nearly = m["nearly_unbiased_from"]
+        if nearly is not None and nearly < m["unbiased_from"]:
+            yield "", f"at most a thousandth of the standard deviation from n = {nearly} on"
     yield "variance", short(m["variance"], 6)
     yield "made by", f"method {m['method']}, policy {m['policy']}, weights over 2^{m['bits']}, hash {m['hash'][:12]}"
 

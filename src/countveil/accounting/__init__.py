@@ -1,0 +1,198 @@
+"""The privacy of many answers: bounds on delta(epsilon) of everything released about the same people.
+
+pairs         one answer: neighbouring laws as probabilities and losses
+grid          losses on a grid: laws that dominate a pair, and laws that it dominates
+powers        the sum of many losses by Fourier transform, every error bounded
+composition   upper and lower bounds for k answers, both changes, both neighbour relations
+planning      the best law for k answers
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from countveil.errors import ParameterError, RequestError
+from countveil.exact import Number, integer, number
+
+if TYPE_CHECKING:
+    from countveil.accounting.composition import Composition
+    from countveil.accounting.planning import Ask, Plan
+    from countveil.mechanism import Mechanism
+
+__all__ = ["answers_within", "compose", "plan"]
+
+LARGEST_ANSWERS = 10**9
+LARGEST_PLAN = 10**6
+NEIGHBOURS = ("add-remove", "replace")
+
+
+def compose(
+    mechanisms: Mechanism | Sequence[tuple[Mechanism, int]],
+    answers: int | str | None = None,
+    *,
+    neighbours: str = "add-remove",
+    cells: int | str = 1,
+    people: int | str = 1,
+) -> Composition:
+    """All answers together: k answers of one mechanism, or a list of (mechanism, answers) fixed in advance.
+
+    Queries may be chosen adaptively, mechanisms may not: see `basic` for those. `cells` is in how many cells of one
+    table a person can be, `people` how many persons are to be protected together.
+
+    >>> import countveil as cv
+    >>> m = cv.design(epsilon="0.1", delta="1e-9", policy="signed")
+    >>> found = compose(m, 10).delta(1.0)
+    >>> found.lower <= found.upper < 1e-8
+    True
+    """
+    from countveil.accounting.composition import Composition
+    from countveil.accounting.pairs import answer_of
+
+    if neighbours not in NEIGHBOURS:
+        raise ParameterError("neighbours", neighbours, "one of " + ", ".join(NEIGHBOURS))
+    terms = [(answer_of(m.family, m.certificate.sensitivity), k) for m, k in _listed(mechanisms, answers)]
+    return Composition(
+        terms,
+        neighbours=neighbours,
+        cells=integer("cells", cells, 1, 10**6),
+        people=integer("people", people, 1, 10**4),
+    )
+
+
+def answers_within(
+    mechanism: Mechanism,
+    epsilon: Number,
+    delta: Number,
+    *,
+    neighbours: str = "add-remove",
+    cells: int | str = 1,
+    people: int | str = 1,
+) -> int:
+    """How many answers of a mechanism (epsilon, delta) pays for; 0 if not even one."""
+    total, target = float(_positive("epsilon", epsilon)), float(_delta(delta))
+
+    def affordable(k: int) -> bool:
+        return compose(mechanism, k, neighbours=neighbours, cells=cells, people=people).upper(total) <= target
+
+    if not affordable(1):
+        return 0
+    low, high = 1, 2
+    while high <= LARGEST_ANSWERS and affordable(high):
+        low, high = high, 2 * high
+    high = min(high, LARGEST_ANSWERS + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if affordable(middle) else (low, middle)
+    return low
+
+
+def plan(
+    *,
+    epsilon: Number,
+    delta: Number,
+    answers: int | str,
+    policy: str = "nonnegative",
+    objective: str = "variance",
+    neighbours: str = "add-remove",
+    cells: int | str = 1,
+    sensitivity: int | str = 1,
+    prices: bool = False,
+) -> Plan:
+    """The best mechanism for so many answers within (epsilon, delta), certified for all of them together.
+
+    `objective` is what is best: least "variance", largest "eta" or least 95 % "margin". With `prices`, the price list
+    of other numbers of answers too.
+
+    >>> found = plan(epsilon="3", delta="1e-6", answers=10, policy="signed")
+    >>> float(found.mechanism.certificate.variance) < 20.1, found.certified.upper <= 1e-6
+    (True, True)
+    """
+    from dataclasses import replace
+
+    from countveil.accounting.planning import make_plan, price_list
+
+    ask = ask_for(
+        epsilon=epsilon,
+        delta=delta,
+        answers=answers,
+        policy=policy,
+        objective=objective,
+        neighbours=neighbours,
+        cells=cells,
+        sensitivity=sensitivity,
+    )
+    found = make_plan(ask)
+    return replace(found, price_list=price_list(ask)) if prices else found
+
+
+def ask_for(
+    *,
+    epsilon: object,
+    delta: object,
+    answers: object,
+    policy: str,
+    objective: str,
+    neighbours: str,
+    cells: object,
+    sensitivity: object,
+) -> Ask:
+    """Check every argument of a plan."""
+    from countveil.accounting.planning import Ask
+
+    allowed = "a decimal number from 0.001 to 100"
+    total = number("epsilon", epsilon, allowed)
+    if not Fraction(1, 1000) <= total <= 100:
+        raise ParameterError("epsilon", epsilon, allowed)
+    allowed = "a decimal number from 1e-15 to 0.1"
+    target = number("delta", delta, allowed)
+    if not Fraction(1, 10**15) <= target <= Fraction(1, 10):
+        hint = "bounded noise always needs a delta above 0" if target == 0 else ""
+        raise ParameterError("delta", delta, allowed, hint)
+    for name, given, choices in (
+        ("policy", policy, ("nonnegative", "signed")),
+        ("objective", objective, ("variance", "eta", "margin")),
+        ("neighbours", neighbours, NEIGHBOURS),
+    ):
+        if given not in choices:
+            raise ParameterError(name, given, "one of " + ", ".join(choices))
+    return Ask(
+        total,
+        target,
+        integer("answers", answers, 1, LARGEST_PLAN),
+        policy,
+        objective,
+        neighbours,
+        integer("cells", cells, 1, 1000),
+        integer("sensitivity", sensitivity, 1, 20),
+    )
+
+
+def _listed(mechanisms: Mechanism | Sequence[tuple[Mechanism, int]], answers: object) -> list[tuple[Mechanism, int]]:
+    from countveil.mechanism import Mechanism
+
+    if isinstance(mechanisms, Mechanism):
+        return [(mechanisms, integer("answers", 1 if answers is None else answers, 1, LARGEST_ANSWERS))]
+    if answers is not None:
+        raise RequestError("answers belongs to one mechanism; in a list every mechanism comes with its own number")
+    pairs = list(mechanisms) if isinstance(mechanisms, Sequence) else []
+    if not pairs or not all(isinstance(p, tuple) and len(p) == 2 and isinstance(p[0], Mechanism) for p in pairs):
+        raise RequestError("give a mechanism and a number of answers, or a list of (mechanism, answers)")
+    return [(m, integer("answers", k, 1, LARGEST_ANSWERS)) for m, k in pairs]
+
+
+def _positive(argument: str, given: Number) -> Number:
+    allowed = "a decimal number above 0, up to 700"
+    value = number(argument, given, allowed)
+    if not 0 < value <= 700:
+        raise ParameterError(argument, given, allowed)
+    return value
+
+
+def _delta(given: Number) -> Number:
+    allowed = "a decimal number from 1e-300 to below 1"
+    value = number("delta", given, allowed)
+    if not 10**-300 <= value < 1:
+        raise ParameterError("delta", given, allowed)
+    return value

@@ -1,0 +1,187 @@
+"""The privacy of many answers together, as bounds that enclose it.
+
+**What is composed.** A person who is added moves every answer from some n to n + s; so answer by answer the laws are
+one of the mechanism's pairs (P, Q), which may depend on all answers before. Composing, for each answer, one pair that
+dominates all of them at every order bounds the delta of everything that was asked, adaptively or not, as long as the
+mechanisms were fixed in advance. Adding and removing are composed apart and the larger delta counts. Replacing one
+person by another moves one cell up and another down: both pairs are composed. docs/proofs.md has the argument.
+
+    upper      of the dominating grid laws, plus every error of the transform: safe
+    lower      of one pair, merged to the grid, minus those errors: an attack that exists
+    estimate   between them
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+
+from countveil.accounting import powers
+from countveil.accounting.grid import Losses, above, below
+from countveil.accounting.pairs import Answer, Change, Pair
+
+FINE = 60.0
+"""Grid steps in a standard deviation of one answer's loss, at least."""
+MERGED = 4e-4
+"""How much of the variance merging to the grid may take away, about."""
+CHEAP = 2**15
+"""A window of so many points costs nothing, so it has at least as many."""
+SMALLEST_DELTA = 1e-300
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """A figure that is not computed exactly: proved to lie between `lower` and `upper`."""
+
+    lower: float
+    estimate: float
+    upper: float
+
+    @property
+    def width(self) -> float:
+        """(upper - lower) / estimate."""
+        return (self.upper - self.lower) / self.estimate if self.estimate else 0.0
+
+
+Terms = Sequence[tuple[Answer, int]]
+"""Answers of mechanisms, and how many of each."""
+
+
+@dataclass(frozen=True, eq=False)
+class Composition:
+    """All answers together. `neighbours` is "add-remove" or "replace"; a person is in up to `cells` cells of a table.
+
+    Datasets that differ by `people` persons are joined by a chain of neighbours: delta_g(epsilon) is at most
+    sum_{i<g} e^(i epsilon/g) delta(epsilon/g).
+    """
+
+    terms: Terms
+    neighbours: str = "add-remove"
+    cells: int = 1
+    people: int = 1
+    chosen_step: float | None = None
+
+    @cached_property
+    def _ways(self) -> list[list[tuple[tuple[Pair, ...], int]]]:
+        """For every way in which datasets can differ: the pairs that are composed, and how often."""
+        if self.neighbours == "replace":
+            both = [(answer.pairs[c], k * self.cells) for answer, k in self.terms for c in Change]
+            return [both]
+        ways = [[(answer.pairs[c], k * self.cells) for answer, k in self.terms] for c in Change]
+        return ways[:1] if all(answer.symmetric for answer, _ in self.terms) else ways
+
+    @cached_property
+    def step(self) -> float:
+        """Fine against the loss of one answer, coarse enough for the sum to fit; heavy losses are on the grid."""
+        if self.chosen_step is not None:
+            return self.chosen_step
+        pairs = [(pairs[0], k) for pairs, k in self._ways[0]]
+        count = sum(k for _, k in pairs)
+        variance = sum(k * pair.deviation**2 for pair, k in pairs)
+        if variance <= 0:
+            return max(1e-6, max(float(np.abs(pair.loss).max(initial=1e-3)) for pair, _ in pairs))
+        deviation = math.sqrt(variance / count)
+        spacing = max(pair.spacing for pair, _ in pairs)
+        wanted = min(deviation / FINE, MERGED * deviation**2 / spacing if spacing else math.inf)
+        window = 2 * (powers.WIDTH + 3) * math.sqrt(variance)
+        wanted = min(max(wanted, window / (powers.LARGEST / 2)), window / CHEAP)
+        base = max(pairs, key=lambda pair: pair[1])[0].heaviest_loss
+        return base / math.ceil(base / wanted) if base > wanted else wanted
+
+    @cached_property
+    def _above(self) -> list[list[tuple[Losses, int]]]:
+        return [[(above(pairs, self.step), k) for pairs, k in way] for way in self._ways]
+
+    @cached_property
+    def _attacks(self) -> list[list[tuple[Losses, int]]]:
+        """Ways to differ that exist: in every answer one pair, the worst for few answers or the worst for many."""
+        found = []
+        for way in self._ways:
+            choices = {
+                tuple(max(range(len(pairs)), key=lambda i: pairs[i].delta(epsilon)) for pairs, _ in way)
+                for epsilon in (0.0, *(max(pairs[0].deviation for pairs, _ in way) * x for x in (1.0, 3.0)))
+            }
+            for choice in sorted(choices):
+                chosen = zip(way, choice, strict=True)
+                found.append([(below(pairs[i], self.step), k) for (pairs, k), i in chosen])
+        return found
+
+    def _slack(self, epsilon: float) -> float:
+        """What laws that differ by a share may add: k * share * (1 + E), rounded up."""
+        share = sum((k * self.cells * answer.slack for answer, k in self.terms), Fraction(0))
+        if self.neighbours == "replace":
+            share *= 2
+        return float(share) * (1 + math.exp(min(epsilon, 700.0))) * (1 + 2.0**-48) if share else 0.0
+
+    @property
+    def answers(self) -> int:
+        """How many pairs are composed."""
+        return sum(k for _, k in self._ways[0])
+
+    def upper(self, epsilon: float) -> float:
+        """A delta that all answers together have at epsilon. **Guarantee.** Never too small."""
+        if self.people > 1:
+            shared = epsilon / self.people
+            chain = math.expm1(epsilon) / math.expm1(shared) if epsilon > 0 else float(self.people)
+            return min(1.0, chain * (1 + 2.0**-48) * replace(self, people=1).upper(shared)) if epsilon >= 0 else 1.0
+        if self.answers == 1:
+            return min(1.0, max(pair.delta(epsilon) for way in self._ways for pair in way[0][0]) + self._slack(epsilon))
+        worst = 0.0
+        for parts in self._above:
+            found = powers.delta(parts, epsilon)
+            worst = max(worst, found.value + found.error)
+        return min(1.0, worst + self._slack(epsilon))
+
+    def lower(self, epsilon: float) -> float:
+        """A delta that all answers together cannot be better than at epsilon."""
+        if self.answers == 1:
+            return max(pair.delta(epsilon) for way in self._ways for pair in way[0][0]) * (1 - 2.0**-40)
+        found = (powers.delta(parts, epsilon) for parts in self._attacks)
+        return max(0.0, *(estimate.value - estimate.error for estimate in found))
+
+    def delta(self, epsilon: float) -> Bounds:
+        """The delta of all answers together at epsilon (which may be negative)."""
+        upper, lower = self.upper(epsilon), self.lower(epsilon)
+        lower = min(lower, upper)
+        return Bounds(lower, math.sqrt(lower * upper) if lower else upper / 2, upper)
+
+    def epsilon(self, delta: float) -> Bounds | None:
+        """The least epsilon >= 0 of all answers together for a delta, or None: infinite losses alone weigh more."""
+        upper = least_epsilon(self.upper, delta)
+        if upper is None:
+            return None
+        lower = least_epsilon(self.lower, delta) or 0.0
+        return Bounds(min(lower, upper), (min(lower, upper) + upper) / 2, upper)
+
+
+def least_epsilon(delta_at: Callable[[float], float], delta: float) -> float | None:
+    """The least epsilon >= 0 (to a relative 1e-9, rounded up) with delta_at(epsilon) <= delta, by safe secants."""
+    if delta_at(0.0) <= delta:
+        return 0.0
+    low, high = 0.0, 1.0
+    while delta_at(high) > delta:
+        low, high = high, 2 * high
+        if high > 2e5:
+            return None
+    log_target = math.log(delta)
+
+    def gap(epsilon: float) -> float:
+        return math.log(max(delta_at(epsilon), SMALLEST_DELTA)) - log_target
+
+    gap_low, gap_high = gap(low), gap(high)
+    for _ in range(100):
+        if high - low <= 1e-9 * high or -1e-9 < gap_high <= 0:
+            break
+        middle = low + (high - low) * gap_low / (gap_low - gap_high)
+        middle = min(max(middle, low + 0.02 * (high - low)), high - 0.02 * (high - low))
+        found = gap(middle)
+        if found > 0:
+            low, gap_low, gap_high = middle, found, gap_high * 0.7
+        else:
+            high, gap_high, gap_low = middle, found, gap_low * 0.7
+    return high

@@ -1,0 +1,231 @@
+"""From a budget and a number of answers to the best mechanism, certified for all answers together.
+
+The best *signed* law for k answers is searched for (`searching`), rounded to integers, and its composed delta is
+certified on those. Policy nonnegative makes it never negative by a remap: post-processing, so that the curve of all
+answers is the signed law's. No column is corrected to a bias of exactly zero, which would cost k * share * (1 + E).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from countveil.accounting.composition import Bounds, Composition
+from countveil.accounting.pairs import Floats, answer_of
+from countveil.accounting.searching import Found, margin_of, search
+from countveil.accounting.shapes import LARGEST_D, NoRootError, Target, composed_delta, normalised, root
+from countveil.certify import Terms, bind
+from countveil.columns import ColumnFamily, Columns
+from countveil.design import design
+from countveil.design.remapping import remap_nearly
+from countveil.errors import InfeasibleError
+from countveil.exact import decimal_text, log_upper
+from countveil.law import Law
+from countveil.mechanism import Mechanism
+from countveil.privacy import epsilon_order
+from countveil.rounding import SCALE, symmetric_law
+
+LISTED = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+ATTEMPTS = 8
+AIMED = 1 - 1e-5
+"""Share of delta that the search aims at: rounding takes some, and a law just below is as good."""
+EDGES = (1.0, 0.1, 0.01)
+"""Scales of the share of delta that edges may take, in the order they are tried."""
+FINER = (1.0, 2.0, 3.0)
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What a plan is asked for, checked."""
+
+    epsilon: Fraction
+    delta: Fraction
+    answers: int
+    policy: str = "nonnegative"
+    objective: str = "variance"
+    neighbours: str = "add-remove"
+    cells: int = 1
+    sensitivity: int = 1
+
+    @property
+    def pairs(self) -> int:
+        """How many pairs are composed: a replaced person moves one cell up and one down."""
+        return self.answers * self.cells * (2 if self.neighbours == "replace" else 1)
+
+    @property
+    def target(self) -> Target:
+        return Target(float(self.epsilon), float(self.delta) * AIMED, self.pairs, self.sensitivity)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """k answers of one mechanism within (epsilon, delta): `certified` bounds their delta, all together."""
+
+    ask: Ask
+    mechanism: Mechanism
+    certified: Bounds
+    notes: tuple[str, ...]
+    price_list: tuple[dict[str, object], ...] = ()
+
+    @property
+    def answers(self) -> int:
+        return self.ask.answers
+
+    def describe(self) -> dict[str, object]:
+        """As plain JSON values."""
+        ask = self.ask
+        return {
+            "schema_version": 1,
+            "answers": ask.answers,
+            "epsilon": decimal_text(ask.epsilon),
+            "delta": decimal_text(Fraction(self.certified.upper), rounding="up"),
+            "delta_lower": decimal_text(Fraction(self.certified.lower), rounding="down"),
+            "delta_allowed": decimal_text(ask.delta),
+            "policy": ask.policy,
+            "objective": ask.objective,
+            "neighbours": ask.neighbours,
+            "cells": ask.cells,
+            "sensitivity": ask.sensitivity,
+            "per_answer": self.mechanism.describe(),
+            "price_list": list(self.price_list),
+            "notes": list(self.notes),
+        }
+
+
+def make_plan(ask: Ask) -> Plan:
+    """The best mechanism for the answers asked for, certified under composition."""
+    if ask.pairs == 1:
+        return _single(ask)
+    for edge in EDGES:
+        with suppress(NoRootError, InfeasibleError):
+            return _certified(ask, search(ask.target, ask.objective, edge=edge))
+    raise InfeasibleError(
+        f"no plan of {ask.answers} answers with epsilon {decimal_text(ask.epsilon)} and delta "
+        f"{decimal_text(ask.delta)} was found with noise up to {LARGEST_D}",
+        "allow more epsilon or delta, or plan fewer answers",
+    )
+
+
+def price(ask: Ask) -> dict[str, object]:
+    """What a number of answers costs in accuracy, quickly: shapes between geometric and Gaussian, not certified."""
+    if ask.pairs == 1:
+        law = design(epsilon=ask.epsilon, delta=ask.delta, policy="signed", sensitivity=ask.sensitivity).column(10**6)
+        half = np.array([float(law.probability(z)) for z in range(law.right + 1)])
+    else:
+        half = search(ask.target, ask.objective, polish=False).half
+    spread = float(2 * half @ np.arange(len(half), dtype=float) ** 2)
+    return {
+        "answers": ask.answers,
+        "variance": f"{spread:.6g}",
+        "margin_95": margin_of(half),
+        "eta": f"{half[0]:.6g}",
+        "D": len(half) - 1,
+    }
+
+
+def price_list(ask: Ask, steps: Callable[[Iterable[int]], Iterable[int]] = iter) -> tuple[dict[str, object], ...]:
+    """Prices of 1, 2, 5, ... 1000 answers, and of the number asked for."""
+    counts = sorted({*LISTED, ask.answers})
+    rows = []
+    for k in steps(counts):
+        try:
+            rows.append({**price(replace(ask, answers=k)), "chosen": k == ask.answers})
+        except (NoRootError, InfeasibleError):
+            continue
+    return tuple(rows)
+
+
+def _single(ask: Ask) -> Plan:
+    """One answer is a design."""
+    mechanism = design(epsilon=ask.epsilon, delta=ask.delta, policy=ask.policy, sensitivity=ask.sensitivity)
+    delta = float(mechanism.delta)
+    bounds = Composition([(answer_of(mechanism.family, ask.sensitivity), 1)]).delta(float(ask.epsilon))
+    notes = ("one answer: the design for (epsilon, delta)",)
+    return Plan(ask, mechanism, Bounds(min(bounds.lower, delta), delta, max(delta, bounds.upper)), notes)
+
+
+def _certified(ask: Ask, found: Found) -> Plan:
+    """Round, remap if asked, and certify; a law that misses is widened a little and tried again."""
+    half, target = found.half, ask.target
+    for _ in range(ATTEMPTS):
+        family = _family(ask, half)
+        bounds = _composed(ask, family, found.step)
+        if bounds.upper <= float(ask.delta):
+            return Plan(ask, _mechanism(ask, family), bounds, _notes(found, bounds))
+        excess = bounds.upper / float(ask.delta)
+        target = replace(target, delta=target.delta / excess**1.2)
+        half = _widened(half, target, found.step)
+    raise InfeasibleError("edges take too much of delta", "a larger D is needed")
+
+
+def _family(ask: Ask, half: Floats) -> ColumnFamily:
+    law = _law(half)
+    return Columns(law) if ask.policy == "signed" else remap_nearly(law)
+
+
+def _law(half: Floats) -> Law:
+    bits = 64 if float(half.min()) > 2.0**-36 else 96 if float(half.min()) > 2.0**-68 else 128
+    return symmetric_law([int(Fraction(float(p)) * (1 << SCALE)) for p in half], bits)
+
+
+def _composed(ask: Ask, family: ColumnFamily, step: float) -> Bounds:
+    """The tightest of a few grids: every one is an upper and a lower bound."""
+    terms = [(answer_of(family, ask.sensitivity), ask.answers)]
+    usual = Composition(terms, ask.neighbours, ask.cells)
+    found = usual.delta(float(ask.epsilon))
+    for finer in FINER:
+        if found.upper <= float(ask.delta):
+            break
+        other = Composition(terms, ask.neighbours, ask.cells, chosen_step=step / finer).delta(float(ask.epsilon))
+        lower, upper = max(found.lower, other.lower), min(found.upper, other.upper)
+        found = Bounds(lower, (lower * upper) ** 0.5, upper)
+    return found
+
+
+def _widened(half: Floats, target: Target, step: float) -> Floats:
+    """The law with its logarithms scaled down until it meets the target."""
+    logs = np.log(half / half[0])
+
+    def lack(s: float) -> float:
+        found = composed_delta(normalised(logs * np.exp(-s)), target, step)
+        return float(np.log(max(found, 1e-300) / target.delta))
+
+    try:
+        return normalised(logs * np.exp(-root(lack, 0.0, step=1e-4)))
+    except NoRootError:
+        raise InfeasibleError("edges take too much of delta", "a larger D is needed") from None
+
+
+def _mechanism(ask: Ask, family: ColumnFamily) -> Mechanism:
+    """Judged alone at the epsilon where one answer has its even share of delta."""
+    share = ask.delta / ask.pairs
+    order = epsilon_order(family, share, ask.sensitivity)
+    epsilon = ask.epsilon if order is None else min(ask.epsilon, log_upper(order, 6))
+    D = family.D if hasattr(family, "D") else family.stationary.worst_error
+    return bind(
+        family,
+        Terms(
+            epsilon=epsilon,
+            policy=ask.policy,
+            method="program" if ask.policy == "signed" else "remap",
+            D=D,
+            sensitivity=ask.sensitivity,
+            notes=(
+                f"planned for {ask.answers} answers within epsilon {decimal_text(ask.epsilon)}, delta "
+                f"{decimal_text(ask.delta)} together; epsilon and delta here are those of one answer alone",
+            ),
+        ),
+    )
+
+
+def _notes(found: Found, bounds: Bounds) -> tuple[str, ...]:
+    shape = "geometric-like" if found.power < 1.1 else "Gaussian-like" if found.power > 1.9 else "between both"
+    return (
+        f"shape near exp(-|z/c|^{found.power:.3g}), {shape}; weights then optimised one by one where that helps",
+        f"certified by composition: the delta of all answers is between {bounds.lower:.6g} and {bounds.upper:.6g}",
+        "sound for queries chosen adaptively; every answer must use this mechanism",
+    )

@@ -1,0 +1,132 @@
+"""Symmetric laws by their half, and how private k answers of them are: floats, for the search only.
+
+The family exp(-|z/c|^p) holds the geometric law (p = 1), the discrete Gaussian (p = 2) and everything between.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from countveil.accounting import powers
+from countveil.accounting.grid import Losses, above
+from countveil.accounting.pairs import Floats, Pair
+
+LARGEST_D = 20_000
+WIDEST_STEP = 16.0
+
+
+@dataclass(frozen=True)
+class Target:
+    """(epsilon, delta) of k answers together; `changes` pairs are composed per answer (2 if a person is replaced)."""
+
+    epsilon: float
+    delta: float
+    answers: int
+    sensitivity: int = 1
+
+
+def normalised(log_half: Floats) -> Floats:
+    """P(Z = z), z = 0..D, from logarithms up to a constant."""
+    half = np.exp(np.maximum(log_half - log_half.max(), -600.0))
+    found: Floats = half / (2 * half.sum() - half[0])
+    return found
+
+
+def variance(half: Floats) -> float:
+    return float(2 * half @ np.arange(len(half), dtype=float) ** 2)
+
+
+def pair(half: Floats, shift: int = 1) -> Pair:
+    """The law of Z against that of Z + shift."""
+    law = np.concatenate((half[:0:-1], half))
+    p, q = law[shift:], law[:-shift]
+    loss = np.log(p) - np.log(q)
+    order = np.argsort(loss, kind="stable")
+    return Pair(p[order], loss[order], float(law[:shift].sum()))
+
+
+def grid_step(half: Floats, target: Target, fine: float = 40.0) -> float:
+    """A grid that is fine against one loss and has the heaviest losses on it."""
+    worst = pair(half, target.sensitivity)
+    deviation = max(worst.deviation, 1e-9)
+    window = 2 * (powers.WIDTH + 3) * deviation * math.sqrt(target.answers)
+    step = min(max(deviation / fine, window / 2**19), window / 2**12)
+    base = worst.heaviest_loss
+    return base / math.ceil(base / step) if base > step else step
+
+
+def grid_losses(half: Floats, target: Target, step: float | None = None) -> Losses:
+    """The dominating law on a grid."""
+    pairs = [pair(half, s) for s in range(1, target.sensitivity + 1)]
+    return above(pairs, grid_step(half, target) if step is None else step)
+
+
+def composed_delta(half: Floats, target: Target, step: float | None = None) -> float:
+    """An estimate, from above, of the delta of all answers."""
+    if target.answers == 1:
+        return max(pair(half, s).delta(target.epsilon) for s in range(1, target.sensitivity + 1))
+    return powers.delta([(grid_losses(half, target, step), target.answers)], target.epsilon).value
+
+
+def power_law(c: float, p: float, D: int) -> Floats:
+    """exp(-|z/c|^p) on z = 0..D."""
+    return normalised(-((np.arange(D + 1) / c) ** p))
+
+
+def enough_D(c: float, p: float, edge: float) -> int:
+    """The least D at which exp(-|z/c|^p) has an edge below so much."""
+    scale = 2 * c * math.gamma(1 + 1 / p)
+    depth = max(1.0, -math.log(edge * scale))
+    return max(3, min(LARGEST_D, math.ceil(c * float(depth ** (1 / p)))))
+
+
+def least_scale(p: float, target: Target, edge: float, guess: float) -> float:
+    """The least c at which exp(-|z/c|^p) has the target."""
+
+    def lack(log_c: float) -> float:
+        c = math.exp(log_c)
+        return math.log(max(composed_delta(power_law(c, p, enough_D(c, p, edge)), target), 1e-300) / target.delta)
+
+    return math.exp(root(lack, math.log(guess)))
+
+
+class NoRootError(Exception):
+    """The function does not change sign where it was looked for."""
+
+
+def root(lack: Callable[[float], float], guess: float, *, step: float = 0.05, tolerance: float = 1e-9) -> float:
+    """The least x (about) with lack(x) <= 0, lack falling: bracket by growing steps, then Illinois' regula falsi."""
+    low = high = guess
+    gap_low = gap_high = lack(guess)
+    width = step
+    while gap_high > 0:
+        low, gap_low = high, gap_high
+        high += width
+        width *= 2
+        gap_high = lack(high)
+        if width > WIDEST_STEP:
+            raise NoRootError
+    width = step
+    while gap_low <= 0:
+        high, gap_high = low, gap_low
+        low -= width
+        width *= 2
+        gap_low = lack(low)
+        if width > WIDEST_STEP:
+            raise NoRootError
+    for i in range(80):
+        if high - low <= tolerance or -1e-8 < gap_high <= 0:
+            break
+        middle = low + (high - low) * gap_low / (gap_low - gap_high)
+        if i % 4 == 3 or not low < middle < high:
+            middle = (low + high) / 2
+        gap = lack(middle)
+        if gap > 0:
+            low, gap_low, gap_high = middle, gap, gap_high / 2
+        else:
+            high, gap_high, gap_low = middle, gap, gap_low / 2
+    return high
