@@ -14,6 +14,7 @@ from fractions import Fraction
 from countveil import privacy
 from countveil.certificate import measure
 from countveil.columns import ColumnFamily
+from countveil.errors import InfeasibleError
 from countveil.exact import exp_bounds
 from countveil.mechanism import Mechanism
 
@@ -74,7 +75,10 @@ def enough_bits(build: Build, epsilon: Fraction, sensitivity: int) -> int:
     order, _ = exp_bounds(epsilon)
     reference = privacy.delta(build(_REFERENCE), order, sensitivity).value
     for bits in WIDTHS:
-        value = privacy.delta(build(bits), order, sensitivity).value
+        try:
+            value = privacy.delta(build(bits), order, sensitivity).value
+        except InfeasibleError:
+            continue
         if abs(value - reference) <= _TOLERANCE * reference:
             return bits
     return WIDTHS[-1]

@@ -49,15 +49,48 @@ def largest_excess(p: Law, q: Law, order: Fraction) -> Fraction:
 def delta(family: ColumnFamily, order: Fraction, sensitivity: int = 1) -> Divergence:
     """The exact delta at order E, over all neighbouring counts, shifts 1..sensitivity, both directions.
 
-    **Guarantee.** For a remapped family the value is that of its signed law plus slack * (1 + E): an upper
-    bound, attained up to the slack by counts beyond the reach of the map.
+    **Guarantee.** For a remapped family the value is that of its signed law plus slack * (1 + E), or less: what holds
+    at a smaller order holds at E too. An upper bound, attained up to the slack by counts beyond the reach of the map.
     """
     if isinstance(family, Remap):
-        signed = _worst(Columns(family.source), order, sensitivity, hockey_stick)
-        far = family.stationary_from
-        value = min(Fraction(1), signed.value + family.slack * (1 + order))
-        return Divergence(value, signed.n + far, signed.m + far)
+        return _remapped_delta(family, order, sensitivity)
     return _worst(family, order, sensitivity, hockey_stick)
+
+
+def _remapped_delta(family: Remap, order: Fraction, sensitivity: int) -> Divergence:
+    """The least of bound(E') = signed delta(E') + slack * (1 + E') over E' <= E, which is convex in E'.
+
+    Where it rises, too few outcomes lose more than E' to pay for the slack: the order at which just enough do is the
+    next one looked at.
+    """
+    signed = Columns(family.source)
+    far = family.stationary_from
+    best = None
+    while True:
+        worst = _worst(signed, order, sensitivity, hockey_stick)
+        value = min(Fraction(1), worst.value + family.slack * (1 + order))
+        if best is None or value < best.value:
+            best = Divergence(value, worst.n + far, worst.m + far)
+        else:
+            return best
+        p, q = family.source, family.source.shifted(worst.m - worst.n)
+        if not family.slack or _active_weight(p, q, order) >= family.slack:
+            return best
+        order = _order_with(p, q, family.slack)
+
+
+def _order_with(p: Law, q: Law, share: Fraction) -> Fraction:
+    """The largest order E at which outcomes with p >= E q have at least so much q-probability."""
+    aligned = _aligned(p, q)
+    ratios = sorted(
+        ((Fraction(w << q.bits, v << p.bits), v) for w, v in zip(p.weights, aligned, strict=True) if v), reverse=True
+    )
+    held = 0
+    for ratio, weight in ratios:
+        held += weight
+        if Fraction(held, q.total) >= share:
+            return ratio
+    return ratios[-1][0]
 
 
 def singleton(family: ColumnFamily, order: Fraction, sensitivity: int = 1) -> Divergence:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from countveil.errors import InfeasibleError
 from countveil.law import Law
 
 SCALE = 256
@@ -28,7 +29,10 @@ def symmetric_law(half: Sequence[int], bits: int) -> Law:
     """
     centre = even_weight(half[0], bits)
     side = _cumulative(half[:0:-1], bits)[::-1]
-    _absorb(side, ((1 << bits) - centre) // 2 - sum(side))
+    missing = ((1 << bits) - centre) // 2 - sum(side)
+    if max(side) + missing < 0:
+        raise InfeasibleError(f"the probabilities are too small for weights over 2^{bits}", "use more bits")
+    _absorb(side, missing)
     return Law((*side[::-1], centre, *side), len(side), bits)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from fractions import Fraction
@@ -11,9 +12,9 @@ import pytest
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "countveil", "compare", *arguments], capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-m", "countveil", "compare", *arguments]
+    environment = {**os.environ, "COLUMNS": "80"}
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
 
 def test_json_has_the_promised_keys() -> None:
@@ -40,6 +41,12 @@ def test_the_page_for_people_fits_80_columns_and_says_who_is_left_out() -> None:
     assert max(len(line) for line in done.stdout.splitlines()) <= 80
     left_out = run("--epsilon", "1", "--delta", "1e-6", "--sensitivity", "2", "-m", "paper", "-m", "geometric")
     assert "left out: paper" in left_out.stdout
+
+
+def test_small_ranges_keep_their_columns() -> None:
+    done = run("--epsilon", "1", "--delta", "1e-6", "--largest-count", "3", "-m", "explicit-fair", "-m", "geometric")
+    line = next(line for line in done.stdout.splitlines() if "explicit fair" in line and "never" in line)
+    assert line.split()[-2:] == ["-", "never"]
 
 
 @pytest.mark.parametrize(

@@ -54,9 +54,10 @@ def compare(
       epsilon, eta, D               the delta that each has at this eta and bound (or: delta, eta, D: the epsilon)
 
     \b
-    Mechanisms: countveil, countveil-signed, paper, discrete-gaussian, discrete-gaussian-parameter (its parameter, not
-    its variance, is V), geometric, truncated-geometric, clamped-geometric, folded-geometric, explicit-fair, staircase
-    (sensitivity above 1), rounded-laplace, p-table (maximum entropy, zero frozen).
+    Mechanisms: countveil, countveil-signed, countveil-variance (signed, least variance), paper, discrete-gaussian,
+    discrete-gaussian-parameter (its parameter, not its variance, is V), geometric, truncated-geometric,
+    clamped-geometric, folded-geometric, explicit-fair, staircase (sensitivity above 1), rounded-laplace, p-table
+    (maximum entropy, zero frozen).
 
     \b
     Examples:
@@ -137,9 +138,8 @@ def _print(found: Mapping[str, Any]) -> None:
             short(row["within_3"]),
             "-" if row["worst_error"] is None else str(row["worst_error"]),
         )
-        small.add_row(
-            name, *(_bias(b) for b in row["bias_at"].values()), "never" if row["never_negative"] else "can be"
-        )
+        below = "never" if row["never_negative"] else "can be"
+        small.add_row(name, *(_bias(row["bias_at"].get(n)) for n in ("0", "1", "2", "5")), below)
     console.print(noise)
     console.print(small)
     for text in _remarks(found):
@@ -155,13 +155,15 @@ def _nearly_zero(text: str) -> str:
     return "~0" if float(text) < 1e-25 else short(text, 4, "up")
 
 
-def _bias(text: str) -> str:
+def _bias(text: str | None) -> str:
+    if text is None:
+        return "-"
     return "0" if text == "0" else f"{float(text):.2g}" if abs(float(text)) >= 1e-4 else "~0"
 
 
 def _remarks(found: Mapping[str, Any]) -> Iterator[str]:
     yield (
-        f"sorted by {found['sorted_by']}; delta is exact on integer weights, for every dataset (add or remove one "
+        f"sorted by {found['sorted_by']}; delta is certified on integer weights, for every dataset (add or remove one "
         f"person, sensitivity {found['sensitivity']})"
     )
     if any(row["worst_error"] is None for row in found["rows"]):
@@ -170,8 +172,13 @@ def _remarks(found: Mapping[str, Any]) -> Iterator[str]:
             "nothing else)"
         )
     if any(row["mechanism"] == "explicit-fair" for row in found["rows"]):
-        yield f"explicit fair is for counts 0..{found['largest_count']} (--largest-count); figures are for the middle"
+        yield (
+            f"explicit fair is for counts 0..{found['largest_count']} (--largest-count), which bounds its error; "
+            "figures are for the middle"
+        )
     if found["shared"] == "variance":
-        yield "ours may use less than the variance given where more would not help"
+        yield "ours has the least delta within the variance and may use less of it; D is as large as helps, or as given"
+    if found["shared"] == "guarantee":
+        yield "countveil and countveil signed have the largest eta, countveil variance the least variance"
     for item in found["left_out"]:
         yield f"left out: {item['mechanism']} ({item['reason']})"

@@ -19,7 +19,7 @@ from countveil.families.member import Member
 from countveil.law import Law
 from countveil.privacy import epsilon_order
 
-LARGEST_D = 5000
+LARGEST_D = 2000
 
 
 class Shared(Enum):
@@ -96,10 +96,10 @@ def parse(
 ) -> Basis:
     """Check every argument by itself, then that together they say what is shared."""
     values = {
-        "epsilon": _within("epsilon", epsilon, "1e-3", "50", "a decimal number from 0.001 to 50"),
+        "epsilon": _within("epsilon", epsilon, "0.01", "20", "a decimal number from 0.01 to 20"),
         "delta": _within("delta", delta, "1e-18", "0.999", "a decimal number from 1e-18 to 0.999"),
-        "variance": _within("variance", variance, "1e-3", "1e6", "a decimal number from 0.001 to 1e6"),
-        "eta": _within("eta", eta, "1e-4", "0.9999", "a decimal number from 0.0001 to 0.9999"),
+        "variance": _within("variance", variance, "1e-3", "1e4", "a decimal number from 0.001 to 10000"),
+        "eta": _within("eta", eta, "0.001", "0.999", "a decimal number from 0.001 to 0.999"),
     }
     bound = None if D is None else integer("D", D, 1, LARGEST_D)
     given = {name for name, value in values.items() if value is not None}
@@ -119,8 +119,8 @@ def parse(
     return Basis(
         shared=shared,
         D=bound,
-        sensitivity=integer("sensitivity", sensitivity, 1, 100),
-        largest_count=integer("largest_count", largest_count, 2, 1000),
+        sensitivity=integer("sensitivity", sensitivity, 1, 10),
+        largest_count=integer("largest_count", largest_count, 2, 300),
         **values,
     )
 

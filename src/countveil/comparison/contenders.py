@@ -7,20 +7,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
+from decimal import localcontext
 from fractions import Fraction
 
 from countveil.certify import Terms, bind
 from countveil.columns import Columns
-from countveil.comparison.basis import Basis, Shared
+from countveil.comparison.basis import Basis, Shared, typical_law
 from countveil.comparison.tuning import DIGITS, tuned
-from countveil.decimals import proposals
+from countveil.decimals import PRECISE, exp, proposals
 from countveil.design import design, paper
 from countveil.design.linear import NoSolution
-from countveil.design.optimal import knee
+from countveil.design.optimal import knee, optimum
 from countveil.design.program import ColumnProgram, Model
 from countveil.design.remapping import remap_law
-from countveil.design.signed import least_holding
-from countveil.errors import InfeasibleError, RequestError
+from countveil.design.signed import LARGEST_PROGRAM_D, least_holding
+from countveil.errors import CountveilError, InfeasibleError, ParameterError, RequestError
 from countveil.exact import decimal_text
 from countveil.families.fair import explicit_fair
 from countveil.families.gaussian import discrete_gaussian, parameter_for_variance
@@ -37,8 +39,12 @@ Contender = Callable[[Basis], Member]
 
 NONNEGATIVE = "countveil"
 SIGNED = "countveil signed"
+LEAST_VARIANCE = "countveil variance"
 PAPER = "paper's law"
-LARGEST_PAPER_D = 2000
+LARGEST_FREE_D = 6000
+PARAMETERS = (0.01, 1000.0)
+"""1/epsilon of what families are written out for."""
+SPARE = 1 - Fraction(1, 10**7)
 
 
 # Ours
@@ -83,7 +89,7 @@ Finish = Callable[[Law, Basis, Fraction], Mechanism]
 
 
 def _signed(law: Law, basis: Basis, epsilon: Fraction) -> Mechanism:
-    return bind(Columns(law), Terms(epsilon, "signed", "program", law.worst_error, sensitivity=basis.sensitivity))
+    return bind(Columns(law), Terms(epsilon, "signed", "optimal", law.worst_error, sensitivity=basis.sensitivity))
 
 
 def _remapped(law: Law, basis: Basis, epsilon: Fraction) -> Mechanism:
@@ -96,56 +102,106 @@ def _within_variance(basis: Basis, finish: Finish) -> Mechanism:
     if basis.epsilon is not None:
         return _made(basis, basis.epsilon, finish)
     centre = 2 * math.asinh(1 / math.sqrt(2 * float(basis.variance or 1)))  # of geometric noise with that variance
-    low, high = centre / 4, 4 * centre + 1
+    low, high = centre / 4, min(20.0, 4 * centre + 1)
     best = None
-    for _ in range(16):
+    for _ in range(24):
         middle = math.sqrt(low * high)
-        epsilon = Fraction(decimal_text(Fraction(middle), 6))
+        epsilon = Fraction(decimal_text(Fraction(middle), 8))
         found = _made(basis, epsilon, finish)
         if found.delta <= (basis.delta or 0):
             high, best = middle, found
         else:
             low = middle
     if best is None:
-        raise InfeasibleError("no law of this variance has this delta at any epsilon tried", "allow more variance or D")
+        raise InfeasibleError("no law of this variance has this delta at any epsilon up to 20", "allow more of both")
     return best
 
 
 def _made(basis: Basis, epsilon: Fraction, finish: Finish) -> Mechanism:
     """The finished mechanism, within D where D is given: a map to the range needs some room."""
-    bound = bound_for_variance(basis)
+    bound = basis.D or _ample_D(basis, epsilon)
     while True:
         found = finish(_law_of_least_delta(basis, epsilon, bound), basis, epsilon)
-        if basis.D is None or found.D <= basis.D or bound <= 2:
+        if basis.D is None or found.D <= basis.D:
             return found
+        if bound <= 2:
+            raise InfeasibleError(f"D = {basis.D} leaves no room for a map to the non-negative counts", "raise D")
         bound = max(2, bound - (found.D - basis.D))
 
 
+def _ample_D(basis: Basis, epsilon: Fraction) -> int:
+    """Where D is free: so large that its edges do not matter, to delta 1e-24 or the delta given."""
+    edge = 55.0 if basis.delta is None else 8 - math.log(basis.delta)
+    return max(4, min(LARGEST_FREE_D, math.ceil(edge * basis.sensitivity / float(epsilon))))
+
+
 def _law_of_least_delta(basis: Basis, epsilon: Fraction, D: int) -> Law:
-    """The symmetric law on [-D, D] of least delta whose variance is at most V, eta free."""
+    """The symmetric law on [-D, D] of least delta whose variance is at most V, eta free.
+
+    Without a limit on the variance it is the closed form at the eta where both of its terms are equal. Where that has
+    too much variance, the limit binds and the linear program finds the law.
+    """
     variance = basis.variance or Fraction(0)
+    if basis.sensitivity == 1:
+        law = _free_optimum(epsilon, D)
+        if law.variance <= variance:
+            return law
+        D = min(D, max(4, math.ceil(8 * math.sqrt(variance)), math.ceil(20 / float(epsilon))), LARGEST_PROGRAM_D)
     model = Model(epsilon, D, None, None, 0, sensitivity=basis.sensitivity, max_variance=variance, signed=True)
     try:
         left, values = ColumnProgram(model).solve_in_order().columns[0]
     except NoSolution:
         raise InfeasibleError(
-            f"the solver found no law on [-{D}, {D}] of variance {decimal_text(variance, 6)} for epsilon "
-            f"{decimal_text(epsilon, 6)}",
-            "change D or the variance",
+            f"the solver gave up on the law of variance {decimal_text(variance, 6)} for epsilon "
+            f"{decimal_text(epsilon, 6)} on [-{D}, {D}]",
+            "change D, epsilon or the variance a little",
         ) from None
     return symmetric_law(list(values[left:]), 128)
 
 
+def _free_optimum(epsilon: Fraction, D: int) -> Law:
+    """Least delta over all eta: c/(1 + c) with c = (E - 1)/2 * E^D/(E^D - 1), where cut and chain meet."""
+    with localcontext(PRECISE):
+        E = exp(epsilon)
+        power = E**D
+        c = (E - 1) / 2 * (power / (power - 1))
+        eta = Fraction(c / (1 + c))
+    return symmetric_law(proposals(optimum(epsilon, eta, D).half), 128)
+
+
 def bound_for_variance(basis: Basis) -> int:
-    """D as given, or six standard deviations."""
-    return basis.D or max(4, math.ceil(6 * math.sqrt(basis.variance or 1)))
+    """D as given, or so large that the edge of geometric noise of this variance does not matter."""
+    edge = 55.0 if basis.delta is None else 8 - math.log(basis.delta)
+    return basis.D or max(4, min(LARGEST_FREE_D, math.ceil(edge * math.sqrt(float(basis.variance or 1) / 2))))
+
+
+def least_variance(basis: Basis) -> Member:
+    """At a guarantee: the signed law of least variance, eta free, by linear program."""
+    if basis.shared is not Shared.GUARANTEE:
+        raise RequestError("a law of least variance is for a comparison at the same guarantee")
+    epsilon, delta = basis.epsilon or Fraction(1), basis.delta or Fraction(0)
+    D = basis.D or _designed(basis, "signed").D + 2
+    model = Model(
+        epsilon, min(D, LARGEST_PROGRAM_D), None, delta * SPARE, 0, sensitivity=basis.sensitivity, signed=True
+    )
+    try:
+        left, values = ColumnProgram(model).least_variance().columns[0]
+    except NoSolution:
+        raise InfeasibleError(
+            "the solver gave up on the law of least variance", "change D or epsilon a little"
+        ) from None
+    law = symmetric_law(list(values[left:]), 128)
+    found = bind(Columns(law), Terms(epsilon, "signed", "program", law.worst_error, sensitivity=basis.sensitivity))
+    if found.delta > delta:
+        raise InfeasibleError("the law of least variance misses the delta by rounding", "change D or delta a little")
+    return _as_member(LEAST_VARIANCE, found)
 
 
 # The paper's law
 
 
 def papers_law(basis: Basis) -> Member:
-    """The closed form; at a guarantee with eta at the knee and the least D; at a variance with the eta that has it."""
+    """The closed form: at a guarantee with the D and eta of least variance, at a variance with the eta that has it."""
     _only_sensitivity_1(basis, "the paper's closed form")
     if basis.epsilon is None:
         raise RequestError("the paper's law is made for an epsilon; give epsilon to compare it")
@@ -153,15 +209,37 @@ def papers_law(basis: Basis) -> Member:
     if basis.shared is Shared.ETA:
         return _paper_member(epsilon, basis.eta or Fraction(1, 2), basis.D or 1)
     if basis.shared is Shared.VARIANCE:
-        D = bound_for_variance(basis)
-        return tuned(basis, lambda x: _paper_member(epsilon, 1 / (1 + x), D), float(basis.variance or 1), PAPER)
+        return _paper_tuned(basis, epsilon, bound_for_variance(basis))
     eta = Fraction(decimal_text(knee(epsilon), 12, "down"))
 
     def enough(D: int) -> bool:
         return paper.closed_form(epsilon, eta, D).holds and basis.noisy_enough(_paper_member(epsilon, eta, D))
 
-    D = least_holding(enough, basis.D or LARGEST_PAPER_D)
-    return _paper_member(epsilon, eta, D) if enough(D) else _out_of_reach(PAPER, D)
+    return _best_bound(basis, enough, lambda D: _paper_tuned(basis, epsilon, D), PAPER)
+
+
+def _paper_tuned(basis: Basis, epsilon: Fraction, D: int) -> Member:
+    low, high = 1e-6, 1 - 1e-6  # the theorem holds from some eta on
+    for _ in range(40):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if paper.closed_form(epsilon, Fraction(middle), D).holds else (middle, high)
+    limits = (1e-6, (1 - high) / high)
+    guess = 1 / float(knee(epsilon)) - 1
+    return tuned(basis, lambda x: _paper_member(epsilon, 1 / (1 + x), D), limits, guess, PAPER)
+
+
+def _best_bound(basis: Basis, enough: Callable[[int], bool], at: Callable[[int], Member], what: str) -> Member:
+    """The member of least variance over noise bounds around the least that is enough at the usual parameter."""
+    limit = basis.D or LARGEST_FREE_D
+    first = least_holding(enough, limit)
+    bounds = {first, first + 2, first + 6, *(range(max(1, first - 12), first) if first <= 16 else ())}
+    found = []
+    for D in sorted(bound for bound in bounds if bound <= limit):
+        with suppress(CountveilError):
+            found.append(at(D))
+    if not found:
+        raise InfeasibleError(f"{what} does not have this guarantee with D up to {limit}", "change the terms")
+    return min(found, key=lambda member: typical_law(member).variance)
 
 
 def _paper_member(epsilon: Fraction, eta: Fraction, D: int) -> Member:
@@ -190,7 +268,7 @@ def gaussian(basis: Basis) -> Member:
     """The discrete Gaussian; at a variance, the one whose true variance it is."""
     if basis.shared is Shared.VARIANCE:
         return discrete_gaussian(parameter_for_variance(basis.variance or Fraction(1)))
-    return tuned(basis, discrete_gaussian, _spread(basis) ** 2, "discrete Gaussian")
+    return tuned(basis, discrete_gaussian, (0.001, 1e8), _spread(basis) ** 2, "discrete Gaussian")
 
 
 def gaussian_by_parameter(basis: Basis) -> Member:
@@ -202,47 +280,61 @@ def gaussian_by_parameter(basis: Basis) -> Member:
 
 
 def two_sided_geometric(basis: Basis) -> Member:
-    return tuned(basis, lambda x: geometric(_inverse(x)), _spread(basis), "geometric")
+    return _tuned_by_epsilon(basis, geometric, "geometric")
 
 
 def geometric_within_D(basis: Basis) -> Member:
-    """Truncated to ±D; at a guarantee with epsilon as given and the least D."""
+    """Truncated to ±D; at a guarantee with the D and the parameter of least variance."""
+
+    def at(D: int) -> Member:
+        return _tuned_by_epsilon(basis, lambda epsilon: truncated_geometric(epsilon, D), "truncated geometric")
+
     if basis.shared is not Shared.GUARANTEE:
-        D = bound_for_variance(basis) if basis.D is None else basis.D
-        return tuned(basis, lambda x: truncated_geometric(_inverse(x), D), _spread(basis), "truncated geometric")
-    epsilon = _geometric_epsilon(basis)
-
-    def enough(D: int) -> bool:
-        return basis.noisy_enough(truncated_geometric(epsilon, D))
-
-    D = least_holding(enough, basis.D or 20_000)
-    return truncated_geometric(epsilon, D) if enough(D) else _out_of_reach("truncated geometric", D)
+        return at(basis.D or bound_for_variance(basis))
+    epsilon = (basis.epsilon or Fraction(1)) / basis.sensitivity
+    return _best_bound(
+        basis, lambda D: basis.noisy_enough(truncated_geometric(epsilon, D)), at, "truncated geometric noise"
+    )
 
 
 def geometric_clamped(basis: Basis) -> Member:
-    return tuned(basis, lambda x: clamped_geometric(_inverse(x)), _spread(basis), "clamped geometric")
+    return _tuned_by_epsilon(basis, clamped_geometric, "clamped geometric")
 
 
 def geometric_folded(basis: Basis) -> Member:
-    return tuned(basis, lambda x: folded_geometric(_inverse(x)), _spread(basis), "folded geometric")
+    return _tuned_by_epsilon(basis, folded_geometric, "folded geometric")
 
 
 def fair(basis: Basis) -> Member:
     """The explicit fair mechanism on 0..N."""
     _only_sensitivity_1(basis, "the explicit fair mechanism")
-    return tuned(basis, lambda x: explicit_fair(_inverse(x), basis.largest_count), _spread(basis), "explicit fair")
+    return _tuned_by_epsilon(basis, lambda epsilon: explicit_fair(epsilon, basis.largest_count), "explicit fair")
 
 
 def staircase_noise(basis: Basis) -> Member:
-    """The staircase, where one person counts more than once."""
+    """The staircase, where one person counts more than once; the r of least variance."""
     d = basis.sensitivity
     if d == 1:
         raise RequestError("the staircase is the geometric law at sensitivity 1")
-    return tuned(basis, lambda x: staircase(_inverse(x), d), _spread(basis) / d, "staircase")
+    found = []
+    for r in range(1, d + 1):
+        with suppress(InfeasibleError):
+            found.append(tuned(basis, _staircase(d, r), PARAMETERS, _spread(basis) / d, "staircase"))
+    if not found:
+        raise InfeasibleError("no staircase noise has these terms", "change the terms")
+    return min(found, key=lambda member: typical_law(member).variance)
+
+
+def _staircase(d: int, r: int) -> Callable[[Fraction], Member]:
+    return lambda x: staircase(_inverse(x), d, r)
 
 
 def laplace(basis: Basis) -> Member:
-    return tuned(basis, lambda x: rounded_laplace(_inverse(x)), _spread(basis), "rounded Laplace")
+    return _tuned_by_epsilon(basis, rounded_laplace, "rounded Laplace")
+
+
+def _tuned_by_epsilon(basis: Basis, at: Callable[[Fraction], Member], what: str) -> Member:
+    return tuned(basis, lambda x: at(_inverse(x)), PARAMETERS, _spread(basis), what)
 
 
 def p_table(basis: Basis) -> Member:
@@ -253,15 +345,32 @@ def p_table(basis: Basis) -> Member:
             "compare them at the same variance or the same eta and D",
         )
     if basis.shared is Shared.VARIANCE:
-        return maximum_entropy(bound_for_variance(basis), basis.variance or Fraction(1))
-    law = ours_signed(basis).columns.stationary
-    variance = Fraction(decimal_text(law.variance, 10))
-    return maximum_entropy(basis.D or 1, variance, pstay=basis.eta)
+        spread = math.sqrt(float(basis.variance or 1))
+        return _p_table(basis.D or max(3, math.ceil(4 * spread)), basis.variance or Fraction(1))
+    variance = Fraction(decimal_text(ours_signed(basis).columns.stationary.variance, 10))
+    found = _p_table(basis.D or 1, variance, basis.eta)
+    if abs(typical_law(found).eta - (basis.eta or 0)) > Fraction(1, 10**6):
+        raise InfeasibleError(
+            f"no p-table of variance {decimal_text(variance, 4)}, that of ours, stays with this probability",
+            "compare it at the same variance",
+        )
+    return found
+
+
+def _p_table(D: int, variance: Fraction, pstay: Fraction | None = None) -> Member:
+    try:
+        return maximum_entropy(D, variance, pstay=pstay)
+    except ParameterError:
+        raise InfeasibleError(
+            f"there is no p-table here with noise up to {D} and variance {decimal_text(variance, 4)}",
+            "p-tables go to D = 300 and variances from 0.001 to below D^2",
+        ) from None
 
 
 CONTENDERS: dict[str, Contender] = {
     "countveil": ours,
     "countveil-signed": ours_signed,
+    "countveil-variance": least_variance,
     "paper": papers_law,
     "discrete-gaussian": gaussian,
     "discrete-gaussian-parameter": gaussian_by_parameter,
@@ -274,7 +383,7 @@ CONTENDERS: dict[str, Contender] = {
     "rounded-laplace": laplace,
     "p-table": p_table,
 }
-NOT_ASKED = {"discrete-gaussian-parameter", "staircase"}
+NOT_ASKED = {"countveil-variance", "discrete-gaussian-parameter", "staircase"}
 """Left out without a word where they have nothing to add."""
 
 
@@ -292,14 +401,6 @@ def _inverse(x: Fraction) -> Fraction:
     return Fraction(decimal_text(1 / x, DIGITS, "down"))
 
 
-def _geometric_epsilon(basis: Basis) -> Fraction:
-    return (basis.epsilon or Fraction(1)) / basis.sensitivity
-
-
 def _only_sensitivity_1(basis: Basis, what: str) -> None:
     if basis.sensitivity > 1:
         raise RequestError(f"{what} is for sensitivity 1")
-
-
-def _out_of_reach(what: str, D: int) -> Member:
-    raise InfeasibleError(f"{what} does not have this guarantee with D up to {D}", "raise D")

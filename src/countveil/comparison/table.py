@@ -93,7 +93,10 @@ def worst_error(member: Member) -> int | None:
     family = member.columns
     if isinstance(family, Remap):
         return family.D
-    return max(family.column(n).worst_error for n in distinct_counts(family))
+    laws = [family.column(n) for n in distinct_counts(family)]
+    if member.cut:  # ideal laws have all their slots, also those whose weight is below one unit
+        return max(max(law.left, law.right) for law in laws)
+    return max(law.worst_error for law in laws)
 
 
 def never_negative(member: Member) -> bool:

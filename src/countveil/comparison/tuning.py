@@ -10,7 +10,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from countveil.comparison.basis import Basis, Shared, typical_law
-from countveil.errors import InfeasibleError, ParameterError
+from countveil.errors import InfeasibleError
 from countveil.exact import decimal_text
 from countveil.families.member import Member
 
@@ -20,30 +20,37 @@ _WIDEST = 60.0
 """Logarithms of ratios beyond this are as good as infinite."""
 
 
-def tuned(basis: Basis, member: Callable[[Fraction], Member], guess: float, what: str) -> Member:
-    """The member of least noise with enough of it; `member` is noisier the larger its argument.
+def tuned(
+    basis: Basis, member: Callable[[Fraction], Member], limits: tuple[float, float], guess: float, what: str
+) -> Member:
+    """The member of least noise with enough of it; `member` is noisier the larger its argument, within `limits`.
 
-    The search is Illinois' variant of regula falsi on the logarithms of the argument and of what is lacking.
+    The search is Illinois' variant of regula falsi on the logarithms of the argument and of what is lacking. Where even
+    the least noise within the limits is enough, that is what is returned.
     """
+    first, last = math.log(limits[0]), math.log(limits[1])
 
     def lack(x: float) -> float:
         return _lack(basis, member(_short(x)))
 
-    low = high = math.log(guess)
-    try:
-        gap_low = gap_high = lack(low)
-        while gap_high > 0:
-            low, gap_low = high, gap_high
-            high += 0.5
-            gap_high = lack(high)
-        while gap_low <= 0:
-            high, gap_high = low, gap_low
-            low -= 0.5
-            gap_low = lack(low)
-    except ParameterError:
-        raise InfeasibleError(
-            f"no {what} noise within the range of its parameter has these terms", "change the terms"
-        ) from None
+    low = high = min(max(math.log(guess), first), last)
+    gap_low = gap_high = lack(low)
+    step = 0.25
+    while gap_high > 0:
+        if high >= last:
+            raise InfeasibleError(
+                f"even the widest {what} noise there is here has too little of it", "change the terms"
+            )
+        low, gap_low = high, gap_high
+        high, step = min(high + step, last), 2 * step
+        gap_high = lack(high)
+    step = 0.25
+    while gap_low <= 0:
+        if low <= first:
+            return member(_short(low))
+        high, gap_high = low, gap_low
+        low, step = max(low - step, first), 2 * step
+        gap_low = lack(low)
     while high - low > _CLOSE:
         middle = (low * gap_high - high * gap_low) / (gap_high - gap_low)
         if not low + _CLOSE / 4 < middle < high - _CLOSE / 4 or min(gap_low, -gap_high) < 1e-9 * (gap_low - gap_high):

@@ -304,6 +304,13 @@ class ColumnProgram:
             self.program.constrain(terms, upper=solution.objective * _LEEWAY + _NEGLIGIBLE)
         return self._proposal(solution)
 
+    def least_variance(self) -> Proposal:
+        """The least mean squared errors within the given delta; eta is what it will be."""
+        solution = self._minimise([*self._spread(), (self.excess, _PROHIBITIVE**2)])
+        if self.model.delta is None or solution[self.excess] > self.model.delta * _HOLD:
+            raise NoSolution("infeasible")
+        return self._proposal(solution)
+
     def _minimise(self, terms: Sequence[Term]) -> Solution:
         """A solution that is feasible to 40 digits; one that is not has no use here."""
         solution = self.program.minimize(terms)

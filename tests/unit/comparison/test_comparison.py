@@ -7,11 +7,15 @@ from fractions import Fraction
 import pytest
 
 import countveil as cv
-from countveil.comparison.basis import Shared
+from countveil.columns import Columns
+from countveil.comparison.basis import Shared, parse
 from countveil.comparison.contenders import CONTENDERS
-from countveil.comparison.table import Row
+from countveil.comparison.table import Row, never_negative, worst_error
 from countveil.exact import exp_bounds
+from countveil.families.fair import explicit_fair
 from countveil.families.geometric import geometric
+from countveil.families.member import Member
+from countveil.law import Law
 from countveil.privacy import hockey_stick
 
 
@@ -39,7 +43,8 @@ def test_every_mechanism_has_the_guarantee_and_little_more_noise_than_needed(gua
     assert found["discrete-gaussian"].delta >= Fraction("0.99999e-6")
     assert abs(found["geometric"].variance - Fraction("1.8413")) < Fraction("1e-4")  # MATH 7: 1.84
     assert abs(found["discrete-gaussian"].variance - Fraction("17.9")) < Fraction("0.05")  # MATH 7: 17.9
-    assert min(guarantee.rows, key=lambda row: row.variance).mechanism == "countveil-signed"
+    assert min(guarantee.rows, key=lambda row: row.variance).mechanism == "countveil-variance"
+    assert max(guarantee.rows, key=lambda row: row.eta).mechanism in ("countveil-signed", "countveil-variance")
 
 
 def test_less_noise_would_not_have_the_guarantee(guarantee: cv.Comparison) -> None:
@@ -161,11 +166,114 @@ def test_who_cannot_meet_the_terms_is_left_out_with_a_reason(guarantee: cv.Compa
 def test_every_guarantee_can_be_compared(epsilon: str, delta: str) -> None:
     table = cv.compare(epsilon=epsilon, delta=delta)
     assert {row.mechanism for row in table.rows} >= set(CONTENDERS) - {
+        "countveil-variance",
         "discrete-gaussian-parameter",
         "staircase",
         "p-table",
     }
     assert all(row.delta <= Fraction(delta) for row in table.rows)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"epsilon": "1", "variance": "30"},
+        {"epsilon": "3", "variance": "5"},
+        {"epsilon": "1", "variance": "5", "D": 40},
+        {"epsilon": "20", "variance": "0.01"},
+        {"delta": "1e-6", "variance": "100"},
+        {"delta": "1e-10", "variance": "20"},
+        {"epsilon": "0.1", "variance": "100"},
+    ],
+    ids=str,
+)
+def test_ours_is_in_every_comparison_at_a_variance_and_loses_to_no_bounded_law(given: dict[str, object]) -> None:
+    found = by_name(
+        cv.compare(**given, mechanisms=["countveil", "countveil-signed", "geometric", "truncated-geometric"])
+    )  # type: ignore[arg-type]
+    assert {"countveil", "countveil-signed"} <= set(found)
+    ours, theirs = found["countveil-signed"], found["truncated-geometric"]
+    assert ours.variance <= Fraction(str(given["variance"])) * (1 + Fraction("1e-9"))
+    if "epsilon" in given:
+        assert ours.delta <= max(theirs.delta, Fraction("1e-23"))
+    else:
+        assert ours.epsilon is not None
+        assert theirs.epsilon is not None
+        assert ours.epsilon <= theirs.epsilon * (1 + Fraction("1e-4"))
+
+
+@pytest.mark.parametrize(("delta", "limit"), [("0.9", "0.056"), ("0.1", "0.97")])
+def test_large_deltas_are_used_up_by_all(delta: str, limit: str) -> None:
+    found = by_name(cv.compare(epsilon="1", delta=delta))
+    for key in ("truncated-geometric", "paper", "countveil-signed", "countveil-variance"):
+        assert found[key].variance <= Fraction(limit), key
+
+
+def test_the_staircase_takes_the_best_r() -> None:
+    found = by_name(cv.compare(epsilon="0.5", delta="0.2", sensitivity=4, mechanisms=["staircase", "geometric"]))
+    assert found["staircase"].variance <= Fraction("35.93")
+
+
+def test_bounds_that_leave_no_room_and_laws_that_do_not_exist_are_said_so() -> None:
+    table = cv.compare(epsilon="1", variance="2", D=1)
+    reasons = dict(table.left_out)
+    assert "too small for remap" in reasons["countveil"]
+    assert "too little" in reasons["paper"]
+    assert "no p-table" in reasons["p-table"]
+    assert all("Fraction" not in reason for reason in reasons.values())
+    assert all(
+        row.worst_error is None or row.worst_error <= 2
+        for row in cv.compare(
+            epsilon="1", variance="0.5", D=2, mechanisms=["countveil-signed", "truncated-geometric", "p-table"]
+        ).rows
+    )
+
+
+def test_what_is_cut_off_is_paid_for_at_both_laws() -> None:
+    law = Law((1, 2, 1), 1, 2)
+    member = Member("test", "test", Columns(law), Fraction(1, 1000), {})
+    order = Fraction(3)
+    assert member.delta(order) == hockey_stick(law, law.shifted(1), order) + Fraction(4, 1000)
+    basis = parse(epsilon=None, delta="0.3", variance="1", eta=None, D=None, sensitivity=1, largest_count=9)
+    epsilon, delta = basis.privacy_of(member)
+    assert delta == Fraction("0.3")
+    assert epsilon is not None
+    assert member.delta(exp_bounds(epsilon)[0]) <= delta
+    assert Member("test", "test", Columns(law), Fraction(1, 5), {}).delta(order) == 1  # never more than certain
+    assert basis.privacy_of(Member("test", "test", Columns(law), Fraction(1, 5), {}))[0] is None
+
+
+def test_epsilon_is_for_every_shift_up_to_the_sensitivity() -> None:
+    law = geometric("0.5").columns.stationary
+    member = Member("test", "test", Columns(law), Fraction(0), {})
+    found = []
+    for d in (1, 2):
+        basis = parse(epsilon=None, delta="1e-4", variance="1", eta=None, D=None, sensitivity=d, largest_count=9)
+        found.append(basis.privacy_of(member)[0])
+    assert found[0] is not None
+    assert found[1] is not None
+    assert Fraction("1.9") < found[1] / found[0] < Fraction("2.1")
+
+
+def test_bias_worst_error_and_sign_are_those_of_all_columns() -> None:
+    small, large = Law((3, 1), 0, 2), Law((1, 2, 1), 1, 2)
+    member = Member("test", "test", Columns(large, (small, Law((1, 2, 0, 0, 0, 1), 1, 2))), Fraction(0), {})
+    assert worst_error(member) == 4
+    assert never_negative(member)
+    assert not never_negative(Member("test", "test", Columns(large, (large, small)), Fraction(0), {}))
+    mapped = cv.design(epsilon="1", delta="1e-6", method="remap")
+    row = by_name(cv.compare(epsilon="0.05", delta="1e-6", mechanisms=["countveil"]))["countveil"]
+    again = cv.design(epsilon="0.05", delta="1e-6")
+    assert again.method == mapped.method == "remap"
+    assert row.bias_at == {n: again.column(n).mean for n in (0, 1, 2, 5)}
+
+
+def test_a_bounded_range_is_judged_in_its_middle() -> None:
+    found = by_name(cv.compare(epsilon="1", delta="1e-6", largest_count=20, mechanisms=["explicit-fair"]))
+    row = found["explicit-fair"]
+    member = explicit_fair(row.parameters["epsilon"], 20)
+    assert row.variance == member.columns.column(10).variance != member.columns.column(0).variance
+    assert row.worst_error == 20
 
 
 @pytest.mark.parametrize(
