@@ -7,6 +7,9 @@ C <= C_D, alpha_1 = S_D B delta* with S_k = sum_{j<k} E^j and B delta* = 1/sum_{
 
 which is less than C_D. The set of failing eta is therefore an interval (0, eta_0(epsilon)), empty for D = 1. The curves
 are found by bisection on `closed_form(...).holds` all the same; tests compare them with this formula.
+
+From eta_0 on, and while eta <= E P(Z = 1), so up to the knee, the exact delta of the law is D delta* and what P(Z = 1)
+has beyond E eta, if anything: at most (D+1) delta*.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from fractions import Fraction
 from countveil.design import paper
 from countveil.exact import decimal_text
 from countveil.figures.curves import exact_delta, stated, three, written
-from countveil.figures.points import Figure, Point
+from countveil.figures.points import Figure, Point, as_written
 
 BOUNDS = (2, 6, 100)
 SHOWN_D = 6
@@ -85,8 +88,9 @@ COLUMNS = ("series", "D", "epsilon", "eta", "stated", "exact", "ratio")
 
 
 def _edge(epsilon: Fraction) -> list[Fraction]:
-    """Places just below the boundary, where the ratio falls steeply, and the boundary itself."""
-    return [boundary(epsilon, SHOWN_D) * (1 - Fraction(1, 2**i)) for i in range(4, 16)] + [boundary(epsilon, SHOWN_D)]
+    """Places just below the boundary, where the ratio falls steeply, and the boundary itself, as they are written."""
+    edge = boundary(epsilon, SHOWN_D)
+    return [as_written(edge * (1 - Fraction(1, 2**i))) for i in range(4, 16)] + [as_written(edge, "up")]
 
 
 def _truth(epsilon: Fraction, eta: Fraction, D: int) -> dict[str, Fraction]:

@@ -13,9 +13,20 @@ Value = Fraction | int | str | None
 Point = dict[str, Value]
 
 
+def as_written(x: Fraction, rounding: str = "nearest") -> Fraction:
+    """A parameter that has no more digits than are written: what is computed at it is true of what is read.
+
+    >>> as_written(Fraction(1, 3))
+    Fraction(333333333333333, 1000000000000000)
+    """
+    return Fraction(decimal_text(x, rounding=rounding))
+
+
 @dataclass(frozen=True)
 class Figure:
     """Points with a value for every column; `facts` are the numbers to quote, as decimal texts.
+
+    The parameters of a point, epsilon and eta, are chosen so that they are written exactly.
 
     `rounded` says for a column which side is safe: deltas measured on integer weights go up, what a program reaches
     goes down. A point of series "paper" is what the paper states, by its formula: to nearest.

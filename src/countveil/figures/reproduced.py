@@ -11,7 +11,7 @@ from countveil.exact import decimal_text, exp_bounds
 from countveil.families.gaussian import discrete_gaussian, parameter_for_variance
 from countveil.figures.curves import Three, three
 from countveil.figures.failure import boundary
-from countveil.figures.points import Figure, Point
+from countveil.figures.points import Figure, Point, as_written
 
 BOUNDS = (4, 6, 8)
 """The values of D that the paper's text names: supports of 9, 13 and 17 values."""
@@ -78,7 +78,7 @@ def against_eta(text: str) -> Figure:
         grid = {Fraction(i, 100) for i in range(1, 100)} | {Fraction(i, 1000) for i in (2, 5)}
         grid |= {knee(epsilon) + step for step in NEAR} | {edge * share for share in (1 - _HAIR, 1 + _HAIR)}
         grid |= {edge * Fraction(i, 20) for i in range(10, 22)}
-        for eta in sorted(grid):
+        for eta in sorted({as_written(eta) for eta in grid}):
             points += _rows(three(epsilon, eta, D), D=D, eta=eta)
     shown = {"1.1": Fraction(1, 2), "2.2": Fraction("0.8")}[text]
     facts = {

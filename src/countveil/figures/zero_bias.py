@@ -3,6 +3,9 @@
 Counts that are never negative can be unbiased only from some n0 on. For each n0 the linear program over the columns of
 all counts finds the largest eta at (epsilon, delta); the signed optimum (2 delta + E - 1)/(E + 1), whose counts may be
 negative, is what it is measured against. Values are feasible to 40 digits; a design rounds them and certifies.
+
+The noise no longer depends on n from D + 8 on. Where D is large the tails of large counts are tied instead, and the
+status is "at least": free columns may have a larger eta.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ COLUMNS = ("series", "epsilon", "n0", "D", "eta", "share", "status")
 
 
 def zero_bias() -> Figure:
-    """The largest eta against n0; `status` is ok, impossible, or unsolved where the solver gave up."""
+    """The largest eta against n0; `status` is ok, at least, impossible, or unsolved where the solver gave up."""
     points: list[Point] = []
     facts = {}
     for text in EPSILONS:
@@ -76,6 +79,6 @@ def _program(epsilon: Fraction) -> ColumnProgram:
 def _eta(program: ColumnProgram, n0: int) -> tuple[Fraction | None, str]:
     program.set_unbiased_from(n0)
     try:
-        return program.optimise()[program.eta], "ok"
+        return program.optimise()[program.eta], "ok" if program.model.window is None else "at least"
     except NoSolution as no:
         return None, "unsolved" if no.reason == "failed" else "impossible"

@@ -14,7 +14,7 @@ vl-convert are the extra `plots`; importing this package does not import them.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from countveil.plots.save import check
 from countveil.plots.save import save as _save
@@ -39,6 +39,6 @@ def plot_comparison(comparison: Comparison, path: str | Path) -> None:
     from countveil.plots.comparison import comparison_chart
 
     check(path)
-    found: Any = comparison.describe()
-    measured = None if found["shared"] == "guarantee" or found["epsilon"] is not None else "epsilon"
-    _save(comparison_chart(found["rows"], basis=found["shared"], figure=measured), path)
+    shared = comparison.basis.shared.value
+    measured = None if shared == "guarantee" or comparison.basis.epsilon is not None else "epsilon"
+    _save(comparison_chart(comparison.rows, basis=shared, figure=measured), path)

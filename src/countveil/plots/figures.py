@@ -21,6 +21,8 @@ Points = Sequence[Mapping[str, Any]]
 
 PANEL_WIDTH, PANEL_HEIGHT = 236, 270
 HALF_WIDTH = 360
+GAUSSIAN_LEAST = 1e-8
+"""Below every delta of that figure."""
 DASH_DOT = [9, 3, 2, 3]
 
 PAPER = Style("as the paper plots it: (2D+1) delta*", theme.MIDDLE, theme.DASHED, "circle")
@@ -123,9 +125,9 @@ def against_gaussian(points: Points) -> alt.TopLevelMixin:
         "exact": EXACT,
         "optimum": OPTIMUM,
     }
-    rows = _curve_rows(points, "epsilon", styles, least=1e-7)
+    rows = _curve_rows(points, "epsilon", styles, least=GAUSSIAN_LEAST)
     x = alt.X("at:Q", title="privacy loss epsilon").scale(domain=[0, 3], nice=False).axis(grid=False)
-    y = log_y("delta", "delta, log scale", 1e-7)
+    y = log_y("delta", "delta, log scale", GAUSSIAN_LEAST)
     heading = headline(
         "Against the discrete Gaussian at eta 0.5, D 6",
         "At every epsilon the Gaussians have the variance of the paper's law at that epsilon. Parameter and variance "
@@ -197,7 +199,8 @@ def zero_bias(points: Points) -> alt.TopLevelMixin:
     heading = headline(
         "What zero bias from n0 on costs, at delta 1e-6",
         "Counts that are never negative cannot be unbiased at every small count. Dotted on the left: the optimum of "
-        "signed counts, which are unbiased everywhere and can be negative. At epsilon 0.5, n0 = 1 is impossible.",
+        "signed counts, which are unbiased everywhere and can be negative. At epsilon 0.5, n0 = 1 is impossible; "
+        "from 2 on eta is at least what is shown, for tails of large counts are tied there.",
     )
     page = alt.hconcat(*charts, spacing=44).properties(title=heading)
     found_page: alt.HConcatChart = page.resolve_scale(y="independent")

@@ -85,8 +85,11 @@ CONFIG: dict[str, Any] = {
 }
 
 
-SMALL_NUMBERS = "datum.value < 0.001 ? format(datum.value, '~e') : format(datum.value, '~r')"
-"""Labels of a log axis for delta: 1, 0.1, 0.01, 0.001, 1e-4."""
+SMALL_NUMBERS = (
+    "datum.value == 0 ? '0' : datum.value < 0.00099 || datum.value >= 1e6 ? format(datum.value, '~e') : "
+    "format(datum.value, '~r')"
+)
+"""Labels of an axis for delta: 1, 0.1, 0.01, 0.001, 1e-4."""
 
 
 def title(text: str, *sentences: str) -> alt.TitleParams:

@@ -87,6 +87,20 @@ def test_the_paper_is_flagged_where_its_theorem_fails(folder: Path) -> None:
     assert "where its theorem fails" not in (folder / "epsilon.svg").read_text(encoding="utf-8")
 
 
+def test_no_curve_leaves_the_gaussian_figure() -> None:
+    found = figure("gaussian")
+    spec = chart("gaussian", found.points).to_dict()
+    (low,) = {layer["encoding"]["y"]["scale"]["domain"][0] for layer in layers(spec) if "encoding" in layer}
+    assert low < min(point["delta"] for point in found.points)
+
+
+def test_tied_columns_are_called_a_bound(folder: Path) -> None:
+    words = " ".join(ElementTree.parse(folder / "zero-bias.svg").getroot().itertext())
+    assert "at least what is shown" in words
+    assert "at least what is shown" in " ".join(PAGE.read_text(encoding="utf-8").split())
+    assert re.search(r"^epsilon 0.5,.*,at least$", (folder / "zero-bias.csv").read_text(), re.MULTILINE)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_page_shows_it(name: str, folder: Path) -> None:
     assert f"](figures/{name}.svg)" in PAGE.read_text(encoding="utf-8")

@@ -6,7 +6,9 @@ import re
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -14,8 +16,10 @@ from xml.etree import ElementTree
 import pytest
 
 import countveil as cv
+from countveil.comparison.table import Row
 from countveil.errors import ParameterError
-from countveil.plots import plot
+from countveil.law import Law
+from countveil.plots import plot, plot_comparison
 from countveil.plots.comparison import comparison_chart, law_rows
 from countveil.plots.page import PICTURES, fine_print, headline, mechanism_page
 from countveil.plots.save import check, save
@@ -28,6 +32,7 @@ DESIGNS: dict[str, dict[str, Any]] = {
     "promise": {"epsilon": "1", "eta": "0.5", "D": 2, "counts": "1:3", "objective": "singleton"},
     "nearly exact": {"epsilon": "5", "eta": "0.98", "D": 3},
     "wide": {"epsilon": "0.01", "delta": "1e-6", "policy": "signed"},
+    "wide map": {"epsilon": "0.01", "delta": "1e-6"},
     "epsilon 0": {"epsilon": "0", "eta": "0.1", "D": 20, "policy": "signed"},
     "sensitivity": {"epsilon": "1", "delta": "1e-3", "sensitivity": 2, "policy": "signed"},
 }
@@ -168,20 +173,35 @@ def test_importing_plots_does_not_import_altair() -> None:
 # Comparisons
 
 
-def compared(**changes: Any) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        "mechanism": "signed",
-        "epsilon": "1",
-        "delta": "1e-6",
-        "eta": "0.5",
-        "variance": "1.5",
-        "mean_absolute_error": "0.7",
-        "within_3": "0.97",
-        "worst_error": 2,
-        "never_negative": False,
-        "law": {"2": "0.05", "-1": "0.2", "0": "0.5", "1": "0.2", "-2": "0.05", "3": "0"},
-    }
-    return {**row, **changes}
+def law_of(half: Sequence[int], bits: int) -> Law:
+    """A symmetric law from the weights of 0, 1, 2, ..."""
+    return Law((*half[:0:-1], *half), len(half) - 1, bits)
+
+
+def geometric(reach: int, shrink: Fraction = Fraction(1, 2)) -> Law:
+    """Weights that shrink by a factor per step, over 2**200."""
+    half = [int((1 << 198) * shrink**i * (1 - shrink)) for i in range(1, reach + 1)]
+    return law_of([(1 << 200) - 2 * sum(half), *half], 200)
+
+
+def compared(**changes: Any) -> Row:
+    row = Row(
+        mechanism="signed",
+        name="signed",
+        epsilon=Fraction(1),
+        delta=Fraction(1, 10**6),
+        eta=Fraction(1, 2),
+        variance=Fraction(3, 2),
+        mean_absolute_error=Fraction(7, 10),
+        within_3=Fraction(97, 100),
+        worst_error=2,
+        bias_at={},
+        never_negative=False,
+        parameters={},
+        notes=(),
+        law=law_of((8, 3, 1), 4),
+    )
+    return replace(row, **changes)
 
 
 def drawn(spec: Any) -> list[Any]:
@@ -194,9 +214,90 @@ def drawn(spec: Any) -> list[Any]:
 
 
 def test_laws_are_sorted_and_without_zeros() -> None:
-    rows = law_rows(compared())
+    rows = law_rows(law_of((8, 3, 1, 0), 4))
     assert [row["z"] for row in rows] == [-2, -1, 0, 1, 2]
-    assert sum(row["p"] for row in rows) == pytest.approx(1)
+    assert sum(row["p"] for row in rows) == 1
+
+
+def test_laws_end_at_the_floor() -> None:
+    rows = law_rows(law_of((10, 0, 2, 1), 4), floor=1 / 12)
+    assert [row["z"] for row in rows] == [-2, -1, 0, 1, 2]
+    assert [row["p"] for row in rows] == [0.125, 1 / 12, 0.625, 1 / 12, 0.125], "gaps are no deeper than the floor"
+
+
+def test_wide_laws_keep_the_largest_of_each_step() -> None:
+    law = Law((1, 0, 0, 0, 2, 1, 0, 0, 0, 0, 12), 5, 4)
+    assert [(row["z"], 16 * row["p"]) for row in law_rows(law, 0.01, step=5)] == [(-5, 1), (0, 2), (5, 12)]
+
+
+def panels(chart: Any, side: int) -> list[dict[str, Any]]:
+    """The laws (side 0) or the bars (side 1) of a comparison, each with its rows as `rows`."""
+    spec = chart.to_dict()
+    found = [line["hconcat"][side] for line in spec["vconcat"]]
+    for panel in found:
+        data = panel["data"] if "data" in panel else panel["layer"][-1]["data"]
+        panel["rows"] = data["values"] if "values" in data else spec["datasets"][data["name"]]
+    return found
+
+
+def test_laws_are_drawn_whole() -> None:
+    """Not to a noise of 40, but to a probability of about 1e-9."""
+    law = geometric(400, Fraction(3, 4))
+    (panel,) = panels(comparison_chart([compared(law=law)]), 0)
+    shown = {row["z"]: row["p"] for row in panel["rows"]}
+    assert set(shown) == {z for z, w in law.items() if w / law.total > 1e-9}
+    assert max(shown) > 60
+    assert all(shown[z] == w / law.total for z, w in law.items() if z in shown)
+    low, high = panel["encoding"]["x"]["scale"]["domain"]
+    assert low < min(shown) < max(shown) < high
+    assert panel["mark"]["type"] == "bar"
+
+
+def test_very_wide_laws_are_areas() -> None:
+    law = geometric(9000, Fraction(199, 200))
+    found = panels(comparison_chart([compared(law=law), compared()]), 0)
+    for panel, at in zip(found, (law, compared().law), strict=True):
+        assert panel["mark"]["type"] == "area"
+        values = panel["rows"]
+        assert len(values) <= 381
+        least = min(row["floor"] for row in values)
+        assert 1e-12 < least <= 1e-9
+        assert max(row["p"] for row in values) == max(at.weights) / at.total
+    reach = max(row["z"] for row in found[0]["rows"])
+    assert law.weight(reach + 30) / law.total < least < law.weight(reach - 30) / law.total
+
+
+def test_dust_is_no_delta() -> None:
+    """Deltas of nothing but cut-off tails have no bar, and do not stretch the axis."""
+    deltas = [Fraction(33, 10**57), Fraction(33, 10**31), Fraction(0), Fraction("5.704e-5"), Fraction("0.6081")]
+    chart = comparison_chart([compared(delta=delta) for delta in deltas], basis="variance")
+    found = []
+    for panel in panels(chart, 1):
+        layers = panel["layer"]
+        (row,) = panel["rows"]
+        found.append((row["text"], any(layer["mark"]["type"] == "bar" for layer in layers)))
+        assert layers[-1]["encoding"]["x"]["scale"]["domain"][0] >= 1e-6
+    assert found == [("~0", False), ("~0", False), ("~0", False), ("5.704e-5", True), ("0.6081", True)]
+    assert comparison_chart([compared(delta=Fraction(0))], basis="variance").to_dict(), "nothing but dust"
+
+
+@pytest.mark.parametrize("deltas", [("2e-9", "3e-8"), ("1e-9", "1e-8"), ("1e-20", "0.5")], ids=str)
+def test_axes_of_small_numbers_can_be_read(deltas: tuple[str, str], tmp_path: Path) -> None:
+    law = geometric(4000, Fraction(99, 100))
+    rows = [compared(delta=Fraction(delta), law=law) for delta in deltas]
+    save(comparison_chart(rows, basis="variance"), tmp_path / "comparison.svg")
+    root = ElementTree.parse(tmp_path / "comparison.svg").getroot()
+    labels = ["".join(part.itertext()) for part in root.iter() if part.tag.endswith("text")]
+    assert any(re.fullmatch(r"\de-\d+", label) for label in labels)
+    assert not [label for label in labels if label.startswith("0.0000")]
+
+
+def test_a_comparison_is_drawn_from_its_rows(tmp_path: Path) -> None:
+    comparison = cv.compare(epsilon="1", variance="100", mechanisms=["geometric", "discrete-gaussian"])
+    plot_comparison(comparison, tmp_path / "comparison.svg")
+    text = (tmp_path / "comparison.svg").read_text()
+    assert "100" in text, "the noise goes further than 40"
+    assert "at the same variance" in text
 
 
 @pytest.mark.parametrize(
@@ -211,8 +312,8 @@ def test_laws_are_sorted_and_without_zeros() -> None:
 def test_comparison(options: dict[str, Any], figure: str, tmp_path: Path) -> None:
     rows = [
         compared(),
-        compared(mechanism="geometric", delta="0", worst_error=None, variance="1.84", never_negative=True),
-        compared(mechanism="gaussian", name="discrete Gaussian", variance="17.9", delta="0.0154", epsilon=None),
+        compared(name="geometric", delta=Fraction(0), worst_error=None, variance=Fraction("1.84"), never_negative=True),
+        compared(name="discrete Gaussian", variance=Fraction("17.9"), delta=Fraction("0.0154"), epsilon=None),
     ]
     chart = comparison_chart(rows, **options)
     texts = drawn(chart.to_dict())
@@ -235,7 +336,7 @@ def test_comparisons_that_make_no_sense() -> None:
 
 
 def test_one_mechanism_is_enough() -> None:
-    assert comparison_chart([compared(law={"0": "1"}, variance="0", eta="1")]).to_dict()
+    assert comparison_chart([compared(law=Law((1,), 0, 0), variance=Fraction(0), eta=Fraction(1))]).to_dict()
 
 
 def test_subtitles_fill_their_lines() -> None:

@@ -93,6 +93,13 @@ def test_the_curve_is_the_exact_delta(mechanism: cv.Mechanism) -> None:
     assert design == [float(mechanism.delta)]
 
 
+def test_the_curve_never_rises() -> None:
+    """Moves of a remapped law cost slack * (1 + E), which alone would rise with epsilon."""
+    mechanism = cv.design(epsilon="0.5", delta="1e-6", sensitivity=3)
+    deltas = [row["delta"] for row in curve.curve_rows(mechanism)]
+    assert all(before >= after for before, after in pairwise(deltas))
+
+
 def test_large_mechanisms_get_fewer_points() -> None:
     mechanism = cv.design(epsilon="0.0002", delta="1e-6", policy="signed")
     assert mechanism.D > 20_000
@@ -157,6 +164,59 @@ def test_the_line_of_99_percent_is_the_least(mechanism: cv.Mechanism) -> None:
         return
     assert suspicion.exceeding_share(mechanism, Fraction(t) * (1 + Fraction(1, 10**12))) <= suspicion.EXCEPTIONS
     assert suspicion.exceeding_share(mechanism, Fraction(t) * (1 - Fraction(1, 10**12))) > suspicion.EXCEPTIONS
+
+
+@pytest.fixture(scope="module")
+def wide() -> cv.Mechanism:
+    """Its columns from n0 = T = 100 on have moves, which the law before the map lacks."""
+    return cv.design(epsilon="0.01", delta="1e-6")
+
+
+def test_wide_maps_are_measured_on_their_columns(wide: cv.Mechanism) -> None:
+    def share(n: int, m: int, t: Fraction) -> Fraction:
+        here, there = law_of_y(wide, n), law_of_y(wide, m)
+        return sum((p for y, p in here.items() if p > t * there.get(y, Fraction(0))), Fraction(0))
+
+    looked = suspicion.compared_counts(wide)
+    starts = {n for n, _ in looked}
+    assert {*range(8), 97, 98, 99, 100, 101, 102, 103, wide.family.stationary_from} <= starts
+    assert max(b - a for a, b in pairwise(sorted(starts))) < 50
+    t = exp_bounds(wide.epsilon + Fraction(1, 1000))[1]
+    assert float(share(100, 99, t)) == pytest.approx(4.62e-7, rel=0.01)
+    assert suspicion.exceeding_share(wide, t) >= share(100, 99, t)
+    t = suspicion.order(wide)
+    assert suspicion.exceeding_share(wide, t) == max(share(a, b, t) for n, m in looked for a, b in ((n, m), (m, n)))
+
+
+def test_the_picture_says_what_was_looked_at(wide: cv.Mechanism) -> None:
+    def words(mechanism: cv.Mechanism) -> str:
+        return " ".join(suspicion.suspicion_chart(mechanism).to_dict()["title"]["subtitle"])
+
+    looked = len(suspicion.compared_counts(wide))
+    assert f"Lines: the largest of {looked} pairs of counts looked at." in words(wide)
+    everything = cv.design(**DESIGNS["remap"])
+    assert suspicion.compared_counts(everything) == list(neighbour_pairs(everything.family, 1))
+    assert "looked at" not in words(everything)
+    assert "map" not in words(wide) + words(everything)
+
+
+def test_a_spread_looks_at_few_distances(monkeypatch: pytest.MonkeyPatch) -> None:
+    mechanism = cv.design(epsilon="1", delta="1e-3", sensitivity=4)
+    every = suspicion.compared_counts(mechanism)
+    assert {m - n for n, m in every} == {1, 2, 3, 4}
+    monkeypatch.setattr(suspicion, "QUICK_WORK", 0)
+    few = suspicion.compared_counts(mechanism)
+    assert {m - n for n, m in few} == {1, 4}
+    assert set(few) < set(every)
+
+
+def test_the_breadth_is_relative() -> None:
+    """At epsilon 0.01, 0.001 more would be a tenth of it."""
+    for epsilon in ("0.01", "1"):
+        mechanism = cv.design(epsilon=epsilon, delta="1e-6", policy="signed")
+        assert math.log(suspicion.order(mechanism)) == pytest.approx(1.01 * float(epsilon), rel=1e-9)
+        assert suspicion.order(mechanism) >= exp_bounds(mechanism.epsilon * Fraction("1.01"))[1]
+        assert any("(1.01 times epsilon)" in name for name in suspicion.orders(mechanism))
 
 
 @pytest.mark.parametrize("mirrored", [False, True])
