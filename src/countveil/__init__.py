@@ -6,6 +6,7 @@ m.eta, m.D, m.delta, m.certificate
 m.release(1234)
 """
 
+from countveil.accounting import answers_within, compose, plan
 from countveil.comparison import Comparison, compare
 from countveil.design import design
 from countveil.errors import (
@@ -31,7 +32,10 @@ __all__ = [
     "ParameterError",
     "RequestError",
     "__version__",
+    "answers_within",
     "compare",
+    "compose",
     "design",
+    "plan",
     "plot",
 ]

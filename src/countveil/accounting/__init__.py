@@ -17,6 +17,7 @@ from countveil.errors import ParameterError, RequestError
 from countveil.exact import Number, integer, number
 
 if TYPE_CHECKING:
+    from countveil.accounting.basic import Basic
     from countveil.accounting.composition import Composition
     from countveil.accounting.planning import Ask, Plan
     from countveil.mechanism import Mechanism
@@ -35,11 +36,13 @@ def compose(
     neighbours: str = "add-remove",
     cells: int | str = 1,
     people: int | str = 1,
-) -> Composition:
+    adaptive: bool = False,
+) -> Composition | Basic:
     """All answers together: k answers of one mechanism, or a list of (mechanism, answers) fixed in advance.
 
-    Queries may be chosen adaptively, mechanisms may not: see `basic` for those. `cells` is in how many cells of one
-    table a person can be, `people` how many persons are to be protected together.
+    Queries may be chosen adaptively. Mechanisms may not, unless `adaptive` says so: then all that is proved is basic
+    composition, and its `note` says that. `cells` is in how many cells of one table a person can be, `people` how many
+    persons are to be protected together.
 
     >>> import countveil as cv
     >>> m = cv.design(epsilon="0.1", delta="1e-9", policy="signed")
@@ -47,18 +50,21 @@ def compose(
     >>> found.lower <= found.upper < 1e-8
     True
     """
+    from countveil.accounting.basic import Basic
     from countveil.accounting.composition import Composition
     from countveil.accounting.pairs import answer_of
 
     if neighbours not in NEIGHBOURS:
         raise ParameterError("neighbours", neighbours, "one of " + ", ".join(NEIGHBOURS))
-    terms = [(answer_of(m.family, m.certificate.sensitivity), k) for m, k in _listed(mechanisms, answers)]
-    return Composition(
-        terms,
-        neighbours=neighbours,
-        cells=integer("cells", cells, 1, 10**6),
-        people=integer("people", people, 1, 10**4),
-    )
+    listed = _listed(mechanisms, answers)
+    terms = [(answer_of(m.family, m.certificate.sensitivity), k) for m, k in listed]
+    in_cells, persons = integer("cells", cells, 1, 10**6), integer("people", people, 1, 10**4)
+    fixed = Composition(terms, neighbours, in_cells, persons)
+    if not adaptive:
+        return fixed
+    weights = [max(float(m.epsilon), 1e-6) for m, _ in listed]
+    ones = (Composition([(answer, 1)], neighbours, in_cells, persons) for answer, _ in terms)
+    return Basic(tuple((one, k, w) for one, (_, k), w in zip(ones, terms, weights, strict=True)), fixed)
 
 
 def answers_within(
@@ -69,14 +75,17 @@ def answers_within(
     neighbours: str = "add-remove",
     cells: int | str = 1,
     people: int | str = 1,
+    adaptive: bool = False,
 ) -> int:
     """How many answers of a mechanism (epsilon, delta) pays for; 0 if not even one."""
-    total, target = float(_positive("epsilon", epsilon)), float(_delta(delta))
+    total, target = float(epsilon_given(epsilon)), float(delta_given(delta))
 
     def affordable(k: int) -> bool:
-        return compose(mechanism, k, neighbours=neighbours, cells=cells, people=people).upper(total) <= target
+        composition = compose(mechanism, k, neighbours=neighbours, cells=cells, people=people, adaptive=adaptive)
+        return composition.upper(total) <= target
 
-    if not affordable(1):
+    plain = neighbours == "add-remove" and str(cells) == str(people) == "1"
+    if not (plain and mechanism.delta_at(epsilon) <= delta_given(delta)) and not affordable(1):
         return 0
     low, high = 1, 2
     while high <= LARGEST_ANSWERS and affordable(high):
@@ -182,17 +191,19 @@ def _listed(mechanisms: Mechanism | Sequence[tuple[Mechanism, int]], answers: ob
     return [(m, integer("answers", k, 1, LARGEST_ANSWERS)) for m, k in pairs]
 
 
-def _positive(argument: str, given: Number) -> Number:
+def epsilon_given(given: Number) -> Fraction:
+    """An epsilon that answers together may have."""
     allowed = "a decimal number above 0, up to 700"
-    value = number(argument, given, allowed)
+    value = number("epsilon", given, allowed)
     if not 0 < value <= 700:
-        raise ParameterError(argument, given, allowed)
+        raise ParameterError("epsilon", given, allowed)
     return value
 
 
-def _delta(given: Number) -> Number:
+def delta_given(given: Number) -> Fraction:
+    """A delta that answers together may have."""
     allowed = "a decimal number from 1e-300 to below 1"
     value = number("delta", given, allowed)
-    if not 10**-300 <= value < 1:
+    if not Fraction(1, 10**300) <= value < 1:
         raise ParameterError("delta", given, allowed)
     return value

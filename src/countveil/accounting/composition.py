@@ -23,7 +23,7 @@ import numpy as np
 
 from countveil.accounting import powers
 from countveil.accounting.grid import Losses, above, below
-from countveil.accounting.pairs import Answer, Change, Pair
+from countveil.accounting.pairs import LOSS_ERROR, Answer, Change, Pair
 
 FINE = 60.0
 """Grid steps in a standard deviation of one answer's loss, at least."""
@@ -66,6 +66,8 @@ class Composition:
     people: int = 1
     chosen_step: float | None = None
 
+    note = "mechanisms fixed in advance: sound for queries chosen adaptively"
+
     @cached_property
     def _ways(self) -> list[list[tuple[tuple[Pair, ...], int]]]:
         """For every way in which datasets can differ: the pairs that are composed, and how often."""
@@ -74,6 +76,20 @@ class Composition:
             return [both]
         ways = [[(answer.pairs[c], k * self.cells) for answer, k in self.terms] for c in Change]
         return ways[:1] if all(answer.symmetric for answer, _ in self.terms) else ways
+
+    @cached_property
+    def _reveals(self) -> bool:
+        """Some neighbours have no outcome in common: one answer can tell them apart."""
+        return any(not len(pair.loss) for way in self._ways for pairs, _ in way for pair in pairs)
+
+    @cached_property
+    def _edges(self) -> float:
+        """The probability of an infinite loss, 1 - (1 - p)^k, rounded down: delta is no less at any epsilon."""
+        found = [
+            sum(k * math.log1p(-min(max(pair.infinite for pair in pairs), 1 - powers.UNIT)) for pairs, k in way)
+            for way in self._ways
+        ]
+        return -math.expm1(min(found)) * (1 - 2.0**-40)
 
     @cached_property
     def step(self) -> float:
@@ -125,6 +141,8 @@ class Composition:
 
     def upper(self, epsilon: float) -> float:
         """A delta that all answers together have at epsilon. **Guarantee.** Never too small."""
+        if self._reveals:
+            return 1.0
         if self.people > 1:
             shared = epsilon / self.people
             chain = math.expm1(epsilon) / math.expm1(shared) if epsilon > 0 else float(self.people)
@@ -133,16 +151,18 @@ class Composition:
             return min(1.0, max(pair.delta(epsilon) for way in self._ways for pair in way[0][0]) + self._slack(epsilon))
         worst = 0.0
         for parts in self._above:
-            found = powers.delta(parts, epsilon)
+            found = powers.delta(parts, math.nextafter(epsilon - _slip(parts), -math.inf))
             worst = max(worst, found.value + found.error)
         return min(1.0, worst + self._slack(epsilon))
 
     def lower(self, epsilon: float) -> float:
         """A delta that all answers together cannot be better than at epsilon."""
+        if self._reveals:
+            return 1.0
         if self.answers == 1:
-            return max(pair.delta(epsilon) for way in self._ways for pair in way[0][0]) * (1 - 2.0**-40)
-        found = (powers.delta(parts, epsilon) for parts in self._attacks)
-        return max(0.0, *(estimate.value - estimate.error for estimate in found))
+            return max(pair.delta_lower(epsilon) for way in self._ways for pair in way[0][0])
+        found = (powers.delta(parts, math.nextafter(epsilon + _slip(parts), math.inf)) for parts in self._attacks)
+        return max(self._edges, *(estimate.value - estimate.error for estimate in found))
 
     def delta(self, epsilon: float) -> Bounds:
         """The delta of all answers together at epsilon (which may be negative)."""
@@ -157,6 +177,11 @@ class Composition:
             return None
         lower = least_epsilon(self.lower, delta) or 0.0
         return Bounds(min(lower, upper), (min(lower, upper) + upper) / 2, upper)
+
+
+def _slip(parts: Sequence[tuple[Losses, int]]) -> float:
+    """How far rounding may have moved the sum of all losses: a bound moves epsilon as far, to the safe side."""
+    return sum(k * (losses.error + 8 * LOSS_ERROR * (1 + float(np.abs(losses.loss).max()))) for losses, k in parts)
 
 
 def least_epsilon(delta_at: Callable[[float], float], delta: float) -> float | None:

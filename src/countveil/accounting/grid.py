@@ -97,7 +97,8 @@ def below(pair: Pair, step: float) -> Losses:
             masses[position] = masses.get(position, 0.0) + p + share * next_p
             p, q = (1 - share) * next_p, (1 - share) * next_q
     if q > 0:  # nothing is above the last outcome: round its loss down
-        position = math.floor(math.log(p / q) / step + 1e-9)
+        loss = math.log(p / q)
+        position = math.floor((loss + 4 * LOSS_ERROR * (1 + abs(loss))) / step)
         masses[position] = masses.get(position, 0.0) + min(p, q * math.exp(position * step))
         p = 0.0
     positions = np.array(sorted(masses), dtype=np.int64)

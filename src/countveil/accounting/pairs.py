@@ -76,9 +76,16 @@ class Pair:
 
     def delta(self, epsilon: float) -> float:
         """sum max(0, P - e^epsilon Q). **Guarantee.** Rounded up: losses by LOSS_ERROR, the sum by its length."""
-        loss = self.loss + LOSS_ERROR * (1 + np.abs(self.loss))
+        return self._delta(epsilon, 1)
+
+    def delta_lower(self, epsilon: float) -> float:
+        """The same sum. **Guarantee.** Rounded down."""
+        return self._delta(epsilon, -1)
+
+    def _delta(self, epsilon: float, sign: int) -> float:
+        loss = self.loss + sign * LOSS_ERROR * (1 + np.abs(self.loss))
         found = float(self.p @ np.maximum(0.0, -np.expm1(np.minimum(epsilon - loss, 0.0)))) + self.infinite
-        return found * (1 + (len(loss) + 8) * 2.0**-51)
+        return found * (1 + sign * (len(loss) + 8) * 2.0**-51)
 
 
 def pair_of(p: Law, q: Law) -> Pair:

@@ -7,6 +7,7 @@ answers is the signed law's. No column is corrected to a bias of exactly zero, w
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -22,7 +23,7 @@ from countveil.certify import Terms, bind
 from countveil.columns import ColumnFamily, Columns
 from countveil.design import design
 from countveil.design.remapping import remap_nearly
-from countveil.errors import InfeasibleError
+from countveil.errors import CountveilError, InfeasibleError
 from countveil.exact import decimal_text, log_upper
 from countveil.law import Law
 from countveil.mechanism import Mechanism
@@ -31,6 +32,8 @@ from countveil.rounding import SCALE, symmetric_law
 
 LISTED = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 ATTEMPTS = 8
+LARGE_SHARE = 2
+"""Epsilon of one answer from which on sharing evenly is as good as anything."""
 AIMED = 1 - 1e-5
 """Share of delta that the search aims at: rounding takes some, and a law just below is as good."""
 EDGES = (1.0, 0.1, 0.01)
@@ -100,6 +103,9 @@ def make_plan(ask: Ask) -> Plan:
     """The best mechanism for the answers asked for, certified under composition."""
     if ask.pairs == 1:
         return _single(ask)
+    if ask.epsilon > LARGE_SHARE * ask.pairs:
+        with suppress(CountveilError):
+            return _shared(ask)
     for edge in EDGES:
         with suppress(NoRootError, InfeasibleError):
             return _certified(ask, search(ask.target, ask.objective, edge=edge))
@@ -112,8 +118,9 @@ def make_plan(ask: Ask) -> Plan:
 
 def price(ask: Ask) -> dict[str, object]:
     """What a number of answers costs in accuracy, quickly: shapes between geometric and Gaussian, not certified."""
-    if ask.pairs == 1:
-        law = design(epsilon=ask.epsilon, delta=ask.delta, policy="signed", sensitivity=ask.sensitivity).column(10**6)
+    if ask.pairs == 1 or ask.epsilon > LARGE_SHARE * ask.pairs:
+        epsilon, delta = ask.epsilon / ask.pairs, ask.delta / ask.pairs
+        law = design(epsilon=epsilon, delta=delta, policy="signed", sensitivity=ask.sensitivity).column(10**6)
         half = np.array([float(law.probability(z)) for z in range(law.right + 1)])
     else:
         half = search(ask.target, ask.objective, polish=False).half
@@ -142,10 +149,30 @@ def price_list(ask: Ask, steps: Callable[[Iterable[int]], Iterable[int]] = iter)
 def _single(ask: Ask) -> Plan:
     """One answer is a design."""
     mechanism = design(epsilon=ask.epsilon, delta=ask.delta, policy=ask.policy, sensitivity=ask.sensitivity)
-    delta = float(mechanism.delta)
-    bounds = Composition([(answer_of(mechanism.family, ask.sensitivity), 1)]).delta(float(ask.epsilon))
+    delta = float(mechanism.delta)  # exact, and at most what was asked for
+    upper = delta if Fraction(delta) >= mechanism.delta else math.nextafter(delta, 1.0)
+    lower = Composition([(answer_of(mechanism.family, ask.sensitivity), 1)]).lower(float(ask.epsilon))
     notes = ("one answer: the design for (epsilon, delta)",)
-    return Plan(ask, mechanism, Bounds(min(bounds.lower, delta), delta, max(delta, bounds.upper)), notes)
+    return Plan(ask, mechanism, Bounds(min(lower, delta), delta, upper), notes)
+
+
+def _shared(ask: Ask) -> Plan:
+    """So much epsilon for each answer that the best for all is the best for one, with even shares of both."""
+    epsilon, delta = ask.epsilon / ask.pairs, ask.delta / ask.pairs * (1 - Fraction(1, 2**30))
+    mechanism = design(
+        epsilon=epsilon, delta=delta, policy=ask.policy, sensitivity=ask.sensitivity, method=_method(ask.policy)
+    )
+    terms = [(answer_of(mechanism.family, ask.sensitivity), ask.answers)]
+    found = Composition(terms, ask.neighbours, ask.cells).delta(float(ask.epsilon))
+    upper = min(found.upper, float(mechanism.delta * ask.pairs) * (1 + 2.0**-50))  # epsilons and deltas add up
+    if upper > float(ask.delta):
+        raise InfeasibleError("even shares miss the delta", "allow more of it")
+    notes = ("even shares of epsilon and delta for every answer: with so much epsilon nothing else is better",)
+    return Plan(ask, mechanism, Bounds(min(found.lower, upper), upper, upper), notes)
+
+
+def _method(policy: str) -> str:
+    return "remap" if policy == "nonnegative" else "auto"
 
 
 def _certified(ask: Ask, found: Found) -> Plan:

@@ -44,6 +44,18 @@ class Estimate:
     error: float
 
 
+def estimate(parts: Sequence[Part], epsilon: float) -> float:
+    """The delta of all answers together, quickly and without bounds: for searches."""
+    infinite = -math.expm1(sum(k * math.log1p(-min(losses.infinite, 1 - UNIT)) for losses, k in parts))
+    if _largest(parts) <= epsilon:
+        return infinite
+    tilt = _saddle(parts, epsilon)
+    loss, p, _ = _summed(parts, epsilon, tilt, _first_size(parts, tilt, epsilon), bounded=False)
+    counted = loss > epsilon
+    excess = -np.expm1(np.minimum(0.0, epsilon - loss[counted]))
+    return max(0.0, float(excess @ p[counted])) + infinite
+
+
 def delta(parts: Sequence[Part], epsilon: float) -> Estimate:
     """The delta of all answers together at epsilon, as the grid laws have it."""
     tilt = _saddle(parts, epsilon)
@@ -65,7 +77,7 @@ def tails(parts: Sequence[Part], epsilon: float) -> tuple[Callable[[Floats], Flo
     Both are interpolated on the grid around epsilon.
     """
     tilt = _saddle(parts, epsilon)
-    loss, p, _ = _summed(parts, epsilon, tilt, _first_size(parts, tilt, epsilon))
+    loss, p, _ = _summed(parts, epsilon, tilt, _first_size(parts, tilt, epsilon), bounded=False)
     p = np.maximum(p, 0.0)
     infinite = -math.expm1(sum(k * math.log1p(-losses.infinite) for losses, k in parts))
     above_p = np.cumsum(p[::-1])[::-1]
@@ -101,8 +113,10 @@ def _relative_error(parts: Sequence[Part], tilt: float) -> float:
     )
 
 
-def _summed(parts: Sequence[Part], epsilon: float, tilt: float, size: int) -> tuple[Floats, Floats, float]:
-    """Losses of the window, their P-probabilities, and the largest error of a tilted probability."""
+def _summed(
+    parts: Sequence[Part], epsilon: float, tilt: float, size: int, *, bounded: bool = True
+) -> tuple[Floats, Floats, float]:
+    """Losses of the window, their P-probabilities, and (if bounded) the largest error of a tilted probability."""
     step = parts[0][0].step
     forward = 8 * UNIT * (math.log2(size) + 1)
     product = np.ones(size // 2 + 1, dtype=np.complex128)
@@ -114,11 +128,14 @@ def _summed(parts: Sequence[Part], epsilon: float, tilt: float, size: int) -> tu
         np.add.at(tilted, losses.position % size, weights)
         f = np.fft.rfft(tilted)
         product *= _power(f, k)
-        log_size += k * np.log(np.maximum(np.abs(f), 1e-300))
-        log_most += k * np.log(np.abs(f) + 2 * forward)
-    most = np.exp(np.maximum(log_most, -745))
-    off = np.maximum(0.0, -np.expm1(np.minimum(0.0, log_size - log_most))) * most + forward * most
-    noise = 2 * float(off.sum()) / size
+        if bounded:
+            log_size += k * np.log(np.maximum(np.abs(f), 1e-300))
+            log_most += k * np.log(np.abs(f) + 2 * forward)
+    noise = math.inf
+    if bounded:
+        most = np.exp(np.maximum(log_most, -745))
+        off = np.maximum(0.0, -np.expm1(np.minimum(0.0, log_size - log_most))) * most + forward * most
+        noise = 2 * float(off.sum()) / size
     centre = round(epsilon / step)
     first = centre - size // 2
     tilted_sum = np.roll(np.fft.irfft(product, size), -(first % size))
@@ -148,20 +165,25 @@ def _first_size(parts: Sequence[Part], tilt: float, epsilon: float) -> int:
 
 
 def _saddle(parts: Sequence[Part], epsilon: float) -> float:
-    """t >= 0 at which the tilted sum has mean epsilon, within limits: where the window is best spent."""
-    low, high = 0.0, 1.0
-    if _mean(parts, 0.0) >= epsilon:
-        return 0.0
-    while _mean(parts, high) < epsilon and high < 1e6:
-        low, high = high, 2 * high
-    for _ in range(50):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _mean(parts, middle) < epsilon else (low, middle)
-    return high
+    """t >= 0 at which the tilted sum has mean epsilon, about: where the window is best spent."""
+    return _tilt_with_mean(parts, epsilon, 0.0, 1e6)
 
 
-def _mean(parts: Sequence[Part], tilt: float) -> float:
-    return sum(k * _tilted_moments(losses, tilt)[0] for losses, k in parts)
+def _tilt_with_mean(parts: Sequence[Part], mean: float, low: float, high: float) -> float:
+    """t in [low, high] at which the tilted sum has this mean: Newton's method, kept inside what is known."""
+    t = max(low, min(high, 0.0))
+    for _ in range(60):
+        found = [_tilted_moments(losses, t) for losses, _ in parts]
+        here = sum(k * m for (m, _), (_, k) in zip(found, parts, strict=True))
+        slope = sum(k * v for (_, v), (_, k) in zip(found, parts, strict=True))
+        low, high = (t, high) if here < mean else (low, t)
+        step = (mean - here) / slope if slope > 0 else math.inf
+        if abs(step) <= 1e-6 * (1 + abs(t)) or high - low <= 1e-9 * (1 + abs(t)):
+            return t
+        t = t + max(-2 - abs(t), min(2 + abs(t), step))
+        if not low < t < high:
+            t = (low + high) / 2 if high < 1e5 else low + 1
+    return t
 
 
 def _tilted_moments(losses: Losses, tilt: float) -> tuple[float, float]:
@@ -203,18 +225,6 @@ def _tilted_beyond(parts: Sequence[Part], tilt: float, bottom: float, top: float
         t = max(_saddle(parts, top), tilt)
         found += math.exp(min(0.0, _log_scale(parts, t) - base - (t - tilt) * top))
     if sum(k * float(losses.loss[0]) for losses, k in parts) < bottom:
-        t = _lower_saddle(parts, bottom, tilt)
+        t = _tilt_with_mean(parts, bottom, -1e6, tilt)
         found += math.exp(min(0.0, _log_scale(parts, t) - base - (t - tilt) * bottom))
     return found
-
-
-def _lower_saddle(parts: Sequence[Part], bottom: float, tilt: float) -> float:
-    """t <= tilt at which the tilted sum has mean `bottom`."""
-    high, width = tilt, 1.0
-    while _mean(parts, high - width) > bottom and width < 1e6:
-        width *= 2
-    low = high - width
-    for _ in range(50):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _mean(parts, middle) < bottom else (low, middle)
-    return low

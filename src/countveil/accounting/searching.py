@@ -13,15 +13,30 @@ import numpy as np
 
 from countveil.accounting.pairs import Floats
 from countveil.accounting.polish import polished
-from countveil.accounting.shapes import NoRootError, Target, enough_D, grid_step, least_scale, power_law, variance
+from countveil.accounting.shapes import (
+    NoRootError,
+    Target,
+    composed_delta,
+    enough_D,
+    grid_step,
+    least_scale,
+    normalised,
+    power_law,
+    root,
+    variance,
+)
 
 POWERS = (1.0, 1.4, 2.0)
-REFINEMENTS = 6
+REFINEMENTS = 8
+NEARBY = (0.008, 0.016)
+"""Where the coarse grid cannot tell powers apart, the next ones are tuned on the fine grid too."""
+FINE = 200.0
+"""Grid steps in a standard deviation of the loss for the last tuning; the coarser grid before is on the safe side."""
 POLISHED_ANSWERS = 100
 """Beyond so many answers the family is as good as free weights."""
-SHARES = (0.02, 0.2, 0.6, 0.9)
+SHARES = (1e-5, 1e-3, 0.02, 0.2, 0.9)
 """Shares of delta that the infinite losses at the edges may take: the larger, the smaller D."""
-USUAL_SHARE = 0.05
+USUAL_SHARE = 5e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,27 +76,50 @@ def search(target: Target, objective: str, *, edge: float = 1.0, polish: bool = 
         at(power)
     if not tried:
         raise NoRootError
-    _refine(at, tried, value)
+    _refine(at, tried, value, REFINEMENTS if polish else 3)
     best = min(tried.values(), key=value)
+    if not polish:
+        return best
     candidates = [best, *(f for share in SHARES if (f := at(best.power, share)) is not None)]
     candidates.sort(key=value)
-    if not polish or objective == "margin" or target.sensitivity > 1 or not 1 < target.answers < POLISHED_ANSWERS:
-        return candidates[0]
+    if objective == "margin" or target.sensitivity > 1 or not 1 < target.answers < POLISHED_ANSWERS:
+        near = [at(best.power + more, SHARES[0]) for more in NEARBY if target.answers >= POLISHED_ANSWERS]
+        close = [*candidates[:1], *(f for f in near if f is not None)]
+        return min((_retuned(f, target) for f in close), key=value)
     freely = [
         Found(polished(f.half, target, cost_of(objective, len(f.half) - 1)), f.power, grid_step(f.half, target))
         for f in candidates[:2]
     ]
-    return min([*candidates[:1], *freely], key=value)
+    return _retuned(min([*candidates[:1], *freely], key=value), target)
 
 
-def _refine(at: Callable[[float], Found | None], tried: dict[float, Found], value: Callable[[Found], float]) -> None:
+def _retuned(found: Found, target: Target) -> Found:
+    """The same shape with just the noise that a fine grid asks for."""
+    step = grid_step(found.half, target, FINE)
+    logs = np.log(found.half / found.half[0])
+
+    def lack(s: float) -> float:
+        return math.log(max(composed_delta(normalised(logs * math.exp(-s)), target, step), 1e-300) / target.delta)
+
+    try:
+        half = normalised(logs * math.exp(-root(lack, 0.0, step=1e-4)))
+    except NoRootError:
+        return found
+    return Found(half, found.power, step)
+
+
+def _refine(
+    at: Callable[[float], Found | None], tried: dict[float, Found], value: Callable[[Found], float], times: int
+) -> None:
     """Halve the intervals on both sides of the best power."""
-    for _ in range(REFINEMENTS):
+    for _ in range(times):
         ordered = sorted(tried)
         i = ordered.index(min(tried, key=lambda p: value(tried[p])))
         sides = [ordered[j] for j in (i - 1, i + 1) if 0 <= j < len(ordered)]
+        if not sides:
+            return
         far = max(sides, key=lambda p: abs(p - ordered[i]))
-        if abs(far - ordered[i]) < 0.03:
+        if abs(far - ordered[i]) < 0.01:
             return
         at(round((far + ordered[i]) / 2, 4))
 

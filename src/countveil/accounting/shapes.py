@@ -54,7 +54,7 @@ def grid_step(half: Floats, target: Target, fine: float = 40.0) -> float:
     worst = pair(half, target.sensitivity)
     deviation = max(worst.deviation, 1e-9)
     window = 2 * (powers.WIDTH + 3) * deviation * math.sqrt(target.answers)
-    step = min(max(deviation / fine, window / 2**19), window / 2**12)
+    step = min(max(deviation / fine, window / 2**20), window / 2**12)
     base = worst.heaviest_loss
     return base / math.ceil(base / step) if base > step else step
 
@@ -69,7 +69,7 @@ def composed_delta(half: Floats, target: Target, step: float | None = None) -> f
     """An estimate, from above, of the delta of all answers."""
     if target.answers == 1:
         return max(pair(half, s).delta(target.epsilon) for s in range(1, target.sensitivity + 1))
-    return powers.delta([(grid_losses(half, target, step), target.answers)], target.epsilon).value
+    return powers.estimate([(grid_losses(half, target, step), target.answers)], target.epsilon)
 
 
 def power_law(c: float, p: float, D: int) -> Floats:

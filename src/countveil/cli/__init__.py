@@ -21,6 +21,7 @@ from countveil.cli.compare import compare
 from countveil.cli.demo import demo
 from countveil.cli.design import design
 from countveil.cli.figures import figures
+from countveil.cli.plan import plan
 from countveil.cli.release import release
 from countveil.errors import CountveilError
 
@@ -41,12 +42,13 @@ def cli() -> None:
       countveil design --epsilon 1.1 --eta 0.5 -D 8   least delta for the paper's parameters
       countveil compare --epsilon 1 --delta 1e-6      against geometric, discrete Gaussian, ...
       countveil figures --out figures                 the paper's figures, with ours in them
+      countveil plan --epsilon 3 --delta 1e-6 --answers 30
       countveil certify mechanism.json                prove a saved mechanism again
       countveil release table.csv --column n -m mechanism.json -o noisy.csv
     """
 
 
-for command in (design, compare, certify, release, audit, figures, demo):
+for command in (design, compare, plan, certify, release, audit, figures, demo):
     cli.add_command(command)
 
 

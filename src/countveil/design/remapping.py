@@ -63,8 +63,12 @@ def remap_nearly(source: Law) -> Remap:
     What is left of the bias from two standard deviations on is about a thousandth of one, and is measured. For plans of
     many answers, where moves would cost k * share * (1 + E).
     """
-    n0 = None if pulls.geometric_side(source) else math.ceil(2 * math.sqrt(source.variance))
-    _, g = _pulls(source, n0)
+    side = pulls.geometric_side(source)
+    if side is not None and side[1] <= 1:
+        _, g = _pulls(source, None)
+    else:
+        n0 = math.ceil(2 * math.sqrt(source.variance))
+        g = pulls.program_pulls(source, n0, n0)
     rows = (((0, _ONE),), *(_row(j, pull) for j, pull in enumerate(g, start=1)))
     pull = max(j - row[0][0] for j, row in enumerate(rows))
     beyond = len(rows) + source.left  # the stationary count: there is nothing to move from there on

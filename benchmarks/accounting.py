@@ -1,0 +1,208 @@
+"""How narrow and how fast composition is, and how good plans are.
+
+    python benchmarks/accounting.py [--quick] [--save]
+
+1. The delta of k = 100, 10^4, 10^6 answers of mechanisms that the planner made: bracket and time, and those of
+   dp-accounting on the same laws in the same run, at its default discretisation and at a finer one. Its bracket is
+   between its optimistic and its pessimistic estimate; both have to be computed.
+2. The variance of a plan (policy signed, certified) against the least variance at which the geometric law and the
+   discrete Gaussian, both unbounded, meet the same guarantee. Theirs are tuned without any safety margin: the geometric
+   one by its binomial sum, the Gaussian one by our *lower* bound, what is cut off at 2^-100 left out.
+
+`--save` writes the output, with date and machine, to benchmarks/results/accounting.txt.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import platform
+import time
+from datetime import date
+from importlib.metadata import version
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import gammaln
+
+from countveil.accounting import compose, plan
+from countveil.accounting.composition import Composition
+from countveil.accounting.pairs import answer_of
+from countveil.errors import CountveilError
+from countveil.families.gaussian import discrete_gaussian
+from countveil.law import Law
+
+BUDGETS = (("1", "1e-6"), ("3", "1e-6"), ("5", "1e-9"))
+ANSWERS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+MANY = (100, 10_000, 1_000_000)
+INTERVALS = (1e-4, 1e-5)
+LIMIT = 20.0
+"""Seconds that dp-accounting may take for one bracket."""
+PAGE: list[str] = []
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="one budget and k up to 100")
+    parser.add_argument("--save", action="store_true", help="also write benchmarks/results/accounting.txt")
+    options = parser.parse_args()
+    packages = ", ".join(f"{name} {version(name)}" for name in ("numpy", "dp-accounting"))
+    say(f"{date.today()}, {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {packages}")
+    busy = os.getloadavg()[0]
+    if busy > 0.3:
+        say(f"Other work was running (load average {busy:.1f}): times are too long and noisy; run again when quiet.")
+    say()
+    brackets(("3", "1e-6"), MANY[:1] if options.quick else MANY)
+    plans(BUDGETS[1:2] if options.quick else BUDGETS, ANSWERS[:7] if options.quick else ANSWERS)
+    if options.save:
+        target = Path(__file__).parent / "results" / "accounting.txt"
+        target.parent.mkdir(exist_ok=True)
+        target.write_text("\n".join(PAGE) + "\n")
+
+
+# 1. Brackets
+
+
+def brackets(budget: tuple[str, str], many: tuple[int, ...]) -> None:
+    epsilon, delta = budget
+    say(
+        f"1. delta({epsilon}) of k answers of the plan for ({epsilon}, {delta}): bracket (upper - lower)/estimate, time"
+    )
+    say("          k  who                          lower            upper     bracket      time")
+    for k in many:
+        m = plan(epsilon=epsilon, delta=delta, answers=k, policy="signed").mechanism
+        started = time.perf_counter()
+        found = compose(m, k).delta(float(epsilon))
+        taken = time.perf_counter() - started
+        allowed = 0.01 if k <= 10_000 else 0.1
+        verdict = f"goal {100 * allowed:.0f} %, 1 s: {'met' if found.width <= allowed and taken <= 1 else 'MISSED'}"
+        say(row(k, "countveil", found.lower, found.upper, taken, verdict))
+        for interval in INTERVALS:
+            name = f"dp-accounting {interval:g}"
+            theirs = limited(m.column(10**9), k, float(epsilon), interval)
+            say(f"  {k:9,d}  {name:22s} {theirs}" if isinstance(theirs, str) else row(k, name, *theirs))
+    say()
+
+
+def row(k: int, name: str, lower: float, upper: float, taken: float, verdict: str = "") -> str:
+    width = f"{200 * (upper - lower) / (upper + lower):8.3f} %" if upper > 0 else "        -"
+    return f"  {k:9,d}  {name:22s} {lower:14.8e}   {upper:14.8e}  {width}  {taken:7.3f} s   {verdict}".rstrip()
+
+
+def limited(law: Law, k: int, epsilon: float, interval: float) -> tuple[float, float, float] | str:
+    """Optimistic, pessimistic and seconds, in a process that is ended when it takes too long."""
+    context = get_context("fork")
+    here, there = context.Pipe(duplex=False)
+    process = context.Process(target=theirs_alone, args=(law, k, epsilon, interval, there))
+    process.start()
+    there.close()
+    try:
+        return here.recv() if here.poll(LIMIT) else f"stopped after {LIMIT:.0f} s"
+    except EOFError:
+        return "failed (out of memory?)"
+    finally:
+        process.kill()
+        process.join()
+
+
+def theirs_alone(law: Law, k: int, epsilon: float, interval: float, out: Connection) -> None:
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    here = {z: math.log(w / law.total) for z, w in law.items() if w}
+    there = {z + 1: p for z, p in here.items()}
+    started = time.perf_counter()
+    found = [
+        pld.from_two_probability_mass_functions(
+            there, here, pessimistic_estimate=pessimistic, value_discretization_interval=interval, symmetric=False
+        )
+        .self_compose(k)
+        .get_delta_for_epsilon(epsilon)
+        for pessimistic in (False, True)
+    ]
+    out.send((float(found[0]), float(found[1]), time.perf_counter() - started))
+
+
+# 2. Plans
+
+
+def plans(budgets: tuple[tuple[str, str], ...], answers: tuple[int, ...]) -> None:
+    say("2. Variance for k answers within (epsilon, delta): ours (signed, certified) and what others need")
+    say("  epsilon  delta      k          ours     geometric      Gaussian   ours/best       D   plan")
+    lost = []
+    for epsilon, delta in budgets:
+        for k in answers:
+            target = float(epsilon), float(delta), k
+            best = [geometric_variance(*target), gaussian_variance(*target)]
+            started = time.perf_counter()
+            try:
+                found = plan(epsilon=epsilon, delta=delta, answers=k, policy="signed")
+            except CountveilError as problem:
+                say(f"  {epsilon:>7}  {delta}  {k:5d}  {problem}")
+                lost.append((epsilon, delta, k, math.inf))
+                continue
+            taken = time.perf_counter() - started
+            assert found.certified.upper <= float(delta)
+            ours = float(found.mechanism.certificate.variance)
+            ratio = ours / min(best)
+            if ratio >= 1:
+                lost.append((epsilon, delta, k, ratio))
+            say(
+                f"  {epsilon:>7}  {delta}  {k:5d}  {ours:12.7g}  {best[0]:12.7g}  {best[1]:12.7g}  {ratio:.8f}"
+                f"{'  ' if ratio < 1 else ' *'}{found.mechanism.D:6d}   {taken:.2f} s"
+            )
+    say()
+    for epsilon, delta, k, ratio in lost:
+        say(f"  NOT less than the best of both: ({epsilon}, {delta}), k = {k}: ratio - 1 = {ratio - 1:.3g}")
+    say("  Less than both everywhere." if not lost else f"  {len(lost)} of {len(budgets) * len(answers)} are not less.")
+
+
+def geometric_variance(epsilon: float, delta: float, k: int) -> float:
+    """2a/(1-a)^2 at the largest e0 whose k answers have delta(epsilon) <= delta: a binomial sum over losses +-e0."""
+    j = np.arange(k + 1)
+    ways = gammaln(k + 1) - gammaln(j + 1) - gammaln(k - j + 1)
+
+    def lack(e0: float) -> float:
+        loss = (2 * j - k) * e0
+        kept = loss > epsilon
+        log_p = ways - j * np.log1p(np.exp(-e0)) - (k - j) * np.log1p(np.exp(e0))
+        return float(np.exp(log_p[kept]) @ -np.expm1(epsilon - loss[kept])) - delta
+
+    low, high = epsilon / k, 2 * epsilon / k
+    while lack(high) < 0:
+        low, high = high, 2 * high
+    e0 = brentq(lack, low, high, xtol=1e-14 * high, rtol=1e-14)
+    return 0.5 / math.sinh(e0 / 2) ** 2
+
+
+def gaussian_variance(epsilon: float, delta: float, k: int) -> float:
+    """The variance at the least s2 whose k answers have a lower bound of delta(epsilon) that is at most delta."""
+
+    def lack(log_s2: float) -> float:
+        s2 = round(math.exp(log_s2), 12)
+        base = 1 / (2 * s2)  # losses are odd multiples of this: on such a grid lower and upper bound are one
+        deviation = 1 / math.sqrt(s2)
+        step = base / math.ceil(base / (deviation / 150)) if base > deviation / 150 else base
+        found = Composition([(answer_of(discrete_gaussian(s2).columns, 1), k)], chosen_step=step)
+        return math.log(max(found.lower(epsilon), 1e-300) / delta)
+
+    guess = math.log(k * 18 / epsilon**2 * (math.log(1 / delta) / 14) + 0.05)
+    low, high = guess, guess
+    while lack(high) > 0:
+        low, high = high, high + 0.3
+    while low == high or lack(low) < 0:
+        low -= 0.3
+    root = brentq(lack, low, high, xtol=1e-9)
+    return float(discrete_gaussian(round(math.exp(root), 12)).columns.stationary.variance)
+
+
+def say(text: str = "") -> None:
+    print(text, flush=True)
+    PAGE.append(text)
+
+
+if __name__ == "__main__":
+    main()

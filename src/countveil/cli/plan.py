@@ -1,0 +1,226 @@
+"""`countveil plan`: k answers within a budget, and what answers of a mechanism cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from countveil.cli.output import busy, print_json, print_mechanism, short, steps
+
+if TYPE_CHECKING:
+    from countveil.accounting.basic import Basic
+    from countveil.accounting.composition import Composition
+    from countveil.mechanism import Mechanism
+
+
+@click.command()
+@click.option("--epsilon", metavar="E", help="Privacy loss of all answers together.")
+@click.option("--delta", metavar="D", help="Delta of all answers together.")
+@click.option("--answers", metavar="K", help="How many answers (tables) are planned.")
+@click.option("--policy", default="nonnegative", show_default=True, help="nonnegative or signed.")
+@click.option("--objective", default="variance", show_default=True, help="variance, eta or margin: what is best.")
+@click.option(
+    "--neighbours",
+    default="add-remove",
+    show_default=True,
+    help="add-remove: a person more or less. replace: one person instead of another.",
+)
+@click.option(
+    "--cells", default="1", show_default=True, metavar="M", help="In how many cells of a table a person can be."
+)
+@click.option(
+    "--people", default="1", show_default=True, metavar="G", help="With -m: protect so many persons together."
+)
+@click.option(
+    "--sensitivity", default="1", show_default=True, metavar="d", help="By how much one person can change a count."
+)
+@click.option("--adaptive", is_flag=True, help="With -m: mechanisms were chosen on the way (basic composition only).")
+@click.option("-m", "--mechanism", metavar="FILE", help="Do not design: account for answers of this mechanism.")
+@click.option("--prices/--no-prices", default=True, help="The price list of other numbers of answers (some seconds).")
+@click.option("-o", "--output", metavar="FILE", help="Save the planned mechanism.")
+@click.option("--plot", metavar="FILE", help="Draw the price list: a file that ends in .svg, .png or .html.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def plan(
+    epsilon: str | None,
+    delta: str | None,
+    answers: str | None,
+    policy: str,
+    objective: str,
+    neighbours: str,
+    cells: str,
+    people: str,
+    sensitivity: str,
+    adaptive: bool,
+    mechanism: str | None,
+    prices: bool,
+    output: str | None,
+    plot: str | None,
+    as_json: bool,
+) -> None:
+    """The best mechanism for K answers within (epsilon, delta), certified for all of them together.
+
+    \b
+    With -m FILE, give two of epsilon, delta and answers and get the third:
+      epsilon, delta     how many answers of this mechanism the budget pays for
+      answers, delta     the epsilon that so many answers cost
+      answers, epsilon   the delta that so many answers cost
+
+    \b
+    Examples:
+      countveil plan --epsilon 3 --delta 1e-6 --answers 30
+      countveil plan --epsilon 3 --delta 1e-6 --answers 30 --policy signed --no-prices -o mechanism.json
+      countveil plan -m mechanism.json --epsilon 3 --delta 1e-6
+      countveil plan -m mechanism.json --answers 100 --delta 1e-6 --neighbours replace
+    """
+    if plot is not None:
+        from countveil.plots import check
+
+        check(plot)
+    if mechanism is not None:
+        known = {"neighbours": neighbours, "cells": cells, "people": people, "adaptive": adaptive}
+        _account(mechanism, epsilon, delta, answers, known, as_json)
+        return
+    from dataclasses import replace
+
+    from countveil.accounting import ask_for
+    from countveil.accounting.planning import make_plan, price_list
+    from countveil.errors import RequestError
+
+    if epsilon is None or delta is None or answers is None:
+        raise RequestError("a plan needs --epsilon, --delta and --answers (or -m FILE and two of them)")
+    if people != "1":
+        raise RequestError("--people accounts for a mechanism (-m FILE); a plan protects one person")
+    ask = ask_for(
+        epsilon=epsilon,
+        delta=delta,
+        answers=answers,
+        policy=policy,
+        objective=objective,
+        neighbours=neighbours,
+        cells=cells,
+        sensitivity=sensitivity,
+    )
+    with busy("planning"):
+        found = make_plan(ask)
+    if prices or plot is not None:
+        found = replace(found, price_list=price_list(ask, _progress))
+    if output is not None:
+        found.mechanism.save(output)
+    if plot is not None:
+        from countveil.plots.prices import plot_prices
+
+        plot_prices(found, plot)
+        click.echo(f"picture saved to {plot}", err=True)
+    if as_json:
+        print_json(found.describe())
+        return
+    _print(found.describe())
+    if output is not None:
+        click.echo(f"saved to {output}; what answers cost: countveil plan -m {output} --answers K --delta D", err=True)
+
+
+def _progress(counts: Iterable[int]) -> Iterator[int]:
+    return (int(name) for name in steps([str(k) for k in counts], "prices"))
+
+
+def _print(found: Mapping[str, Any]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    who = "one person more or less" if found["neighbours"] == "add-remove" else "one person instead of another"
+    often = "" if found["cells"] == 1 else f", in up to {found['cells']} cells of each table"
+    console.print(
+        Text(f"{found['answers']} answers", style="bold"),
+        Text(f"together: epsilon {found['epsilon']}, delta {short(found['delta'], 6, 'up')} ({who}{often})"),
+    )
+    console.print(Text("\nEach answer", style="bold"))
+    print_mechanism(found["per_answer"])
+    if found["price_list"]:
+        table = Table(
+            box=box.SIMPLE_HEAD, title="What a number of answers costs", title_justify="left", title_style="bold"
+        )
+        for head in ("answers", "variance", "95 % margin", "eta", "D", ""):
+            table.add_column(head, justify="right")
+        for row in found["price_list"]:
+            cells = (
+                str(row["answers"]),
+                short(row["variance"]),
+                f"±{row['margin_95']}",
+                short(row["eta"]),
+                str(row["D"]),
+            )
+            table.add_row(*cells, "<- planned" if row["chosen"] else "")
+        console.print(table)
+    for note in found["notes"]:
+        console.print(Text(f"- {note}", style="dim"))
+
+
+def _account(
+    file: str, epsilon: str | None, delta: str | None, answers: str | None, known: Mapping[str, Any], as_json: bool
+) -> None:
+    """Two of epsilon, delta and answers for the third."""
+    from countveil.accounting import answers_within, compose, delta_given, epsilon_given
+    from countveil.errors import RequestError
+    from countveil.mechanism import Mechanism
+
+    if sum(given is not None for given in (epsilon, delta, answers)) != 2:
+        raise RequestError("with -m give two of --epsilon, --delta and --answers, and get the third")
+    mechanism = Mechanism.load(file)
+    with busy("composing"):
+        if answers is None:
+            count = answers_within(mechanism, str(epsilon), str(delta), **known)
+            composition = compose(mechanism, max(1, count), **known)
+        else:
+            composition = compose(mechanism, answers, **known)
+            count = int(answers)
+        result = _result(mechanism, count, known, composition.note)
+        if count == 0:
+            result |= {"epsilon": epsilon, "delta": delta, "delta_lower": None}
+        elif epsilon is None:
+            found = composition.epsilon(float(delta_given(str(delta))))
+            result |= {"delta": delta, "epsilon": None if found is None else f"{_up(found.upper):.12g}"}
+            result |= {"epsilon_lower": None if found is None else f"{found.lower:.12g}"}
+        else:
+            result |= _figures(composition, float(epsilon_given(epsilon)))
+    if as_json:
+        print_json(result)
+        return
+    for line in _words(result):
+        click.echo(line)
+
+
+def _result(mechanism: Mechanism, answers: int, known: Mapping[str, Any], note: str) -> dict[str, object]:
+    head: dict[str, object] = {"schema_version": 1, "answers": answers, "mechanism": mechanism.hash}
+    terms = {"neighbours": known["neighbours"], "cells": int(known["cells"]), "people": int(known["people"])}
+    return {**head, **terms, "adaptive": known["adaptive"], "notes": [note]}
+
+
+def _figures(composition: Composition | Basic, epsilon: float) -> dict[str, object]:
+    found = composition.delta(epsilon)
+    return {"epsilon": f"{epsilon:.12g}", "delta": f"{_up(found.upper):.12g}", "delta_lower": f"{found.lower:.12g}"}
+
+
+def _up(x: float) -> float:
+    """Printed with 12 digits, not below x."""
+    return x * (1 + 1e-11)
+
+
+def _words(result: Mapping[str, Any]) -> Iterator[str]:
+    if not result["answers"]:
+        yield "not even one answer of this mechanism is within that budget"
+        return
+    yield f"{result['answers']} answers of this mechanism together"
+    if result["epsilon"] is None:
+        yield f"no epsilon has delta {result['delta']}: outcomes that only one of two neighbours has weigh more"
+        return
+    yield f"  epsilon {short(result['epsilon'], 6, 'up')}, delta {short(result['delta'], 6, 'up')} (certified)"
+    for key in ("delta_lower", "epsilon_lower"):
+        if key in result:
+            yield f"  {key.removesuffix('_lower')} cannot be below {short(result[key], 6, 'down')}"
+    for note in result["notes"]:
+        yield f"- {note}"

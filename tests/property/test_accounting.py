@@ -1,0 +1,448 @@
+"""Many answers together against their definition: every product of outcomes, in Fractions.
+
+The figure for k answers is the hockey-stick divergence of two product laws. Here it is summed over all products of
+likelihood ratios, exactly; only e^epsilon is a bound, to 60 digits. `accounting` computes the same by a grid, a Fourier
+transform and error bounds: what it returns must enclose the sum, with no tolerance.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from functools import cache, reduce
+from itertools import combinations_with_replacement, product
+
+import mpmath
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import countveil as cv
+from countveil.accounting import compose
+from countveil.accounting.composition import Bounds, Composition
+from countveil.accounting.pairs import answer_of
+from countveil.certify import Terms, bind
+from countveil.columns import ColumnFamily, Columns, neighbour_pairs
+from countveil.law import Law
+from countveil.mechanism import Mechanism
+
+Ratios = dict[Fraction | None, Fraction]
+"""A pair (P, Q): the P-probability of every likelihood ratio P/Q; None is that of outcomes that Q does not have."""
+
+# The definition
+
+
+def order_bounds(epsilon: float) -> tuple[Fraction, Fraction]:
+    """e^epsilon from below and from above, to a relative 1e-60."""
+    if epsilon == 0:
+        return Fraction(1), Fraction(1)
+    with mpmath.workdps(80):
+        sign, mantissa, exponent, _ = mpmath.exp(mpmath.mpf(epsilon))._mpf_
+    middle = Fraction(-mantissa if sign else mantissa) * Fraction(2) ** exponent
+    return middle * (1 - Fraction(1, 10**60)), middle * (1 + Fraction(1, 10**60))
+
+
+def ratios(p: Law, q: Law) -> Ratios:
+    found: Ratios = {}
+    for z, weight in p.items():
+        if weight:
+            other = q.probability(z)
+            ratio = p.probability(z) / other if other else None
+            found[ratio] = found.get(ratio, Fraction(0)) + p.probability(z)
+    return found
+
+
+def times(a: Ratios, b: Ratios) -> Ratios:
+    """Both answers."""
+    found: Ratios = {}
+    for (r, p), (s, q) in product(a.items(), b.items()):
+        ratio = None if r is None or s is None else r * s
+        found[ratio] = found.get(ratio, Fraction(0)) + p * q
+    return found
+
+
+def together(parts: Iterable[Ratios]) -> Ratios:
+    return reduce(times, parts, {Fraction(1): Fraction(1)})
+
+
+def hockey_stick(pair: Ratios, order: Fraction) -> Fraction:
+    return sum((p if r is None else p * max(Fraction(0), 1 - order / r) for r, p in pair.items()), Fraction(0))
+
+
+def change_of(family: ColumnFamily, n: int, m: int) -> Ratios:
+    """The pair (column n, column m) in terms of the outcome Y."""
+    return ratios(family.column(n), family.column(m).shifted(m - n))
+
+
+def changes(family: ColumnFamily, sensitivity: int = 1) -> tuple[list[Ratios], list[Ratios]]:
+    """All pairs of a person added, and all of a person removed."""
+    pairs = list(neighbour_pairs(family, sensitivity))
+    return [change_of(family, n, m) for n, m in pairs], [change_of(family, m, n) for n, m in pairs]
+
+
+# Checks, which the planted errors below must fail
+
+
+def covers(upper: float, pair: Ratios, epsilon: float) -> bool:
+    """Is it a safe bound?"""
+    low, _ = order_bounds(epsilon)
+    return Fraction(upper) >= hockey_stick(pair, low)
+
+
+def encloses(found: Bounds, ways: Sequence[Ratios], epsilon: float) -> bool:
+    """Is the worst of these ways between lower and upper, and the estimate too?"""
+    low, high = order_bounds(epsilon)
+    most = max(hockey_stick(way, low) for way in ways)
+    least = max(hockey_stick(way, high) for way in ways)
+    return Fraction(found.lower) <= least and most <= Fraction(found.upper) and found.lower <= found.estimate <= 1
+
+
+def mechanism(family: ColumnFamily, sensitivity: int = 1) -> Mechanism:
+    counts = (family.lo, family.hi)
+    terms = Terms(epsilon=Fraction(1), policy="signed", method="program", D=20, sensitivity=sensitivity, counts=counts)
+    return bind(family, terms)
+
+
+def composed(family: ColumnFamily, k: int, sensitivity: int = 1, **more: object) -> Composition:
+    return Composition([(answer_of(family, sensitivity), k)], **more)  # type: ignore[arg-type]
+
+
+# Small laws
+
+
+@st.composite
+def laws(draw: st.DrawFn, bits: int = 5, largest: int = 5) -> Law:
+    """Any law: asymmetric, with holes, possibly a single point."""
+    size = draw(st.integers(1, largest))
+    cuts = sorted(draw(st.lists(st.integers(0, 2**bits), min_size=size - 1, max_size=size - 1)))
+    weights = [b - a for a, b in zip([0, *cuts], [*cuts, 2**bits], strict=True)]
+    return Law(tuple(weights), draw(st.integers(-1, size)), bits)
+
+
+@st.composite
+def symmetric_laws(draw: st.DrawFn, bits: int = 7) -> Law:
+    half = draw(st.lists(st.integers(0, 2 ** (bits - 1) // 4), min_size=1, max_size=3))
+    return Law((*half[::-1], 2**bits - 2 * sum(half), *half), len(half), bits)
+
+
+@st.composite
+def falling_laws(draw: st.DrawFn, bits: int = 16) -> Law:
+    """Like a mechanism: falling from 0 on both sides, no holes, a small edge; not symmetric."""
+    sides = []
+    for _ in range(2):
+        ratio = draw(st.fractions(Fraction(1, 12), Fraction(3, 4), max_denominator=12))
+        sides.append([max(1, int(2 ** (bits - 3) * ratio**i)) for i in range(1, draw(st.integers(2, 4)))])
+    left, right = sides
+    return Law((*left[::-1], 2**bits - sum(left) - sum(right), *right), len(left), bits)
+
+
+LAWS = st.one_of(laws(), symmetric_laws(), falling_laws())
+EPSILONS = st.one_of(
+    st.floats(-6, 12, allow_nan=False),
+    st.sampled_from([0.0, 1e-9, -1e-9, 1.0, 0.25, 700.0, -40.0]),
+)
+TINY = st.integers(-3, 3)
+"""So many units in the last place beside a loss: where rounding decides."""
+
+
+def beside_a_loss(pair: Ratios, which: int, ulps: int) -> float:
+    """An epsilon at, or just beside, one of the losses that all answers together can have."""
+    finite = sorted(r for r in pair if r is not None)
+    if not finite:
+        return 0.0
+    ratio = finite[which % len(finite)]
+    epsilon = math.log(ratio.numerator) - math.log(ratio.denominator)
+    for _ in range(abs(ulps)):
+        epsilon = math.nextafter(epsilon, math.copysign(math.inf, ulps))
+    return epsilon
+
+
+# One mechanism whose noise does not depend on the count
+
+
+@given(LAWS, st.integers(1, 4), st.lists(EPSILONS, min_size=3, max_size=3), st.integers(0, 100), TINY)
+@settings(max_examples=100)
+def test_answers_of_one_law(law: Law, k: int, epsilons: list[float], which: int, ulps: int) -> None:
+    """Both changes, any epsilon; beside a loss too, where rounding decides what counts."""
+    family = Columns(law)
+    ways = [together([pair] * k) for (pair,) in changes(family)]
+    found = compose(mechanism(family), k)
+    for epsilon in [*epsilons, beside_a_loss(ways[0], which, ulps)]:
+        assert encloses(found.delta(epsilon), ways, epsilon), epsilon
+
+
+@given(falling_laws(), st.integers(2, 4), st.floats(0, 3))
+@settings(max_examples=40)
+def test_the_bracket_is_narrow(law: Law, k: int, epsilon: float) -> None:
+    """Enclosing is not enough: [0, 1] encloses everything."""
+    found = composed(Columns(law), k).delta(epsilon)
+    assert found.width < 0.02, found
+
+
+@given(laws(), st.integers(1, 3), st.integers(2, 3), EPSILONS)
+@settings(max_examples=60)
+def test_sensitivity(law: Law, k: int, sensitivity: int, epsilon: float) -> None:
+    """A person with up to d rows: every mixture of shifts 1..d, and the same shift each time as a lower bound."""
+    family = Columns(law)
+    found = composed(family, k, sensitivity).delta(epsilon)
+    low, high = order_bounds(epsilon)
+    worst = Fraction(0)
+    for pairs in changes(family, sensitivity):
+        for choice in combinations_with_replacement(pairs, k):
+            way = together(choice)
+            assert Fraction(found.upper) >= hockey_stick(way, low)
+            worst = max(worst, hockey_stick(way, high))
+    assert Fraction(found.lower) <= worst
+
+
+@given(laws(), st.integers(1, 40))
+@settings(max_examples=40)
+def test_infinite_losses_are_exact(law: Law, k: int) -> None:
+    """Far out only outcomes that a neighbour cannot have are left: 1 - (1 - p)^k."""
+    family = Columns(law)
+    edge = max(sum((p for r, p in pair.items() if r is None), Fraction(0)) for (pair,) in changes(family))
+    exact = 1 - (1 - edge) ** k
+    found = composed(family, k).delta(200.0)
+    assert Fraction(found.lower) <= exact <= Fraction(found.upper)
+    assert found.upper <= float(exact) * (1 + 1e-9)
+    assert found.lower >= float(exact) * (1 - 1e-9)
+
+
+# Columns: a law per count
+
+
+@st.composite
+def families(draw: st.DrawFn) -> Columns:
+    law = laws(bits=4, largest=4)
+    small = tuple(draw(st.lists(law, min_size=1, max_size=3)))
+    top = tuple(draw(st.lists(law, max_size=1)))
+    return Columns(draw(law), small=small, hi=len(small) + 2 if top else None, top=top)
+
+
+@given(families(), st.integers(1, 3), EPSILONS, st.integers(0, 100), TINY)
+@settings(max_examples=100)
+def test_every_mixture_of_columns_is_covered(family: Columns, k: int, epsilon: float, which: int, ulps: int) -> None:
+    """An analyst picks the cell of every answer: all products of the columns' pairs, in both directions."""
+    found = compose(mechanism(family), k)
+    ways = [together(choice) for pairs in changes(family) for choice in combinations_with_replacement(pairs, k)]
+    for e in (epsilon, beside_a_loss(ways[which % len(ways)], which, ulps)):
+        assert encloses(found.delta(e), ways, e), e
+
+
+def column_law(n: int, *weights: int) -> Law:
+    """Outcomes Y = 0, 1, 2 of the count n."""
+    return Law(weights, n, 4)
+
+
+COUNTEREXAMPLE = Columns(
+    column_law(2, 1, 10, 5), small=(column_law(0, 0, 10, 6), column_law(1, 3, 1, 12), column_law(2, 1, 10, 5)), hi=2
+)
+"""Counts 0, 1, 2; the two pairs of neighbours differ in opposite ways."""
+
+
+def same_column(family: ColumnFamily, k: int, epsilon: float) -> Fraction:
+    """The maximum over columns of k answers about the same column: unsound."""
+    low, _ = order_bounds(epsilon)
+    return max(hockey_stick(together([pair] * k), low) for pairs in changes(family) for pair in pairs)
+
+
+def test_the_maximum_over_columns_is_unsound_and_ours_is_not() -> None:
+    epsilon = math.log(5)
+    ways = [together(choice) for pairs in changes(COUNTEREXAMPLE) for choice in combinations_with_replacement(pairs, 2)]
+    low, _ = order_bounds(epsilon)
+    mixed = max(hockey_stick(way, low) for way in ways)
+    unsound = same_column(COUNTEREXAMPLE, 2, epsilon)
+    assert mixed > unsound + Fraction(3, 20)
+    found = compose(mechanism(COUNTEREXAMPLE), 2).delta(epsilon)
+    assert encloses(found, ways, epsilon)
+    assert not all(covers(float(unsound), way, epsilon) for way in ways), "the check rejects the unsound figure"
+
+
+def test_orders_below_1_matter() -> None:
+    """A pair whose curve is 0 from order 1.2 on still adds to another one's delta: its orders below 1 count."""
+    loud, quiet = Columns(Law((1, 6, 1), 1, 3)), Columns(Law((1,) * 16, 8, 4))
+    epsilon = 1.5
+    for a, b in zip(changes(loud), changes(quiet), strict=True):
+        both = together([a[0], b[0]])
+        low, _ = order_bounds(epsilon)
+        found = compose([(mechanism(loud), 1), (mechanism(quiet), 1)]).delta(epsilon)
+        assert encloses(found, [both], epsilon)
+        assert hockey_stick(both, low) > hockey_stick(a[0], low)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_a_program_by_its_columns(k: int) -> None:
+    m = cv.design(epsilon="1", eta="0.4", D=3, unbiased_from=2, method="program")
+    for epsilon in (-0.5, 0.3, 1.0, 2.5):
+        ways = [together(c) for pairs in changes(m.family) for c in combinations_with_replacement(thin(pairs), k)]
+        assert encloses(compose(m, k).delta(epsilon), ways, epsilon)
+
+
+def thin(pairs: list[Ratios]) -> list[Ratios]:
+    """A few of them: products of all would take too long. Those of largest delta are among them."""
+    order = Fraction(2)
+    return sorted(pairs, key=lambda pair: hockey_stick(pair, order))[-3:]
+
+
+# Remaps: post-processing of a signed law, and moves that cost a slack
+
+
+def two_answers(p: list[tuple[int, int]], q: list[tuple[int, int]], bits: int, order: Fraction) -> Fraction:
+    """The hockey stick of two answers, by weights (P, Q) of the outcomes of each, over 2**bits."""
+    top, bottom = order.numerator, order.denominator
+    excess = (bottom * a * c - top * b * d for (a, b), (c, d) in product(p, q))
+    return Fraction(sum(x for x in excess if x > 0), bottom << (2 * bits))
+
+
+def weighed(family: ColumnFamily, n: int, m: int, bits: int) -> list[tuple[int, int]]:
+    p, q = family.column(n).scaled(bits), family.column(m).scaled(bits)
+    last = max(n + p.right, m + q.right)
+    return [(p.weight(y - n), q.weight(y - m)) for y in range(last + 1) if p.weight(y - n)]
+
+
+@pytest.mark.parametrize("request_", [{"epsilon": "1", "delta": "1e-3"}, {"epsilon": "0.7", "eta": "0.3", "D": 8}])
+@pytest.mark.parametrize("epsilon", [-0.4, 0.7, 2.0, 6.0])
+def test_remapped_answers_by_their_actual_columns(request_: dict[str, object], epsilon: float) -> None:
+    m = cv.design(**request_, method="remap")  # type: ignore[arg-type]
+    bits = max(m.column(n).bits for n in range(6))
+    upper = compose(m, 2).upper(epsilon)
+    low, _ = order_bounds(epsilon)
+    coarse = Fraction(math.floor(low * 2**40), 2**40)  # a little smaller: delta a little larger
+    steps = [(n, n + 1) for n in (0, 1, 2, 4, m.certificate.stationary_from)]
+    worst = Fraction(0)
+    for sign in (1, -1):
+        moved = [weighed(m.family, *pair[::sign], bits) for pair in steps]
+        for a, b in combinations_with_replacement(moved, 2):
+            worst = max(worst, two_answers(a, b, bits, coarse))
+    assert Fraction(upper) * (1 + Fraction(1, 10**9)) >= worst
+    assert compose(m, 2).lower(epsilon) <= worst
+
+
+# Lists, tables, replaced persons, groups
+
+
+@given(LAWS, laws(), st.integers(1, 2), st.integers(1, 2), EPSILONS)
+@settings(max_examples=80)
+def test_a_list_of_mechanisms(a: Law, b: Law, i: int, j: int, epsilon: float) -> None:
+    found = compose([(mechanism(Columns(a)), i), (mechanism(Columns(b)), j)])
+    ways = [together([p[0]] * i + [q[0]] * j) for p, q in zip(changes(Columns(a)), changes(Columns(b)), strict=True)]
+    assert encloses(found.delta(epsilon), ways, epsilon)
+
+
+@given(LAWS, st.integers(1, 2), st.integers(1, 2), EPSILONS)
+@settings(max_examples=80)
+def test_replacing_a_person_moves_one_cell_up_and_one_down(law: Law, k: int, cells: int, epsilon: float) -> None:
+    (up,), (down,) = changes(Columns(law))
+    both = together([up, down] * k * cells if k * cells < 4 else [up, down] * 2)
+    found = composed(Columns(law), k, neighbours="replace", cells=cells).delta(epsilon)
+    if k * cells < 4:
+        assert encloses(found, [both], epsilon)
+    else:
+        assert covers(found.upper, both, epsilon)
+
+
+@given(families(), EPSILONS)
+@settings(max_examples=40)
+def test_replacing_across_columns(family: Columns, epsilon: float) -> None:
+    up, down = changes(family)
+    found = composed(family, 1, neighbours="replace").delta(epsilon)
+    assert encloses(found, [together(pair) for pair in product(up, down)], epsilon)
+
+
+def test_twice_the_worse_change_is_no_bound_for_replacing() -> None:
+    """MATH 7: for an asymmetric law the up move with the down move can be worse than either twice."""
+    law, epsilon = Law((1, 12, 3), 1, 4), math.log(8)
+    (up,), (down,) = changes(Columns(law))
+    low, _ = order_bounds(epsilon)
+    apart = max(hockey_stick(together([pair] * 2), low) for pair in (up, down))
+    mixed = together([up, down])
+    found = composed(Columns(law), 1, neighbours="replace")
+    assert encloses(found.delta(epsilon), [mixed], epsilon)
+    assert apart != hockey_stick(mixed, low)
+
+
+@given(LAWS, st.integers(1, 2), st.integers(1, 3), EPSILONS)
+@settings(max_examples=60)
+def test_a_person_in_many_cells(law: Law, k: int, cells: int, epsilon: float) -> None:
+    ways = [together([pair] * min(4, k * cells)) for (pair,) in changes(Columns(law))]
+    found = composed(Columns(law), k, cells=cells).delta(epsilon)
+    if k * cells <= 4:
+        assert encloses(found, ways, epsilon)
+    else:
+        assert all(covers(found.upper, way, epsilon) for way in ways)
+
+
+@cache
+def partitions(g: int, largest: int | None = None) -> list[tuple[int, ...]]:
+    """Ways to write g as a sum: how many of the g persons are in each cell."""
+    if g == 0:
+        return [()]
+    return [(first, *rest) for first in range(min(g, largest or g), 0, -1) for rest in partitions(g - first, first)]
+
+
+@given(st.one_of(symmetric_laws(), falling_laws()), st.integers(1, 2), st.integers(2, 3), st.floats(-1, 9))
+@settings(max_examples=60)
+def test_groups(law: Law, k: int, people: int, epsilon: float) -> None:
+    """g persons in one cell (a shift of g), or in cells of their own, or anything between."""
+    family = Columns(law)
+    found = composed(family, k, people=people).delta(epsilon)
+    for shares in partitions(people):
+        for sign in (1, -1):
+            steps = [change_of(family, *(10, 10 + share)[::sign]) for share in shares]
+            assert covers(found.upper, together(steps * k), epsilon), shares
+
+
+def test_people_who_come_and_go() -> None:
+    """One person added and another removed, in different cells: also a group of two."""
+    law = Law((1, 12, 3), 1, 4)
+    (up,), (down,) = changes(Columns(law))
+    for epsilon in (0.0, 1.0, 3.0, 8.0):
+        assert covers(composed(Columns(law), 1, people=2).upper(epsilon), together([up, down]), epsilon)
+
+
+# Planted errors: each of these must be noticed by the checks above
+
+ASYMMETRIC = Columns(Law((1, 9, 21, 1), 2, 5))
+
+
+def planted(error: str, k: int, epsilon: float) -> Bounds:
+    """k answers of an asymmetric law, computed with a mistake."""
+    answer = answer_of(ASYMMETRIC, 1)
+    pairs, count = answer.pairs, k
+    if error.startswith("only "):
+        change = next(c for c in pairs if c.value == error.removeprefix("only "))
+        pairs = dict.fromkeys(pairs, pairs[change])
+    elif error == "edge mass dropped":
+        cut = {c: tuple(type(p)(p.p, p.loss, 0.0) for p in each) for c, each in pairs.items()}
+        pairs = cut
+    elif error == "one answer less":
+        count = k - 1
+    elif error == "one answer more":
+        count = k + 1
+    elif error == "losses halved":
+        pairs = {c: tuple(type(p)(p.p, p.loss / 2, p.infinite) for p in each) for c, each in pairs.items()}
+    return Composition([(type(answer)(pairs, answer.slack, answer.symmetric), count)]).delta(epsilon)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize(
+    "error",
+    ["none", "only add", "only remove", "edge mass dropped", "one answer less", "one answer more", "losses halved"],
+)
+def test_planted_errors_are_noticed(error: str, k: int) -> None:
+    ways = [together([pair] * k) for (pair,) in changes(ASYMMETRIC)]
+    noticed = [not encloses(planted(error, k, epsilon), ways, epsilon) for epsilon in (-1.0, 0.0, 1.0, 3.0, 50.0)]
+    assert any(noticed) == (error != "none")
+
+
+def test_the_check_looks_at_the_worse_change() -> None:
+    """The delta of the better change alone is refused; that of the worse one is accepted."""
+    law = Law((1, 3, 12), 1, 4)
+    ways = [together([pair] * 2) for (pair,) in changes(Columns(law))]
+    low, _ = order_bounds(2.0)
+    deltas = [hockey_stick(way, low) for way in ways]
+    assert deltas[0] != deltas[1]
+    worst, other = max(deltas), min(deltas)
+    assert not encloses(Bounds(0.0, float(other), float(other)), ways, 2.0)
+    assert encloses(Bounds(0.0, float(worst), float(worst) * (1 + 1e-15)), ways, 2.0)
