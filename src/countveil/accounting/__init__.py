@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from countveil.errors import ParameterError, RequestError
-from countveil.exact import Number, integer, number
+from countveil.exact import Number, exp_bounds, integer, number
 
 if TYPE_CHECKING:
     from countveil.accounting.basic import Basic
@@ -26,6 +26,8 @@ __all__ = ["answers_within", "compose", "plan"]
 
 LARGEST_ANSWERS = 10**9
 LARGEST_PLAN = 10**6
+LARGEST_GROUP = 100
+"""Epsilon of a group beyond which nothing is left to protect."""
 NEIGHBOURS = ("add-remove", "replace")
 
 
@@ -62,9 +64,18 @@ def compose(
     fixed = Composition(terms, neighbours, in_cells, persons)
     if not adaptive:
         return fixed
-    weights = [max(float(m.epsilon), 1e-6) for m, _ in listed]
-    ones = (Composition([(answer, 1)], neighbours, in_cells, persons) for answer, _ in terms)
-    return Basic(tuple((one, k, w) for one, (_, k), w in zip(ones, terms, weights, strict=True)), fixed)
+    often = in_cells * (2 if neighbours == "replace" else 1)
+    charges = tuple((*_charge(m, persons), k * often) for m, k in listed)
+    return Basic(charges, fixed)
+
+
+def _charge(mechanism: Mechanism, people: int) -> tuple[Fraction, Fraction]:
+    """(epsilon, delta) of one answer for a group: g epsilon, and delta sum_{i<g} e^(i epsilon), rounded up."""
+    epsilon, delta = mechanism.epsilon, mechanism.delta
+    if people * epsilon > LARGEST_GROUP:
+        return people * epsilon, Fraction(1)
+    chain = sum((exp_bounds(i * epsilon)[1] for i in range(people)), Fraction(0))
+    return people * epsilon, min(Fraction(1), delta * chain)
 
 
 def answers_within(
@@ -78,11 +89,13 @@ def answers_within(
     adaptive: bool = False,
 ) -> int:
     """How many answers of a mechanism (epsilon, delta) pays for; 0 if not even one."""
-    total, target = float(epsilon_given(epsilon)), float(delta_given(delta))
+    from countveil.accounting.basic import Basic
+
+    total, target = epsilon_given(epsilon), delta_given(delta)
 
     def affordable(k: int) -> bool:
-        composition = compose(mechanism, k, neighbours=neighbours, cells=cells, people=people, adaptive=adaptive)
-        return composition.upper(total) <= target
+        found = compose(mechanism, k, neighbours=neighbours, cells=cells, people=people, adaptive=adaptive)
+        return (found.upper(total) if isinstance(found, Basic) else found.upper(float(total))) <= target
 
     plain = neighbours == "add-remove" and str(cells) == str(people) == "1"
     if not (plain and mechanism.delta_at(epsilon) <= delta_given(delta)) and not affordable(1):

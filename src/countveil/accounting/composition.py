@@ -102,11 +102,11 @@ class Composition:
         if variance <= 0:
             return max(1e-6, max(float(np.abs(pair.loss).max(initial=1e-3)) for pair, _ in pairs))
         deviation = math.sqrt(variance / count)
-        spacing = max(pair.spacing for pair, _ in pairs)
+        base = max(pairs, key=lambda pair: pair[1])[0].heaviest_loss
+        spacing = max(pair.spacing(base) for pair, _ in pairs)
         wanted = min(deviation / FINE, MERGED * deviation**2 / spacing if spacing else math.inf)
         window = 2 * (powers.WIDTH + 3) * math.sqrt(variance)
         wanted = min(max(wanted, window / (powers.LARGEST / 2)), window / CHEAP)
-        base = max(pairs, key=lambda pair: pair[1])[0].heaviest_loss
         return base / math.ceil(base / wanted) if base > wanted else wanted
 
     @cached_property
@@ -172,7 +172,7 @@ class Composition:
 
     def epsilon(self, delta: float) -> Bounds | None:
         """The least epsilon >= 0 of all answers together for a delta, or None: infinite losses alone weigh more."""
-        upper = least_epsilon(self.upper, delta)
+        upper = None if self._edges > delta else least_epsilon(self.upper, delta)
         if upper is None:
             return None
         lower = least_epsilon(self.lower, delta) or 0.0

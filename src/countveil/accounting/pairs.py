@@ -59,10 +59,15 @@ class Pair:
         mean = float(share @ self.loss)
         return math.sqrt(max(0.0, float(share @ (self.loss - mean) ** 2)))
 
-    @property
-    def spacing(self) -> float:
-        """How far the next larger loss is, on average."""
-        return float(self.p[:-1] @ np.diff(self.loss)) if len(self.loss) > 1 else 0.0
+    def spacing(self, base: float) -> float:
+        """How far the next larger loss is, on average; losses that are multiples of a base count as 0."""
+        if len(self.loss) < 2:
+            return 0.0
+        gaps = np.diff(self.loss)
+        if base > 0:
+            steps = self.loss[:-1] / base
+            gaps = np.where(np.abs(steps - np.rint(steps)) < 1e-9 * (1 + np.abs(steps)), 0.0, gaps)
+        return float(self.p[:-1] @ gaps)
 
     @property
     def heaviest_loss(self) -> float:

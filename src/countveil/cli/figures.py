@@ -11,7 +11,9 @@ from countveil.cli.output import print_json, steps
 
 @click.command()
 @click.option("--out", required=True, metavar="DIR", help="Folder for the files; it is made if it is not there.")
-@click.option("--only", multiple=True, metavar="NAME", help="Only this figure (may repeat; default: all).")
+@click.option(
+    "--only", multiple=True, metavar="NAME", help="Only this figure (may repeat; default: all but composition)."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def figures(out: str, only: tuple[str, ...], as_json: bool) -> None:
     """Reproduce the paper's five figures, and draw two that it lacks, each as SVG, PNG and CSV.
@@ -27,6 +29,7 @@ def figures(out: str, only: tuple[str, ...], as_json: bool) -> None:
       gaussian    (epsilon, delta) against the discrete Gaussian at eta 0.5, D 6
       failure     where the paper's theorem fails, and by how much
       zero-bias   what zero bias from a count n0 on costs in eta
+      composition many answers: exact, basic and advanced composition; ours, geometric and Gaussian (if named)
 
     \b
     Examples:

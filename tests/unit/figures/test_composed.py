@@ -115,11 +115,11 @@ def test_a_tuned_law_is_certified_and_no_wider_than_needed() -> None:
     assert float(tuned(1, 1).columns.stationary.variance) == pytest.approx(0.11028, rel=1e-4)
 
 
-def test_plans_are_best_but_for_the_price_of_bounds() -> None:
+def test_plans_are_best() -> None:
     for k in COUNTS:
         assert value("plan", k, "ratio") == 1
         for series in NEED:
-            assert value(series, k, "ratio") > 0.995
+            assert value(series, k, "ratio") > 0.9995, "bounds cost next to nothing"
         assert value("basic-need", k, "variance") >= value("geometric-need", k, "variance") * (1 - 1e-3)
         assert value("zcdp-need", k, "variance") > value("gaussian-need", k, "variance")
     best = min(value("geometric-need", 10, "ratio"), value("gaussian-need", 10, "ratio"))
