@@ -39,12 +39,13 @@ def compose(
     cells: int | str = 1,
     people: int | str = 1,
     adaptive: bool = False,
+    fine: bool = False,
 ) -> Composition | Basic:
     """All answers together: k answers of one mechanism, or a list of (mechanism, answers) fixed in advance.
 
     Queries may be chosen adaptively. Mechanisms may not, unless `adaptive` says so: then all that is proved is basic
     composition, and its `note` says that. `cells` is in how many cells of one table a person can be, `people` how many
-    persons are to be protected together.
+    persons are to be protected together. `fine` takes a finer grid, for the last digits.
 
     >>> import countveil as cv
     >>> m = cv.design(epsilon="0.1", delta="1e-9", policy="signed")
@@ -53,7 +54,7 @@ def compose(
     True
     """
     from countveil.accounting.basic import Basic
-    from countveil.accounting.composition import Composition
+    from countveil.accounting.composition import CHEAP, FINEST, Composition
     from countveil.accounting.pairs import answer_of
 
     if neighbours not in NEIGHBOURS:
@@ -61,7 +62,7 @@ def compose(
     listed = _listed(mechanisms, answers)
     terms = [(answer_of(m.family, m.certificate.sensitivity), k) for m, k in listed]
     in_cells, persons = integer("cells", cells, 1, 10**6), integer("people", people, 1, 10**4)
-    fixed = Composition(terms, neighbours, in_cells, persons)
+    fixed = Composition(terms, neighbours, in_cells, persons, points=FINEST if fine else CHEAP)
     if not adaptive:
         return fixed
     often = in_cells * (2 if neighbours == "replace" else 1)
@@ -89,13 +90,20 @@ def answers_within(
     adaptive: bool = False,
 ) -> int:
     """How many answers of a mechanism (epsilon, delta) pays for; 0 if not even one."""
+    from dataclasses import replace
+
     from countveil.accounting.basic import Basic
+    from countveil.accounting.composition import FINEST
 
     total, target = epsilon_given(epsilon), delta_given(delta)
 
     def affordable(k: int) -> bool:
         found = compose(mechanism, k, neighbours=neighbours, cells=cells, people=people, adaptive=adaptive)
-        return (found.upper(total) if isinstance(found, Basic) else found.upper(float(total))) <= target
+        if isinstance(found, Basic):
+            return found.upper(total) <= target
+        upper = found.upper(float(total))
+        close = target < upper <= target * Fraction(101, 100)
+        return (replace(found, points=FINEST).upper(float(total)) if close else upper) <= target
 
     plain = neighbours == "add-remove" and str(cells) == str(people) == "1"
     if not (plain and mechanism.delta_at(epsilon) <= delta_given(delta)) and not affordable(1):

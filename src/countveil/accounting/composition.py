@@ -29,8 +29,8 @@ FINE = 60.0
 """Grid steps in a standard deviation of one answer's loss, at least."""
 MERGED = 4e-4
 """How much of the variance merging to the grid may take away, about."""
-CHEAP = 2**15
-"""A window of so many points costs nothing, so it has at least as many."""
+CHEAP, FINEST = 2**15, 2**20
+"""A window of so many points costs nothing, so it has at least as many; and of so many for the last digits."""
 SMALLEST_DELTA = 1e-300
 
 
@@ -65,6 +65,7 @@ class Composition:
     cells: int = 1
     people: int = 1
     chosen_step: float | None = None
+    points: int = CHEAP
 
     note = "mechanisms fixed in advance: sound for queries chosen adaptively"
 
@@ -106,7 +107,7 @@ class Composition:
         spacing = max(pair.spacing(base) for pair, _ in pairs)
         wanted = min(deviation / FINE, MERGED * deviation**2 / spacing if spacing else math.inf)
         window = 2 * (powers.WIDTH + 3) * math.sqrt(variance)
-        wanted = min(max(wanted, window / (powers.LARGEST / 2)), window / CHEAP)
+        wanted = min(max(wanted, window / (powers.LARGEST / 2)), window / self.points)
         return base / math.ceil(base / wanted) if base > wanted else wanted
 
     @cached_property

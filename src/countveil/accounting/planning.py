@@ -34,7 +34,7 @@ LISTED = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 ATTEMPTS = 8
 LARGE_SHARE = 2
 """Epsilon of one answer from which on sharing evenly is as good as anything."""
-AIMED = 1 - 1e-5
+AIMED = 1 - 5e-5
 """Share of delta that the search aims at: rounding takes some, and a law just below is as good."""
 EDGES = (1.0, 0.1, 0.01)
 """Scales of the share of delta that edges may take, in the order they are tried."""

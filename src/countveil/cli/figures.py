@@ -11,9 +11,7 @@ from countveil.cli.output import print_json, steps
 
 @click.command()
 @click.option("--out", required=True, metavar="DIR", help="Folder for the files; it is made if it is not there.")
-@click.option(
-    "--only", multiple=True, metavar="NAME", help="Only this figure (may repeat; default: all but composition)."
-)
+@click.option("--only", multiple=True, metavar="NAME", help="Only this figure (may repeat; default: all but one).")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def figures(out: str, only: tuple[str, ...], as_json: bool) -> None:
     """Reproduce the paper's five figures, and draw two that it lacks, each as SVG, PNG and CSV.

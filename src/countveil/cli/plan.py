@@ -174,9 +174,9 @@ def _account(
     with busy("composing"):
         if answers is None:
             count = answers_within(mechanism, str(epsilon), str(delta), **known)
-            composition = compose(mechanism, max(1, count), **known)
+            composition = compose(mechanism, max(1, count), fine=True, **known)
         else:
-            composition = compose(mechanism, answers, **known)
+            composition = compose(mechanism, answers, fine=True, **known)
             count = int(answers)
         result = _result(mechanism, count, known, composition.note)
         if count == 0:
