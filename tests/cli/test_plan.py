@@ -65,6 +65,17 @@ def test_two_of_three_give_the_third(planned: Path) -> None:
     assert "not even one answer" in none.stdout
 
 
+def test_printed_figures_are_on_the_safe_side(planned: Path) -> None:
+    found = json.loads(run("-m", str(planned), "--answers", "1e5", "--epsilon", "1", "--json").stdout)
+    assert found["answers"] == 100_000
+    assert found["delta"] == "1"
+    assert "no guarantee" in run("-m", str(planned), "--answers", "100000", "--epsilon", "1").stdout
+    exact = json.loads(run("-m", str(planned), "--answers", "3", "--epsilon", "1.23456789012349", "--json").stdout)
+    assert exact["epsilon"] == "1.23456789012349"
+    group = run("-m", str(planned), "--answers", "10", "--delta", "1e-12", "--people", "3")
+    assert group.returncode == 0
+
+
 def test_the_price_list_is_drawn(tmp_path: Path) -> None:
     picture = tmp_path / "prices.svg"
     done = run("--epsilon", "20", "--delta", "1e-6", "--answers", "2", "--plot", str(picture))
@@ -87,6 +98,11 @@ def test_the_price_list_is_drawn(tmp_path: Path) -> None:
         (("--epsilon", "0.01", "--delta", "1e-15", "--answers", "5000", "--no-prices"), "with noise up to 20000"),
         (("-m", "missing.json", "--epsilon", "3", "--delta", "1e-6"), "missing.json"),
         (("-m", "missing.json", "--epsilon", "3"), "give two of --epsilon, --delta and --answers"),
+        (
+            ("-m", "missing.json", "--sensitivity", "5", "--epsilon", "3", "--answers", "2"),
+            "--sensitivity: not with -m",
+        ),
+        (("-m", "missing.json", "-o", "x.json", "--epsilon", "3", "--answers", "2"), "-o: not with -m"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(arguments: tuple[str, ...], words: str) -> None:

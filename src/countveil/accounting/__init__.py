@@ -9,6 +9,7 @@ planning      the best law for k answers
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -101,9 +102,9 @@ def answers_within(
         found = compose(mechanism, k, neighbours=neighbours, cells=cells, people=people, adaptive=adaptive)
         if isinstance(found, Basic):
             return found.upper(total) <= target
-        upper = found.upper(float(total))
+        upper = found.upper(float_below(total))
         close = target < upper <= target * Fraction(101, 100)
-        return (replace(found, points=FINEST).upper(float(total)) if close else upper) <= target
+        return (replace(found, points=FINEST).upper(float_below(total)) if close else upper) <= target
 
     plain = neighbours == "add-remove" and str(cells) == str(people) == "1"
     if not (plain and mechanism.delta_at(epsilon) <= delta_given(delta)) and not affordable(1):
@@ -210,6 +211,12 @@ def _listed(mechanisms: Mechanism | Sequence[tuple[Mechanism, int]], answers: ob
     if not pairs or not all(isinstance(p, tuple) and len(p) == 2 and isinstance(p[0], Mechanism) for p in pairs):
         raise RequestError("give a mechanism and a number of answers, or a list of (mechanism, answers)")
     return [(m, integer("answers", k, 1, LARGEST_ANSWERS)) for m, k in pairs]
+
+
+def float_below(x: Fraction) -> float:
+    """The largest float that is at most x: a delta at it holds at x too."""
+    found = float(x)
+    return found if Fraction(found) <= x else math.nextafter(found, -math.inf)
 
 
 def epsilon_given(given: Number) -> Fraction:

@@ -19,11 +19,10 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
-import numpy as np
-
 from countveil.accounting import powers
 from countveil.accounting.grid import Losses, above, below
 from countveil.accounting.pairs import LOSS_ERROR, Answer, Change, Pair
+from countveil.errors import ParameterError
 
 FINE = 60.0
 """Grid steps in a standard deviation of one answer's loss, at least."""
@@ -32,6 +31,10 @@ MERGED = 4e-4
 CHEAP, FINEST = 2**15, 2**20
 """A window of so many points costs nothing, so it has at least as many; and of so many for the last digits."""
 SMALLEST_DELTA = 1e-300
+LONGEST = 2**20
+"""Losses of one answer span no more grid points than this, however rare the extreme ones are."""
+LARGEST_EPSILON = 700.0
+BEYOND = 3e5
 
 
 @dataclass(frozen=True)
@@ -97,17 +100,19 @@ class Composition:
         """Fine against the loss of one answer, coarse enough for the sum to fit; heavy losses are on the grid."""
         if self.chosen_step is not None:
             return self.chosen_step
-        pairs = [(pairs[0], k) for pairs, k in self._ways[0]]
+        pairs = [(pair, k) for way in self._ways for several, k in way for pair in several]
         count = sum(k for _, k in pairs)
         variance = sum(k * pair.deviation**2 for pair, k in pairs)
+        extremes = [float(x) for pair, _ in pairs for x in (pair.loss[0], pair.loss[-1])]
         if variance <= 0:
-            return max(1e-6, max(float(np.abs(pair.loss).max(initial=1e-3)) for pair, _ in pairs))
+            return max(1e-6, *(abs(x) for x in extremes))
         deviation = math.sqrt(variance / count)
         base = max(pairs, key=lambda pair: pair[1])[0].heaviest_loss
         spacing = max(pair.spacing(base) for pair, _ in pairs)
         wanted = min(deviation / FINE, MERGED * deviation**2 / spacing if spacing else math.inf)
-        window = 2 * (powers.WIDTH + 3) * math.sqrt(variance)
+        window = 2 * (powers.WIDTH + 3) * deviation * math.sqrt(self.answers)
         wanted = min(max(wanted, window / (powers.LARGEST / 2)), window / self.points)
+        wanted = max(wanted, (max(extremes) - min(extremes)) / LONGEST)
         return base / math.ceil(base / wanted) if base > wanted else wanted
 
     @cached_property
@@ -141,29 +146,45 @@ class Composition:
         return sum(k for _, k in self._ways[0])
 
     def upper(self, epsilon: float) -> float:
-        """A delta that all answers together have at epsilon. **Guarantee.** Never too small."""
+        """A delta that all answers together have at epsilon. **Guarantee.** Never too small.
+
+        The smaller of the transform's bound and of basic composition with even shares, which both hold.
+        """
+        epsilon = _checked(epsilon)
         if self._reveals:
             return 1.0
         if self.people > 1:
+            epsilon = min(epsilon, LARGEST_EPSILON)
             shared = epsilon / self.people
-            chain = math.expm1(epsilon) / math.expm1(shared) if epsilon > 0 else float(self.people)
-            return min(1.0, chain * (1 + 2.0**-48) * replace(self, people=1).upper(shared)) if epsilon >= 0 else 1.0
+            if epsilon < 0:
+                return 1.0
+            chain = math.expm1(epsilon) / math.expm1(shared) if shared > 0 else float(self.people)
+            return min(1.0, chain * (1 + 2.0**-48) * replace(self, people=1).upper(shared))
+        simple = max(self._even_shares(way, epsilon) for way in self._ways)
         if self.answers == 1:
-            return min(1.0, max(pair.delta(epsilon) for way in self._ways for pair in way[0][0]) + self._slack(epsilon))
+            return min(1.0, simple)
         worst = 0.0
         for parts in self._above:
             found = powers.delta(parts, math.nextafter(epsilon - _slip(parts), -math.inf))
             worst = max(worst, found.value + found.error)
-        return min(1.0, worst + self._slack(epsilon))
+        return min(1.0, simple, worst + self._slack(epsilon))
+
+    def _even_shares(self, way: Sequence[tuple[tuple[Pair, ...], int]], epsilon: float) -> float:
+        """Basic composition: the sum of all deltas at epsilon/k, slacks included."""
+        share = math.nextafter(epsilon / self.answers, -math.inf) if self.answers > 1 else epsilon
+        found = sum(k * max(pair.delta(share) for pair in pairs) for pairs, k in way)
+        return (found + self._slack(share)) * (1 + 2.0**-48)
 
     def lower(self, epsilon: float) -> float:
         """A delta that all answers together cannot be better than at epsilon."""
+        epsilon = _checked(epsilon)
         if self._reveals:
             return 1.0
         if self.answers == 1:
             return max(pair.delta_lower(epsilon) for way in self._ways for pair in way[0][0])
         found = (powers.delta(parts, math.nextafter(epsilon + _slip(parts), math.inf)) for parts in self._attacks)
-        return max(self._edges, *(estimate.value - estimate.error for estimate in found))
+        always = -math.expm1(epsilon) * (1 - 2.0**-50) if epsilon < 0 else 0.0  # P(A) - E Q(A) with A certain
+        return max(always, self._edges, *(estimate.value - estimate.error for estimate in found))
 
     def delta(self, epsilon: float) -> Bounds:
         """The delta of all answers together at epsilon (which may be negative)."""
@@ -182,7 +203,14 @@ class Composition:
 
 def _slip(parts: Sequence[tuple[Losses, int]]) -> float:
     """How far rounding may have moved the sum of all losses: a bound moves epsilon as far, to the safe side."""
-    return sum(k * (losses.error + 8 * LOSS_ERROR * (1 + float(np.abs(losses.loss).max()))) for losses, k in parts)
+    return sum(k * (losses.error + 8 * LOSS_ERROR * (1 + losses.reach)) for losses, k in parts)
+
+
+def _checked(epsilon: float) -> float:
+    """Epsilon as a float; beyond 700 in size delta is bounded by what it is there."""
+    if math.isnan(epsilon):
+        raise ParameterError("epsilon", epsilon, "a number")
+    return max(-LARGEST_EPSILON, min(float(epsilon), BEYOND))
 
 
 def least_epsilon(delta_at: Callable[[float], float], delta: float) -> float | None:
@@ -210,4 +238,6 @@ def least_epsilon(delta_at: Callable[[float], float], delta: float) -> float | N
             low, gap_low, gap_high = middle, found, gap_high * 0.7
         else:
             high, gap_high, gap_low = middle, found, gap_low * 0.7
+    while delta_at(high) > delta:
+        high *= 1 + 1e-12
     return high

@@ -36,6 +36,11 @@ class Losses:
     def loss(self) -> Floats:
         return np.multiply(self.position, self.step, dtype=np.float64)
 
+    @property
+    def reach(self) -> float:
+        """The largest |loss|."""
+        return float(np.abs(self.loss).max(initial=0.0))
+
 
 def above(pairs: Sequence[Pair], step: float) -> Losses:
     """A law on the grid that dominates every pair."""
@@ -59,6 +64,8 @@ def above(pairs: Sequence[Pair], step: float) -> Losses:
     first = (1.0 - largest[0]) / orders[0]  # from delta(0) = 1
     q = np.maximum(0.0, np.concatenate(([first], slopes[:-1])) - slopes)
     kept = q > 0
+    if not kept.any():
+        infinite = 1.0  # nothing that both neighbours have is heavy enough to be seen
     position = np.arange(low, high + 1)[kept]
     return Losses(step, position, q[kept] * orders[kept], infinite, (high - low + 16) * 2.0**-51)
 

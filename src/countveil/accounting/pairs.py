@@ -104,7 +104,10 @@ def pair_of(p: Law, q: Law) -> Pair:
         other = q.weight(z) << (bits - q.bits)
         mine = weight << (bits - p.bits)
         if other:
-            loss = math.log(mine / other)
+            try:
+                loss = math.log(mine / other)
+            except (OverflowError, ValueError):  # a quotient beyond floats
+                loss = math.log(mine) - math.log(other)
             losses[loss] = losses.get(loss, 0) + mine
         else:
             infinite += mine

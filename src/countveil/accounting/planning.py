@@ -15,6 +15,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from countveil.accounting import float_below
 from countveil.accounting.composition import Bounds, Composition
 from countveil.accounting.pairs import Floats, answer_of
 from countveil.accounting.searching import Found, margin_of, search
@@ -34,6 +35,8 @@ LISTED = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 ATTEMPTS = 8
 LARGE_SHARE = 2
 """Epsilon of one answer from which on sharing evenly is as good as anything."""
+LARGEST_SHARE = Fraction(20)
+"""More epsilon for one answer than this has no use: it is exact but for a few in a billion."""
 AIMED = 1 - 5e-5
 """Share of delta that the search aims at: rounding takes some, and a law just below is as good."""
 EDGES = (1.0, 0.1, 0.01)
@@ -152,27 +155,25 @@ def _single(ask: Ask) -> Plan:
     delta = float(mechanism.delta)  # exact, and at most what was asked for
     upper = delta if Fraction(delta) >= mechanism.delta else math.nextafter(delta, 1.0)
     lower = Composition([(answer_of(mechanism.family, ask.sensitivity), 1)]).lower(float(ask.epsilon))
-    notes = ("one answer: the design for (epsilon, delta)",)
+    notes = ("one answer: the design for (epsilon, delta), of largest eta, which serves every objective here",)
     return Plan(ask, mechanism, Bounds(min(lower, delta), delta, upper), notes)
 
 
 def _shared(ask: Ask) -> Plan:
     """So much epsilon for each answer that the best for all is the best for one, with even shares of both."""
-    epsilon, delta = ask.epsilon / ask.pairs, ask.delta / ask.pairs * (1 - Fraction(1, 2**30))
-    mechanism = design(
-        epsilon=epsilon, delta=delta, policy=ask.policy, sensitivity=ask.sensitivity, method=_method(ask.policy)
-    )
-    terms = [(answer_of(mechanism.family, ask.sensitivity), ask.answers)]
-    found = Composition(terms, ask.neighbours, ask.cells).delta(float(ask.epsilon))
-    upper = min(found.upper, float(mechanism.delta * ask.pairs) * (1 + 2.0**-50))  # epsilons and deltas add up
-    if upper > float(ask.delta):
+    epsilon = min(ask.epsilon / ask.pairs, LARGEST_SHARE)
+    delta = ask.delta / ask.pairs * Fraction(AIMED)
+    mechanism = design(epsilon=epsilon, delta=delta, policy="signed", sensitivity=ask.sensitivity)
+    if ask.policy == "nonnegative":
+        mechanism = _mechanism(ask, remap_nearly(mechanism.family.stationary))
+    bounds = _composed(ask, mechanism.family, 1e-3)
+    if Fraction(bounds.upper) > ask.delta:
         raise InfeasibleError("even shares miss the delta", "allow more of it")
-    notes = ("even shares of epsilon and delta for every answer: with so much epsilon nothing else is better",)
-    return Plan(ask, mechanism, Bounds(min(found.lower, upper), upper, upper), notes)
-
-
-def _method(policy: str) -> str:
-    return "remap" if policy == "nonnegative" else "auto"
+    notes = (
+        "even shares of epsilon and delta for every answer: with so much epsilon nothing else is better",
+        "the law of largest eta, which serves every objective here",
+    )
+    return Plan(ask, mechanism, bounds, notes)
 
 
 def _certified(ask: Ask, found: Found) -> Plan:
@@ -181,7 +182,7 @@ def _certified(ask: Ask, found: Found) -> Plan:
     for _ in range(ATTEMPTS):
         family = _family(ask, half)
         bounds = _composed(ask, family, found.step)
-        if bounds.upper <= float(ask.delta):
+        if Fraction(bounds.upper) <= ask.delta:
             return Plan(ask, _mechanism(ask, family), bounds, _notes(found, bounds))
         excess = bounds.upper / float(ask.delta)
         target = replace(target, delta=target.delta / excess**1.2)
@@ -203,11 +204,11 @@ def _composed(ask: Ask, family: ColumnFamily, step: float) -> Bounds:
     """The tightest of a few grids: every one is an upper and a lower bound."""
     terms = [(answer_of(family, ask.sensitivity), ask.answers)]
     usual = Composition(terms, ask.neighbours, ask.cells)
-    found = usual.delta(float(ask.epsilon))
+    found = usual.delta(float_below(ask.epsilon))
     for finer in FINER:
-        if found.upper <= float(ask.delta):
+        if Fraction(found.upper) <= ask.delta:
             break
-        other = Composition(terms, ask.neighbours, ask.cells, chosen_step=step / finer).delta(float(ask.epsilon))
+        other = Composition(terms, ask.neighbours, ask.cells, chosen_step=step / finer).delta(float_below(ask.epsilon))
         lower, upper = max(found.lower, other.lower), min(found.upper, other.upper)
         found = Bounds(lower, (lower * upper) ** 0.5, upper)
     return found

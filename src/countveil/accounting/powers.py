@@ -58,8 +58,11 @@ def estimate(parts: Sequence[Part], epsilon: float) -> float:
 
 def delta(parts: Sequence[Part], epsilon: float) -> Estimate:
     """The delta of all answers together at epsilon, as the grid laws have it."""
-    tilt = _saddle(parts, epsilon)
     infinite = -math.expm1(sum(k * math.log1p(-min(losses.infinite, 1 - UNIT)) for losses, k in parts))
+    if any(not len(losses.p) for losses, _ in parts):
+        certain = any(losses.infinite == 1 for losses, _ in parts)
+        return Estimate(1.0 if certain else infinite, 8 * UNIT * infinite)
+    tilt = _saddle(parts, epsilon)
     if _largest(parts) <= epsilon:
         return Estimate(infinite, 8 * UNIT * infinite)
     size = _first_size(parts, tilt, epsilon)
@@ -102,14 +105,13 @@ def _finite(parts: Sequence[Part], epsilon: float, tilt: float, size: int) -> Es
     top, bottom = float(loss[-1]), float(loss[0])
     wrapped = _tilted_beyond(parts, tilt, bottom, top) * float(weights.max(initial=0.0))
     error = noise * float(weights.sum()) + wrapped + _chernoff_above(parts, top)
-    return Estimate(value, error + value * _relative_error(parts, tilt))
+    return Estimate(value, error + value * (_relative_error(parts, tilt) + UNIT * size))
 
 
 def _relative_error(parts: Sequence[Part], tilt: float) -> float:
     """Of tilting and of the probabilities: each factor of the k-fold product is off by some units in the last place."""
     return sum(
-        k * (losses.error + UNIT * (16 + 2 * tilt * float(np.abs(losses.loss).max()) + abs(_log_mgf(losses, tilt))))
-        for losses, k in parts
+        k * (losses.error + UNIT * (16 + 2 * tilt * losses.reach + abs(_log_mgf(losses, tilt)))) for losses, k in parts
     )
 
 

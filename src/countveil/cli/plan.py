@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,8 +11,6 @@ import click
 from countveil.cli.output import busy, print_json, print_mechanism, short, steps
 
 if TYPE_CHECKING:
-    from countveil.accounting.basic import Basic
-    from countveil.accounting.composition import Composition
     from countveil.mechanism import Mechanism
 
 
@@ -79,6 +78,7 @@ def plan(
 
         check(plot)
     if mechanism is not None:
+        _refuse_design_options(policy, objective, sensitivity, plot, output)
         known = {"neighbours": neighbours, "cells": cells, "people": people, "adaptive": adaptive}
         _account(mechanism, epsilon, delta, answers, known, as_json)
         return
@@ -160,12 +160,29 @@ def _print(found: Mapping[str, Any]) -> None:
         console.print(Text(f"- {note}", style="dim"))
 
 
+def _refuse_design_options(policy: str, objective: str, sensitivity: str, plot: str | None, output: str | None) -> None:
+    """With -m nothing is designed or drawn: options for that are not ignored but refused."""
+    from countveil.errors import RequestError
+
+    given = {
+        "--policy": policy != "nonnegative",
+        "--objective": objective != "variance",
+        "--sensitivity": sensitivity != "1",
+        "--plot": plot is not None,
+        "-o": output is not None,
+    }
+    unused = [name for name, used in given.items() if used]
+    if unused:
+        raise RequestError(f"{', '.join(unused)}: not with -m, which accounts for a mechanism as it is; leave it out")
+
+
 def _account(
     file: str, epsilon: str | None, delta: str | None, answers: str | None, known: Mapping[str, Any], as_json: bool
 ) -> None:
     """Two of epsilon, delta and answers for the third."""
-    from countveil.accounting import answers_within, compose, delta_given, epsilon_given
+    from countveil.accounting import LARGEST_ANSWERS, answers_within, compose, delta_given, epsilon_given
     from countveil.errors import RequestError
+    from countveil.exact import integer
     from countveil.mechanism import Mechanism
 
     if sum(given is not None for given in (epsilon, delta, answers)) != 2:
@@ -176,17 +193,22 @@ def _account(
             count = answers_within(mechanism, str(epsilon), str(delta), **known)
             composition = compose(mechanism, max(1, count), fine=True, **known)
         else:
-            composition = compose(mechanism, answers, fine=True, **known)
-            count = int(answers)
+            count = integer("answers", answers, 1, LARGEST_ANSWERS)
+            composition = compose(mechanism, count, fine=True, **known)
         result = _result(mechanism, count, known, composition.note)
         if count == 0:
             result |= {"epsilon": epsilon, "delta": delta, "delta_lower": None}
         elif epsilon is None:
             found = composition.epsilon(float(delta_given(str(delta))))
-            result |= {"delta": delta, "epsilon": None if found is None else f"{_up(found.upper):.12g}"}
-            result |= {"epsilon_lower": None if found is None else f"{found.lower:.12g}"}
+            result |= {"delta": delta, "epsilon": None if found is None else _text(found.upper, "up")}
+            result |= {"epsilon_lower": None if found is None else _text(found.lower, "down")}
         else:
-            result |= _figures(composition, float(epsilon_given(epsilon)))
+            figures = composition.delta(float(epsilon_given(epsilon)))
+            result |= {
+                "epsilon": epsilon,
+                "delta": _text(figures.upper, "up"),
+                "delta_lower": _text(figures.lower, "down"),
+            }
     if as_json:
         print_json(result)
         return
@@ -195,19 +217,18 @@ def _account(
 
 
 def _result(mechanism: Mechanism, answers: int, known: Mapping[str, Any], note: str) -> dict[str, object]:
+    from countveil.exact import integer
+
     head: dict[str, object] = {"schema_version": 1, "answers": answers, "mechanism": mechanism.hash}
-    terms = {"neighbours": known["neighbours"], "cells": int(known["cells"]), "people": int(known["people"])}
+    numbers = {name: integer(name, known[name], 1, 10**6) for name in ("cells", "people")}
+    terms = {"neighbours": known["neighbours"], **numbers, "sensitivity": mechanism.certificate.sensitivity}
     return {**head, **terms, "adaptive": known["adaptive"], "notes": [note]}
 
 
-def _figures(composition: Composition | Basic, epsilon: float) -> dict[str, object]:
-    found = composition.delta(epsilon)
-    return {"epsilon": f"{epsilon:.12g}", "delta": f"{_up(found.upper):.12g}", "delta_lower": f"{found.lower:.12g}"}
+def _text(x: float, rounding: str) -> str:
+    from countveil.exact import decimal_text
 
-
-def _up(x: float) -> float:
-    """Printed with 12 digits, not below x."""
-    return x * (1 + 1e-11)
+    return decimal_text(Fraction(x), 12, rounding)
 
 
 def _words(result: Mapping[str, Any]) -> Iterator[str]:
@@ -218,9 +239,12 @@ def _words(result: Mapping[str, Any]) -> Iterator[str]:
     if result["epsilon"] is None:
         yield f"no epsilon has delta {result['delta']}: outcomes that only one of two neighbours has weigh more"
         return
+    if float(result["delta"]) >= 1:
+        yield f"  no guarantee at epsilon {result['epsilon']}"
+        yield from (f"- {note}" for note in result["notes"])
+        return
     yield f"  epsilon {short(result['epsilon'], 6, 'up')}, delta {short(result['delta'], 6, 'up')} (certified)"
     for key in ("delta_lower", "epsilon_lower"):
         if key in result:
             yield f"  {key.removesuffix('_lower')} cannot be below {short(result[key], 6, 'down')}"
-    for note in result["notes"]:
-        yield f"- {note}"
+    yield from (f"- {note}" for note in result["notes"])

@@ -10,11 +10,13 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from test_accounting import changes, composed, encloses, hockey_stick, mechanism, order_bounds, together
 
 import countveil as cv
+from countveil import privacy
 from countveil.accounting import answers_within, compose
-from countveil.accounting.composition import Bounds
+from countveil.accounting.composition import Bounds, Composition
 from countveil.accounting.grid import above, below
-from countveil.accounting.pairs import pair_of
+from countveil.accounting.pairs import answer_of, pair_of
 from countveil.columns import ColumnFamily, Columns
+from countveil.exact import exp_bounds
 from countveil.families.gaussian import discrete_gaussian
 from countveil.law import Law
 
@@ -240,3 +242,43 @@ def test_answers_beside_a_list() -> None:
 def test_an_exact_fraction_is_a_budget_too() -> None:
     m = cv.design(epsilon="0.5", delta="1e-9", policy="signed")
     assert answers_within(m, Fraction(4), Fraction(1, 10**6)) == answers_within(m, "4", "1e-6")
+
+
+@pytest.mark.parametrize("answers", [2, 1000])
+@pytest.mark.parametrize(
+    "weights", [(1, 2**60 - 2, 1), (1, 2**20, 2**60 - 2 - 2**21, 2**20, 1), (2**60 - 4, 3, 1)], ids=str
+)
+def test_laws_with_rare_extreme_losses_are_bounded_in_time_and_memory(weights: tuple[int, ...], answers: int) -> None:
+    law = Law(weights, len(weights) // 2, 60)
+    found = Composition([(answer_of(Columns(law), 2), answers)])
+    for epsilon in (-2.0, 1.0, 30.0):
+        bounds = found.delta(epsilon)
+        assert bounds.lower <= bounds.upper <= 1
+        shift = privacy.hockey_stick(law, law.shifted(2), exp_bounds(Fraction(epsilon))[1])
+        assert bounds.upper >= float(shift) * (1 - 1e-12)  # one answer alone
+
+
+def test_epsilons_that_are_no_numbers_or_far_away() -> None:
+    m = cv.design(epsilon="0.5", delta="1e-6", policy="signed")
+    with pytest.raises(cv.ParameterError, match="epsilon: got nan"):
+        cv.compose(m, 5).delta(float("nan"))
+    assert cv.compose(m, 5).delta(float("-inf")).lower > 0.999
+    edges = 1 - (1 - m.column(100).probability(-m.D)) ** 5
+    assert float(edges) * (1 - 1e-9) <= cv.compose(m, 5).upper(float("inf")) <= float(edges) * (1 + 1e-9)
+    assert cv.compose(m, 2, people=3).upper(800.0) <= 1
+    assert cv.compose(m, 5).lower(-1.0) >= 0.632
+
+
+def test_mechanisms_chosen_on_the_way_are_charged_what_they_were_certified_at() -> None:
+    m = cv.design(epsilon="0.1", delta="1e-9", policy="signed")
+    found = cv.compose(m, 5, adaptive=True)
+    assert "basic composition" in found.note
+    assert found.upper(0.49) == 1
+    assert 4.99e-9 < found.upper(0.51) < 5.01e-9
+    assert cv.answers_within(m, "1", "1e-6", adaptive=True) == 10
+    assert cv.answers_within(m, "1", "4.5e-9", adaptive=True) == 4
+    assert cv.compose(m, 5, adaptive=True, neighbours="replace", cells=2).upper(1.9) == 1
+    assert found.epsilon(1e-9) is None
+    other = cv.compose([(m, 2), (cv.design(epsilon="1", delta="1e-6", policy="signed"), 1)], adaptive=True)
+    assert other.upper(1.19) == 1
+    assert other.upper(1.21) < 1.1e-6

@@ -168,3 +168,19 @@ def test_a_budget_that_bounded_noise_cannot_meet() -> None:
     assert "no plan of 1000000 answers" in message
     assert "20000" in message
     assert "plan fewer answers" in message
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "answers", "policy"),
+    [
+        ("100", "0.1", 3, "signed"),
+        ("100", "1e-15", 2, "nonnegative"),
+        ("20", "1e-6", 3, "nonnegative"),
+        ("5", "1e-9", 2, "signed"),
+    ],
+)
+def test_the_accountant_agrees_with_even_shares(epsilon: str, delta: str, answers: int, policy: str) -> None:
+    found = plan(epsilon=epsilon, delta=delta, answers=answers, policy=policy)
+    assert found.certified.upper <= float(delta)
+    assert compose(found.mechanism, answers, fine=True).upper(float(epsilon)) <= float(delta)
+    assert answers_within(found.mechanism, epsilon, delta) >= answers
