@@ -10,7 +10,7 @@ planning      the best law for k answers
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -130,11 +130,12 @@ def plan(
     cells: int | str = 1,
     sensitivity: int | str = 1,
     prices: bool = False,
+    progress: Callable[[Iterable[int]], Iterable[int]] = iter,
 ) -> Plan:
     """The best mechanism for so many answers within (epsilon, delta), certified for all of them together.
 
     `objective` is what is best: least "variance", largest "eta" or least 95 % "margin". With `prices`, the price list
-    of other numbers of answers too.
+    of other numbers of answers too; `progress` wraps those numbers, to show how far it is.
 
     >>> found = plan(epsilon="3", delta="1e-6", answers=10, policy="signed")
     >>> float(found.mechanism.certificate.variance) < 20.1, found.certified.upper <= 1e-6
@@ -144,7 +145,7 @@ def plan(
 
     from countveil.accounting.planning import make_plan, price_list
 
-    ask = ask_for(
+    ask = _ask(
         epsilon=epsilon,
         delta=delta,
         answers=answers,
@@ -155,10 +156,10 @@ def plan(
         sensitivity=sensitivity,
     )
     found = make_plan(ask)
-    return replace(found, price_list=price_list(ask)) if prices else found
+    return replace(found, price_list=price_list(ask, progress)) if prices else found
 
 
-def ask_for(
+def _ask(
     *,
     epsilon: object,
     delta: object,

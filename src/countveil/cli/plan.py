@@ -82,17 +82,16 @@ def plan(
         known = {"neighbours": neighbours, "cells": cells, "people": people, "adaptive": adaptive}
         _account(mechanism, epsilon, delta, answers, known, as_json)
         return
-    from dataclasses import replace
-
-    from countveil.accounting import ask_for
-    from countveil.accounting.planning import make_plan, price_list
+    from countveil.accounting import plan as library_plan
     from countveil.errors import RequestError
 
     if epsilon is None or delta is None or answers is None:
         raise RequestError("a plan needs --epsilon, --delta and --answers (or -m FILE and two of them)")
     if people != "1":
         raise RequestError("--people accounts for a mechanism (-m FILE); a plan protects one person")
-    ask = ask_for(
+    if adaptive:
+        raise RequestError("--adaptive accounts for a mechanism (-m FILE); a plan fixes the mechanism in advance")
+    found = library_plan(
         epsilon=epsilon,
         delta=delta,
         answers=answers,
@@ -101,11 +100,9 @@ def plan(
         neighbours=neighbours,
         cells=cells,
         sensitivity=sensitivity,
+        prices=prices or plot is not None,
+        progress=_progress,
     )
-    with busy("planning"):
-        found = make_plan(ask)
-    if prices or plot is not None:
-        found = replace(found, price_list=price_list(ask, _progress))
     if output is not None:
         found.mechanism.save(output)
     if plot is not None:
