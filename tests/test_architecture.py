@@ -10,26 +10,27 @@ import pytest
 ROOT = Path(__file__).parents[1] / "src" / "countveil"
 
 LAYERS = {
-    0: {"errors", "exact"},
-    1: {"law"},
+    0: {"errors", "exact", "schema"},
+    1: {"law", "query"},
     2: {"columns", "remap", "privacy", "rounding", "decimals", "certificate"},
     3: {"sampling"},
     4: {"mechanism", "certify", "files", "releasing"},
     5: {"design", "families", "auditing", "tables"},
-    6: {"comparison", "plots", "accounting"},
+    6: {"comparison", "plots", "accounting", "engines"},
     7: {"figures"},
     8: {"cli", "__main__", ""},
 }
 LAYER_OF = {name: layer for layer, names in LAYERS.items() for name in names}
-EXACT = sorted({"errors", "exact"} | LAYERS[1] | LAYERS[2])
+EXACT = sorted({"errors", "exact", "law"} | LAYERS[2])
 SINGLE_IMPORTERS = {
     "secrets": {"sampling/entropy.py"},
     "cryptography": {"sampling/entropy.py"},
     "highspy": {"design/linear/highs.py"},
+    "duckdb": {"engines/duckdb.py"},
     "random": set(),
     "numpy.random": set(),
 }
-HEAVY = {"numpy", "highspy", "rich", "altair", "vl_convert"}
+HEAVY = {"numpy", "highspy", "rich", "altair", "vl_convert", "duckdb", "narwhals"}
 
 
 def modules() -> list[Path]:

@@ -23,7 +23,7 @@ class ParameterError(CountveilError):
         self.given = given
         self.allowed = allowed
         self.hint = hint
-        shown = _short(given)
+        shown = shortened(given)
         tail = f"; {hint}" if hint else ""
         super().__init__(f"{argument}: got {shown}, allowed is {allowed}{tail}")
 
@@ -57,6 +57,42 @@ class CertificateError(CountveilError):
     exit_code = 2
 
 
+class QueryError(CountveilError):
+    """A question is outside the query language or the public schema; `position` counts characters from 1."""
+
+    exit_code = 3
+
+    def __init__(self, construct: str, allowed: str, position: int | None = None) -> None:
+        self.construct = construct
+        self.allowed = allowed
+        self.position = position
+        where = f" at position {position}" if position is not None else ""
+        super().__init__(f"query not allowed{where}: {construct}; {allowed}")
+
+
+class ConfigError(CountveilError):
+    """A configuration file cannot be used; `key` is the dotted name of the entry at fault."""
+
+    exit_code = 2
+
+    def __init__(self, key: str, reason: str) -> None:
+        self.key = key
+        self.reason = reason
+        super().__init__(f"{key}: {reason}")
+
+
+class DataError(CountveilError):
+    """A source does not fit the declared schema: its columns or their types, never its values."""
+
+    exit_code = 5
+
+
+class EngineError(CountveilError):
+    """A source cannot be read; the engine's own words are withheld because they can quote the data."""
+
+    exit_code = 6
+
+
 class MissingExtraError(CountveilError):
     """An optional dependency is not installed."""
 
@@ -68,7 +104,7 @@ class MissingExtraError(CountveilError):
         super().__init__(f'{what} is not installed; run: pip install "countveil[{extra}]"')
 
 
-def _short(given: object, limit: int = 60) -> str:
+def shortened(given: object, limit: int = 60) -> str:
     """The given value on one line, cut to a readable length."""
     try:
         text = given if isinstance(given, str) else repr(given)

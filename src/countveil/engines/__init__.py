@@ -1,0 +1,65 @@
+"""Engines count; they never draw noise and never see an analyst's text.
+
+An engine is found by the entry point `countveil.engines`: its name is an engine's name, its value a function
+`open(source, schema) -> Engine`. `ENGINES` says which engine reads which scheme.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from countveil.engines.source import Source
+from countveil.errors import EngineError, shortened
+from countveil.query import Question
+from countveil.schema import Schema
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["Engine", "Source", "open_engine"]
+
+ENGINES = {
+    "frame": "duckdb",
+    "csv": "duckdb",
+    "parquet": "duckdb",
+    "duckdb": "duckdb",
+    "postgresql": "postgres",
+    "postgres": "postgres",
+    "spark": "spark",
+}
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """Counts questions on one source."""
+
+    def describe(self) -> Mapping[str, str]:
+        """The columns of the source and the family of their types: integer, float, text, boolean, date, ..."""
+        ...
+
+    def count(self, question: Question, *, key: bytes) -> NDArray[np.int64]:
+        """The true count of every cell, flat, the last group column running fastest, zeros included.
+
+        `key` chooses which cells count of a person who is in too many. Errors say nothing about the data.
+        """
+        ...
+
+    def close(self) -> None: ...
+
+
+def open_engine(source: Source, schema: Schema | None = None, engine: str | None = None) -> Engine:
+    """The engine that counts on a source; with a schema, the source's columns are checked against it."""
+    name = engine or ENGINES.get(source.scheme)
+    if name is None:
+        raise EngineError(
+            f"source: {shortened(source.location, 100)} is of no known kind; "
+            'use .csv, .parquet, .duckdb with table = "...", or postgresql://'
+        )
+    found = {entry.name: entry for entry in entry_points(group="countveil.engines")}
+    if name not in found:
+        raise EngineError(f"engine {shortened(name)} is not installed; installed are {', '.join(sorted(found))}")
+    opened: Engine = found[name].load()(source, schema)
+    return opened

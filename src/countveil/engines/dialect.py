@@ -1,0 +1,133 @@
+"""How an engine's SQL reads a source column as the declared type.
+
+The families of physical types are few, and so are the ways to read one as another. What cannot be read is *outside*: it
+gives NULL here, and `missing` tells it from a true NULL. One rule set for all engines:
+
+- integers: whole numbers of any numeric type (12.0 is 12, -0.0 is 0, 12.5 is outside); text of digits with an optional
+  sign and a fraction of zeros, spaces around it ignored ("1e3", "0x10", "1_000" are outside);
+- dates: dates; time stamps without zone by their day; text YYYY-MM-DD;
+- booleans: booleans; 0 and 1; text true, false, t, f, 1, 0 in any case;
+- text: text as it is, character by character; whole numbers as their digits;
+- NaN is a missing number, so it reads as NULL.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from countveil.errors import DataError
+from countveil.schema import Column, Kind
+
+Family = Literal["integer", "float", "decimal", "text", "boolean", "date", "timestamp", "zoned", "other"]
+
+READABLE: dict[Kind, tuple[Family, ...]] = {
+    "integer": ("integer", "float", "decimal", "text"),
+    "text": ("text", "integer"),
+    "boolean": ("boolean", "integer", "text"),
+    "date": ("date", "timestamp", "text"),
+}
+
+
+class Dialect:
+    """Standard SQL; engines override what they spell differently."""
+
+    integer_type = "BIGINT"
+    text_type = "VARCHAR"
+    integer_text = "^[+-]?[0-9]+([.]0*)?$"
+    date_text = "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+
+    def name(self, name: str) -> str:
+        """A quoted name."""
+        return '"' + name.replace('"', '""') + '"'
+
+    def parameter(self, key: str) -> str:
+        """A placeholder for a bound value."""
+        return f"${key}"
+
+    def matches(self, expression: str, pattern: str) -> str:
+        raise NotImplementedError
+
+    def try_cast(self, expression: str, kind: str) -> str:
+        return f"TRY_CAST({expression} AS {kind})"
+
+    def is_nan(self, expression: str) -> str:
+        return f"isnan({expression})"
+
+    def among(self, expression: str, parameter: str, kind: Kind) -> str:
+        """The value is in a bound list."""
+        raise NotImplementedError
+
+    def listed(self, parameter: str, kind: Kind) -> str:
+        """A relation (v, i) of a bound list's values and their indexes from 0."""
+        raise NotImplementedError
+
+    def digest(self, expression: str) -> str:
+        """The MD5 of a text in hexadecimal: the keyed hash that chooses a person's cells, the same on every engine."""
+        return f"md5({expression})"
+
+    def day(self, expression: str) -> str:
+        """The day of a time stamp."""
+        return f"CAST({expression} AS DATE)"
+
+    def days(self, later: str, earlier: str) -> str:
+        """The number of days between two dates."""
+        return f"({later} - {earlier})"
+
+    def whole(self, a: str, b: str) -> str:
+        """The quotient of two non-negative integers, rounded down."""
+        return f"({a} // {b})"
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def read(self, column: Column, family: Family, raw: str) -> str:
+        """The declared value of a source column, NULL where it is missing or does not read as the declared type."""
+        check_readable(column, family)
+        return {
+            "integer": self.read_integer,
+            "text": self.read_text,
+            "boolean": self.read_boolean,
+            "date": self.read_date,
+        }[column.kind](family, raw)
+
+    def read_integer(self, family: Family, raw: str) -> str:
+        if family == "integer":
+            return raw
+        if family == "text":
+            trimmed = f"trim({raw})"
+            cast = self.try_cast(trimmed, self.integer_type)
+            return f"CASE WHEN {self.matches(trimmed, self.integer_text)} THEN {cast} END"
+        return f"CASE WHEN {raw} = trunc({raw}) THEN {self.try_cast(raw, self.integer_type)} END"
+
+    def read_text(self, family: Family, raw: str) -> str:
+        return f"CAST({raw} AS {self.text_type})"
+
+    def read_boolean(self, family: Family, raw: str) -> str:
+        if family == "boolean":
+            return raw
+        if family == "integer":
+            return f"CASE WHEN {raw} = 1 THEN TRUE WHEN {raw} = 0 THEN FALSE END"
+        word = f"lower(trim({raw}))"
+        return f"CASE WHEN {word} IN ('true', 't', '1') THEN TRUE WHEN {word} IN ('false', 'f', '0') THEN FALSE END"
+
+    def read_date(self, family: Family, raw: str) -> str:
+        if family == "date":
+            return raw
+        if family == "timestamp":
+            return self.day(raw)
+        trimmed = f"trim({raw})"
+        return f"CASE WHEN {self.matches(trimmed, self.date_text)} THEN {self.try_cast(trimmed, 'DATE')} END"
+
+    def missing(self, family: Family, raw: str) -> str:
+        """The value is NULL, or NaN."""
+        return f"({raw} IS NULL OR {self.is_nan(raw)})" if family == "float" else f"{raw} IS NULL"
+
+
+def check_readable(column: Column, family: Family) -> None:
+    """Refuse a source whose physical type can never be read as the declared one; values are not looked at."""
+    if family in READABLE[column.kind]:
+        return
+    advice = {
+        "zoned": "times with a zone have no date of their own: store dates",
+        "boolean": 'declare it as { type = "boolean" }',
+    }.get(family, f"a {column.kind} column is read from {', '.join(READABLE[column.kind])}")
+    raise DataError(f"column {column.name}: declared {column.kind}, but the source holds {family} values; {advice}")

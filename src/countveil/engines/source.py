@@ -1,0 +1,52 @@
+"""Where the rows are: a file, files, a table of a database, or a frame in memory. Says nothing about their values."""
+
+from __future__ import annotations
+
+import glob
+from dataclasses import dataclass
+from pathlib import Path
+
+from countveil.errors import EngineError, shortened
+
+CSV_ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+DUCKDB_ENDINGS = (".duckdb", ".ddb", ".db")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A place to count: `location` is a path, a glob or an address; `table` names a table in it; `frame` is in memory.
+
+    `directory` is what relative paths start from: the folder of the configuration file.
+    """
+
+    location: str = ""
+    table: str | None = None
+    delimiter: str | None = None
+    frame: object = None
+    directory: Path = Path()
+
+    @property
+    def scheme(self) -> str:
+        """frame, csv, parquet, duckdb, or what stands before :// in an address."""
+        if self.frame is not None:
+            return "frame"
+        head, mark, _ = self.location.partition("://")
+        if mark:
+            return head.lower()
+        lowered = self.location.lower()
+        if lowered.endswith(CSV_ENDINGS):
+            return "csv"
+        if lowered.endswith(DUCKDB_ENDINGS):
+            return "duckdb"
+        return "parquet" if lowered.endswith((".parquet", ".parq", ".pq")) or "*" in lowered else "unknown"
+
+    def paths(self) -> list[str]:
+        """The files meant, a glob opened here and not by an engine, in a fixed order."""
+        pattern = str(self.directory / Path(self.location).expanduser())
+        if glob.has_magic(pattern) and not Path(pattern).exists():
+            found = sorted(path for path in glob.glob(pattern, recursive=True) if Path(path).is_file())
+        else:
+            found = [pattern] if Path(pattern).is_file() else []
+        if not found:
+            raise EngineError(f"source: {shortened(self.location, 100)} matches no file; check the path")
+        return [str(Path(path).resolve()) for path in found]

@@ -1,0 +1,170 @@
+"""Question -> one SQL statement. Nothing in it comes from an analyst's text; every value of a condition is bound.
+
+    counted   rows that satisfy the condition, grouped by the raw group keys (and by person, if there are people)
+    placed    the same with the flat number of their cell, keys outside the domain gone
+    bounded   of each person at most `cells_per_person` cells, with at most `rows_per_person` rows in each
+    answer    (cell, n), cells without rows left out
+
+Guarantee (bounding): what is kept of a person depends on that person's rows and the key alone, because ranks are taken
+within the person. Removing a person removes exactly that person's kept rows: at most `cells_per_person` cells change,
+each by at most `rows_per_person`, and nobody else's rows move. Rows that name no person (NULL) are not counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from countveil.engines.dialect import Dialect, Family
+from countveil.query import Question, sets
+from countveil.query.condition import All, Member, Typed, domain_of, null_of
+from countveil.schema import Column, Value
+
+INLINE = 32
+
+
+@dataclass(frozen=True)
+class Statement:
+    """SQL text and the values bound to its parameters."""
+
+    sql: str
+    values: Mapping[str, object]
+
+
+class Compiler:
+    """Builds statements against one source: `relation` is its SQL name, `families` the types of its columns."""
+
+    def __init__(self, dialect: Dialect, relation: str, families: Mapping[str, Family]) -> None:
+        self.dialect = dialect
+        self.relation = relation
+        self.families = families
+        self.values: dict[str, object] = {}
+
+    def statement(self, sql: str) -> Statement:
+        return Statement(sql, dict(self.values))
+
+    def bind(self, value: object) -> str:
+        """A placeholder for a value."""
+        key = f"p{len(self.values)}"
+        self.values[key] = value
+        return self.dialect.parameter(key)
+
+    # -- columns -----------------------------------------------------------------------------------------------------
+
+    def raw(self, name: str) -> str:
+        return self.dialect.name(name)
+
+    def read(self, column: Column) -> str:
+        """The declared value of a column."""
+        return self.dialect.read(column, self.families[column.name], self.raw(column.name))
+
+    def missing(self, column: Column) -> str:
+        return self.dialect.missing(self.families[column.name], self.raw(column.name))
+
+    # -- conditions --------------------------------------------------------------------------------------------------
+
+    def condition(self, where: Typed) -> str:
+        """A condition as SQL that is true, and never an error, for exactly the rows it accepts."""
+        if isinstance(where, Member):
+            return self.member(where)
+        if not where.parts:
+            return "TRUE" if isinstance(where, All) else "FALSE"
+        joint = " AND " if isinstance(where, All) else " OR "
+        return "(" + joint.join(self.condition(part) for part in where.parts) + ")"
+
+    def member(self, member: Member) -> str:
+        column = member.column
+        inside = sets.intersection(member.points, domain_of(column))
+        tests = [] if not sets.contains(member.points, null_of(column)) else [self.missing(column)]
+        if not column.listed:
+            long = [piece for piece in inside if piece[0] < piece[1]]
+            tests += [self.between(column, low, high) for low, high in long]
+            inside = tuple(piece for piece in inside if piece[0] == piece[1])
+        if inside:
+            tests.append(self.among(column, [column.value(p) for low, high in inside for p in range(low, high + 1)]))
+        return "(" + (" OR ".join(tests) or "FALSE") + ")"
+
+    def between(self, column: Column, low: int, high: int) -> str:
+        first, last = self.bind(column.value(low)), self.bind(column.value(high))
+        return f"{self.read(column)} BETWEEN {first} AND {last}"
+
+    def among(self, column: Column, members: list[Value]) -> str:
+        if len(members) > INLINE:
+            return self.dialect.among(self.read(column), self.bind(members), column.kind)
+        return f"{self.read(column)} IN ({', '.join(self.bind(value) for value in members)})"
+
+    # -- counting ----------------------------------------------------------------------------------------------------
+
+    def count(self, question: Question, key: str) -> Statement:
+        """The statement that counts a question; `key` chooses the cells of people with too many."""
+        people = not question.schema.unit_is_row
+        parts = [f"counted AS ({self.counted(question, people)})", f"placed AS ({self.placed(question, people)})"]
+        answer = "SELECT cell, n FROM placed"  # one row for each cell already
+        if people:
+            parts.append(f"bounded AS ({self.bounded(question, key)})")
+            answer = f"SELECT cell, CAST(sum(n) AS {self.dialect.integer_type}) AS n FROM bounded GROUP BY cell"
+        return self.statement(f"WITH {', '.join(parts)} {answer}")
+
+    def counted(self, question: Question, people: bool) -> str:
+        filters = [self.condition(question.where)] if question.where is not None else []
+        filters += [self.between(column, column.low, column.high) for column in question.by if not column.listed]
+        keys = [f"{self.key(column)} AS k{i}" for i, column in enumerate(question.by)]
+        groups = [f"k{i}" for i in range(len(question.by))]
+        if people:
+            unit = self.raw(question.schema.unit)
+            filters.append(f"{unit} IS NOT NULL")
+            keys.insert(0, f"{unit} AS u")
+            groups.insert(0, "u")
+        where = f" WHERE {' AND '.join(filters)}" if filters else ""
+        grouped = f" GROUP BY {', '.join(groups)}" if groups else ""
+        return f"SELECT {', '.join([*keys, 'count(*) AS n'])} FROM {self.relation}{where}{grouped}"
+
+    def key(self, column: Column) -> str:
+        """What rows are grouped by: a listed value itself, or the number of the bin; guarded so it cannot overflow."""
+        read = self.read(column)
+        if column.listed or column.step == 1:
+            return read
+        low, high = self.bind(column.value(column.low)), self.bind(column.value(column.high))
+        offset = self.offset(column, read, low)
+        return f"CASE WHEN {read} BETWEEN {low} AND {high} THEN {self.dialect.whole(offset, str(column.step))} END"
+
+    def offset(self, column: Column, value: str, low: str) -> str:
+        """How far a value of the domain is above its low end, in 64 bits."""
+        if column.kind == "date":
+            return self.dialect.days(value, low)
+        wide = self.dialect.integer_type
+        return f"(CAST({value} AS {wide}) - CAST({low} AS {wide}))"
+
+    def placed(self, question: Question, people: bool) -> str:
+        """Flat cell numbers, the last group column running fastest."""
+        terms, joins = [], []
+        stride = question.cells
+        for i, column in enumerate(question.by):
+            stride //= column.keys
+            if column.listed:
+                joins.append(
+                    f"JOIN {self.dialect.listed(self.bind(list(column.values)), column.kind)} AS d{i} ON k{i} = d{i}.v"
+                )
+                index = f"d{i}.i"
+            elif column.step > 1:
+                index = f"k{i}"
+            else:
+                low, high = self.bind(column.value(column.low)), self.bind(column.value(column.high))
+                index = f"CASE WHEN k{i} BETWEEN {low} AND {high} THEN {self.offset(column, f'k{i}', low)} END"
+            terms.append(f"CAST({index} AS {self.dialect.integer_type}) * {stride}")
+        cell = " + ".join(terms) or f"CAST(0 AS {self.dialect.integer_type})"
+        person = "u, " if people else ""
+        return f"SELECT {person}{cell} AS cell, n FROM counted {' '.join(joins)}".rstrip()
+
+    def bounded(self, question: Question, key: str) -> str:
+        """At most `cells_per_person` cells of a person, chosen by a keyed hash, at most `sensitivity` rows in each."""
+        limit = question.schema.cells_per_person
+        rows = f"least(n, {question.sensitivity}) AS n"
+        if limit >= question.cells:
+            return f"SELECT cell, {rows} FROM placed"
+        text = self.dialect.text_type
+        mixed = f"concat({self.bind(key)}, '|', CAST(u AS {text}), '|', CAST(cell AS {text}))"
+        rank = f"row_number() OVER (PARTITION BY u ORDER BY {self.dialect.digest(mixed)}, cell)"
+        return (
+            f"SELECT cell, {rows} FROM (SELECT cell, n, {rank} AS place FROM placed) AS ranked WHERE place <= {limit}"
+        )

@@ -1,0 +1,86 @@
+"""The question: a closed, typed language for "how many?", with SQL text and Python as its two syntaxes.
+
+    text --tokens, sql--> Query --question--> Question (typed, simplified, hashed) --> an engine
+    Python (expression) --^
+
+Nothing but `Question` goes further: declared columns, comparisons with literals, IN, BETWEEN, IS NULL, AND, OR, NOT.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from countveil.errors import QueryError, shortened
+from countveil.query.expression import Condition, Name, Query, col
+from countveil.query.question import Question, bind
+from countveil.query.sql import parse, parse_condition
+from countveil.schema import Schema
+
+__all__ = ["Condition", "Query", "Question", "ask", "bind", "col", "parse", "parse_condition"]
+
+
+def ask(
+    schemas: Schema | Mapping[str, Schema],
+    sql: str | None = None,
+    *,
+    dataset: str | None = None,
+    by: str | Iterable[str] = (),
+    where: Condition | str | None = None,
+    people: bool = False,
+    name: str = "count",
+) -> Question:
+    """The question asked by SQL text, or by the Python form `dataset`, `by`, `where`, `people`.
+
+    >>> from countveil.schema import Column
+    >>> people = Schema("people", (Column("age", "integer", low=0, high=120, step=10),))
+    >>> ask(people, "SELECT count(*) FROM people WHERE NOT age < 65").text
+    'SELECT count(*) FROM people WHERE age >= 65'
+    >>> ask(people, dataset="people", where=col("age") >= 65) == ask(people, "SELECT count(*) FROM people WHERE age>64")
+    True
+    """
+    known = {schemas.name: schemas} if isinstance(schemas, Schema) else schemas
+    if sql is not None:
+        if dataset is not None or by or where is not None or people:
+            raise QueryError("SQL text together with dataset, by, where or people", "give one or the other")
+        query = parse(sql)
+    else:
+        query = _from_python(known, dataset, by, where, people, name)
+    return bind(query, _schema(query.dataset, known))
+
+
+def _from_python(
+    known: Mapping[str, Schema],
+    dataset: str | None,
+    by: str | Iterable[str],
+    where: Condition | str | None,
+    people: bool,
+    name: str,
+) -> Query:
+    if dataset is None:
+        if len(known) != 1:
+            raise QueryError("no dataset", f"name one of {', '.join(sorted(known))}")
+        dataset = next(iter(known))
+    columns = [by] if isinstance(by, str) else list(by)
+    for column in columns:
+        if not isinstance(column, str):
+            raise QueryError(f"a column named by {type(column).__name__}", 'write by=["region"]')
+        if columns.count(column) > 1:
+            raise QueryError(f"the column {shortened(column, 40)} twice", "name each column once")
+    if not isinstance(name, str) or not name or name in columns:
+        raise QueryError(f"the name {shortened(name, 40)} for the count", "give the count a name of its own")
+    condition = parse_condition(where) if isinstance(where, str) else where
+    if condition is not None and not isinstance(condition, Condition):
+        raise QueryError(f"where of type {type(where).__name__}", 'write where=cv.col("age") >= 65')
+    schema = known.get(dataset)
+    distinct = Name(schema.unit) if people and schema is not None and not schema.unit_is_row else None
+    return Query(Name(dataset), tuple(Name(column) for column in columns), condition, distinct, name)
+
+
+def _schema(name: Name, known: Mapping[str, Schema]) -> Schema:
+    found = known.get(name.text)
+    if found is None and not name.quoted:
+        found = next((s for n, s in known.items() if n.lower() == name.text.lower()), None)
+    if found is None:
+        names = shortened(", ".join(sorted(known)), 100)
+        raise QueryError(f"the dataset {shortened(name.text, 40)} is not declared", f"declared are {names}", name.at)
+    return found

@@ -1,0 +1,220 @@
+"""Typed conditions: sets of points joined by AND and OR, and nothing else.
+
+SQL's logic has three values, and a row is counted when its condition is *true*. Pushing NOT down to the tests leaves
+only AND and OR over statements "the column's value is in S", where S holds points of the domain and perhaps NULL. A
+value *outside* the domain is in no S, so it makes every test on its column, negated or not, fall short of true.
+
+`simplified` gives a deterministic form whose text reads well and means the same; which questions are *equal* is decided
+by `diagram`, exactly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from countveil.query import sets
+from countveil.query.sets import Points
+from countveil.query.tokens import quoted
+from countveil.schema import Column
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """The value of the column is in `points`."""
+
+    column: Column
+    points: Points
+
+
+@dataclass(frozen=True, slots=True)
+class All:
+    """Every part is true; the empty All always is."""
+
+    parts: tuple[Typed, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Any:
+    """Some part is true; the empty Any never is."""
+
+    parts: tuple[Typed, ...]
+
+
+Typed = Member | All | Any
+
+ALWAYS = All(())
+NEVER = Any(())
+
+
+def null_of(column: Column) -> Points:
+    """NULL as a set: the point just before the domain."""
+    return ((column.first - 1, column.first - 1),)
+
+
+def domain_of(column: Column) -> Points:
+    """Every value of the domain, NULL not among them."""
+    return ((column.first, column.last),)
+
+
+def simplified(condition: Typed) -> Typed:
+    """The same condition, flattened, with one set for a column wherever one is enough; a fixed point of itself.
+
+    Guarantee: true for exactly the same rows.
+    """
+    while (simpler := _simpler(condition)) != condition:
+        condition = simpler
+    return condition
+
+
+def _simpler(condition: Typed) -> Typed:
+    if isinstance(condition, Member):
+        return condition if condition.points else NEVER
+    conjunction = isinstance(condition, All)
+    absorbing, neutral = (NEVER, ALWAYS) if conjunction else (ALWAYS, NEVER)
+    merged: dict[str, Member] = {}
+    others: dict[Typed, None] = {}
+    for part in _flat(condition):
+        simple = _simpler(part)
+        if simple == absorbing:
+            return absorbing
+        if simple == neutral:
+            continue
+        if isinstance(simple, Member):
+            before = merged.get(simple.column.name)
+            merged[simple.column.name] = _merge(before, simple, conjunction) if before else simple
+        else:
+            others[simple] = None
+    if conjunction:
+        if any(not member.points for member in merged.values()):
+            return NEVER
+        kept = [restricted(other, merged) for other in others]
+    else:
+        kept = [other for other in others if not _implied(other, merged)]
+    parts = sorted([*merged.values(), *dict.fromkeys(kept)], key=_order)
+    if len(parts) == 1:
+        return parts[0]
+    return All(tuple(parts)) if conjunction else Any(tuple(parts))
+
+
+def _flat(condition: All | Any) -> list[Typed]:
+    """The parts, with nested conditions of the same kind opened."""
+    flat: list[Typed] = []
+    for part in condition.parts:
+        if isinstance(part, type(condition)) and not isinstance(part, Member):
+            flat += _flat(part)
+        else:
+            flat.append(part)
+    return flat
+
+
+def _merge(a: Member, b: Member, conjunction: bool) -> Member:
+    join = sets.intersection if conjunction else sets.union
+    return Member(a.column, join(a.points, b.points))
+
+
+def restricted(condition: Typed, known: dict[str, Member]) -> Typed:
+    """The condition where each column in `known` is known to lie in its set."""
+    if isinstance(condition, Member):
+        limit = known.get(condition.column.name)
+        if limit is None:
+            return condition
+        if sets.contains(condition.points, limit.points):
+            return ALWAYS
+        return Member(condition.column, sets.intersection(condition.points, limit.points))
+    parts = tuple(restricted(part, known) for part in condition.parts)
+    return All(parts) if isinstance(condition, All) else Any(parts)
+
+
+def _implied(condition: Typed, alternatives: dict[str, Member]) -> bool:
+    """Is a conjunction already covered by a set that is enough alone?"""
+    if not isinstance(condition, All):
+        return False
+    return any(
+        isinstance(part, Member)
+        and part.column.name in alternatives
+        and sets.contains(alternatives[part.column.name].points, part.points)
+        for part in condition.parts
+    )
+
+
+def _order(condition: Typed) -> tuple[int, str]:
+    """Sets by the name of their column, then the rest by their text."""
+    if isinstance(condition, Member):
+        return 0, condition.column.name
+    return 1, text(condition)
+
+
+# -- as SQL text -------------------------------------------------------------------------------------------------------
+
+
+def text(condition: Typed) -> str:
+    """The condition in the query language; parsing it gives the condition back."""
+    if isinstance(condition, Member):
+        return member_text(condition)
+    joint = " AND " if isinstance(condition, All) else " OR "
+    return joint.join(_inside(part, isinstance(condition, All)) for part in condition.parts)
+
+
+def _inside(part: Typed, conjunction: bool) -> str:
+    shown = text(part)
+    several = isinstance(part, (All, Any)) or (conjunction and _alternatives(part) > 1)
+    return f"({shown})" if several else shown
+
+
+def member_text(member: Member) -> str:
+    """One set as tests: IS NULL, =, <>, IN, NOT IN, >=, <=, BETWEEN, joined by OR where one is not enough."""
+    return " OR ".join(_tests(member))
+
+
+def _alternatives(member: Member) -> int:
+    return len(_tests(member))
+
+
+def _tests(member: Member) -> list[str]:
+    column, name = member.column, quoted(member.column.name)
+    null, domain = null_of(column), domain_of(column)
+    tests = [f"{name} IS NULL"] if sets.contains(member.points, null) else []
+    found = sets.intersection(member.points, domain)
+    missing = sets.difference(domain, found)
+    if not found:
+        return tests
+    if not missing:
+        return [*tests, f"{name} IS NOT NULL"]
+    if column.listed and sets.size(missing) < sets.size(found):
+        return [*tests, _listing(name, column, missing, "<>", "NOT IN")]
+    alone = tuple(piece for piece in found if _is_short(piece, column))
+    for low, high in found:
+        if (low, high) in alone:
+            continue
+        first, last = literal(column, low), literal(column, high)
+        if low == column.first:
+            tests.append(f"{name} <= {last}")
+        elif high == column.last:
+            tests.append(f"{name} >= {first}")
+        else:
+            tests.append(f"{name} BETWEEN {first} AND {last}")
+    if alone:
+        tests.append(_listing(name, column, alone, "=", "IN"))
+    return tests
+
+
+def _is_short(piece: tuple[int, int], column: Column) -> bool:
+    """Points that read better in a list than as an interval."""
+    return column.listed or piece[1] - piece[0] < 1
+
+
+def _listing(name: str, column: Column, members: Points, one: str, many: str) -> str:
+    listed = [literal(column, point) for low, high in members for point in range(low, high + 1)]
+    return f"{name} {one} {listed[0]}" if len(listed) == 1 else f"{name} {many} ({', '.join(listed)})"
+
+
+def literal(column: Column, point: int) -> str:
+    """The value at a point, as it is written in a query."""
+    value = column.value(point)
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    return f"DATE '{value.isoformat()}'"

@@ -1,0 +1,299 @@
+"""Query + public schema -> Question: names looked up, literals typed, the condition in canonical form.
+
+A Question is all that an engine sees. It holds no text of the analyst: columns are the schema's, values are points of
+their domains.
+"""
+
+from __future__ import annotations
+
+import datetime
+import difflib
+import hashlib
+import json
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+from countveil.errors import QueryError, shortened
+from countveil.query import sets
+from countveil.query.condition import (
+    NEVER,
+    All,
+    Any,
+    Member,
+    Typed,
+    domain_of,
+    null_of,
+    simplified,
+    text,
+)
+from countveil.query.diagram import canonical
+from countveil.query.expression import (
+    Among,
+    Between,
+    Both,
+    Comparison,
+    Condition,
+    Constant,
+    Either,
+    IsNull,
+    Name,
+    Negation,
+    Query,
+)
+from countveil.query.sets import Points
+from countveil.query.tokens import quoted
+from countveil.schema import Column, Schema, Value, date_from_text
+
+MAX_NODES = 20_000
+MAX_DEPTH = 200
+
+
+@dataclass(frozen=True)
+class Question:
+    """One count query on one dataset.
+
+    `by` are the group columns in the order of the schema: the order of cells. `shown` are the same columns in the order
+    the analyst named them, and `name` is the analyst's name for the count; neither is part of the question. `people`
+    says that people are counted rather than rows; `where` is the simplified condition, None if there is none.
+    """
+
+    schema: Schema
+    by: tuple[Column, ...]
+    people: bool
+    where: Typed | None
+    shown: tuple[Column, ...]
+    name: str = "count"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """How many keys each group column has."""
+        return tuple(column.keys for column in self.by)
+
+    @property
+    def cells(self) -> int:
+        """How many counts the answer has."""
+        return math.prod(self.shape)
+
+    @property
+    def never(self) -> bool:
+        """No row with declared values can satisfy the condition; the answer will be noise around zero."""
+        return self.where == NEVER
+
+    @property
+    def sensitivity(self) -> int:
+        """By how much one person can change one cell."""
+        return 1 if self.people else self.schema.rows_per_person
+
+    @property
+    def text(self) -> str:
+        """The question in the query language, simplified; asking it again asks the same."""
+        columns = [quoted(column.name) for column in self.by]
+        unit = quoted(self.schema.unit)
+        count = f"count(DISTINCT {unit})" if self.people and self.schema.rows_per_person > 1 else "count(*)"
+        words = f"SELECT {', '.join([*columns, count])} FROM {quoted(self.schema.name)}"
+        if self.where is not None:
+            words += f" WHERE {self._where_text()}"
+        return words + (f" GROUP BY {', '.join(columns)}" if columns else "")
+
+    def _where_text(self) -> str:
+        if self.where is None or not self.never:
+            return text(self.where) if self.where is not None else ""
+        name = quoted(self.schema.columns[0].name)
+        return f"{name} IS NULL AND {name} IS NOT NULL"
+
+    @cached_property
+    def canonical(self) -> dict[str, object]:
+        """What makes the question this question: equal for questions that count the same rows into the same cells."""
+        used = {column.name: column for column in self.by}
+        _collect(self.where, used)
+        inside = All((*([self.where] if self.where is not None else []), *_domains(self.by)))
+        return {
+            "dataset": self.schema.name,
+            "unit": self.schema.unit,
+            "people": self.people,
+            "rows_per_person": self.schema.rows_per_person,
+            "cells_per_person": self.schema.cells_per_person,
+            "by": [column.name for column in self.by],
+            "columns": [used[name].described() for name in sorted(used)],
+            "where": canonical(inside),
+        }
+
+    @cached_property
+    def sha256(self) -> str:
+        """The hash of the canonical form."""
+        written = json.dumps(self.canonical, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        return hashlib.sha256(written.encode()).hexdigest()
+
+
+def bind(query: Query, schema: Schema) -> Question:
+    """The question that a query asks of a dataset with this schema, or a refusal that depends on the schema alone."""
+    shown = tuple(_column(name, schema) for name in query.by)
+    for name, column in zip(query.by, shown, strict=True):
+        if shown.count(column) > 1:
+            raise QueryError(f"the column {column.name} twice", "name each column once", name.at)
+    by = tuple(column for column in schema.columns if column in shown)
+    people = _people(query.distinct, schema)
+    question = Question(schema, by, people, None, shown, query.name)
+    if question.cells > schema.max_cells:
+        sizes = " x ".join(f"{column.name} {column.keys}" for column in by)
+        raise QueryError(
+            f"a table of {question.cells} cells ({sizes})",
+            f"at most {schema.max_cells} are allowed; group by fewer columns, or declare a larger step",
+        )
+    if query.where is None:
+        return question
+    typed = _Typing(schema).of(query.where, negated=False)
+    known = {column.name: Member(column, domain_of(column)) for column in by}
+    where = simplified(All((typed, *known.values())))
+    return Question(schema, by, people, _without(where, known), shown, query.name)
+
+
+def _domains(by: tuple[Column, ...]) -> list[Typed]:
+    return [Member(column, domain_of(column)) for column in by]
+
+
+def _without(where: Typed, known: dict[str, Member]) -> Typed | None:
+    """The condition without the tests that grouping makes anyway."""
+    parts = where.parts if isinstance(where, All) else (where,)
+    kept = tuple(part for part in parts if not (isinstance(part, Member) and part == known.get(part.column.name)))
+    if where == NEVER or len(kept) == len(parts):
+        return where
+    return None if not kept else simplified(All(kept))
+
+
+def _collect(where: Typed | None, used: dict[str, Column]) -> None:
+    """The columns of a condition."""
+    if isinstance(where, Member):
+        used[where.column.name] = where.column
+    elif where is not None:
+        for part in where.parts:
+            _collect(part, used)
+
+
+def _people(distinct: Name | None, schema: Schema) -> bool:
+    """Are people counted? With at most one row of a person in a cell, rows and people are the same."""
+    if distinct is None:
+        return schema.rows_per_person == 1
+    if schema.unit_is_row:
+        raise QueryError("count(DISTINCT ...)", f"in {schema.name} every row is a person: write count(*)", distinct.at)
+    same = distinct.text == schema.unit or (not distinct.quoted and distinct.text.lower() == schema.unit.lower())
+    if not same:
+        raise QueryError(
+            f"count(DISTINCT {shortened(distinct.text, 40)})",
+            f"people are identified by {schema.unit}: write count(DISTINCT {quoted(schema.unit)})",
+            distinct.at,
+        )
+    return True
+
+
+def _column(name: Name, schema: Schema) -> Column:
+    found = schema.column(name.text, name.quoted)
+    if found is not None:
+        return found
+    names = [column.name for column in schema.columns]
+    near = difflib.get_close_matches(name.text[:100], names, 1)
+    hint = f"did you mean {near[0]}?" if near else f"declared are {shortened(', '.join(names), 100)}"
+    raise QueryError(f"the column {shortened(name.text, 40)} is not declared", hint, name.at)
+
+
+class _Typing:
+    """Conditions with typed literals, NOT pushed down to the tests."""
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        self.nodes = 0
+
+    def of(self, condition: Condition, negated: bool, depth: int = 0) -> Typed:
+        self.nodes += 1
+        if self.nodes > MAX_NODES or depth > MAX_DEPTH:
+            raise QueryError("a condition of too many parts", f"at most {MAX_NODES}, {MAX_DEPTH} deep, are allowed")
+        if isinstance(condition, Negation):
+            return self.of(condition.part, not negated, depth + 1)
+        if isinstance(condition, (Both, Either)):
+            parts = tuple(self.of(part, negated, depth + 1) for part in condition.parts)
+            return All(parts) if isinstance(condition, Both) != negated else Any(parts)
+        return self.test(condition, negated)
+
+    def test(self, condition: Condition, negated: bool) -> Member:
+        """One test as a set; its negation is the rest of the domain, because unknown is not false."""
+        if isinstance(condition, IsNull):
+            column = _column(condition.column, self.schema)
+            return Member(column, domain_of(column) if negated else null_of(column))
+        if isinstance(condition, Comparison):
+            column = _column(condition.column, self.schema)
+            points = _compared(column, condition.op, condition.constant)
+        elif isinstance(condition, Among):
+            column = _column(condition.column, self.schema)
+            if not condition.constants:
+                raise QueryError("an empty list of values", "name at least one value", condition.column.at)
+            points = sets.points(
+                point for constant in condition.constants if (point := _point(column, constant)) is not None
+            )
+        elif isinstance(condition, Between):
+            column = _column(condition.column, self.schema)
+            points = sets.intersection(_compared(column, ">=", condition.low), _compared(column, "<=", condition.high))
+        else:
+            raise QueryError(f"a condition of type {type(condition).__name__}", 'write cv.col("age") >= 65')
+        return Member(column, sets.difference(domain_of(column), points) if negated else points)
+
+
+def _compared(column: Column, op: str, constant: Constant) -> Points:
+    """The points of the domain that compare so with a literal; text by its code points."""
+    domain = domain_of(column)
+    if op in ("=", "<>"):
+        point = _point(column, constant)
+        equal = sets.EMPTY if point is None else sets.interval(point, point)
+        return equal if op == "=" else sets.difference(domain, equal)
+    if column.kind == "boolean":
+        raise QueryError(f"{op} on the boolean column {column.name}", "write = TRUE or = FALSE", constant.at)
+    value = _typed(column, constant)
+    if column.listed:
+        return sets.points(i for i, other in enumerate(column.values) if _holds(other, op, value))
+    number = value.toordinal() if isinstance(value, datetime.date) else int(value)
+    low, high = domain[0]
+    bounds = {"<": (low, number - 1), "<=": (low, number), ">": (number + 1, high), ">=": (number, high)}[op]
+    return sets.intersection(domain, sets.interval(*bounds))
+
+
+def _holds(a: Value, op: str, b: Value) -> bool:
+    less, equal = a < b, a == b  # type: ignore[operator]
+    return {"<": less, "<=": less or equal, ">": not (less or equal), ">=": not less}[op]
+
+
+def _point(column: Column, constant: Constant) -> int | None:
+    """The point of a literal; None for a number or date that the domain does not hold."""
+    value = _typed(column, constant)
+    if column.listed:
+        point = column.index.get(value)
+        if point is None and column.kind == "text":
+            near = difflib.get_close_matches(str(value)[:100], [str(v) for v in column.values[:5000]], 1)
+            listed = shortened(", ".join(str(v) for v in column.values[:50]), 100)
+            raise QueryError(
+                f"{column.name} has no value {shortened(value, 40)}",
+                f"did you mean {shortened(near[0], 60)}?" if near else f"declared are {listed}",
+                constant.at,
+            )
+        return point
+    number = value.toordinal() if isinstance(value, datetime.date) else int(value)
+    return number if column.low <= number <= column.high else None
+
+
+def _typed(column: Column, constant: Constant) -> Value:
+    """The literal as a value of the column's type."""
+    value = constant.value
+    if column.kind == "date" and isinstance(value, str):
+        value = date_from_text(value) or value
+    kinds = {"text": str, "integer": int, "boolean": bool, "date": datetime.date}
+    fits = isinstance(value, kinds[column.kind]) and not (column.kind == "integer" and isinstance(value, bool))
+    if not fits:
+        wanted = {
+            "text": "text in quotes",
+            "integer": "a whole number",
+            "boolean": "TRUE or FALSE",
+            "date": "a date such as DATE '2026-01-31'",
+        }[column.kind]
+        raise QueryError(
+            f"{shortened(value, 40)} for the {column.kind} column {column.name}", f"write {wanted}", constant.at
+        )
+    return value

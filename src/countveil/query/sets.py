@@ -1,0 +1,98 @@
+"""Sets of points as sorted disjoint intervals: the values of one column that a condition accepts.
+
+A set is a tuple of closed intervals (lo, hi) with a gap between neighbours, so equal sets are equal tuples. NULL is the
+point just before the domain, `column.first - 1`; *outside* is never a member of any set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+Points = tuple[tuple[int, int], ...]
+
+EMPTY: Points = ()
+
+
+def interval(low: int, high: int) -> Points:
+    """The points low..high.
+
+    >>> interval(1, 3), interval(3, 1)
+    (((1, 3),), ())
+    """
+    return ((low, high),) if low <= high else EMPTY
+
+
+def points(members: Iterable[int]) -> Points:
+    """The set with these members.
+
+    >>> points([3, 1, 2, 7])
+    ((1, 3), (7, 7))
+    """
+    return union_all((member, member) for member in members)
+
+
+def union_all(intervals: Iterable[tuple[int, int]]) -> Points:
+    """The union of any intervals, overlapping or not."""
+    joined: list[tuple[int, int]] = []
+    for low, high in sorted(intervals):
+        if joined and low <= joined[-1][1] + 1:
+            if high > joined[-1][1]:
+                joined[-1] = (joined[-1][0], high)
+        else:
+            joined.append((low, high))
+    return tuple(joined)
+
+
+def union(a: Points, b: Points) -> Points:
+    return union_all((*a, *b))
+
+
+def intersection(a: Points, b: Points) -> Points:
+    """The common points, in one walk over both.
+
+    >>> intersection(((0, 5), (8, 9)), ((4, 8),))
+    ((4, 5), (8, 8))
+    """
+    common: list[tuple[int, int]] = []
+    i = j = 0
+    while i < len(a) and j < len(b):
+        low, high = max(a[i][0], b[j][0]), min(a[i][1], b[j][1])
+        if low <= high:
+            common.append((low, high))
+        if a[i][1] < b[j][1]:
+            i += 1
+        else:
+            j += 1
+    return tuple(common)
+
+
+def difference(a: Points, b: Points) -> Points:
+    """The points of a that are not in b.
+
+    >>> difference(((0, 9),), ((2, 3), (9, 12)))
+    ((0, 1), (4, 8))
+    """
+    left: list[tuple[int, int]] = []
+    j = 0
+    for first, high in a:
+        low = first
+        while j < len(b) and b[j][1] < low:
+            j += 1
+        k = j
+        while k < len(b) and b[k][0] <= high:
+            if low < b[k][0]:
+                left.append((low, b[k][0] - 1))
+            low = b[k][1] + 1
+            k += 1
+        if low <= high:
+            left.append((low, high))
+    return tuple(left)
+
+
+def contains(a: Points, b: Points) -> bool:
+    """Is every point of b in a?"""
+    return not difference(b, a)
+
+
+def size(a: Points) -> int:
+    return sum(high - low + 1 for low, high in a)

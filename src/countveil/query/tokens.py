@@ -1,0 +1,146 @@
+"""SQL text as tokens with positions; whatever the language does not have is refused here, by name.
+
+Comments, dollar quotes, parameters, escapes, arithmetic and letters outside ASCII never reach the parser.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+
+from countveil.errors import QueryError, shortened
+
+MAX_TEXT = 1_000_000
+MAX_TOKENS = 200_000
+RESERVED = frozenset(
+    [
+        *("SELECT", "COUNT", "DISTINCT", "AS", "FROM", "WHERE", "GROUP", "BY", "ALL"),
+        *("AND", "OR", "NOT", "IN", "BETWEEN", "IS", "NULL", "TRUE", "FALSE", "DATE"),
+    ]
+)
+
+_TOKEN = re.compile(
+    r"""(?P<space>[ \t\r\n]+)
+      | (?P<word>[A-Za-z_][A-Za-z0-9_]*)
+      | (?P<number>[0-9][A-Za-z0-9_.]*)
+      | (?P<text>'(?:[^']|'')*')
+      | (?P<quoted>"(?:[^"]|"")*")
+      | (?P<symbol><>|!=|<=|>=|--|/\*|\|\||::|==|[=<>(),;*\-+])
+    """,
+    re.VERBOSE,
+)
+
+_SYMBOLS = {
+    "--": ("a comment", "leave comments out"),
+    "/*": ("a comment", "leave comments out"),
+    "||": ("the operator ||", "compare a column with a literal"),
+    "::": ("a cast", "literals take the declared type of their column"),
+    "==": ("the operator ==", "write ="),
+    "+": ("arithmetic", "compare a column with a literal"),
+}
+_ODD = {
+    "$": ("a dollar quote or parameter", "write text as 'text'"),
+    "?": ("a parameter", "write the value itself"),
+    ":": ("a parameter or cast", "write the value itself"),
+    "@": ("the character @", "use the declared column names"),
+    "%": ("arithmetic", "compare a column with a literal"),
+    "/": ("arithmetic", "compare a column with a literal"),
+    "^": ("arithmetic", "compare a column with a literal"),
+    "~": ("a pattern match", "write IN ('value', ...)"),
+    ".": ("a qualified name", "write the name of the column or dataset alone"),
+    "[": ("a list or subscript", "write IN (...)"),
+    "{": ("a struct", "compare a column with a literal"),
+    "`": ("a back-quoted name", 'write names in double quotes: "age"'),
+    "'": ("a text literal that does not end", "close it with '"),
+    '"': ("a quoted name that does not end", 'close it with "'),
+    "\x00": ("a NUL character", "remove it"),
+    "\\": ("a backslash", "write a quote inside text as ''"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One token: `kind` is word, quoted, text, integer, symbol or end; `value` is the name, text or symbol meant."""
+
+    kind: str
+    value: str
+    at: int
+
+    @property
+    def word(self) -> str:
+        """The upper-case keyword that the token may be, or nothing."""
+        return self.value.upper() if self.kind == "word" else ""
+
+
+def tokenise(text: str) -> list[Token]:
+    """The tokens of a query, the last of kind "end".
+
+    >>> [t.value for t in tokenise("age >= 65")]
+    ['age', '>=', '65', '']
+    """
+    if not isinstance(text, str):
+        raise QueryError(f"a query of type {type(text).__name__}", "write the query as text")
+    if len(text) > MAX_TEXT:
+        raise QueryError(f"a query of {len(text)} characters", f"at most {MAX_TEXT} are allowed")
+    tokens: list[Token] = []
+    at = 0
+    while at < len(text):
+        found = _TOKEN.match(text, at)
+        if found is None:
+            raise _odd(text[at], at + 1)
+        kind, value = found.lastgroup or "", found.group()
+        if kind != "space":
+            tokens.append(_token(kind, value, at + 1))
+            if len(tokens) > MAX_TOKENS:
+                raise QueryError("a query of too many words", f"at most {MAX_TOKENS} are allowed", at + 1)
+        at = found.end()
+    tokens.append(Token("end", "", len(text) + 1))
+    return tokens
+
+
+def _token(kind: str, value: str, at: int) -> Token:
+    if kind == "number":
+        if not (value.isascii() and value.isdigit()):
+            raise QueryError(f"the number {shortened(value, 30)}", "write a whole number in digits", at)
+        return Token("integer", value, at)
+    if kind == "text":
+        inner = value[1:-1]
+        _check_characters(inner, at + 1)
+        return Token("text", inner.replace("''", "'"), at)
+    if kind == "quoted":
+        inner = value[1:-1]
+        _check_characters(inner, at + 1)
+        return Token("quoted", inner.replace('""', '"'), at)
+    if kind == "symbol" and value in _SYMBOLS:
+        raise QueryError(*_SYMBOLS[value], at)
+    return Token(kind, "<>" if value == "!=" else value, at)
+
+
+def _check_characters(inner: str, at: int) -> None:
+    """Text and names are Unicode without NUL; a lone surrogate is not Unicode."""
+    for offset, character in enumerate(inner):
+        if character == "\x00" or "\ud800" <= character <= "\udfff":
+            raise QueryError(f"the character U+{ord(character):04X}", "remove it", at + offset)
+
+
+def _odd(character: str, at: int) -> QueryError:
+    if character in _ODD:
+        return QueryError(*_ODD[character], at)
+    name = unicodedata.name(character, "without a name")
+    shown = f"{character} " if character.isprintable() else ""
+    return QueryError(
+        f"the character {shown}(U+{ord(character):04X}, {name.lower()})",
+        'names outside quotes use the letters a-z; write other names in double quotes: "Größe"',
+        at,
+    )
+
+
+def quoted(name: str) -> str:
+    """A name as it is written in a query, in double quotes unless it is plain.
+
+    >>> quoted("age"), quoted("count"), quoted('a"b')
+    ('age', '"count"', '"a""b"')
+    """
+    plain = name.isascii() and name.isidentifier() and name.islower() and name.upper() not in RESERVED
+    return name if plain else '"' + name.replace('"', '""') + '"'
