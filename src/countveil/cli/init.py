@@ -1,0 +1,74 @@
+"""`countveil init`: propose a configuration file for a source."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from countveil.cli.output import busy, print_json
+
+
+@click.command()
+@click.argument("file")
+@click.option("--table", metavar="T", help="The table, where FILE is a DuckDB database.")
+@click.option("--delimiter", metavar="C", help="What separates the fields of a CSV file (default: a comma).")
+@click.option("--name", metavar="NAME", help="The dataset's name (default: from the file's).")
+@click.option("--unit", metavar="COLUMN", help='Who is a person: a column, or "row" if every row is one.')
+@click.option("--epsilon", default="3", show_default=True, metavar="E", help="Privacy loss of all answers together.")
+@click.option("--delta", default="1e-6", show_default=True, metavar="D", help="Delta of all answers together.")
+@click.option("--answers", default=50, show_default=True, metavar="K", help="How many tables are planned.")
+@click.option(
+    "-o", "--output", default="countveil.toml", show_default=True, metavar="OUT", help="Where to write; - to print."
+)
+@click.option("--force", is_flag=True, help="Replace an existing file.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def init(
+    file: str,
+    table: str | None,
+    delimiter: str | None,
+    name: str | None,
+    unit: str | None,
+    epsilon: str,
+    delta: str,
+    answers: int,
+    output: str,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Propose a countveil.toml for FILE: a CSV or Parquet file, a glob of them, or a DuckDB database.
+
+    Domains are guessed from the data and marked: nothing can be answered before a curator has confirmed them.
+
+    \b
+    Examples:
+      countveil init people.parquet --unit person_id
+      countveil init "visits/*.parquet" --name visits --unit patient
+      countveil init warehouse.duckdb --table people --unit row -o -
+    """
+    import os
+    from pathlib import Path
+
+    from countveil.engines import Source
+    from countveil.errors import ParameterError
+    from countveil.proposing import propose
+    from countveil.tables import appearing
+
+    target = Path(output)
+    if output != "-" and target.exists() and not force:
+        raise ParameterError("output", output, "a new file", "use --force to replace it")
+    location = file
+    if output != "-" and "://" not in file and not os.path.isabs(file):
+        location = os.path.relpath(file, target.parent)
+    source = Source(location, table, delimiter, directory=Path() if output == "-" else target.parent)
+    with busy(f"looking at {file}"):
+        text = propose(source, name=name, unit=unit, epsilon=epsilon, delta=delta, answers=answers)
+    if output == "-":
+        click.echo(json.dumps({"schema_version": 1, "text": text}, indent=2) if as_json else text)
+        return
+    with appearing(target, output) as fresh:
+        fresh.write(text.encode())
+    if as_json:
+        print_json({"schema_version": 1, "config": output})
+        return
+    click.echo(f"wrote {output}; next: confirm the domains marked guessed, then: countveil inspect")

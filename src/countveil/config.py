@@ -1,0 +1,274 @@
+"""`countveil.toml`: which data, which public schema, which budget. Unknown keys are errors; silence is refusal.
+
+    [ledger]
+    path = "countveil.ledger"            # what was charged and answered
+    anchor = "countveil.ledger.anchor"   # better on another disk: it tells a restored older ledger
+
+    [dataset.people]
+    source = "people.parquet"            # a path or glob; .duckdb needs table = "..."
+    unit = "person_id"                   # or "row": every row is one person
+
+    [dataset.people.columns]
+    region = ["North", "South"]
+    age = { min = 0, max = 120, step = 10 }
+
+    [dataset.people.budget]
+    epsilon = "3"
+    delta = "1e-6"
+    answers = 50
+
+The environment goes over the file: COUNTVEIL_LEDGER, COUNTVEIL_ANCHOR, COUNTVEIL_SOURCE_<DATASET>.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+from countveil.engines.source import Source
+from countveil.errors import ConfigError, ParameterError, shortened
+from countveil.exact import number
+from countveil.schema import Schema, parse_column
+
+DEFAULT_FILE = "countveil.toml"
+_DATASET_KEYS = {
+    "source",
+    "table",
+    "delimiter",
+    "engine",
+    "unit",
+    "rows_per_person",
+    "cells_per_person",
+    "neighbours",
+    "max_cells",
+    "columns",
+    "budget",
+}
+_BUDGET_KEYS = {"epsilon", "delta", "answers", "pool", "on_new_data", "policy", "objective", "shares"}
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The plan of a pool: `answers` tables together cost (epsilon, delta). `shares` caps single analysts."""
+
+    pool: str
+    epsilon: str
+    delta: str
+    answers: int
+    policy: str = "nonnegative"
+    objective: str = "variance"
+    shares: Mapping[str, int] | None = None
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """One dataset as configured."""
+
+    schema: Schema
+    source: Source
+    engine: str | None
+    budget: Budget | None
+
+    @property
+    def name(self) -> str:
+        return self.schema.name
+
+    def confirmed(self) -> None:
+        """Refuse domains that were guessed from the data: they are not public until a curator says so."""
+        guessed = [column.name for column in self.schema.columns if column.guessed]
+        if guessed:
+            raise ConfigError(
+                f"dataset.{self.name}.columns.{guessed[0]}",
+                "this domain was guessed from the data; check it against public knowledge, then remove guessed = true",
+            )
+        if self.budget is None:
+            raise ConfigError(f"dataset.{self.name}.budget", "no budget, no answers; declare epsilon, delta, answers")
+
+
+@dataclass(frozen=True)
+class Config:
+    """The whole file."""
+
+    path: Path
+    datasets: Mapping[str, Dataset]
+    ledger: Path
+    anchor: Path
+
+    @property
+    def schemas(self) -> dict[str, Schema]:
+        return {name: dataset.schema for name, dataset in self.datasets.items()}
+
+    def dataset(self, name: str) -> Dataset:
+        """The dataset of this name."""
+        if name not in self.datasets:
+            declared = shortened(", ".join(sorted(self.datasets)), 100)
+            raise ConfigError("dataset", f"{shortened(name)} is not declared in {self.path.name}; declared: {declared}")
+        return self.datasets[name]
+
+    def pool(self, name: str) -> list[Dataset]:
+        """The datasets that share a budget."""
+        return [d for d in self.datasets.values() if d.budget is not None and d.budget.pool == name]
+
+
+def load(path: str | Path | None = None, environment: Mapping[str, str] = os.environ) -> Config:
+    """Read and check a configuration file; COUNTVEIL_CONFIG names it where no path is given."""
+    file = Path(path or environment.get("COUNTVEIL_CONFIG") or DEFAULT_FILE)
+    try:
+        text = file.read_bytes().decode("utf-8-sig")
+    except OSError:
+        raise ConfigError(str(file), "cannot be read; make one with: countveil init FILE") from None
+    except UnicodeDecodeError:
+        raise ConfigError(str(file), "is not UTF-8 text") from None
+    try:
+        table = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ConfigError(str(file), f"is not valid TOML: {shortened(str(error), 120)}") from None
+    return read(table, file, environment)
+
+
+def read(table: Mapping[str, object], file: Path, environment: Mapping[str, str] = os.environ) -> Config:
+    """A configuration from parsed TOML; relative paths start from the folder of the file."""
+    _known(table, {"dataset", "ledger"}, "")
+    directory = file.resolve().parent
+    ledger = _table(table.get("ledger", {}), "ledger")
+    _known(ledger, {"path", "anchor"}, "ledger.")
+    path = environment.get("COUNTVEIL_LEDGER") or _text(ledger.get("path", "countveil.ledger"), "ledger.path")
+    anchor = environment.get("COUNTVEIL_ANCHOR") or _text(ledger.get("anchor", f"{path}.anchor"), "ledger.anchor")
+    entries = _table(table.get("dataset", {}), "dataset")
+    if not entries:
+        raise ConfigError("dataset", "no dataset is declared; add [dataset.NAME], or run: countveil init FILE")
+    datasets = {
+        name: _dataset(name, _table(e, f"dataset.{name}"), directory, environment) for name, e in entries.items()
+    }
+    config = Config(file, datasets, directory / path, directory / anchor)
+    _agree(config)
+    return config
+
+
+def _dataset(name: str, entry: Mapping[str, object], directory: Path, environment: Mapping[str, str]) -> Dataset:
+    key = f"dataset.{name}"
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]{0,99}", name):
+        raise ConfigError(key, "names of datasets have letters, digits, _ and -, and begin with a letter")
+    _known(entry, _DATASET_KEYS, f"{key}.")
+    declared = _text(_need(entry, "source", key), f"{key}.source")
+    location = environment.get(f"COUNTVEIL_SOURCE_{name.upper()}") or declared
+    unit = _text(_need(entry, "unit", key, 'who is a person? a column, or "row"'), f"{key}.unit")
+    rows = _count(entry.get("rows_per_person", 1), f"{key}.rows_per_person", 1000)
+    cells = _count(entry.get("cells_per_person", 1), f"{key}.cells_per_person", 1000)
+    if unit == "row" and (rows, cells) != (1, 1):
+        raise ConfigError(key, 'with unit = "row" both rows_per_person and cells_per_person are 1; remove them')
+    neighbours = entry.get("neighbours", "add-remove")
+    if neighbours not in ("add-remove", "replace"):
+        raise ConfigError(f"{key}.neighbours", f"got {shortened(neighbours)}, allowed are add-remove and replace")
+    columns = _table(_need(entry, "columns", key), f"{key}.columns")
+    if not columns:
+        raise ConfigError(f"{key}.columns", "no column is declared, so nothing could be asked but the total")
+    schema = Schema(
+        name,
+        tuple(parse_column(column, declared, f"{key}.columns.{column}") for column, declared in columns.items()),
+        unit,
+        rows,
+        cells,
+        neighbours,
+        _count(entry.get("max_cells", Schema.max_cells), f"{key}.max_cells", 20_000_000),
+    )
+    table, delimiter, engine = (_optional(entry.get(k), f"{key}.{k}") for k in ("table", "delimiter", "engine"))
+    if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
+        raise ConfigError(f"{key}.delimiter", f"got {delimiter!r}, allowed is one character other than a quote")
+    budget = _budget(name, _table(entry["budget"], f"{key}.budget")) if "budget" in entry else None
+    return Dataset(schema, Source(location, table, delimiter, directory=directory), engine, budget)
+
+
+def _budget(name: str, entry: Mapping[str, object]) -> Budget:
+    key = f"dataset.{name}.budget"
+    _known(entry, _BUDGET_KEYS, f"{key}.")
+    epsilon = _positive(_need(entry, "epsilon", key), f"{key}.epsilon", Fraction(1000))
+    delta = _positive(_need(entry, "delta", key), f"{key}.delta", Fraction(1))
+    answers = _count(_need(entry, "answers", key), f"{key}.answers", 1_000_000)
+    pool = _text(entry.get("pool", name), f"{key}.pool")
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]{0,99}", pool):
+        raise ConfigError(f"{key}.pool", "names of pools have letters, digits, _ and -, and begin with a letter")
+    if entry.get("on_new_data", "same-plan") != "same-plan":
+        raise ConfigError(
+            f"{key}.on_new_data",
+            'allowed is "same-plan": new data continues the plan; more budget is opened with countveil budget open',
+        )
+    policy = _choice(entry.get("policy", "nonnegative"), f"{key}.policy", ("nonnegative", "signed"))
+    objective = _choice(entry.get("objective", "variance"), f"{key}.objective", ("variance", "eta", "margin"))
+    shares = _table(entry.get("shares", {}), f"{key}.shares")
+    capped = {analyst: _count(share, f"{key}.shares.{analyst}", answers) for analyst, share in shares.items()}
+    return Budget(pool, epsilon, delta, answers, policy, objective, capped or None)
+
+
+def _agree(config: Config) -> None:
+    """Datasets of one pool share one plan, so they must declare the same one."""
+    seen: dict[str, Dataset] = {}
+    for dataset in config.datasets.values():
+        if dataset.budget is None:
+            continue
+        other = seen.setdefault(dataset.budget.pool, dataset)
+        if other.budget != dataset.budget:
+            raise ConfigError(
+                f"dataset.{dataset.name}.budget", f"pool {dataset.budget.pool} is declared otherwise by {other.name}"
+            )
+
+
+# -- values ------------------------------------------------------------------------------------------------------------
+
+
+def _known(entry: Mapping[str, object], known: set[str], key: str) -> None:
+    unknown = sorted(set(entry) - known)
+    if unknown:
+        raise ConfigError(f"{key}{unknown[0]}", f"unknown key; allowed are {', '.join(sorted(known))}")
+
+
+def _need(entry: Mapping[str, object], name: str, key: str, question: str = "") -> object:
+    if name not in entry:
+        raise ConfigError(f"{key}.{name}", f"is required{'; ' + question if question else ''}")
+    return entry[name]
+
+
+def _table(value: object, key: str) -> Mapping[str, object]:
+    if not isinstance(value, Mapping):
+        raise ConfigError(key, f"got {shortened(value)}, allowed is a table")
+    return value
+
+
+def _text(value: object, key: str) -> str:
+    if not isinstance(value, str) or not value or "\x00" in value:
+        raise ConfigError(key, f"got {shortened(value)}, allowed is text")
+    return value
+
+
+def _optional(value: object, key: str) -> str | None:
+    return None if value is None else _text(value, key)
+
+
+def _count(value: object, key: str, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        raise ConfigError(key, f"got {shortened(value)}, allowed is a whole number from 1 to {most}")
+    return value
+
+
+def _choice(value: object, key: str, allowed: tuple[str, ...]) -> str:
+    if not isinstance(value, str) or value not in allowed:
+        raise ConfigError(key, f"got {shortened(value)}, allowed are {', '.join(allowed)}")
+    return value
+
+
+def _positive(value: object, key: str, most: Fraction) -> str:
+    """A privacy parameter, kept as the decimal text that was written."""
+    if not isinstance(value, str) or isinstance(value, bool):
+        raise ConfigError(key, f'got {shortened(value)}, allowed is a decimal in quotes, such as "1e-6"')
+    try:
+        found = number(key, value)
+    except ParameterError:
+        found = Fraction(0)
+    if not 0 < found <= most:
+        raise ConfigError(key, f"got {shortened(value)}, allowed is a decimal in quotes above 0, at most {most}")
+    return value

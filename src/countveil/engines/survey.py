@@ -1,0 +1,153 @@
+"""A curator's look at the source: what columns hold, what is outside their domains, how many rows a person has.
+
+Everything here is data and stays with the curator: nothing of it may reach an analyst.
+"""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+from typing import Any
+
+from countveil.engines.dialect import READABLE, Family
+from countveil.engines.sql_engine import SqlEngine
+from countveil.query.condition import Member, domain_of
+from countveil.schema import Column, Kind, Schema, Value
+
+
+@dataclass(frozen=True)
+class ColumnSurvey:
+    """How the values of one declared column fit its domain."""
+
+    name: str
+    declared: Kind
+    held: Family
+    rows: int
+    inside: int
+    null: int
+    examples: tuple[tuple[str, int], ...]
+
+    @property
+    def outside(self) -> int:
+        """Rows that no question on this column counts: neither in the domain nor NULL."""
+        return self.rows - self.inside - self.null
+
+
+@dataclass(frozen=True)
+class PeopleSurvey:
+    """How rows are spread over people; `most_rows` is the largest number of rows of one person."""
+
+    people: int
+    rows: int
+    unnamed: int
+    most_rows: int
+    over: int
+
+
+def survey_column(engine: SqlEngine, column: Column, examples: int = 5) -> ColumnSurvey:
+    """Count the rows inside the domain, NULL and outside, with the most frequent values outside."""
+    family = engine.columns()[column.name]
+    compiler = engine.compiler()
+    inside = compiler.member(Member(column, domain_of(column)))
+    missing = compiler.missing(column)
+    found = _one(
+        engine.run(
+            compiler.statement(
+                f"SELECT count(*) AS n, count(CASE WHEN {inside} THEN 1 END) AS inside, "
+                f"count(CASE WHEN {missing} THEN 1 END) AS missing FROM {engine.relation}"
+            )
+        )
+    )
+    text = engine.dialect.text_type
+    shown = engine.run(
+        compiler.statement(
+            f"SELECT CAST({compiler.raw(column.name)} AS {text}) AS v, count(*) AS n FROM {engine.relation} "
+            f"WHERE NOT coalesce({missing}, FALSE) AND NOT coalesce({inside}, FALSE) "
+            f"GROUP BY v ORDER BY n DESC, v LIMIT {int(examples)}"
+        )
+    )
+    pairs = tuple((str(v), int(n)) for v, n in zip(shown["v"], shown["n"], strict=True))
+    n, within, null = int(found["n"]), int(found["inside"]), int(found["missing"])
+    return ColumnSurvey(column.name, column.kind, family, n, within, null, pairs)
+
+
+def survey_people(engine: SqlEngine, schema: Schema) -> PeopleSurvey:
+    """How many people there are, and how many of them have more rows than one table counts."""
+    compiler = engine.compiler()
+    unit = compiler.raw(schema.unit)
+    bound = schema.rows_per_person * schema.cells_per_person
+    found = _one(
+        engine.run(
+            compiler.statement(
+                f"SELECT count(u) AS people, coalesce(sum(n), 0) AS n, "
+                f"coalesce(sum(CASE WHEN u IS NULL THEN n END), 0) AS unnamed, "
+                f"coalesce(max(CASE WHEN u IS NOT NULL THEN n END), 0) AS most, "
+                f"count(CASE WHEN u IS NOT NULL AND n > {bound} THEN 1 END) AS more "
+                f"FROM (SELECT {unit} AS u, count(*) AS n FROM {engine.relation} GROUP BY u) AS people"
+            )
+        )
+    )
+    return PeopleSurvey(*(int(found[name]) for name in ("people", "n", "unnamed", "most", "more")))
+
+
+def count_rows(engine: SqlEngine) -> int:
+    """The number of rows."""
+    found = engine.run(engine.compiler().statement(f"SELECT count(*) AS n FROM {engine.relation}"))
+    return int(_one(found)["n"])
+
+
+def guess_column(engine: SqlEngine, name: str, most_values: int) -> Column | None:
+    """A domain that holds every value of a column now; None for a column that cannot be declared, or has too many.
+
+    A text column is taken as booleans, integers or dates when all its values read as such.
+    """
+    family = engine.columns()[name]
+    for kind in ("boolean", "integer", "date", "text"):
+        if family not in READABLE[kind] or (kind == "text" and family == "integer"):
+            continue
+        if kind == "boolean" and family != "boolean":
+            continue  # 0 and 1 are numbers until someone says otherwise
+        compiler = engine.compiler()
+        probe = Column(name, kind, (False, True)) if kind == "boolean" else Column(name, kind)
+        read, raw = compiler.read(probe), compiler.missing(probe)
+        found = _one(
+            engine.run(
+                compiler.statement(
+                    f"SELECT count(*) - count(CASE WHEN {raw} THEN 1 END) AS present, count({read}) AS readable, "
+                    f"count(DISTINCT {read}) AS different FROM {engine.relation}"
+                )
+            )
+        )
+        present, readable, different = (int(found[k]) for k in ("present", "readable", "different"))
+        if present == 0:
+            return None
+        if readable == present:
+            return _domain(engine, probe, different, most_values)
+    return None
+
+
+def _domain(engine: SqlEngine, probe: Column, different: int, most_values: int) -> Column | None:
+    if probe.kind == "boolean":
+        return Column(probe.name, "boolean", (False, True), guessed=True)
+    compiler = engine.compiler()
+    read = compiler.read(probe)
+    if probe.kind == "text":
+        if different > most_values:
+            return None
+        found = engine.run(compiler.statement(f"SELECT DISTINCT {read} AS v FROM {engine.relation}"))
+        values: list[Value] = sorted(str(v) for v in found["v"] if isinstance(v, str))
+        return Column(probe.name, "text", tuple(values), guessed=True)
+    text = engine.dialect.text_type
+    sql = f"SELECT CAST(min({read}) AS {text}) AS low, CAST(max({read}) AS {text}) AS high FROM {engine.relation}"
+    ends = _one(engine.run(compiler.statement(sql)))
+    low, high = (_number(probe.kind, str(ends[end])) for end in ("low", "high"))
+    return Column(probe.name, probe.kind, low=low, high=high, guessed=True)
+
+
+def _number(kind: Kind, text: str) -> int:
+    return datetime.date.fromisoformat(text).toordinal() if kind == "date" else int(text)
+
+
+def _one(columns: dict[str, Any]) -> dict[str, Any]:
+    """The only row of a result."""
+    return {name: values[0] for name, values in columns.items()}

@@ -1,0 +1,96 @@
+"""`countveil init`: propose a configuration for a source.
+
+Domains are read from the data, so each is marked `guessed = true` and nothing is answered until a curator has put
+public knowledge in its place. Columns with too many values, and the likely person column, are left as comments.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from countveil.engines import Source, open_engine
+from countveil.engines.sql_engine import SqlEngine
+from countveil.engines.survey import count_rows, guess_column
+from countveil.errors import EngineError, ParameterError
+from countveil.schema import Column
+
+MOST_VALUES = 60
+HEAD = """\
+# Proposed by `countveil init`. Three things only a curator can know:
+# 1. unit: who is a person? A column, or "row" if every row is one person.
+# 2. columns: every domain marked guessed was read from the data. Put in what is publicly known to be possible,
+#    then remove guessed = true. Columns that are not listed cannot be asked about.
+# 3. budget: what all answers together may cost.
+"""
+
+
+def propose(
+    source: Source,
+    *,
+    name: str | None = None,
+    unit: str | None = None,
+    epsilon: str = "3",
+    delta: str = "1e-6",
+    answers: int = 50,
+) -> str:
+    """The text of a configuration file for a source."""
+    engine = open_engine(source)
+    if not isinstance(engine, SqlEngine):
+        raise EngineError("source: this engine cannot propose a configuration; write countveil.toml by hand")
+    try:
+        found = engine.columns()
+        if unit is not None and unit != "row" and unit not in found:
+            raise ParameterError("unit", unit, f"row, or a column of the source: {', '.join(found)}")
+        rows = count_rows(engine)
+        guesses = {column: guess_column(engine, column, MOST_VALUES) for column in found if column != unit}
+    finally:
+        engine.close()
+    dataset = name or dataset_name(source)
+    lines = [HEAD, f"[dataset.{dataset}]", f"source = {_toml(source.location)}"]
+    lines += [
+        f"{key} = {_toml(value)}" for key, value in (("table", source.table), ("delimiter", source.delimiter)) if value
+    ]
+    if unit is None:
+        likely = [column for column in guesses if _looks_like_person(column)]
+        hint = f"perhaps {_toml(likely[0])}" if likely else 'a column, or "row"'
+        lines.append(f'# unit = "..."                       # required: who is a person? {hint}')
+    else:
+        lines.append(f"unit = {_toml(unit)}")
+    if unit != "row":
+        lines += ["rows_per_person = 1                  # rows of a person that count in one cell"]
+        lines += ["cells_per_person = 1                 # cells of one table that a person counts in"]
+    lines += ["", f"[dataset.{dataset}.columns]"]
+    lines += [_column_line(column, guess, rows) for column, guess in guesses.items()]
+    lines += ["", f"[dataset.{dataset}.budget]", f"epsilon = {_toml(epsilon)}", f"delta = {_toml(delta)}"]
+    lines += [f"answers = {answers}", ""]
+    return "\n".join(lines)
+
+
+def dataset_name(source: Source) -> str:
+    """A name for the dataset: the table, or the file without its ending."""
+    stem = source.table or re.sub(r"[*?\[\].].*$", "", Path(source.location).name)
+    plain = re.sub(r"[^a-z0-9_]+", "_", stem.lower()).strip("_")
+    return plain if re.match(r"[a-z]", plain) else f"data_{plain}".rstrip("_")
+
+
+def _looks_like_person(column: str) -> bool:
+    return re.search(r"(^|_)(id|person|pid|uid|user|patient|household|client)", column.lower()) is not None
+
+
+def _column_line(name: str, guess: Column | None, rows: int) -> str:
+    key = name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _toml(name)
+    if guess is None:
+        return f"# {key} = [...]   # not proposed: more than {MOST_VALUES} values, none, or no type to count by"
+    if guess.kind == "boolean":
+        return f'{key} = {{ type = "boolean", guessed = true }}'
+    if guess.listed:
+        return f"{key} = {{ values = [{', '.join(_toml(str(v)) for v in guess.values)}], guessed = true }}"
+    low, high = guess.value(guess.low), guess.value(guess.high)
+    return f"{key} = {{ min = {low}, max = {high}, guessed = true }}"
+
+
+def _toml(text: str) -> str:
+    """A TOML basic string; JSON's escapes are TOML's, but for DEL and characters beyond 16 bits."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
