@@ -129,6 +129,7 @@ def build(
 def direct_against_pairs(sizes: tuple[int, ...]) -> None:
     print(f"1. The paper's general program, D {D}: solver time, one thread")
     print("  epsilon  eta      N   variables direct / pairs      direct        pairs    ratio   optimum direct / pairs")
+    totals: dict[int, list[float]] = {}
     for epsilon, eta in POINTS:
         for N in sizes:
             (n1, t1, v1), (n2, t2, v2) = (
@@ -136,10 +137,17 @@ def direct_against_pairs(sizes: tuple[int, ...]) -> None:
                 for columns, direct in ((direct_columns, True), (pair_columns, False))
             )
             more = "" if v2 is not None else ">"
+            both = totals.setdefault(N, [0.0, 0.0])
+            both[0], both[1] = both[0] + t1, both[1] + t2
             print(
                 f"  {epsilon:7.2f}  {eta:.1f}  {N:5d}   {n1:10d} / {n2:8d}   {t1:8.3f} s   {more:1}{t2:8.3f} s   "
                 f"{more:1}{t2 / t1:5.1f}x   {v1 or 0:.8f} / {'stopped' if v2 is None else f'{v2:.8f}'}"
             )
+    direct_total, pairs_total = totals[200]
+    print(
+        f"  all {len(POINTS)} parameter sets at N = 200: direct {direct_total:.3f} s, pairs {pairs_total:.3f} s, "
+        f"ratio {pairs_total / direct_total:.1f}x"
+    )
     print()
 
 

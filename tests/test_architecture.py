@@ -16,9 +16,9 @@ LAYERS = {
     3: {"sampling"},
     4: {"mechanism", "certify", "files", "releasing"},
     5: {"design", "families", "auditing", "tables"},
-    6: {"comparison", "plots", "accounting", "engines"},
-    7: {"figures"},
-    8: {"cli", "__main__", ""},
+    6: {"comparison", "plots", "accounting", "engines", "config", "ledger"},
+    7: {"figures", "proposing", "inspecting", "curator", "answers", "plans", "intervals", "fingerprints"},
+    8: {"cli", "__main__", "", "demo"},
 }
 LAYER_OF = {name: layer for layer, names in LAYERS.items() for name in names}
 EXACT = sorted({"errors", "exact", "law"} | LAYERS[2])
@@ -27,6 +27,7 @@ SINGLE_IMPORTERS = {
     "cryptography": {"sampling/entropy.py"},
     "highspy": {"design/linear/highs.py"},
     "duckdb": {"engines/duckdb.py"},
+    "sqlite3": {"ledger/sqlite.py", "ledger/restoring.py", "ledger/checking.py"},
     "random": set(),
     "numpy.random": set(),
 }

@@ -17,7 +17,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-COMMANDS = ("design", "compare", "plan", "certify", "release", "audit", "figures", "demo")
+COMMANDS = ("design", "compare", "plan", "nonnegative", "certify", "release", "audit", "figures", "demo")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)

@@ -196,7 +196,7 @@ def _budget(name: str, entry: Mapping[str, object]) -> Budget:
     if entry.get("on_new_data", "same-plan") != "same-plan":
         raise ConfigError(
             f"{key}.on_new_data",
-            'allowed is "same-plan": new data continues the plan; more budget is opened with countveil budget open',
+            'allowed is "same-plan": new data continues the plan; more budget is opened with countveil budget --open N',
         )
     policy = _choice(entry.get("policy", "nonnegative"), f"{key}.policy", ("nonnegative", "signed"))
     objective = _choice(entry.get("objective", "variance"), f"{key}.objective", ("variance", "eta", "margin"))

@@ -93,6 +93,28 @@ class EngineError(CountveilError):
     exit_code = 6
 
 
+class BudgetError(CountveilError):
+    """The plan, or an analyst's share of it, has no answer left."""
+
+    exit_code = 4
+
+    def __init__(self, pool: str, answers: int, analyst: str | None = None) -> None:
+        self.pool = pool
+        self.answers = answers
+        self.analyst = analyst
+        whose = f"the share of {shortened(analyst, 40)} in" if analyst else "the budget of"
+        super().__init__(
+            f"{whose} {pool} is spent: all {answers} planned answers were given; questions asked before stay free, "
+            "a curator can open more with: countveil budget --open N"
+        )
+
+
+class LedgerError(CountveilError):
+    """The ledger cannot be read, written or trusted; nothing is answered."""
+
+    exit_code = 1
+
+
 class MissingExtraError(CountveilError):
     """An optional dependency is not installed."""
 

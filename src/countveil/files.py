@@ -31,13 +31,13 @@ LARGEST_FILE = 256 * 1024 * 1024
 LARGEST_LAW = 400_000
 LARGEST_BITS = 128
 POLICIES = ("nonnegative", "signed", "floor")
-METHODS = ("paper", "optimal", "program", "remap")
+METHODS = ("paper", "optimal", "program", "remap", "gaussian")
 _DIGITS = 20
 
 
 def save(mechanism: Mechanism, path: str | Path) -> None:
     """Write the file; a regular file appears only when complete, a device or pipe is written to."""
-    text = json.dumps({**content(mechanism), "hash": mechanism.hash}, indent=1) + "\n"
+    text = to_text(mechanism)
     try:
         target = Path(os.path.realpath(path)) if str(path) else Path()
         if target.is_dir():
@@ -80,13 +80,24 @@ def load(path: str | Path) -> Mechanism:
     except (UnicodeDecodeError, ValueError, TypeError):
         raise CertificateError(f"{path}: not a text file; give the path of a mechanism.json") from None
     try:
+        return from_text(text)
+    except CertificateError as error:
+        raise CertificateError(f"{path}: {error}") from None
+
+
+def to_text(mechanism: Mechanism) -> str:
+    """The content of a mechanism's file."""
+    return json.dumps({**content(mechanism), "hash": mechanism.hash}, indent=1) + "\n"
+
+
+def from_text(text: str) -> Mechanism:
+    """The mechanism of a file's content, rebuilt, measured again and compared with its claims."""
+    try:
         document = json.loads(text, object_pairs_hook=_no_duplicates)
         json.dumps(document, ensure_ascii=False).encode()  # refuses lone surrogates
         return rebuild(document)
-    except CertificateError as error:
-        raise CertificateError(f"{path}: {error}") from None
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError, ParameterError) as error:
-        raise CertificateError(f"{path}: not a valid mechanism file ({_one_line(error)})") from None
+        raise CertificateError(f"not a valid mechanism file ({_one_line(error)})") from None
 
 
 def content(mechanism: Mechanism) -> dict[str, Any]:

@@ -4,11 +4,11 @@ The curator forms Y' = n + Z with a law of Z that does not depend on n, and publ
 leaves every y' > T alone and sends every other y' to the non-negative integers at random. Post-processing
 costs no privacy, so Y inherits the exact delta of Z at every order and for any number of answers.
 
-Sending y' < 0 to 0 pushes counts up, so f pulls some small positive y' down; the pulls are chosen so that
-the bias is (almost) zero from n0 on. A bounded law leaves a residue in the order of its edge
-mass. Moves remove it exactly: in the column of n some of the 2^K equally likely outcomes are given
-another value, so that the mean is n. Moving a share theta of a column changes delta at order E by at most
-theta * (1 + E): that is the whole cost, and `slack` is the largest theta.
+Sending y' < 0 to 0 pushes counts up, so f pulls some small positive y' down and may push others up; it is
+chosen so that the bias is (almost) zero from n0 on. A bounded law leaves a residue. Moves remove it exactly:
+in the column of n some of the 2^K equally likely outcomes are given another value, so that the mean is n.
+Moving a share theta of a column changes delta at order E by at most theta * (1 + E): that is the whole cost,
+and `slack` is the largest theta.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Remap:
     """Y = f(n + Z), with exact moves from n0 on; `D` bounds |Y - n| for every n.
 
     `negative` is the row of every y' < 0 and `rows[j]` that of y' = j, j = 0..T; T <= n0, so that the outcomes n + 1
-    and n + 2, which moves draw on, are beyond the map.
+    and n + 2, which moves draw on, are beyond the map. A map without moves has n0 = M, the stationary count.
     """
 
     source: Law

@@ -12,7 +12,10 @@ of a range. The cells of a table are the product of the keys of its group column
 from __future__ import annotations
 
 import datetime
+import hashlib
+import json
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -36,7 +39,7 @@ class Column:
 
     name: str
     kind: Kind
-    values: tuple[Value, ...] = ()
+    values: tuple[Value, ...] = field(default=(), hash=False)  # thousands of values: compared, but not hashed
     low: int = 0
     high: int = 0
     step: int = 1
@@ -90,12 +93,18 @@ class Column:
         return f"{self.value(start)}{dash}{self.value(end)}"
 
     def described(self) -> dict[str, object]:
-        """The domain as plain JSON values: what a question's hash and the public schema show."""
+        """The domain as plain JSON values: what the public schema shows."""
         shape: dict[str, object] = {"name": self.name, "type": self.kind}
         if self.listed:
             return shape | {"values": [v.isoformat() if isinstance(v, datetime.date) else v for v in self.values]}
         shape |= {"min": str(self.value(self.low)), "max": str(self.value(self.high))}
         return shape | {"step": self.step}
+
+    @cached_property
+    def sha256(self) -> str:
+        """The hash of the domain: the part of a question's hash that says what the column means."""
+        written = json.dumps(self.described(), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        return hashlib.sha256(written.encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -114,14 +123,19 @@ class Schema:
     neighbours: Neighbours = "add-remove"
     max_cells: int = 2_000_000
     by_name: Mapping[str, Column] = field(init=False, compare=False, repr=False, default_factory=dict)
+    by_plain_name: Mapping[str, Column] = field(init=False, compare=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "by_name", {column.name: column for column in self.columns})
         folded: dict[str, str] = {}
         for column in self.columns:
-            other = folded.setdefault(column.name.casefold(), column.name)
-            if other != column.name:
-                raise ConfigError(f"dataset.{self.name}.columns", f"{other} and {column.name} differ only by case")
+            folded_name = column.name.casefold()
+            if folded_name in folded:
+                names = f"{shortened(folded[folded_name])} and {shortened(column.name)}"
+                raise ConfigError(f"dataset.{self.name}.columns", f"{names} are the same, or differ only by case")
+            folded[folded_name] = column.name
+        plain = {column.name.lower(): column for column in self.columns if column.name.isascii()}
+        object.__setattr__(self, "by_name", {column.name: column for column in self.columns})
+        object.__setattr__(self, "by_plain_name", plain)
 
     @property
     def unit_is_row(self) -> bool:
@@ -130,9 +144,7 @@ class Schema:
     def column(self, name: str, quoted: bool = True) -> Column | None:
         """The column of this name; an unquoted name may differ by the case of its ASCII letters."""
         found = self.by_name.get(name)
-        if found is None and not quoted:
-            found = next((c for c in self.columns if c.name.isascii() and c.name.lower() == name.lower()), None)
-        return found
+        return found if found is not None or quoted else self.by_plain_name.get(name.lower())
 
 
 def parse_column(name: str, declared: object, key: str) -> Column:
@@ -141,14 +153,16 @@ def parse_column(name: str, declared: object, key: str) -> Column:
     >>> parse_column("age", {"min": 0, "max": 120, "step": 10}, "columns.age").keys
     13
     """
-    if not name or len(name) > MAX_NAME or not name.isprintable():
+    if not isinstance(name, str) or not name or len(name) > MAX_NAME or not name.isprintable():
         raise ConfigError(key, f"column names have 1 to {MAX_NAME} printable characters")
     table = {"values": declared} if isinstance(declared, list) else declared
     if not isinstance(table, Mapping):
         raise ConfigError(key, "give a list of values, or a table such as { min = 0, max = 120 }")
-    unknown = sorted(set(table) - {"values", "min", "max", "step", "type", "guessed"})
+    unknown = sorted(str(word) for word in set(table) - {"values", "min", "max", "step", "type", "guessed"})
     if unknown:
-        raise ConfigError(key, f"unknown key {unknown[0]}; allowed are values, min, max, step, type, guessed")
+        raise ConfigError(
+            key, f"unknown key {shortened(unknown[0])}; allowed are values, min, max, step, type, guessed"
+        )
     kind = table.get("type")
     if kind is not None and kind not in KINDS:
         raise ConfigError(key, f"type is {shortened(kind)}; allowed are {', '.join(KINDS)}")
@@ -171,19 +185,22 @@ def _listed(name: str, kind: object, values: object, guessed: bool, key: str) ->
         raise ConfigError(key, f"{len(values)} values; at most {MAX_VALUES} are allowed")
     found = _kind_of(values[0])
     kind = kind or found
-    if kind == "date" and found == "text":
+    if kind not in KINDS:
+        raise ConfigError(key, f"{shortened(values[0])} is no text, integer, boolean or date")
+    if kind == "date":
         values = [_date(v, key) for v in values]
     if any(_kind_of(v) != kind for v in values):
         odd = next(v for v in values if _kind_of(v) != kind)
         raise ConfigError(key, f"{shortened(odd)} is not of type {kind}; all values of a column have one type")
     if len(set(values)) != len(values):
-        twice = next(v for i, v in enumerate(values) if v in values[:i])
+        counted = Counter(values)
+        twice = next(v for v in values if counted[v] > 1)
         raise ConfigError(key, f"{shortened(twice)} is listed twice")
     if any(isinstance(v, int) and not INT64[0] <= v <= INT64[1] for v in values):
         raise ConfigError(key, "integers lie in -2^63..2^63-1")
     if any(isinstance(v, str) and ("\x00" in v or not _encodable(v)) for v in values):
         raise ConfigError(key, "text values are Unicode without NUL")
-    return Column(name, kind, tuple(values), guessed=guessed)  # type: ignore[arg-type]
+    return Column(name, kind, tuple(values), guessed=guessed)
 
 
 def _ranged(name: str, kind: object, table: Mapping[str, object], guessed: bool, key: str) -> Column:
@@ -199,7 +216,7 @@ def _ranged(name: str, kind: object, table: Mapping[str, object], guessed: bool,
     else:
         raise ConfigError(key, "min and max are integers or dates")
     if low > high:
-        raise ConfigError(key, f"min {ends[0]} is greater than max {ends[1]}")
+        raise ConfigError(key, f"min {shortened(ends[0])} is greater than max {shortened(ends[1])}")
     if kind == "integer" and not (INT64[0] < low <= high <= INT64[1] and high - low < 2**62):
         raise ConfigError(key, "min and max lie in -2^63+1..2^63-1, less than 2^62 apart")
     step = table.get("step", 1)

@@ -44,6 +44,16 @@ def test_json_has_the_promised_keys() -> None:
     assert [row["answers"] for row in found["price_list"] if row["chosen"]] == [10]
 
 
+def test_never_negative_by_program() -> None:
+    budget = ("--epsilon", "3", "--delta", "1e-6", "--answers", "2", "--no-prices", "--json")
+    found = json.loads(run(*budget, "--method", "program").stdout)
+    assert found["method"] == found["per_answer"]["method"] == "program"
+    assert found["per_answer"]["eta_from"] == 1
+    assert found["per_answer"]["unbiased_from"] == 3
+    assert Fraction(found["delta"]) <= Fraction("1e-6")
+    assert json.loads(run(*budget).stdout)["method"] == "remap"
+
+
 def test_the_saved_mechanism_affords_what_was_planned(planned: Path) -> None:
     done = run("-m", str(planned), "--epsilon", "3", "--delta", "1e-6", "--json")
     found = json.loads(done.stdout)
@@ -94,6 +104,16 @@ def test_the_price_list_is_drawn(tmp_path: Path) -> None:
         (("--epsilon", "3", "--delta", "0", "--answers", "3"), "delta: got 0"),
         (("--epsilon", "nan", "--delta", "1e-6", "--answers", "3"), "epsilon: got nan"),
         (("--epsilon", "3", "--delta", "1e-6", "--answers", "3", "--policy", "floor"), "policy: got floor"),
+        (("--epsilon", "3", "--delta", "1e-6", "--answers", "3", "--method", "auto"), "method: got auto"),
+        (
+            ("--epsilon", "3", "--delta", "1e-6", "--answers", "3", "--method", "program", "--policy", "signed"),
+            "method: got program, allowed is remap with policy signed",
+        ),
+        (
+            ("--epsilon", "3", "--delta", "1e-6", "--answers", "40", "--method", "program", "--no-prices"),
+            "method program plans noise up to 48",
+        ),
+        (("-m", "missing.json", "--method", "program", "--epsilon", "3", "--answers", "2"), "--method: not with -m"),
         (("--epsilon", "3", "--delta", "1e-6", "--answers", "3", "--plot", "x.bmp"), "x.bmp"),
         (("--epsilon", "0.01", "--delta", "1e-15", "--answers", "5000", "--no-prices"), "with noise up to 20000"),
         (("-m", "missing.json", "--epsilon", "3", "--delta", "1e-6"), "missing.json"),

@@ -36,6 +36,14 @@ MAPPED = Remap(
     n0=2,
     D=5,
 )
+PUSHED = Remap(
+    source=Law((1, 2, 7, 12, 7, 2, 1), 3, 5),
+    negative=((0, 64),),
+    rows=(((0, 64),), ((0, 8), (1, 56)), ((4, 64),), ((0, 5), (1, 40), (4, 19)), ((3, 1), (4, 63))),
+    map_bits=6,
+    n0=8,
+    D=6,
+)
 
 FAMILIES: dict[str, ColumnFamily] = {
     "symmetric": Columns(SYMMETRIC),
@@ -44,6 +52,7 @@ FAMILIES: dict[str, ColumnFamily] = {
     "clamped": Columns(SYMMETRIC, small=(ONE_SIDED,), lo=2, hi=7, top=(ASYMMETRIC, ONE_SIDED.mirrored())),
     "floor": Columns(SYMMETRIC, lo=4),
     "remap": MAPPED,
+    "remap that pushes up": PUSHED,
 }
 
 

@@ -5,6 +5,7 @@ grid          losses on a grid: laws that dominate a pair, and laws that it domi
 powers        the sum of many losses by Fourier transform, every error bounded
 composition   upper and lower bounds for k answers, both changes, both neighbour relations
 planning      the best law for k answers
+programmed    a law for each small count, with curves held under that of the best signed law
 """
 
 from __future__ import annotations
@@ -129,13 +130,19 @@ def plan(
     neighbours: str = "add-remove",
     cells: int | str = 1,
     sensitivity: int | str = 1,
+    unbiased_from: int | str | None = None,
+    max_bias: Number | None = None,
+    method: str = "remap",
     prices: bool = False,
     progress: Callable[[Iterable[int]], Iterable[int]] = iter,
 ) -> Plan:
     """The best mechanism for so many answers within (epsilon, delta), certified for all of them together.
 
-    `objective` is what is best: least "variance", largest "eta" or least 95 % "margin". With `prices`, the price list
-    of other numbers of answers too; `progress` wraps those numbers, to show how far it is.
+    `objective` is what is best: least "variance", largest "eta" or least 95 % "margin". From the count `unbiased_from`
+    on (policy nonnegative; default: found) the bias is at most `max_bias` (default: as little as is nearly free).
+    Counts are made never negative by `method` "remap" or by "program", which has P2 from n = 1 on and exactly no bias
+    from `unbiased_from` on, for noise up to 48. With `prices`, the price list of other numbers of answers too;
+    `progress` wraps those numbers, to show how far it is.
 
     >>> found = plan(epsilon="3", delta="1e-6", answers=10, policy="signed")
     >>> float(found.mechanism.certificate.variance) < 20.1, found.certified.upper <= 1e-6
@@ -154,6 +161,9 @@ def plan(
         neighbours=neighbours,
         cells=cells,
         sensitivity=sensitivity,
+        unbiased_from=unbiased_from,
+        max_bias=max_bias,
+        method=method,
     )
     found = make_plan(ask)
     return replace(found, price_list=price_list(ask, progress)) if prices else found
@@ -169,9 +179,13 @@ def _ask(
     neighbours: str,
     cells: object,
     sensitivity: object,
+    unbiased_from: object,
+    max_bias: object,
+    method: str,
 ) -> Ask:
     """Check every argument of a plan."""
     from countveil.accounting.planning import Ask
+    from countveil.design.unsigned import bias_given, n0_given
 
     allowed = "a decimal number from 0.001 to 100"
     total = number("epsilon", epsilon, allowed)
@@ -186,9 +200,14 @@ def _ask(
         ("policy", policy, ("nonnegative", "signed")),
         ("objective", objective, ("variance", "eta", "margin")),
         ("neighbours", neighbours, NEIGHBOURS),
+        ("method", method, ("remap", "program")),
     ):
         if given not in choices:
             raise ParameterError(name, given, "one of " + ", ".join(choices))
+    if policy == "signed" and (unbiased_from is not None or max_bias is not None):
+        raise RequestError("policy signed is unbiased at every count: leave out unbiased_from and max_bias")
+    if method == "program":
+        _check_program(policy, sensitivity, max_bias)
     return Ask(
         total,
         target,
@@ -198,7 +217,21 @@ def _ask(
         neighbours,
         integer("cells", cells, 1, 1000),
         integer("sensitivity", sensitivity, 1, 20),
+        n0_given(unbiased_from),
+        bias_given(max_bias),
+        method,
     )
+
+
+def _check_program(policy: str, sensitivity: object, max_bias: object) -> None:
+    """What method program does not do is refused, not ignored."""
+    if policy != "nonnegative":
+        raise ParameterError("method", "program", "remap with policy signed", "signed noise needs no method")
+    if max_bias is not None:
+        hint = "from unbiased_from on its bias is exactly zero"
+        raise ParameterError("max_bias", max_bias, "none with method program", hint)
+    if integer("sensitivity", sensitivity, 1, 20) > 1:
+        raise ParameterError("sensitivity", sensitivity, "1 with method program", "use method remap")
 
 
 def _listed(mechanisms: Mechanism | Sequence[tuple[Mechanism, int]], answers: object) -> list[tuple[Mechanism, int]]:

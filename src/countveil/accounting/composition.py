@@ -20,7 +20,7 @@ from fractions import Fraction
 from functools import cached_property
 
 from countveil.accounting import powers
-from countveil.accounting.grid import Losses, above, below
+from countveil.accounting.grid import Losses, above, below, heaviest_loss
 from countveil.accounting.pairs import LOSS_ERROR, Answer, Change, Pair
 from countveil.errors import ParameterError
 
@@ -107,7 +107,9 @@ class Composition:
         if variance <= 0:
             return max(1e-6, *(abs(x) for x in extremes))
         deviation = math.sqrt(variance / count)
-        base = max(pairs, key=lambda pair: pair[1])[0].heaviest_loss
+        parts = [part for way in self._ways for part in way]
+        most = max(k for _, k in parts)
+        base = max(heaviest_loss(several, deviation) for several, k in parts if k == most)
         spacing = max(pair.spacing(base) for pair, _ in pairs)
         wanted = min(deviation / FINE, MERGED * deviation**2 / spacing if spacing else math.inf)
         window = 2 * (powers.WIDTH + 3) * deviation * math.sqrt(self.answers)

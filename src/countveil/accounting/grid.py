@@ -85,6 +85,26 @@ def _split(pair: Pair, step: float) -> tuple[np.typing.NDArray[np.int64], Floats
     return found, np.bincount(where, p[p > 0], len(found)).astype(np.float64)
 
 
+SEARCHED, LONGEST = 2000.0, 2**16
+"""Steps in a standard deviation and in all losses, to find the heaviest one."""
+ROUNDED = 1e-7
+"""Losses that differ by less are one, rounded: the largest is on the grid, so that no other is rounded up."""
+
+
+def heaviest_loss(pairs: Sequence[Pair], deviation: float) -> float:
+    """The |loss| that weighs most in the law above all pairs: theirs, not one that is merely on a grid."""
+    if len(pairs) == 1 or deviation <= 0:
+        return pairs[0].heaviest_loss
+    extent = max(float(np.abs(pair.loss).max()) for pair in pairs)
+    step = max(deviation / SEARCHED, extent / LONGEST)
+    law = above(pairs, step)
+    top = abs(float(law.loss[int(law.p.argmax())])) if len(law.p) else 0.0
+    near = Pair(np.concatenate([pair.p for pair in pairs]), np.concatenate([pair.loss for pair in pairs]), 0.0)
+    found = near.heaviest_between(top - step, top + step) or pairs[0].heaviest_loss
+    sizes = np.abs(near.loss)
+    return float(sizes[sizes <= found * (1 + ROUNDED)].max(initial=found))
+
+
 def below(pair: Pair, step: float) -> Losses:
     """A law on the grid that the pair dominates: outcomes merged with part of the next until they meet the grid."""
     losses = pair.loss - LOSS_ERROR * (1 + np.abs(pair.loss))

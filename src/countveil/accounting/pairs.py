@@ -72,9 +72,16 @@ class Pair:
     @property
     def heaviest_loss(self) -> float:
         """The |loss| of largest probability, 0 left out: the others are often multiples of it."""
+        return self.heaviest_between(0.0, math.inf)
+
+    def heaviest_between(self, low: float, high: float) -> float:
+        """The same of the losses whose size is from low to high; 0 if there are none."""
         sizes = np.abs(self.loss)
         order = np.argsort(sizes)
+        order = order[(sizes[order] >= low) & (sizes[order] <= high)]
         sizes, p = sizes[order], self.p[order]
+        if not len(sizes):
+            return 0.0
         same = np.cumsum(np.append(0, np.diff(sizes) > 1e-9 * (1 + sizes[1:])))
         weight = np.where(sizes[np.searchsorted(same, same)] > 1e-9, np.bincount(same, p)[same], 0.0)
         return float(sizes[int(weight.argmax())]) if weight.any() else 0.0

@@ -3,6 +3,7 @@
 The best *signed* law for k answers is searched for (`searching`), rounded to integers, and its composed delta is
 certified on those. Policy nonnegative makes it never negative by a remap: post-processing, so that the curve of all
 answers is the signed law's. No column is corrected to a bias of exactly zero, which would cost k * share * (1 + E).
+Method program has a law for each small count instead (`programmed`), certified by the supremum of all their curves.
 """
 
 from __future__ import annotations
@@ -18,21 +19,24 @@ import numpy as np
 from countveil.accounting import float_below
 from countveil.accounting.composition import Bounds, Composition
 from countveil.accounting.pairs import Floats, answer_of
+from countveil.accounting.programmed import law_of, propose
 from countveil.accounting.searching import Found, margin_of, search
 from countveil.accounting.shapes import LARGEST_D, NoRootError, Target, composed_delta, normalised, root
 from countveil.certify import Terms, bind
 from countveil.columns import ColumnFamily, Columns
 from countveil.design import design
 from countveil.design.remapping import remap_nearly
-from countveil.errors import CountveilError, InfeasibleError
+from countveil.design.unsigned import described, details
+from countveil.errors import CountveilError, InfeasibleError, RequestError
 from countveil.exact import decimal_text, log_upper
 from countveil.law import Law
 from countveil.mechanism import Mechanism
 from countveil.privacy import epsilon_order
-from countveil.rounding import SCALE, symmetric_law
+from countveil.remap import Remap
 
 LISTED = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 ATTEMPTS = 8
+RETRIES = 3
 LARGE_SHARE = 2
 """Epsilon of one answer from which on sharing evenly is as good as anything."""
 LARGEST_SHARE = Fraction(20)
@@ -56,6 +60,9 @@ class Ask:
     neighbours: str = "add-remove"
     cells: int = 1
     sensitivity: int = 1
+    unbiased_from: int | None = None
+    max_bias: Fraction | None = None
+    method: str = "remap"
 
     @property
     def pairs(self) -> int:
@@ -92,6 +99,7 @@ class Plan:
             "delta_lower": decimal_text(Fraction(self.certified.lower), rounding="down"),
             "delta_allowed": decimal_text(ask.delta),
             "policy": ask.policy,
+            "method": None if ask.policy == "signed" else self.mechanism.method,
             "objective": ask.objective,
             "neighbours": ask.neighbours,
             "cells": ask.cells,
@@ -109,6 +117,8 @@ def make_plan(ask: Ask) -> Plan:
     if ask.epsilon > LARGE_SHARE * ask.pairs:
         with suppress(CountveilError):
             return _shared(ask)
+    if ask.method == "program":
+        return _by_program(ask)
     for edge in EDGES:
         with suppress(NoRootError, InfeasibleError):
             return _certified(ask, search(ask.target, ask.objective, edge=edge))
@@ -151,7 +161,14 @@ def price_list(ask: Ask, steps: Callable[[Iterable[int]], Iterable[int]] = iter)
 
 def _single(ask: Ask) -> Plan:
     """One answer is a design."""
-    mechanism = design(epsilon=ask.epsilon, delta=ask.delta, policy=ask.policy, sensitivity=ask.sensitivity)
+    mechanism = design(
+        epsilon=ask.epsilon,
+        delta=ask.delta,
+        policy=ask.policy,
+        sensitivity=ask.sensitivity,
+        unbiased_from=ask.unbiased_from,
+        method="program" if ask.method == "program" else "auto",
+    )
     delta = float(mechanism.delta)  # exact, and at most what was asked for
     upper = delta if Fraction(delta) >= mechanism.delta else math.nextafter(delta, 1.0)
     lower = Composition([(answer_of(mechanism.family, ask.sensitivity), 1)]).lower(float(ask.epsilon))
@@ -163,9 +180,13 @@ def _shared(ask: Ask) -> Plan:
     """So much epsilon for each answer that the best for all is the best for one, with even shares of both."""
     epsilon = min(ask.epsilon / ask.pairs, LARGEST_SHARE)
     delta = ask.delta / ask.pairs * Fraction(AIMED)
-    mechanism = design(epsilon=epsilon, delta=delta, policy="signed", sensitivity=ask.sensitivity)
-    if ask.policy == "nonnegative":
-        mechanism = _mechanism(ask, remap_nearly(mechanism.family.stationary))
+    if ask.method == "program":
+        policy, n0 = "nonnegative", ask.unbiased_from
+        mechanism = design(epsilon=epsilon, delta=delta, policy=policy, method="program", unbiased_from=n0)
+    else:
+        mechanism = design(epsilon=epsilon, delta=delta, policy="signed", sensitivity=ask.sensitivity)
+    if ask.policy == "nonnegative" and ask.method == "remap":
+        mechanism = _mechanism(ask, _family(ask, mechanism.family.stationary))
     bounds = _composed(ask, mechanism.family, 1e-3)
     if Fraction(bounds.upper) > ask.delta:
         raise InfeasibleError("even shares miss the delta", "allow more of it")
@@ -180,24 +201,36 @@ def _certified(ask: Ask, found: Found) -> Plan:
     """Round, remap if asked, and certify; a law that misses is widened a little and tried again."""
     half, target = found.half, ask.target
     for _ in range(ATTEMPTS):
-        family = _family(ask, half)
-        bounds = _composed(ask, family, found.step)
+        law = law_of(half)
+        bounds = _composed(ask, Columns(law), found.step)
         if Fraction(bounds.upper) <= ask.delta:
-            return Plan(ask, _mechanism(ask, family), bounds, _notes(found, bounds))
+            return Plan(ask, _mechanism(ask, _family(ask, law)), bounds, _notes(found, bounds))
         excess = bounds.upper / float(ask.delta)
         target = replace(target, delta=target.delta / excess**1.2)
         half = _widened(half, target, found.step)
     raise InfeasibleError("edges take too much of delta", "a larger D is needed")
 
 
-def _family(ask: Ask, half: Floats) -> ColumnFamily:
-    law = _law(half)
-    return Columns(law) if ask.policy == "signed" else remap_nearly(law)
+def _by_program(ask: Ask) -> Plan:
+    """Columns under a curve, certified; where what is certified misses, under a lower one."""
+    target = ask.target
+    for _ in range(RETRIES):
+        held = propose(target, ask.objective, ask.unbiased_from)
+        bounds = _composed(ask, held.columns, held.step)
+        if Fraction(bounds.upper) <= ask.delta:
+            return Plan(ask, _mechanism(ask, held.columns), bounds, (*held.notes, *_promises(bounds)))
+        target = replace(target, delta=target.delta * 0.9 * float(ask.delta) / bounds.upper)
+    raise InfeasibleError("the columns that were found miss the delta", "allow more of it, or use method remap")
 
 
-def _law(half: Floats) -> Law:
-    bits = 64 if float(half.min()) > 2.0**-36 else 96 if float(half.min()) > 2.0**-68 else 128
-    return symmetric_law([int(Fraction(float(p)) * (1 << SCALE)) for p in half], bits)
+def _family(ask: Ask, law: Law) -> ColumnFamily:
+    """The law, made never negative if asked: post-processing, so that what was composed holds."""
+    if ask.policy == "signed":
+        return Columns(law)
+    try:
+        return remap_nearly(law, ask.unbiased_from, ask.max_bias)
+    except InfeasibleError as error:
+        raise RequestError(str(error)) from None  # another law would not help
 
 
 def _composed(ask: Ask, family: ColumnFamily, step: float) -> Bounds:
@@ -239,13 +272,15 @@ def _mechanism(ask: Ask, family: ColumnFamily) -> Mechanism:
         Terms(
             epsilon=epsilon,
             policy=ask.policy,
-            method="program" if ask.policy == "signed" else "remap",
+            method="program" if ask.policy == "signed" else ask.method,
             D=D,
             sensitivity=ask.sensitivity,
             notes=(
                 f"planned for {ask.answers} answers within epsilon {decimal_text(ask.epsilon)}, delta "
                 f"{decimal_text(ask.delta)} together; epsilon and delta here are those of one answer alone",
+                *((described(family),) if isinstance(family, Remap) else ()),
             ),
+            details=details(family, ask.unbiased_from) if isinstance(family, Remap) else None,
         ),
     )
 
@@ -254,6 +289,12 @@ def _notes(found: Found, bounds: Bounds) -> tuple[str, ...]:
     shape = "geometric-like" if found.power < 1.1 else "Gaussian-like" if found.power > 1.9 else "between both"
     return (
         f"shape near exp(-|z/c|^{found.power:.3g}), {shape}; weights then optimised one by one where that helps",
+        *_promises(bounds),
+    )
+
+
+def _promises(bounds: Bounds) -> tuple[str, ...]:
+    return (
         f"certified by composition: the delta of all answers is between {bounds.lower:.6g} and {bounds.upper:.6g}",
         "sound for queries chosen adaptively; every answer must use this mechanism",
     )

@@ -16,11 +16,17 @@ import click
 
 import countveil
 from countveil.cli.audit import audit
+from countveil.cli.budget import budget
 from countveil.cli.certify import certify
 from countveil.cli.compare import compare
+from countveil.cli.count import count
 from countveil.cli.demo import demo
 from countveil.cli.design import design
 from countveil.cli.figures import figures
+from countveil.cli.init import init
+from countveil.cli.inspect import inspect
+from countveil.cli.ledger import ledger
+from countveil.cli.nonnegative import nonnegative
 from countveil.cli.plan import plan
 from countveil.cli.release import release
 from countveil.errors import CountveilError
@@ -43,12 +49,31 @@ def cli() -> None:
       countveil compare --epsilon 1 --delta 1e-6      against geometric, discrete Gaussian, ...
       countveil figures --out figures                 the paper's figures, with ours in them
       countveil plan --epsilon 3 --delta 1e-6 --answers 30
+      countveil nonnegative signed.json -o mechanism.json
       countveil certify mechanism.json                prove a saved mechanism again
+      countveil init people.parquet --unit person_id  propose a countveil.toml
+      countveil count "SELECT region, count(*) FROM people GROUP BY region" --dry-run
+      countveil budget people
       countveil release table.csv --column n -m mechanism.json -o noisy.csv
     """
 
 
-for command in (design, compare, plan, certify, release, audit, figures, demo):
+for command in (
+    design,
+    compare,
+    plan,
+    nonnegative,
+    certify,
+    release,
+    audit,
+    figures,
+    init,
+    inspect,
+    count,
+    budget,
+    ledger,
+    demo,
+):
     cli.add_command(command)
 
 

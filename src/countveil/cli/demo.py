@@ -1,48 +1,92 @@
-"""`countveil demo`: a first look. Design a mechanism, prove it, release a few counts."""
+"""`countveil demo`: the main job from end to end, on invented people."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
 
-from countveil.cli.output import busy, print_json, print_mechanism
+from countveil.cli.output import busy, print_json
 
-TOWNS = (("Ash Hollow", 0), ("Brook", 3), ("Cairn", 17), ("Dunmore", 92), ("Elmstead", 1204), ("Fairhaven", 48310))
+if TYPE_CHECKING:
+    from countveil.demo import Asked, Demo
 
 
 @click.command()
+@click.option("--out", default="countveil-demo", show_default=True, metavar="DIR", help="Where everything is written.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def demo(as_json: bool) -> None:
-    """Design a mechanism for epsilon 1, delta 1e-6 and release the (invented) counts of six towns.
+def demo(out: str, as_json: bool) -> None:
+    """Invent a census of 100,000 people, plan a budget, ask four questions, write a report.
+
+    One question is refused, and one is free because it was asked before. Run it again: everything is replayed, because
+    the ledger remembers. Delete the folder to start anew.
 
     \b
-    Example:
+    Examples:
       countveil demo
+      countveil demo --out /tmp/demo --json
     """
-    from countveil.design import design
+    from countveil.demo import run
+    from countveil.errors import ParameterError
 
-    with busy("designing a mechanism for epsilon 1, delta 1e-6"):
-        mechanism = design(epsilon="1", delta="1e-6")
-    released = {town: mechanism.release(n) for town, n in TOWNS}
+    folder = Path(out)
+    if folder.exists() and not folder.is_dir():
+        raise ParameterError("out", out, "a folder")
+    try:
+        with busy("inventing a census, planning a budget, asking four questions"):
+            done = run(folder)
+    except OSError as error:
+        raise ParameterError("out", out, f"a folder that can be written ({error.strerror})") from None
     if as_json:
-        print_json({"schema_version": 1, "mechanism": mechanism.describe(), "released": released})
+        print_json(_plain(done))
         return
+    for number, asked in enumerate(done.asked, start=1):
+        _print(number, asked)
+    b = done.budget
+    click.echo(
+        f"\n{b.answers_left} of {b.answers_total} answers left; all together epsilon {b.epsilon}, delta {b.delta}"
+    )
+    click.echo(f"the report, with plots: {done.report}")
+    click.echo(f'ask more: cd {folder} && countveil count "SELECT sex, count(*) FROM people GROUP BY sex"')
+
+
+def _plain(done: Demo) -> dict[str, object]:
+    asked = [
+        {"title": a.title, "sql": a.sql, "refusal": a.refusal, "answer": a.table.describe() if a.table else None}
+        for a in done.asked
+    ]
+    budget = {**asdict(done.budget), "datasets": list(done.budget.datasets), "shares": {}}
+    return {
+        "schema_version": 1,
+        "folder": str(done.folder),
+        "report": str(done.report),
+        "asked": asked,
+        "budget": budget,
+    }
+
+
+def _print(number: int, asked: Asked) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     console = Console(highlight=False)
-    console.print("[bold]A mechanism for epsilon 1, delta 1e-6[/bold]  (countveil design --epsilon 1 --delta 1e-6)\n")
-    print_mechanism(mechanism.describe())
-    margin = mechanism.certificate.margin_95
-    table = Table(
-        box=box.SIMPLE_HEAD, title="People over 65 in six invented towns", title_justify="left", title_style="bold"
-    )
-    for head in ("town", "true (kept)", "released", "95 % margin", "certainly in"):
-        table.add_column(head, justify="left" if head == "town" else "right")
-    for town, n in TOWNS:
-        y = released[town]
-        sure = f"{max(0, y - mechanism.D)}..{y + mechanism.D}"
-        table.add_row(town, str(n), str(y), f"±{margin}", sure)
-    console.print()
-    console.print(table)
-    console.print("Run it again: the released column changes, the guarantee does not.", style="dim")
+    console.print(Text(f"\n{number}. {asked.title}", style="bold"))
+    console.print(Text(f"   {asked.sql}", style="dim"))
+    if asked.table is None:
+        console.print(Text(f"   refused: {asked.refusal}", style="yellow"))
+        return
+    if asked.table.replayed:
+        console.print(Text("   asked before: the recorded answer, free", style="green"))
+        return
+    shown = Table(box=box.SIMPLE_HEAD)
+    for head in ("town", "released", "95 % interval", "true (invented)", "off by"):
+        shown.add_column(head, justify="left" if head == "town" else "right")
+    for (label, y, low, high), n in zip(asked.table.rows, asked.truth, strict=True):
+        shown.add_row(
+            Text(str(label)), f"{y:,}", f"{low:,} to {high:,}", f"{n:,}", f"{y - n:+d}" if y != n else "exact"
+        )
+    console.print(shown)

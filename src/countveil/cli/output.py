@@ -96,6 +96,8 @@ def _facts(m: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         nearly = m["nearly_unbiased_from"]
         if nearly is not None and nearly < m["unbiased_from"]:
             yield "", f"at most a thousandth of the standard deviation from n = {nearly} on"
+        if "bias_from_n0" in m:
+            yield "", f"at most {short(m['bias_from_n0'], 4, 'up')} from n = {m['n0']} on"
     yield "variance", short(m["variance"], 6)
     yield "made by", f"method {m['method']}, policy {m['policy']}, weights over 2^{m['bits']}, hash {m['hash'][:12]}"
 

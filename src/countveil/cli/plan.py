@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 @click.option("--delta", metavar="D", help="Delta of all answers together.")
 @click.option("--answers", metavar="K", help="How many answers (tables) are planned.")
 @click.option("--policy", default="nonnegative", show_default=True, help="nonnegative or signed.")
+@click.option(
+    "--method",
+    default="remap",
+    show_default=True,
+    help="Never negative by remap, or by program: a law for each small count (noise up to 48).",
+)
 @click.option("--objective", default="variance", show_default=True, help="variance, eta or margin: what is best.")
 @click.option(
     "--neighbours",
@@ -35,6 +41,8 @@ if TYPE_CHECKING:
 @click.option(
     "--sensitivity", default="1", show_default=True, metavar="d", help="By how much one person can change a count."
 )
+@click.option("--unbiased-from", metavar="N0", help="Hardly any bias from this count on (default: found).")
+@click.option("--max-bias", metavar="B", help="How much bias from N0 on (default: 1e-8, or what is nearly free).")
 @click.option("--adaptive", is_flag=True, help="With -m: mechanisms were chosen on the way (basic composition only).")
 @click.option("-m", "--mechanism", metavar="FILE", help="Do not design: account for answers of this mechanism.")
 @click.option("--prices/--no-prices", default=True, help="The price list of other numbers of answers (some seconds).")
@@ -46,11 +54,14 @@ def plan(
     delta: str | None,
     answers: str | None,
     policy: str,
+    method: str,
     objective: str,
     neighbours: str,
     cells: str,
     people: str,
     sensitivity: str,
+    unbiased_from: str | None,
+    max_bias: str | None,
     adaptive: bool,
     mechanism: str | None,
     prices: bool,
@@ -70,6 +81,8 @@ def plan(
     Examples:
       countveil plan --epsilon 3 --delta 1e-6 --answers 30
       countveil plan --epsilon 3 --delta 1e-6 --answers 30 --policy signed --no-prices -o mechanism.json
+      countveil plan --epsilon 3 --delta 1e-6 --answers 10 --unbiased-from 6
+      countveil plan --epsilon 3 --delta 1e-6 --answers 5 --method program
       countveil plan -m mechanism.json --epsilon 3 --delta 1e-6
       countveil plan -m mechanism.json --answers 100 --delta 1e-6 --neighbours replace
     """
@@ -78,7 +91,18 @@ def plan(
 
         check(plot)
     if mechanism is not None:
-        _refuse_design_options(policy, objective, sensitivity, plot, output)
+        _refuse_design_options(
+            {
+                "--policy": policy != "nonnegative",
+                "--method": method != "remap",
+                "--objective": objective != "variance",
+                "--sensitivity": sensitivity != "1",
+                "--unbiased-from": unbiased_from is not None,
+                "--max-bias": max_bias is not None,
+                "--plot": plot is not None,
+                "-o": output is not None,
+            }
+        )
         known = {"neighbours": neighbours, "cells": cells, "people": people, "adaptive": adaptive}
         _account(mechanism, epsilon, delta, answers, known, as_json)
         return
@@ -96,10 +120,13 @@ def plan(
         delta=delta,
         answers=answers,
         policy=policy,
+        method=method,
         objective=objective,
         neighbours=neighbours,
         cells=cells,
         sensitivity=sensitivity,
+        unbiased_from=unbiased_from,
+        max_bias=max_bias,
         prices=prices or plot is not None,
         progress=_progress,
     )
@@ -157,17 +184,10 @@ def _print(found: Mapping[str, Any]) -> None:
         console.print(Text(f"- {note}", style="dim"))
 
 
-def _refuse_design_options(policy: str, objective: str, sensitivity: str, plot: str | None, output: str | None) -> None:
+def _refuse_design_options(given: Mapping[str, bool]) -> None:
     """With -m nothing is designed or drawn: options for that are not ignored but refused."""
     from countveil.errors import RequestError
 
-    given = {
-        "--policy": policy != "nonnegative",
-        "--objective": objective != "variance",
-        "--sensitivity": sensitivity != "1",
-        "--plot": plot is not None,
-        "-o": output is not None,
-    }
     unused = [name for name, used in given.items() if used]
     if unused:
         raise RequestError(f"{', '.join(unused)}: not with -m, which accounts for a mechanism as it is; leave it out")

@@ -17,7 +17,8 @@ from countveil import privacy
 from countveil.certify import Terms, bind, enough_bits
 from countveil.columns import Columns
 from countveil.decimals import decimal
-from countveil.design import pulls
+from countveil.design import mapping, pulls
+from countveil.design.mapping import MAP_BITS, row_of
 from countveil.design.optimal import knee, least_delta
 from countveil.design.request import LARGEST_D, SMALLEST_EPSILON, Question, Request
 from countveil.design.signed import SPARE, Solver, least_holding, paper_bound
@@ -28,7 +29,6 @@ from countveil.mechanism import Mechanism
 from countveil.remap import Remap, Row
 from countveil.rounding import symmetric_law
 
-MAP_BITS = 64
 _ONE = 1 << MAP_BITS
 
 
@@ -57,22 +57,36 @@ def remap_law(source: Law, D: int | None = None, n0: int | None = None) -> Remap
     return family
 
 
-def remap_nearly(source: Law) -> Remap:
+def remap_nearly(source: Law, n0: int | None = None, max_bias: Fraction | None = None) -> Remap:
     """The signed law `source` made non-negative at no privacy cost at all: no column is moved.
 
-    What is left of the bias from two standard deviations on is about a thousandth of one, and is measured. For plans of
-    many answers, where moves would cost k * share * (1 + E).
+    Asked for neither n0 nor a bias, pulls are enough, and eta is exact from a few counts on: what is left of the bias
+    from two standard deviations on is about a thousandth of one. Otherwise the map is found by linear program
+    (`mapping`). For plans of many answers, where moves would cost k * share * (1 + E).
     """
-    side = pulls.geometric_side(source)
-    if side is not None and side[1] <= 1:
-        _, g = _pulls(source, None)
-    else:
-        n0 = math.ceil(2 * math.sqrt(source.variance))
-        g = pulls.program_pulls(source, n0, n0)
-    rows = (((0, _ONE),), *(_row(j, pull) for j, pull in enumerate(g, start=1)))
-    pull = max(j - row[0][0] for j, row in enumerate(rows))
-    beyond = len(rows) + source.left  # the stationary count: there is nothing to move from there on
-    return Remap(source, ((0, _ONE),), rows, MAP_BITS, beyond, max(source.left + pull, source.right))
+    if n0 is None and max_bias is None:
+        side = pulls.geometric_side(source)
+        if side is not None and side[1] <= 1:
+            return _pulled(source, _pulls(source, None)[1])
+        wide = math.ceil(2 * math.sqrt(source.variance))
+        return _pulled(source, pulls.program_pulls(source, wide, wide))
+    start = mapping.usual_n0(source) if n0 is None else n0
+    if mapping.is_small(source, start):
+        if max_bias is None:
+            return mapping.balanced(source, start)
+        return mapping.within(source, start, max_bias, explain=True)
+    family = _pulled(source, _pulls(source, start)[1])  # too wide for the program
+    bias = mapping.bias_from(family, start)
+    if max_bias is not None and bias > max_bias:
+        raise InfeasibleError(
+            f"for a law this wide the least bias from n = {start} on is {decimal_text(bias, 6, 'up')}",
+            "raise unbiased_from or max_bias",
+        )
+    return family
+
+
+def _pulled(source: Law, g: list[float]) -> Remap:
+    return mapping.without_moves(source, [row_of(Fraction(0)), *(_row(j, pull) for j, pull in enumerate(g, start=1))])
 
 
 def _pulls(source: Law, n0: int | None) -> tuple[int, list[float]]:
@@ -95,19 +109,9 @@ def _least_n0(ratio: float, onset: int) -> int:
     return max(1, pulls.least_T(ratio) + onset)
 
 
-def _residue(family: Remap) -> Fraction:
-    """The largest |bias| from n0 on that the map alone leaves, and that the moves take away."""
-    return Fraction(max((abs(units) for units in family.residues[family.n0 :]), default=0), 1 << family.bits)
-
-
 def _row(j: int, pull: float) -> Row:
     """j goes to one of the two integers around j - pull."""
-    mean = Fraction(j) - Fraction(pull)
-    floor = max(0, math.floor(mean))
-    up = round((mean - floor) * _ONE)
-    if up == 0:
-        return ((floor, _ONE),)
-    return ((floor, _ONE - up), (floor + 1, up)) if up < _ONE else ((floor + 1, _ONE),)
+    return row_of(Fraction(j) - Fraction(pull))
 
 
 class _Remapper:
@@ -171,7 +175,7 @@ class _Remapper:
                 "order: eta at the knee or as given, then least D, then least n0, then mean squared error",
             ),
             prices=self._prices(family),
-            details={"bias_before_moves": decimal_text(_residue(family), rounding="up")},
+            details={"bias_before_moves": decimal_text(mapping.bias_from(family, family.n0), rounding="up")},
         )
         return bind(family, terms)
 

@@ -3,12 +3,14 @@
 The families of physical types are few, and so are the ways to read one as another. What cannot be read is *outside*: it
 gives NULL here, and `missing` tells it from a true NULL. One rule set for all engines:
 
-- integers: whole numbers of any numeric type (12.0 is 12, -0.0 is 0, 12.5 is outside); text of digits with an optional
-  sign and a fraction of zeros, spaces around it ignored ("1e3", "0x10", "1_000" are outside);
-- dates: dates; time stamps without zone by their day; text YYYY-MM-DD;
-- booleans: booleans; 0 and 1; text true, false, t, f, 1, 0 in any case;
-- text: text as it is, character by character; whole numbers as their digits;
+- integers: whole numbers of any numeric type (12.0 is 12, -0.0 is 0, 12.5 is outside); text of ASCII digits with an
+  optional sign and a fraction of zeros, spaces around it ignored ("1e3", "0x10", "1_000" are outside);
+- dates: dates; time stamps without zone by their day; text YYYY-MM-DD, spaces around it ignored;
+- booleans: booleans; the numbers 0 and 1; text true, false, t, f, 1, 0 in any ASCII case, spaces around it ignored;
+- text: text as it is, character by character; integers as their digits;
 - NaN is a missing number, so it reads as NULL.
+
+A space is U+0020 and nothing else. No value of a source may make an engine fail: what overflows is outside too.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ Family = Literal["integer", "float", "decimal", "text", "boolean", "date", "time
 READABLE: dict[Kind, tuple[Family, ...]] = {
     "integer": ("integer", "float", "decimal", "text"),
     "text": ("text", "integer"),
-    "boolean": ("boolean", "integer", "text"),
+    "boolean": ("boolean", "integer", "float", "decimal", "text"),
     "date": ("date", "timestamp", "text"),
 }
 
@@ -66,8 +68,12 @@ class Dialect:
         return f"md5({expression})"
 
     def day(self, expression: str) -> str:
-        """The day of a time stamp."""
-        return f"CAST({expression} AS DATE)"
+        """The day of a time stamp, NULL for one that is too far away to have a date."""
+        return self.try_cast(expression, "DATE")
+
+    def trimmed(self, expression: str) -> str:
+        """A text without the spaces around it; other white space stays."""
+        return f"trim(BOTH ' ' FROM {expression})"
 
     def days(self, later: str, earlier: str) -> str:
         """The number of days between two dates."""
@@ -93,7 +99,7 @@ class Dialect:
         if family == "integer":
             return raw
         if family == "text":
-            trimmed = f"trim({raw})"
+            trimmed = self.trimmed(raw)
             cast = self.try_cast(trimmed, self.integer_type)
             return f"CASE WHEN {self.matches(trimmed, self.integer_text)} THEN {cast} END"
         return f"CASE WHEN {raw} = trunc({raw}) THEN {self.try_cast(raw, self.integer_type)} END"
@@ -104,9 +110,9 @@ class Dialect:
     def read_boolean(self, family: Family, raw: str) -> str:
         if family == "boolean":
             return raw
-        if family == "integer":
-            return f"CASE WHEN {raw} = 1 THEN TRUE WHEN {raw} = 0 THEN FALSE END"
-        word = f"lower(trim({raw}))"
+        if family != "text":
+            return f"CASE {self.read_integer(family, raw)} WHEN 1 THEN TRUE WHEN 0 THEN FALSE END"
+        word = f"lower({self.trimmed(raw)})"
         return f"CASE WHEN {word} IN ('true', 't', '1') THEN TRUE WHEN {word} IN ('false', 'f', '0') THEN FALSE END"
 
     def read_date(self, family: Family, raw: str) -> str:
@@ -114,7 +120,7 @@ class Dialect:
             return raw
         if family == "timestamp":
             return self.day(raw)
-        trimmed = f"trim({raw})"
+        trimmed = self.trimmed(raw)
         return f"CASE WHEN {self.matches(trimmed, self.date_text)} THEN {self.try_cast(trimmed, 'DATE')} END"
 
     def missing(self, family: Family, raw: str) -> str:

@@ -2,21 +2,28 @@
 
 The connection can read its own source and nothing else: paths are allowed one by one, external access is switched off,
 variables of the process are out of reach, a database is opened read-only, and the settings are locked before the first
-question. CSV is read as text without looking at the data; a line that is not a record of the header's width is skipped.
+question.
+
+CSV is read as text without looking at the data, from first byte to last by one thread: where a record ends must not
+depend on how a file is cut up for several. A record shorter than the header, longer than 2 MB or not in UTF-8 is
+skipped, and fields beyond the header's are ignored. All files of a source have the same columns of the same types.
 """
 
 from __future__ import annotations
 
 import csv
 import gzip
+import re
 import shutil
 import tempfile
+import zlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 
 from countveil.engines.dialect import Dialect, Family
+from countveil.engines.frames import arrow_table
 from countveil.engines.source import Source
 from countveil.engines.sql_engine import SqlEngine
 from countveil.engines.statement import Statement
@@ -29,15 +36,16 @@ if TYPE_CHECKING:
 
 FAMILIES: dict[str, Family] = {
     **dict.fromkeys(["TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"], "integer"),
-    **dict.fromkeys(["UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT"], "integer"),
+    **dict.fromkeys(["UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"], "integer"),
+    "UHUGEINT": "decimal",  # compared with a BIGINT it overflows
     **dict.fromkeys(["FLOAT", "DOUBLE"], "float"),
-    **dict.fromkeys(["VARCHAR", "UUID"], "text"),
+    **dict.fromkeys(["VARCHAR", "UUID", '"NULL"'], "text"),
     **dict.fromkeys(["TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"], "timestamp"),
-    "TIMESTAMP WITH TIME ZONE": "zoned",
     "BOOLEAN": "boolean",
     "DATE": "date",
 }
 TYPES: dict[Kind, str] = {"text": "VARCHAR", "integer": "BIGINT", "boolean": "BOOLEAN", "date": "DATE"}
+DATABASE = "countveil_source"
 UNREADABLE = "the source could not be read; the curator can look with: countveil inspect"
 
 
@@ -60,22 +68,26 @@ class DuckDBEngine(SqlEngine):
 
     dialect = DuckDBDialect()
 
+    settings: Mapping[str, Any] = {}
+
     def __init__(self, source: Source, schema: Schema | None = None) -> None:
-        self._scratch = tempfile.mkdtemp(prefix="countveil-")
         self._columns: dict[str, Family] | None = None
+        self._frame = arrow_table(source.frame, _wanted(schema)) if source.scheme == "frame" else None
+        self._scratch = tempfile.mkdtemp(prefix="countveil-")
+        self._connection = duckdb.connect(
+            ":memory:", config={**self.settings, "python_enable_replacements": "false", "temp_directory": self._scratch}
+        )
         try:
-            self._frame = _arrow(source.frame) if source.scheme == "frame" else None
-            self._connection = _open(source, self._scratch)
-            self.relation = _relation(source)
+            self.relation = _relation(source, self._connection)
             _lock(source, self._connection)
+            if schema is not None:
+                self.check(schema)
         except duckdb.Error:
-            shutil.rmtree(self._scratch, ignore_errors=True)
+            self.close()
             raise EngineError(f"source: {shortened(source.location, 100)} could not be opened") from None
         except BaseException:
-            shutil.rmtree(self._scratch, ignore_errors=True)
+            self.close()
             raise
-        if schema is not None:
-            self.check(schema)
 
     def columns(self) -> Mapping[str, Family]:
         if self._columns is None:
@@ -85,32 +97,30 @@ class DuckDBEngine(SqlEngine):
         return self._columns
 
     def run(self, statement: Statement) -> dict[str, NDArray[np.generic]]:
-        cursor = self._connection.cursor()  # a connection of its own, so that threads can ask at once
         try:
-            if self._frame is not None:
-                cursor.register("frame", self._frame)
-            return cursor.execute(statement.sql, dict(statement.values)).fetchnumpy()
-        except duckdb.Error:
+            with self._connection.cursor() as cursor:  # a connection of its own, so that threads can ask at once
+                if self._frame is not None:
+                    cursor.register("frame", self._frame)
+                return cursor.execute(statement.sql, dict(statement.values)).fetchnumpy()
+        except Exception:  # whatever goes wrong, its words can quote the data
             raise EngineError(UNREADABLE) from None
-        finally:
-            cursor.close()
 
     def close(self) -> None:
         self._connection.close()
         shutil.rmtree(self._scratch, ignore_errors=True)
 
 
+def _wanted(schema: Schema | None) -> set[str] | None:
+    """The names of the columns that can be asked about."""
+    return None if schema is None else {schema.unit, *(column.name for column in schema.columns)}
+
+
 def _family(kind: str) -> Family:
     if kind.startswith("DECIMAL"):
-        return "decimal"
+        return "integer" if kind.endswith(",0)") else "decimal"
+    if kind.endswith("WITH TIME ZONE"):
+        return "zoned"
     return "text" if kind.startswith("ENUM") else FAMILIES.get(kind, "other")
-
-
-def _open(source: Source, scratch: str) -> duckdb.DuckDBPyConnection:
-    config: dict[str, Any] = {"python_enable_replacements": "false", "temp_directory": scratch}
-    if source.scheme == "duckdb":
-        return duckdb.connect(source.paths()[0], read_only=True, config=config)
-    return duckdb.connect(":memory:", config=config)
 
 
 def _lock(source: Source, connection: duckdb.DuckDBPyConnection) -> None:
@@ -123,57 +133,77 @@ def _lock(source: Source, connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute("SET lock_configuration = true")
 
 
-def _relation(source: Source) -> str:
+def _relation(source: Source, connection: duckdb.DuckDBPyConnection) -> str:
     """The source in a FROM clause."""
     if source.scheme == "frame":
         return "frame"
     if source.scheme == "duckdb":
-        if not source.table:
-            raise EngineError(f'source: {shortened(source.location, 100)} needs table = "..."')
-        return ".".join(DuckDBEngine.dialect.name(part) for part in source.table.split("."))
+        return _attached(source, connection)
     paths = source.paths()
-    files = f"[{', '.join(_text(path) for path in paths)}]"
-    return f"read_parquet({files})" if source.scheme == "parquet" else _csv(paths, files, source)
+    return _parquet(paths, connection) if source.scheme == "parquet" else _csv(paths, source)
 
 
-def _csv(paths: list[str], files: str, source: Source) -> str:
+def _attached(source: Source, connection: duckdb.DuckDBPyConnection) -> str:
+    """A table of a database file. Attached, and not opened, because engines in one process would share an open one."""
+    if not source.table:
+        raise EngineError(f'source: {shortened(source.location, 100)} needs table = "..."')
+    connection.execute(f"ATTACH {_text(source.paths()[0])} AS {DATABASE} (TYPE duckdb, READ_ONLY)")
+    schema, dot, table = source.table.rpartition(".")
+    return ".".join([DATABASE, DuckDBEngine.dialect.name(schema if dot else "main"), DuckDBEngine.dialect.name(table)])
+
+
+def _parquet(paths: list[str], connection: duckdb.DuckDBPyConnection) -> str:
+    """Parquet files with the same columns: to cast the values of one file to the type of another can fail."""
+    first = None
+    for path in paths:
+        described = connection.execute(f"DESCRIBE SELECT * FROM {_read_parquet([path])}").fetchall()
+        kinds = {name: kind for name, kind, *_ in described}
+        first = first or kinds
+        if kinds != first:
+            raise DataError(f"source: {shortened(path, 100)} has other columns or types than {shortened(paths[0], 100)}")
+    return _read_parquet(paths)
+
+
+def _read_parquet(paths: list[str]) -> str:
+    return f"read_parquet({_files(paths)}, hive_types_autocast = false, utf8_validation = 'replace')"
+
+
+def _csv(paths: list[str], source: Source) -> str:
     """CSV as text columns named by the header; nothing is guessed from the rows."""
     delimiter = source.delimiter or ("\t" if paths[0].lower().endswith((".tsv", ".tsv.gz")) else ",")
-    headers = {path: _header(path, delimiter) for path in paths}
-    header = headers[paths[0]]
-    for path, other in headers.items():
-        if other != header:
-            raise DataError(f"source: {shortened(path, 100)} has another header than {shortened(paths[0], 100)}")
-    if not header or len(set(header)) != len(header) or not all(header):
+    if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0':
+        raise ParameterError("delimiter", delimiter, "one ASCII character that is no quote and no line end")
+    header = _header(paths[0], delimiter)
+    if not header or not all(header) or len({name.casefold() for name in header}) != len(header):
         raise DataError(f"source: the header of {shortened(paths[0], 100)} needs a different name for every column")
+    for path in paths[1:]:
+        if _header(path, delimiter) != header:
+            raise DataError(f"source: {shortened(path, 100)} has another header than {shortened(paths[0], 100)}")
     columns = ", ".join(f"{_text(name)}: 'VARCHAR'" for name in header)
     return (
-        f"read_csv({files}, auto_detect = false, header = true, delim = {_text(delimiter)}, "
+        f"read_csv({_files(paths)}, auto_detect = false, header = true, delim = {_text(delimiter)}, "
         f"quote = '\"', escape = '\"', nullstr = '', allow_quoted_nulls = false, ignore_errors = true, "
-        f"columns = {{{columns}}})"
+        f"strict_mode = false, parallel = false, hive_partitioning = false, columns = {{{columns}}})"
     )
 
 
 def _header(path: str, delimiter: str) -> list[str]:
     opened = gzip.open if path.lower().endswith(".gz") else open
-    try:
-        with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
-            return next(csv.reader(file, delimiter=delimiter), [])
-    except (OSError, UnicodeDecodeError, csv.Error):
+    try:  # what does not decode is kept as surrogates, so that a fault in the rows after the header does no harm here
+        with opened(path, "rt", encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+            names = next(csv.reader(file, delimiter=delimiter), [])
+        "".join(names).encode()
+    except (OSError, EOFError, zlib.error, UnicodeError, csv.Error):
         raise EngineError(f"source: the header of {shortened(path, 100)} could not be read as UTF-8 text") from None
-
-
-def _arrow(frame: Any) -> object:
-    """A frame of pandas, polars or pyarrow as an Arrow table, so that all three are read the same way."""
-    import narwhals as nw
-
-    try:
-        eager = nw.from_native(frame, eager_only=True)
-    except TypeError:
-        raise ParameterError("source", type(frame).__name__, "a pandas, polars or pyarrow frame, or a path") from None
-    return eager.to_arrow()
+    return names
 
 
 def _text(text: str) -> str:
     """A text literal for the few places where SQL takes no parameter: paths and names that the curator declared."""
     return "'" + text.replace("'", "''") + "'"
+
+
+def _files(paths: list[str]) -> str:
+    """A list of paths that mean themselves, whatever wildcards are in their names."""
+    literal = [re.sub(r"([*?[])", r"[\1]", path) for path in paths]
+    return f"[{', '.join(_text(path) for path in literal)}]"

@@ -1,9 +1,11 @@
 """Question -> one SQL statement. Nothing in it comes from an analyst's text; every value of a condition is bound.
 
-    counted   rows that satisfy the condition, grouped by the raw group keys (and by person, if there are people)
+    counted   rows that satisfy the condition: their group keys and how many there are of each, or the person of each
     placed    the same with the flat number of their cell, keys outside the domain gone
     bounded   of each person at most `cells_per_person` cells, with at most `rows_per_person` rows in each
     answer    (cell, n), cells without rows left out
+
+Names of ours never meet names of the source: they are given in the innermost SELECT, and GROUP BY counts positions.
 
 Guarantee (bounding): what is kept of a person depends on that person's rows and the key alone, because ranks are taken
 within the person. Removing a person removes exactly that person's kept rows: at most `cells_per_person` cells change,
@@ -108,16 +110,17 @@ class Compiler:
     def counted(self, question: Question, people: bool) -> str:
         filters = [self.condition(question.where)] if question.where is not None else []
         filters += [self.between(column, column.low, column.high) for column in question.by if not column.listed]
-        keys = [f"{self.key(column)} AS k{i}" for i, column in enumerate(question.by)]
-        groups = [f"k{i}" for i in range(len(question.by))]
+        shown = [f"{self.key(column)} AS k{i}" for i, column in enumerate(question.by)]
+        grouped = ""
         if people:
             unit = self.raw(question.schema.unit)
             filters.append(f"{unit} IS NOT NULL")
-            keys.insert(0, f"{unit} AS u")
-            groups.insert(0, "u")
+            shown.insert(0, f"{unit} AS u")
+        else:
+            grouped = f" GROUP BY {', '.join(str(i + 1) for i in range(len(shown)))}" if shown else ""
+            shown.append("count(*) AS n")
         where = f" WHERE {' AND '.join(filters)}" if filters else ""
-        grouped = f" GROUP BY {', '.join(groups)}" if groups else ""
-        return f"SELECT {', '.join([*keys, 'count(*) AS n'])} FROM {self.relation}{where}{grouped}"
+        return f"SELECT {', '.join(shown)} FROM {self.relation}{where}{grouped}"
 
     def key(self, column: Column) -> str:
         """What rows are grouped by: a listed value itself, or the number of the bin; guarded so it cannot overflow."""
@@ -153,18 +156,19 @@ class Compiler:
                 index = f"CASE WHEN k{i} BETWEEN {low} AND {high} THEN {self.offset(column, f'k{i}', low)} END"
             terms.append(f"CAST({index} AS {self.dialect.integer_type}) * {stride}")
         cell = " + ".join(terms) or f"CAST(0 AS {self.dialect.integer_type})"
-        person = "u, " if people else ""
-        return f"SELECT {person}{cell} AS cell, n FROM counted {' '.join(joins)}".rstrip()
+        kept = f"u, {cell} AS cell" if people else f"{cell} AS cell, n"
+        return f"SELECT {kept} FROM counted {' '.join(joins)}".rstrip()
 
     def bounded(self, question: Question, key: str) -> str:
         """At most `cells_per_person` cells of a person, chosen by a keyed hash, at most `sensitivity` rows in each."""
-        limit = question.schema.cells_per_person
-        rows = f"least(n, {question.sensitivity}) AS n"
+        limit, rows = question.schema.cells_per_person, question.sensitivity
+        grouped = "SELECT u, cell, count(*) AS n FROM placed GROUP BY u, cell"
         if limit >= question.cells:
-            return f"SELECT cell, {rows} FROM placed"
+            return f"SELECT cell, least(n, {rows}) AS n FROM ({grouped}) AS pairs"
+        if limit == rows == 1:  # one row of each person: which of the rows in the chosen cell does not matter
+            grouped = "SELECT u, cell, 1 AS n FROM placed"
         text = self.dialect.text_type
         mixed = f"concat({self.bind(key)}, '|', CAST(u AS {text}), '|', CAST(cell AS {text}))"
         rank = f"row_number() OVER (PARTITION BY u ORDER BY {self.dialect.digest(mixed)}, cell)"
-        return (
-            f"SELECT cell, {rows} FROM (SELECT cell, n, {rank} AS place FROM placed) AS ranked WHERE place <= {limit}"
-        )
+        ranked = f"SELECT cell, n, {rank} AS place FROM ({grouped}) AS pairs"
+        return f"SELECT cell, least(n, {rows}) AS n FROM ({ranked}) AS ranked WHERE place <= {limit}"

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from countveil.errors import QueryError, shortened
-from countveil.query.expression import Condition, Name, Query, col
+from countveil.errors import QueryError
+from countveil.query.expression import Condition, Name, Query, col, count_name
 from countveil.query.question import Question, bind
 from countveil.query.sql import parse, parse_condition
-from countveil.schema import Schema
+from countveil.query.tokens import brief
+from countveil.schema import MAX_NAME, Schema
 
 __all__ = ["Condition", "Query", "Question", "ask", "bind", "col", "parse", "parse_condition"]
 
@@ -27,7 +28,7 @@ def ask(
     by: str | Iterable[str] = (),
     where: Condition | str | None = None,
     people: bool = False,
-    name: str = "count",
+    name: str | None = None,
 ) -> Question:
     """The question asked by SQL text, or by the Python form `dataset`, `by`, `where`, `people`.
 
@@ -40,8 +41,8 @@ def ask(
     """
     known = {schemas.name: schemas} if isinstance(schemas, Schema) else schemas
     if sql is not None:
-        if dataset is not None or by or where is not None or people:
-            raise QueryError("SQL text together with dataset, by, where or people", "give one or the other")
+        if dataset is not None or by or where is not None or people or name is not None:
+            raise QueryError("SQL text together with dataset, by, where, people or name", "give one or the other")
         query = parse(sql)
     else:
         query = _from_python(known, dataset, by, where, people, name)
@@ -54,20 +55,26 @@ def _from_python(
     by: str | Iterable[str],
     where: Condition | str | None,
     people: bool,
-    name: str,
+    name: str | None,
 ) -> Query:
     if dataset is None:
         if len(known) != 1:
             raise QueryError("no dataset", f"name one of {', '.join(sorted(known))}")
         dataset = next(iter(known))
-    columns = [by] if isinstance(by, str) else list(by)
-    for column in columns:
+    if not isinstance(dataset, str):
+        raise QueryError(f"a dataset named by {type(dataset).__name__}", 'write dataset="people"')
+    if not isinstance(by, Iterable):
+        raise QueryError(f"a column named by {type(by).__name__}", 'write by=["region"]')
+    columns: dict[str, None] = {}
+    for column in [by] if isinstance(by, str) else by:
         if not isinstance(column, str):
             raise QueryError(f"a column named by {type(column).__name__}", 'write by=["region"]')
-        if columns.count(column) > 1:
-            raise QueryError(f"the column {shortened(column, 40)} twice", "name each column once")
-    if not isinstance(name, str) or not name or name in columns:
-        raise QueryError(f"the name {shortened(name, 40)} for the count", "give the count a name of its own")
+        if column in columns:
+            raise QueryError(f"the column {brief(column, 40)} twice", "name each column once")
+        columns[column] = None
+    name = count_name(columns) if name is None else name
+    if not isinstance(name, str) or not name.isprintable() or not 0 < len(name) <= MAX_NAME or name in columns:
+        raise QueryError(f"the name {brief(name, 40)} for the count", "give the count a name of its own")
     condition = parse_condition(where) if isinstance(where, str) else where
     if condition is not None and not isinstance(condition, Condition):
         raise QueryError(f"where of type {type(where).__name__}", 'write where=cv.col("age") >= 65')
@@ -79,8 +86,9 @@ def _from_python(
 def _schema(name: Name, known: Mapping[str, Schema]) -> Schema:
     found = known.get(name.text)
     if found is None and not name.quoted:
-        found = next((s for n, s in known.items() if n.lower() == name.text.lower()), None)
+        alike = [s for n, s in known.items() if n.isascii() and n.lower() == name.text.lower()]
+        found = alike[0] if len(alike) == 1 else None
     if found is None:
-        names = shortened(", ".join(sorted(known)), 100)
-        raise QueryError(f"the dataset {shortened(name.text, 40)} is not declared", f"declared are {names}", name.at)
+        names = brief(", ".join(sorted(known)), 100)
+        raise QueryError(f"the dataset {brief(name.text, 40)} is not declared", f"declared are {names}", name.at)
     return found

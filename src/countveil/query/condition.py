@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from countveil.query import sets
+from countveil.query.effort import Effort
 from countveil.query.sets import Points
 from countveil.query.tokens import quoted
 from countveil.schema import Column
@@ -56,44 +57,94 @@ def domain_of(column: Column) -> Points:
     return ((column.first, column.last),)
 
 
-def simplified(condition: Typed) -> Typed:
+def simplified(condition: Typed, effort: Effort | None = None) -> Typed:
     """The same condition, flattened, with one set for a column wherever one is enough; a fixed point of itself.
 
     Guarantee: true for exactly the same rows.
     """
-    while (simpler := _simpler(condition)) != condition:
+    simplify = _Simplifying(effort or Effort())
+    while (simpler := simplify.once(condition)) != condition:
         condition = simpler
     return condition
 
 
-def _simpler(condition: Typed) -> Typed:
-    if isinstance(condition, Member):
-        return condition if condition.points else NEVER
-    conjunction = isinstance(condition, All)
-    absorbing, neutral = (NEVER, ALWAYS) if conjunction else (ALWAYS, NEVER)
-    merged: dict[str, Member] = {}
-    others: dict[Typed, None] = {}
-    for part in _flat(condition):
-        simple = _simpler(part)
-        if simple == absorbing:
-            return absorbing
-        if simple == neutral:
-            continue
-        if isinstance(simple, Member):
-            before = merged.get(simple.column.name)
-            merged[simple.column.name] = _merge(before, simple, conjunction) if before else simple
+class _Simplifying:
+    """One pass after another, each counted."""
+
+    def __init__(self, effort: Effort) -> None:
+        self.spend = effort.spend
+
+    def once(self, condition: Typed) -> Typed:
+        if isinstance(condition, Member):
+            self.spend(10)
+            return condition if condition.points else NEVER
+        conjunction = isinstance(condition, All)
+        absorbing, neutral = (NEVER, ALWAYS) if conjunction else (ALWAYS, NEVER)
+        found: dict[str, list[Member]] = {}
+        others: dict[Typed, None] = {}
+        for part in _flat(condition):
+            simple = self.once(part)
+            if simple == absorbing:
+                return absorbing
+            if simple == neutral:
+                continue
+            if isinstance(simple, Member):
+                found.setdefault(simple.column.name, []).append(simple)
+            else:
+                others[simple] = None
+        merged = {name: self.merged(members, conjunction) for name, members in found.items()}
+        if conjunction:
+            if any(not member.points for member in merged.values()):
+                return NEVER
+            kept = [self.restricted(other, merged) for other in others]
         else:
-            others[simple] = None
-    if conjunction:
-        if any(not member.points for member in merged.values()):
-            return NEVER
-        kept = [restricted(other, merged) for other in others]
-    else:
-        kept = [other for other in others if not _implied(other, merged)]
-    parts = sorted([*merged.values(), *dict.fromkeys(kept)], key=_order)
-    if len(parts) == 1:
-        return parts[0]
-    return All(tuple(parts)) if conjunction else Any(tuple(parts))
+            kept = [other for other in others if not self.implied(other, merged)]
+        parts = sorted([*merged.values(), *dict.fromkeys(kept)], key=self.order)
+        if len(parts) == 1:
+            return parts[0]
+        return All(tuple(parts)) if conjunction else Any(tuple(parts))
+
+    def merged(self, members: list[Member], conjunction: bool) -> Member:
+        """The members of one column as one, joined in pairs so that long lists stay cheap."""
+        join = sets.intersection if conjunction else sets.union
+        found = [member.points for member in members]
+        while len(found) > 1:
+            self.spend(sum(map(len, found)) + 5 * len(found))
+            pairs = [join(a, b) for a, b in zip(found[::2], found[1::2], strict=False)]
+            found = pairs + found[2 * len(pairs) :]
+        return Member(members[0].column, found[0])
+
+    def restricted(self, condition: Typed, known: dict[str, Member]) -> Typed:
+        """The condition where each column in `known` is known to lie in its set."""
+        if isinstance(condition, Member):
+            limit = known.get(condition.column.name)
+            if limit is None:
+                return condition
+            self.spend(20 + 2 * (len(condition.points) + len(limit.points)))
+            if sets.contains(condition.points, limit.points):
+                return ALWAYS
+            return Member(condition.column, sets.intersection(condition.points, limit.points))
+        parts = tuple(self.restricted(part, known) for part in condition.parts)
+        return All(parts) if isinstance(condition, All) else Any(parts)
+
+    def implied(self, condition: Typed, alternatives: dict[str, Member]) -> bool:
+        """Is a conjunction already covered by a set that is enough alone?"""
+        if not isinstance(condition, All):
+            return False
+        for part in condition.parts:
+            enough = alternatives.get(part.column.name) if isinstance(part, Member) else None
+            if enough is not None and isinstance(part, Member):
+                self.spend(10 + len(enough.points) + len(part.points))
+                if sets.contains(enough.points, part.points):
+                    return True
+        return False
+
+    def order(self, condition: Typed) -> tuple[object, ...]:
+        """Sets by their column, then the rest by what they hold."""
+        if isinstance(condition, Member):
+            self.spend(10 + len(condition.points))
+            return (0, condition.column.name, condition.points)
+        return (1, isinstance(condition, All), tuple(self.order(part) for part in condition.parts))
 
 
 def _flat(condition: All | Any) -> list[Typed]:
@@ -105,43 +156,6 @@ def _flat(condition: All | Any) -> list[Typed]:
         else:
             flat.append(part)
     return flat
-
-
-def _merge(a: Member, b: Member, conjunction: bool) -> Member:
-    join = sets.intersection if conjunction else sets.union
-    return Member(a.column, join(a.points, b.points))
-
-
-def restricted(condition: Typed, known: dict[str, Member]) -> Typed:
-    """The condition where each column in `known` is known to lie in its set."""
-    if isinstance(condition, Member):
-        limit = known.get(condition.column.name)
-        if limit is None:
-            return condition
-        if sets.contains(condition.points, limit.points):
-            return ALWAYS
-        return Member(condition.column, sets.intersection(condition.points, limit.points))
-    parts = tuple(restricted(part, known) for part in condition.parts)
-    return All(parts) if isinstance(condition, All) else Any(parts)
-
-
-def _implied(condition: Typed, alternatives: dict[str, Member]) -> bool:
-    """Is a conjunction already covered by a set that is enough alone?"""
-    if not isinstance(condition, All):
-        return False
-    return any(
-        isinstance(part, Member)
-        and part.column.name in alternatives
-        and sets.contains(alternatives[part.column.name].points, part.points)
-        for part in condition.parts
-    )
-
-
-def _order(condition: Typed) -> tuple[int, str]:
-    """Sets by the name of their column, then the rest by their text."""
-    if isinstance(condition, Member):
-        return 0, condition.column.name
-    return 1, text(condition)
 
 
 # -- as SQL text -------------------------------------------------------------------------------------------------------

@@ -11,13 +11,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from countveil.errors import QueryError
 from countveil.query import sets
 from countveil.query.condition import All, Member, Typed, null_of
+from countveil.query.effort import Effort
 from countveil.query.sets import Points
 from countveil.schema import Column
-
-MAX_STEPS = 50_000
 
 TRUE, FALSE = 1, 0
 
@@ -34,12 +32,12 @@ class Node:
 class Diagram:
     """Shared nodes under construction: node 0 is false, node 1 is true, equal nodes have one number."""
 
-    def __init__(self) -> None:
+    def __init__(self, effort: Effort | None = None) -> None:
+        self.spend = (effort or Effort()).spend
         self.nodes: list[Node | None] = [None, None]
         self.numbers: dict[Node, int] = {}
         self.columns: dict[str, Column] = {}
         self.joined: dict[tuple[bool, int, int], int] = {}
-        self.steps = 0
 
     def of(self, condition: Typed) -> int:
         """The node of a condition."""
@@ -55,13 +53,14 @@ class Diagram:
 
     def node(self, column: str, edges: list[tuple[Points, int]], rest: int) -> int:
         """The number of a node, reduced: sets that lead to one place are one set, an idle node is its `rest`."""
-        merged: dict[int, Points] = {}
+        found: dict[int, list[tuple[int, int]]] = {}
         for points, target in edges:
             if points and target != rest:
-                merged[target] = sets.union(merged[target], points) if target in merged else points
-        if not merged:
+                found.setdefault(target, []).extend(points)
+        self.spend(10 + 4 * sum(map(len, found.values())))
+        if not found:
             return rest
-        ordered = tuple(sorted((points, target) for target, points in merged.items()))
+        ordered = tuple(sorted((sets.union_all(pieces), target) for target, pieces in found.items()))
         node = Node(column, ordered, rest)
         number = self.numbers.get(node)
         if number is None:
@@ -81,9 +80,7 @@ class Diagram:
         known = self.joined.get((conjunction, a, b))
         if known is not None:
             return known
-        self.steps += 1
-        if self.steps > MAX_STEPS:
-            raise QueryError("a condition too tangled to compare with others", "write it shorter, or ask in parts")
+        self.spend(20)
         left, right = self.nodes[a], self.nodes[b]
         assert left is not None
         assert right is not None
@@ -98,24 +95,26 @@ class Diagram:
 
     def _together(self, conjunction: bool, left: Node, right: Node) -> int:
         """Both nodes ask the same column: split its values by both."""
-        edges: list[tuple[Points, int]] = []
-        unseen = [(points, target) for points, target in right.edges]
-        for points, target in left.edges:
-            for i, (others, other) in enumerate(right.edges):
-                common = sets.intersection(points, others)
-                if common:
-                    edges.append((common, self.join(conjunction, target, other)))
-                    points = sets.difference(points, common)
-                    unseen[i] = (sets.difference(unseen[i][0], common), other)
-            if points:
-                edges.append((points, self.join(conjunction, target, right.rest)))
-        edges += [(points, self.join(conjunction, left.rest, other)) for points, other in unseen if points]
+        a, b = _pieces(left), _pieces(right)
+        self.spend(10 * (len(a) + len(b)))
+        split: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        for low, high, one, other in sets.overlay(a, b, left.rest, right.rest):
+            split.setdefault((one, other), []).append((low, high))
+        edges = [(tuple(pieces), self.join(conjunction, *targets)) for targets, pieces in split.items()]
         return self.node(left.column, edges, self.join(conjunction, left.rest, right.rest))
 
 
-def canonical(condition: Typed) -> list[object]:
-    """The diagram as plain JSON values, nodes numbered in the order they are met: equal for equal conditions only."""
-    diagram = Diagram()
+def _pieces(node: Node) -> list[tuple[int, int, int]]:
+    """The intervals of a node in order, each with where it leads."""
+    return sorted((low, high, target) for points, target in node.edges for low, high in points)
+
+
+def canonical(condition: Typed, effort: Effort | None = None) -> list[object]:
+    """The diagram as plain JSON values, nodes numbered in the order they are met: equal for equal conditions only.
+
+    The first entry is the root; every other is [column, [[set, number], ...], rest].
+    """
+    diagram = Diagram(effort)
     root = diagram.of(condition)
     numbers = {FALSE: 0, TRUE: 1}
     listing: list[object] = [root if root in numbers else 2]
@@ -132,17 +131,14 @@ def canonical(condition: Typed) -> list[object]:
         node = diagram.nodes[number]
         assert node is not None
         column = diagram.columns[node.column]
+        diagram.spend(10 * sum(len(points) for points, _ in node.edges))
         edges = [[_written(points, column), meet(target)] for points, target in node.edges]
         listing.append([node.column, edges, meet(node.rest)])
     return listing
 
 
 def _written(points: Points, column: Column) -> dict[str, object]:
-    """A set in terms of values, so that the hash does not depend on how points are numbered."""
-    null = null_of(column)
-    inside = sets.difference(points, null)
-    shown = [[str(column.value(low)), str(column.value(high))] for low, high in inside] if not column.listed else None
-    if shown is None:
-        members = (point for low, high in inside for point in range(low, high + 1))
-        return {"null": inside != points, "values": sorted(str(column.value(point)) for point in members)}
-    return {"null": inside != points, "ranges": shown}
+    """A set by the first and last value of each of its intervals, listed values in the order declared."""
+    inside = sets.difference(points, null_of(column))
+    shown = [[str(column.value(low)), str(column.value(high))] for low, high in inside]
+    return {"null": inside != points, "values": shown}

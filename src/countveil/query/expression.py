@@ -13,6 +13,10 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from countveil.errors import QueryError
+from countveil.query.tokens import UNWRITABLE
+from countveil.schema import INT64
+
+MAX_LIST = 10_000
 
 Literal = str | int | bool | datetime.date
 
@@ -48,6 +52,11 @@ class Condition:
     def __or__(self, other: object) -> Either:
         before = self.parts if isinstance(self, Either) else (self,)
         return Either((*before, _condition(other)))
+
+    def __rand__(self, other: object) -> NoReturn:
+        raise _not_a_condition(other)
+
+    __ror__ = __rand__
 
     def __invert__(self) -> Negation:
         return Negation(self)
@@ -123,6 +132,17 @@ class Query:
     name: str = "count"
 
 
+def count_name(columns: Iterable[str]) -> str:
+    """The count's name when the analyst gives none: count, unless a group column is called that.
+
+    >>> count_name(["region"]), count_name(["Count"])
+    ('count', 'count_1')
+    """
+    taken = {column.casefold() for column in columns}
+    names = ["count", *(f"count_{i}" for i in range(1, len(taken) + 1))]
+    return next(name for name in names if name not in taken)
+
+
 class ColumnReference:
     """A column in a Python condition: `cv.col("age") >= 65`."""
 
@@ -132,6 +152,7 @@ class ColumnReference:
     def __init__(self, name: str) -> None:
         if not isinstance(name, str):
             raise QueryError(f"a column named by {type(name).__name__}", 'write cv.col("age")')
+        _check_text(name)
         self._name = Name(name)
 
     def __eq__(self, other: object) -> Comparison:  # type: ignore[override]
@@ -156,7 +177,14 @@ class ColumnReference:
         """The value is one of these."""
         if isinstance(values, (str, bytes)):
             raise QueryError("isin of a text", 'give a list: col("region").isin(["North"])')
-        return Among(self._name, tuple(_constant(value) for value in values))
+        if not isinstance(values, Iterable):
+            raise QueryError(f"isin of {type(values).__name__}", 'give a list: col("region").isin(["North"])')
+        constants: list[Constant] = []
+        for value in values:
+            constants.append(_constant(value))
+            if len(constants) > MAX_LIST:
+                raise QueryError("a list of too many values", f"at most {MAX_LIST} are allowed")
+        return Among(self._name, tuple(constants))
 
     def between(self, low: object, high: object) -> Between:
         """low <= value <= high."""
@@ -165,6 +193,17 @@ class ColumnReference:
     def is_null(self) -> IsNull:
         """The value is missing."""
         return IsNull(self._name)
+
+    def __and__(self, other: object) -> NoReturn:
+        raise _not_a_condition(self)
+
+    __or__ = __rand__ = __ror__ = __and__
+
+    def __invert__(self) -> NoReturn:
+        raise _not_a_condition(self)
+
+    def __bool__(self) -> NoReturn:
+        raise QueryError("a column has no truth value of its own", 'compare it: cv.col("ok") == True')
 
     def __repr__(self) -> str:
         return f"col({self._name.text!r})"
@@ -181,7 +220,7 @@ def col(name: str) -> ColumnReference:
 
 def _constant(value: object) -> Constant:
     item = getattr(value, "item", None)
-    if callable(item):  # numpy scalars
+    if callable(item) and getattr(value, "shape", None) == ():  # numpy scalars
         value = item()
     if isinstance(value, ColumnReference):
         raise QueryError("a comparison of two columns", "compare a column with a value")
@@ -189,11 +228,27 @@ def _constant(value: object) -> Constant:
         raise QueryError("a comparison with None", 'write col("age").is_null()')
     if isinstance(value, datetime.datetime) or not isinstance(value, (str, int, bool, datetime.date)):
         raise QueryError(f"a value of type {type(value).__name__}", "values are text, integers, booleans or dates")
+    if isinstance(value, str):
+        _check_text(value)
+    elif isinstance(value, int) and not INT64[0] <= value <= INT64[1]:
+        raise QueryError("a number beyond 64 bits", "whole numbers lie in -2^63..2^63-1")
     return Constant(value)
+
+
+def _check_text(text: str) -> None:
+    found = UNWRITABLE.search(text)
+    if found:
+        raise QueryError(f"the character U+{ord(found.group()):04X}", "remove it")
 
 
 def _condition(value: object) -> Condition:
     if not isinstance(value, Condition):
-        hint = 'put comparisons in parentheses: (col("a") == 1) & (col("b") == 2)'
-        raise QueryError(f"{type(value).__name__} is not a condition", hint)
+        raise _not_a_condition(value)
     return value
+
+
+def _not_a_condition(value: object) -> QueryError:
+    what = "a column" if isinstance(value, ColumnReference) else f"a value of type {type(value).__name__}"
+    return QueryError(
+        f"{what} in place of a condition", 'put comparisons in parentheses: (col("a") == 1) & (col("b") == 2)'
+    )

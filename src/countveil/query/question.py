@@ -11,10 +11,10 @@ import difflib
 import hashlib
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
-from countveil.errors import QueryError, shortened
+from countveil.errors import QueryError
 from countveil.query import sets
 from countveil.query.condition import (
     NEVER,
@@ -28,7 +28,9 @@ from countveil.query.condition import (
     text,
 )
 from countveil.query.diagram import canonical
+from countveil.query.effort import Effort
 from countveil.query.expression import (
+    FLIPPED,
     Among,
     Between,
     Both,
@@ -42,11 +44,12 @@ from countveil.query.expression import (
     Query,
 )
 from countveil.query.sets import Points
-from countveil.query.tokens import quoted
+from countveil.query.tokens import brief, quoted
 from countveil.schema import Column, Schema, Value, date_from_text
 
 MAX_NODES = 20_000
 MAX_DEPTH = 200
+MAX_COLUMNS = 200
 
 
 @dataclass(frozen=True)
@@ -105,9 +108,9 @@ class Question:
     @cached_property
     def canonical(self) -> dict[str, object]:
         """What makes the question this question: equal for questions that count the same rows into the same cells."""
-        used = {column.name: column for column in self.by}
-        _collect(self.where, used)
         inside = All((*([self.where] if self.where is not None else []), *_domains(self.by)))
+        where = canonical(inside)
+        used = {column.name for column in self.by} | {node[0] for node in where if isinstance(node, list)}
         return {
             "dataset": self.schema.name,
             "unit": self.schema.unit,
@@ -115,8 +118,8 @@ class Question:
             "rows_per_person": self.schema.rows_per_person,
             "cells_per_person": self.schema.cells_per_person,
             "by": [column.name for column in self.by],
-            "columns": [used[name].described() for name in sorted(used)],
-            "where": canonical(inside),
+            "columns": [[name, self.schema.by_name[name].sha256] for name in sorted(used)],
+            "where": where,
         }
 
     @cached_property
@@ -129,46 +132,60 @@ class Question:
 def bind(query: Query, schema: Schema) -> Question:
     """The question that a query asks of a dataset with this schema, or a refusal that depends on the schema alone."""
     shown = tuple(_column(name, schema) for name in query.by)
+    seen: set[str] = set()
     for name, column in zip(query.by, shown, strict=True):
-        if shown.count(column) > 1:
-            raise QueryError(f"the column {column.name} twice", "name each column once", name.at)
-    by = tuple(column for column in schema.columns if column in shown)
+        if column.name in seen:
+            raise QueryError(f"the column {brief(column.name, 40)} twice", "name each column once", name.at)
+        seen.add(column.name)
+    by = tuple(column for column in schema.columns if column.name in seen)
     people = _people(query.distinct, schema)
     question = Question(schema, by, people, None, shown, query.name)
     if question.cells > schema.max_cells:
-        sizes = " x ".join(f"{column.name} {column.keys}" for column in by)
+        sizes = brief(" x ".join(f"{brief(column.name, 40)} {column.keys}" for column in by), 100)
+        cells = str(question.cells) if question.cells < 10**18 else "over 10^18"
         raise QueryError(
-            f"a table of {question.cells} cells ({sizes})",
+            f"a table of {cells} cells ({sizes})",
             f"at most {schema.max_cells} are allowed; group by fewer columns, or declare a larger step",
+            query.by[0].at,
         )
-    if query.where is None:
-        return question
-    typed = _Typing(schema).of(query.where, negated=False)
+    try:
+        if query.where is not None:
+            question = replace(question, where=_where(query.where, by, schema))
+        _ = question.sha256  # what cannot be compared with other questions is refused here, before it is asked
+    except QueryError as error:
+        if error.position is not None or query.where is None:
+            raise
+        raise QueryError(error.construct, error.allowed, _position(query.where)) from None
+    return question
+
+
+def _where(condition: Condition, by: tuple[Column, ...], schema: Schema) -> Typed | None:
+    """The typed condition, simplified, without the tests that grouping makes anyway."""
+    effort = Effort()
+    typed = _Typing(schema, effort).of(condition, negated=False)
     known = {column.name: Member(column, domain_of(column)) for column in by}
-    where = simplified(All((typed, *known.values())))
-    return Question(schema, by, people, _without(where, known), shown, query.name)
-
-
-def _domains(by: tuple[Column, ...]) -> list[Typed]:
-    return [Member(column, domain_of(column)) for column in by]
-
-
-def _without(where: Typed, known: dict[str, Member]) -> Typed | None:
-    """The condition without the tests that grouping makes anyway."""
+    where = simplified(All((typed, *known.values())), effort)
     parts = where.parts if isinstance(where, All) else (where,)
     kept = tuple(part for part in parts if not (isinstance(part, Member) and part == known.get(part.column.name)))
     if where == NEVER or len(kept) == len(parts):
         return where
-    return None if not kept else simplified(All(kept))
+    return None if not kept else simplified(All(kept), effort)
 
 
-def _collect(where: Typed | None, used: dict[str, Column]) -> None:
-    """The columns of a condition."""
-    if isinstance(where, Member):
-        used[where.column.name] = where.column
-    elif where is not None:
-        for part in where.parts:
-            _collect(part, used)
+def _position(condition: Condition) -> int | None:
+    """Where the first test of a condition stands in the text."""
+    while not isinstance(condition, (Comparison, Among, Between, IsNull)):
+        if isinstance(condition, Negation):
+            condition = condition.part
+        elif isinstance(condition, (Both, Either)) and condition.parts:
+            condition = condition.parts[0]
+        else:
+            return None
+    return condition.column.at
+
+
+def _domains(by: tuple[Column, ...]) -> list[Typed]:
+    return [Member(column, domain_of(column)) for column in by]
 
 
 def _people(distinct: Name | None, schema: Schema) -> bool:
@@ -176,12 +193,15 @@ def _people(distinct: Name | None, schema: Schema) -> bool:
     if distinct is None:
         return schema.rows_per_person == 1
     if schema.unit_is_row:
-        raise QueryError("count(DISTINCT ...)", f"in {schema.name} every row is a person: write count(*)", distinct.at)
-    same = distinct.text == schema.unit or (not distinct.quoted and distinct.text.lower() == schema.unit.lower())
-    if not same:
         raise QueryError(
-            f"count(DISTINCT {shortened(distinct.text, 40)})",
-            f"people are identified by {schema.unit}: write count(DISTINCT {quoted(schema.unit)})",
+            "count(DISTINCT ...)", f"in {brief(schema.name, 40)} every row is a person: write count(*)", distinct.at
+        )
+    plain = not distinct.quoted and schema.unit.isascii()
+    if distinct.text != schema.unit and not (plain and distinct.text.lower() == schema.unit.lower()):
+        unit = brief(quoted(schema.unit), 60)
+        raise QueryError(
+            f"count(DISTINCT {brief(distinct.text, 40)})",
+            f"people are identified by {unit}: write count(*) or count(DISTINCT {unit})",
             distinct.at,
         )
     return True
@@ -192,17 +212,19 @@ def _column(name: Name, schema: Schema) -> Column:
     if found is not None:
         return found
     names = [column.name for column in schema.columns]
-    near = difflib.get_close_matches(name.text[:100], names, 1)
-    hint = f"did you mean {near[0]}?" if near else f"declared are {shortened(', '.join(names), 100)}"
-    raise QueryError(f"the column {shortened(name.text, 40)} is not declared", hint, name.at)
+    near = difflib.get_close_matches(name.text[:40], names[:2000], 1)
+    hint = f"did you mean {brief(near[0], 100)}?" if near else f"declared are {brief(', '.join(names), 100)}"
+    raise QueryError(f"the column {brief(name.text, 40)} is not declared", hint, name.at)
 
 
 class _Typing:
     """Conditions with typed literals, NOT pushed down to the tests."""
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Schema, effort: Effort) -> None:
         self.schema = schema
+        self.spend = effort.spend
         self.nodes = 0
+        self.columns: set[str] = set()
 
     def of(self, condition: Condition, negated: bool, depth: int = 0) -> Typed:
         self.nodes += 1
@@ -215,50 +237,59 @@ class _Typing:
             return All(parts) if isinstance(condition, Both) != negated else Any(parts)
         return self.test(condition, negated)
 
+    def column(self, name: Name) -> Column:
+        column = _column(name, self.schema)
+        self.columns.add(column.name)
+        if len(self.columns) > MAX_COLUMNS:
+            raise QueryError("a condition on too many columns", f"at most {MAX_COLUMNS} are allowed", name.at)
+        return column
+
     def test(self, condition: Condition, negated: bool) -> Member:
         """One test as a set; its negation is the rest of the domain, because unknown is not false."""
+        if not isinstance(condition, (Comparison, Among, Between, IsNull)):
+            raise QueryError(f"a condition of type {type(condition).__name__}", 'write cv.col("age") >= 65')
+        column = self.column(condition.column)
         if isinstance(condition, IsNull):
-            column = _column(condition.column, self.schema)
             return Member(column, domain_of(column) if negated else null_of(column))
         if isinstance(condition, Comparison):
-            column = _column(condition.column, self.schema)
-            points = _compared(column, condition.op, condition.constant)
+            points = self.compared(column, condition.op, condition.constant)
         elif isinstance(condition, Among):
-            column = _column(condition.column, self.schema)
             if not condition.constants:
                 raise QueryError("an empty list of values", "name at least one value", condition.column.at)
-            points = sets.points(
-                point for constant in condition.constants if (point := _point(column, constant)) is not None
-            )
-        elif isinstance(condition, Between):
-            column = _column(condition.column, self.schema)
-            points = sets.intersection(_compared(column, ">=", condition.low), _compared(column, "<=", condition.high))
+            found = [_point(column, constant) for constant in condition.constants]
+            points = sets.points(point for point in found if point is not None)
         else:
-            raise QueryError(f"a condition of type {type(condition).__name__}", 'write cv.col("age") >= 65')
+            low = self.compared(column, ">=", condition.low)
+            points = sets.intersection(low, self.compared(column, "<=", condition.high))
+        self.spend(10 + len(points))
         return Member(column, sets.difference(domain_of(column), points) if negated else points)
 
-
-def _compared(column: Column, op: str, constant: Constant) -> Points:
-    """The points of the domain that compare so with a literal; text by its code points."""
-    domain = domain_of(column)
-    if op in ("=", "<>"):
-        point = _point(column, constant)
-        equal = sets.EMPTY if point is None else sets.interval(point, point)
-        return equal if op == "=" else sets.difference(domain, equal)
-    if column.kind == "boolean":
-        raise QueryError(f"{op} on the boolean column {column.name}", "write = TRUE or = FALSE", constant.at)
-    value = _typed(column, constant)
-    if column.listed:
-        return sets.points(i for i, other in enumerate(column.values) if _holds(other, op, value))
-    number = value.toordinal() if isinstance(value, datetime.date) else int(value)
-    low, high = domain[0]
-    bounds = {"<": (low, number - 1), "<=": (low, number), ">": (number + 1, high), ">=": (number, high)}[op]
-    return sets.intersection(domain, sets.interval(*bounds))
+    def compared(self, column: Column, op: str, constant: Constant) -> Points:
+        """The points of the domain that compare so with a literal; text by its code points."""
+        domain = domain_of(column)
+        if op in ("=", "<>"):
+            point = _point(column, constant)
+            equal = sets.EMPTY if point is None else sets.interval(point, point)
+            return equal if op == "=" else sets.difference(domain, equal)
+        if op not in FLIPPED:
+            raise QueryError(f"the operator {brief(op, 20)}", "the operators are = <> < <= > >=", constant.at)
+        if column.kind == "boolean":
+            name = brief(column.name, 40)
+            raise QueryError(f"{op} on the boolean column {name}", "write = TRUE or = FALSE", constant.at)
+        value = _typed(column, constant)
+        if column.listed:
+            self.spend(len(column.values))
+            return sets.points(i for i, other in enumerate(column.values) if _holds(other, op, value))
+        number = value.toordinal() if isinstance(value, datetime.date) else int(value)
+        low, high = domain[0]
+        bounds = {"<": (low, number - 1), "<=": (low, number), ">": (number + 1, high), ">=": (number, high)}[op]
+        return sets.intersection(domain, sets.interval(*bounds))
 
 
 def _holds(a: Value, op: str, b: Value) -> bool:
-    less, equal = a < b, a == b  # type: ignore[operator]
-    return {"<": less, "<=": less or equal, ">": not (less or equal), ">=": not less}[op]
+    if op in ("<", ">="):
+        return (a < b) == (op == "<")  # type: ignore[operator]
+    return (a > b) == (op == ">")  # type: ignore[operator]
 
 
 def _point(column: Column, constant: Constant) -> int | None:
@@ -267,11 +298,11 @@ def _point(column: Column, constant: Constant) -> int | None:
     if column.listed:
         point = column.index.get(value)
         if point is None and column.kind == "text":
-            near = difflib.get_close_matches(str(value)[:100], [str(v) for v in column.values[:5000]], 1)
-            listed = shortened(", ".join(str(v) for v in column.values[:50]), 100)
+            near = difflib.get_close_matches(str(value)[:40], [str(v)[:40] for v in column.values[:2000]], 1)
+            listed = brief(", ".join(str(v)[:100] for v in column.values[:50]), 100)
             raise QueryError(
-                f"{column.name} has no value {shortened(value, 40)}",
-                f"did you mean {shortened(near[0], 60)}?" if near else f"declared are {listed}",
+                f"{brief(column.name, 40)} has no value {brief(value, 40)}",
+                f"did you mean '{brief(near[0])}'?" if near else f"declared are {listed}",
                 constant.at,
             )
         return point
@@ -294,6 +325,8 @@ def _typed(column: Column, constant: Constant) -> Value:
             "date": "a date such as DATE '2026-01-31'",
         }[column.kind]
         raise QueryError(
-            f"{shortened(value, 40)} for the {column.kind} column {column.name}", f"write {wanted}", constant.at
+            f"{brief(value, 40)} for the {column.kind} column {brief(column.name, 40)}",
+            f"write {wanted}",
+            constant.at,
         )
     return value

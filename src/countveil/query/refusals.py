@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from countveil.errors import QueryError, shortened
-from countveil.query.tokens import Token
+from countveil.errors import QueryError
+from countveil.query.expression import Name
+from countveil.query.tokens import ARITHMETIC, Token, brief
 
 _CONSTRUCTS = {
     "JOIN": ("a join", "one dataset is asked at a time"),
@@ -42,9 +43,13 @@ _CONSTRUCTS = {
     "TIMESTAMP": ("a time stamp", "write DATE '2026-01-31'"),
     "INTERVAL": ("an interval", "write DATE '2026-01-31'"),
     "XOR": ("XOR", "join conditions with AND, OR, NOT"),
-    "INSERT": ("a statement other than SELECT", "the data cannot be changed"),
-    "UPDATE": ("a statement other than SELECT", "the data cannot be changed"),
-    "DELETE": ("a statement other than SELECT", "the data cannot be changed"),
+    "ROLLUP": ("ROLLUP", "name the columns after GROUP BY"),
+    "CUBE": ("CUBE", "name the columns after GROUP BY"),
+    "GROUPING": ("GROUPING SETS", "name the columns after GROUP BY"),
+    "ISNULL": ("ISNULL", "write IS NULL"),
+    "NOTNULL": ("NOTNULL", "write IS NOT NULL"),
+    "ESCAPE": ("ESCAPE", "write IN ('value', ...)"),
+    "SYMMETRIC": ("BETWEEN SYMMETRIC", "write BETWEEN low AND high"),
 }
 _JOINS = (
     "INNER",
@@ -62,6 +67,9 @@ _JOINS = (
 )
 
 
+_STATEMENT = "the form is SELECT columns, count(*) FROM dataset WHERE condition GROUP BY columns"
+
+
 def refusal(token: Token, allowed: str) -> QueryError:
     """The refusal of a token where the grammar wanted something else."""
     word = token.word
@@ -72,10 +80,102 @@ def refusal(token: Token, allowed: str) -> QueryError:
     if token.kind == "end":
         return QueryError("the query stops too early", allowed, token.at)
     if token.kind == "symbol" and token.value == ";":
-        return QueryError("a second statement", "one question at a time", token.at)
+        return QueryError("a second statement", "ask one question at a time", token.at)
     if token.kind == "symbol" and token.value in "*-":
-        return QueryError("arithmetic or *", allowed, token.at)
-    what = {"text": "the text", "integer": "the number", "quoted": "the name"}.get(token.kind, "the word")
-    if token.kind == "symbol":
-        what = "the symbol"
-    return QueryError(f"{what} {shortened(token.value, 40)}", allowed, token.at)
+        return QueryError(*ARITHMETIC, token.at)
+    what = {"text": "the text", "integer": "the number", "quoted": "the name", "symbol": "the symbol"}
+    return QueryError(f"{what.get(token.kind, 'the word')} {brief(token.value, 40)}", allowed, token.at)
+
+
+def function(token: Token, allowed: str) -> QueryError:
+    """The refusal of a word with parentheses after it."""
+    if token.word in _CONSTRUCTS:
+        return QueryError(*_CONSTRUCTS[token.word], token.at)
+    return QueryError(f"the function {brief(token.value, 40)}", allowed, token.at)
+
+
+def not_a_select(token: Token) -> QueryError:
+    """The refusal of a text that does not start with SELECT."""
+    if token.kind == "word" and token.word != "WITH":
+        return QueryError(f"a statement that starts with {brief(token.value, 40)}", _STATEMENT, token.at)
+    if token.kind == "symbol" and token.value == "(":
+        return QueryError("parentheses around the query", _STATEMENT, token.at)
+    if token.kind == "symbol" and token.value == ";":
+        return QueryError("an empty query", _STATEMENT, token.at)
+    return refusal(token, _STATEMENT)
+
+
+def not_a_column(token: Token) -> QueryError | None:
+    """The refusal of what people select besides columns and count(*)."""
+    if token.kind == "symbol" and token.value == "*":
+        return QueryError("* for all columns", "rows are counted, not shown: write count(*)", token.at)
+    if token.word == "COUNT":
+        return QueryError("count without parentheses", "write count(*) or count(DISTINCT unit)", token.at)
+    if token.word == "FROM":
+        return QueryError("a query without a count", "write count(*) before FROM", token.at)
+    if token.word == "DISTINCT":
+        return QueryError("SELECT DISTINCT", "name the columns in GROUP BY", token.at)
+    return None
+
+
+def not_a_dataset(token: Token) -> QueryError | None:
+    """The refusal of what people read from besides a dataset."""
+    if token.kind == "symbol" and token.value == "(":
+        return QueryError("a subquery", "write FROM and the name of one dataset", token.at)
+    if token.kind == "text":
+        return QueryError("a file or text after FROM", "write the name of a declared dataset", token.at)
+    return None
+
+
+def after_dataset(token: Token) -> QueryError | None:
+    """The refusal of what people write after FROM dataset."""
+    if token.kind == "symbol" and token.value == ",":
+        return QueryError("a second dataset", "one dataset is asked at a time", token.at)
+    if token.kind == "symbol" and token.value == "(":
+        return QueryError("a table function", "write the name of a declared dataset", token.at)
+    plain = token.kind in ("word", "quoted") and token.word not in _CONSTRUCTS and token.word not in _JOINS
+    if plain and token.word not in ("WHERE", "GROUP"):
+        return QueryError(
+            f"an alias for the dataset ({brief(token.value, 40)})",
+            "leave it out and write column names alone; WHERE, GROUP BY or the end is expected here",
+            token.at,
+        )
+    return None
+
+
+def not_a_test(name: Name, token: Token, allowed: str) -> QueryError:
+    """The refusal of what follows a column in a condition and is no test."""
+    if not name.quoted and name.text.upper() in _CONSTRUCTS:
+        return QueryError(*_CONSTRUCTS[name.text.upper()], name.at)
+    column = brief(name.text, 40)
+    ends = token.kind == "end" or token.word in ("AND", "OR", "GROUP") or token.value in (")", ";")
+    if ends and token.kind not in ("text", "quoted"):
+        return QueryError(
+            f"the column {column} alone as a condition", f"write {column} = TRUE, or another test", name.at
+        )
+    if token.kind == "symbol" and token.value == "(":
+        return QueryError(f"the function {column}", "compare a column with a literal", name.at)
+    return refusal(token, allowed)
+
+
+def not_null(token: Token) -> QueryError:
+    """The refusal of what follows IS or IS NOT and is not NULL."""
+    if token.word in ("TRUE", "FALSE"):
+        return QueryError(f"IS {token.word}", f"write = {token.word}", token.at)
+    if token.word in ("DISTINCT", "UNKNOWN"):
+        return QueryError(f"IS {token.word}", "write = or <>, IS NULL or IS NOT NULL", token.at)
+    return refusal(token, "write IS NULL or IS NOT NULL")
+
+
+def not_a_literal(token: Token, allowed: str) -> QueryError:
+    """The refusal of what stands where a value belongs."""
+    if token.kind == "quoted":
+        shown = brief(token.value, 40)
+        return QueryError(
+            f'the name "{shown}" in place of a value', f"write text in single quotes: '{shown}'", token.at
+        )
+    if token.kind == "symbol" and token.value == "(":
+        return QueryError("parentheses or a subquery in place of a value", allowed, token.at)
+    if token.kind == "word" and token.word not in _CONSTRUCTS:
+        return QueryError(f"the word {brief(token.value, 40)} in place of a value", allowed, token.at)
+    return refusal(token, allowed)

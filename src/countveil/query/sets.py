@@ -6,7 +6,7 @@ point just before the domain, `column.first - 1`; *outside* is never a member of
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 Points = tuple[tuple[int, int], ...]
 
@@ -87,6 +87,39 @@ def difference(a: Points, b: Points) -> Points:
         if low <= high:
             left.append((low, high))
     return tuple(left)
+
+
+def overlay(
+    a: Sequence[tuple[int, int, int]], b: Sequence[tuple[int, int, int]], no_a: int, no_b: int
+) -> Iterator[tuple[int, int, int, int]]:
+    """Two rows of labelled intervals, each sorted and disjoint, as one: every interval with both of its labels.
+
+    >>> list(overlay([(0, 5, 1)], [(4, 8, 2)], 0, 0))
+    [(0, 3, 1, 0), (4, 5, 1, 2), (6, 8, 0, 2)]
+    """
+    i = j = 0
+    at: int | None = None  # everything below has been given
+    while i < len(a) or j < len(b):
+        next_a = _from(a[i][0], at) if i < len(a) else None
+        next_b = _from(b[j][0], at) if j < len(b) else None
+        if next_b is None or (next_a is not None and next_a < next_b):
+            low, high = next_a, a[i][1] if next_b is None else min(a[i][1], next_b - 1)
+            labels = a[i][2], no_b
+        elif next_a is None or next_b < next_a:
+            low, high = next_b, b[j][1] if next_a is None else min(b[j][1], next_a - 1)
+            labels = no_a, b[j][2]
+        else:
+            low, high = next_a, min(a[i][1], b[j][1])
+            labels = a[i][2], b[j][2]
+        assert low is not None
+        yield low, high, *labels
+        at = high + 1
+        i += i < len(a) and a[i][1] <= high
+        j += j < len(b) and b[j][1] <= high
+
+
+def _from(low: int, at: int | None) -> int:
+    return low if at is None or low > at else at
 
 
 def contains(a: Points, b: Points) -> bool:

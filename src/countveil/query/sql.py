@@ -14,9 +14,11 @@ Text is only a syntax: the engine's query is generated from the typed question, 
 
 from __future__ import annotations
 
-from countveil.errors import QueryError, shortened
+from countveil.errors import QueryError
+from countveil.query import refusals
 from countveil.query.expression import (
     FLIPPED,
+    MAX_LIST,
     Among,
     Between,
     Both,
@@ -28,15 +30,14 @@ from countveil.query.expression import (
     Name,
     Negation,
     Query,
+    count_name,
 )
-from countveil.query.refusals import refusal
-from countveil.query.tokens import RESERVED, Token, tokenise
-from countveil.schema import INT64, date_from_text
+from countveil.query.tokens import RESERVED, Token, brief, tokenise
+from countveil.schema import INT64, MAX_NAME, date_from_text
 
 MAX_DEPTH = 64
-MAX_LIST = 10_000
-FORM = "the form is SELECT columns, count(*) FROM dataset WHERE condition GROUP BY columns"
 TEST = "a condition is column op literal, IN (...), BETWEEN ... AND ..., or IS NULL, joined by AND, OR, NOT"
+LITERAL = "a literal is 'text', a whole number, TRUE, FALSE or DATE '2026-01-31'"
 
 
 def parse(text: str) -> Query:
@@ -91,35 +92,46 @@ class _Parser:
         if not self.accept(word):
             raise self.refuse(allowed)
 
-    def refuse(self, allowed: str, token: Token | None = None) -> QueryError:
+    def refuse(self, allowed: str) -> QueryError:
         """The refusal of the next token: named as a construct of SQL where it is one."""
-        token = token or self.now
-        return refusal(token, allowed)
+        return refusals.refusal(self.now, allowed)
+
+    def forbid(self, refused: QueryError | None) -> None:
+        """Raise the refusal, if there is one."""
+        if refused is not None:
+            raise refused
 
     def end(self) -> None:
         ended = self.accept(";")
         if self.now.kind != "end":
             if ended:
                 raise QueryError("a second statement", "ask one question at a time", self.now.at)
-            raise self.refuse("the query ends here")
+            raise self.refuse("AND, OR, GROUP BY or the end of the query is expected here")
 
     # -- the query ---------------------------------------------------------------------------------------------------
 
     def query(self) -> Query:
-        self.expect("SELECT", FORM)
+        if not self.accept("SELECT"):
+            raise refusals.not_a_select(self.now)
         selected: list[Name] = []
         while not (self.now.word == "COUNT" and self.tokens[self.i + 1].value == "("):
+            self.forbid(refusals.not_a_column(self.now))
             selected.append(self.name("a column or count(*)"))
+            if self.now.word == "FROM":
+                raise QueryError("a query without a count", "write count(*) before FROM", self.now.at)
             self.expect(",", "a comma, more columns, then count(*)")
         distinct = self.count()
         name = self.alias()
-        self.expect("FROM", "FROM and the name of one dataset, after a count that comes last")
+        self.expect("FROM", "the count comes last: write FROM and the name of one dataset after it")
+        self.forbid(refusals.not_a_dataset(self.now))
         dataset = self.name("the name of a dataset")
+        self.forbid(refusals.after_dataset(self.now))
         where = self.condition() if self.accept("WHERE") else None
         by = self.groups()
         self.end()
-        _check_columns(selected, by, name)
-        return Query(dataset, tuple(selected), where, distinct, name)
+        chosen = _check_columns(selected, by, name)
+        shown = name.text if name else count_name(column.text for column in selected)
+        return Query(dataset, chosen, where, distinct, shown)
 
     def count(self) -> Name | None:
         self.take()
@@ -132,12 +144,18 @@ class _Parser:
         self.expect(")", "write count(*) or count(DISTINCT unit)")
         return distinct
 
-    def alias(self) -> str:
-        if self.accept("AS"):
-            return self.name("a name for the count").text
-        if self.now.kind == "quoted" or (self.now.kind == "word" and self.tokens[self.i + 1].word == "FROM"):
-            return self.name("a name for the count").text
-        return "count"
+    def alias(self) -> Name | None:
+        bare = self.now.kind == "word" and self.tokens[self.i + 1].word == "FROM"
+        if not self.accept("AS") and self.now.kind != "quoted" and not bare:
+            return None
+        found = self.name("a name for the count")
+        if len(found.text) > MAX_NAME or not found.text.isprintable():
+            raise QueryError(
+                f"the name {brief(found.text, 40)} for the count",
+                f"use 1 to {MAX_NAME} printable characters",
+                found.at,
+            )
+        return found
 
     def groups(self) -> list[Name]:
         if not self.accept("GROUP"):
@@ -152,7 +170,7 @@ class _Parser:
         token = self.now
         plain = token.kind == "word" and token.word not in RESERVED
         if plain and self.tokens[self.i + 1].value == "(" and self.tokens[self.i + 1].kind == "symbol":
-            raise QueryError(f"the function {shortened(token.value, 40)}", f"{what} is expected here", token.at)
+            raise refusals.function(token, f"{what} is expected here")
         if plain or (token.kind == "quoted" and token.value):
             self.take()
             return Name(token.value, token.kind == "quoted", token.at)
@@ -173,12 +191,14 @@ class _Parser:
         return parts[0] if len(parts) == 1 else Both(tuple(parts))
 
     def factor(self) -> Condition:
-        negated = False
+        negations = 0
         while self.accept("NOT"):
-            negated = not negated
+            negations += 1
+            if negations > MAX_DEPTH:
+                raise QueryError("too many NOT in a row", f"at most {MAX_DEPTH} are allowed", self.now.at)
         opened = self.now.kind == "symbol" and self.now.value == "("
         found = self.parenthesis() if opened else self.test()
-        return Negation(found) if negated else found
+        return Negation(found) if negations % 2 else found
 
     def parenthesis(self) -> Condition:
         self.depth += 1
@@ -186,12 +206,13 @@ class _Parser:
             raise QueryError("parentheses nested too deeply", f"at most {MAX_DEPTH} levels are allowed", self.now.at)
         self.take()
         found = self.condition()
-        self.expect(")", "a closing parenthesis")
+        self.expect(")", "AND, OR or a closing parenthesis is expected here")
         self.depth -= 1
         return found
 
     def test(self) -> Condition:
-        if self.now.kind in ("text", "integer") or self.now.word in ("TRUE", "FALSE", "DATE") or self.now.value == "-":
+        signed = self.now.kind == "symbol" and self.now.value == "-"
+        if signed or self.now.kind in ("text", "integer") or self.now.word in ("TRUE", "FALSE", "DATE"):
             return self.reversed()
         column = self.name("a declared column")
         negated = self.accept("NOT")
@@ -205,20 +226,25 @@ class _Parser:
             raise self.refuse("NOT IN (...) or NOT BETWEEN ... AND ...")
         elif self.accept("IS"):
             negated = self.accept("NOT")
-            self.expect("NULL", "write IS NULL or IS NOT NULL")
+            if not self.accept("NULL"):
+                raise refusals.not_null(self.now)
             found = IsNull(column)
         elif self.now.kind == "symbol" and self.now.value in FLIPPED:
             found = Comparison(column, self.take().value, self.literal())
         else:
-            raise self.refuse(TEST)
+            raise refusals.not_a_test(column, self.now, TEST)
         return Negation(found) if negated else found
 
     def reversed(self) -> Condition:
         """literal op column, read as column op literal."""
         constant = self.literal()
         if self.now.kind != "symbol" or self.now.value not in FLIPPED:
+            if self.now.kind == "end" or self.now.word in ("AND", "OR", "GROUP"):
+                raise QueryError("a value alone as a condition", TEST, constant.at)
             raise self.refuse(TEST)
         op = FLIPPED[self.take().value]
+        if self.now.kind in ("text", "integer") or self.now.word in ("TRUE", "FALSE", "DATE", "NULL"):
+            raise QueryError("a comparison without a column", TEST, constant.at)
         return Comparison(self.name("a declared column"), op, constant)
 
     def literals(self) -> tuple[Constant, ...]:
@@ -243,7 +269,8 @@ class _Parser:
         if self.accept("DATE"):
             date = date_from_text(self.now.value) if self.now.kind == "text" else None
             if date is None:
-                raise self.refuse("write a date as DATE '2026-01-31'")
+                allowed = "write a date as DATE '2026-01-31', a column of that name as \"date\""
+                raise QueryError(f"DATE {brief(self.now.value or 'alone', 40)}", allowed, self.now.at)
             self.take()
             return Constant(date, token.at)
         return self.integer()
@@ -252,7 +279,7 @@ class _Parser:
         token = self.now
         sign = -1 if self.accept("-") else 1
         if self.now.kind != "integer":
-            raise self.refuse("a literal is 'text', a whole number, TRUE, FALSE or DATE '2026-01-31'")
+            raise refusals.not_a_literal(self.now, LITERAL)
         digits = self.take().value
         value = sign * int(digits) if len(digits) < 100 else 2**200
         if not INT64[0] <= value <= INT64[1]:
@@ -260,29 +287,29 @@ class _Parser:
         return Constant(value, token.at)
 
 
-def _check_columns(selected: list[Name], by: list[Name], name: str) -> None:
-    """The selected columns are the group columns, each once."""
-    chosen = {_folded(column) for column in selected}
-    grouped = {_folded(column) for column in by}
-    for columns in (selected, by):
-        seen: set[str] = set()
-        for column in columns:
-            if _folded(column) in seen:
-                raise QueryError(f"the column {shortened(column.text, 40)} twice", "name each column once", column.at)
-            seen.add(_folded(column))
-    for column in selected:
-        if _folded(column) not in grouped:
+def _check_columns(selected: list[Name], by: list[Name], name: Name | None) -> tuple[Name, ...]:
+    """The selected columns, which are the group columns, each once; of two spellings the quoted one counts."""
+    chosen, grouped = _once(selected), _once(by)
+    for folded, column in chosen.items():
+        if folded not in grouped:
             raise QueryError(
-                f"the column {shortened(column.text, 40)} without GROUP BY", "name it in GROUP BY too", column.at
+                f"the column {brief(column.text, 40)} without GROUP BY", "name it in GROUP BY too", column.at
             )
-    for column in by:
-        if _folded(column) not in chosen:
+    for folded, column in grouped.items():
+        if folded not in chosen:
             raise QueryError(
-                f"GROUP BY {shortened(column.text, 40)} without showing it", "name it before count(*) too", column.at
+                f"GROUP BY {brief(column.text, 40)} without showing it", "name it before count(*) too", column.at
             )
-    if any(name.casefold() == column.text.casefold() for column in selected):
-        raise QueryError(f"the name {shortened(name, 40)} for the count", "give the count a name of its own")
+    if name is not None and name.text.casefold() in {column.text.casefold() for column in selected}:
+        raise QueryError(f"the name {brief(name.text, 40)} for the count", "give the count a name of its own", name.at)
+    return tuple(grouped[folded] if grouped[folded].quoted else column for folded, column in chosen.items())
 
 
-def _folded(column: Name) -> str:
-    return column.text if column.quoted else column.text.lower()
+def _once(columns: list[Name]) -> dict[str, Name]:
+    """The columns by their names without case, in order; columns of a dataset never differ by case alone."""
+    found: dict[str, Name] = {}
+    for column in columns:
+        if column.text.casefold() in found:
+            raise QueryError(f"the column {brief(column.text, 40)} twice", "name each column once", column.at)
+        found[column.text.casefold()] = column
+    return found

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from countveil.errors import QueryError, shortened
 
-MAX_TEXT = 1_000_000
-MAX_TOKENS = 200_000
+MAX_TEXT = 500_000
+MAX_TOKENS = 60_000
 RESERVED = frozenset(
     [
         *("SELECT", "COUNT", "DISTINCT", "AS", "FROM", "WHERE", "GROUP", "BY", "ALL"),
@@ -20,40 +20,52 @@ RESERVED = frozenset(
     ]
 )
 
+UNWRITABLE = re.compile("[\x00\ud800-\udfff]")
 _TOKEN = re.compile(
     r"""(?P<space>[ \t\r\n]+)
       | (?P<word>[A-Za-z_][A-Za-z0-9_]*)
       | (?P<number>[0-9][A-Za-z0-9_.]*)
-      | (?P<text>'(?:[^']|'')*')
-      | (?P<quoted>"(?:[^"]|"")*")
+      | (?P<text>'(?:[^']|'')*+')
+      | (?P<quoted>"(?:[^"]|"")*+")
       | (?P<symbol><>|!=|<=|>=|--|/\*|\|\||::|==|[=<>(),;*\-+])
     """,
     re.VERBOSE,
 )
 
+ARITHMETIC = ("arithmetic", "count(*) stands alone, and a condition is column op literal")
 _SYMBOLS = {
     "--": ("a comment", "leave comments out"),
     "/*": ("a comment", "leave comments out"),
     "||": ("the operator ||", "compare a column with a literal"),
     "::": ("a cast", "literals take the declared type of their column"),
     "==": ("the operator ==", "write ="),
-    "+": ("arithmetic", "compare a column with a literal"),
+    "+": ARITHMETIC,
 }
 _ODD = {
     "$": ("a dollar quote or parameter", "write text as 'text'"),
     "?": ("a parameter", "write the value itself"),
     ":": ("a parameter or cast", "write the value itself"),
-    "@": ("the character @", "use the declared column names"),
-    "%": ("arithmetic", "compare a column with a literal"),
-    "/": ("arithmetic", "compare a column with a literal"),
-    "^": ("arithmetic", "compare a column with a literal"),
+    "@": ("the operator @", "compare a column with a literal"),
+    "%": ARITHMETIC,
+    "/": ARITHMETIC,
+    "^": ARITHMETIC,
     "~": ("a pattern match", "write IN ('value', ...)"),
     ".": ("a qualified name", "write the name of the column or dataset alone"),
     "[": ("a list or subscript", "write IN (...)"),
+    "]": ("a list or subscript", "write IN (...)"),
     "{": ("a struct", "compare a column with a literal"),
+    "}": ("a struct", "compare a column with a literal"),
+    "!": ("the operator !", "write NOT, or <> between a column and a literal"),
+    "|": ("the operator |", "write OR"),
+    "&": ("the operator &", "write AND"),
+    "#": ("a comment or the operator #", "leave comments out"),
     "`": ("a back-quoted name", 'write names in double quotes: "age"'),
     "'": ("a text literal that does not end", "close it with '"),
     '"': ("a quoted name that does not end", 'close it with "'),
+    "≥": ("the character ≥", "write >="),
+    "≤": ("the character ≤", "write <="),
+    "≠": ("the character ≠", "write <>"),
+    **dict.fromkeys("‘’“”", ("a typographic quote", "write text as 'text'")),
     "\x00": ("a NUL character", "remove it"),
     "\\": ("a backslash", "write a quote inside text as ''"),
 }
@@ -82,7 +94,7 @@ def tokenise(text: str) -> list[Token]:
     if not isinstance(text, str):
         raise QueryError(f"a query of type {type(text).__name__}", "write the query as text")
     if len(text) > MAX_TEXT:
-        raise QueryError(f"a query of {len(text)} characters", f"at most {MAX_TEXT} are allowed")
+        raise QueryError(f"a query of {len(text)} characters", f"at most {MAX_TEXT} are allowed", MAX_TEXT + 1)
     tokens: list[Token] = []
     at = 0
     while at < len(text):
@@ -102,7 +114,7 @@ def tokenise(text: str) -> list[Token]:
 def _token(kind: str, value: str, at: int) -> Token:
     if kind == "number":
         if not (value.isascii() and value.isdigit()):
-            raise QueryError(f"the number {shortened(value, 30)}", "write a whole number in digits", at)
+            raise QueryError(f"the number {brief(value, 30)}", "write a whole number in digits", at)
         return Token("integer", value, at)
     if kind == "text":
         inner = value[1:-1]
@@ -119,9 +131,9 @@ def _token(kind: str, value: str, at: int) -> Token:
 
 def _check_characters(inner: str, at: int) -> None:
     """Text and names are Unicode without NUL; a lone surrogate is not Unicode."""
-    for offset, character in enumerate(inner):
-        if character == "\x00" or "\ud800" <= character <= "\udfff":
-            raise QueryError(f"the character U+{ord(character):04X}", "remove it", at + offset)
+    found = UNWRITABLE.search(inner)
+    if found:
+        raise QueryError(f"the character U+{ord(found.group()):04X}", "remove it", at + found.start())
 
 
 def _odd(character: str, at: int) -> QueryError:
@@ -129,11 +141,21 @@ def _odd(character: str, at: int) -> QueryError:
         return QueryError(*_ODD[character], at)
     name = unicodedata.name(character, "without a name")
     shown = f"{character} " if character.isprintable() else ""
+    letters = 'names outside quotes use the letters a-z; write other names in double quotes: "Größe"'
     return QueryError(
         f"the character {shown}(U+{ord(character):04X}, {name.lower()})",
-        'names outside quotes use the letters a-z; write other names in double quotes: "Größe"',
+        letters if character.isalnum() else "remove it, or write it inside quotes",
         at,
     )
+
+
+def brief(given: object, limit: int = 60) -> str:
+    """A given value on one line, short, with a mark for what a terminal or a log would act on.
+
+    >>> brief("\\x1b[2J")
+    '\ufffd[2J'
+    """
+    return "".join(c if c.isprintable() else "\ufffd" for c in shortened(given, limit))
 
 
 def quoted(name: str) -> str:

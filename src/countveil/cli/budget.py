@@ -1,0 +1,66 @@
+"""`countveil budget`: what is left, and opening more."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from countveil.cli.output import busy, print_json, short
+
+if TYPE_CHECKING:
+    from countveil.curator import PoolBudget
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option("-c", "--config", metavar="FILE", help="The configuration (default: countveil.toml).")
+@click.option("--open", "more", metavar="N", help="Open N more answers of the pool's mechanism; stays on the record.")
+@click.option("--reason", metavar="TEXT", help="With --open: why, for the record.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def budget(name: str | None, config: str | None, more: str | None, reason: str | None, as_json: bool) -> None:
+    """Show what is left of the budget of NAME (a dataset or a pool), or of all.
+
+    \b
+    Examples:
+      countveil budget
+      countveil budget people --json
+      countveil budget people --open 10 --reason "second edition of the yearbook"
+    """
+    from countveil.curator import Curator
+    from countveil.errors import RequestError
+
+    if (more is None) != (reason is None) or (more is not None and name is None):
+        raise RequestError('to open more, name the pool, --open N and --reason "why"')
+    with busy("reading the ledger"), Curator.open(config) as curator:
+        found = [curator.open_budget(name or "", more, reason or "")] if more is not None else curator.budget(name)
+    if as_json:
+        pools = [_plain(each) for each in found]
+        print_json({"schema_version": 1, **(pools[0] if len(pools) == 1 else {}), "pools": pools})
+        return
+    for each in found:
+        _print(each)
+
+
+def _plain(found: PoolBudget) -> dict[str, object]:
+    shares = {who: {"answers": s.answers, "left": s.left} for who, s in found.shares.items()}
+    return {**asdict(found), "datasets": list(found.datasets), "shares": shares}
+
+
+def _print(found: PoolBudget) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    of = "" if found.datasets == (found.pool,) else f" ({', '.join(found.datasets)})"
+    spent = found.answers_total - found.answers_left
+    width = 30
+    filled = width - (width * found.answers_left) // max(1, found.answers_total)
+    console.print(Text(f"{found.pool}{of}", style="bold"))
+    bar = Text("#" * filled, style="red").append("." * (width - filled), style="green")
+    console.print(Text("  ").append(bar).append(f"  {found.answers_left} of {found.answers_total} answers left"))
+    promise = f"epsilon {found.epsilon}, delta {short(found.delta, 3, 'up')} for all of them together"
+    console.print(Text(f"  {spent} spent; {promise}; each count ±{found.margin_95} (95 %)"))
+    for who, share in found.shares.items():
+        console.print(Text(f"  {who}: {share.left} of {share.answers} left"))

@@ -1,0 +1,178 @@
+"""`countveil count`: ask how many, and pay for the answer."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from countveil.cli.output import busy, print_json, short
+
+if TYPE_CHECKING:
+    from countveil.answers import Table
+    from countveil.curator import DryRun
+
+MOST_ROWS = 60
+
+
+@click.command()
+@click.argument("sql")
+@click.option("-c", "--config", metavar="FILE", help="The configuration (default: countveil.toml).")
+@click.option("--dry-run", is_flag=True, help="Say what it costs and how accurate it will be; ask nothing.")
+@click.option("--analyst", default="curator", show_default=True, metavar="NAME", help="Who asks, for the record.")
+@click.option("-o", "--output", metavar="FILE", help="Write the table to a file (.csv, .parquet or .json).")
+@click.option("--format", "style", type=click.Choice(["csv", "parquet", "json"]), help="The format of the table.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def count(
+    sql: str, config: str | None, dry_run: bool, analyst: str, output: str | None, style: str | None, as_json: bool
+) -> None:
+    """Answer a count query from a configured dataset, within its budget. The same question twice is free.
+
+    \b
+    The language, and nothing else of SQL:
+      SELECT columns, count(*) FROM dataset WHERE condition GROUP BY columns
+      count(DISTINCT unit) counts people; a condition has = <> < <= > >=, IN, BETWEEN, IS NULL, AND, OR, NOT
+
+    \b
+    Examples:
+      countveil count "SELECT region, count(*) FROM people WHERE age >= 65 GROUP BY region" --dry-run
+      countveil count "SELECT region, count(*) FROM people WHERE age >= 65 GROUP BY region"
+      countveil count "SELECT region, sex, count(*) FROM people GROUP BY region, sex" -o table.csv
+    """
+    from countveil.curator import Curator
+    from countveil.errors import ParameterError
+
+    style = style or _style(output)
+    if style == "parquet" and output is None:
+        raise ParameterError("format", "parquet", "csv or json on the screen", "name a file with -o")
+    if output is not None and not Path(output).absolute().parent.is_dir():
+        raise ParameterError("output", output, "a file in a folder that exists")
+    with busy("asking"), Curator.open(config) as curator:
+        if dry_run:
+            found: DryRun | Table = curator.dry_run(sql, analyst=analyst)
+        else:
+            found = curator.count(sql, analyst=analyst)
+    if dry_run:
+        _print_dry_run(found, as_json)  # type: ignore[arg-type]
+    else:
+        _print_table(found, output, "json" if as_json and output is None else style, as_json)  # type: ignore[arg-type]
+
+
+def _style(output: str | None) -> str | None:
+    """The format that a file's name asks for."""
+    from countveil.errors import ParameterError
+
+    if output is None:
+        return None
+    ending = Path(output).suffix.lower().lstrip(".")
+    if ending not in ("csv", "parquet", "json"):
+        raise ParameterError("output", output, "a name that ends in .csv, .parquet or .json, or --format")
+    return ending
+
+
+def _print_dry_run(found: DryRun, as_json: bool) -> None:
+    from dataclasses import asdict
+
+    if as_json:
+        print_json({"schema_version": 1, **asdict(found), "notes": list(found.notes)})
+        return
+    click.echo(f"question   {found.text}")
+    cost = "nothing: it was asked before" if found.cost == 0 else f"1 answer of {found.answers_left} left"
+    click.echo(f"costs      {cost}")
+    click.echo(f"gives      {found.cells:,} count{'s' if found.cells != 1 else ''}, each ±{found.margin_95} (95 %)")
+    for note in found.notes:
+        click.echo(f"- {note}")
+
+
+def _print_table(table: Table, output: str | None, style: str | None, as_json: bool) -> None:
+    if output is not None:
+        _write(table, Path(output), style or "csv")
+        _print_receipt(table, as_json, output)
+    elif style == "json":
+        print_json(table.describe())
+    elif style == "csv":
+        click.echo(_csv(table), nl=False)
+    else:
+        _print_rich(table)
+        _print_receipt(table, False, None)
+
+
+def _write(table: Table, target: Path, style: str) -> None:
+    from countveil.tables import appearing
+
+    with appearing(target, target) as file:
+        if style == "json":
+            file.write(json.dumps(table.describe(), indent=1).encode())
+        elif style == "csv":
+            file.write(_csv(table).encode())
+        else:
+            from countveil.errors import MissingExtraError
+
+            try:
+                import pyarrow.parquet as pq
+            except ImportError:
+                raise MissingExtraError("pyarrow", "parquet") from None
+            pq.write_table(table.to("pyarrow"), file)
+
+
+def _csv(table: Table) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(table.columns)
+    writer.writerows(table.rows)
+    return text.getvalue()
+
+
+def _print_rich(table: Table) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table as Rich
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    shown = Rich(box=box.SIMPLE_HEAD)
+    groups = len(table.question.shown)
+    for name in table.columns[:groups]:
+        shown.add_column(Text(name))
+    shown.add_column(Text(table.question.name), justify="right", style="bold")
+    shown.add_column("95 % interval", justify="right")
+    for i, row in enumerate(table.rows):
+        if i == MOST_ROWS:
+            break
+        *labels, y, low, high = row
+        shown.add_row(*(Text(_label(v)) for v in labels), f"{y:,}", f"{low:,} to {high:,}")
+    console.print(shown)
+    if table.question.cells > MOST_ROWS:
+        more = table.question.cells - MOST_ROWS
+        console.print(Text(f"and {more:,} more cells; write all of them with -o table.csv", style="dim"))
+    if table.question.cells > 1:
+        total = table.total()
+        console.print(Text(f"sum of the cells {total.value:,} ±{total.margin_95:,} (95 %; free)", style="dim"))
+
+
+def _label(value: Any) -> str:
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return text if text.isprintable() else ascii(text)
+
+
+def _print_receipt(table: Table, as_json: bool, output: str | None) -> None:
+    from dataclasses import asdict
+
+    receipt = table.receipt
+    if as_json:
+        result = {"schema_version": 1, "output": output, "receipt": asdict(receipt), "replayed": table.replayed}
+        print_json(result)
+        return
+    m = table.mechanism
+    where = f"{table.question.cells:,} counts in {output}; " if output else ""
+    paid = "free: asked before" if table.replayed else "paid: 1 answer"
+    left = f"{receipt.answers_left} of {receipt.answers} left"
+    promise = f"all together epsilon {receipt.epsilon}, delta {short(receipt.delta, 3, 'up')}"
+    click.echo(f"{where}{paid}, {left} ({promise})", err=output is None and not sys.stdout.isatty())
+    words = f"±{m.margin_95} in 95 % of releases, never more than ±{m.certificate.worst_error}; receipt {receipt.id}"
+    click.echo(words, err=output is None and not sys.stdout.isatty())

@@ -1,0 +1,64 @@
+"""`countveil nonnegative`: a signed mechanism made never negative, at no privacy cost."""
+
+from __future__ import annotations
+
+import click
+
+from countveil.cli.output import busy, print_json, print_mechanism
+
+
+@click.command()
+@click.argument("file", required=False)
+@click.option("--gaussian", metavar="S2", help="Instead of FILE: a discrete Gaussian of this parameter (its variance).")
+@click.option("--epsilon", metavar="E", help="With --gaussian: where its delta is stated.")
+@click.option("-D", "--noise-bound", "D", metavar="N", help="With --gaussian: cut it here (default: 2^-100 is left).")
+@click.option("--unbiased-from", metavar="N0", help="Hardly any bias from this count on (default: found).")
+@click.option("--max-bias", metavar="B", help="How much bias from N0 on (default: 1e-8, or what is nearly free).")
+@click.option("-o", "--output", metavar="OUT", help="Save the mechanism with its certificate.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def nonnegative(
+    file: str | None,
+    gaussian: str | None,
+    epsilon: str | None,
+    D: str | None,
+    unbiased_from: str | None,
+    max_bias: str | None,
+    output: str | None,
+    as_json: bool,
+) -> None:
+    """Make the signed mechanism in FILE never negative: the same epsilon and delta, for any number of answers.
+
+    Negative outcomes become 0, and small ones are moved at random so that counts from N0 on keep their mean up to B.
+    The key bias_from_n0 of --json is the largest bias left, measured on the integer weights and rounded up.
+
+    \b
+    Examples:
+      countveil nonnegative signed.json -o mechanism.json
+      countveil nonnegative signed.json --unbiased-from 7 --max-bias 1e-4 --json
+      countveil nonnegative --gaussian 72 --epsilon 1 --unbiased-from 25 --json
+    """
+    from countveil.design.unsigned import gaussian as gaussian_mechanism
+    from countveil.design.unsigned import nonnegative as library_nonnegative
+    from countveil.errors import RequestError
+    from countveil.mechanism import Mechanism
+
+    if (file is None) == (gaussian is None):
+        raise RequestError("give the FILE of a signed mechanism, or --gaussian S2 with --epsilon E")
+    if gaussian is None and (epsilon is not None or D is not None):
+        raise RequestError("--epsilon and -D belong to --gaussian; FILE has its own")
+    with busy("mapping"):
+        if gaussian is not None:
+            if epsilon is None:
+                raise RequestError("--gaussian needs --epsilon E, where its delta is stated")
+            signed = gaussian_mechanism(gaussian, epsilon=epsilon, D=D)
+        else:
+            signed = Mechanism.load(str(file))
+        mechanism = library_nonnegative(signed, unbiased_from=unbiased_from, max_bias=max_bias)
+    if output is not None:
+        mechanism.save(output)
+    if as_json:
+        print_json(mechanism.describe())
+        return
+    print_mechanism(mechanism.describe())
+    if output is not None:
+        click.echo(f"saved to {output}; prove it again with: countveil certify {output}", err=True)

@@ -1,0 +1,337 @@
+"""The workflow: dry run -> charge -> count -> draw -> record -> answer.
+
+**Guarantee.** Whatever is answered about the people of a pool, over all datasets, versions, analysts and processes, is
+post-processing of at most as many releases of the pool's one mechanism as its plan was certified for. A question is
+paid for before the data is looked at; an answer goes out only when it is on disk as the one answer of its charge; the
+same question on the same data is answered from the record.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from countveil.accounting import compose
+from countveil.answers import Receipt, Table
+from countveil.config import Config, Dataset, load
+from countveil.engines import Engine, Source, open_engine
+from countveil.errors import ConfigError, EngineError, ParameterError, RequestError
+from countveil.exact import decimal_text, integer, number
+from countveil.files import from_text
+from countveil.fingerprints import Fingerprints
+from countveil.intervals import Intervals
+from countveil.ledger import Charge, Ledger, PlanRecord, Standing
+from countveil.ledger.sqlite import SqliteLedger
+from countveil.mechanism import Mechanism
+from countveil.plans import check, make
+from countveil.query import Condition, Question, ask
+
+log = logging.getLogger("countveil.curator")
+CURATOR = "curator"
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """What a question would cost and give. Spends nothing, looks at nothing."""
+
+    question: str
+    text: str
+    dataset: str
+    pool: str
+    cells: int
+    cost: int
+    answers_left: int
+    margin_95: int
+    worst_error: int
+    eta: str
+    useful_from: int
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PoolBudget:
+    """What is left of a pool."""
+
+    pool: str
+    datasets: tuple[str, ...]
+    answers_total: int
+    answers_left: int
+    epsilon: str
+    delta: str
+    mechanism: str
+    margin_95: int
+    shares: Mapping[str, Standing]
+
+
+class Curator:
+    """Answers questions from configured datasets within their budgets."""
+
+    def __init__(self, config: Config, ledger: Ledger, sources: Mapping[str, object] | None = None) -> None:
+        self.config = config
+        self.ledger = ledger
+        self._frames = dict(sources or {})
+        for name in self._frames:
+            config.dataset(name)
+        self._engines: dict[str, tuple[int, Engine]] = {}
+        self._intervals: dict[str, Intervals] = {}
+        self._fingerprints = Fingerprints(config.ledger.with_name(f"{config.ledger.name}.fingerprints"))
+
+    @classmethod
+    def open(cls, config: str | Path | Config | None = None, *, sources: Mapping[str, object] | None = None) -> Curator:
+        """A curator for a configuration file; `sources` puts frames in memory in place of configured sources.
+
+        The ledger is created if there is none, and checked from its first entry if there is one.
+        """
+        loaded = config if isinstance(config, Config) else load(config)
+        return cls(loaded, SqliteLedger(loaded.ledger, loaded.anchor), sources)
+
+    def close(self) -> None:
+        for _, engine in self._engines.values():
+            engine.close()
+        self._engines.clear()
+        self.ledger.close()
+
+    def __enter__(self) -> Curator:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    # -- asking ------------------------------------------------------------------------------------------------------
+
+    def question(self, sql: str | None = None, **form: Any) -> Question:
+        """The question that SQL text or the Python form asks."""
+        return ask(self.config.schemas, sql, **form)
+
+    def count(
+        self,
+        sql: str | None = None,
+        *,
+        dataset: str | None = None,
+        by: str | Iterable[str] = (),
+        where: Condition | str | None = None,
+        people: bool = False,
+        name: str | None = None,
+        analyst: str = CURATOR,
+        frame: str | None = None,
+    ) -> Table:
+        """Released counts of every cell of a question: paid for, drawn once, on the record; free if asked before."""
+        question = ask(self.config.schemas, sql, dataset=dataset, by=by, where=where, people=people, name=name)
+        configured = self._configured(question)
+        record, intervals = self._plan(configured)
+        source = self._source(configured)
+        version = self.ledger.version(configured.name, self._fingerprints.of(source))
+        engine = self._engine(configured, source, version)
+        charge = self.ledger.charge(
+            record.pool, configured.name, version, question.sha256, question.text, checked_analyst(analyst)
+        )
+        replayed = charge.payload is not None
+        if charge.payload is None:
+            charge = self._answer(charge, question, engine, source, intervals.mechanism)
+        log.info("answered charge=%s dataset=%s cells=%d", charge.id, configured.name, question.cells)
+        kind = frame or _kind(self._frames.get(configured.name))
+        receipt = self._receipt(charge, record, question)
+        return Table(question, unpacked(charge.payload, question.cells), intervals, receipt, replayed, kind)
+
+    def _answer(
+        self, charge: Charge, question: Question, engine: Engine, source: Source, mechanism: Mechanism
+    ) -> Charge:
+        """Count, draw, record. The true counts live in this body and nowhere else."""
+        key = hashlib.sha256(f"{self.ledger.identity}|{question.sha256}".encode()).digest()
+        counts = engine.count(question, key=key)
+        if self.ledger.version(charge.dataset, self._fingerprints.of(source)) != charge.version:
+            raise EngineError("the source changed while it was counted; the charge is kept; ask again")
+        return self.ledger.record(charge, packed(mechanism.release(counts)))
+
+    def dry_run(
+        self,
+        sql: str | None = None,
+        *,
+        dataset: str | None = None,
+        by: str | Iterable[str] = (),
+        where: Condition | str | None = None,
+        people: bool = False,
+        name: str | None = None,
+        analyst: str = CURATOR,
+    ) -> DryRun:
+        """What a question costs and how accurate its answer will be, before it is asked."""
+        question = ask(self.config.schemas, sql, dataset=dataset, by=by, where=where, people=people, name=name)
+        configured = self._configured(question)
+        record, intervals = self._plan(configured)
+        version = self.ledger.version(configured.name, self._fingerprints.of(self._source(configured)))
+        found = self.ledger.find(record.pool, configured.name, version, question.sha256)
+        left = self._left(record.pool, checked_analyst(analyst))
+        mechanism = intervals.mechanism
+        useful = 10 * mechanism.margin_95
+        notes = [
+            f"each count is within {mechanism.margin_95} of the truth in 95 % of releases, never more than "
+            f"{mechanism.certificate.worst_error} away",
+            f"counts from about {useful} people on are right to 10 %",
+        ]
+        if found is not None:
+            notes.append("asked before: the answer is on the record, and free")
+        if question.never:
+            notes.append("no declared value satisfies the condition: the answer would be noise around zero")
+        return DryRun(
+            question.sha256,
+            question.text,
+            configured.name,
+            record.pool,
+            question.cells,
+            0 if found is not None else 1,
+            left,
+            mechanism.margin_95,
+            mechanism.certificate.worst_error,
+            decimal_text(mechanism.eta, 6),
+            useful,
+            tuple(notes),
+        )
+
+    # -- the budget --------------------------------------------------------------------------------------------------
+
+    def budget(self, pool: str | None = None) -> list[PoolBudget]:
+        """What is left of every pool, or of the pool of one dataset or name."""
+        names = {d.budget.pool: None for d in self.config.datasets.values() if d.budget is not None}
+        if pool is not None:
+            named = self.config.datasets.get(pool)
+            wanted = named.budget.pool if named is not None and named.budget is not None else pool
+            if wanted not in names:
+                raise ConfigError(
+                    "pool", f"{pool} is neither a dataset with a budget nor a pool; there are {', '.join(names)}"
+                )
+            names = {wanted: None}
+        return [self._pool_budget(name) for name in names]
+
+    def _pool_budget(self, pool: str) -> PoolBudget:
+        datasets = self.config.pool(pool)
+        record, intervals = self._plan(datasets[0])
+        standing = self.ledger.standing(pool)
+        return PoolBudget(
+            pool,
+            tuple(dataset.name for dataset in datasets),
+            standing.answers,
+            standing.left,
+            record.total_epsilon,
+            record.delta,
+            record.mechanism,
+            intervals.mechanism.margin_95,
+            self.ledger.shares(pool),
+        )
+
+    def open_budget(self, pool: str, answers: int | str, reason: str) -> PoolBudget:
+        """Open more answers of a pool's mechanism. It stays on the record, with the epsilon of all answers together."""
+        more = integer("answers", answers, 1, 10**6)
+        if not isinstance(reason, str) or not reason.strip():
+            raise ParameterError("reason", reason, "a few words that stay on the record")
+        (now,) = self.budget(pool)
+        record, intervals = self._plan(self.config.pool(now.pool)[0])
+        total = record.total_answers + more
+        composed = compose(intervals.mechanism, total, neighbours=record.neighbours, cells=record.cells)
+        found = composed.epsilon(float(number("delta", record.delta)))
+        if found is None:
+            raise RequestError(
+                f"{more} more answers cannot be had at delta {record.delta}, whatever the epsilon; open fewer"
+            )
+        epsilon = decimal_text(Fraction(found.upper), 6, "up")
+        self.ledger.extend(now.pool, more, epsilon, " ".join(reason.split())[:500])
+        return self._pool_budget(now.pool)
+
+    def _left(self, pool: str, analyst: str) -> int:
+        left = self.ledger.standing(pool).left
+        return min(left, self.ledger.standing(pool, analyst).left) if self.ledger.shares(pool) else left
+
+    # -- what is needed for an answer --------------------------------------------------------------------------------
+
+    def _configured(self, question: Question) -> Dataset:
+        dataset = self.config.dataset(question.schema.name)
+        dataset.confirmed()
+        return dataset
+
+    def _plan(self, dataset: Dataset) -> tuple[PlanRecord, Intervals]:
+        """The plan of a dataset's pool, made and recorded when first needed; refused if the file now says otherwise."""
+        budget = dataset.budget
+        if budget is None:
+            raise ConfigError(
+                f"dataset.{dataset.name}.budget", "no budget, no answers; declare epsilon, delta, answers"
+            )
+        record = self.ledger.plan(budget.pool)
+        if record is None:
+            self.ledger.open_plan(make(budget, [each.schema for each in self.config.pool(budget.pool)]))
+            record = self.ledger.plan(budget.pool)
+            assert record is not None
+        check(record, budget, dataset.schema)
+        for analyst, share in (budget.shares or {}).items():
+            self.ledger.set_share(budget.pool, analyst, share)
+        if budget.pool not in self._intervals:
+            mechanism = from_text(record.document)
+            if mechanism.hash != record.mechanism:
+                raise ConfigError(
+                    f"pool {budget.pool}", "the recorded mechanism is not the planned one; verify the ledger"
+                )
+            self._intervals[budget.pool] = Intervals(mechanism)
+        return record, self._intervals[budget.pool]
+
+    def _source(self, dataset: Dataset) -> Source:
+        frame = self._frames.get(dataset.name)
+        return dataset.source if frame is None else replace(dataset.source, frame=frame)
+
+    def _engine(self, dataset: Dataset, source: Source, version: int) -> Engine:
+        """The engine of a version of the data; new data is opened anew."""
+        known = self._engines.get(dataset.name)
+        if known is not None and known[0] == version:
+            return known[1]
+        if known is not None:
+            known[1].close()
+        engine = open_engine(source, dataset.schema, dataset.engine)
+        self._engines[dataset.name] = (version, engine)
+        return engine
+
+    def _receipt(self, charge: Charge, record: PlanRecord, question: Question) -> Receipt:
+        return Receipt(
+            charge.id,
+            charge.dataset,
+            charge.version,
+            question.sha256,
+            question.text,
+            record.mechanism,
+            record.pool,
+            record.total_epsilon,
+            record.delta,
+            record.total_answers,
+            self.ledger.standing(record.pool).left,
+            charge.answered or charge.time,
+        )
+
+
+def checked_analyst(analyst: object) -> str:
+    """The name under which a question is charged."""
+    if not isinstance(analyst, str) or not 0 < len(analyst) <= 100 or not analyst.isprintable():
+        raise ParameterError("analyst", analyst, "a name of 1 to 100 printable characters")
+    return analyst
+
+
+def packed(released: NDArray[np.int64]) -> bytes:
+    """Released counts as they are kept."""
+    return zlib.compress(released.astype("<i8").tobytes(), 1)
+
+
+def unpacked(payload: bytes | None, cells: int) -> NDArray[np.int64]:
+    """Released counts from the record."""
+    found = np.frombuffer(zlib.decompress(payload or b""), dtype="<i8").astype(np.int64)
+    if len(found) != cells:
+        raise EngineError("the recorded answer does not fit the question; verify the ledger")
+    return found
+
+
+def _kind(frame: object) -> str | None:
+    """The library a frame in memory comes from."""
+    return None if frame is None else type(frame).__module__.split(".")[0]

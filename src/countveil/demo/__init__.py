@@ -1,0 +1,104 @@
+"""The main job from end to end: invented people, a configuration, a plan, four questions, a report.
+
+census    the people
+report    a page that shows what was asked, answered, paid, and how far it is from the truth
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from countveil.demo.census import Person, write
+from countveil.errors import QueryError
+
+if TYPE_CHECKING:
+    from countveil.answers import Table
+    from countveil.curator import Curator, PoolBudget
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One question of the demo: its answer, or why it was refused."""
+
+    title: str
+    sql: str
+    table: Table | None
+    refusal: str | None
+    truth: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Demo:
+    """Everything the demo did."""
+
+    folder: Path
+    asked: tuple[Asked, ...]
+    budget: PoolBudget
+    people: int
+    seconds: float
+    report: Path
+
+
+QUESTIONS = (
+    (
+        "People in every town",
+        "SELECT town, count(*) FROM people GROUP BY town",
+    ),
+    (
+        "People with diabetes in every town, from 40 on",
+        "SELECT town, count(*) FROM people WHERE condition = 'diabetes' AND age >= 40 GROUP BY town",
+    ),
+    (
+        "A question that is not allowed",
+        "SELECT town, count(*) FROM people WHERE age + 1 > 40 GROUP BY town",
+    ),
+    (
+        "The second question again, in other words",
+        "SELECT town, count(*) FROM people WHERE NOT (age < 40 OR condition <> 'diabetes') GROUP BY town",
+    ),
+)
+
+
+def run(folder: Path, tell: Callable[[str], None] = lambda message: None) -> Demo:
+    """Build the census in a folder, ask four questions within a budget, write report.html."""
+    from countveil.curator import Curator
+    from countveil.demo.report import write_report
+
+    start = time.monotonic()
+    tell("inventing 100,000 people")
+    folder.mkdir(parents=True, exist_ok=True)
+    everyone = write(folder)
+    tell("planning ten answers for epsilon 3, delta 1e-6")
+    asked = []
+    with Curator.open(folder / "countveil.toml") as curator:
+        for title, sql in QUESTIONS:
+            tell(f"asking: {title.lower()}")
+            asked.append(_ask(curator, title, sql, everyone))
+        (budget,) = curator.budget()
+    report = folder / "report.html"
+    done = Demo(folder, tuple(asked), budget, len(everyone), time.monotonic() - start, report)
+    write_report(done)
+    return done
+
+
+def _ask(curator: Curator, title: str, sql: str, everyone: list[Person]) -> Asked:
+    try:
+        table = curator.count(sql)
+    except QueryError as error:
+        return Asked(title, sql, None, str(error))
+    return Asked(title, sql, table, None, _truth(table, everyone))
+
+
+def _truth(table: Table, everyone: list[Person]) -> tuple[int, ...]:
+    """The true counts of the invented people, for the report: outside a demo nobody sees these."""
+    narrow = "condition" in table.question.text
+    (towns,) = (column.key_labels() for column in table.question.shown)
+    counted = dict.fromkeys(towns, 0)
+    for person in everyone:
+        if not narrow or (person.condition == "diabetes" and person.age >= 40):
+            counted[person.town] += 1
+    return tuple(counted.values())

@@ -1,0 +1,183 @@
+"""`report.html`: one self-contained page, no scripts, no network; light and dark, desktop and phone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from html import escape
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from countveil.answers import Table
+    from countveil.demo import Asked, Demo
+
+SMALL = 600
+STYLE = """
+:root { color-scheme: light dark; --ink: #1d2733; --soft: #5c6b7a; --line: #d8dee6; --paper: #ffffff; --wash: #f4f6f9;
+  --accent: #0f62a8; --band: #9cc4e8; --warn: #a8480f; --good: #2e7d4f; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e4e9ef; --soft: #9aa8b6; --line: #344150; --paper: #141b23;
+  --wash: #1b2530; --accent: #6fb3ee; --band: #2f5f8a; --warn: #f0a070; --good: #7fcf9f; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 60rem; padding: 2rem 1rem 4rem; background: var(--paper); color: var(--ink);
+  font: 16px/1.55 system-ui, "Segoe UI", Roboto, sans-serif; }
+h1 { font-size: 1.7rem; line-height: 1.2; margin: 0 0 .3rem; } h2 { font-size: 1.2rem; margin: 2.6rem 0 .4rem; }
+p { max-width: 46rem; } .soft { color: var(--soft); } code { font-size: .92em; overflow-wrap: anywhere; }
+pre { background: var(--wash); border: 1px solid var(--line); border-radius: 6px; padding: .7rem .9rem;
+  white-space: pre-wrap; overflow-x: auto; }
+.facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(9rem, 1fr)); gap: .8rem; margin: 1.4rem 0; }
+.fact { background: var(--wash); border: 1px solid var(--line); border-radius: 8px; padding: .7rem .9rem; }
+.fact b { display: block; font-size: 1.35rem; } .fact span { color: var(--soft); font-size: .88rem; }
+.scroll { overflow-x: auto; } table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
+th, td { padding: .3rem .6rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; } th { color: var(--soft); font-weight: 600; font-size: .88rem; }
+td.y { font-weight: 700; } tr.small td:first-child::after { content: " small"; color: var(--warn); font-size: .78rem; }
+.tag { display: inline-block; border-radius: 1rem; padding: .05rem .7rem; font-size: .82rem; border: 1px solid; }
+.paid { color: var(--accent); } .free { color: var(--good); } .refused { color: var(--warn); }
+svg { width: 100%; height: auto; } svg text { fill: var(--ink); font: 12px system-ui, sans-serif; }
+svg .soft { fill: var(--soft); } .axis { stroke: var(--line); } .band { fill: var(--band); }
+.dot { fill: var(--accent); }
+.cross { stroke: var(--warn); stroke-width: 2; } .bar { fill: var(--line); } .spent { fill: var(--accent); }
+"""
+
+
+def write_report(demo: Demo) -> None:
+    """Write the page."""
+    demo.report.write_text(page(demo), encoding="utf-8")
+
+
+def page(demo: Demo) -> str:
+    """The whole page as text."""
+    budget, m = demo.budget, _mechanism(demo)
+    facts = [
+        (f"{demo.people:,}", "invented people in twelve towns"),
+        (f"{budget.answers_left} of {budget.answers_total}", "answers left in the budget"),
+        (f"epsilon {budget.epsilon}", f"delta {budget.delta}, all answers together"),
+        (f"±{budget.margin_95}", "95 % margin of every count"),
+        (f"±{m.mechanism.certificate.worst_error}", "no count is ever further from the truth"),
+    ]
+    body = [
+        "<h1>Counts that protect the people counted</h1>",
+        '<p class="soft">A synthetic census, four questions, and what each of them cost. The people are invented, so '
+        "the true counts can be shown beside the released ones; with real people nobody sees them.</p>",
+        '<div class="facts">'
+        + "".join(f'<div class="fact"><b>{a}</b><span>{b}</span></div>' for a, b in facts)
+        + "</div>",
+        _budget_bar(budget.answers_total, budget.answers_left),
+    ]
+    body += [_question(i, asked) for i, asked in enumerate(demo.asked, start=1)]
+    body += [_promise(m)]
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1"><title>countveil: demo report</title>'
+        f"<style>{STYLE}</style></head><body>{''.join(body)}</body></html>\n"
+    )
+
+
+def _mechanism(demo: Demo) -> Table:
+    return next(asked.table for asked in demo.asked if asked.table is not None)
+
+
+def _budget_bar(total: int, left: int) -> str:
+    width = 600 / total
+    boxes = "".join(
+        f'<rect class="{"spent" if i < total - left else "bar"}" x="{i * width + 2:.1f}" y="4" '
+        f'width="{width - 4:.1f}" height="14" rx="3"/>'
+        for i in range(total)
+    )
+    label = f"{total - left} of {total} planned answers were spent"
+    return f'<svg viewBox="0 0 600 22" role="img" aria-label="{label}">{boxes}</svg><p class="soft">{label}.</p>'
+
+
+def _question(number: int, asked: Asked) -> str:
+    head = f"<h2>{number}. {escape(asked.title)}</h2>"
+    sql = f"<pre><code>{escape(asked.sql)}</code></pre>"
+    if asked.table is None:
+        tag = '<span class="tag refused">refused, nothing charged</span>'
+        return f"<section>{head}{tag}{sql}<p>{escape(asked.refusal or '')}.</p></section>"
+    if asked.table.replayed:
+        tag = '<span class="tag free">replayed, free</span>'
+        words = "It asks the same, so the recorded answer comes back, number for number. Nothing new is drawn or paid."
+    else:
+        tag = '<span class="tag paid">paid: one answer</span>'
+        words = "Every town is answered, small ones too. The band is the 95 % interval, the cross the (invented) truth."
+    receipt = asked.table.receipt
+    words_of = f"receipt {receipt.id}, question {receipt.question[:12]}, data version {receipt.version}"
+    paid = f'<p class="soft">{escape(words_of)}</p>'
+    return f"<section>{head}{tag}{sql}<p>{words}</p>{_plot(asked)}{_table(asked)}{paid}</section>"
+
+
+def _rows(asked: Asked) -> list[tuple[str, int, int, int, int]]:
+    """(label, released, low, high, truth) of every cell."""
+    assert asked.table is not None
+    rows = zip(asked.table.rows, asked.truth, strict=True)
+    return [(str(label), y, low, high, n) for (label, y, low, high), n in rows]
+
+
+def _table(asked: Asked) -> str:
+    lines = []
+    for label, y, low, high, n in _rows(asked):
+        small = ' class="small"' if y < SMALL else ""
+        off = f"{y - n:+d}" if y != n else "exact"
+        cells = (
+            f'<td>{escape(label)}</td><td class="y">{y:,}</td><td>{low:,} to {high:,}</td><td>{n:,}</td><td>{off}</td>'
+        )
+        lines.append(f"<tr{small}>{cells}</tr>")
+    heads = "".join(f"<th>{head}</th>" for head in ("town", "released", "95 % interval", "true (kept)", "off by"))
+    return f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
+
+
+def _plot(asked: Asked) -> str:
+    """Every cell on its own scale around the released count: band, dot, cross."""
+    rows = _rows(asked)
+    reach = max(max(high - y, y - low, abs(n - y), 1) for _, y, low, high, n in rows)
+    height, middle, half = 26 * len(rows) + 30, 400, 175
+
+    def x(offset: float) -> float:
+        return middle + offset / reach * half
+
+    marks = [f'<line class="axis" x1="{middle}" x2="{middle}" y1="4" y2="{height - 26}"/>']
+    for i, (label, y, low, high, n) in enumerate(rows):
+        top = 26 * i + 16
+        marks += [
+            f'<text x="4" y="{top + 4}">{escape(label)}</text>',
+            f'<text x="205" y="{top + 4}" text-anchor="end">{y:,}</text>',
+            f'<rect class="band" x="{x(low - y):.1f}" y="{top - 6}" '
+            f'width="{x(high - y) - x(low - y):.1f}" height="12" rx="4"/>',
+            f'<circle class="dot" cx="{middle}" cy="{top}" r="4"/>',
+            _cross(x(n - y), top),
+        ]
+    marks += _axis(reach, x, height)
+    return (
+        f'<svg viewBox="0 0 600 {height}" role="img" aria-label="released counts with intervals">{"".join(marks)}</svg>'
+    )
+
+
+def _cross(x: float, y: float) -> str:
+    return f'<path class="cross" d="M{x - 4:.1f} {y - 4}L{x + 4:.1f} {y + 4}M{x - 4:.1f} {y + 4}L{x + 4:.1f} {y - 4}"/>'
+
+
+def _axis(reach: int, x: object, height: int) -> Iterable[str]:
+    place = x if callable(x) else float
+    for offset in (-reach, 0, reach):
+        words = "released" if offset == 0 else f"{offset:+d}"
+        yield f'<text class="soft" x="{place(offset):.1f}" y="{height - 8}" text-anchor="middle">{words}</text>'
+
+
+def _promise(table: Table) -> str:
+    m = table.mechanism
+    small = [p for p in m.profile() if p.n in (0, 1, 2, 5, 10, 20)]
+    lines = "".join(
+        f"<tr><td>{p.n}</td><td>{float(p.exact):.3f}</td><td>{float(p.bias):+.3f}</td>"
+        f"<td>{float(p.mse) ** 0.5:.2f}</td></tr>"
+        for p in small
+    )
+    heads = "".join(f"<th>{head}</th>" for head in ("true count", "P(exact)", "bias", "typical error"))
+    words = (
+        f"Every released number is a whole number, never negative, never more than {m.certificate.worst_error} from "
+        f"the truth. All {table.receipt.answers} answers together are proved to be (epsilon {table.receipt.epsilon}, "
+        f"delta {table.receipt.delta})-differentially private on the very integers that are sampled. "
+        "The numbers below belong to the mechanism, not to the data."
+    )
+    return (
+        f'<section><h2>What is promised</h2><p>{words}</p><div class="scroll"><table><thead><tr>{heads}</tr></thead>'
+        f'<tbody>{lines}</tbody></table></div><p class="soft">mechanism {m.hash[:16]}</p></section>'
+    )

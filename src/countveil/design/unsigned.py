@@ -1,0 +1,113 @@
+"""Signed mechanisms made never negative: Y = f(n + Z), at no privacy cost.
+
+Post-processing: the delta of the signed law holds at every order and for any number of answers. What changes is said
+and measured: small counts are biased below n0, and by at most `bias_from_n0` from there on; D grows by the furthest
+move of the map.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from countveil.certificate import NEARLY
+from countveil.certify import Terms, bind
+from countveil.columns import Columns
+from countveil.design import mapping
+from countveil.design.remapping import remap_nearly
+from countveil.errors import ParameterError, RequestError
+from countveil.exact import Number, decimal_text, integer, number
+from countveil.families.gaussian import discrete_gaussian
+from countveil.mechanism import Mechanism
+from countveil.remap import Remap
+from countveil.rounding import SCALE, symmetric_law
+
+LARGEST_N0 = 100_000
+LARGEST_D = 2_000
+GAUSSIAN_BITS = 128
+
+
+def nonnegative(
+    signed: Mechanism, *, unbiased_from: int | str | None = None, max_bias: Number | None = None
+) -> Mechanism:
+    """`countveil.design.nonnegative`, which see."""
+    family = signed.family
+    if not isinstance(family, Columns) or family.small or family.top or family.lo or signed.counts != (0, None):
+        raise RequestError(
+            "only noise that does not depend on n can be made non-negative: design it with policy signed and no counts"
+        )
+    if family.stationary.right < 2:
+        raise RequestError("noise of at most 1 leaves no room for a map: design it with D of at least 2")
+    n0, bias = n0_given(unbiased_from), bias_given(max_bias)
+    mapped = remap_nearly(family.stationary, n0, bias)
+    terms = Terms(
+        epsilon=signed.epsilon,
+        policy="nonnegative",
+        method="remap",
+        D=mapped.D,
+        sensitivity=signed.certificate.sensitivity,
+        notes=(*signed.notes, "made never negative by a fixed random map, which costs no privacy", described(mapped)),
+        details=details(mapped, n0),
+    )
+    return bind(mapped, terms)
+
+
+def gaussian(s2: Number, *, epsilon: Number, D: int | str | None = None, sensitivity: int | str = 1) -> Mechanism:
+    """A signed mechanism whose law is the discrete Gaussian of parameter s2, cut at D (default: where 2^-100 is left).
+
+    >>> m = gaussian("72", epsilon="1", D=60)
+    >>> round(float(m.certificate.variance), 6), m.D
+    (72.0, 60)
+    """
+    at = number("epsilon", epsilon, "a decimal number from 0 to 100")
+    if not 0 <= at <= 100:
+        raise ParameterError("epsilon", epsilon, "a decimal number from 0 to 100")
+    whole = discrete_gaussian(s2).columns.stationary
+    bound = min(whole.right, LARGEST_D) if D is None else integer("D", D, 3, LARGEST_D)
+    weights = [whole.weight(z) for z in range(min(bound, whole.right) + 1)]
+    total = 2 * sum(weights) - weights[0]
+    law = symmetric_law([(w << SCALE) // total for w in weights], GAUSSIAN_BITS)
+    terms = Terms(
+        epsilon=at,
+        policy="signed",
+        method="gaussian",
+        D=law.right,
+        sensitivity=integer("sensitivity", sensitivity, 1, 100),
+        notes=(f"discrete Gaussian of parameter {decimal_text(Fraction(number('s2', s2)))}, cut at {law.right}",),
+    )
+    return bind(Columns(law), terms)
+
+
+def details(family: Remap, n0: int | None) -> dict[str, object]:
+    """The count from which the bias is tiny, and the largest |bias| from there on. **Guarantee.** Rounded up."""
+    start = nearly_from(family) if n0 is None else n0
+    return {"n0": start, "bias_from_n0": decimal_text(mapping.bias_from(family, start), rounding="up")}
+
+
+def nearly_from(family: Remap) -> int:
+    """The least count from which on |bias| is at most a thousandth of the standard deviation."""
+    scale = 1 << family.bits
+    limit = family.source.variance / NEARLY**2
+    large = [n for n, units in enumerate(family.residues) if Fraction(units, scale) ** 2 > limit]
+    return large[-1] + 1 if large else 0
+
+
+def described(family: Remap) -> str:
+    """What the map does, in words."""
+    moves = [y - j for j, row in enumerate(family.rows) for y, _ in row]
+    up, down = max(0, *moves), max(0, *(-move for move in moves))
+    ups = f" and up by at most {up}" if up else ""
+    return f"outcomes below 0 become 0; outcomes up to {family.T} are moved down by at most {down}{ups}, at random"
+
+
+def n0_given(unbiased_from: object) -> int | None:
+    return None if unbiased_from is None else integer("unbiased_from", unbiased_from, 1, LARGEST_N0)
+
+
+def bias_given(max_bias: object) -> Fraction | None:
+    if max_bias is None:
+        return None
+    allowed = "a decimal number from 1e-9 to 1"
+    value = number("max_bias", max_bias, allowed)
+    if not Fraction(1, 10**9) <= value <= 1:
+        raise ParameterError("max_bias", max_bias, allowed, "exactly zero needs moves: design --method remap")
+    return value

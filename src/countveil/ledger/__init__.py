@@ -1,0 +1,69 @@
+"""The ledger: what may be spent, what was spent, and every answer given. Pay first; a repeat is a replay.
+
+    records   entries in a hash chain, and what they add up to
+    anchor    how far the ledger had come, kept elsewhere
+    sqlite    one file, one writer at a time, durable before anything is answered
+
+Rules that every ledger keeps: a charge is one guarded statement; a charge has at most one answer; the same question on
+the same version of the data is charged once; nothing is refunded; history is checked before the first question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from countveil.ledger.records import Charge, Entry, PlanRecord, Standing
+
+__all__ = ["Charge", "Entry", "Ledger", "PlanRecord", "Standing"]
+
+
+class Ledger(Protocol):
+    """What the curator needs of a ledger."""
+
+    @property
+    def identity(self) -> str:
+        """A name that no other ledger has."""
+        ...
+
+    def open_plan(self, plan: PlanRecord) -> None:
+        """Put a pool's plan on the record; a pool has one plan."""
+        ...
+
+    def plan(self, pool: str) -> PlanRecord | None: ...
+
+    def extend(self, pool: str, answers: int, epsilon: str, reason: str) -> None:
+        """Open more answers of a pool's mechanism; all of them then cost `epsilon` together."""
+        ...
+
+    def set_share(self, pool: str, analyst: str, answers: int) -> None: ...
+
+    def version(self, dataset: str, fingerprint: str) -> int:
+        """The number of a dataset's content, a new one for new content."""
+        ...
+
+    def find(self, pool: str, dataset: str, version: int, question: str) -> Charge | None:
+        """The charge of a question, with its answer if there is one."""
+        ...
+
+    def charge(self, pool: str, dataset: str, version: int, question: str, text: str, analyst: str) -> Charge:
+        """Pay for a question, once; durable when it returns. A question already paid for is found, not paid again."""
+        ...
+
+    def record(self, charge: Charge, payload: bytes) -> Charge:
+        """Keep the answer of a charge; durable when it returns. The first answer recorded is the answer."""
+        ...
+
+    def standing(self, pool: str, analyst: str | None = None) -> Standing: ...
+
+    def shares(self, pool: str) -> Mapping[str, Standing]: ...
+
+    def charges(self, pool: str | None = None, analyst: str | None = None) -> Iterable[Charge]: ...
+
+    def entries(self) -> Iterable[Entry]: ...
+
+    def verify(self) -> int:
+        """Walk the whole chain again and check everything against it; the number of entries."""
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,215 @@
+"""What a ledger holds: entries in a hash chain, and what they add up to.
+
+Entry i has hash_i = SHA-256(hash_{i-1}, seq, time, kind, body), body as canonical JSON. A changed, moved or removed
+entry breaks the chain. What has been spent is a pure function of the entries, `replayed`; tables that make it quick to
+ask are checked against it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from countveil.errors import LedgerError
+
+KINDS = ("open", "plan", "extend", "share", "version", "charge", "answer", "restore")
+START = "0" * 64
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of the ledger."""
+
+    seq: int
+    time: str
+    kind: str
+    body: Mapping[str, Any]
+    previous: str
+    hash: str
+
+
+@dataclass(frozen=True)
+class PlanRecord:
+    """What was planned for a pool: `answers` answers of one certified mechanism cost (epsilon, delta) together."""
+
+    pool: str
+    epsilon: str
+    delta: str
+    answers: int
+    neighbours: str
+    cells: int
+    sensitivity: int
+    policy: str
+    objective: str
+    mechanism: str
+    document: str = field(repr=False, compare=False, default="")
+    """The mechanism's file; `mechanism` is its hash."""
+    more: tuple[tuple[int, str], ...] = field(compare=False, default=())
+    """What a curator opened later: answers, and the epsilon of everything together since then."""
+
+    @property
+    def total_epsilon(self) -> str:
+        """The epsilon of all answers that can be asked now, at the plan's delta."""
+        return self.more[-1][1] if self.more else self.epsilon
+
+    @property
+    def total_answers(self) -> int:
+        return self.answers + sum(answers for answers, _ in self.more)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What is left of a pool, or of an analyst's share of it."""
+
+    answers: int
+    spent: int
+
+    @property
+    def left(self) -> int:
+        return self.answers - self.spent
+
+
+@dataclass(frozen=True)
+class Charge:
+    """A paid question: the right to one answer. `payload` is that answer once it is recorded."""
+
+    id: str
+    pool: str
+    dataset: str
+    version: int
+    question: str
+    text: str
+    analyst: str
+    time: str
+    fresh: bool = False
+    payload: bytes | None = None
+    answered: str | None = None
+
+
+@dataclass
+class State:
+    """What the entries add up to."""
+
+    pools: dict[str, list[int]] = field(default_factory=dict)
+    shares: dict[tuple[str, str], list[int]] = field(default_factory=dict)
+    plans: dict[str, dict[str, Any]] = field(default_factory=dict)
+    versions: dict[tuple[str, int], str] = field(default_factory=dict)
+    charges: dict[str, dict[str, Any]] = field(default_factory=dict)
+    answers: dict[str, str] = field(default_factory=dict)
+
+
+def canonical(body: Mapping[str, Any]) -> str:
+    """The one way to write a body."""
+    return json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+
+def entry_hash(previous: str, seq: int, time: str, kind: str, written: str) -> str:
+    """The hash of an entry whose body is written canonically."""
+    return hashlib.sha256(f"{previous}\n{seq}\n{time}\n{kind}\n{written}".encode()).hexdigest()
+
+
+def sealed(previous: Entry | None, time: str, kind: str, body: Mapping[str, Any], seq: int | None = None) -> Entry:
+    """The entry that follows another; `seq` may leap, after a restore."""
+    before = previous.hash if previous else START
+    number = seq if seq is not None else previous.seq + 1 if previous else 1
+    return Entry(number, time, kind, body, before, entry_hash(before, number, time, kind, canonical(body)))
+
+
+def walked(entries: Iterable[tuple[int, str, str, str, str, str]]) -> Iterable[Entry]:
+    """The entries of stored rows (seq, time, kind, body, previous, hash), each checked against the one before."""
+    previous, last = START, 0
+    for seq, time, kind, written, before, stated in entries:
+        body = _body(seq, written)
+        lost = body.get("lost", 0) if kind == "restore" else 0
+        if (
+            not last < seq <= last + 1 + lost
+            or before != previous
+            or stated != entry_hash(previous, seq, time, kind, written)
+            or kind not in KINDS
+        ):
+            raise LedgerError(
+                f"the ledger was changed: entry {seq} does not follow from the one before; restore a backup"
+            )
+        if (last == 0) != (kind == "open"):
+            raise LedgerError(f"the ledger was changed: entry {seq} is out of place; restore a backup")
+        previous, last = stated, seq
+        yield Entry(seq, time, kind, body, before, stated)
+
+
+def _body(seq: int, written: str) -> dict[str, Any]:
+    try:
+        body = json.loads(written)
+        if isinstance(body, dict) and canonical(body) == written:
+            return body
+    except (ValueError, RecursionError, TypeError):
+        pass
+    raise LedgerError(f"the ledger was changed: entry {seq} cannot be read; restore a backup")
+
+
+def charge_id(entry: Entry) -> str:
+    """The public name of a charge: says nothing about how many there are."""
+    return entry.hash[:24]
+
+
+def replayed(entries: Iterable[Entry]) -> State:
+    """Everything the entries say: who may spend what, what was spent, what was answered."""
+    state = State()
+    for entry in entries:
+        _APPLY[entry.kind](state, entry)
+    return state
+
+
+def _plan(state: State, entry: Entry) -> None:
+    state.pools[entry.body["pool"]] = [entry.body["answers"], 0]
+    state.plans[entry.body["pool"]] = dict(entry.body)
+
+
+def _extend(state: State, entry: Entry) -> None:
+    state.pools[entry.body["pool"]][0] += entry.body["answers"]
+
+
+def _share(state: State, entry: Entry) -> None:
+    key = (entry.body["pool"], entry.body["analyst"])
+    spent = state.shares.get(key, [0, 0])[1]
+    state.shares[key] = [entry.body["answers"], spent]
+
+
+def _version(state: State, entry: Entry) -> None:
+    state.versions[entry.body["dataset"], entry.body["number"]] = entry.body["fingerprint"]
+
+
+def _charge(state: State, entry: Entry) -> None:
+    body = entry.body
+    state.pools[body["pool"]][1] += 1
+    share = state.shares.get((body["pool"], body["analyst"]))
+    if share is not None:
+        share[1] += 1
+    state.charges[charge_id(entry)] = {**body, "time": entry.time, "void": 0}
+
+
+def _answer(state: State, entry: Entry) -> None:
+    state.answers[entry.body["charge"]] = entry.body["sha256"]
+
+
+def _restore(state: State, entry: Entry) -> None:
+    """History was lost: every lost entry may have been a charge, and every open charge may have been answered."""
+    for pool in state.pools.values():
+        pool[1] = min(pool[0], pool[1] + entry.body["lost"])
+    for charge, body in state.charges.items():
+        if charge not in state.answers:
+            body["void"] = 1
+
+
+_APPLY = {
+    "open": lambda state, entry: None,
+    "plan": _plan,
+    "extend": _extend,
+    "share": _share,
+    "version": _version,
+    "charge": _charge,
+    "answer": _answer,
+    "restore": _restore,
+}

@@ -1,0 +1,70 @@
+"""`countveil nonnegative`, and `countveil plan --unbiased-from`: the residues of the maps, from the command line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+import countveil as cv
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "countveil", *arguments], capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def signed(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = str(tmp_path_factory.mktemp("signed") / "signed.json")
+    cv.design(epsilon="0.2", eta="0.0996679", D=60, policy="signed").save(path)
+    return path
+
+
+def test_residues(signed: str) -> None:
+    for words, n0, residue in (
+        (["nonnegative", signed, "--unbiased-from", "7"], 7, "5.6e-5"),
+        (["nonnegative", "--gaussian", "72", "--epsilon", "1", "--unbiased-from", "25"], 25, "4e-8"),
+        (
+            ["plan", "--epsilon", "3", "--delta", "1e-6", "--answers", "10", "--unbiased-from", "6", "--no-prices"],
+            6,
+            "1.3e-7",
+        ),
+    ):
+        done = run(*words, "--json")
+        assert done.returncode == 0, done.stderr
+        found = json.loads(done.stdout)
+        found = found.get("per_answer", found)
+        assert found["n0"] == n0
+        assert 0 < Fraction(found["bias_from_n0"]) <= Fraction(residue)
+        assert found["never_negative"]
+
+
+def test_saved_and_proved_again(signed: str, tmp_path: Path) -> None:
+    target = str(tmp_path / "m.json")
+    done = run("nonnegative", signed, "--unbiased-from", "8", "--max-bias", "1e-3", "-o", target)
+    assert done.returncode == 0
+    assert "from n = 8 on" in done.stdout
+    again = run("certify", target, "--profile", "--json")
+    rows = json.loads(again.stdout)["profile"]
+    assert max(abs(Fraction(row["bias"])) for row in rows if row["n"] >= 8) <= Fraction("1e-3")
+
+
+def test_bad_input(signed: str) -> None:
+    for words, says in (
+        ([], "give the FILE"),
+        ([signed, "--gaussian", "72"], "give the FILE"),
+        ([signed, "--epsilon", "1"], "belong to --gaussian"),
+        (["--gaussian", "72"], "needs --epsilon"),
+        ([signed, "--max-bias", "0"], "max_bias"),
+        ([signed, "--unbiased-from", "7", "--max-bias", "1e-7"], "the least is about"),
+    ):
+        done = run("nonnegative", *words)
+        assert done.returncode == 2
+        assert says in done.stderr
+        assert done.stderr.count("\n") == 1
+    refused = run("plan", "-m", signed, "--answers", "3", "--delta", "1e-6", "--unbiased-from", "6")
+    assert "not with -m" in refused.stderr
