@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from countveil.answers import Table
     from countveil.demo import Asked, Demo
 
-SMALL = 600
 STYLE = """
 :root { color-scheme: light dark; --ink: #1d2733; --soft: #5c6b7a; --line: #d8dee6; --paper: #ffffff; --wash: #f4f6f9;
   --accent: #0f62a8; --band: #9cc4e8; --warn: #a8480f; --good: #2e7d4f; }
@@ -33,6 +32,7 @@ td.y { font-weight: 700; } tr.small td:first-child::after { content: " small"; c
 .tag { display: inline-block; border-radius: 1rem; padding: .05rem .7rem; font-size: .82rem; border: 1px solid; }
 .paid { color: var(--accent); } .free { color: var(--good); } .refused { color: var(--warn); }
 svg { width: 100%; height: auto; } svg text { fill: var(--ink); font: 12px system-ui, sans-serif; }
+@media (max-width: 34rem) { svg text { font-size: 17px; } th, td { padding: .25rem .35rem; font-size: .85rem; } }
 svg .soft { fill: var(--soft); } .axis { stroke: var(--line); } .band { fill: var(--band); }
 .dot { fill: var(--accent); }
 .cross { stroke: var(--warn); stroke-width: 2; } .bar { fill: var(--line); } .spent { fill: var(--accent); }
@@ -98,7 +98,10 @@ def _question(number: int, asked: Asked) -> str:
         words = "It asks the same, so the recorded answer comes back, number for number. Nothing new is drawn or paid."
     else:
         tag = '<span class="tag paid">paid: one answer</span>'
-        words = "Every town is answered, small ones too. The band is the 95 % interval, the cross the (invented) truth."
+        words = (
+            "Every town is answered, small ones too: counts below ten margins are marked. The band is the 95 % interval, "
+            "the cross the (invented) truth."
+        )
     receipt = asked.table.receipt
     words_of = f"receipt {receipt.id}, question {receipt.question[:12]}, data version {receipt.version}"
     paid = f'<p class="soft">{escape(words_of)}</p>'
@@ -113,9 +116,11 @@ def _rows(asked: Asked) -> list[tuple[str, int, int, int, int]]:
 
 
 def _table(asked: Asked) -> str:
+    assert asked.table is not None
+    useful = 10 * asked.table.mechanism.margin_95
     lines = []
     for label, y, low, high, n in _rows(asked):
-        small = ' class="small"' if y < SMALL else ""
+        small = ' class="small"' if y < useful else ""
         off = f"{y - n:+d}" if y != n else "exact"
         cells = (
             f'<td>{escape(label)}</td><td class="y">{y:,}</td><td>{low:,} to {high:,}</td><td>{n:,}</td><td>{off}</td>'

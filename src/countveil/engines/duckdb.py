@@ -160,7 +160,9 @@ def _parquet(paths: list[str], connection: duckdb.DuckDBPyConnection) -> str:
         kinds = {name: kind for name, kind, *_ in described}
         first = first or kinds
         if kinds != first:
-            raise DataError(f"source: {shortened(path, 100)} has other columns or types than {shortened(paths[0], 100)}")
+            raise DataError(
+                f"source: {shortened(path, 100)} has other columns or types than {shortened(paths[0], 100)}"
+            )
     return _read_parquet(paths)
 
 

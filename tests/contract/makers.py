@@ -1,0 +1,123 @@
+"""How the same rows come to an engine: one maker for every kind of source.
+
+A maker takes rows, the physical type of every column and a folder, and gives a Source. A later engine joins the
+contract by adding its makers to MAKERS; nothing else changes.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+from contract.naive import Row
+
+from countveil.engines import Source
+
+ARROW = {
+    **{f"int{n}": getattr(pa, f"int{n}")() for n in (8, 16, 32, 64)},
+    **{f"uint{n}": getattr(pa, f"uint{n}")() for n in (8, 16, 32, 64)},
+    "huge": pa.decimal128(38, 0),
+    "float32": pa.float32(),
+    "float64": pa.float64(),
+    "decimal": pa.decimal128(38, 10),
+    "text": pa.string(),
+    "category": pa.dictionary(pa.int32(), pa.string()),
+    "bool": pa.bool_(),
+    "date": pa.date32(),
+    "seconds": pa.timestamp("s"),
+    "micros": pa.timestamp("us"),
+    "nanos": pa.timestamp("ns"),
+}
+DUCKDB = {"huge": "HUGEINT", "uint64": "UBIGINT", "nanos": "TIMESTAMP_NS", "seconds": "TIMESTAMP_S"}
+Types = dict[str, str]
+
+
+def arrow(rows: list[Row], types: Types) -> pa.Table:
+    return pa.table({name: pa.array([row[name] for row in rows], ARROW[kind]) for name, kind in types.items()})
+
+
+def csv_field(value: Any) -> str:
+    """A value as text that reads as the same value; missing is an empty field, an empty text is quoted."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, str):
+        return '"' + value.replace('"', '""') + '"'
+    if isinstance(value, float):
+        return f"{int(value)}.0" if math.isfinite(value) and value == int(value) else repr(value)
+    if isinstance(value, datetime.datetime):
+        return value.date().isoformat()
+    return format(value, "f") if isinstance(value, Decimal) else str(value)
+
+
+def csv_text(rows: list[Row], types: Types, end: str = "\n") -> str:
+    lines = [",".join(csv_field(name) for name in types)]
+    lines += [",".join(csv_field(row[name]) for name in types) for row in rows]
+    return end.join(lines) + end
+
+
+def csv_file(rows: list[Row], types: Types, folder: Path) -> Source:
+    (folder / "rows.csv").write_bytes(csv_text(rows, types).encode())
+    return Source("rows.csv", directory=folder)
+
+
+def parquet_file(rows: list[Row], types: Types, folder: Path) -> Source:
+    pq.write_table(arrow(rows, types), folder / "rows.parquet")
+    return Source("rows.parquet", directory=folder)
+
+
+def parquet_files(rows: list[Row], types: Types, folder: Path) -> Source:
+    """Three files, one of them perhaps empty, found by a glob."""
+    third = -(-len(rows) // 3)
+    for i in range(3):
+        pq.write_table(arrow(rows[i * third : (i + 1) * third], types), folder / f"part-{i}.parquet")
+    return Source("part-*.parquet", directory=folder)
+
+
+def duckdb_table(rows: list[Row], types: Types, folder: Path) -> Source:
+    with duckdb.connect(folder / "rows.duckdb") as connection:
+        connection.register("given", arrow(rows, types))
+        shown = []
+        for name, kind in types.items():
+            quoted = '"' + name.replace('"', '""') + '"'
+            shown.append(f"CAST({quoted} AS {DUCKDB[kind]}) AS {quoted}" if kind in DUCKDB else quoted)
+        connection.execute(f"CREATE TABLE people AS SELECT {', '.join(shown)} FROM given")
+    return Source("rows.duckdb", table="people", directory=folder)
+
+
+def pyarrow_frame(rows: list[Row], types: Types, folder: Path) -> Source:
+    return Source(frame=arrow(rows, types))
+
+
+def polars_frame(rows: list[Row], types: Types, folder: Path) -> Source:
+    return Source(frame=pl.from_arrow(arrow(rows, types)))
+
+
+def pandas_frame(rows: list[Row], types: Types, folder: Path) -> Source:
+    """Nullable types, so that large integers beside missing ones keep their digits."""
+    return Source(frame=arrow(rows, types).to_pandas(types_mapper=lambda kind: pd.ArrowDtype(kind)))
+
+
+def pandas_objects(rows: list[Row], types: Types, folder: Path) -> Source:
+    """Columns of Python objects."""
+    return Source(frame=pd.DataFrame({n: pd.Series([r[n] for r in rows], dtype=object) for n in types}))
+
+
+MAKERS: dict[str, Callable[[list[Row], Types, Path], Source]] = {
+    "csv": csv_file,
+    "parquet": parquet_file,
+    "parquet-glob": parquet_files,
+    "duckdb": duckdb_table,
+    "pyarrow": pyarrow_frame,
+    "polars": polars_frame,
+    "pandas": pandas_frame,
+    "pandas-objects": pandas_objects,
+}

@@ -1,0 +1,374 @@
+"""The contract of engines: the same true counts from every kind of source, equal to a naive count in Python.
+
+No value of a source may make an engine fail: the property tests put anything into any declared schema.
+"""
+
+from __future__ import annotations
+
+import datetime
+import tempfile
+import unicodedata
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from contract import naive
+from contract.makers import ARROW, MAKERS, Types
+from contract.naive import Row, Test
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from countveil.engines import Engine, open_engine
+from countveil.errors import DataError
+from countveil.query import ask
+from countveil.schema import Column, Schema
+
+KEY = b"a key of sixteen"
+DAY = datetime.date(2026, 1, 31)
+BIG = 2**63 - 1
+
+
+@pytest.fixture(params=MAKERS)
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    """make_engine(rows, physical types, schema)."""
+    opened: list[Engine] = []
+
+    def make_engine(rows: list[Row], types: Types, schema: Schema) -> Engine:
+        opened.append(open_engine(MAKERS[request.param](rows, types, tmp_path), schema))
+        return opened[-1]
+
+    yield make_engine
+    for engine in opened:
+        engine.close()
+
+
+def agrees(
+    engine: Engine, schema: Schema, rows: list[Row], by: list[str], where: Test | None = None, distinct: bool = False
+) -> list[int]:
+    """The engine's counts, which are the naive ones."""
+    question = ask(schema, naive.sql(schema, by, where, distinct))
+    counts = engine.count(question, key=KEY)
+    expected = naive.count(schema, by, where, distinct, rows, KEY)
+    assert counts.dtype == "int64"
+    assert counts.tolist() == expected
+    return expected
+
+
+def column_of(values: list[Any], kind: str, column: Column) -> tuple[list[Row], Types, Schema]:
+    return [{column.name: value} for value in values], {column.name: kind}, Schema("people", (column,))
+
+
+def check(make: Any, values: list[Any], kind: str, column: Column) -> list[int]:
+    """Counts of one column: grouped, missing, not missing, and with a condition on every end of the domain."""
+    rows, types, schema = column_of(values, kind, column)
+    engine = make(rows, types, schema)
+    null = Test("null", (column,))
+    agrees(engine, schema, rows, [], null)
+    agrees(engine, schema, rows, [], Test("not", (null,)))
+    first, last = column.value(column.first), column.value(column.last)
+    agrees(engine, schema, rows, [], Test("<>", (column, (first,))))
+    agrees(engine, schema, rows, [], Test("in", (column, (first, last))))
+    if column.kind != "boolean":
+        agrees(engine, schema, rows, [], Test("<=", (column, (last,))))
+        agrees(engine, schema, rows, [], Test("or", (Test(">", (column, (first,))), null)))
+    agrees(engine, schema, rows, [])
+    return agrees(engine, schema, rows, [column.name]) if column.keys < 10_000 else []
+
+
+# -- whole numbers -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "huge"])
+def test_integers_of_every_width(make: Any, kind: str) -> None:
+    ends = {"int8": 127, "int16": 2**15 - 1, "int32": 2**31 - 1, "int64": BIG}
+    ends |= {"uint8": 255, "uint16": 2**16 - 1, "uint32": 2**32 - 1, "uint64": 2**64 - 1, "huge": 10**38 - 1}
+    least = 0 if kind.startswith("uint") else -ends[kind]
+    values = [0, 1, 1, 5, 9, 10, None, ends[kind], ends[kind] - 1, least]
+    assert sum(check(make, values, kind, Column("x", "integer", low=-3, high=9, step=4))) == 5 + (least == 0)
+
+
+def test_large_integers_keep_every_digit(make: Any) -> None:
+    values = [2**31 - 1, 2**31, 2**53, 2**53 + 1, BIG, BIG - 1, -BIG, -BIG - 1, None]
+    listed = Column("x", "integer", (2**31, 2**53 + 1, BIG, -BIG, -BIG - 1))
+    assert check(make, values, "int64", listed) == [1, 1, 1, 1, 1]
+
+
+@pytest.mark.parametrize(("low", "high"), [(BIG - 10, BIG), (-BIG, -BIG + 10), (-5, 2**61)])
+def test_ranges_at_the_ends_of_64_bits(make: Any, low: int, high: int) -> None:
+    values = [BIG, BIG - 1, -BIG, -BIG - 1, 2**61, 0, -5, -6, None]
+    check(make, values, "int64", Column("x", "integer", low=low, high=high))
+    check(make, values, "huge", Column("x", "integer", low=low, high=high, step=(high - low + 1) // 2))
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+def test_floats_are_integers_when_they_are_whole(make: Any, kind: str) -> None:
+    inf, nan = float("inf"), float("nan")
+    values = [0.0, -0.0, 1.0, 1.5, -1.0, nan, nan, None, inf, -inf, 1e30, -1e30, 2.0**63, -(2.0**63), 0.25, 3.0]
+    assert check(make, values, kind, Column("x", "integer", low=-1, high=3)) == [1, 2, 1, 0, 1]
+    assert check(make, values, kind, Column("x", "boolean", (False, True))) == [2, 1]
+
+
+def test_decimals(make: Any) -> None:
+    digits = ["0", "-0.0", "1.0", "1.0000000001", "3", "9999999999999999999999999999.9999999999", "9223372036854775807"]
+    values = [Decimal(d) for d in digits] + [None, Decimal(-(10**27))]
+    assert check(make, values, "decimal", Column("x", "integer", low=0, high=3)) == [2, 1, 0, 1]
+
+
+NUMBERS_AS_TEXT = (
+    "3|3.5|1e3|0x10|1_000| 3 |12.0|12.|+12|-0|-0.0|007|.5|.|+|-||  |--1|1 2|１|٣|3\n|\t3|\u00a03|3\u2003|0b1|NaN|nan|inf|true|1,000|"
+    "9223372036854775807|9223372036854775808|-9223372036854775808|99999999999999999999999999|0000000000000000000000012|"
+    "12.00000000000000000000000000000000000000|12.000000000000000000000000000001|1.|3;--|½|Ⅷ|1e400|1E3|3f|3d|3L"
+).split("|")
+
+
+def test_numbers_written_as_text(make: Any) -> None:
+    values = [*NUMBERS_AS_TEXT, None]
+    assert sum(check(make, values, "text", Column("x", "integer", low=-3, high=1000))) == 12
+    assert check(make, values, "text", Column("x", "integer", (BIG, -BIG - 1, 12))) == [1, 1, 5]
+
+
+# -- text, booleans, dates ---------------------------------------------------------------------------------------------
+
+NFC, NFD = (unicodedata.normalize(form, "Zürich") for form in ("NFC", "NFD"))
+STRINGS = ["", " ", "a", "A", " a", "a ", "a\n", "a\r\nb", '"', "'", "''", "a,b", "%", "_", "\\", "\t", "\x01\x1b\x7f"]
+STRINGS += ["🜚🙂", "👩‍👩‍👧", NFC, NFD, "ﬁ", "fi", "ß", "ss", "NULL", "null", "N/A", "0", "00", "1.0", "$1", "{}", "x" * 3000]
+
+
+@pytest.mark.parametrize("kind", ["text", "category"])
+def test_text_is_compared_character_by_character(make: Any, kind: str) -> None:
+    declared = Column("x", "text", tuple(STRINGS[::2]))
+    assert check(make, [*STRINGS, *STRINGS[:9], None, None], kind, declared) == [2] * 5 + [1] * (len(STRINGS) // 2 - 5)
+    check(make, [*STRINGS, None], kind, Column("x", "text", tuple(STRINGS[1::2])))
+
+
+def test_whole_numbers_as_text(make: Any) -> None:
+    assert check(make, [1, 1, -1, 10, None, 0], "int32", Column("x", "text", ("1", "-1", "01", "0"))) == [2, 1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("bool", [True, False, False, None]),
+        ("int8", [1, 0, 0, 2, -1, None]),
+        ("uint64", [1, 0, 0, 2, 2**64 - 1, None]),
+        ("text", ["true", "FALSE", " f ", "yes", "", None, "01", "ＴＲＵＥ", "tru\u0065\u0301", "T\n"]),
+    ],
+)
+def test_booleans(make: Any, kind: str, values: list[Any]) -> None:
+    assert check(make, values, kind, Column("x", "boolean", (False, True))) == [2, 1]
+
+
+DATES_AS_TEXT = "2026-01-31|2026-1-31| 2026-01-30 |2026-02-30|20260131|2026-01-31T00:00:00|31.01.2026|0000-00-00|2026-W05-6"
+DATES_AS_TEXT += "|infinity|epoch|today||9999-12-31|0001-01-01|２０２６-01-31|2026-01-31\n|-2026-01-31|2026-01-31 BC|0000-01-01"
+
+
+def test_dates(make: Any) -> None:
+    week = Column("x", "date", low=DAY.toordinal() - 6, high=DAY.toordinal())
+    ever = Column("x", "date", low=1, high=datetime.date.max.toordinal(), step=100 * 365)
+    few = Column("x", "date", (DAY, datetime.date.max, datetime.date.min))
+    dates = [DAY, DAY - datetime.timedelta(6), datetime.date.min, datetime.date.max, None]
+    for column in (week, ever, few):
+        check(make, dates, "date", column)
+        check(make, [*DATES_AS_TEXT.split("|"), None], "text", column)
+
+
+@pytest.mark.parametrize("kind", ["seconds", "micros", "nanos"])
+def test_time_stamps_count_by_their_day(make: Any, kind: str) -> None:
+    midnight = datetime.datetime(2026, 1, 31)
+    second = datetime.timedelta(seconds=1)
+    values = [midnight, midnight - second, midnight + 86399 * second, midnight + 86400 * second, None]
+    values += [datetime.datetime(1700, 1, 1), datetime.datetime(1969, 12, 31, 23, 59, 59)]
+    assert check(make, values, kind, Column("x", "date", low=DAY.toordinal() - 1, high=DAY.toordinal())) == [1, 2]
+    check(make, values, kind, Column("x", "date", (datetime.date(1969, 12, 31), DAY)))
+
+
+# -- shapes of tables --------------------------------------------------------------------------------------------------
+
+REGION = Column("region", "text", ("North", "South", "East"))
+AGE = Column("age", "integer", low=0, high=99, step=10)
+ADULT = Column("adult", "boolean", (False, True))
+BORN = Column("born", "date", low=DAY.toordinal() - 99, high=DAY.toordinal(), step=30)
+TYPES = {"id": "int64", "region": "text", "age": "int32", "adult": "bool", "born": "date"}
+
+
+def person(i: int) -> Row:
+    day = DAY - datetime.timedelta(i % 130)
+    region = (*REGION.values, "West", None)[i % 5]
+    return {"id": i % 7 or None, "region": region, "age": i % 110, "adult": i % 4 > 1, "born": day}
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 200])
+@pytest.mark.parametrize("unit", ["row", "id"])
+def test_tables_of_any_size(make: Any, size: int, unit: str) -> None:
+    schema = Schema("people", (REGION, AGE, ADULT, BORN), unit=unit, rows_per_person=1 if unit == "row" else 3)
+    rows = [person(i) for i in range(size)]
+    engine = make(rows, TYPES, schema)
+    where = Test("and", (Test(">=", (AGE, (18,))), Test("not", (Test("=", (REGION, ("South",))),))))
+    for by in ([], ["region"], ["age", "region"], ["adult"], ["born", "adult", "region"], [c.name for c in schema.columns]):
+        agrees(engine, schema, rows, by)
+        agrees(engine, schema, rows, by, where)
+        if unit == "id":
+            agrees(engine, schema, rows, by, where, distinct=True)
+
+
+def test_describe_names_columns_and_families(make: Any, request: pytest.FixtureRequest) -> None:
+    schema = Schema("people", (REGION, AGE, ADULT, BORN), unit="id")
+    found = dict(make([person(1)], TYPES, schema).describe())
+    families = {"id": "integer", "region": "text", "age": "integer", "adult": "boolean", "born": "date"}
+    untyped = "csv" in request.node.name or "objects" in request.node.name
+    assert found == (dict.fromkeys(families, "text") if untyped else families)
+
+
+def test_names_of_the_source_never_meet_ours(make: Any) -> None:
+    """Source columns called like the names that generated SQL uses."""
+    names = ["u", "k0", "k1", "n", "cell", "v", "i", "d0", "place", "counted", "frame", "count", "a b", 'q"x', "select", "é"]
+    columns = tuple(Column(name, "integer", low=0, high=2) for name in names)
+    rows = [{name: (i * (j + 1)) % 4 for j, name in enumerate(names)} | {"who": i % 3} for i in range(40)]
+    types = dict.fromkeys([*names, "who"], "int32")
+    for unit in ("row", "who", "u", "n"):
+        schema = Schema("people", tuple(c for c in columns if c.name != unit), unit=unit, cells_per_person=2)
+        engine = make(rows, types, schema)
+        for by in (["k1", "k0"], ["v", "i"], ["cell", "place"], ["a b", "select", "é"], ["d0", "frame"], ["k0"]):
+            agrees(engine, schema, rows, by, Test("=", (columns[4], (1,))) if unit == "row" else None)
+
+
+@pytest.mark.parametrize("cells", [1, 2, 3, 100])
+@pytest.mark.parametrize("most", [1, 2, 1000])
+@pytest.mark.parametrize("unit", ["int64", "uint64", "text", "category", "huge"])
+def test_people_in_many_rows_and_cells(make: Any, cells: int, most: int, unit: str) -> None:
+    schema = Schema("people", (REGION, AGE), unit="id", cells_per_person=cells, rows_per_person=most)
+    ids: list[Any] = [None, 0, 1, 2, 10**15, 3, 4]
+    if unit in ("text", "category"):
+        ids = [None, "", "a", "a|1", "1", "01", "é\n'"]
+    rows = [{"id": ids[i * i % 7], "region": REGION.values[i % 3], "age": i % 40} for i in range(150)]
+    engine = make(rows, {"id": unit, "region": "text", "age": "int8"}, schema)
+    for by in ([], ["region"], ["region", "age"]):
+        agrees(engine, schema, rows, by)
+        agrees(engine, schema, rows, by, distinct=True)
+
+
+# -- anything into anything --------------------------------------------------------------------------------------------
+
+WORDS = st.one_of(
+    st.sampled_from([*NUMBERS_AS_TEXT, *STRINGS, *DATES_AS_TEXT.split("|")]),
+    st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\x00"), max_size=6),
+    st.integers().map(str),
+    st.from_regex(r"[+-]?[0-9]{0,25}[.]?[0-9]{0,25}", fullmatch=True),
+    st.dates().map(str),
+)
+
+
+def whole(bits: int, signed: bool) -> st.SearchStrategy[int]:
+    low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
+    return st.one_of(st.integers(low, high), st.integers(max(low, -5), 5), st.sampled_from([low, high]))
+
+
+NAIVE_TIMES = st.datetimes(datetime.datetime(1700, 1, 1), datetime.datetime(2200, 1, 1)).map(
+    lambda moment: moment.replace(microsecond=0)
+)
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    **{f"int{n}": whole(n, True) for n in (8, 16, 32, 64)},
+    **{f"uint{n}": whole(n, False) for n in (8, 16, 32, 64)},
+    "huge": st.one_of(st.integers(-(10**38) + 1, 10**38 - 1), whole(64, True)),
+    "float32": st.one_of(st.floats(width=32), st.integers(-5, 5).map(float)),
+    "float64": st.one_of(st.floats(), st.integers(-5, 5).map(float), st.integers(-(2**70), 2**70).map(float)),
+    "decimal": st.one_of(
+        st.decimals(-(10**27), 10**27, places=10), st.integers(-5, 5).map(Decimal), st.integers(-(2**63), BIG).map(Decimal)
+    ),
+    "text": WORDS,
+    "category": WORDS,
+    "bool": st.booleans(),
+    "date": st.dates(),
+    "seconds": NAIVE_TIMES,
+    "micros": NAIVE_TIMES,
+    "nanos": NAIVE_TIMES,
+}
+READ_FROM = {
+    "integer": [k for k in ARROW if k.startswith(("int", "uint", "float"))] + ["huge", "decimal", "text", "category"],
+    "text": [k for k in ARROW if k.startswith(("int", "uint"))] + ["huge", "text", "category"],
+    "boolean": [k for k in ARROW if k.startswith(("int", "uint", "float"))] + ["bool", "huge", "decimal", "text"],
+    "date": ["date", "seconds", "micros", "nanos", "text", "category"],
+}
+
+
+@st.composite
+def columns(draw: st.DrawFn, name: str) -> Column:
+    kind = draw(st.sampled_from(["integer", "text", "boolean", "date"]))
+    if kind == "boolean":
+        return Column(name, "boolean", (False, True))
+    if kind == "text":
+        return Column(name, "text", tuple(draw(st.lists(WORDS, min_size=1, max_size=40, unique=True))))
+    points = whole(64, True) if kind == "integer" else st.dates()
+    if draw(st.booleans()):
+        return Column(name, kind, tuple(draw(st.lists(points, min_size=1, max_size=40, unique=True))))  # type: ignore[arg-type]
+    start = draw(points)
+    low = start if isinstance(start, int) else start.toordinal()
+    last = BIG if kind == "integer" else datetime.date.max.toordinal()
+    low = max(low, -BIG)
+    high = min(last, low + draw(st.one_of(st.integers(0, 12), st.integers(0, 2**62 - 1))))
+    least = -(-(high - low + 1) // 20)
+    return Column(name, kind, low=low, high=high, step=draw(st.integers(least, high - low + 1)))  # type: ignore[arg-type]
+
+
+@st.composite
+def tests(draw: st.DrawFn, among: tuple[Column, ...], depth: int = 2) -> Test:
+    if depth and draw(st.booleans()):
+        op = draw(st.sampled_from(["and", "or", "not"]))
+        parts = draw(st.lists(tests(among, depth - 1), min_size=1, max_size=1 if op == "not" else 3))
+        return Test(op, tuple(parts))
+    column = draw(st.sampled_from(among))
+    values = [column.value(draw(st.integers(column.first, column.last))) for _ in range(draw(st.integers(1, 50)))]
+    ops = ["null", "in", "=", "<>"] + ([] if column.kind == "boolean" else ["<", "<=", ">", ">="])
+    op = draw(st.sampled_from(ops))
+    return Test("null", (column,)) if op == "null" else Test(op, (column, tuple(values)))
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> tuple[Schema, Types, list[Row]]:
+    declared = tuple(draw(columns(f"c{i}")) for i in range(draw(st.integers(1, 3))))
+    types = {column.name: draw(st.sampled_from(READ_FROM[column.kind])) for column in declared}
+    unit = draw(st.sampled_from(["row", "id"]))
+    types["id"] = draw(st.sampled_from(["int64", "text"]))
+    own = {
+        column.name: st.one_of(st.none(), VALUES[types[column.name]], st.sampled_from(column.values))
+        if column.kind == "text" and types[column.name] in ("text", "category")
+        else st.one_of(st.none(), VALUES[types[column.name]])
+        for column in declared
+    }
+    ids = st.one_of(st.none(), st.integers(0, 4)) if types["id"] == "int64" else st.sampled_from([None, "", "a", "b"])
+    rows = draw(st.lists(st.fixed_dictionaries({**own, "id": ids}), max_size=25))
+    bounds = {"rows_per_person": draw(st.integers(1, 3)), "cells_per_person": draw(st.integers(1, 3))}
+    return Schema("people", declared, unit=unit, **(bounds if unit == "id" else {})), types, rows
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MAKERS)
+@settings(max_examples=120, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_anything_is_counted_as_defined(name: str, data: st.DataObject) -> None:
+    schema, types, rows = data.draw(tables())
+    with tempfile.TemporaryDirectory() as folder:
+        engine = open_engine(MAKERS[name](rows, types, Path(folder)), schema)
+        try:
+            for _ in range(3):
+                by = data.draw(st.lists(st.sampled_from([c.name for c in schema.columns]), unique=True, max_size=2))
+                where = data.draw(st.one_of(st.none(), tests(schema.columns)))
+                distinct = not schema.unit_is_row and data.draw(st.booleans())
+                agrees(engine, schema, rows, by, where, distinct)
+        finally:
+            engine.close()
+
+
+# -- what the schema refuses -------------------------------------------------------------------------------------------
+
+
+def test_a_column_that_is_not_there(make: Any) -> None:
+    rows = [{"x": 1}]
+    with pytest.raises(DataError, match="column y is declared, but the source has no column of that name"):
+        make(rows, {"x": "int64"}, Schema("people", (Column("y", "integer", low=0, high=1),)))
+    with pytest.raises(DataError, match="unit who is declared"):
+        make(rows, {"x": "int64"}, Schema("people", (Column("x", "integer", low=0, high=1),), unit="who"))
+    with pytest.raises(DataError, match="column X is declared"):  # names are exact
+        make(rows, {"x": "int64"}, Schema("people", (Column("X", "integer", low=0, high=1),)))

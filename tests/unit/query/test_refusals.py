@@ -1,0 +1,114 @@
+"""Refusals name the construct, where it stands, and the nearest allowed form."""
+
+from __future__ import annotations
+
+import pytest
+
+from countveil.errors import QueryError
+from countveil.query import ask, parse_condition
+from countveil.schema import Column, Schema
+
+SCHEMA = Schema(
+    "people",
+    (
+        Column("age", "integer", low=0, high=120),
+        Column("region", "text", ("North", "South")),
+        Column("ok", "boolean", (False, True)),
+        Column("number", "integer", low=0, high=2**40),
+    ),
+    unit="person",
+)
+START = "SELECT count(*) FROM people WHERE "
+
+REFUSED = [
+    ("SELECT * FROM people", 8, "* for all columns", "write count(*)"),
+    ("SELECT age FROM people", 12, "a query without a count", "write count(*) before FROM"),
+    ("SELECT FROM people", 8, "a query without a count", "write count(*) before FROM"),
+    ("SELECT count(1) FROM people", 14, "the number 1", "write count(*) or count(DISTINCT unit)"),
+    ("SELECT count(age) FROM people", 14, "the word age", "write count(*) or count(DISTINCT unit)"),
+    ("SELECT count(DISTINCT age) FROM people", 23, "count(DISTINCT age)", "write count(*) or count(DISTINCT person)"),
+    ("SELECT sum(age) FROM people", 8, "the function sum", "a column or count(*)"),
+    ("SELECT CAST(age AS text), count(*) FROM people", 8, "a cast", "declared type"),
+    ("SELECT DISTINCT region FROM people", 8, "SELECT DISTINCT", "GROUP BY"),
+    ("SELECT count(*), region FROM people", 16, "the symbol ,", "the count comes last"),
+    ("SELECT count(*) + 1 FROM people", 17, "arithmetic", "count(*) stands alone"),
+    ("SELECT count(*) * 2 FROM people", 17, "arithmetic", "count(*) stands alone"),
+    ("SELECT count(*) FROM people p", 29, "an alias for the dataset (p)", "write column names alone"),
+    ("SELECT count(*) FROM people, other", 28, "a second dataset", "one dataset"),
+    ("SELECT count(*) FROM people JOIN other", 29, "a join", "one dataset"),
+    ("SELECT count(*) FROM 'a.csv'", 22, "a file", "declared dataset"),
+    ("SELECT count(*) FROM (SELECT 1)", 22, "a subquery", "one dataset"),
+    ("SELECT count(*) FROM peple", 22, "peple is not declared", "declared are people"),
+    ("COPY people TO 'x'", 1, "a statement that starts with COPY", "the form is SELECT"),
+    ("SELECT region, count(*) FROM people", 8, "region without GROUP BY", "name it in GROUP BY too"),
+    ("SELECT count(*) FROM people GROUP BY region", 38, "GROUP BY region without showing it", "before count(*)"),
+    ("SELECT region, count(*) FROM people GROUP BY ALL", 46, "ALL", "name the columns"),
+    ("SELECT number, count(*) FROM people GROUP BY number", 8, "1099511627777 cells", "at most 2000000"),
+    (START + "ok", 35, "the column ok alone", "write ok = TRUE"),
+    (START + "NOT ok AND age = 1", 39, "the column ok alone", "write ok = TRUE"),
+    (START + "ok IS TRUE", 41, "IS TRUE", "write = TRUE"),
+    (START + "TRUE", 35, "a value alone", "column op literal"),
+    (START + "1 = 1", 35, "a comparison without a column", "column op literal"),
+    (START + 'region = "North"', 44, 'the name "North"', "'North'"),
+    (START + "region = North", 44, "the word North in place of a value", "'text'"),
+    (START + "region = 'Nort'", 44, "region has no value Nort", "did you mean 'North'?"),
+    (START + "region = 'Elsewhere'", 44, "region has no value Elsewhere", "declared are North, South"),
+    (START + "agee = 5", 35, "agee is not declared", "did you mean age?"),
+    (START + "age = NULL", 41, "a comparison with NULL", "IS NULL"),
+    (START + "age == 5", 39, "the operator ==", "write ="),
+    (START + "!(age = 5)", 35, "the operator !", "write NOT"),
+    (START + "age ≥ 5", 39, "the character ≥", "write >="),
+    (START + "age IS DISTINCT FROM 5", 42, "IS DISTINCT", "write = or <>"),
+    (START + "region LIKE 'N%'", 42, "LIKE", "IN ('value', ...)"),
+    (START + "age = 1.5", 41, "the number 1.5", "whole number"),
+    (START + "age = '5'", 41, "5 for the integer column age", "a whole number"),
+    (START + "ok = 1", 40, "1 for the boolean column ok", "TRUE or FALSE"),
+    (START + "ok > FALSE", 40, "> on the boolean column ok", "= TRUE or = FALSE"),
+    (START + "age = (SELECT 1)", 41, "a subquery", "a literal is"),
+    (START + "age IN (SELECT 1)", 43, "a subquery", "one question"),
+    (START + "CASE WHEN age = 1 THEN TRUE END", 35, "CASE", "AND, OR, NOT"),
+    (START + "abs(age) = 5", 35, "the function abs", "a declared column"),
+    (START + "age = 5 5", 43, "the number 5", "AND, OR, GROUP BY"),
+    (START + "(age = 5", 43, "stops too early", "closing parenthesis"),
+    (START + "DATE = 5", 40, "DATE", 'a column of that name as "date"'),
+    (START + "region = ‘North’", 44, "a typographic quote", "'text'"),
+]
+
+
+@pytest.mark.parametrize(("text", "position", "construct", "allowed"), REFUSED, ids=[r[0][-40:] for r in REFUSED])
+def test_a_refusal_says_what_where_and_what_instead(text: str, position: int, construct: str, allowed: str) -> None:
+    with pytest.raises(QueryError) as refused:
+        ask(SCHEMA, text)
+    assert construct in refused.value.construct
+    assert allowed in refused.value.allowed
+    assert refused.value.position == position
+
+
+def test_a_condition_alone_is_refused_the_same_way() -> None:
+    with pytest.raises(QueryError, match="at position 9: a second statement"):
+        parse_condition("age = 5;; DROP TABLE people")
+    with pytest.raises(QueryError, match="at position 9: the word GROUP"):
+        parse_condition("age = 5 GROUP BY age")
+
+
+def test_a_quoted_name_in_group_by_is_the_one_that_counts() -> None:
+    assert ask(SCHEMA, 'SELECT REGION, count(*) FROM people GROUP BY "region"').by[0].name == "region"
+    with pytest.raises(QueryError, match="REGION is not declared"):
+        ask(SCHEMA, 'SELECT region, count(*) FROM people GROUP BY "REGION"')
+
+
+def test_long_names_and_values_stay_short_in_messages() -> None:
+    name, value = "n" * 200, "v" * 5000
+    schema = Schema(name, (Column(name, "text", (value, value + "w")),), unit=name)
+    for text in (f"SELECT count(*) FROM {name} WHERE {name} = '{'v' * 400}'", f"SELECT count(*) FROM {name}x"):
+        with pytest.raises(QueryError) as refused:
+            ask(schema, text)
+        assert len(str(refused.value)) < 300
+
+
+def test_datasets_that_differ_by_case_need_quotes() -> None:
+    known = {name: Schema(name, SCHEMA.columns) for name in ("People", "people")}
+    assert ask(known, "SELECT count(*) FROM people").schema.name == "people"
+    assert ask(known, 'SELECT count(*) FROM "People"').schema.name == "People"
+    with pytest.raises(QueryError, match="PEOPLE is not declared"):
+        ask(known, "SELECT count(*) FROM PEOPLE")
