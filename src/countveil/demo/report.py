@@ -99,8 +99,8 @@ def _question(number: int, asked: Asked) -> str:
     else:
         tag = '<span class="tag paid">paid: one answer</span>'
         words = (
-            "Every town is answered, small ones too: counts below ten margins are marked. The band is the 95 % interval, "
-            "the cross the (invented) truth."
+            "Every town is answered, small ones too; counts below ten margins are marked. The band is the 95 % "
+            "interval, the cross the (invented) truth."
         )
     receipt = asked.table.receipt
     words_of = f"receipt {receipt.id}, question {receipt.question[:12]}, data version {receipt.version}"
