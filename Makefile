@@ -30,7 +30,7 @@ bench: $(VENV)/.developed
 	$(BIN)/python benchmarks/design.py
 
 vectors: $(VENV)/.developed
-	for maker in paper optimal program remap families accounting; do $(BIN)/python vectors/makers/$$maker.py || exit 1; done
+	for maker in paper optimal program remap families accounting ptables; do $(BIN)/python vectors/makers/$$maker.py || exit 1; done
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -16,7 +16,7 @@ LAYERS = {
     3: {"sampling"},
     4: {"mechanism", "certify", "files", "releasing"},
     5: {"design", "families", "auditing", "tables"},
-    6: {"comparison", "plots", "accounting", "engines", "config", "ledger"},
+    6: {"comparison", "plots", "accounting", "engines", "config", "ledger", "ptables"},
     7: {"figures", "proposing", "inspecting", "curator", "answers", "plans", "intervals", "fingerprints"},
     8: {"cli", "__main__", "", "demo"},
 }
@@ -27,7 +27,9 @@ SINGLE_IMPORTERS = {
     "cryptography": {"sampling/entropy.py"},
     "highspy": {"design/linear/highs.py"},
     "duckdb": {"engines/duckdb.py"},
-    "sqlite3": {"ledger/sqlite.py", "ledger/restoring.py", "ledger/checking.py"},
+    "psycopg": {"engines/postgres.py"},
+    "pyspark": {"engines/spark.py"},
+    "sqlite3": {"ledger/sqlite.py", "ledger/restoring.py", "ledger/checking.py", "ledger/connection.py"},
     "random": set(),
     "numpy.random": set(),
 }

@@ -21,6 +21,7 @@ COMMANDS = (
     *("design", "compare", "plan", "nonnegative", "certify", "release", "audit", "figures"),
     *("init", "inspect", "count", "budget", "ledger"),
     *("ledger verify", "ledger log", "ledger backup", "ledger restore", "demo"),
+    *("ptable", "ptable audit", "ptable design", "ptable export"),
 )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from countveil.errors import MissingExtraError, ParameterError
+from countveil.errors import EngineError, MissingExtraError, ParameterError
 from countveil.intervals import Intervals
 from countveil.mechanism import Mechanism
 from countveil.query import Question
@@ -80,8 +80,11 @@ class Table:
     @property
     def columns(self) -> list[str]:
         """Group columns, the count, and the ends of its 95 % interval."""
-        name = self.question.name
-        return [*(column.name for column in self.question.shown), name, f"{name}_low", f"{name}_high"]
+        groups, name = [column.name for column in self.question.shown], self.question.name
+        taken, ends = {group.casefold() for group in groups}, [f"{name}_low", f"{name}_high"]
+        while taken & {end.casefold() for end in ends}:
+            ends = [f"{end}_95" for end in ends]
+        return [*groups, name, *ends]
 
     @property
     def rows(self) -> Iterator[tuple[Any, ...]]:
@@ -102,16 +105,13 @@ class Table:
     @cached_property
     def frame(self) -> Any:
         """The table as a frame of the caller's kind: the kind of the source, or what is installed."""
-        return self.to(self.kind or next((kind for kind in KINDS if find_spec(kind)), "pandas"))
+        return self.to(self.kind or next((kind for kind in KINDS if find_spec(kind)), "pyarrow"))
 
     def to(self, kind: Any) -> Any:
         """The table as a pandas, polars or pyarrow frame."""
         import narwhals as nw
 
-        if kind not in KINDS:
-            raise ParameterError("frame", kind, "one of " + ", ".join(KINDS))
-        if not find_spec(kind):
-            raise MissingExtraError(kind, "parquet" if kind == "pyarrow" else "frames")
+        check_kind(kind)
         low, high = self.intervals.of(self._shown)
         data: dict[str, Any] = {}
         for i, column in enumerate(self.question.shown):
@@ -130,7 +130,7 @@ class Table:
         names = [by] if isinstance(by, str) else list(by)
         known = {column.name: i for i, column in enumerate(self.question.by)}
         for name in names:
-            if name not in known:
+            if name not in known or names.count(name) > 1:
                 raise ParameterError("by", name, "group columns of the table: " + ", ".join(known))
         kept: list[Column] = [self.question.by[known[name]] for name in names]
         cube = self.released.reshape(self.question.shape)
@@ -156,6 +156,17 @@ class Table:
             "rows": rows,
             "margin_95": self.mechanism.margin_95,
             "worst_error": self.mechanism.certificate.worst_error,
+            "total": asdict(self.total()),
             "receipt": asdict(self.receipt),
             "replayed": self.replayed,
         }
+
+
+def check_kind(kind: object) -> None:
+    """Refuse a kind of frame that is not known or not installed."""
+    if kind not in KINDS:
+        raise ParameterError("frame", kind, "one of " + ", ".join(KINDS))
+    if not find_spec(str(kind)):
+        if kind == "pyarrow":
+            raise MissingExtraError("pyarrow", "parquet")
+        raise EngineError(f"{kind} is not installed; run: pip install {kind}")

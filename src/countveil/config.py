@@ -17,7 +17,8 @@
     delta = "1e-6"
     answers = 50
 
-The environment goes over the file: COUNTVEIL_LEDGER, COUNTVEIL_ANCHOR, COUNTVEIL_SOURCE_<DATASET>.
+The environment goes over the file: COUNTVEIL_LEDGER, COUNTVEIL_ANCHOR, COUNTVEIL_SOURCE_<DATASET> (the name
+in capitals, - as _).
 """
 
 from __future__ import annotations
@@ -33,9 +34,11 @@ from pathlib import Path
 from countveil.engines.source import Source
 from countveil.errors import ConfigError, ParameterError, shortened
 from countveil.exact import number
-from countveil.schema import Schema, parse_column
+from countveil.schema import MAX_NAME, Schema, parse_column
 
 DEFAULT_FILE = "countveil.toml"
+MOST_ROWS = 20
+"""Rows of a person in one cell that a mechanism can be designed for."""
 _DATASET_KEYS = {
     "source",
     "table",
@@ -120,14 +123,14 @@ def load(path: str | Path | None = None, environment: Mapping[str, str] = os.env
     file = Path(path or environment.get("COUNTVEIL_CONFIG") or DEFAULT_FILE)
     try:
         text = file.read_bytes().decode("utf-8-sig")
-    except OSError:
-        raise ConfigError(str(file), "cannot be read; make one with: countveil init FILE") from None
     except UnicodeDecodeError:
-        raise ConfigError(str(file), "is not UTF-8 text") from None
+        raise ConfigError(shortened(str(file), 200), "is not UTF-8 text") from None
+    except (OSError, ValueError):
+        raise ConfigError(shortened(str(file), 200), "cannot be read; make one with: countveil init FILE") from None
     try:
         table = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError(str(file), f"is not valid TOML: {shortened(str(error), 120)}") from None
+    except (ValueError, RecursionError) as error:  # a syntax error, or a number of thousands of digits
+        raise ConfigError(shortened(str(file), 200), f"is not valid TOML: {shortened(str(error), 120)}") from None
     return read(table, file, environment)
 
 
@@ -139,11 +142,13 @@ def read(table: Mapping[str, object], file: Path, environment: Mapping[str, str]
     _known(ledger, {"path", "anchor"}, "ledger.")
     path = environment.get("COUNTVEIL_LEDGER") or _text(ledger.get("path", "countveil.ledger"), "ledger.path")
     anchor = environment.get("COUNTVEIL_ANCHOR") or _text(ledger.get("anchor", f"{path}.anchor"), "ledger.anchor")
+    if (directory / path).resolve() == (directory / anchor).resolve():
+        raise ConfigError("ledger.anchor", "is the ledger itself; the anchor is a file of its own")
     entries = _table(table.get("dataset", {}), "dataset")
     if not entries:
         raise ConfigError("dataset", "no dataset is declared; add [dataset.NAME], or run: countveil init FILE")
     datasets = {
-        name: _dataset(name, _table(e, f"dataset.{name}"), directory, environment) for name, e in entries.items()
+        name: _dataset(name, _table(e, _key("dataset", name)), directory, environment) for name, e in entries.items()
     }
     config = Config(file, datasets, directory / path, directory / anchor)
     _agree(config)
@@ -151,14 +156,16 @@ def read(table: Mapping[str, object], file: Path, environment: Mapping[str, str]
 
 
 def _dataset(name: str, entry: Mapping[str, object], directory: Path, environment: Mapping[str, str]) -> Dataset:
-    key = f"dataset.{name}"
+    key = _key("dataset", name)
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]{0,99}", name):
         raise ConfigError(key, "names of datasets have letters, digits, _ and -, and begin with a letter")
     _known(entry, _DATASET_KEYS, f"{key}.")
     declared = _text(_need(entry, "source", key), f"{key}.source")
-    location = environment.get(f"COUNTVEIL_SOURCE_{name.upper()}") or declared
+    location = environment.get(f"COUNTVEIL_SOURCE_{name.upper().replace('-', '_')}") or declared
     unit = _text(_need(entry, "unit", key, 'who is a person? a column, or "row"'), f"{key}.unit")
-    rows = _count(entry.get("rows_per_person", 1), f"{key}.rows_per_person", 1000)
+    if not unit.isprintable() or len(unit) > MAX_NAME:
+        raise ConfigError(f"{key}.unit", f"column names have 1 to {MAX_NAME} printable characters")
+    rows = _count(entry.get("rows_per_person", 1), f"{key}.rows_per_person", MOST_ROWS)
     cells = _count(entry.get("cells_per_person", 1), f"{key}.cells_per_person", 1000)
     if unit == "row" and (rows, cells) != (1, 1):
         raise ConfigError(key, 'with unit = "row" both rows_per_person and cells_per_person are 1; remove them')
@@ -170,7 +177,7 @@ def _dataset(name: str, entry: Mapping[str, object], directory: Path, environmen
         raise ConfigError(f"{key}.columns", "no column is declared, so nothing could be asked but the total")
     schema = Schema(
         name,
-        tuple(parse_column(column, declared, f"{key}.columns.{column}") for column, declared in columns.items()),
+        tuple(parse_column(column, declared, _key(f"{key}.columns", column)) for column, declared in columns.items()),
         unit,
         rows,
         cells,
@@ -178,8 +185,8 @@ def _dataset(name: str, entry: Mapping[str, object], directory: Path, environmen
         _count(entry.get("max_cells", Schema.max_cells), f"{key}.max_cells", 20_000_000),
     )
     table, delimiter, engine = (_optional(entry.get(k), f"{key}.{k}") for k in ("table", "delimiter", "engine"))
-    if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
-        raise ConfigError(f"{key}.delimiter", f"got {delimiter!r}, allowed is one character other than a quote")
+    if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n'):
+        raise ConfigError(f"{key}.delimiter", f"got {shortened(delimiter)}, allowed is one ASCII character, no quote")
     budget = _budget(name, _table(entry["budget"], f"{key}.budget")) if "budget" in entry else None
     return Dataset(schema, Source(location, table, delimiter, directory=directory), engine, budget)
 
@@ -187,8 +194,8 @@ def _dataset(name: str, entry: Mapping[str, object], directory: Path, environmen
 def _budget(name: str, entry: Mapping[str, object]) -> Budget:
     key = f"dataset.{name}.budget"
     _known(entry, _BUDGET_KEYS, f"{key}.")
-    epsilon = _positive(_need(entry, "epsilon", key), f"{key}.epsilon", Fraction(1000))
-    delta = _positive(_need(entry, "delta", key), f"{key}.delta", Fraction(1))
+    epsilon = _decimal(_need(entry, "epsilon", key), f"{key}.epsilon", "0.001", "100")
+    delta = _decimal(_need(entry, "delta", key), f"{key}.delta", "1e-15", "0.1")
     answers = _count(_need(entry, "answers", key), f"{key}.answers", 1_000_000)
     pool = _text(entry.get("pool", name), f"{key}.pool")
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]{0,99}", pool):
@@ -201,7 +208,9 @@ def _budget(name: str, entry: Mapping[str, object]) -> Budget:
     policy = _choice(entry.get("policy", "nonnegative"), f"{key}.policy", ("nonnegative", "signed"))
     objective = _choice(entry.get("objective", "variance"), f"{key}.objective", ("variance", "eta", "margin"))
     shares = _table(entry.get("shares", {}), f"{key}.shares")
-    capped = {analyst: _count(share, f"{key}.shares.{analyst}", answers) for analyst, share in shares.items()}
+    capped = {who: _count(share, _key(f"{key}.shares", who), answers) for who, share in shares.items()}
+    if not all(0 < len(who) <= 100 and who.isprintable() for who in capped):
+        raise ConfigError(f"{key}.shares", "names of analysts have 1 to 100 printable characters")
     return Budget(pool, epsilon, delta, answers, policy, objective, capped or None)
 
 
@@ -221,10 +230,15 @@ def _agree(config: Config) -> None:
 # -- values ------------------------------------------------------------------------------------------------------------
 
 
+def _key(key: str, name: str) -> str:
+    """The dotted name of an entry, on one line whatever it is called."""
+    return f"{key}.{shortened(name)}"
+
+
 def _known(entry: Mapping[str, object], known: set[str], key: str) -> None:
     unknown = sorted(set(entry) - known)
     if unknown:
-        raise ConfigError(f"{key}{unknown[0]}", f"unknown key; allowed are {', '.join(sorted(known))}")
+        raise ConfigError(f"{key}{shortened(unknown[0])}", f"unknown key; allowed are {', '.join(sorted(known))}")
 
 
 def _need(entry: Mapping[str, object], name: str, key: str, question: str = "") -> object:
@@ -261,14 +275,15 @@ def _choice(value: object, key: str, allowed: tuple[str, ...]) -> str:
     return value
 
 
-def _positive(value: object, key: str, most: Fraction) -> str:
+def _decimal(value: object, key: str, least: str, most: str) -> str:
     """A privacy parameter, kept as the decimal text that was written."""
-    if not isinstance(value, str) or isinstance(value, bool):
-        raise ConfigError(key, f'got {shortened(value)}, allowed is a decimal in quotes, such as "1e-6"')
+    allowed = f'a decimal in quotes from "{least}" to "{most}"'
+    if not isinstance(value, str):
+        raise ConfigError(key, f"got {shortened(value)}, allowed is {allowed}")
     try:
         found = number(key, value)
     except ParameterError:
-        found = Fraction(0)
-    if not 0 < found <= most:
-        raise ConfigError(key, f"got {shortened(value)}, allowed is a decimal in quotes above 0, at most {most}")
-    return value
+        found = Fraction(-1)
+    if not Fraction(least) <= found <= Fraction(most):
+        raise ConfigError(key, f"got {shortened(value)}, allowed is {allowed}")
+    return value.strip()

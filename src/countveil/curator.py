@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from countveil.accounting import compose
-from countveil.answers import Receipt, Table
-from countveil.config import Config, Dataset, load
+from countveil.accounting import compose, float_below
+from countveil.answers import KINDS, Receipt, Table, check_kind
+from countveil.config import Budget, Config, Dataset, load
 from countveil.engines import Engine, Source, open_engine
-from countveil.errors import ConfigError, EngineError, ParameterError, RequestError
+from countveil.errors import ConfigError, EngineError, ParameterError, RequestError, shortened
 from countveil.exact import decimal_text, integer, number
 from countveil.files import from_text
 from countveil.fingerprints import Fingerprints
@@ -79,9 +79,8 @@ class Curator:
         self.config = config
         self.ledger = ledger
         self._frames = dict(sources or {})
-        for name in self._frames:
-            config.dataset(name)
-        self._engines: dict[str, tuple[int, Engine]] = {}
+        self._engines: dict[str, tuple[tuple[object, ...], Engine]] = {}
+        self._plans: dict[str, PlanRecord] = {}
         self._intervals: dict[str, Intervals] = {}
         self._fingerprints = Fingerprints(config.ledger.with_name(f"{config.ledger.name}.fingerprints"))
 
@@ -92,6 +91,8 @@ class Curator:
         The ledger is created if there is none, and checked from its first entry if there is one.
         """
         loaded = config if isinstance(config, Config) else load(config)
+        for name in sources or {}:
+            loaded.dataset(name)
         return cls(loaded, SqliteLedger(loaded.ledger, loaded.anchor), sources)
 
     def close(self) -> None:
@@ -126,19 +127,19 @@ class Curator:
     ) -> Table:
         """Released counts of every cell of a question: paid for, drawn once, on the record; free if asked before."""
         question = ask(self.config.schemas, sql, dataset=dataset, by=by, where=where, people=people, name=name)
-        configured = self._configured(question)
-        record, intervals = self._plan(configured)
+        configured, who = self._configured(question), checked_analyst(analyst)
+        kind = frame or _kind(self._frames.get(configured.name))
+        if kind is not None:
+            check_kind(kind)
         source = self._source(configured)
         version = self.ledger.version(configured.name, self._fingerprints.of(source))
         engine = self._engine(configured, source, version)
-        charge = self.ledger.charge(
-            record.pool, configured.name, version, question.sha256, question.text, checked_analyst(analyst)
-        )
+        record, intervals = self._plan(configured, opened=True)
+        charge = self.ledger.charge(record.pool, configured.name, version, question.sha256, question.text, who)
         replayed = charge.payload is not None
         if charge.payload is None:
             charge = self._answer(charge, question, engine, source, intervals.mechanism)
         log.info("answered charge=%s dataset=%s cells=%d", charge.id, configured.name, question.cells)
-        kind = frame or _kind(self._frames.get(configured.name))
         receipt = self._receipt(charge, record, question)
         return Table(question, unpacked(charge.payload, question.cells), intervals, receipt, replayed, kind)
 
@@ -163,22 +164,30 @@ class Curator:
         name: str | None = None,
         analyst: str = CURATOR,
     ) -> DryRun:
-        """What a question costs and how accurate its answer will be, before it is asked."""
+        """What a question costs and how accurate its answer will be, before it is asked. Nothing is put on record."""
         question = ask(self.config.schemas, sql, dataset=dataset, by=by, where=where, people=people, name=name)
-        configured = self._configured(question)
+        configured, who = self._configured(question), checked_analyst(analyst)
         record, intervals = self._plan(configured)
-        version = self.ledger.version(configured.name, self._fingerprints.of(self._source(configured)))
-        found = self.ledger.find(record.pool, configured.name, version, question.sha256)
-        left = self._left(record.pool, checked_analyst(analyst))
+        found = None
+        if self.ledger.plan(record.pool) is not None:
+            version = self.ledger.version(configured.name, self._fingerprints.of(self._source(configured)))
+            found = self.ledger.find(record.pool, configured.name, version, question.sha256)
+        left = self._left(configured, who)
         mechanism = intervals.mechanism
-        useful = 10 * mechanism.margin_95
+        useful = max(1, 10 * mechanism.margin_95)
         notes = [
-            f"each count is within {mechanism.margin_95} of the truth in 95 % of releases, never more than "
+            f"within {mechanism.margin_95} of the truth in 95 % of releases, never more than "
             f"{mechanism.certificate.worst_error} away",
             f"counts from about {useful} people on are right to 10 %",
         ]
+        if question.cells > 1:
+            margin = min(intervals.of_sum(question.cells), question.cells * mechanism.certificate.worst_error)
+            notes.append(f"the sum of all cells is free, and within {margin} of the truth in 95 % of releases")
         if found is not None:
-            notes.append("asked before: the answer is on the record, and free")
+            ready = "the answer is on the record" if found.payload is not None else "it is paid for, not yet answered"
+            notes.append(f"asked before: {ready}, and free")
+        elif left <= 0:
+            notes.append("no answer is left: it would be refused; a curator can open more with: budget --open N")
         if question.never:
             notes.append("no declared value satisfies the condition: the answer would be noise around zero")
         return DryRun(
@@ -201,12 +210,15 @@ class Curator:
     def budget(self, pool: str | None = None) -> list[PoolBudget]:
         """What is left of every pool, or of the pool of one dataset or name."""
         names = {d.budget.pool: None for d in self.config.datasets.values() if d.budget is not None}
+        if not names:
+            raise ConfigError("dataset", "no dataset has a budget, so there is nothing to ask; declare one")
         if pool is not None:
             named = self.config.datasets.get(pool)
             wanted = named.budget.pool if named is not None and named.budget is not None else pool
             if wanted not in names:
                 raise ConfigError(
-                    "pool", f"{pool} is neither a dataset with a budget nor a pool; there are {', '.join(names)}"
+                    "pool",
+                    f"{shortened(pool)} is neither a dataset with a budget nor a pool; there are {', '.join(names)}",
                 )
             names = {wanted: None}
         return [self._pool_budget(name) for name in names]
@@ -214,7 +226,7 @@ class Curator:
     def _pool_budget(self, pool: str) -> PoolBudget:
         datasets = self.config.pool(pool)
         record, intervals = self._plan(datasets[0])
-        standing = self.ledger.standing(pool)
+        standing, shares = self._standing(datasets[0])
         return PoolBudget(
             pool,
             tuple(dataset.name for dataset in datasets),
@@ -224,30 +236,39 @@ class Curator:
             record.delta,
             record.mechanism,
             intervals.mechanism.margin_95,
-            self.ledger.shares(pool),
+            shares,
         )
 
     def open_budget(self, pool: str, answers: int | str, reason: str) -> PoolBudget:
         """Open more answers of a pool's mechanism. It stays on the record, with the epsilon of all answers together."""
         more = integer("answers", answers, 1, 10**6)
-        if not isinstance(reason, str) or not reason.strip():
+        words = _one_line(reason) if isinstance(reason, str) else ""
+        if not words:
             raise ParameterError("reason", reason, "a few words that stay on the record")
         (now,) = self.budget(pool)
-        record, intervals = self._plan(self.config.pool(now.pool)[0])
+        record, intervals = self._plan(self.config.pool(now.pool)[0], opened=True)
         total = record.total_answers + more
         composed = compose(intervals.mechanism, total, neighbours=record.neighbours, cells=record.cells)
-        found = composed.epsilon(float(number("delta", record.delta)))
+        found = composed.epsilon(float_below(number("delta", record.delta)))
         if found is None:
             raise RequestError(
                 f"{more} more answers cannot be had at delta {record.delta}, whatever the epsilon; open fewer"
             )
         epsilon = decimal_text(Fraction(found.upper), 6, "up")
-        self.ledger.extend(now.pool, more, epsilon, " ".join(reason.split())[:500])
+        self.ledger.extend(now.pool, more, epsilon, words[:500], since=record.total_answers)
         return self._pool_budget(now.pool)
 
-    def _left(self, pool: str, analyst: str) -> int:
-        left = self.ledger.standing(pool).left
-        return min(left, self.ledger.standing(pool, analyst).left) if self.ledger.shares(pool) else left
+    def _standing(self, dataset: Dataset) -> tuple[Standing, Mapping[str, Standing]]:
+        """What is left of a dataset's pool and of the shares in it; all of it, before the plan is on record."""
+        budget = _budget(dataset)
+        if self.ledger.plan(budget.pool) is not None:
+            return self.ledger.standing(budget.pool), self.ledger.shares(budget.pool)
+        return Standing(budget.answers, 0), {who: Standing(share, 0) for who, share in (budget.shares or {}).items()}
+
+    def _left(self, dataset: Dataset, analyst: str) -> int:
+        standing, shares = self._standing(dataset)
+        share = shares.get(analyst, Standing(0, 0)).left if shares else standing.left
+        return max(0, min(standing.left, share))  # a share may have been lowered below what was spent of it
 
     # -- what is needed for an answer --------------------------------------------------------------------------------
 
@@ -256,43 +277,51 @@ class Curator:
         dataset.confirmed()
         return dataset
 
-    def _plan(self, dataset: Dataset) -> tuple[PlanRecord, Intervals]:
-        """The plan of a dataset's pool, made and recorded when first needed; refused if the file now says otherwise."""
-        budget = dataset.budget
-        if budget is None:
-            raise ConfigError(
-                f"dataset.{dataset.name}.budget", "no budget, no answers; declare epsilon, delta, answers"
-            )
-        record = self.ledger.plan(budget.pool)
-        if record is None:
-            self.ledger.open_plan(make(budget, [each.schema for each in self.config.pool(budget.pool)]))
-            record = self.ledger.plan(budget.pool)
-            assert record is not None
+    def _plan(self, dataset: Dataset, *, opened: bool = False) -> tuple[PlanRecord, Intervals]:
+        """The plan of a dataset's pool, refused if the file now says otherwise than the record.
+
+        It goes on record when it must be `opened`: before the first charge, and not when someone looks at what it is.
+        """
+        budget = _budget(dataset)
+        recorded = self.ledger.plan(budget.pool)
+        if recorded is None and opened:
+            self.ledger.open_plan(self._made(budget))
+            recorded = self.ledger.plan(budget.pool)
+        record = recorded or self._made(budget)
         check(record, budget, dataset.schema)
-        for analyst, share in (budget.shares or {}).items():
-            self.ledger.set_share(budget.pool, analyst, share)
-        if budget.pool not in self._intervals:
+        if recorded is not None:
+            for analyst, share in (budget.shares or {}).items():
+                self.ledger.set_share(budget.pool, analyst, share)
+        if record.mechanism not in self._intervals:
             mechanism = from_text(record.document)
             if mechanism.hash != record.mechanism:
                 raise ConfigError(
                     f"pool {budget.pool}", "the recorded mechanism is not the planned one; verify the ledger"
                 )
-            self._intervals[budget.pool] = Intervals(mechanism)
-        return record, self._intervals[budget.pool]
+            self._intervals[record.mechanism] = Intervals(mechanism)
+        return record, self._intervals[record.mechanism]
+
+    def _made(self, budget: Budget) -> PlanRecord:
+        """The plan that a budget asks for, designed once."""
+        if budget.pool not in self._plans:
+            self._plans[budget.pool] = make(budget, [each.schema for each in self.config.pool(budget.pool)])
+        return self._plans[budget.pool]
 
     def _source(self, dataset: Dataset) -> Source:
         frame = self._frames.get(dataset.name)
         return dataset.source if frame is None else replace(dataset.source, frame=frame)
 
     def _engine(self, dataset: Dataset, source: Source, version: int) -> Engine:
-        """The engine of a version of the data; new data is opened anew."""
+        """The engine of a version of the data; new data, or the same in other files, is opened anew."""
+        state = (version, *(source.paths() if source.frame is None else ()))
         known = self._engines.get(dataset.name)
-        if known is not None and known[0] == version:
+        if known is not None and known[0] == state:
             return known[1]
         if known is not None:
+            self._engines.pop(dataset.name, None)
             known[1].close()
         engine = open_engine(source, dataset.schema, dataset.engine)
-        self._engines[dataset.name] = (version, engine)
+        self._engines[dataset.name] = (state, engine)
         return engine
 
     def _receipt(self, charge: Charge, record: PlanRecord, question: Question) -> Receipt:
@@ -319,6 +348,11 @@ def checked_analyst(analyst: object) -> str:
     return analyst
 
 
+def _one_line(text: str) -> str:
+    """The words of a text, without anything that a terminal would act on."""
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+
+
 def packed(released: NDArray[np.int64]) -> bytes:
     """Released counts as they are kept."""
     return zlib.compress(released.astype("<i8").tobytes(), 1)
@@ -333,5 +367,12 @@ def unpacked(payload: bytes | None, cells: int) -> NDArray[np.int64]:
 
 
 def _kind(frame: object) -> str | None:
-    """The library a frame in memory comes from."""
-    return None if frame is None else type(frame).__module__.split(".")[0]
+    """The library a frame in memory comes from, if answers can be frames of it."""
+    kind = type(frame).__module__.split(".")[0]
+    return kind if kind in KINDS else None
+
+
+def _budget(dataset: Dataset) -> Budget:
+    if dataset.budget is None:
+        raise ConfigError(f"dataset.{dataset.name}.budget", "no budget, no answers; declare epsilon, delta, answers")
+    return dataset.budget

@@ -102,11 +102,12 @@ class BudgetError(CountveilError):
         self.pool = pool
         self.answers = answers
         self.analyst = analyst
+        more = "questions asked before stay free, a curator can open more with: countveil budget --open N"
+        if analyst is not None and answers == 0:
+            super().__init__(f"{shortened(analyst, 40)} has no share in the budget of {pool}; a curator can give one")
+            return
         whose = f"the share of {shortened(analyst, 40)} in" if analyst else "the budget of"
-        super().__init__(
-            f"{whose} {pool} is spent: all {answers} planned answers were given; questions asked before stay free, "
-            "a curator can open more with: countveil budget --open N"
-        )
+        super().__init__(f"{whose} {pool} is spent: all {answers} planned answers were given; {more}")
 
 
 class LedgerError(CountveilError):
@@ -127,10 +128,15 @@ class MissingExtraError(CountveilError):
 
 
 def shortened(given: object, limit: int = 60) -> str:
-    """The given value on one line, cut to a readable length."""
+    """The given value on one line, cut to a readable length, with a mark for what a terminal would act on.
+
+    >>> shortened("\\x1b[2J")
+    '\ufffd[2J'
+    """
     try:
         text = given if isinstance(given, str) else repr(given)
     except ValueError:  # an int of thousands of digits has no repr
         text = "a number of thousands of digits"
-    text = " ".join(text.split()) or "an empty text"
+    text = " ".join(text[: 10 * limit].split()) or "an empty text"
+    text = "".join(c if c.isprintable() else "\ufffd" for c in text)
     return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,7 +1,8 @@
 """Is this still the same data? The content of a source as one hash, which never leaves the curator's side.
 
-Files are hashed whole. A file whose size, times and inode are as before is not read again; what was found is kept
-beside the ledger. A file that changed without any trace would be taken for the old one: a stale replay, never a leak.
+Files are hashed whole, a DuckDB file together with its write-ahead log. A file whose size, times and inode are as
+before, and which was not written just now, is not read again; what was found is kept beside the ledger. A file that
+changed without any trace would be taken for the old one: a stale replay, never a leak.
 """
 
 from __future__ import annotations
@@ -9,12 +10,16 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from countveil.engines import Source
-from countveil.errors import EngineError
+from countveil.errors import EngineError, shortened
+
+RECENT = 2 * 10**9
+"""Nanoseconds; some file systems count in seconds."""
 
 
 class Fingerprints:
@@ -32,13 +37,15 @@ class Fingerprints:
         """The hash of what a source holds now."""
         if source.scheme == "frame":
             return frame_hash(source.frame)
+        if "://" in source.location:  # an address may hold a password, so it is not repeated
+            raise EngineError(f"source: no engine for {shortened(source.scheme, 20)}:// is installed")
         whole = hashlib.sha256((source.table or "").encode())
         changed = False
-        for path in source.paths():
+        for path in _files(source):
             trace, known = traces(path), self._known.get(path)
-            if not isinstance(known, list) or known[:-1] != trace:
+            if not isinstance(known, list) or known[:-1] != trace or _fresh(trace):
                 self._known[path] = [*trace, _file_hash(path)]
-                changed = True
+                changed = changed or known != self._known[path]
             whole.update(str(self._known[path][-1]).encode())
         if changed:
             self._keep()
@@ -51,6 +58,18 @@ class Fingerprints:
         with suppress(OSError):
             part.write_text(json.dumps(self._known))
             os.replace(part, self._cache)
+
+
+def _files(source: Source) -> list[str]:
+    """The files whose content is the content of a source."""
+    paths = source.paths()
+    logs = [f"{path}.wal" for path in paths] if source.scheme == "duckdb" else []
+    return paths + [path for path in logs if os.path.isfile(path)]
+
+
+def _fresh(trace: list[int]) -> bool:
+    """Written so recently that a second write could have left the same times."""
+    return time.time_ns() - max(trace[1:3]) < RECENT
 
 
 def traces(path: str) -> list[int]:

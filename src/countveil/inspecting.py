@@ -58,15 +58,19 @@ def inspect(dataset: Dataset) -> Inspection:
 
 def _notes(dataset: Dataset, columns: tuple[ColumnSurvey, ...], people: PeopleSurvey | None) -> list[str]:
     notes = [
-        f"{column.name}: {column.outside} rows are outside the domain; no question on it counts them"
+        f"{column.name}: {_rows(column.outside)} outside the domain; no question on it counts them"
         for column in columns
         if column.outside
     ]
     if people is not None and people.unnamed:
-        notes.append(f"{people.unnamed} rows name no person in {dataset.schema.unit}; they are never counted")
+        notes.append(f"{_rows(people.unnamed)} without a person in {dataset.schema.unit}; never counted")
     if people is not None and people.over:
         bound = dataset.schema.rows_per_person * dataset.schema.cells_per_person
-        notes.append(f"{people.over} people have more than {bound} rows; what is above the bounds is not counted")
+        notes.append(f"people with more than {_rows(bound)}: {people.over}; what is above the bounds is not counted")
     if dataset.budget is None:
         notes.append("no budget is declared, so nothing will be answered")
     return notes
+
+
+def _rows(n: int) -> str:
+    return "1 row" if n == 1 else f"{n} rows"

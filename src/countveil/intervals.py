@@ -16,10 +16,12 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
+from countveil.columns import distinct_counts
 from countveil.law import Law
 from countveil.mechanism import Mechanism
 
 LEVEL = Fraction(95, 100)
+MOST = 2**63 - 1
 Ints = NDArray[np.int64]
 
 
@@ -32,38 +34,53 @@ class Intervals:
 
     def of(self, released: Ints) -> tuple[Ints, Ints]:
         """The least and the largest count that each release speaks for."""
-        lows, highs, first = self._table
-        below, above = self._tails(self.mechanism.family.stationary)
-        place = np.clip(released - first, 0, len(lows) - 1)
-        far = released - first >= len(lows)
-        low = np.where(far, released - above, lows[place])
-        high = np.where(far, released + below, highs[place])
+        below, above = self._stationary
+        low = released - above
+        high = np.minimum(released, MOST - below) + below  # without a wrap at 2^63
+        for first, lows, highs in self._tables:
+            last = first + len(lows) - 1
+            here = (released >= first) & (released <= last)
+            place = np.clip(released, first, last) - first
+            low, high = np.where(here, lows[place], low), np.where(here, highs[place], high)
         return low, high
 
     @cached_property
-    def _table(self) -> tuple[Ints, Ints, int]:
-        """The intervals of every release that a count with a law of its own can give."""
+    def _tables(self) -> list[tuple[int, Ints, Ints]]:
+        """The intervals of every release that a count with a law of its own can give: (first release, lows, highs)."""
         family, (least, most) = self.mechanism.family, self.mechanism.counts
         reach = self.mechanism.certificate.worst_error
-        last = family.stationary_from + reach if most is None else most
-        first, size = least - reach, last + 1 - least + 2 * reach if most is not None else last + 1 - least + reach
-        lows, highs = np.full(size, np.iinfo(np.int64).max), np.full(size, -1)
-        top = last if most is not None else last + reach
-        for n in range(least, top + 1):
-            below, above = self._tails(family.column(n) if n < family.stationary_from or most is not None else None)
-            start, stop = max(n - below - first, 0), min(n + above - first + 1, size)
+        small = family.stationary_from + reach
+        if most is None:
+            return [self._table(least - reach, small)]
+        large, last = self._first_top - reach, min(most + reach, MOST)
+        if large - small < 2:
+            return [self._table(least - reach, last)]
+        return [self._table(least - reach, small), self._table(large, last)]
+
+    @property
+    def _first_top(self) -> int:
+        """Counts from the stationary one to below this one have the stationary law."""
+        most = self.mechanism.counts[1]
+        return MOST if most is None else most + 1 - len(getattr(self.mechanism.family, "top", ()))
+
+    def _table(self, first: int, last: int) -> tuple[int, Ints, Ints]:
+        """The intervals of the releases first..last."""
+        family, (least, most) = self.mechanism.family, self.mechanism.counts
+        reach = self.mechanism.certificate.worst_error
+        lows, highs = np.full(last + 1 - first, MOST), np.full(last + 1 - first, -1)
+        largest = last + reach if most is None else min(last + reach, most)
+        for n in range(max(first - reach, least), largest + 1):
+            alike = family.stationary_from <= n < self._first_top
+            below, above = self._stationary if alike else self._tails(family.column(n))
+            start, stop = max(n - below - first, 0), max(n + above - first + 1, 0)
             lows[start:stop] = np.minimum(lows[start:stop], n)
             highs[start:stop] = np.maximum(highs[start:stop], n)
         empty = highs < 0
-        y = np.arange(first, first + size)
-        lows = np.where(empty, np.maximum(y - reach, least), lows)
-        highs = np.where(empty, np.maximum(y + reach, least), highs)
-        return lows, highs, first
+        certain_low, certain_high = self.mechanism.bounds(np.arange(first, last + 1))
+        return first, np.where(empty, certain_low, lows), np.where(empty, certain_high, highs)
 
-    def _tails(self, law: Law | None) -> tuple[int, int]:
+    def _tails(self, law: Law) -> tuple[int, int]:
         """How far A(n) reaches below and above n."""
-        if law is None:
-            return self._stationary
         tail = law.total * (1 - self.level) / 2
         sums = list(accumulate(law.weights))
         start = next(i for i, s in enumerate(sums) if s > tail)
@@ -77,7 +94,7 @@ class Intervals:
         P(sum > m) <= exp(cells K(t) - t m) for every t > 0, and the same below with -t. Bias of small counts is in K.
         """
         if cells <= 1:
-            return self.mechanism.margin_95
+            return max(self.mechanism.family.column(n).margin(self.level) for n in self._counts)
         if cells not in self._sums:
             scale = max(float(self.mechanism.certificate.variance * cells) ** 0.5, 1e-9)
             orders = np.geomspace(0.1, 10, 25) / scale
@@ -94,8 +111,7 @@ class Intervals:
     @cached_property
     def _laws(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The errors -reach..reach, and their probabilities for every count that has a law of its own."""
-        family, (least, most) = self.mechanism.family, self.mechanism.counts
-        counts = range(least, (family.stationary_from if most is None else most) + 1)
+        family, counts = self.mechanism.family, self._counts
         reach = self.mechanism.certificate.worst_error
         laws = np.zeros((len(counts), 2 * reach + 1))
         for i, n in enumerate(counts):
@@ -104,6 +120,11 @@ class Intervals:
             row = [weight / law.total for weight in law.weights]
             laws[i, max(start, 0) : start + len(row)] = row[max(-start, 0) :]
         return np.arange(-reach, reach + 1, dtype=np.float64), laws
+
+    @cached_property
+    def _counts(self) -> list[int]:
+        """Promised counts at which every law of an error occurs."""
+        return [*range(self.mechanism.counts[0], self.mechanism.family.lo), *distinct_counts(self.mechanism.family)]
 
     @cached_property
     def _sums(self) -> dict[int, int]:

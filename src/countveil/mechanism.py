@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from countveil import privacy
 from countveil.certificate import Certificate, profile
-from countveil.columns import ColumnFamily
+from countveil.columns import ColumnFamily, distinct_counts
 from countveil.errors import ParameterError
 from countveil.exact import Number, decimal_text, exp_bounds, integer, log_upper, number
 from countveil.law import Law
@@ -112,10 +112,11 @@ class Mechanism:
         """The least m with P(|Y - n| <= m | n) >= 95 % for every promised count n: the mechanism's, not the data's."""
         return max([self.certificate.margin_95, *(self.family.column(n).margin(_95) for n in self._unlike_counts())])
 
-    def _unlike_counts(self) -> range:
+    def _unlike_counts(self) -> list[int]:
+        """Promised counts at which every law of a promised count occurs, the ends of the promise among them."""
         low, high = self.counts
-        last = self.certificate.stationary_from
-        return range(low, last if high is None else min(last, high + 1))
+        ends = {low} if high is None else {low, high}
+        return sorted(ends | {n for n in distinct_counts(self.family) if n >= low and (high is None or n <= high)})
 
     def bounds(self, y: Any) -> tuple[Any, Any]:
         """The least and the largest true count that can have given y: certain, and functions of y alone."""

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from countveil.config import DEFAULT_FILE, read
 from countveil.engines import Source, open_engine
 from countveil.engines.sql_engine import SqlEngine
-from countveil.engines.survey import count_rows, guess_column
-from countveil.errors import EngineError, ParameterError
-from countveil.schema import Column
+from countveil.engines.survey import guess_column
+from countveil.errors import ConfigError, EngineError, ParameterError, shortened
+from countveil.schema import Column, parse_column
 
 MOST_VALUES = 60
+MOST_LETTERS = 60
 HEAD = """\
 # Proposed by `countveil init`. Three things only a curator can know:
 # 1. unit: who is a person? A column, or "row" if every row is one person.
@@ -35,19 +39,20 @@ def propose(
     delta: str = "1e-6",
     answers: int = 50,
 ) -> str:
-    """The text of a configuration file for a source."""
+    """The text of a configuration file for a source. It can be read, and answers nothing before it is confirmed."""
+    dataset = dataset_name(source) if name is None else name
+    _check(dataset, unit or "row", epsilon, delta, answers)
     engine = open_engine(source)
     if not isinstance(engine, SqlEngine):
         raise EngineError("source: this engine cannot propose a configuration; write countveil.toml by hand")
     try:
         found = engine.columns()
         if unit is not None and unit != "row" and unit not in found:
-            raise ParameterError("unit", unit, f"row, or a column of the source: {', '.join(found)}")
-        rows = count_rows(engine)
+            columns = shortened(", ".join(found), 200)
+            raise ParameterError("unit", unit, f"row, or a column of the source: {columns}")
         guesses = {column: guess_column(engine, column, MOST_VALUES) for column in found if column != unit}
     finally:
         engine.close()
-    dataset = name or dataset_name(source)
     lines = [HEAD, f"[dataset.{dataset}]", f"source = {_toml(source.location)}"]
     lines += [
         f"{key} = {_toml(value)}" for key, value in (("table", source.table), ("delimiter", source.delimiter)) if value
@@ -62,7 +67,7 @@ def propose(
         lines += ["rows_per_person = 1                  # rows of a person that count in one cell"]
         lines += ["cells_per_person = 1                 # cells of one table that a person counts in"]
     lines += ["", f"[dataset.{dataset}.columns]"]
-    lines += [_column_line(column, guess, rows) for column, guess in guesses.items()]
+    lines += _column_lines(guesses)
     lines += ["", f"[dataset.{dataset}.budget]", f"epsilon = {_toml(epsilon)}", f"delta = {_toml(delta)}"]
     lines += [f"answers = {answers}", ""]
     return "\n".join(lines)
@@ -72,23 +77,50 @@ def dataset_name(source: Source) -> str:
     """A name for the dataset: the table, or the file without its ending."""
     stem = source.table or re.sub(r"[*?\[\].].*$", "", Path(source.location).name)
     plain = re.sub(r"[^a-z0-9_]+", "_", stem.lower()).strip("_")
-    return plain if re.match(r"[a-z]", plain) else f"data_{plain}".rstrip("_")
+    return (plain if re.match(r"[a-z]", plain) else f"data_{plain}".rstrip("_"))[:MOST_LETTERS]
 
 
 def _looks_like_person(column: str) -> bool:
     return re.search(r"(^|_)(id|person|pid|uid|user|patient|household|client)", column.lower()) is not None
 
 
-def _column_line(name: str, guess: Column | None, rows: int) -> str:
-    key = name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _toml(name)
-    if guess is None:
-        return f"# {key} = [...]   # not proposed: more than {MOST_VALUES} values, none, or no type to count by"
+def _check(dataset: str, unit: str, epsilon: str, delta: str, answers: int) -> None:
+    """Refuse what would make a file that cannot be read."""
+    budget = {"epsilon": epsilon, "delta": delta, "answers": answers}
+    table = {"source": "-", "unit": unit, "columns": {"a": [1]}, "budget": budget}
+    try:
+        read({"dataset": {dataset: table}}, Path(DEFAULT_FILE), {})
+    except ConfigError as error:
+        given = {"unit": unit, "name": dataset, **budget}
+        last = error.key.rpartition(".")[2]
+        argument = last if last in given else "name"
+        raise ParameterError(argument, given[argument], error.reason.rpartition("allowed is ")[2]) from None
+
+
+def _column_lines(guesses: Mapping[str, Column | None]) -> Iterator[str]:
+    """A line for every column; what the configuration would refuse is a comment."""
+    taken: set[str] = set()
+    for name, guess in guesses.items():
+        key = name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _toml(name)
+        line = f"{key} = {_domain(guess)}" if guess is not None else ""
+        try:
+            if not line or name.casefold() in taken:
+                raise ConfigError(key, "not proposed")
+            parse_column(name, next(iter(tomllib.loads(line).values())), key)
+        except (ConfigError, ValueError):
+            reason = f"not proposed: more than {MOST_VALUES} values, none, or nothing that can be declared"
+            yield f"# {key} = [...]   # {reason}"
+        else:
+            taken.add(name.casefold())
+            yield line
+
+
+def _domain(guess: Column) -> str:
     if guess.kind == "boolean":
-        return f'{key} = {{ type = "boolean", guessed = true }}'
+        return '{ type = "boolean", guessed = true }'
     if guess.listed:
-        return f"{key} = {{ values = [{', '.join(_toml(str(v)) for v in guess.values)}], guessed = true }}"
-    low, high = guess.value(guess.low), guess.value(guess.high)
-    return f"{key} = {{ min = {low}, max = {high}, guessed = true }}"
+        return f"{{ values = [{', '.join(_toml(str(v)) for v in guess.values)}], guessed = true }}"
+    return f"{{ min = {guess.value(guess.low)}, max = {guess.value(guess.high)}, guessed = true }}"
 
 
 def _toml(text: str) -> str:

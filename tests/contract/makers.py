@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import uuid
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -111,6 +112,56 @@ def pandas_objects(rows: list[Row], types: Types, folder: Path) -> Source:
     return Source(frame=pd.DataFrame({n: pd.Series([r[n] for r in rows], dtype=object) for n in types}))
 
 
+SPARK = {
+    "uint8": "int16",
+    "uint16": "int32",
+    "uint32": "int64",
+    "uint64": "huge",
+    "category": "text",
+    "nanos": "micros",
+}
+POSTGRES = {
+    **dict.fromkeys(["int8", "int16", "uint8"], "smallint"),
+    **dict.fromkeys(["int32", "uint16"], "integer"),
+    **dict.fromkeys(["int64", "uint32"], "bigint"),
+    **dict.fromkeys(["uint64", "huge"], "numeric(38, 0)"),
+    **dict.fromkeys(["text", "category"], "text"),
+    **dict.fromkeys(["seconds", "micros", "nanos"], "timestamp"),
+    "float32": "real",
+    "float64": "double precision",
+    "decimal": "numeric(38, 10)",
+    "bool": "boolean",
+    "date": "date",
+}
+
+
+def postgres_table(rows: list[Row], types: Types, folder: Path) -> Source:
+    """A table of a server that the tests start; a role that can only read it."""
+    import psycopg
+    from servers import postgres
+
+    server = postgres()
+    table = f"rows_{uuid.uuid4().hex}"
+    quoted = ['"' + name.replace('"', '""') + '"' for name in types]
+    columns = ", ".join(f"{name} {POSTGRES[kind]}" for name, kind in zip(quoted, types.values(), strict=True))
+    with psycopg.connect(server.admin, autocommit=True) as connection:
+        connection.execute(f"CREATE UNLOGGED TABLE {table} ({columns})")
+        connection.execute(f"GRANT SELECT ON {table} TO reader")
+        with connection.cursor() as cursor, cursor.copy(f"COPY {table} FROM STDIN") as copy:
+            for row in rows:
+                copy.write_row([row[name] for name in types])
+    return Source(server.url, table=table)
+
+
+def spark_frame(rows: list[Row], types: Types, folder: Path) -> Source:
+    """A DataFrame of a session that the tests start."""
+    from servers import spark
+
+    session = spark()
+    table = arrow(rows, {name: SPARK.get(kind, kind) for name, kind in types.items()})
+    return Source(frame=session.createDataFrame(table))
+
+
 MAKERS: dict[str, Callable[[list[Row], Types, Path], Source]] = {
     "csv": csv_file,
     "parquet": parquet_file,
@@ -120,4 +171,8 @@ MAKERS: dict[str, Callable[[list[Row], Types, Path], Source]] = {
     "polars": polars_frame,
     "pandas": pandas_frame,
     "pandas-objects": pandas_objects,
+    "postgres": postgres_table,
+    "spark": spark_frame,
 }
+SLOW = {"spark"}
+"""Makers that are tried on fewer examples."""

@@ -52,8 +52,9 @@ def boolean(raw: Any) -> Any:
     if isinstance(raw, bool):
         return raw
     if isinstance(raw, str):
-        words = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
-        return words.get(raw.strip(" ").lower(), OUTSIDE)
+        words = {"true": True, "t": True, "false": False, "f": False}
+        word = raw.strip(" ").lower()
+        return words[word] if word in words else boolean(integer(raw))
     return bool(raw) if raw in (0, 1) else OUTSIDE
 
 
@@ -166,7 +167,7 @@ def kept(
     most = 1 if distinct else schema.rows_per_person
     bounded = {}
     for person, found in people.items():
-        chosen = sorted(found, key=lambda cell: digest(key, person, cell))  # noqa: B023 (used at once)
+        chosen = sorted(found, key=lambda cell: digest(key, person, cell))
         bounded[person] = {cell: min(found[cell], most) for cell in chosen[: schema.cells_per_person]}
     return bounded
 

@@ -36,7 +36,8 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
     opened: list[Engine] = []
 
     def make_engine(rows: list[Row], types: Types, schema: Schema) -> Engine:
-        opened.append(open_engine(MAKERS[request.param](rows, types, tmp_path), schema))
+        folder = Path(tempfile.mkdtemp(dir=tmp_path))
+        opened.append(open_engine(MAKERS[request.param](rows, types, folder), schema))
         return opened[-1]
 
     yield make_engine
@@ -116,16 +117,32 @@ def test_decimals(make: Any) -> None:
     assert check(make, values, "decimal", Column("x", "integer", low=0, high=3)) == [2, 1, 0, 1]
 
 
-NUMBERS_AS_TEXT = (
-    "3|3.5|1e3|0x10|1_000| 3 |12.0|12.|+12|-0|-0.0|007|.5|.|+|-||  |--1|1 2|１|٣|3\n|\t3|\u00a03|3\u2003|0b1|NaN|nan|inf|true|1,000|"
-    "9223372036854775807|9223372036854775808|-9223372036854775808|99999999999999999999999999|0000000000000000000000012|"
-    "12.00000000000000000000000000000000000000|12.000000000000000000000000000001|1.|3;--|½|Ⅷ|1e400|1E3|3f|3d|3L"
-).split("|")
+NUMBERS_AS_TEXT = ["3", "3.5", "1e3", "0x10", "1_000", " 3 ", "12.0", "12.", "+12", "-0", "-0.0", "007", ".5", ".", "+"]
+NUMBERS_AS_TEXT += [
+    "-",
+    "",
+    "  ",
+    "--1",
+    "1 2",
+    "１",
+    "٣",
+    "3\n",
+    "\t3",
+    "\u00a03",
+    "3\u2003",
+    "0b1",
+    "NaN",
+    "nan",
+    "inf",
+]
+NUMBERS_AS_TEXT += ["true", "1,000", "9223372036854775807", "9223372036854775808", "-9223372036854775808", "9" * 26]
+NUMBERS_AS_TEXT += ["0" * 23 + "12", "12." + "0" * 38, "12." + "0" * 29 + "1", "1.", "3;--", "½", "Ⅷ", "1e400", "1E3"]
+NUMBERS_AS_TEXT += ["3f", "3d", "3L"]
 
 
 def test_numbers_written_as_text(make: Any) -> None:
     values = [*NUMBERS_AS_TEXT, None]
-    assert sum(check(make, values, "text", Column("x", "integer", low=-3, high=1000))) == 12
+    assert sum(check(make, values, "text", Column("x", "integer", low=-3, high=1000))) == 11
     assert check(make, values, "text", Column("x", "integer", (BIG, -BIG - 1, 12))) == [1, 1, 5]
 
 
@@ -133,7 +150,25 @@ def test_numbers_written_as_text(make: Any) -> None:
 
 NFC, NFD = (unicodedata.normalize(form, "Zürich") for form in ("NFC", "NFD"))
 STRINGS = ["", " ", "a", "A", " a", "a ", "a\n", "a\r\nb", '"', "'", "''", "a,b", "%", "_", "\\", "\t", "\x01\x1b\x7f"]
-STRINGS += ["🜚🙂", "👩‍👩‍👧", NFC, NFD, "ﬁ", "fi", "ß", "ss", "NULL", "null", "N/A", "0", "00", "1.0", "$1", "{}", "x" * 3000]
+STRINGS += [
+    "🜚🙂",
+    "👩‍👩‍👧",
+    NFC,
+    NFD,
+    "ﬁ",
+    "fi",
+    "ß",
+    "ss",
+    "NULL",
+    "null",
+    "N/A",
+    "0",
+    "00",
+    "1.0",
+    "$1",
+    "{}",
+    "x" * 3000,
+]
 
 
 @pytest.mark.parametrize("kind", ["text", "category"])
@@ -153,15 +188,20 @@ def test_whole_numbers_as_text(make: Any) -> None:
         ("bool", [True, False, False, None]),
         ("int8", [1, 0, 0, 2, -1, None]),
         ("uint64", [1, 0, 0, 2, 2**64 - 1, None]),
-        ("text", ["true", "FALSE", " f ", "yes", "", None, "01", "ＴＲＵＥ", "tru\u0065\u0301", "T\n"]),
+        ("text", ["true", "FALSE", " f ", "yes", "", None, "2", "ＴＲＵＥ", "tru\u0065\u0301", "T\n", "1.5"]),
+        ("text", ["1.0", " 0", "-00", "tt", "0x0", "1e0", None]),
     ],
 )
 def test_booleans(make: Any, kind: str, values: list[Any]) -> None:
     assert check(make, values, kind, Column("x", "boolean", (False, True))) == [2, 1]
 
 
-DATES_AS_TEXT = "2026-01-31|2026-1-31| 2026-01-30 |2026-02-30|20260131|2026-01-31T00:00:00|31.01.2026|0000-00-00|2026-W05-6"
-DATES_AS_TEXT += "|infinity|epoch|today||9999-12-31|0001-01-01|２０２６-01-31|2026-01-31\n|-2026-01-31|2026-01-31 BC|0000-01-01"
+DATES_AS_TEXT = (
+    "2026-01-31|2026-1-31| 2026-01-30 |2026-02-30|20260131|2026-01-31T00:00:00|31.01.2026|0000-00-00|2026-W05-6"
+)
+DATES_AS_TEXT += (
+    "|infinity|epoch|today||9999-12-31|0001-01-01|２０２６-01-31|2026-01-31\n|-2026-01-31|2026-01-31 BC|0000-01-01"
+)
 
 
 def test_dates(make: Any) -> None:
@@ -206,7 +246,14 @@ def test_tables_of_any_size(make: Any, size: int, unit: str) -> None:
     rows = [person(i) for i in range(size)]
     engine = make(rows, TYPES, schema)
     where = Test("and", (Test(">=", (AGE, (18,))), Test("not", (Test("=", (REGION, ("South",))),))))
-    for by in ([], ["region"], ["age", "region"], ["adult"], ["born", "adult", "region"], [c.name for c in schema.columns]):
+    for by in (
+        [],
+        ["region"],
+        ["age", "region"],
+        ["adult"],
+        ["born", "adult", "region"],
+        [c.name for c in schema.columns],
+    ):
         agrees(engine, schema, rows, by)
         agrees(engine, schema, rows, by, where)
         if unit == "id":
@@ -223,7 +270,24 @@ def test_describe_names_columns_and_families(make: Any, request: pytest.FixtureR
 
 def test_names_of_the_source_never_meet_ours(make: Any) -> None:
     """Source columns called like the names that generated SQL uses."""
-    names = ["u", "k0", "k1", "n", "cell", "v", "i", "d0", "place", "counted", "frame", "count", "a b", 'q"x', "select", "é"]
+    names = [
+        "u",
+        "k0",
+        "k1",
+        "n",
+        "cell",
+        "v",
+        "i",
+        "d0",
+        "place",
+        "counted",
+        "frame",
+        "count",
+        "a b",
+        'q"x',
+        "select",
+        "é",
+    ]
     columns = tuple(Column(name, "integer", low=0, high=2) for name in names)
     rows = [{name: (i * (j + 1)) % 4 for j, name in enumerate(names)} | {"who": i % 3} for i in range(40)]
     types = dict.fromkeys([*names, "who"], "int32")
@@ -275,7 +339,9 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "float32": st.one_of(st.floats(width=32), st.integers(-5, 5).map(float)),
     "float64": st.one_of(st.floats(), st.integers(-5, 5).map(float), st.integers(-(2**70), 2**70).map(float)),
     "decimal": st.one_of(
-        st.decimals(-(10**27), 10**27, places=10), st.integers(-5, 5).map(Decimal), st.integers(-(2**63), BIG).map(Decimal)
+        st.decimals(-(10**27), 10**27, places=10),
+        st.integers(-5, 5).map(Decimal),
+        st.integers(-(2**63), BIG).map(Decimal),
     ),
     "text": WORDS,
     "category": WORDS,
@@ -313,10 +379,10 @@ def columns(draw: st.DrawFn, name: str) -> Column:
 
 
 @st.composite
-def tests(draw: st.DrawFn, among: tuple[Column, ...], depth: int = 2) -> Test:
+def conditions(draw: st.DrawFn, among: tuple[Column, ...], depth: int = 2) -> Test:
     if depth and draw(st.booleans()):
         op = draw(st.sampled_from(["and", "or", "not"]))
-        parts = draw(st.lists(tests(among, depth - 1), min_size=1, max_size=1 if op == "not" else 3))
+        parts = draw(st.lists(conditions(among, depth - 1), min_size=1, max_size=1 if op == "not" else 3))
         return Test(op, tuple(parts))
     column = draw(st.sampled_from(among))
     values = [column.value(draw(st.integers(column.first, column.last))) for _ in range(draw(st.integers(1, 50)))]
@@ -354,7 +420,7 @@ def test_anything_is_counted_as_defined(name: str, data: st.DataObject) -> None:
         try:
             for _ in range(3):
                 by = data.draw(st.lists(st.sampled_from([c.name for c in schema.columns]), unique=True, max_size=2))
-                where = data.draw(st.one_of(st.none(), tests(schema.columns)))
+                where = data.draw(st.one_of(st.none(), conditions(schema.columns)))
                 distinct = not schema.unit_is_row and data.draw(st.booleans())
                 agrees(engine, schema, rows, by, where, distinct)
         finally:

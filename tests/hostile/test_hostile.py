@@ -133,10 +133,10 @@ def test_the_corpus_is_large_and_without_doubles() -> None:
 @pytest.mark.parametrize("text", CORPUS)
 def test_hostile_text_is_refused_with_a_position_and_reaches_no_engine(text: str, recording: RecordingEngine) -> None:
     before = len(recording.ran)
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(QueryError) as refused:
         recording.count(ask(SCHEMA, text), key=b"key")
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 1
     assert len(recording.ran) == before
     error, message = refused.value, str(refused.value)
     assert error.position is not None
@@ -309,7 +309,6 @@ def test_a_source_is_not_overwritten(kind: str, folder: Path) -> None:
     assert_unharmed(OVERWRITES["overwrite"], kind, folder)
 
 
-@pytest.mark.xfail(reason="DuckDB lets COPY without a temporary file write to any allowed path", strict=True)
 @pytest.mark.parametrize("kind", ["csv", "duckdb"])
 def test_a_source_is_not_overwritten_in_place(kind: str, folder: Path) -> None:
     assert_unharmed(OVERWRITES["overwrite in place"], kind, folder)

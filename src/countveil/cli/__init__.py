@@ -28,6 +28,7 @@ from countveil.cli.inspect import inspect
 from countveil.cli.ledger import ledger
 from countveil.cli.nonnegative import nonnegative
 from countveil.cli.plan import plan
+from countveil.cli.ptable import ptable
 from countveil.cli.release import release
 from countveil.errors import CountveilError
 
@@ -55,6 +56,7 @@ def cli() -> None:
       countveil count "SELECT region, count(*) FROM people GROUP BY region" --dry-run
       countveil budget people
       countveil release table.csv --column n -m mechanism.json -o noisy.csv
+      countveil ptable audit ptable.txt --epsilon 1   what a table of the cell-key method protects
     """
 
 
@@ -66,6 +68,7 @@ for command in (
     certify,
     release,
     audit,
+    ptable,
     figures,
     init,
     inspect,

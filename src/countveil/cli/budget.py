@@ -44,7 +44,7 @@ def budget(name: str | None, config: str | None, more: str | None, reason: str |
 
 
 def _plain(found: PoolBudget) -> dict[str, object]:
-    shares = {who: {"answers": s.answers, "left": s.left} for who, s in found.shares.items()}
+    shares = {who: {"answers": s.answers, "left": max(0, s.left)} for who, s in found.shares.items()}
     return {**asdict(found), "datasets": list(found.datasets), "shares": shares}
 
 
@@ -63,4 +63,4 @@ def _print(found: PoolBudget) -> None:
     promise = f"epsilon {found.epsilon}, delta {short(found.delta, 3, 'up')} for all of them together"
     console.print(Text(f"  {spent} spent; {promise}; each count ±{found.margin_95} (95 %)"))
     for who, share in found.shares.items():
-        console.print(Text(f"  {who}: {share.left} of {share.answers} left"))
+        console.print(Text(f"  {who}: {max(0, share.left)} of {share.answers} left"))

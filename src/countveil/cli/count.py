@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,13 +45,14 @@ def count(
       countveil count "SELECT region, sex, count(*) FROM people GROUP BY region, sex" -o table.csv
     """
     from countveil.curator import Curator
-    from countveil.errors import ParameterError
+    from countveil.errors import RequestError
 
+    if dry_run and (output is not None or style is not None):
+        raise RequestError("a dry run gives no table: leave out --output and --format")
+    if as_json and output is None and style is not None and style != "json":
+        raise RequestError(f"--json prints JSON; leave out --format {style}, or name a file with -o")
     style = style or _style(output)
-    if style == "parquet" and output is None:
-        raise ParameterError("format", "parquet", "csv or json on the screen", "name a file with -o")
-    if output is not None and not Path(output).absolute().parent.is_dir():
-        raise ParameterError("output", output, "a file in a folder that exists")
+    _check_output(output, style)
     with busy("asking"), Curator.open(config) as curator:
         if dry_run:
             found: DryRun | Table = curator.dry_run(sql, analyst=analyst)
@@ -75,6 +76,24 @@ def _style(output: str | None) -> str | None:
     return ending
 
 
+def _check_output(output: str | None, style: str | None) -> None:
+    """Refuse a file that cannot be written, before anything is paid."""
+    from countveil.answers import check_kind
+    from countveil.errors import ParameterError
+
+    if style == "parquet":
+        check_kind("pyarrow")
+        if output is None:
+            raise ParameterError("format", "parquet", "csv or json on the screen", "name a file with -o")
+    if output is None:
+        return
+    folder = Path(output).absolute().parent
+    if not folder.is_dir() or Path(output).is_dir():
+        raise ParameterError("output", output, "a file in a folder that exists")
+    if not os.access(folder, os.W_OK):
+        raise ParameterError("output", output, "a file in a folder that can be written")
+
+
 def _print_dry_run(found: DryRun, as_json: bool) -> None:
     from dataclasses import asdict
 
@@ -82,8 +101,8 @@ def _print_dry_run(found: DryRun, as_json: bool) -> None:
         print_json({"schema_version": 1, **asdict(found), "notes": list(found.notes)})
         return
     click.echo(f"question   {found.text}")
-    cost = "nothing: it was asked before" if found.cost == 0 else f"1 answer of {found.answers_left} left"
-    click.echo(f"costs      {cost}")
+    left = f"1 answer of {found.answers_left} left" if found.answers_left > 0 else "1 answer, but none is left"
+    click.echo(f"costs      {'nothing: it was asked before' if found.cost == 0 else left}")
     click.echo(f"gives      {found.cells:,} count{'s' if found.cells != 1 else ''}, each ±{found.margin_95} (95 %)")
     for note in found.notes:
         click.echo(f"- {note}")
@@ -111,21 +130,24 @@ def _write(table: Table, target: Path, style: str) -> None:
         elif style == "csv":
             file.write(_csv(table).encode())
         else:
-            from countveil.errors import MissingExtraError
+            import pyarrow.parquet as pq
 
-            try:
-                import pyarrow.parquet as pq
-            except ImportError:
-                raise MissingExtraError("pyarrow", "parquet") from None
             pq.write_table(table.to("pyarrow"), file)
 
 
 def _csv(table: Table) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
+    lines = _Lines()
+    writer = csv.writer(lines)  # with its own line ends, so that every kind of line end in a label is quoted
     writer.writerow(table.columns)
-    writer.writerows(table.rows)
-    return text.getvalue()
+    writer.writerows([str(v).lower() if isinstance(v, bool) else v for v in row] for row in table.rows)
+    return "".join(lines)
+
+
+class _Lines(list[str]):
+    """The lines of a CSV file, each with a plain line end."""
+
+    def write(self, line: str) -> None:
+        self.append(line.removesuffix("\r\n") + "\n")
 
 
 def _print_rich(table: Table) -> None:
@@ -138,9 +160,9 @@ def _print_rich(table: Table) -> None:
     shown = Rich(box=box.SIMPLE_HEAD)
     groups = len(table.question.shown)
     for name in table.columns[:groups]:
-        shown.add_column(Text(name))
-    shown.add_column(Text(table.question.name), justify="right", style="bold")
-    shown.add_column("95 % interval", justify="right")
+        shown.add_column(Text(name), overflow="fold")
+    shown.add_column(Text(table.question.name), justify="right", style="bold", no_wrap=True)
+    shown.add_column("95 % interval", justify="right", no_wrap=True)
     for i, row in enumerate(table.rows):
         if i == MOST_ROWS:
             break
@@ -152,12 +174,13 @@ def _print_rich(table: Table) -> None:
         console.print(Text(f"and {more:,} more cells; write all of them with -o table.csv", style="dim"))
     if table.question.cells > 1:
         total = table.total()
-        console.print(Text(f"sum of the cells {total.value:,} ±{total.margin_95:,} (95 %; free)", style="dim"))
+        console.print(Text(f"sum of the cells {total.value:,} ±{total.margin_95:,} (95 %; free, and agrees with them)"))
+        console.print(Text("a total asked for on its own costs an answer, is closer, need not agree", style="dim"))
 
 
 def _label(value: Any) -> str:
     text = str(value).lower() if isinstance(value, bool) else str(value)
-    return text if text.isprintable() else ascii(text)
+    return text if text.isprintable() and text and text == text.strip() else repr(text)
 
 
 def _print_receipt(table: Table, as_json: bool, output: str | None) -> None:
@@ -165,8 +188,8 @@ def _print_receipt(table: Table, as_json: bool, output: str | None) -> None:
 
     receipt = table.receipt
     if as_json:
-        result = {"schema_version": 1, "output": output, "receipt": asdict(receipt), "replayed": table.replayed}
-        print_json(result)
+        found = {"output": output, "columns": table.columns, "cells": table.question.cells}
+        print_json({"schema_version": 1, **found, "receipt": asdict(receipt), "replayed": table.replayed})
         return
     m = table.mechanism
     where = f"{table.question.cells:,} counts in {output}; " if output else ""

@@ -55,6 +55,8 @@ def init(
     from countveil.tables import appearing
 
     target = Path(output)
+    if output != "-" and not target.absolute().parent.is_dir():
+        raise ParameterError("output", output, "a file in a folder that exists")
     if output != "-" and target.exists() and not force:
         raise ParameterError("output", output, "a new file", "use --force to replace it")
     location = file

@@ -49,21 +49,23 @@ def _print(found: Inspection) -> None:
     console = Console(highlight=False)
     console.print(Text(f"{found.dataset}: {found.rows:,} rows", style="bold"))
     table = Table(box=box.SIMPLE_HEAD)
-    for head, side in (("column", "left"), ("declared", "left"), ("source", "left"), ("in domain", "right")):
-        table.add_column(head, justify=side)  # type: ignore[arg-type]
-    for head in ("NULL", "outside"):
-        table.add_column(head, justify="right")
-    table.add_column("outside, most frequent", overflow="fold")
+    table.add_column("column", overflow="fold")
+    for head, side in (("declared", "left"), ("source", "left"), ("in domain", "right"), ("NULL", "right")):
+        table.add_column(head, justify=side, no_wrap=True)  # type: ignore[arg-type]
+    table.add_column("outside", justify="right", no_wrap=True)
     for column in found.columns:
-        examples = ", ".join(f"{_shown(value)} ({n:,})" for value, n in column.examples)
         mark = " (guessed)" if column.name in found.guessed else ""
         counts = [f"{n:,}" for n in (column.inside, column.null, column.outside)]
-        cells = [column.name, f"{column.declared}{mark}", column.held, *counts, examples]
-        table.add_row(*(Text(cell) for cell in cells))
+        table.add_row(*(Text(cell) for cell in (column.name, f"{column.declared}{mark}", column.held, *counts)))
     console.print(table)
+    for column in found.columns:
+        if column.examples:
+            examples = ", ".join(f"{_shown(value)} ({n:,})" for value, n in column.examples)
+            console.print(Text(f"outside {column.name}, most frequent: {examples}"))
     if found.people is not None:
         people = found.people
-        console.print(Text(f"{people.people:,} people; at most {people.most_rows:,} rows of one person"))
+        rows = "1 row" if people.most_rows == 1 else f"{people.most_rows:,} rows"
+        console.print(Text(f"{people.people:,} people; at most {rows} of one person"))
     if found.undeclared:
         console.print(Text(f"not declared, so nobody can ask about: {', '.join(found.undeclared)}"))
     if found.guessed:

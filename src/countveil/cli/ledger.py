@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import click
@@ -34,10 +35,8 @@ def verify(config: str | None, as_json: bool) -> None:
     from countveil.ledger.sqlite import SqliteLedger
 
     loaded = load(config)
-    with busy("verifying"):
-        opened = SqliteLedger(loaded.ledger, loaded.anchor, create=False)
+    with busy("verifying"), closing(SqliteLedger(loaded.ledger, loaded.anchor, create=False)) as opened:
         entries = opened.verify()
-        opened.close()
     if as_json:
         print_json({"schema_version": 1, "holds": True, "entries": entries})
         return
@@ -53,9 +52,8 @@ def log(config: str | None, as_json: bool) -> None:
     from countveil.ledger.sqlite import SqliteLedger
 
     loaded = load(config)
-    opened = SqliteLedger(loaded.ledger, loaded.anchor, create=False)
-    entries = list(opened.entries())
-    opened.close()
+    with closing(SqliteLedger(loaded.ledger, loaded.anchor, create=False)) as opened:
+        entries = list(opened.entries())
     if as_json:
         listed = [{"seq": e.seq, "time": e.time, "kind": e.kind, "hash": e.hash, **e.body} for e in entries]
         print_json({"schema_version": 1, "entries": listed})
@@ -74,9 +72,10 @@ def _words(kind: str, body: dict[str, object]) -> str:
         "version": "{dataset} is at version {number}",
         "charge": "{analyst}: {text}",
         "answer": "of charge {charge}",
-        "restore": "{lost} entries lost and charged to every pool",
+        "restore": "a copy took the ledger's place; {lost} entries lost and charged to every pool",
     }[kind]
-    return shown.format(**body)
+    words = shown.format(**body)
+    return "".join(character if character.isprintable() else "\ufffd" for character in words)
 
 
 @ledger.command()
@@ -89,9 +88,8 @@ def backup(file: str, config: str | None, as_json: bool) -> None:
     from countveil.ledger.sqlite import SqliteLedger
 
     loaded = load(config)
-    opened = SqliteLedger(loaded.ledger, loaded.anchor, create=False)
-    entries = opened.backup(Path(file))
-    opened.close()
+    with closing(SqliteLedger(loaded.ledger, loaded.anchor, create=False)) as opened:
+        entries = opened.backup(Path(file))
     if as_json:
         print_json({"schema_version": 1, "file": file, "entries": entries})
         return
@@ -120,5 +118,9 @@ def restore(file: str | None, accept_loss: bool, latest: bool, config: str | Non
     if as_json:
         print_json({"schema_version": 1, "lost": lost if lost < EVERYTHING else None})
         return
-    words = {0: "nothing was lost", EVERYTHING: "every pool counts as spent"}
-    click.echo(words.get(lost, f"{lost} entries were lost; every pool is charged for as many answers"))
+    if lost >= EVERYTHING:
+        click.echo("nobody knows what was lost; every pool counts as spent")
+    elif lost:
+        click.echo(f"{lost} entries were lost; every pool is charged for as many answers")
+    else:
+        click.echo("nothing was lost")

@@ -6,7 +6,7 @@ gives NULL here, and `missing` tells it from a true NULL. One rule set for all e
 - integers: whole numbers of any numeric type (12.0 is 12, -0.0 is 0, 12.5 is outside); text of ASCII digits with an
   optional sign and a fraction of zeros, spaces around it ignored ("1e3", "0x10", "1_000" are outside);
 - dates: dates; time stamps without zone by their day; text YYYY-MM-DD, spaces around it ignored;
-- booleans: booleans; the numbers 0 and 1; text true, false, t, f, 1, 0 in any ASCII case, spaces around it ignored;
+- booleans: booleans; what reads as the integer 0 or 1; text true, false, t, f in any case, spaces around it ignored;
 - text: text as it is, character by character; integers as their digits;
 - NaN is a missing number, so it reads as NULL.
 
@@ -110,10 +110,11 @@ class Dialect:
     def read_boolean(self, family: Family, raw: str) -> str:
         if family == "boolean":
             return raw
+        number = f"CASE {self.read_integer(family, raw)} WHEN 1 THEN TRUE WHEN 0 THEN FALSE END"
         if family != "text":
-            return f"CASE {self.read_integer(family, raw)} WHEN 1 THEN TRUE WHEN 0 THEN FALSE END"
+            return number
         word = f"lower({self.trimmed(raw)})"
-        return f"CASE WHEN {word} IN ('true', 't', '1') THEN TRUE WHEN {word} IN ('false', 'f', '0') THEN FALSE END"
+        return f"CASE WHEN {word} IN ('true', 't') THEN TRUE WHEN {word} IN ('false', 'f') THEN FALSE ELSE {number} END"
 
     def read_date(self, family: Family, raw: str) -> str:
         if family == "date":

@@ -5,17 +5,21 @@ variables of the process are out of reach, a database is opened read-only, and t
 question.
 
 CSV is read as text without looking at the data, from first byte to last by one thread: where a record ends must not
-depend on how a file is cut up for several. A record shorter than the header, longer than 2 MB or not in UTF-8 is
-skipped, and fields beyond the header's are ignored. All files of a source have the same columns of the same types.
+depend on how a file is cut up for several. A record that is shorter than the header or longer than 2 MB is skipped, and
+so is one with a field that is asked about and not in UTF-8; fields beyond the header's are ignored. All files of a
+source have the same columns of the same types.
 """
 
 from __future__ import annotations
 
 import csv
+import glob
 import gzip
+import os
 import re
 import shutil
 import tempfile
+import weakref
 import zlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -74,14 +78,18 @@ class DuckDBEngine(SqlEngine):
         self._columns: dict[str, Family] | None = None
         self._frame = arrow_table(source.frame, _wanted(schema)) if source.scheme == "frame" else None
         self._scratch = tempfile.mkdtemp(prefix="countveil-")
+        self._tidy = weakref.finalize(self, shutil.rmtree, self._scratch, ignore_errors=True)
         self._connection = duckdb.connect(
             ":memory:", config={**self.settings, "python_enable_replacements": "false", "temp_directory": self._scratch}
         )
         try:
-            self.relation = _relation(source, self._connection)
-            _lock(source, self._connection)
+            paths = [] if self._frame is not None else _plain(source.paths(), self._scratch)
+            self.relation = _relation(source, paths, self._connection)
+            _lock(paths, self._connection)
             if schema is not None:
                 self.check(schema)
+                if source.scheme == "parquet":
+                    self._try_times(schema)
         except duckdb.Error:
             self.close()
             raise EngineError(f"source: {shortened(source.location, 100)} could not be opened") from None
@@ -90,6 +98,8 @@ class DuckDBEngine(SqlEngine):
             raise
 
     def columns(self) -> Mapping[str, Family]:
+        if self._frame is not None and not self._frame.num_columns:
+            return {}
         if self._columns is None:
             found = self.run(Statement(f"DESCRIBE SELECT * FROM {self.relation}", {}))
             described = zip(found["column_name"], found["column_type"], strict=True)
@@ -97,7 +107,10 @@ class DuckDBEngine(SqlEngine):
         return self._columns
 
     def run(self, statement: Statement) -> dict[str, NDArray[np.generic]]:
+        """Guarantee: one SELECT and nothing else. The lock keeps other files out of reach; this keeps the source safe."""
         try:
+            if [found.type for found in duckdb.extract_statements(statement.sql)] != [duckdb.StatementType.SELECT]:
+                raise EngineError(UNREADABLE)
             with self._connection.cursor() as cursor:  # a connection of its own, so that threads can ask at once
                 if self._frame is not None:
                     cursor.register("frame", self._frame)
@@ -105,9 +118,19 @@ class DuckDBEngine(SqlEngine):
         except Exception:  # whatever goes wrong, its words can quote the data
             raise EngineError(UNREADABLE) from None
 
+    def _try_times(self, schema: Schema) -> None:
+        """Read the time stamps of Parquet files once: DuckDB fails on one that overflows its own, so it fails here.
+
+        At opening a fault says that the files are broken; in an answer it would say which rows a question reads.
+        """
+        times = [column for column in schema.columns if self.columns()[column.name] == "timestamp"]
+        for column in times:
+            read = self.dialect.read(column, "timestamp", self.dialect.name(column.name))
+            self.run(Statement(f"SELECT count({read}) FROM {self.relation}", {}))
+
     def close(self) -> None:
         self._connection.close()
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        self._tidy()
 
 
 def _wanted(schema: Schema | None) -> set[str] | None:
@@ -118,36 +141,47 @@ def _wanted(schema: Schema | None) -> set[str] | None:
 def _family(kind: str) -> Family:
     if kind.startswith("DECIMAL"):
         return "integer" if kind.endswith(",0)") else "decimal"
-    if kind.endswith("WITH TIME ZONE"):
+    if kind.endswith("WITH TIME ZONE") or kind.startswith("TIMESTAMPTZ"):
         return "zoned"
     return "text" if kind.startswith("ENUM") else FAMILIES.get(kind, "other")
 
 
-def _lock(source: Source, connection: duckdb.DuckDBPyConnection) -> None:
+def _plain(paths: list[str], scratch: str) -> list[str]:
+    """Paths without wildcards in their names, which DuckDB would look up: such a file gets a link of a plain name."""
+    plain = []
+    for i, path in enumerate(paths):
+        if glob.has_magic(path):
+            link = os.path.join(scratch, f"{i}-{re.sub(r'[*?[]', '-', os.path.basename(path))}")
+            os.symlink(path, link)
+            path = link
+        plain.append(path)
+    return plain
+
+
+def _lock(paths: list[str], connection: duckdb.DuckDBPyConnection) -> None:
     """Nothing but the source can be read from here on, and no setting can be changed back."""
-    if source.scheme in ("csv", "parquet"):
-        connection.execute(f"SET allowed_paths = [{', '.join(_text(path) for path in source.paths())}]")
+    if paths:
+        connection.execute(f"SET allowed_paths = {_files(paths)}")
     connection.execute("SET autoinstall_known_extensions = false")
     connection.execute("SET autoload_known_extensions = false")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
 
 
-def _relation(source: Source, connection: duckdb.DuckDBPyConnection) -> str:
+def _relation(source: Source, paths: list[str], connection: duckdb.DuckDBPyConnection) -> str:
     """The source in a FROM clause."""
     if source.scheme == "frame":
         return "frame"
     if source.scheme == "duckdb":
-        return _attached(source, connection)
-    paths = source.paths()
+        return _attached(source, paths[0], connection)
     return _parquet(paths, connection) if source.scheme == "parquet" else _csv(paths, source)
 
 
-def _attached(source: Source, connection: duckdb.DuckDBPyConnection) -> str:
+def _attached(source: Source, path: str, connection: duckdb.DuckDBPyConnection) -> str:
     """A table of a database file. Attached, and not opened, because engines in one process would share an open one."""
     if not source.table:
         raise EngineError(f'source: {shortened(source.location, 100)} needs table = "..."')
-    connection.execute(f"ATTACH {_text(source.paths()[0])} AS {DATABASE} (TYPE duckdb, READ_ONLY)")
+    connection.execute(f"ATTACH {_text(path)} AS {DATABASE} (TYPE duckdb, READ_ONLY)")
     schema, dot, table = source.table.rpartition(".")
     return ".".join([DATABASE, DuckDBEngine.dialect.name(schema if dot else "main"), DuckDBEngine.dialect.name(table)])
 
@@ -167,7 +201,9 @@ def _parquet(paths: list[str], connection: duckdb.DuckDBPyConnection) -> str:
 
 
 def _read_parquet(paths: list[str]) -> str:
-    return f"read_parquet({_files(paths)}, hive_types_autocast = false, utf8_validation = 'replace')"
+    """Statistics of a file say nothing about NaN: without `can_have_nan` DuckDB skips row groups that have some."""
+    options = "hive_types_autocast = false, utf8_validation = 'replace', can_have_nan = true"
+    return f"read_parquet({_files(paths)}, {options})"
 
 
 def _csv(paths: list[str], source: Source) -> str:
@@ -206,6 +242,4 @@ def _text(text: str) -> str:
 
 
 def _files(paths: list[str]) -> str:
-    """A list of paths that mean themselves, whatever wildcards are in their names."""
-    literal = [re.sub(r"([*?[])", r"[\1]", path) for path in paths]
-    return f"[{', '.join(_text(path) for path in literal)}]"
+    return f"[{', '.join(_text(path) for path in paths)}]"

@@ -27,9 +27,9 @@ class Source:
 
     @property
     def scheme(self) -> str:
-        """frame, csv, parquet, duckdb, or what stands before :// in an address."""
+        """frame, csv, parquet, duckdb, spark, or what stands before :// in an address."""
         if self.frame is not None:
-            return "frame"
+            return "spark" if type(self.frame).__module__.startswith("pyspark.") else "frame"
         head, mark, _ = self.location.partition("://")
         if mark:
             return head.lower()
@@ -39,6 +39,15 @@ class Source:
         if lowered.endswith(DUCKDB_ENDINGS):
             return "duckdb"
         return "parquet" if lowered.endswith((".parquet", ".parq", ".pq")) or "*" in lowered else "unknown"
+
+    @property
+    def shown(self) -> str:
+        """The location for messages: never with a password, or whatever else an address carries."""
+        head, mark, rest = self.location.partition("://")
+        if not mark:
+            return shortened(self.location, 100)
+        host = rest.rpartition("@")[2].partition("?")[0]
+        return shortened(f"{head}://{host}", 100)
 
     def paths(self) -> list[str]:
         """The files meant, a glob opened here and not by an engine, in a fixed order."""

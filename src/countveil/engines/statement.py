@@ -168,7 +168,7 @@ class Compiler:
         if limit == rows == 1:  # one row of each person: which of the rows in the chosen cell does not matter
             grouped = "SELECT u, cell, 1 AS n FROM placed"
         text = self.dialect.text_type
-        mixed = f"concat({self.bind(key)}, '|', CAST(u AS {text}), '|', CAST(cell AS {text}))"
-        rank = f"row_number() OVER (PARTITION BY u ORDER BY {self.dialect.digest(mixed)}, cell)"
+        mixed = f"concat(CAST({self.bind(key)} AS {text}), '|', CAST(u AS {text}), '|', CAST(cell AS {text}))"
+        rank = f"row_number() OVER (PARTITION BY u ORDER BY {self.dialect.digest(mixed)})"
         ranked = f"SELECT cell, n, {rank} AS place FROM ({grouped}) AS pairs"
         return f"SELECT cell, least(n, {rows}) AS n FROM ({ranked}) AS ranked WHERE place <= {limit}"

@@ -140,7 +140,10 @@ def _domain(engine: SqlEngine, probe: Column, different: int, most_values: int) 
     text = engine.dialect.text_type
     sql = f"SELECT CAST(min({read}) AS {text}) AS low, CAST(max({read}) AS {text}) AS high FROM {engine.relation}"
     ends = _one(engine.run(compiler.statement(sql)))
-    low, high = (_number(probe.kind, str(ends[end])) for end in ("low", "high"))
+    try:
+        low, high = (_number(probe.kind, str(ends[end])) for end in ("low", "high"))
+    except ValueError:  # a date before the year 1, after 9999, or infinitely far away
+        return None
     return Column(probe.name, probe.kind, low=low, high=high, guessed=True)
 
 

@@ -2,7 +2,8 @@
 
     records   entries in a hash chain, and what they add up to
     anchor    how far the ledger had come, kept elsewhere
-    sqlite    one file, one writer at a time, durable before anything is answered
+    sqlite    one file, one writer at a time, durable before anything is answered; connection: how it is opened
+    checking  chain, tables and anchor against one another; restoring: bringing back a copy
 
 Rules that every ledger keeps: a charge is one guarded statement; a charge has at most one answer; the same question on
 the same version of the data is charged once; nothing is refunded; history is checked before the first question.
@@ -32,8 +33,11 @@ class Ledger(Protocol):
 
     def plan(self, pool: str) -> PlanRecord | None: ...
 
-    def extend(self, pool: str, answers: int, epsilon: str, reason: str) -> None:
-        """Open more answers of a pool's mechanism; all of them then cost `epsilon` together."""
+    def extend(self, pool: str, answers: int, epsilon: str, reason: str, *, since: int | None = None) -> None:
+        """Open more answers of a pool's mechanism; all of them then cost `epsilon` together.
+
+        `since` is how many there were when `epsilon` was worked out; if it is no longer so, nothing is opened.
+        """
         ...
 
     def set_share(self, pool: str, analyst: str, answers: int) -> None: ...

@@ -99,6 +99,10 @@ class State:
     versions: dict[tuple[str, int], str] = field(default_factory=dict)
     charges: dict[str, dict[str, Any]] = field(default_factory=dict)
     answers: dict[str, str] = field(default_factory=dict)
+    asked: set[tuple[str, str, int, str]] = field(default_factory=set)
+    """Questions that are paid for: pool, dataset, version, question."""
+    lost: int = 0
+    """Entries that restored copies lacked."""
 
 
 def canonical(body: Mapping[str, Any]) -> str:
@@ -122,7 +126,7 @@ def walked(entries: Iterable[tuple[int, str, str, str, str, str]]) -> Iterable[E
     """The entries of stored rows (seq, time, kind, body, previous, hash), each checked against the one before."""
     previous, last = START, 0
     for seq, time, kind, written, before, stated in entries:
-        body = _body(seq, written)
+        body = body_of(seq, written)
         lost = body.get("lost", 0) if kind == "restore" else 0
         if (
             not last < seq <= last + 1 + lost
@@ -139,7 +143,8 @@ def walked(entries: Iterable[tuple[int, str, str, str, str, str]]) -> Iterable[E
         yield Entry(seq, time, kind, body, before, stated)
 
 
-def _body(seq: int, written: str) -> dict[str, Any]:
+def body_of(seq: int, written: str) -> dict[str, Any]:
+    """The body of an entry from its canonical text."""
     try:
         body = json.loads(written)
         if isinstance(body, dict) and canonical(body) == written:
@@ -155,52 +160,85 @@ def charge_id(entry: Entry) -> str:
 
 
 def replayed(entries: Iterable[Entry]) -> State:
-    """Everything the entries say: who may spend what, what was spent, what was answered."""
+    """Everything the entries say: who may spend what, what was spent, what was answered.
+
+    A history that breaks a rule of the ledger is refused, however well it is chained.
+    """
     state = State()
     for entry in entries:
         _APPLY[entry.kind](state, entry)
     return state
 
 
+def _rule(holds: bool, entry: Entry) -> None:
+    if not holds:
+        raise LedgerError(f"the ledger was changed: entry {entry.seq} breaks a rule of the ledger; restore a backup")
+
+
+def _units(entry: Entry, name: str, least: int) -> int:
+    """A number of units: an integer, never anything that only looks like one."""
+    value = entry.body[name]
+    _rule(type(value) is int and value >= least, entry)
+    return int(value)
+
+
 def _plan(state: State, entry: Entry) -> None:
-    state.pools[entry.body["pool"]] = [entry.body["answers"], 0]
-    state.plans[entry.body["pool"]] = dict(entry.body)
+    """A pool's plan. If history was lost before, the pool may have been planned and spent there already."""
+    pool, answers = entry.body["pool"], _units(entry, "answers", 0)
+    _rule(pool not in state.pools, entry)
+    state.pools[pool] = [answers, min(answers, state.lost)]
+    state.plans[pool] = dict(entry.body)
 
 
 def _extend(state: State, entry: Entry) -> None:
-    state.pools[entry.body["pool"]][0] += entry.body["answers"]
+    state.pools[entry.body["pool"]][0] += _units(entry, "answers", 1)
 
 
 def _share(state: State, entry: Entry) -> None:
     key = (entry.body["pool"], entry.body["analyst"])
+    _rule(key[0] in state.pools, entry)
     spent = state.shares.get(key, [0, 0])[1]
-    state.shares[key] = [entry.body["answers"], spent]
+    state.shares[key] = [_units(entry, "answers", 0), spent]
 
 
 def _version(state: State, entry: Entry) -> None:
-    state.versions[entry.body["dataset"], entry.body["number"]] = entry.body["fingerprint"]
+    key = (entry.body["dataset"], _units(entry, "number", 1))
+    _rule(key not in state.versions, entry)
+    state.versions[key] = entry.body["fingerprint"]
 
 
 def _charge(state: State, entry: Entry) -> None:
     body = entry.body
-    state.pools[body["pool"]][1] += 1
+    pool = state.pools[body["pool"]]
+    asked = (body["pool"], body["dataset"], _units(entry, "version", 1), body["question"])
+    _rule(pool[1] < pool[0] and asked not in state.asked, entry)
+    pool[1] += 1
+    state.asked.add(asked)
     share = state.shares.get((body["pool"], body["analyst"]))
     if share is not None:
+        _rule(share[1] < share[0], entry)
         share[1] += 1
     state.charges[charge_id(entry)] = {**body, "time": entry.time, "void": 0}
 
 
 def _answer(state: State, entry: Entry) -> None:
-    state.answers[entry.body["charge"]] = entry.body["sha256"]
+    charge = entry.body["charge"]
+    _rule(charge not in state.answers and state.charges[charge]["void"] == 0, entry)
+    state.answers[charge] = entry.body["sha256"]
 
 
 def _restore(state: State, entry: Entry) -> None:
     """History was lost: every lost entry may have been a charge, and every open charge may have been answered."""
+    lost = _units(entry, "lost", 0)
+    state.lost += lost
     for pool in state.pools.values():
-        pool[1] = min(pool[0], pool[1] + entry.body["lost"])
+        pool[1] = min(pool[0], pool[1] + lost)
+    if lost == 0 and entry.body["anchor"] is not None:
+        return  # the copy reached its anchor
     for charge, body in state.charges.items():
-        if charge not in state.answers:
+        if charge not in state.answers and not body["void"]:
             body["void"] = 1
+            state.asked.remove((body["pool"], body["dataset"], body["version"], body["question"]))
 
 
 _APPLY = {

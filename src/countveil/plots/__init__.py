@@ -6,6 +6,7 @@
                 one picture each: the data as rows, which need no altair, and the chart
     page        the six together
     comparison  several mechanisms side by side
+    ptable      a p-table: its guarantee in four readings, and its cells
 
 Everything drawn comes from the exact weights of the mechanism and becomes a float only to be drawn. altair and
 vl-convert are the extra `plots`; importing this package does not import them.
@@ -22,8 +23,9 @@ from countveil.plots.save import save as _save
 if TYPE_CHECKING:
     from countveil.comparison import Comparison
     from countveil.mechanism import Mechanism
+    from countveil.ptables.audit import Audit
 
-__all__ = ["check", "plot", "plot_comparison"]
+__all__ = ["check", "plot", "plot_comparison", "plot_ptable"]
 
 
 def plot(mechanism: Mechanism, path: str | Path) -> None:
@@ -42,3 +44,11 @@ def plot_comparison(comparison: Comparison, path: str | Path) -> None:
     shared = comparison.basis.shared.value
     measured = None if shared == "guarantee" or comparison.basis.epsilon is not None else "epsilon"
     _save(comparison_chart(comparison.rows, basis=shared, figure=measured), path)
+
+
+def plot_ptable(audit: Audit, path: str | Path, name: str = "") -> None:
+    """Draw an audited p-table (audited with its curve) and save it as .svg, .png or .html."""
+    from countveil.plots.ptable import ptable_chart
+
+    check(path)
+    _save(ptable_chart(audit, name), path)

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from countveil.errors import QueryError
+from countveil.errors import QueryError, shortened
 from countveil.query.expression import Condition, Name, Query, col, count_name
 from countveil.query.question import Question, bind
 from countveil.query.sql import parse, parse_condition
-from countveil.query.tokens import brief
 from countveil.schema import MAX_NAME, Schema
 
 __all__ = ["Condition", "Query", "Question", "ask", "bind", "col", "parse", "parse_condition"]
@@ -70,11 +69,11 @@ def _from_python(
         if not isinstance(column, str):
             raise QueryError(f"a column named by {type(column).__name__}", 'write by=["region"]')
         if column in columns:
-            raise QueryError(f"the column {brief(column, 40)} twice", "name each column once")
+            raise QueryError(f"the column {shortened(column, 40)} twice", "name each column once")
         columns[column] = None
     name = count_name(columns) if name is None else name
     if not isinstance(name, str) or not name.isprintable() or not 0 < len(name) <= MAX_NAME or name in columns:
-        raise QueryError(f"the name {brief(name, 40)} for the count", "give the count a name of its own")
+        raise QueryError(f"the name {shortened(name, 40)} for the count", "give the count a name of its own")
     condition = parse_condition(where) if isinstance(where, str) else where
     if condition is not None and not isinstance(condition, Condition):
         raise QueryError(f"where of type {type(where).__name__}", 'write where=cv.col("age") >= 65')
@@ -89,6 +88,6 @@ def _schema(name: Name, known: Mapping[str, Schema]) -> Schema:
         alike = [s for n, s in known.items() if n.isascii() and n.lower() == name.text.lower()]
         found = alike[0] if len(alike) == 1 else None
     if found is None:
-        names = brief(", ".join(sorted(known)), 100)
-        raise QueryError(f"the dataset {brief(name.text, 40)} is not declared", f"declared are {names}", name.at)
+        names = shortened(", ".join(sorted(known)), 100)
+        raise QueryError(f"the dataset {shortened(name.text, 40)} is not declared", f"declared are {names}", name.at)
     return found

@@ -158,6 +158,16 @@ def _flat(condition: All | Any) -> list[Typed]:
     return flat
 
 
+def tests(condition: Typed) -> int:
+    """How many comparisons an engine makes for a row: a list of values is one, an interval is one."""
+    if not isinstance(condition, Member):
+        return sum(tests(part) for part in condition.parts)
+    if condition.column.listed:
+        return 1
+    long = sum(1 for low, high in condition.points if low < high)
+    return long + (long < len(condition.points))
+
+
 # -- as SQL text -------------------------------------------------------------------------------------------------------
 
 
@@ -194,7 +204,7 @@ def _tests(member: Member) -> list[str]:
         return tests
     if not missing:
         return [*tests, f"{name} IS NOT NULL"]
-    if column.listed and sets.size(missing) < sets.size(found):
+    if sets.size(missing) < (sets.size(found) if column.listed else len(found)):
         return [*tests, _listing(name, column, missing, "<>", "NOT IN")]
     alone = tuple(piece for piece in found if _is_short(piece, column))
     for low, high in found:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from countveil.errors import QueryError
 
-MAX_EFFORT = 1_500_000
+MAX_EFFORT = 2_000_000
 
 
 class Effort:

@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from countveil.errors import QueryError
+from countveil.errors import QueryError, shortened
 from countveil.query import sets
 from countveil.query.condition import (
     NEVER,
@@ -25,6 +25,7 @@ from countveil.query.condition import (
     domain_of,
     null_of,
     simplified,
+    tests,
     text,
 )
 from countveil.query.diagram import canonical
@@ -44,12 +45,13 @@ from countveil.query.expression import (
     Query,
 )
 from countveil.query.sets import Points
-from countveil.query.tokens import brief, quoted
+from countveil.query.tokens import quoted
 from countveil.schema import Column, Schema, Value, date_from_text
 
 MAX_NODES = 20_000
 MAX_DEPTH = 200
 MAX_COLUMNS = 200
+MAX_TESTS = 1_000
 
 
 @dataclass(frozen=True)
@@ -135,13 +137,13 @@ def bind(query: Query, schema: Schema) -> Question:
     seen: set[str] = set()
     for name, column in zip(query.by, shown, strict=True):
         if column.name in seen:
-            raise QueryError(f"the column {brief(column.name, 40)} twice", "name each column once", name.at)
+            raise QueryError(f"the column {shortened(column.name, 40)} twice", "name each column once", name.at)
         seen.add(column.name)
     by = tuple(column for column in schema.columns if column.name in seen)
     people = _people(query.distinct, schema)
     question = Question(schema, by, people, None, shown, query.name)
     if question.cells > schema.max_cells:
-        sizes = brief(" x ".join(f"{brief(column.name, 40)} {column.keys}" for column in by), 100)
+        sizes = shortened(" x ".join(f"{shortened(column.name, 40)} {column.keys}" for column in by), 100)
         cells = str(question.cells) if question.cells < 10**18 else "over 10^18"
         raise QueryError(
             f"a table of {cells} cells ({sizes})",
@@ -165,6 +167,10 @@ def _where(condition: Condition, by: tuple[Column, ...], schema: Schema) -> Type
     typed = _Typing(schema, effort).of(condition, negated=False)
     known = {column.name: Member(column, domain_of(column)) for column in by}
     where = simplified(All((typed, *known.values())), effort)
+    if tests(where) > MAX_TESTS:
+        raise QueryError(
+            f"a condition of {tests(where)} tests", f"at most {MAX_TESTS} are allowed; a list after IN counts as one"
+        )
     parts = where.parts if isinstance(where, All) else (where,)
     kept = tuple(part for part in parts if not (isinstance(part, Member) and part == known.get(part.column.name)))
     if where == NEVER or len(kept) == len(parts):
@@ -194,13 +200,13 @@ def _people(distinct: Name | None, schema: Schema) -> bool:
         return schema.rows_per_person == 1
     if schema.unit_is_row:
         raise QueryError(
-            "count(DISTINCT ...)", f"in {brief(schema.name, 40)} every row is a person: write count(*)", distinct.at
+            "count(DISTINCT ...)", f"in {shortened(schema.name, 40)} every row is a person: write count(*)", distinct.at
         )
     plain = not distinct.quoted and schema.unit.isascii()
     if distinct.text != schema.unit and not (plain and distinct.text.lower() == schema.unit.lower()):
-        unit = brief(quoted(schema.unit), 60)
+        unit = shortened(quoted(schema.unit), 60)
         raise QueryError(
-            f"count(DISTINCT {brief(distinct.text, 40)})",
+            f"count(DISTINCT {shortened(distinct.text, 40)})",
             f"people are identified by {unit}: write count(*) or count(DISTINCT {unit})",
             distinct.at,
         )
@@ -213,8 +219,8 @@ def _column(name: Name, schema: Schema) -> Column:
         return found
     names = [column.name for column in schema.columns]
     near = difflib.get_close_matches(name.text[:40], names[:2000], 1)
-    hint = f"did you mean {brief(near[0], 100)}?" if near else f"declared are {brief(', '.join(names), 100)}"
-    raise QueryError(f"the column {brief(name.text, 40)} is not declared", hint, name.at)
+    hint = f"did you mean {shortened(near[0], 100)}?" if near else f"declared are {shortened(', '.join(names), 100)}"
+    raise QueryError(f"the column {shortened(name.text, 40)} is not declared", hint, name.at)
 
 
 class _Typing:
@@ -272,13 +278,13 @@ class _Typing:
             equal = sets.EMPTY if point is None else sets.interval(point, point)
             return equal if op == "=" else sets.difference(domain, equal)
         if op not in FLIPPED:
-            raise QueryError(f"the operator {brief(op, 20)}", "the operators are = <> < <= > >=", constant.at)
+            raise QueryError(f"the operator {shortened(op, 20)}", "the operators are = <> < <= > >=", constant.at)
         if column.kind == "boolean":
-            name = brief(column.name, 40)
+            name = shortened(column.name, 40)
             raise QueryError(f"{op} on the boolean column {name}", "write = TRUE or = FALSE", constant.at)
         value = _typed(column, constant)
         if column.listed:
-            self.spend(len(column.values))
+            self.spend(2 * len(column.values))
             return sets.points(i for i, other in enumerate(column.values) if _holds(other, op, value))
         number = value.toordinal() if isinstance(value, datetime.date) else int(value)
         low, high = domain[0]
@@ -299,10 +305,10 @@ def _point(column: Column, constant: Constant) -> int | None:
         point = column.index.get(value)
         if point is None and column.kind == "text":
             near = difflib.get_close_matches(str(value)[:40], [str(v)[:40] for v in column.values[:2000]], 1)
-            listed = brief(", ".join(str(v)[:100] for v in column.values[:50]), 100)
+            listed = shortened(", ".join(str(v)[:100] for v in column.values[:50]), 100)
             raise QueryError(
-                f"{brief(column.name, 40)} has no value {brief(value, 40)}",
-                f"did you mean '{brief(near[0])}'?" if near else f"declared are {listed}",
+                f"{shortened(column.name, 40)} has no value {shortened(value, 40)}",
+                f"did you mean '{shortened(near[0])}'?" if near else f"declared are {listed}",
                 constant.at,
             )
         return point
@@ -325,7 +331,7 @@ def _typed(column: Column, constant: Constant) -> Value:
             "date": "a date such as DATE '2026-01-31'",
         }[column.kind]
         raise QueryError(
-            f"{brief(value, 40)} for the {column.kind} column {brief(column.name, 40)}",
+            f"{shortened(value, 40)} for the {column.kind} column {shortened(column.name, 40)}",
             f"write {wanted}",
             constant.at,
         )

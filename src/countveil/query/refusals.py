@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from countveil.errors import QueryError
+from countveil.errors import QueryError, shortened
 from countveil.query.expression import Name
-from countveil.query.tokens import ARITHMETIC, Token, brief
+from countveil.query.tokens import ARITHMETIC, Token
 
 _CONSTRUCTS = {
     "JOIN": ("a join", "one dataset is asked at a time"),
@@ -84,20 +84,20 @@ def refusal(token: Token, allowed: str) -> QueryError:
     if token.kind == "symbol" and token.value in "*-":
         return QueryError(*ARITHMETIC, token.at)
     what = {"text": "the text", "integer": "the number", "quoted": "the name", "symbol": "the symbol"}
-    return QueryError(f"{what.get(token.kind, 'the word')} {brief(token.value, 40)}", allowed, token.at)
+    return QueryError(f"{what.get(token.kind, 'the word')} {shortened(token.value, 40)}", allowed, token.at)
 
 
 def function(token: Token, allowed: str) -> QueryError:
     """The refusal of a word with parentheses after it."""
     if token.word in _CONSTRUCTS:
         return QueryError(*_CONSTRUCTS[token.word], token.at)
-    return QueryError(f"the function {brief(token.value, 40)}", allowed, token.at)
+    return QueryError(f"the function {shortened(token.value, 40)}", allowed, token.at)
 
 
 def not_a_select(token: Token) -> QueryError:
     """The refusal of a text that does not start with SELECT."""
     if token.kind == "word" and token.word != "WITH":
-        return QueryError(f"a statement that starts with {brief(token.value, 40)}", _STATEMENT, token.at)
+        return QueryError(f"a statement that starts with {shortened(token.value, 40)}", _STATEMENT, token.at)
     if token.kind == "symbol" and token.value == "(":
         return QueryError("parentheses around the query", _STATEMENT, token.at)
     if token.kind == "symbol" and token.value == ";":
@@ -136,7 +136,7 @@ def after_dataset(token: Token) -> QueryError | None:
     plain = token.kind in ("word", "quoted") and token.word not in _CONSTRUCTS and token.word not in _JOINS
     if plain and token.word not in ("WHERE", "GROUP"):
         return QueryError(
-            f"an alias for the dataset ({brief(token.value, 40)})",
+            f"an alias for the dataset ({shortened(token.value, 40)})",
             "leave it out and write column names alone; WHERE, GROUP BY or the end is expected here",
             token.at,
         )
@@ -147,7 +147,7 @@ def not_a_test(name: Name, token: Token, allowed: str) -> QueryError:
     """The refusal of what follows a column in a condition and is no test."""
     if not name.quoted and name.text.upper() in _CONSTRUCTS:
         return QueryError(*_CONSTRUCTS[name.text.upper()], name.at)
-    column = brief(name.text, 40)
+    column = shortened(name.text, 40)
     ends = token.kind == "end" or token.word in ("AND", "OR", "GROUP") or token.value in (")", ";")
     if ends and token.kind not in ("text", "quoted"):
         return QueryError(
@@ -170,12 +170,12 @@ def not_null(token: Token) -> QueryError:
 def not_a_literal(token: Token, allowed: str) -> QueryError:
     """The refusal of what stands where a value belongs."""
     if token.kind == "quoted":
-        shown = brief(token.value, 40)
+        shown = shortened(token.value, 40)
         return QueryError(
             f'the name "{shown}" in place of a value', f"write text in single quotes: '{shown}'", token.at
         )
     if token.kind == "symbol" and token.value == "(":
         return QueryError("parentheses or a subquery in place of a value", allowed, token.at)
     if token.kind == "word" and token.word not in _CONSTRUCTS:
-        return QueryError(f"the word {brief(token.value, 40)} in place of a value", allowed, token.at)
+        return QueryError(f"the word {shortened(token.value, 40)} in place of a value", allowed, token.at)
     return refusal(token, allowed)

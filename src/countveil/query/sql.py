@@ -14,7 +14,7 @@ Text is only a syntax: the engine's query is generated from the typed question, 
 
 from __future__ import annotations
 
-from countveil.errors import QueryError
+from countveil.errors import QueryError, shortened
 from countveil.query import refusals
 from countveil.query.expression import (
     FLIPPED,
@@ -32,7 +32,7 @@ from countveil.query.expression import (
     Query,
     count_name,
 )
-from countveil.query.tokens import RESERVED, Token, brief, tokenise
+from countveil.query.tokens import RESERVED, Token, tokenise
 from countveil.schema import INT64, MAX_NAME, date_from_text
 
 MAX_DEPTH = 64
@@ -151,7 +151,7 @@ class _Parser:
         found = self.name("a name for the count")
         if len(found.text) > MAX_NAME or not found.text.isprintable():
             raise QueryError(
-                f"the name {brief(found.text, 40)} for the count",
+                f"the name {shortened(found.text, 40)} for the count",
                 f"use 1 to {MAX_NAME} printable characters",
                 found.at,
             )
@@ -270,7 +270,7 @@ class _Parser:
             date = date_from_text(self.now.value) if self.now.kind == "text" else None
             if date is None:
                 allowed = "write a date as DATE '2026-01-31', a column of that name as \"date\""
-                raise QueryError(f"DATE {brief(self.now.value or 'alone', 40)}", allowed, self.now.at)
+                raise QueryError(f"DATE {shortened(self.now.value or 'alone', 40)}", allowed, self.now.at)
             self.take()
             return Constant(date, token.at)
         return self.integer()
@@ -293,15 +293,15 @@ def _check_columns(selected: list[Name], by: list[Name], name: Name | None) -> t
     for folded, column in chosen.items():
         if folded not in grouped:
             raise QueryError(
-                f"the column {brief(column.text, 40)} without GROUP BY", "name it in GROUP BY too", column.at
+                f"the column {shortened(column.text, 40)} without GROUP BY", "name it in GROUP BY too", column.at
             )
     for folded, column in grouped.items():
         if folded not in chosen:
             raise QueryError(
-                f"GROUP BY {brief(column.text, 40)} without showing it", "name it before count(*) too", column.at
+                f"GROUP BY {shortened(column.text, 40)} without showing it", "name it before count(*) too", column.at
             )
     if name is not None and name.text.casefold() in {column.text.casefold() for column in selected}:
-        raise QueryError(f"the name {brief(name.text, 40)} for the count", "give the count a name of its own", name.at)
+        raise QueryError(f"the name {shortened(name.text, 30)} for the count", "give it a name of its own", name.at)
     return tuple(grouped[folded] if grouped[folded].quoted else column for folded, column in chosen.items())
 
 
@@ -310,6 +310,6 @@ def _once(columns: list[Name]) -> dict[str, Name]:
     found: dict[str, Name] = {}
     for column in columns:
         if column.text.casefold() in found:
-            raise QueryError(f"the column {brief(column.text, 40)} twice", "name each column once", column.at)
+            raise QueryError(f"the column {shortened(column.text, 40)} twice", "name each column once", column.at)
         found[column.text.casefold()] = column
     return found

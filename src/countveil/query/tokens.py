@@ -114,7 +114,7 @@ def tokenise(text: str) -> list[Token]:
 def _token(kind: str, value: str, at: int) -> Token:
     if kind == "number":
         if not (value.isascii() and value.isdigit()):
-            raise QueryError(f"the number {brief(value, 30)}", "write a whole number in digits", at)
+            raise QueryError(f"the number {shortened(value, 30)}", "write a whole number in digits", at)
         return Token("integer", value, at)
     if kind == "text":
         inner = value[1:-1]
@@ -147,15 +147,6 @@ def _odd(character: str, at: int) -> QueryError:
         letters if character.isalnum() else "remove it, or write it inside quotes",
         at,
     )
-
-
-def brief(given: object, limit: int = 60) -> str:
-    """A given value on one line, short, with a mark for what a terminal or a log would act on.
-
-    >>> brief("\\x1b[2J")
-    '\ufffd[2J'
-    """
-    return "".join(c if c.isprintable() else "\ufffd" for c in shortened(given, limit))
 
 
 def quoted(name: str) -> str:

@@ -9,6 +9,7 @@ CREATE TABLE entry (
 ) STRICT;
 CREATE TRIGGER entry_is_never_changed BEFORE UPDATE ON entry BEGIN SELECT RAISE(ABORT, 'entries are never changed'); END;
 CREATE TRIGGER entry_is_never_removed BEFORE DELETE ON entry BEGIN SELECT RAISE(ABORT, 'entries are never removed'); END;
+CREATE INDEX entry_that_sets_a_budget ON entry (seq) WHERE kind IN ('plan', 'extend', 'restore');
 
 CREATE TABLE pool (
   name    TEXT PRIMARY KEY,

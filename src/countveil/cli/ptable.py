@@ -1,0 +1,313 @@
+"""`countveil ptable`: the tables of the cell-key method, judged, designed and written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from countveil.cli.output import busy, print_json, short
+
+if TYPE_CHECKING:
+    from countveil.ptables import Audit, PTable
+
+READING_WORDS = {
+    "designed": "all rows as they are",
+    "zero_frozen": "zero frozen, as applied",
+    "from_n0": "counts >= {n0}",
+    "last_row": "last row",
+}
+FORMAT_HELP = "tau-argus, sas, cellkey or ons"
+SHOWN_ROWS = 12
+
+
+@click.group()
+def ptable() -> None:
+    """Judge, design and write p-tables, the tables of the cell-key method.
+
+    \b
+    Examples:
+      countveil ptable audit ptable.txt --epsilon 1
+      countveil ptable design --against ptable.txt --epsilon 1 -o better.txt
+      countveil ptable export mechanism.json --format cellkey -o ptable.yaml
+    """
+
+
+@ptable.command()
+@click.argument("file")
+@click.option("--epsilon", "epsilons", multiple=True, metavar="E", help="State delta here (may repeat; 0.5, 1, 2).")
+@click.option("--from", "n0", default="1", show_default=True, metavar="N", help="n0 of the third reading: counts >= N.")
+@click.option("--format", "format_", metavar="F", help=f"{FORMAT_HELP} (default: by the file's content).")
+@click.option("--rows", "all_rows", is_flag=True, help="Show every row, not only the first ones.")
+@click.option("--plot", metavar="OUT", help="Draw it: a name that ends in .svg, .png or .html.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with the whole curve.")
+def audit(
+    file: str,
+    epsilons: tuple[str, ...],
+    n0: str,
+    format_: str | None,
+    all_rows: bool,
+    plot: str | None,
+    as_json: bool,
+) -> None:
+    """The exact delta(epsilon) of the p-table in FILE, and what each of its rows does.
+
+    Delta is stated in four readings: all rows as they are; row 0 replaced by 0 -> 0, as all tools that apply p-tables
+    do; counts >= n0 only; and the last row alone, which all larger counts use. Each holds for one person more or
+    less in one published cell.
+
+    \b
+    Examples:
+      countveil ptable audit ptable.txt
+      countveil ptable audit ptable.txt --epsilon 0.5 --epsilon 1 --json
+      countveil ptable audit ptable.csv --format ons --plot ptable.html
+    """
+    from countveil.exact import integer
+    from countveil.ptables import audit as library_audit
+    from countveil.ptables.audit import EPSILONS
+    from countveil.ptables.formats import read
+    from countveil.ptables.lines import LARGEST_COUNT
+    from countveil.ptables.words import BREAKS, meaning
+
+    if plot is not None:
+        from countveil.plots import check
+
+        check(plot)
+    with busy("measuring"):
+        table, fmt = read(file, format_)
+        start = integer("from", n0, 0, LARGEST_COUNT)
+        found = library_audit(table, epsilons=epsilons or EPSILONS, n0=start, curve=as_json or plot is not None)
+    if plot is not None:
+        from countveil.plots import plot_ptable
+
+        with busy("drawing"):
+            plot_ptable(found, plot, file.replace("\\", "/").rsplit("/", 1)[-1])
+        click.echo(f"pictures in {plot}", err=True)
+    described = found.describe()
+    if as_json:
+        words = {"meaning": meaning(found), "limits": list(BREAKS)}
+        print_json({"schema_version": 1, "file": file, "format": fmt.NAME, **described, **words})
+        return
+    last = f"last row {table.last}" if table.repeat == 1 else f"rows up to {table.last}, the last {table.repeat} repeat"
+    click.echo(f"{fmt.WORDS}: D {table.D}, {last}" + (f", {table.keys} keys" if table.keys else ""))
+    _print_readings([("", found)])
+    _print_rows(described["rows"], all_rows)
+    _print_notes("What this means", [*meaning(found), *table.notes])
+    _print_notes("What it rests on", BREAKS)
+
+
+@ptable.command()
+@click.option("-D", "--D", "D", metavar="N", help="Noise bound: |j - i| <= D.")
+@click.option("--V", "--max-variance", "V", metavar="V", help="Variance of every row at most.")
+@click.option("--pstay", "--eta", "pstay", metavar="P", help="Probability that a count stays as it is (default: free).")
+@click.option("--js", metavar="N", help="Never publish 1..js (default: 0, or as in --against).")
+@click.option("--epsilon", default="1", show_default=True, metavar="E", help="Least delta at this epsilon.")
+@click.option("--freeze-zero/--no-freeze-zero", default=True, show_default=True, help="0 is always published as 0.")
+@click.option("--unbiased-from", default="1", show_default=True, metavar="N0", help="Zero bias from this count on.")
+@click.option("--unimodal", is_flag=True, help="No row's probabilities fall towards the true count.")
+@click.option(
+    "--objective",
+    default="delta",
+    show_default=True,
+    help="delta: the least. entropy: R's ptable (largest entropy, variance V).",
+)
+@click.option("--against", metavar="FILE", help="A p-table to do better than; it gives D, V and js where you do not.")
+@click.option("--format", "format_", default="tau-argus", show_default=True, metavar="F", help=f"{FORMAT_HELP}.")
+@click.option("--keys", metavar="K", help="With --format ons: the number of cell keys, 256 or 4096 (default).")
+@click.option("-o", "--output", metavar="FILE", help="Write the table.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def design(
+    D: str | None,
+    V: str | None,
+    pstay: str | None,
+    js: str | None,
+    epsilon: str,
+    freeze_zero: bool,
+    unbiased_from: str,
+    unimodal: bool,
+    objective: str,
+    against: str | None,
+    format_: str,
+    keys: str | None,
+    output: str | None,
+    as_json: bool,
+) -> None:
+    """The p-table of least delta at one epsilon: noise at most D, variance at most V in every row, unbiased rows.
+
+    What is printed is measured on the rounded table that is written, never on what was asked for. With --against the
+    incumbent stands beside it, and no reading may be worse than the incumbent's where that is possible.
+
+    \b
+    Examples:
+      countveil ptable design --D 7 --V 4 --js 2 --epsilon 1 -o better.txt
+      countveil ptable design --D 5 --V 3 --pstay 0.5 --format ons --keys 4096 -o ptable.csv
+      countveil ptable design --against ptable.txt -o better.txt
+      countveil ptable design --D 7 --max-variance 4 --no-freeze-zero --json
+    """
+    from countveil.ptables import audit as library_audit
+    from countveil.ptables import design as library_design
+    from countveil.ptables import read
+    from countveil.ptables.formats import save
+
+    with busy("designing"):
+        incumbent = None if against is None else read(against)
+        found = library_design(
+            epsilon=epsilon,
+            D=D,
+            V=V,
+            pstay=pstay,
+            js=js,
+            freeze_zero=freeze_zero,
+            unbiased_from=unbiased_from,
+            unimodal=unimodal,
+            objective=objective,
+            format=format_,
+            keys=keys,
+            against=incumbent,
+        )
+        audits = [("this table", library_audit(found.table, epsilons=[epsilon]))]
+        name = str(against).replace("\\", "/").rsplit("/", 1)[-1]
+        if incumbent is not None:
+            audits.append((name, library_audit(incumbent, epsilons=[epsilon])))
+    if output is not None:
+        save(found.table, output, found.format)
+    if as_json:
+        other = {"against": {"file": against, **audits[1][1].describe()}} if incumbent is not None else {}
+        described = {**found.describe(), **audits[0][1].describe(), "notes": list(found.notes)}
+        print_json({"schema_version": 1, "file": output, **described, **other})
+        return
+    click.echo(f"{found.format.WORDS}, rounded to 1/{found.table.total}; every figure is measured on the rounded table")
+    _print_readings(audits)
+    _print_spread([("this table", found.table), *([(name, incumbent)] if incumbent is not None else [])])
+    _print_rows(audits[0][1].describe()["rows"], False)
+    _print_notes("Notes", found.notes)
+    if output is not None:
+        click.echo(f"saved to {output}; measure it again with: countveil ptable audit {output}", err=True)
+
+
+@ptable.command()
+@click.argument("mechanism")
+@click.option("--format", "format_", default="tau-argus", show_default=True, metavar="F", help=f"{FORMAT_HELP}.")
+@click.option("--keys", metavar="K", help="With --format ons: the number of cell keys, 256 or 4096 (default).")
+@click.option("-o", "--output", required=True, metavar="FILE", help="Where to write the table.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def export(mechanism: str, format_: str, keys: str | None, output: str, as_json: bool) -> None:
+    """Write the mechanism in the file MECHANISM as a p-table, and state what the written table has.
+
+    Probabilities are rounded to eight decimals, or to multiples of 1/K with --format ons; sums stay exactly 1 and zero
+    bias stays exactly zero. Delta is measured again on the rounded table: as designed, and as the tools apply it.
+
+    \b
+    Examples:
+      countveil ptable export mechanism.json -o ptable.txt
+      countveil ptable export mechanism.json --format ons --keys 4096 -o ptable.csv
+    """
+    from countveil.exact import decimal_text
+    from countveil.mechanism import Mechanism
+    from countveil.ptables import audit as library_audit
+    from countveil.ptables import export as library_export
+    from countveil.ptables.formats import save
+
+    with busy("writing"):
+        found = library_export(Mechanism.load(mechanism), format_, keys=keys)
+        measured = library_audit(found.table, epsilons=[found.epsilon])
+        save(found.table, output, found.format)
+    before = decimal_text(found.delta_before, rounding="up")
+    if as_json:
+        described = {**measured.describe(), "notes": list(found.notes)}
+        print_json(
+            {
+                "schema_version": 1,
+                "file": output,
+                "format": found.format.NAME,
+                "units": found.table.total,
+                "delta_before_rounding": before,
+                **described,
+            }
+        )
+        return
+    click.echo(f"{found.format.WORDS}: the mechanism has delta {short(before, 6, 'up')}; the table, rounded, has")
+    _print_readings([("", measured)])
+    _print_notes("Notes", found.notes)
+    click.echo(f"saved to {output}; measure it again with: countveil ptable audit {output}", err=True)
+
+
+def _print_readings(audits: Sequence[tuple[str, Audit]]) -> None:
+    """Delta by epsilon and reading, with the worst pair; several tables side by side."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, title="Exact delta", title_justify="left", title_style="bold", pad_edge=False)
+    table.add_column("epsilon", justify="right")
+    table.add_column("reading", no_wrap=True)
+    for name, _ in audits:
+        table.add_column(name or "delta", justify="right", min_width=9, overflow="fold")
+        table.add_column("worst pair", justify="right", no_wrap=True)
+    described = [audit.describe() for _, audit in audits]
+    first: Any = described[0]["readings"]
+    for epsilon in first[0]["delta"]:
+        for place, reading in enumerate(first):
+            words = READING_WORDS[reading["reading"]].format(n0=described[0]["n0"])
+            cells = []
+            for each in described:
+                mine = _reading(each, place)
+                n, m = mine["worst_pair"][epsilon]
+                cells += [short(mine["delta"][epsilon], 4, "up"), f"{n}, {m}"]
+            table.add_row(epsilon if not place else "", words, *cells)
+    Console(highlight=False).print(table)
+
+
+def _reading(described: Mapping[str, Any], place: int) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = described["readings"][place]
+    return found
+
+
+def _print_rows(rows: Any, everything: bool) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, title="The rows", title_justify="left", title_style="bold", pad_edge=False)
+    for head in ("true count", "P(stay)", "variance", "bias", "published as"):
+        table.add_column(head, justify="right")
+    hidden = 0 if everything else max(0, len(rows) - SHOWN_ROWS)
+    shown = rows if not hidden else [*rows[: SHOWN_ROWS - 1], rows[-1]]
+    for place, row in enumerate(shown):
+        if hidden and place == len(shown) - 1:
+            table.add_row("...", "", "", "", "")
+        low, high = row["support"]
+        gaps = "" if row["outcomes"] == high - low + 1 else f" ({row['outcomes']} of them)"
+        table.add_row(
+            str(row["count"]), short(row["stay"]), short(row["variance"]), short(row["bias"], 2), f"{low}..{high}{gaps}"
+        )
+    Console(highlight=False).print(table)
+
+
+def _print_spread(tables: Sequence[tuple[str, PTable]]) -> None:
+    for name, table in tables:
+        largest = max(row.variance for row in table.rows)
+        last = table.rows[-1]
+        click.echo(
+            f"{name}: D {table.D}, variance at most {_figure(largest)}, of the last row {_figure(last.variance)}, "
+            f"which stays with probability {_figure(last.stay)}"
+        )
+
+
+def _figure(value: Any) -> str:
+    from countveil.exact import decimal_text
+
+    return decimal_text(value, 4)
+
+
+def _print_notes(title: str, notes: Sequence[str]) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    if not notes:
+        return
+    console = Console(highlight=False)
+    console.print(Text(title, style="bold"))
+    for note in notes:
+        console.print(Text(f"- {note}"))

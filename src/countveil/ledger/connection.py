@@ -1,0 +1,105 @@
+"""Connections to a ledger file: durable commits, waiting for others, faults in words, the schema as it should be."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+from countveil.errors import LedgerError
+from countveil.ledger import anchor
+
+LATEST = 1
+"""The format of the ledger file: how many migrations there are."""
+
+FAULTS = (sqlite3.DatabaseError, UnicodeDecodeError)
+"""What SQLite raises for a file; the second where its own message quotes damaged text."""
+
+
+def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
+    """A connection whose commits are on disk when they return."""
+    where = f"{path.absolute().as_uri()}?mode={'rwc' if create else 'rw'}"
+    db = sqlite3.connect(where, timeout=anchor.WAIT, isolation_level=None, check_same_thread=False, uri=True)
+    try:
+        db.execute("PRAGMA trusted_schema = OFF")
+        db.execute("PRAGMA foreign_keys = ON")
+        db.execute("PRAGMA fullfsync = ON")
+        _use_wal(db)
+        db.execute("PRAGMA synchronous = FULL")
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _use_wal(db: sqlite3.Connection) -> None:
+    """SQLite does not wait for others when it changes the journal, so this does."""
+    until = time.monotonic() + anchor.WAIT
+    while True:
+        try:
+            mode = db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+            break
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > until:
+                raise
+            time.sleep(0.005)
+    if mode != "wal":
+        raise LedgerError("the ledger's file system has no shared memory for SQLite; keep the ledger on a local disk")
+
+
+def migration(number: int) -> Iterator[str]:
+    """The statements of a migration, one by one, so that they share the caller's transaction."""
+    script = files("countveil.ledger").joinpath(f"migrations/{number:04d}.sql").read_text(encoding="utf-8")
+    waiting = ""
+    for line in script.splitlines(keepends=True):
+        waiting += line
+        if sqlite3.complete_statement(waiting):
+            yield waiting
+            waiting = ""
+
+
+@cache
+def schema() -> frozenset[tuple[str, str, str, str | None]]:
+    """Every table, index and trigger of a ledger, as its migrations make them."""
+    db = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        for number in range(1, LATEST + 1):
+            for statement in migration(number):
+                db.execute(statement)
+        return found_schema(db)
+    finally:
+        db.close()
+
+
+def found_schema(db: sqlite3.Connection) -> frozenset[tuple[str, str, str, str | None]]:
+    """Every table, index and trigger of a file; those that ANALYZE adds aside."""
+    rows = db.execute("SELECT type, name, tbl_name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_stat%'")
+    return frozenset(rows.fetchall())
+
+
+def fault(error: Exception) -> LedgerError:
+    """A fault of the file, in words that say nothing about its content."""
+    text = str(error)
+    if "locked" in text or "busy" in text:
+        return LedgerError("the ledger is busy with other processes; try again")
+    if "full" in text:
+        return LedgerError("the ledger could not be written: the disk is full; nothing was answered")
+    if "readonly" in text or "unable to open" in text:
+        return LedgerError("the ledger cannot be opened for writing; check the permissions of its file and folder")
+    if isinstance(error, ValueError) or any(
+        sign in text for sign in ("not a database", "malformed", "schema", "UTF-8")
+    ):
+        return LedgerError("the ledger file is damaged; restore a backup")
+    return LedgerError("the ledger could not be read or written; nothing was answered")
+
+
+def file_of(path: Path) -> tuple[int, int] | None:
+    """Which file has a name now."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

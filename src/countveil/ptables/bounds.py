@@ -1,0 +1,160 @@
+"""Rows from cumulative upper bounds, in file order: what tau-Argus, SAS and cellKey files have in common.
+
+A key k uniform on [0, 1) is looked up as the first entry of row i with k < p_ub. So the law of a row is the differences
+of its bounds in file order, summed per (i, j): "shuffled" tables repeat (i, j). The printed p is only compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from countveil.exact import decimal_text
+from countveil.ptables.lines import LARGEST_COUNT, PTableError, fraction, probability, whole
+from countveil.ptables.table import PTable, Row
+
+UNITS = 10**8
+"""Files have bounds of eight decimals."""
+_MISPRINT = Fraction(1, 10**4)
+"""By how much a printed p or lower bound may differ from the bounds: tables print rounded figures."""
+_ROUNDING = Fraction(1, 10**8)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of a file as texts; p, v and the lower bound may be missing."""
+
+    line: int
+    i: str
+    j: str
+    upper: str
+    p: str | None = None
+    v: str | None = None
+    lower: str | None = None
+    lines: Mapping[str, int] | None = None
+
+    def at(self, name: str) -> int:
+        """The line of one field, where fields have lines of their own."""
+        return self.line if self.lines is None else self.lines.get(name, self.line)
+
+
+class _RowOfBounds:
+    """The bounds of one row as they come, each checked against the one before."""
+
+    def __init__(self, i: int) -> None:
+        self.i = i
+        self.steps: list[tuple[int, tuple[int, int]]] = []
+        self.bound = Fraction(0)
+        self.line = 0
+
+    def add(self, entry: Entry, j: int) -> Fraction:
+        """Take an entry; the size of the misprint of its p is returned."""
+        upper = probability("the upper bound", entry.upper, entry.at("upper"))
+        bound = fraction(upper)
+        if bound < self.bound:
+            raise PTableError(f"the upper bound {entry.upper.strip()} is below the one before", entry.at("upper"))
+        if entry.lower is not None:
+            lower = fraction(probability("the lower bound", entry.lower, entry.at("lower")))
+            if abs(lower - self.bound) > _MISPRINT:
+                before = decimal_text(self.bound, 10)
+                words = f"the lower bound is {entry.lower.strip()}, but the bound before it is {before}"
+                raise PTableError(words, entry.at("lower"))
+        misprint = Fraction(0)
+        if entry.p is not None:
+            misprint = abs(fraction(probability("p", entry.p, entry.at("p"))) - (bound - self.bound))
+            if misprint > _MISPRINT:
+                mass = decimal_text(bound - self.bound, 10)
+                raise PTableError(f"p is {entry.p.strip()}, but the bounds give {mass}", entry.at("p"))
+        self.steps.append((j - self.i, upper))
+        self.bound, self.line = bound, entry.at("upper")
+        return misprint
+
+    def check(self) -> None:
+        if self.bound != 1:
+            raise PTableError(
+                f"the last bound of row {self.i} is {decimal_text(self.bound, 12)}, not exactly 1", self.line
+            )
+
+    @property
+    def decimals(self) -> int:
+        return max(places for _, (_, places) in self.steps)
+
+    def row(self, decimals: int) -> Row:
+        weights: dict[int, int] = {}
+        before = 0
+        for v, (digits, places) in self.steps:
+            bound = digits * 10 ** (decimals - places)
+            weights[v] = weights.get(v, 0) + bound - before
+            before = bound
+        return Row.of(weights, 10**decimals)
+
+
+def table_of(entries: Iterable[Entry]) -> PTable:
+    """The table of a file's entries; refused, with the line, if anything is wrong."""
+    rows: list[_RowOfBounds] = []
+    worst = Fraction(0)
+    for entry in entries:
+        i = whole("i", entry.i, entry.at("i"))
+        j = whole("j", entry.j, entry.at("j"))
+        if not rows or i != rows[-1].i:
+            if rows:
+                rows[-1].check()
+            _check_next(i, len(rows), entry.at("i"))
+            rows.append(_RowOfBounds(i))
+        if entry.v is not None and whole("v", entry.v, entry.at("v"), -LARGEST_COUNT) != j - i:
+            raise PTableError(f"v is {entry.v.strip()}, but j - i is {j - i}", entry.at("v"))
+        worst = max(worst, rows[-1].add(entry, j))
+    if not rows:
+        raise PTableError("no rows")
+    rows[-1].check()
+    decimals = max(row.decimals for row in rows)
+    notes: tuple[str, ...] = ()
+    if worst > _ROUNDING:
+        notes = (f"the printed p differ from the bounds by up to {decimal_text(worst, 2, 'up')}; the bounds rule",)
+    return PTable(tuple(row.row(decimals) for row in rows), notes=notes)
+
+
+def _check_next(i: int, expected: int, line: int) -> None:
+    if i == expected:
+        return
+    if not expected:
+        raise PTableError(f"the first row is i = {i}; rows begin at 0", line)
+    if i < expected:
+        raise PTableError(f"i = {i} again; the lines of a row belong together", line)
+    raise PTableError(f"i = {i} after {expected - 1}; rows have no gaps", line)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What a writer prints of one entry, as texts."""
+
+    i: int
+    j: int
+    p: str
+    v: int
+    lower: str
+    upper: str
+
+
+def cells(table: PTable) -> Iterable[Cell]:
+    """The entries of a table, j ascending; the last bound of each row is 1."""
+    digits = _decimals(table.total)
+    for i, row in enumerate(table.rows):
+        bound = 0
+        for v, weight in row.items():
+            lower, bound = bound, bound + weight
+            yield Cell(i, i + v, _text(weight, digits), v, _text(lower, digits), _text(bound, digits))
+
+
+def _decimals(total: int) -> int:
+    digits = len(str(total)) - 1
+    if total != 10**digits:
+        raise ValueError("only tables over a power of ten can be written with decimal bounds")
+    return digits
+
+
+def _text(weight: int, digits: int) -> str:
+    """weight / 10**digits without a zero too many, never in scientific notation."""
+    whole_part, rest = divmod(weight, 10**digits)
+    return f"{whole_part}.{rest:0{digits}d}".rstrip("0").rstrip(".") if digits else str(whole_part)

@@ -1,0 +1,115 @@
+"""A text file as bytes that are known to be of a sensible size, and errors that name the line.
+
+Nothing is parsed before the file's size and its number of lines are known to be within limits, so a file of 10^7 lines
+costs a fraction of a second and no more memory than `LARGEST_FILE`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from fractions import Fraction
+from pathlib import Path
+
+from countveil.errors import CertificateError, shortened
+
+LARGEST_FILE = 128 * 1024 * 1024
+LARGEST_LINES = 4_000_000
+"""Enough for 750 rows of 4096 keys."""
+MOST_ENTRIES = 300_000
+"""Cells of a table that is written as text: noise of up to some hundreds in as many rows."""
+LARGEST_COUNT = 1_000_000
+MOST_DIGITS = 40
+"""Decimals of a bound; more would be a mistake, and would slow everything down."""
+
+_LONGEST = 100
+_INTEGER = re.compile(r"[+-]?\d{1,15}(\.0{0,15})?\Z", re.ASCII)
+_DECIMAL = re.compile(r"[+-]?(\d+(?:[.,]\d*)?|[.,]\d+)(?:[eE]([+-]?\d{1,4}))?\Z", re.ASCII)
+
+
+class PTableError(CertificateError):
+    """A p-table file cannot be used; `line` counts from 1 and is None where the whole file is at fault."""
+
+    def __init__(self, reason: str, line: int | None = None, path: object = None) -> None:
+        self.reason = reason
+        self.line = line
+        where = [str(path)] if path is not None else []
+        where += [f"line {line}"] if line is not None else []
+        super().__init__(f"{', '.join(where)}: {reason}" if where else reason)
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """The content of a file, refused if it is too large or has too many lines; without a byte-order mark."""
+    try:
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            data = b"" if size > LARGEST_FILE else file.read(LARGEST_FILE + 1)
+    except OSError as error:
+        raise PTableError(f"cannot be read ({error.strerror}); give the path of a p-table") from None
+    except (ValueError, TypeError):
+        raise PTableError("cannot be read; give the path of a p-table") from None
+    if size > LARGEST_FILE or len(data) > LARGEST_FILE:
+        raise PTableError(f"larger than {LARGEST_FILE >> 20} MB; no p-table is")
+    check_lines(data, LARGEST_LINES)
+    return data.removeprefix(b"\xef\xbb\xbf")
+
+
+def check_lines(data: bytes, limit: int) -> None:
+    """Refuse more lines than that."""
+    if max(data.count(b"\n"), data.count(b"\r")) > limit:
+        raise PTableError(f"more than {limit} lines; no p-table of this kind has so many", limit + 1)
+
+
+def text_lines(data: bytes, limit: int = 8 * MOST_ENTRIES) -> list[str]:
+    """The lines of a text, without blank ones at its end; at least one."""
+    check_lines(data, limit)
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise PTableError("not a text file", data.count(b"\n", 0, error.start) + 1) from None
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    while lines and not lines[-1].strip():
+        lines.pop()
+    if not lines:
+        raise PTableError("the file is empty")
+    return lines
+
+
+def whole(name: str, text: str, line: int, low: int = 0, high: int = LARGEST_COUNT) -> int:
+    """A whole number, padded or quoted as it may be."""
+    plain = text.strip().strip('"').strip()
+    if not _INTEGER.match(plain):
+        raise PTableError(f"{name} is {shortened(text, 30)}, not a whole number", line)
+    value = int(plain.split(".")[0])
+    if not low <= value <= high:
+        words = "is negative" if value < 0 <= low else f"is outside {low}..{high}"
+        raise PTableError(f"{name} {value} {words}", line)
+    return value
+
+
+def probability(name: str, text: str, line: int) -> tuple[int, int]:
+    """A decimal number from 0 to 1 as (digits, decimals), so that digits / 10**decimals is its exact value."""
+    plain = text.strip().strip('"').strip()
+    found = _DECIMAL.match(plain) if len(plain) <= _LONGEST else None
+    if not found:
+        raise PTableError(f"{name} is {shortened(text, 30)}, not a number", line)
+    figures = found.group(1).replace(",", ".")
+    before, _, after = figures.partition(".")
+    decimals = len(after) - int(found.group(2) or 0)
+    digits = int(before + after or "0")
+    if digits:
+        while digits % 10 == 0:
+            digits, decimals = digits // 10, decimals - 1
+    else:
+        decimals = 0
+    if decimals < 0:
+        digits, decimals = (digits * 10**-decimals, 0) if decimals >= -2 else (2, 0)  # above 1 in any case
+    if decimals > MOST_DIGITS:
+        raise PTableError(f"{name} has more than {MOST_DIGITS} decimals", line)
+    if (plain.startswith("-") and digits) or digits > 10**decimals:
+        raise PTableError(f"{name} is {shortened(text, 30)}, not a probability", line)
+    return digits, decimals
+
+
+def fraction(value: tuple[int, int]) -> Fraction:
+    return Fraction(value[0], 10 ** value[1])

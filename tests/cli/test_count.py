@@ -1,0 +1,413 @@
+"""`countveil count` and `countveil budget`: formats, JSON keys, exit codes, and that refusals cost nothing."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from curated import COLUMNS, QUICK, Run, charged, config_text, people, runner, with_plan, write_rows, written
+
+import countveil as cv
+
+BY_REGION = "SELECT region, count(*) FROM people GROUP BY region"
+TOTAL = "SELECT count(*) FROM people"
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    people(tmp_path)
+    path = written(tmp_path)
+    with_plan(path)
+    return path
+
+
+@pytest.fixture
+def count(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    return runner(monkeypatch, capsys, "count")
+
+
+@pytest.fixture
+def budget(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    return runner(monkeypatch, capsys, "budget")
+
+
+def read_csv(path: Path) -> list[list[str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.reader(file))
+
+
+# What comes back
+
+
+def test_json(config: Path, count: Run) -> None:
+    done = count(BY_REGION, "--json")
+    assert (done.code, done.err) == (0, "")
+    found = json.loads(done.out)
+    assert found["columns"] == ["region", "count", "count_low", "count_high"]
+    assert [row[0] for row in found["rows"]] == ["North", "South", "East", "West"]
+    assert all(type(number) is int for row in found["rows"] for number in row[1:])
+    assert found["replayed"] is False
+    keys = {"id", "dataset", "version", "question", "mechanism", "epsilon", "delta", "answers", "answers_left", "time"}
+    assert keys <= set(found["receipt"])
+    again = json.loads(count(BY_REGION, "--json").out)
+    assert again == {**found, "replayed": True}
+
+
+def test_on_the_screen(config: Path, count: Run) -> None:
+    done = count(BY_REGION)
+    assert done.code == 0
+    assert "95 % interval" in done.out
+    assert "sum of the cells" in done.out
+    assert "need not agree" in done.out
+    assert "paid: 1 answer, 3 of 4 left (all together epsilon 10, delta 0.01)" in done.err  # stdout is no terminal
+    assert "free: asked before, 3 of 4 left" in count(BY_REGION).err
+    assert all(len(line) <= 80 for line in done.out.splitlines())
+
+
+def test_csv_and_json_on_stdout(config: Path, count: Run) -> None:
+    plain = count(BY_REGION, "--format", "csv")
+    assert plain.err == ""
+    header, *rows = csv.reader(io.StringIO(plain.out))
+    assert header == ["region", "count", "count_low", "count_high"]
+    described = json.loads(count(BY_REGION, "--format", "json").out)
+    assert [[str(v) for v in row] for row in described["rows"]] == rows
+
+
+@pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
+def test_files(ending: str, config: Path, count: Run, tmp_path: Path) -> None:
+    rows = json.loads(count(BY_REGION, "--json").out)["rows"]
+    done = count(BY_REGION, "-o", f"table.{ending}")
+    assert (done.code, done.err) == (0, "")
+    assert f"4 counts in table.{ending}; free: asked before" in done.out
+    target = tmp_path / f"table.{ending}"
+    if ending == "json":
+        held = json.loads(target.read_text())["rows"]
+    elif ending == "csv":
+        held = [[row[0], *map(int, row[1:])] for row in read_csv(target)[1:]]
+    else:
+        held = [list(row.values()) for row in pq.read_table(target).to_pylist()]
+    assert held == rows
+    assert not [path for path in tmp_path.iterdir() if path.suffix == ".part"]
+
+
+def test_a_file_with_json_on_stdout(config: Path, count: Run, tmp_path: Path) -> None:
+    found = json.loads(count(BY_REGION, "-o", "table.csv", "--json").out)
+    assert (found["output"], found["columns"][0], found["cells"]) == ("table.csv", "region", 4)
+    assert {"receipt", "replayed"} <= set(found)
+    assert (tmp_path / "table.csv").exists()
+
+
+def test_the_format_goes_over_the_ending(config: Path, count: Run, tmp_path: Path) -> None:
+    assert count(BY_REGION, "-o", "table", "--format", "csv").code == 0
+    assert (tmp_path / "table").read_text().startswith("region,count")
+
+
+AWKWARD = [
+    "plain",
+    "a,b",
+    'say "no"',
+    "two\nlines",
+    "car\rriage",
+    "dos\r\nlines",
+    "Žižkov 東京 🎈",
+    " padded ",
+    "",
+    "[b]x",
+]
+
+
+@pytest.fixture
+def awkward(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    rows = [(text, "true", "2026-01-31") for text in AWKWARD]
+    write_rows(tmp_path / "people.csv", ["place", "ok", "day"], rows)
+    columns = f"place = {json.dumps(AWKWARD, ensure_ascii=False)}\nok = {{ type = 'boolean' }}\n"
+    columns += "day = { min = 2026-01-30, max = 2026-02-01 }"
+    path = written(tmp_path, config_text(unit="row", columns=columns))
+    with_plan(path)
+    return path
+
+
+def test_weird_labels(awkward: Path, count: Run, tmp_path: Path) -> None:
+    sql = "SELECT place, ok, day, count(*) FROM people GROUP BY place, ok, day"
+    described = json.loads(count(sql, "--json").out)
+    assert [row[0] for row in described["rows"]][::6] == AWKWARD
+    assert described["rows"][0][1:3] == [False, "2026-01-30"]
+    assert described["rows"][3][1] is True
+    count(sql, "-o", "table.csv")
+    _, *rows = read_csv(tmp_path / "table.csv")
+    assert [row[0] for row in rows][::6] == AWKWARD
+    assert {row[1] for row in rows} == {"true", "false"}
+    count(sql, "-o", "table.parquet")
+    held = pq.read_table(tmp_path / "table.parquet")
+    assert held.schema.types[:3] == [pa.string(), pa.bool_(), pa.date32()]
+    assert held["place"].to_pylist()[::6] == AWKWARD
+    shown = count("SELECT place, count(*) FROM people GROUP BY place").out
+    for label in ("two\\nlines", "car\\rriage", "' padded '", "''", "[b]x"):
+        assert label in shown
+
+
+def test_tables_of_many_cells_are_cut_on_the_screen_only(config: Path, count: Run) -> None:
+    written(config.parent, config_text(columns=COLUMNS.replace(", step = 10", "")))
+    sql = "SELECT age, count(*) FROM people GROUP BY age"
+    done = count(sql)
+    assert "and 60 more cells; write all of them with -o table.csv" in done.out
+    assert len(count(sql, "--format", "csv").out.splitlines()) == 121
+    assert len(json.loads(count(sql, "--json").out)["rows"]) == 120
+
+
+def test_long_labels_fold_and_numbers_do_not(config: Path, count: Run, tmp_path: Path) -> None:
+    long = "a label that goes on and on " * 6
+    written(tmp_path, config_text(columns=f'region = ["North", "{long}"]\nage = ["{long}", "x"]'))
+    out = count("SELECT region, age, count(*) FROM people GROUP BY region, age").out
+    assert all(len(line) <= 80 for line in out.splitlines())
+    assert out.count(" to ") == 4
+
+
+def test_no_colour_where_none_is_wanted(config: Path) -> None:
+    where = {**os.environ, "PYTHONPATH": str(Path(cv.__file__).parents[1]), "NO_COLOR": "1"}
+    words = [sys.executable, "-m", "countveil", "count", BY_REGION]
+    done = subprocess.run(words, capture_output=True, text=True, env=where, cwd=config.parent)
+    assert done.returncode == 0
+    assert "\x1b[3" not in done.stdout
+
+
+# Dry runs
+
+
+def test_a_dry_run(config: Path, count: Run) -> None:
+    done = count(BY_REGION, "--dry-run")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith(f"question   {BY_REGION}\ncosts      1 answer of 4 left\ngives      4 counts, each ±")
+    assert all(len(line) <= 80 for line in done.out.splitlines())
+    found = json.loads(count(BY_REGION, "--dry-run", "--json").out)
+    assert {"schema_version", "question", "cells", "cost", "answers_left", "margin_95", "worst_error"} <= set(found)
+    assert charged(config) == 0
+    count(BY_REGION)
+    assert "costs      nothing: it was asked before" in count(BY_REGION, "--dry-run").out
+
+
+def test_a_dry_run_when_nothing_is_left(config: Path, count: Run) -> None:
+    for age in range(4):
+        assert count(f"{TOTAL} WHERE age > {age}").code == 0
+    done = count(BY_REGION, "--dry-run")
+    assert done.code == 0
+    assert "costs      1 answer, but none is left" in done.out
+
+
+# Exit codes
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["SELECT count(*) FROM nothing"], 3, "query not allowed at position 22: the dataset nothing"),
+        (["SELECT name, count(*) FROM people GROUP BY name"], 3, "at position 8: the column name is not declared"),
+        ([f"{TOTAL} WHERE age = 'x'"], 3, "at position 41"),
+        ([f"{TOTAL} WHERE 1/0 = 1"], 3, "at position"),
+        (["DROP TABLE people"], 3, "query not allowed at position 1"),
+        ([""], 3, "query not allowed"),
+        ([TOTAL, "--analyst", ""], 2, "analyst"),
+        ([TOTAL, "--analyst", "a\nb"], 2, "analyst"),
+        ([TOTAL, "-c", "gone.toml"], 2, "cannot be read"),
+        ([TOTAL, "-o", "nowhere/table.csv"], 2, "a file in a folder that exists"),
+        ([TOTAL, "-o", "folder.csv"], 2, "a file in a folder that exists"),
+        ([TOTAL, "-o", "table.xls"], 2, "ends in .csv, .parquet or .json"),
+        ([TOTAL, "--format", "parquet"], 2, "name a file with -o"),
+        ([TOTAL, "--format", "xml"], 2, "--format"),
+        ([TOTAL, "--dry-run", "-o", "table.csv"], 2, "a dry run gives no table"),
+        ([TOTAL, "--json", "--format", "csv"], 2, "--json prints JSON"),
+        ([], 2, "SQL"),
+        ([TOTAL, "--colour"], 2, "--colour"),
+    ],
+)
+def test_refusals_cost_nothing(words: list[str], code: int, said: str, config: Path, count: Run) -> None:
+    (config.parent / "folder.csv").mkdir()
+    done = count(*words)
+    assert (done.code, done.out) == (code, "")
+    assert said in done.err
+    assert done.err.startswith("countveil: ")
+    assert done.err.count("\n") == 1
+    assert charged(config) == 0
+
+
+BAD_CONFIGS = {
+    "syntax": "[dataset",
+    "empty": "",
+    "unknown key": config_text(more="colour = 1"),
+    "no unit": config_text().replace('unit = "person"\n', ""),
+    "no budget": config_text().split("[dataset.people.budget]")[0],
+    "guessed": config_text(columns='region = { values = ["North"], guessed = true }'),
+    "twice": config_text(columns='region = ["North", "North"]'),
+    "changed budget": config_text().replace('"10"', '"11"'),
+    "more rows": config_text(more="rows_per_person = 2"),
+    **{f"epsilon {v}": config_text().replace('"10"', v) for v in ('"0"', '"-1"', '"nan"', '"inf"', "true", "[1]", "1")},
+    **{f"delta {v}": config_text().replace('"0.01"', v) for v in ('"0"', '"1e-400"', '"1"', "1e-2")},
+}
+
+
+@pytest.mark.parametrize("name", BAD_CONFIGS)
+def test_bad_configurations(name: str, config: Path, count: Run, budget: Run) -> None:
+    bad = written(config.parent, BAD_CONFIGS[name], "bad.toml")
+    done = count(TOTAL, "-c", bad)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.count("\n") == 1
+    assert charged(config) == 0
+    if name != "guessed":
+        assert budget("people", "-c", bad).code == 2
+
+
+def test_a_configuration_that_is_no_text(config: Path, count: Run) -> None:
+    (config.parent / "bad.toml").write_bytes(config_text().encode("utf-16"))
+    done = count(TOTAL, "-c", "bad.toml")
+    assert (done.code, "is not UTF-8 text" in done.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "said"),
+    [
+        (config_text(columns=COLUMNS + "sex = [1, 2]"), 5, "column sex is declared"),
+        (config_text(unit="nobody"), 5, "unit nobody"),
+        (config_text(source="zoned.parquet", columns="day = { min = 2026-01-01, max = 2026-01-31 }"), 5, "zone"),
+        (config_text(source="gone.csv"), 6, "matches no file"),
+        (config_text(source="people.xls"), 6, "of no known kind"),
+        (config_text(source="broken.parquet"), 6, "could not be opened"),
+        (config_text(source="cut.parquet"), 6, "could not be opened"),
+        (config_text(source="folder.csv"), 6, "matches no file"),
+        (config_text(source="secret.csv"), 6, "could not be"),
+        (config_text(source="postgresql://user:secret@x"), 6, "no engine for postgresql:// is installed"),
+        (config_text(more='engine = "nope"'), 6, "engine nope is not installed"),
+    ],
+)
+def test_bad_sources(text: str, code: int, said: str, config: Path, count: Run) -> None:
+    folder = config.parent
+    (folder / "folder.csv").mkdir()
+    (folder / "people.xls").write_text("secret value")
+    (folder / "broken.parquet").write_bytes(b"PAR1 secret value PAR1")
+    (folder / "secret.csv").write_bytes(b"person,r\xe9gion\n1,secret value\n")
+    when = pa.array([0, 1], pa.timestamp("us", tz="UTC"))
+    pq.write_table(pa.table({"person": [1, 2], "day": when}), folder / "zoned.parquet")
+    (folder / "cut.parquet").write_bytes((folder / "zoned.parquet").read_bytes()[:-20])
+    written(folder, text)
+    done = count(TOTAL)
+    assert (done.code, done.out) == (code, "")
+    assert said in done.err
+    assert done.err.count("\n") == 1
+    for word in ("secret", "duckdb.", "Error:", "Traceback", "magic", "footer"):
+        assert word not in done.err.replace("secret.csv", "")
+    assert charged(config) == 0
+
+
+def test_the_budget_is_spent(config: Path, count: Run) -> None:
+    for age in range(4):
+        count(f"{TOTAL} WHERE age > {age}")
+    done = count(BY_REGION)
+    assert (done.code, done.out) == (4, "")
+    assert "the budget of people is spent" in done.err
+    assert count(f"{TOTAL} WHERE age > 3").code == 0
+
+
+def test_parquet_without_pyarrow_is_refused_before_paying(config: Path, tmp_path: Path) -> None:
+    (tmp_path / "hidden").mkdir()
+    (tmp_path / "hidden" / "sitecustomize.py").write_text(
+        "import sys\nclass No:\n    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.split('.')[0] == 'pyarrow': raise ModuleNotFoundError(name)\n"
+        "import importlib.util\nreal = importlib.util.find_spec\n"
+        "importlib.util.find_spec = lambda name, package=None: None if name == 'pyarrow' else real(name, package)\n"
+        "sys.meta_path.insert(0, No())\n"
+    )
+    paths = os.pathsep.join([str(tmp_path / "hidden"), str(Path(cv.__file__).parents[1])])
+    where = {**os.environ, "PYTHONPATH": paths}
+    words = [sys.executable, "-m", "countveil", "count", BY_REGION]
+    done = subprocess.run([*words, "-o", "t.parquet"], capture_output=True, text=True, env=where, cwd=tmp_path)
+    assert (done.returncode, "pip install" in done.stderr) == (6, True)
+    assert charged(config) == 0
+    done = subprocess.run([*words, "-o", "t.csv"], capture_output=True, text=True, env=where, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+# The environment
+
+
+def test_the_environment(config: Path, count: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    people(other, "W" * 80, "elsewhere.csv")
+    monkeypatch.chdir(other)
+    monkeypatch.setenv("COUNTVEIL_CONFIG", str(config))
+    monkeypatch.setenv("COUNTVEIL_LEDGER", str(other / "book"))
+    monkeypatch.setenv("COUNTVEIL_ANCHOR", str(other / "mark"))
+    monkeypatch.setenv("COUNTVEIL_SOURCE_PEOPLE", str(other / "elsewhere.csv"))
+    found = json.loads(count(BY_REGION, "--json").out)
+    assert dict(row[:2] for row in found["rows"])["West"] > 50
+    assert (other / "book").exists()
+    assert (other / "mark").exists()
+    assert charged(config) == 0
+
+
+# Budgets
+
+
+def test_the_budget_as_json(config: Path, count: Run, budget: Run) -> None:
+    count(TOTAL)
+    found = json.loads(budget("people", "--json").out)
+    assert (found["answers_left"], found["answers_total"], found["epsilon"], found["delta"]) == (3, 4, "10", "0.01")
+    assert found["pools"][0]["pool"] == "people"
+    assert json.loads(budget("--json").out) == found
+
+
+def test_the_budget_on_the_screen(config: Path, count: Run, budget: Run) -> None:
+    written(config.parent, config_text(budget=QUICK + 'shares = { ann = 2, "bob b" = 1 }'))
+    assert count(TOTAL, "--analyst", "ann").code == 0
+    out = budget().out
+    assert "3 of 4 answers left" in out
+    assert "ann: 1 of 2 left" in out
+    assert "bob b: 1 of 1 left" in out
+    assert all(len(line) <= 80 for line in out.splitlines())
+
+
+def test_opening_more(config: Path, budget: Run) -> None:
+    done = budget("people", "--open", "2", "--reason", "second edition", "--json")
+    assert done.code == 0
+    assert json.loads(done.out)["answers_total"] == 6
+    for words in (
+        ["--open", "2"],
+        ["people", "--open", "2"],
+        ["people", "--reason", "x"],
+        ["--open", "1", "--reason", "x"],
+    ):
+        assert budget(*words).code == 2
+    for words in (["people", "--open", "0"], ["people", "--open", "x"], ["nope", "--open", "1"]):
+        assert budget(*words, "--reason", "x").code == 2
+    assert budget("nope").code == 2
+    assert json.loads(budget("--json").out)["answers_total"] == 6
+
+
+def test_counts_never_come_out_of_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], count: Run
+) -> None:
+    """The count is a large prime. Nothing prints it, unless it is what was released."""
+    prime = 99991
+    monkeypatch.chdir(tmp_path)
+    write_rows(tmp_path / "people.csv", ["region"], [("North",)] * prime)
+    path = written(tmp_path, config_text(unit="row", columns='region = ["North", "South"]'))
+    with_plan(path)
+    table = json.loads(count(BY_REGION, "--json").out)
+    released = {str(row[1]) for row in table["rows"]} | {str(v) for row in table["rows"] for v in row[2:]}
+    released.add(str(table["total"]["value"]))
+    ledger = runner(monkeypatch, capsys, "ledger")
+    texts = [count(BY_REGION, "--dry-run").out, count(f"{BY_REGION} LIMIT 1").err]
+    texts += [json.dumps({**table["receipt"], "columns": table["columns"]})]
+    texts += [ledger("log").out, ledger("log", "--json").out, ledger("verify").out]
+    assert all(texts)
+    if str(prime) not in released:
+        assert not any(str(prime) in text for text in texts)

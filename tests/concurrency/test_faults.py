@@ -1,0 +1,176 @@
+"""Full disks and failing syncs: the answer is withheld, the charge is kept, restart works."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from ledger_workers import Place, Workers, audit, plan
+
+from countveil.errors import LedgerError
+
+CONFIG = """
+[dataset.people]
+source = "people.csv"
+unit = "row"
+[dataset.people.columns]
+region = ["North", "South"]
+[dataset.people.budget]
+epsilon = "2"
+delta = "1e-6"
+answers = 5
+"""
+
+
+@pytest.fixture(scope="module")
+def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
+    """Workers on a disk that can be told to fail."""
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None or not Path("/proc/self/fd").exists():
+        pytest.skip("a C compiler and /proc are needed to make a disk fail")
+    library = tmp_path_factory.mktemp("faulty") / "faulty.so"
+    source = Path(__file__).with_name("faulty.c")
+    done = subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=False)
+    if done.returncode != 0:
+        pytest.skip("the C compiler here does not make shared libraries")
+    with Workers(environment={"LD_PRELOAD": str(library)}) as started:
+        yield started
+
+
+@pytest.mark.parametrize("kind", ["syncs", "writes"])
+def test_every_sync_and_every_write_fails_once(faulty: Workers, tmp_path: Path, kind: str) -> None:
+    """EIO from the k-th sync on, ENOSPC from the k-th write on, for every k that an answer needs."""
+    place, tell = Place(tmp_path).make(), tmp_path / "told"
+    withheld = 0
+    for k in range(100):
+        task = {"task": "disk_fault", "folder": str(tmp_path), "tell": str(tell), "question": f"{k}", kind: k}
+        assert faulty.run(task) == [0]
+        told = json.loads(tell.read_text().splitlines()[-1])
+        found = audit(place, complete=False)
+        if told["sent"]:
+            assert told["tried"] <= k
+            break
+        withheld += 1
+        assert told["said"].endswith(("nothing was answered", "try again")), told
+        assert found["charges"] <= withheld
+        assert found["sent"] == 0
+    assert withheld >= 6, "at least the log, the anchor's file and the anchor's folder, for a charge and for an answer"
+    audit(place)
+
+
+def test_the_log_then_the_anchor_then_the_data(faulty: Workers, tmp_path: Path) -> None:
+    """Nothing is looked at before the charge is on disk in both places, nothing is sent before its answer is."""
+    place, notes = Place(tmp_path).make(), tmp_path / "notes"
+    assert faulty.run({"task": "order_of_syncs", "folder": str(tmp_path), "notes": str(notes)}) == [0]
+    names = {
+        f"sync {place.ledger}-wal": "log",
+        f"sync {place.anchor.with_name('.x.anchor.part')}": "part",
+        f"rename {place.anchor}": "anchor",
+        f"sync {place.anchor.parent}": "folder",
+    }
+    order = [names.get(line, line) for line in notes.read_text().splitlines()]
+    paid = ["log", "part", "anchor", "folder"]
+    assert order == [*paid, "look at the data", *paid, "send"]
+
+
+def test_out_of_room(workers: Workers, tmp_path: Path) -> None:
+    place, tell = Place(tmp_path).make(), tmp_path / "told"
+    for room in (1, 1000, 5000, 20_000, 60_000, 200_000):
+        assert workers.run({"task": "out_of_room", "folder": str(tmp_path), "room": room, "tell": str(tell)}) == [0]
+        told = json.loads(tell.read_text().splitlines()[-1])
+        assert told["said"] is not None
+        audit(place)
+    assert told["sent"] > 0
+
+
+def test_an_anchor_without_room(tmp_path: Path) -> None:
+    place = Place(tmp_path).make()
+    ledger = place.open()
+    ledger.open_plan(plan(5))
+    charge = ledger.charge("people", "people", 1, "a", "", "ann")
+    part = place.anchor.with_name(".x.anchor.part")
+    part.symlink_to("/dev/full")
+    with pytest.raises(LedgerError, match=r"^the anchor could not be written \(.+\); nothing was answered$"):
+        ledger.record(charge, b"never sent")
+    with pytest.raises(LedgerError, match="nothing was answered"):
+        ledger.charge("people", "people", 1, "a", "", "ann")
+    ledger.close()
+    with pytest.raises(LedgerError, match="nothing was answered"):
+        place.open()
+    part.unlink()
+    assert audit(place) == {"charges": 1, "open": 0, "sent": 0}
+
+
+def test_an_anchor_that_disappears_under_way(tmp_path: Path) -> None:
+    place = Place(tmp_path).make()
+    ledger = place.open()
+    ledger.open_plan(plan(5))
+    kept = place.anchor.read_bytes()
+    place.anchor.unlink()
+    with pytest.raises(LedgerError, match="the anchor is missing"):
+        ledger.charge("people", "people", 1, "a", "", "ann")
+    place.anchor.write_bytes(kept)
+    assert not ledger.charge("people", "people", 1, "a", "", "ann").fresh
+    shutil.rmtree(place.anchor.parent)
+    with pytest.raises(LedgerError, match=r"the anchor could not be written \(No such file or directory\)"):
+        ledger.charge("people", "people", 1, "b", "", "ann")
+    ledger.close()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_permission(tmp_path: Path) -> None:
+    place = Place(tmp_path).make()
+    ledger = place.open()
+    ledger.open_plan(plan(5))
+    place.anchor.parent.chmod(0o500)
+    with pytest.raises(LedgerError, match=r"the anchor could not be written \(Permission denied\)"):
+        ledger.charge("people", "people", 1, "a", "", "ann")
+    place.anchor.parent.chmod(0o700)
+    ledger.close()
+
+
+def test_a_curator_on_a_full_disk_answers_nothing(tmp_path: Path) -> None:
+    """Where the disk fills between the charge and the answer, the charge is kept and completed later, once."""
+    from countveil.config import load
+    from countveil.curator import Curator
+    from countveil.ledger.sqlite import SqliteLedger
+
+    (tmp_path / "countveil.toml").write_text(CONFIG)
+    (tmp_path / "people.csv").write_text("region\n" + "North\nSouth\n" * 50)
+    config = load(tmp_path / "countveil.toml")
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    full_at: list[str] = []
+
+    def step(name: str) -> None:
+        if name in full_at:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    ledger = SqliteLedger(config.ledger, config.anchor, step=step)
+    with Curator(config, ledger) as curator:
+        try:
+            for spent, where in enumerate(("charge:begin", "charge:anchor", "answer:begin", "answer:anchor")):
+                sql = f"SELECT count(*) FROM people WHERE region = '{'North' if spent % 2 else 'South'}'"
+                curator.dry_run(sql)
+                full_at[:] = [where]
+                with pytest.raises(LedgerError, match="nothing was answered"):
+                    curator.count(sql)
+                full_at.clear()
+                resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+                answers = [curator.count(sql).released.tolist() for _ in range(2)]
+                assert answers[0] == answers[1]
+                if spent == 1:
+                    (tmp_path / "people.csv").write_text("region\n" + "North\nSouth\n" * 60)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+            signal.signal(signal.SIGXFSZ, before)
+        assert ledger.standing("people").spent == 4
+        assert len(list(ledger.charges())) == 4
+        ledger.verify()

@@ -1,0 +1,58 @@
+"""A small ledger with every kind of entry, for tests that damage, copy and restore it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from countveil.ledger import Charge, PlanRecord
+from countveil.ledger.sqlite import SqliteLedger
+
+
+def plan(answers: int = 10, pool: str = "people") -> PlanRecord:
+    return PlanRecord(pool, "1", "1e-6", answers, "add-remove", 1, 1, "nonnegative", "variance", "f" * 64, '{"a": 1}')
+
+
+def opened(folder: Path, **more: Any) -> SqliteLedger:
+    return SqliteLedger(folder / "x.ledger", folder / "x.anchor", **more)
+
+
+def answered(ledger: SqliteLedger, question: str, pool: str = "people", analyst: str = "ann") -> Charge:
+    charge = ledger.charge(pool, "people", 1, question, f"text of {question}", analyst)
+    return ledger.record(charge, f"answer to {question}".encode())
+
+
+def filled(folder: Path) -> None:
+    """Two pools, shares, two versions, charges with and without answers, more opened: 15 entries."""
+    ledger = opened(folder, clock=lambda: "2026-11-16T12:00:00+00:00")
+    ledger.open_plan(plan())
+    ledger.open_plan(plan(3, "other"))
+    ledger.set_share("people", "ann", 6)
+    ledger.set_share("people", "bob", 2)
+    for fingerprint in ("first", "second"):
+        ledger.version("people", fingerprint)
+    for question in ("a", "b"):
+        answered(ledger, question)
+    ledger.charge("people", "people", 2, "c", "text of c", "bob")
+    ledger.extend("people", 5, "1.5", "a second edition")
+    answered(ledger, "d", "other")
+    ledger.close()
+
+
+def seen(folder: Path) -> object:
+    """Everything that the ledger says through its interface."""
+    ledger = opened(folder, create=False)
+    try:
+        pools = ("people", "other")
+        charges = list(ledger.charges())
+        return (
+            ledger.verify(),
+            ledger.identity,
+            list(ledger.entries()),
+            charges,
+            [ledger.find(c.pool, c.dataset, c.version, c.question) for c in charges],
+            [(ledger.plan(pool), getattr(ledger.plan(pool), "document", None)) for pool in pools],
+            [(ledger.standing(pool), ledger.shares(pool)) for pool in pools],
+        )
+    finally:
+        ledger.close()

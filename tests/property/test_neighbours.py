@@ -1,0 +1,342 @@
+"""Two datasets that differ by one person look the same in everything but the noisy numbers.
+
+Status, message, columns, the order of rows, intervals as functions of y, log lines, receipts and entries of the ledger,
+for a corpus of fuzzed questions, valid and not. The person is as awkward as a person can be: values of the wrong kind,
+numbers that overflow, records of the wrong length.
+"""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import random
+import re
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from curated import MANY, config_text, with_plan, written
+
+from countveil.config import load
+from countveil.curator import Curator
+from countveil.engines.duckdb import DuckDBEngine
+from countveil.errors import CountveilError
+from countveil.query import ask
+
+HOSTILE = Path(__file__).parents[1] / "hostile" / "queries.txt"
+COLUMNS = (
+    'region = ["North", "South", "East", "West"]\nage = { min = 0, max = 119, step = 10 }\n'
+    "ok = { type = 'boolean' }\nday = { min = 2026-01-01, max = 2026-03-01, step = 20 }\ncode = [7, 3, 12]\n"
+)
+NAMES = ["person", "region", "age", "ok", "day", "code"]
+Row = dict[str, Any]
+
+
+# Questions
+
+
+def literal(rng: random.Random, column: str) -> str:
+    return {
+        "region": lambda: rng.choice(["'North'", "'South'", "'East'", "'West'"]),
+        "age": lambda: str(rng.randint(-10, 130)),
+        "ok": lambda: rng.choice(["TRUE", "FALSE"]),
+        "day": lambda: f"DATE '2026-0{rng.randint(1, 3)}-{rng.randint(1, 28):02d}'",
+        "code": lambda: str(rng.choice([7, 3, 12, 99])),
+    }[column]()
+
+
+def condition(rng: random.Random, depth: int = 2) -> str:
+    if depth and rng.random() < 0.5:
+        parts = [condition(rng, depth - 1) for _ in range(rng.randint(1, 3))]
+        joined = rng.choice([" AND ", " OR "]).join(f"({part})" for part in parts)
+        return f"NOT ({joined})" if rng.random() < 0.3 else joined
+    column = rng.choice(NAMES[1:])
+    test = rng.choice(["=", "<>", "<", ">=", "in", "between", "null"])
+    if test == "null":
+        return f"{column} IS {rng.choice(['', 'NOT '])}NULL"
+    if test == "in":
+        return f"{column} IN ({', '.join(literal(rng, column) for _ in range(rng.randint(1, 4)))})"
+    if column == "ok":
+        return f"ok = {literal(rng, 'ok')}"
+    if test == "between":
+        return f"{column} BETWEEN {literal(rng, column)} AND {literal(rng, column)}"
+    return f"{column} {test} {literal(rng, column)}"
+
+
+def question(rng: random.Random) -> str:
+    by = rng.sample(NAMES[1:], rng.choice([0, 1, 1, 2]))
+    shown = ", ".join([*by, rng.choice(["count(*)", "count(*) AS n", "count(DISTINCT person)"])])
+    where = f" WHERE {condition(rng)}" if rng.random() < 0.8 else ""
+    return f"SELECT {shown} FROM people{where}" + (f" GROUP BY {', '.join(by)}" if by else "")
+
+
+BREAKS = [
+    "error('x')",
+    "1/0",
+    "CAST(age AS INT)",
+    "sum(age)",
+    ";",
+    "'",
+    '"',
+    "--",
+    "(",
+    ")",
+    "HAVING count(*) > 5",
+    "LIMIT 1",
+]
+BREAKS += [
+    "UNION SELECT 1",
+    "age + 1",
+    "nobody",
+    "person = 3",
+    "10000000000000000000000",
+    "LIKE 'N%'",
+    "\x00",
+    "ORDER BY 1",
+]
+
+
+def broken(rng: random.Random) -> str:
+    words = question(rng).split(" ")
+    place = rng.randrange(len(words))
+    if rng.random() < 0.4:
+        del words[place]
+    else:
+        words.insert(place, rng.choice(BREAKS))
+    return " ".join(words)
+
+
+@cache
+def corpus() -> tuple[str, ...]:
+    """Fuzzed questions, every third of them broken, and a sample of the hostile ones."""
+    rng = random.Random(20261116)
+    found = [question(rng) if i % 3 else broken(rng) for i in range(210)]
+    hostile = [line for line in HOSTILE.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
+    return tuple(dict.fromkeys(found + rng.sample(hostile, min(40, len(hostile)))))
+
+
+# Datasets
+
+
+def crowd() -> list[Row]:
+    rng = random.Random(7)
+    first = datetime.date(2026, 1, 1)
+    return [
+        {
+            "person": i,
+            "region": rng.choice(["North", "South", "East", "West", None]),
+            "age": rng.randint(0, 119),
+            "ok": rng.choice([True, False, None]),
+            "day": first + datetime.timedelta(days=rng.randint(0, 59)),
+            "code": rng.choice([7, 3, 12]),
+        }
+        for i in range(60)
+    ]
+
+
+def csv_line(row: Row) -> bytes:
+    return ",".join("" if row[name] is None else str(row[name]) for name in NAMES).encode() + b"\n"
+
+
+def csv_file(folder: Path, extra: bytes) -> str:
+    """The extra record stands in the middle, unless it is one that nothing ends."""
+    lines = [csv_line(row) for row in crowd()]
+    place = len(lines) if b'"' in extra else 30
+    (folder / "people.csv").write_bytes(
+        ",".join(NAMES).encode() + b"\n" + b"".join([*lines[:place], extra, *lines[place:]])
+    )
+    return "people.csv"
+
+
+KINDS: dict[str, Any] = {
+    "person": pa.int64(),
+    "region": pa.string(),
+    "age": pa.int64(),
+    "ok": pa.bool_(),
+    "day": pa.date32(),
+    "code": pa.int64(),
+}
+
+
+def parquet_file(folder: Path, extra: Row | None, **kinds: Any) -> str:
+    rows = [*crowd(), *([extra] if extra else [])]
+    table = {}
+    for name in NAMES:
+        kind = kinds.get(name, KINDS[name])
+        plain = pa.array([row[name] for row in rows[:60]], KINDS[name]).cast(kind)
+        last = [pa.array([extra[name]], kind)] if extra else []
+        table[name] = pa.chunked_array([plain, *last])
+    pq.write_table(pa.table(table), folder / "people.parquet")
+    return "people.parquet"
+
+
+PERSON: Row = {"person": 1000, "region": "West", "age": 44, "ok": True, "day": datetime.date(2026, 2, 2), "code": 12}
+ORDINARY = csv_line(PERSON)
+AWKWARD_ROWS = {
+    "ordinary": ORDINARY,
+    "a hundred rows": ORDINARY * 100,
+    "another type": b"1000,South,old,perhaps,yesterday,x\n",
+    "overflow": b"1000,West," + b"9" * 400 + b",1,99999-01-01,-9223372036854775809\n",
+    "not a number": b"1000,West,nan,inf,2026-02-30,1e400\n",
+    "short": b"1000,West\n",
+    "long": b"1000,West,44,true,2026-02-02,12,more,and,more\n",
+    "empty": b"\n",
+    "not UTF-8": b"1000,W\xe9st\xff,44,true,2026-02-02,12\n",
+    "NUL": b"1000,West\x00,4\x004,true,2026-02-02,12\n",
+    "never ends": b'1000,"West,44,true,2026-02-02,12\n',
+    "quotes inside": b'1000,We"st,"4"4,true,2026-02-02,12\n',
+    "huge": b"1000," + b"x" * 3_000_000 + b",44,true,2026-02-02,12\n",
+    "carriage returns": b"1000,We\rst,44\r,true,2026-02-02,12\r\n",
+    "injection": b"1000,'; DROP TABLE people; --,44,true,2026-02-02,12\n",
+}
+FAR = datetime.date(9999, 12, 31)
+AWKWARD_VALUES: dict[str, tuple[Row, dict[str, Any]]] = {
+    "overflow": ({"age": 2**63 - 1, "code": -(2**63), "day": FAR}, {}),
+    "unsigned": ({"age": 2**64 - 1, "code": 0}, {"age": pa.uint64(), "code": pa.uint8()}),
+    "floats": ({"age": float("inf"), "code": 1e300}, {"age": pa.float64(), "code": pa.float64()}),
+    "NaN": ({"age": float("nan"), "code": -0.0}, {"age": pa.float64(), "code": pa.float32()}),
+    "text": ({"age": "9" * 400, "day": "9999999-99-99"}, {"age": pa.string(), "day": pa.string()}),
+    "NULL": (dict.fromkeys(NAMES), {}),
+    "no person": ({"person": None}, {}),
+    "time stamps": ({"day": 2**62}, {"day": pa.timestamp("us")}),
+    "NUL": ({"region": "West\x00"}, {}),
+}
+
+
+# The same but for the numbers
+
+
+def masked(text: str) -> str:
+    return re.sub(r"charge=[0-9a-f]+", "charge=", text)
+
+
+class Seen:
+    """Everything that someone without the true counts can see of one dataset."""
+
+    def __init__(self, folder: Path, source: str, questions: tuple[str, ...], caplog: pytest.LogCaptureFixture) -> None:
+        self.shapes: list[Any] = []
+        self.intervals: dict[int, tuple[int, int]] = {}
+        self.released: list[list[int]] = []
+        path = written(folder, config_text(source=source, columns=COLUMNS, budget=MANY))
+        with_plan(path)
+        caplog.clear()
+        with caplog.at_level(logging.DEBUG, "countveil"), Curator.open(path) as curator:
+            for sql in questions:
+                self.shapes.append(self.ask(curator, sql))
+            for entry in curator.ledger.entries():
+                body = {
+                    k: v for k, v in entry.body.items() if k not in ("ledger", "fingerprint", "charge", "sha256", "mac")
+                }
+                self.shapes.append((entry.seq, entry.kind, body))
+            self.shapes.append(curator.budget())
+        self.shapes += [masked(record.getMessage()) for record in caplog.records]
+        caplog.clear()
+
+    def ask(self, curator: Curator, sql: str) -> Any:
+        try:
+            dry = curator.dry_run(sql)
+            table = curator.count(sql)
+        except CountveilError as error:
+            return type(error), error.exit_code, str(error)
+        self.released.append(table.released.tolist())
+        labels = []
+        for row in table.rows:
+            *label, y, low, high = row
+            labels.append(label)
+            assert self.intervals.setdefault(y, (low, high)) == (low, high)
+        receipt = {k: v for k, v in asdict(table.receipt).items() if k not in ("id", "time")}
+        return dry, table.columns, labels, receipt, table.replayed, table.total().margin_95
+
+
+def compare(
+    folder: Path, make: Callable[[Path, bool], str], questions: tuple[str, ...], caplog: Any
+) -> tuple[Seen, Seen]:
+    both = []
+    for name in ("without", "with"):
+        (folder / name).mkdir()
+        both.append(Seen(folder / name, make(folder / name, name == "with"), questions, caplog))
+    for a, b in zip(both[0].shapes, both[1].shapes, strict=True):
+        assert a == b
+    for y in set(both[0].intervals) & set(both[1].intervals):
+        assert both[0].intervals[y] == both[1].intervals[y]
+    return both[0], both[1]
+
+
+def valid(count: int) -> tuple[str, ...]:
+    """A table by every column, the total, and some fuzzed questions; none of them is refused."""
+    whole = tuple(f"SELECT {c}, count(*) FROM people GROUP BY {c}" for c in NAMES[1:])
+    rng = random.Random(3)
+    return (*whole, "SELECT count(*) FROM people", *(question(rng) for _ in range(count)))
+
+
+@pytest.mark.slow
+def test_the_corpus_is_large_and_mixed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    first, second = compare(
+        tmp_path, lambda folder, more: csv_file(folder, AWKWARD_ROWS["another type"] if more else b""), corpus(), caplog
+    )
+    assert len(corpus()) >= 200
+    assert 60 <= len(first.released) <= len(corpus()) - 60
+    assert first.released != second.released  # noise is fresh, so the check above compares something
+
+
+@pytest.mark.parametrize("person", sorted(AWKWARD_ROWS))
+def test_one_more_record_in_a_csv_file(person: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    first, _ = compare(
+        tmp_path, lambda folder, more: csv_file(folder, AWKWARD_ROWS[person] if more else b""), valid(2), caplog
+    )
+    assert len(first.released) == len(valid(2))
+
+
+@pytest.mark.parametrize("person", sorted(AWKWARD_VALUES))
+def test_one_more_person_in_a_parquet_file(person: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    values, kinds = AWKWARD_VALUES[person]
+    first, _ = compare(
+        tmp_path,
+        lambda folder, more: parquet_file(folder, {**PERSON, **values} if more else None, **kinds),
+        valid(2),
+        caplog,
+    )
+    assert len(first.released) == len(valid(2))
+
+
+@pytest.mark.parametrize("person", sorted(AWKWARD_ROWS))
+def test_one_more_record_moves_one_cell_by_one(person: str, tmp_path: Path) -> None:
+    """Whatever the record is, nobody else's rows are counted otherwise."""
+    config = load(written(tmp_path, config_text(columns=COLUMNS)), {}).dataset("people")
+    counts = []
+    for extra in (b"", AWKWARD_ROWS[person]):
+        csv_file(tmp_path, extra)
+        engine = DuckDBEngine(config.source, config.schema)
+        counts.append([engine.count(ask(config.schema, sql), key=b"key") for sql in valid(30)])
+        engine.close()
+    for without, with_ in zip(*counts, strict=True):
+        assert abs(with_ - without).sum() <= 1
+    if "rows" in person or person == "ordinary":
+        assert any((a != b).any() for a, b in zip(*counts, strict=True))
+
+
+def test_the_only_person(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def only(folder: Path, more: bool) -> str:
+        (folder / "people.csv").write_bytes(",".join(NAMES).encode() + b"\n" + (ORDINARY if more else b""))
+        return "people.csv"
+
+    compare(tmp_path, only, valid(2), caplog)
+
+
+def test_the_comparison_can_fail(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A header that differs is a difference of the schema, and shows."""
+
+    def other(folder: Path, more: bool) -> str:
+        csv_file(folder, b"")
+        if more:
+            text = (folder / "people.csv").read_text()
+            (folder / "people.csv").write_text(text.replace("region", "place", 1))
+        return "people.csv"
+
+    with pytest.raises(AssertionError):
+        compare(tmp_path, other, ("SELECT count(*) FROM people",), caplog)

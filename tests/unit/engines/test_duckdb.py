@@ -1,0 +1,521 @@
+"""What is particular to DuckDB: the locked connection, threads, spilling, scratch space, broken files, odd frames."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import gc
+import gzip
+import io
+import os
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from countveil.engines import Engine, Source, open_engine
+from countveil.engines.duckdb import DuckDBEngine
+from countveil.engines.statement import Statement
+from countveil.errors import CountveilError, DataError, EngineError, ParameterError
+from countveil.query import ask
+from countveil.schema import Column, Schema
+
+X = Column("x", "integer", low=0, high=9)
+WORD = Column("w", "text", ("a", "b", ""))
+SCHEMA = Schema("people", (X,))
+BOTH = Schema("people", (X, WORD))
+
+
+def counted(
+    source: Source, schema: Schema = SCHEMA, sql: str = "SELECT x, count(*) FROM people GROUP BY x"
+) -> list[int]:
+    engine = open_engine(source, schema)
+    try:
+        return engine.count(ask(schema, sql), key=b"k").tolist()
+    finally:
+        engine.close()
+
+
+def total(source: Source, schema: Schema = BOTH) -> int:
+    return counted(source, schema, "SELECT count(*) FROM people")[0]
+
+
+def csv_of(tmp_path: Path, data: bytes, name: str = "rows.csv") -> Source:
+    (tmp_path / name).write_bytes(data)
+    return Source(name, directory=tmp_path)
+
+
+# -- the connection ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Source:
+    with duckdb.connect(tmp_path / "rows.duckdb") as connection:
+        connection.execute("CREATE TABLE people AS SELECT i % 10 AS x FROM range(1000) AS r(i)")
+        connection.execute("CREATE SCHEMA other")
+        connection.execute("CREATE TABLE other.people AS SELECT 1 AS x")
+    return Source("rows.duckdb", table="people", directory=tmp_path)
+
+
+def test_a_database_is_read_by_two_engines_at_once(database: Source) -> None:
+    first, second = open_engine(database, SCHEMA), open_engine(database, SCHEMA)
+    question = ask(SCHEMA, "SELECT x, count(*) FROM people GROUP BY x")
+    for engine in (first, second, first):
+        assert engine.count(question, key=b"").tolist() == [100] * 10
+    first.close()
+    assert second.count(question, key=b"").tolist() == [100] * 10
+    second.close()
+    with duckdb.connect(database.directory / "rows.duckdb") as connection:  # nothing holds the file any more
+        connection.execute("INSERT INTO people VALUES (1)")
+
+
+def test_a_table_of_another_schema(database: Source) -> None:
+    assert total(Source("rows.duckdb", table="other.people", directory=database.directory), SCHEMA) == 1
+
+
+@pytest.mark.parametrize("table", [None, "nobody", "a.b.c", 'p"; DROP TABLE people; --'])
+def test_a_table_that_is_not_there(database: Source, table: str | None) -> None:
+    with pytest.raises(EngineError):
+        open_engine(Source("rows.duckdb", table=table, directory=database.directory), SCHEMA)
+
+
+FORBIDDEN = [
+    "SELECT * FROM read_csv('{other}')",
+    "SELECT * FROM '{other}'",
+    "SELECT * FROM read_text('{other}')",
+    "SELECT * FROM glob('/*')",
+    "COPY (SELECT 1) TO '{folder}/out.csv'",
+    "ATTACH '{folder}/new.duckdb' AS new",
+    "INSTALL httpfs",
+    "LOAD httpfs",
+    "SET enable_external_access = true",
+    "SET lock_configuration = false",
+    "SET memory_limit = '1TB'",
+    "SELECT * FROM SCHEMA",
+    "SELECT getenv('HOME')",
+]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "duckdb", "frame"])
+@pytest.mark.parametrize("sql", FORBIDDEN)
+def test_nothing_but_the_source_can_be_reached(kind: str, sql: str, tmp_path: Path, database: Source) -> None:
+    other = tmp_path / "other.csv"
+    other.write_text("x\n1\n")
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "rows.parquet")
+    sources = {
+        "csv": csv_of(tmp_path, b"x\n1\n"),
+        "parquet": Source("rows.parquet", directory=tmp_path),
+        "duckdb": database,
+        "frame": Source(frame=pa.table({"x": [1]})),
+    }
+    engine = DuckDBEngine(sources[kind], SCHEMA)
+    with pytest.raises(EngineError, match=r"^the source could not be read"):
+        engine.run(Statement(sql.format(other=other, folder=tmp_path), {}))
+    assert engine.count(ask(SCHEMA, "SELECT count(*) FROM people"), key=b"").sum() >= 1
+    engine.close()
+
+
+def test_a_database_cannot_be_changed(database: Source) -> None:
+    engine = DuckDBEngine(database, SCHEMA)
+    with pytest.raises(EngineError):
+        engine.run(Statement(f"INSERT INTO {engine.relation} VALUES (1)", {}))
+    engine.close()
+
+
+def test_closing_removes_the_scratch_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    engine = open_engine(Source(frame=pa.table({"x": [1]})), SCHEMA)
+    assert len(list(tmp_path.iterdir())) == 1
+    engine.close()
+    engine.close()
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(EngineError):
+        engine.count(ask(SCHEMA, "SELECT count(*) FROM people"), key=b"")
+    with pytest.raises(DataError):
+        open_engine(Source(frame=pa.table({"y": [1]})), SCHEMA)
+    with pytest.raises(EngineError):
+        open_engine(Source("nothing.csv"), SCHEMA)
+    assert not list(tmp_path.iterdir())
+    forgotten = open_engine(Source(frame=pa.table({"x": [1]})), SCHEMA)
+    assert len(list(tmp_path.iterdir())) == 1
+    del forgotten
+    gc.collect()
+    assert not list(tmp_path.iterdir())
+
+
+def test_eight_threads_ask_one_engine_at_once(tmp_path: Path, database: Source) -> None:
+    table = pa.table({"x": [i % 10 for i in range(1000)]})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    for source in (
+        database,
+        Source("rows.parquet", directory=tmp_path),
+        Source(frame=table),
+        Source(frame=table.to_pandas()),
+    ):
+        engine = open_engine(source, SCHEMA)
+
+        def ask_one(n: int, engine: Engine = engine) -> bool:
+            question = ask(SCHEMA, f"SELECT x, count(*) FROM people WHERE x <> {n % 10} GROUP BY x")
+            return engine.count(question, key=b"").tolist() == [100 * (i != n % 10) for i in range(10)]
+
+        with ThreadPoolExecutor(8) as pool:
+            assert all(pool.map(ask_one, range(80)))
+        engine.close()
+
+
+class Small(DuckDBEngine):
+    settings = {"memory_limit": "40MB", "threads": "2"}  # noqa: RUF012
+
+
+@pytest.mark.slow
+def test_what_does_not_fit_into_memory_is_spilled(tmp_path: Path) -> None:
+    with duckdb.connect() as connection:
+        connection.execute(
+            "COPY (SELECT i % 10 AS x, i % 1500000 AS id FROM range(3000000) AS r(i)) "
+            f"TO '{tmp_path}/rows.parquet' (FORMAT parquet)"
+        )
+    schema = Schema("people", (X,), unit="id", rows_per_person=2)
+    engine = Small(Source("rows.parquet", directory=tmp_path), schema)
+    question = ask(schema, "SELECT x, count(*) FROM people GROUP BY x")
+    spilled: set[str] = set()
+    with ThreadPoolExecutor(1) as pool:
+        counting = pool.submit(engine.count, question, key=b"k")
+        while not counting.done():
+            spilled |= set(os.listdir(engine._scratch))
+            time.sleep(0.01)
+        counts = counting.result()
+    assert spilled
+    assert counts.tolist() == [300_000] * 10  # everybody is in one cell, twice
+    engine.close()
+
+
+# -- CSV ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "rows"),
+    [
+        (b"x,w\n1,a\n2,b\n", 2),
+        (b"x,w\n1,a\n2,b", 2),
+        (b"x,w\r\n1,a\r\n2,b\r\n", 2),
+        (b"x,w\r\n1,a\n2,b\r\n3,\n", 3),
+        (b"x,w\n1,a\r\n2,b\n3,\r\n", 3),
+        (b"\xef\xbb\xbfx,w\n1,a\n", 1),
+        (b"x,w\n", 0),
+        (b"x,w", 0),
+        (b"x,w\n1\n2,b\n\n3,a\n", 2),
+        (b"x,w\n1,a,z,z\n2,b\n", 2),
+        (b'x,w\n1,"a\n2,b\n3,a\n', 1),
+        (b'x,w\n1,"a"b\n2,b\n3,a\n', 3),
+        (b'x,w\n1, "a"\n2,b\n3,a"\n', 3),
+        (b"x,w\n1,\xff\n2,b\n", 2),
+        (b"x,w\n1,\x00\n2,b\n", 2),
+        (b"x,w\n1," + b"a" * 3_000_000 + b"\n2,b\n", 1),
+        (b"x,w,\xc3\xa9\n1,a,\n", 1),
+    ],
+)
+def test_broken_csv_is_counted_all_the_same(tmp_path: Path, data: bytes, rows: int) -> None:
+    assert total(csv_of(tmp_path, data)) == rows
+    assert total(csv_of(tmp_path, gzip.compress(data), "rows.csv.gz")) == rows
+
+
+def test_a_field_that_is_not_utf_8_is_in_no_cell(tmp_path: Path) -> None:
+    source = csv_of(tmp_path, b'x,w\n1,\xff\n2,b\n3,"\xff"\n4,\n')
+    assert counted(source, BOTH, "SELECT w, count(*) FROM people GROUP BY w") == [0, 1, 0]
+    assert counted(source, BOTH, "SELECT count(*) FROM people WHERE w IS NULL") == [1]
+
+
+@pytest.mark.parametrize("data", [b"", b"\n", b"x,w,x\n1,a,1\n", b"x,w,W\n1,a,1\n", b"x,w,\n1,a,1\n"])
+def test_a_header_that_names_no_columns(tmp_path: Path, data: bytes) -> None:
+    with pytest.raises(DataError, match=r"the header of .* needs a different name for every column"):
+        total(csv_of(tmp_path, data))
+
+
+@pytest.mark.parametrize(
+    ("data", "name"),
+    [
+        (b"x,\xff\n1,a\n", "rows.csv"),
+        (b"x,w\n1,a\n", "rows.csv.gz"),
+        (gzip.compress(b"x,w\n" * 9999)[:20], "rows.csv.gz"),
+        (gzip.compress(b"x,w\n")[:-12] + b"\xff" * 12, "rows.csv.gz"),
+        (b"", "rows.csv.gz"),
+    ],
+)
+def test_a_header_that_cannot_be_read(tmp_path: Path, data: bytes, name: str) -> None:
+    with pytest.raises((EngineError, DataError), match=r"^source: the header of"):
+        total(csv_of(tmp_path, data, name))
+
+
+@settings(max_examples=300)
+@given(data=st.lists(st.sampled_from(["a", "1", ",", '"', '""', "\n", "\r\n", "\r", " ", "é", "\udcff", "\x00"])))
+def test_no_bytes_make_csv_fail(tmp_path_factory: pytest.TempPathFactory, data: list[str]) -> None:
+    folder = tmp_path_factory.getbasetemp()
+    total(csv_of(folder, b"x,w\n" + "".join(data).encode("utf-8", "surrogateescape"), "fuzz.csv"))
+
+
+@pytest.mark.slow
+def test_where_records_end_does_not_depend_on_threads(tmp_path: Path) -> None:
+    """Fields that look like the start of other records, in a file of several buffers."""
+    odd = ["a", "b", "", '\n1,a\n"', 'x\n2,b\n3,"a', "\r\n", '","', 'a"\nb"']
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
+    writer.writerow(["x", "w"])
+    writer.writerows([i % 11, odd[i * i % 97 % len(odd)]] for i in range(2_500_000))
+    expected = [0] * 3
+    for i in range(2_500_000):
+        if (word := odd[i * i % 97 % len(odd)]) in ("a", "b", "") and i % 11 < 10:
+            expected[["a", "b", ""].index(word)] += 1
+    source = csv_of(tmp_path, text.getvalue().encode())
+    sql = "SELECT w, count(*) FROM people WHERE x IS NOT NULL GROUP BY w"
+    assert counted(source, BOTH, sql) == expected
+
+
+def test_several_csv_files_and_odd_names(tmp_path: Path) -> None:
+    for name in ("a[1].csv", "a1.csv", "b*.csv", "b?.csv", "bx.csv", "c'd.csv"):
+        csv_of(tmp_path, b"x,w\n1,a\n", name)
+    for name in ("a[1].csv", "b*.csv", "b?.csv", "c'd.csv"):  # a name that exists means itself
+        assert total(Source(name, directory=tmp_path)) == 1
+    assert total(Source("*.csv", directory=tmp_path)) == 6
+    csv_of(tmp_path, b"w,x\na,1\n", "z.csv")
+    with pytest.raises(DataError, match="another header"):
+        total(Source("*.csv", directory=tmp_path))
+
+
+def test_delimiters(tmp_path: Path) -> None:
+    csv_of(tmp_path, b"x\tw\n1\ta\n", "rows.tsv")
+    csv_of(tmp_path, b"x;w\n1;a\n", "semi.csv")
+    assert total(Source("rows.tsv", directory=tmp_path)) == 1
+    assert total(Source("semi.csv", directory=tmp_path, delimiter=";")) == 1
+    for wrong in ("||", '"', "\n", "é"):
+        with pytest.raises(ParameterError, match="delimiter"):
+            total(Source("semi.csv", directory=tmp_path, delimiter=wrong))
+
+
+# -- Parquet -----------------------------------------------------------------------------------------------------------
+
+
+def test_files_whose_types_differ_are_refused(tmp_path: Path) -> None:
+    """Reading the second file as the first's type would fail, or not, by its values."""
+    pq.write_table(pa.table({"x": pa.array([1], pa.int32())}), tmp_path / "a.parquet")
+    for values in ([1], [2**40]):
+        pq.write_table(pa.table({"x": pa.array(values, pa.int64())}), tmp_path / "b.parquet")
+        with pytest.raises(DataError, match="other columns or types"):
+            total(Source("*.parquet", directory=tmp_path), SCHEMA)
+
+
+def broken_text() -> pa.Array:
+    raw = pa.array([b"a", b"\xff\xfe", b"b", None], pa.binary())
+    return pa.Array.from_buffers(pa.string(), 4, raw.buffers())
+
+
+def test_text_that_is_no_unicode_is_outside(tmp_path: Path) -> None:
+    table = pa.table({"w": broken_text(), "x": [1, 2, 3, 4]})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    split = pa.table({"w": broken_text().dictionary_encode(), "x": [1, 2, 3, 4]})
+    for source in (Source("rows.parquet", directory=tmp_path), Source(frame=table), Source(frame=split)):
+        assert counted(source, BOTH, "SELECT w, count(*) FROM people GROUP BY w") == [1, 1, 0]
+        assert counted(source, BOTH, "SELECT count(*) FROM people WHERE w IS NULL") == [1]
+        number = Schema("people", (Column("w", "integer", low=0, high=9),))
+        assert counted(source, number, "SELECT count(*) FROM people WHERE w >= 0") == [0]
+        truth = Schema("people", (Column("w", "boolean", (False, True)),))
+        assert counted(source, truth, "SELECT w, count(*) FROM people GROUP BY w") == [0, 0]
+
+
+def test_partitions_named_in_paths(tmp_path: Path) -> None:
+    for value in ("1", "2", "__HIVE_DEFAULT_PARTITION__"):
+        folder = tmp_path / f"x={value}"
+        folder.mkdir()
+        pq.write_table(pa.table({"w": ["a", "b"]}), folder / "rows.parquet")
+    assert counted(Source("*/*.parquet", directory=tmp_path), BOTH) == [0, 2, 2, 0, 0, 0, 0, 0, 0, 0]
+
+
+def test_a_file_that_is_not_parquet(tmp_path: Path) -> None:
+    (tmp_path / "rows.parquet").write_bytes(b"PAR1 secret value 12345 PAR1")
+    with pytest.raises(EngineError, match="could not be opened") as failed:
+        total(Source("rows.parquet", directory=tmp_path), SCHEMA)
+    assert "secret" not in str(failed.value)
+    assert failed.value.__cause__ is None
+    assert failed.value.__suppress_context__
+
+
+# -- frames ------------------------------------------------------------------------------------------------------------
+
+
+class Strange:
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("secret")
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def test_columns_of_python_objects() -> None:
+    moment = datetime.datetime(2026, 1, 31, 12)
+    values = [
+        "1",
+        1,
+        1.0,
+        True,
+        None,
+        float("nan"),
+        pd.NA,
+        pd.NaT,
+        b"1",
+        "\ud800",
+        Strange(),
+        [1],
+        10**5000,
+        moment,
+        1j,
+    ]
+    values += [np.int8(1), np.float32(1), np.bool_(True), float("inf"), "2", datetime.date(2026, 1, 31)]
+    values += [moment.replace(tzinfo=datetime.UTC)]
+    frame = pd.DataFrame({"x": pd.Series(values, dtype=object)})
+    assert counted(Source(frame=frame)) == [0, 6, 1, 0, 0, 0, 0, 0, 0, 0]
+    assert counted(Source(frame=frame), sql="SELECT count(*) FROM people WHERE x IS NULL") == [4]
+    days = Schema("people", (Column("x", "date", (datetime.date(2026, 1, 31),)),))
+    assert counted(Source(frame=frame), days) == [2]
+    polars = pl.DataFrame({"x": pl.Series([object(), "1", None], dtype=pl.Object)})
+    assert counted(Source(frame=polars))[1] == 1
+
+
+def test_types_of_object_columns_do_not_depend_on_values() -> None:
+    for values in ([], [None], ["a"], [1], [1, "a"], [datetime.date(2026, 1, 31)]):
+        engine = open_engine(Source(frame=pd.DataFrame({"x": pd.Series(values, dtype=object)})), SCHEMA)
+        assert dict(engine.describe()) == {"x": "text"}
+        engine.close()
+
+
+def test_integers_with_missing_values_in_pandas() -> None:
+    frame = pd.DataFrame({"x": [1, None, 3, 3]})
+    assert frame["x"].dtype == "float64"
+    assert counted(Source(frame=frame)) == [0, 1, 0, 2, 0, 0, 0, 0, 0, 0]
+
+
+def test_categories_and_enumerations() -> None:
+    for frame in (
+        pd.DataFrame({"w": pd.Categorical(["a", "b", None, "a"], categories=["b", "a", "c"]), "x": [1, 2, 3, 4]}),
+        pl.DataFrame({"w": pl.Series(["a", "b", None, "a"], dtype=pl.Categorical), "x": [1, 2, 3, 4]}),
+        pl.DataFrame({"w": pl.Series(["a", "b", None, "a"], dtype=pl.Enum(["b", "a"])), "x": [1, 2, 3, 4]}),
+    ):
+        assert counted(Source(frame=frame), BOTH, "SELECT w, count(*) FROM people GROUP BY w") == [2, 1, 0]
+    numbers = pd.DataFrame({"x": pd.Categorical([1, 2, None, 1])})
+    assert counted(Source(frame=numbers))[:3] == [0, 2, 1]
+
+
+def test_enumerations_of_a_database(tmp_path: Path) -> None:
+    with duckdb.connect(tmp_path / "rows.db") as connection:
+        connection.execute("CREATE TYPE word AS ENUM ('b', 'a', 'z')")
+        connection.execute("CREATE TABLE t (w word, x UHUGEINT)")
+        connection.execute("INSERT INTO t VALUES ('a', 1), ('b', 340282366920938463463374607431768211455), (NULL, 0)")
+    source = Source("rows.db", table="t", directory=tmp_path)
+    assert counted(source, BOTH, "SELECT w, count(*) FROM people GROUP BY w") == [1, 1, 0]
+    assert counted(source, BOTH)[:2] == [1, 1]
+    below = Schema("people", (Column("x", "integer", low=-5, high=5),))
+    assert counted(source, below, "SELECT count(*) FROM people WHERE x >= -5") == [2]
+
+
+@pytest.mark.parametrize(
+    ("kind", "family"),
+    [
+        (pa.timestamp("us", "UTC"), "zoned"),
+        (pa.timestamp("ns", "Europe/Berlin"), "zoned"),
+        (pa.list_(pa.int8()), "other"),
+    ],
+)
+def test_types_that_no_column_can_have(kind: pa.DataType, family: str, tmp_path: Path) -> None:
+    table = pa.table({"x": pa.nulls(2, kind)})
+    day = Schema("people", (Column("x", "date", low=1, high=9),))
+    pq.write_table(table, tmp_path / "rows.parquet")
+    for source in (Source(frame=table), Source(frame=pl.from_arrow(table)), Source("rows.parquet", directory=tmp_path)):
+        with pytest.raises(DataError, match=f"column x: declared date, but the source holds {family} values"):
+            counted(source, day)
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.decimal256(50, 2), pa.decimal128(5, -2), pa.float16(), pa.time32("s"), pa.binary(), pa.duration("s")]
+)
+def test_unusual_arrow_types_are_read_or_refused(kind: pa.DataType) -> None:
+    assert sum(counted(Source(frame=pa.table({"y": pa.nulls(2, kind), "x": [1, 2]})))) == 2
+    alone = Source(frame=pa.table({"x": pa.nulls(2, kind)}))
+    if kind == pa.float16():
+        assert sum(counted(alone)) == 0
+        return
+    with pytest.raises(DataError, match="column x: declared integer, but the source holds other values"):
+        counted(alone)
+
+
+def test_a_column_without_a_type_is_missing_everywhere(tmp_path: Path) -> None:
+    table = pa.table({"x": pa.nulls(3)})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    for source in (
+        Source(frame=table),
+        Source(frame=pl.DataFrame({"x": [None] * 3})),
+        Source("rows.parquet", directory=tmp_path),
+    ):
+        for column in (
+            X,
+            Column("x", "text", ("a",)),
+            Column("x", "boolean", (False, True)),
+            Column("x", "date", low=1, high=9),
+        ):
+            schema = Schema("people", (column,))
+            assert sum(counted(source, schema)) == 0
+            assert counted(source, schema, "SELECT count(*) FROM people WHERE x IS NULL") == [3]
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_times_too_far_away_to_have_a_date_are_outside(unit: str) -> None:
+    day = Schema("people", (Column("x", "date", low=1, high=datetime.date.max.toordinal(), step=1_000_000),))
+    table = pa.table({"x": pa.array([2**62, -(2**62), 0, 2**63 - 1, -(2**63) + 1], pa.timestamp(unit))})
+    assert sum(counted(Source(frame=table), day)) >= 1
+    assert counted(Source(frame=table), day, "SELECT count(*) FROM people WHERE x IS NULL") == [0]
+
+
+def test_parquet_times_that_overflow_are_refused_at_opening(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": pa.array([0, 2**62], pa.timestamp("ms"))}), tmp_path / "rows.parquet")
+    source = Source("rows.parquet", directory=tmp_path)
+    with pytest.raises(EngineError, match="the source could not be read"):
+        open_engine(source, Schema("people", (Column("x", "date", low=1, high=9),)))
+
+
+@pytest.mark.parametrize("frame", [5, [1, 2], {"x": [1]}, pl.LazyFrame({"x": [1]}), np.array([1])])
+def test_what_is_no_frame(frame: Any) -> None:
+    with pytest.raises(ParameterError, match="a pandas, polars or pyarrow frame"):
+        open_engine(Source(frame=frame), SCHEMA)
+
+
+@pytest.mark.parametrize("names", [["x", "x"], [0, "x"], ["", "x"]])
+def test_frames_need_names(names: list[Any]) -> None:
+    with pytest.raises(DataError, match="a name of its own"):
+        open_engine(Source(frame=pd.DataFrame([[1, 2]], columns=names)), SCHEMA)
+
+
+def test_undeclared_columns_do_no_harm() -> None:
+    frame = pd.DataFrame({"x": [1, 2], "X": [1, 2], "odd": [Strange(), {}], "": [1, 2]}).rename(columns={"": "y"})
+    assert sum(counted(Source(frame=frame))) == 2
+
+
+# -- finding engines ---------------------------------------------------------------------------------------------------
+
+
+def test_engines_are_found_by_scheme_and_by_name(tmp_path: Path) -> None:
+    engine = open_engine(csv_of(tmp_path, b"x\n1\n"))
+    assert isinstance(engine, Engine)
+    engine.close()
+    with pytest.raises(EngineError, match="no known kind"):
+        open_engine(Source("rows.txt"))
+    with pytest.raises(EngineError, match=r"is not installed; installed are .*duckdb"):
+        open_engine(Source("rows.csv"), engine="abacus")
+    with pytest.raises(CountveilError):
+        open_engine(Source("postgresql://host/db", table="t"))

@@ -1,0 +1,308 @@
+"""Whatever is changed in a ledger's rows or bytes is found, or has no meaning."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from ledgers import answered, filled, opened, seen
+
+from countveil.errors import LedgerError
+from countveil.ledger.records import canonical, entry_hash
+
+FLIPS = 2000
+TABLES = ("entry", "pool", "plan", "share", "version", "charge", "answer")
+Change = Callable[[sqlite3.Connection], None]
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("original")
+    filled(folder)
+    assert sorted(file.name for file in folder.iterdir()) == [".x.anchor.lock", "x.anchor", "x.ledger"]
+    return folder
+
+
+@pytest.fixture
+def folder(original: Path, tmp_path: Path) -> Path:
+    return copy(original, tmp_path / "copy")
+
+
+def copy(original: Path, target: Path) -> Path:
+    return Path(shutil.copytree(original, target))
+
+
+def edit(folder: Path, change: Change) -> None:
+    """What someone with the file and SQLite can do: no triggers, no constraints, then the schema as it was."""
+    with closing(sqlite3.connect(folder / "x.ledger", isolation_level=None)) as db:
+        triggers = db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
+        for name, _ in triggers:
+            db.execute(f"DROP TRIGGER {name}")
+        db.execute("PRAGMA ignore_check_constraints = ON")
+        change(db)
+        for _, sql in triggers:
+            db.execute(sql)
+
+
+def refused(folder: Path) -> str:
+    anchor = (folder / "x.anchor").read_bytes()
+    with pytest.raises(LedgerError) as error:
+        opened(folder, create=False)
+    assert (folder / "x.anchor").read_bytes() == anchor, "a ledger that is refused moves no anchor"
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def cells(original: Path) -> Iterator[tuple[str, int, str, object]]:
+    with closing(sqlite3.connect(f"file:{original}/x.ledger?immutable=1", uri=True)) as db:
+        for table in TABLES:
+            rows = db.execute(f"SELECT rowid AS place, * FROM {table}")
+            names = [column[0] for column in rows.description]
+            for row in rows:
+                for name, value in list(zip(names, row, strict=True))[1:]:
+                    yield table, row[0], name, value
+
+
+def test_every_cell_of_every_row(original: Path, tmp_path: Path) -> None:
+    """One change in every column of every row of every table: text, number, bytes."""
+    changed = edited = 0
+    for table, rowid, column, value in cells(original):
+        for new in others(value):
+            changed += 1
+            folder = copy(original, tmp_path / f"{changed}")
+            sql = f"UPDATE {table} SET {column} = ? WHERE rowid = ?"
+            try:
+                edit(folder, lambda db, sql=sql, new=new, rowid=rowid: db.execute(sql, (new, rowid)))
+            except sqlite3.IntegrityError:  # UNIQUE, which cannot be switched off
+                continue
+            assert refused(folder), (table, rowid, column)
+            edited += 1
+    assert changed >= edited + 1
+    assert edited > 150
+
+
+def others(value: object) -> list[object]:
+    if isinstance(value, int):
+        return [value + 1, value - 1]
+    if isinstance(value, bytes):
+        return [bytes([value[0] ^ 1]) + value[1:], value + b"x"]
+    assert isinstance(value, str)
+    return [value + " ", chr(ord(value[0]) ^ 1) + value[1:]]
+
+
+def test_flipped_bytes_of_the_file(original: Path, tmp_path: Path) -> None:
+    """Any byte of the file: refused, or everything that the ledger says is as before."""
+    whole, meant = (original / "x.ledger").read_bytes(), seen(original)
+    rng = random.Random(11)
+    used = [i for i, byte in enumerate(whole) if byte]
+    places = sorted({*range(100), *rng.sample(used, FLIPS - 400), *rng.sample(range(len(whole)), 300)})
+    folder = copy(original, tmp_path / "copy")
+    outcomes = {"refused": 0, "no meaning": 0}
+    for place in places:
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << rng.randrange(8)
+        for file in folder.glob("x.ledger*"):
+            file.unlink()
+        (folder / "x.ledger").write_bytes(damaged)
+        (folder / "x.anchor").write_bytes((original / "x.anchor").read_bytes())
+        try:
+            said = seen(folder)
+        except LedgerError:
+            outcomes["refused"] += 1
+        else:
+            assert said == meant, place
+            outcomes["no meaning"] += 1
+    assert sum(outcomes.values()) > 1900
+    assert outcomes["refused"] > 1000
+
+
+def test_flipped_bytes_of_the_anchor(original: Path, tmp_path: Path) -> None:
+    """Every byte of it, every bit; and every digit in place of every digit."""
+    whole, meant = (original / "x.anchor").read_bytes(), seen(original)
+    folder = copy(original, tmp_path / "copy")
+    accepted = []
+    for place in range(len(whole)):
+        for new in {whole[place] ^ 1 << bit for bit in range(8)} | {*b"0123456789"} - {whole[place]}:
+            (folder / "x.anchor").write_bytes(whole[:place] + bytes([new]) + whole[place + 1 :])
+            try:
+                assert seen(folder) == meant
+                accepted.append(whole[:place] + bytes([new]) + whole[place + 1 :])
+            except LedgerError:
+                pass
+    told = json.loads(whole)
+    assert all(json.loads(each) == told for each in accepted), "only white space may change"
+
+
+ROWS: dict[str, Change] = {
+    "an entry is removed": lambda db: db.execute("DELETE FROM entry WHERE seq = 9"),
+    "the last entry is removed": lambda db: db.execute("DELETE FROM entry WHERE seq = (SELECT max(seq) FROM entry)"),
+    "all entries are removed": lambda db: db.execute("DELETE FROM entry"),
+    "the first entry is removed": lambda db: db.execute("DELETE FROM entry WHERE seq = 1"),
+    "a charge is removed": lambda db: db.execute("DELETE FROM charge WHERE question = 'c'"),
+    "an answer is removed": lambda db: db.execute("DELETE FROM answer WHERE rowid = 1"),
+    "a version is removed": lambda db: db.execute("DELETE FROM version WHERE number = 2"),
+    "a share is removed": lambda db: db.execute("DELETE FROM share WHERE analyst = 'bob'"),
+    "a pool is removed": lambda db: db.execute("DELETE FROM pool WHERE name = 'other'"),
+    "a plan is removed": lambda db: db.execute("DELETE FROM plan WHERE pool = 'other'"),
+    "budgets are refilled": lambda db: db.execute("UPDATE pool SET spent = 0"),
+    "budgets are raised": lambda db: db.execute("UPDATE pool SET answers = answers + 100"),
+    "a charge is void": lambda db: db.execute("UPDATE charge SET void = 1 WHERE question = 'c'"),
+    "a share is added": lambda db: db.execute("INSERT INTO share VALUES ('people', 'eve', 5, 0)"),
+    "a pool is added": lambda db: db.execute("INSERT INTO pool VALUES ('new', 5, 0)"),
+    "a charge is added": lambda db: db.execute(
+        "INSERT INTO charge SELECT 'forged', pool, dataset, version, 'z', text, analyst, time, 0 FROM charge LIMIT 1"
+    ),
+    "an answer is added": lambda db: db.execute(
+        "INSERT INTO answer SELECT id, time, x'00' FROM charge WHERE question = 'c'"
+    ),
+    "a table is added": lambda db: db.execute("CREATE TABLE more (x)"),
+    "a trigger is added": lambda db: db.execute(
+        "CREATE TRIGGER refill AFTER INSERT ON answer BEGIN UPDATE pool SET spent = 0; END"
+    ),
+    "an index is dropped": lambda db: db.execute("DROP INDEX charge_once"),
+    "another format": lambda db: db.execute("PRAGMA user_version = 7"),
+    "no format": lambda db: db.execute("PRAGMA user_version = 0"),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_edits(folder: Path, name: str) -> None:
+    edit(folder, ROWS[name])
+    refused(folder)
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_swapped_rows(folder: Path, table: str) -> None:
+    """The contents of two rows change places; keys stay where they are, and then move along."""
+
+    def swap(db: sqlite3.Connection) -> None:
+        names = [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
+        rows = db.execute(f"SELECT rowid, * FROM {table} ORDER BY rowid").fetchall()
+        (first, *one), (second, *two) = rows[-2], rows[-1]
+        db.execute(f"DELETE FROM {table} WHERE rowid IN (?, ?)", (first, second))
+        marks = ", ".join("?" * (len(names) + 1))
+        for place, row in ((first, two), (second, one)):
+            if table == "entry":
+                row = [place, *row[1:]]
+            elif table in ("plan", "answer", "pool", "version"):
+                key = one if place == first else two
+                row = [*key[:1], *row[1:]] if table != "version" else [*key[:2], *row[2:]]
+            db.execute(f"INSERT INTO {table} (rowid, {', '.join(names)}) VALUES ({marks})", (place, *row))
+
+    def distinct(db: sqlite3.Connection) -> None:
+        if table == "plan":  # both pools have the same document
+            db.execute("UPDATE plan SET document = document || ' ' WHERE pool = 'other'")
+        swap(db)
+
+    if table == "share":
+        pytest.skip("shares have no order")
+    edit(folder, distinct)
+    refused(folder)
+
+
+def forge(db: sqlite3.Connection, kind: str, body: dict[str, object], seq: int | None = None) -> None:
+    """An entry that is chained as it should be."""
+    last, hash = db.execute("SELECT seq, hash FROM entry ORDER BY seq DESC LIMIT 1").fetchone()
+    row = (seq or last + 1, "2026-11-16T12:00:00+00:00", kind, canonical(body), hash)
+    sealed = entry_hash(hash, row[0], row[1], row[2], row[3])
+    db.execute("INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?)", (*row, sealed))
+
+
+FORGED: dict[str, tuple[str, dict[str, object]]] = {
+    "a second plan refills a pool": ("plan", {"pool": "people", "answers": 10, "document": "x"}),
+    "answers are taken back": ("extend", {"pool": "people", "answers": -3, "epsilon": "1", "reason": ""}),
+    "half an answer": ("extend", {"pool": "people", "answers": 0.5, "epsilon": "1", "reason": ""}),
+    "true is no number": ("extend", {"pool": "people", "answers": True, "epsilon": "1", "reason": ""}),
+    "no such pool": ("extend", {"pool": "nobody", "answers": 3, "epsilon": "1", "reason": ""}),
+    "an answer without a charge": ("answer", {"charge": "0" * 24, "sha256": "0" * 64}),
+    "a restore that gives back": ("restore", {"lost": -3, "anchor": None}),
+    "a version again": ("version", {"dataset": "people", "number": 1, "fingerprint": "other"}),
+    "an unknown kind": ("refund", {"pool": "people"}),
+    "a second beginning": ("open", {"ledger": "another"}),
+    "a body without its facts": ("charge", {"pool": "people"}),
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_forged_entries_that_break_a_rule(folder: Path, name: str) -> None:
+    edit(folder, lambda db: forge(db, *FORGED[name]))
+    refused(folder)
+
+
+def test_a_forged_second_answer(folder: Path) -> None:
+    def again(db: sqlite3.Connection) -> None:
+        (charge,) = db.execute("SELECT charge FROM answer LIMIT 1").fetchone()
+        forge(db, "answer", {"charge": charge, "sha256": "0" * 64})
+
+    edit(folder, again)
+    assert "breaks a rule" in refused(folder)
+
+
+def test_a_forged_charge_of_a_question_that_is_paid(folder: Path) -> None:
+    def again(db: sqlite3.Connection) -> None:
+        (written,) = db.execute("SELECT body FROM entry WHERE kind = 'charge' LIMIT 1").fetchone()
+        forge(db, "charge", json.loads(written))
+
+    edit(folder, again)
+    assert "breaks a rule" in refused(folder)
+
+
+def test_a_forged_entry_that_leaps(folder: Path) -> None:
+    edit(folder, lambda db: forge(db, "share", {"pool": "people", "analyst": "ann", "answers": 6}, 99))
+    assert "does not follow" in refused(folder)
+
+
+def test_a_body_that_is_written_otherwise(folder: Path) -> None:
+    def loose(db: sqlite3.Connection) -> None:
+        forge(db, "share", {"pool": "people", "analyst": "ann", "answers": 6})
+        (seq, time, kind, written, before) = db.execute(
+            "SELECT seq, time, kind, body, previous FROM entry ORDER BY seq DESC LIMIT 1"
+        ).fetchone()
+        spaced = json.dumps(json.loads(written))
+        hash = entry_hash(before, seq, time, kind, spaced)
+        db.execute("UPDATE entry SET body = ?, hash = ? WHERE seq = ?", (spaced, hash, seq))
+
+    edit(folder, loose)
+    assert "cannot be read" in refused(folder)
+
+
+def test_a_rewritten_history_is_not_the_anchors(folder: Path) -> None:
+    """Someone recomputes the whole chain without the last charge, and all tables: only the anchor knows."""
+
+    def rewrite(db: sqlite3.Connection) -> None:
+        db.execute("DELETE FROM answer WHERE charge = (SELECT id FROM charge WHERE question = 'd')")
+        db.execute("DELETE FROM charge WHERE question = 'd'")
+        db.execute("DELETE FROM entry WHERE seq > 13")
+        db.execute("UPDATE pool SET spent = 0 WHERE name = 'other'")
+
+    last = json.loads((folder / "x.anchor").read_bytes())["seq"]
+    edit(folder, rewrite)
+    assert f"its anchor remembers {last}" in refused(folder)
+    for i in range(3):
+        edit(folder, lambda db, i=i: forge(db, "share", {"pool": "people", "analyst": "ann", "answers": i}))
+        edit(folder, lambda db, i=i: db.execute("UPDATE share SET answers = ? WHERE analyst = 'ann'", (i,)))
+    assert "not the one its anchor remembers" in refused(folder)
+
+
+def test_a_ledger_that_is_ahead_catches_up(folder: Path) -> None:
+    before = (folder / "x.anchor").read_bytes()
+    ledger = opened(folder)
+    answered(ledger, "e")
+    ledger.close()
+    after = (folder / "x.anchor").read_bytes()
+    (folder / "x.anchor").write_bytes(before)
+    opened(folder).close()
+    assert (folder / "x.anchor").read_bytes() == after
+
+
+def test_the_tests_of_damage_can_fail(folder: Path) -> None:
+    """An edit that changes nothing is not refused."""
+    before = seen(folder)
+    edit(folder, lambda db: db.execute("UPDATE pool SET spent = spent"))
+    assert seen(folder) == before

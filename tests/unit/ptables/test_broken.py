@@ -1,0 +1,133 @@
+"""Broken files: one line that names the file, the line and what is wrong, quickly and in little memory."""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from countveil import ptables
+from countveil.ptables.lines import LARGEST_LINES
+
+HEAD = "i;j;p;v;p_ub\n"
+GOOD = "0;0;1;0;1\n1;0;0.5;-1;0.5\n1;2;0.5;1;1\n"
+YAML = "params:\n  ptable:\n    i: [0, 1]\n    j: [0, 1]\n    ub: [1, 1]\n"
+KEYS = "pcv,ckey,pvalue\n"
+
+BROKEN: dict[str, tuple[str | bytes, int | None, str]] = {
+    "gap in i": (HEAD + GOOD + "3;3;1;0;1\n", 5, "no gaps"),
+    "first row": (HEAD + "1;1;1;0;1\n", 2, "begin at 0"),
+    "row torn apart": (HEAD + GOOD + "0;0;1;0;1\n", 5, "belong together"),
+    "last bound": (HEAD + "0;0;1;0;1\n1;1;0.99999999;0;0.99999999\n2;2;1;0;1\n", 3, "not exactly 1"),
+    "last bound at the end": (HEAD + "0;0;0.9;0;0.9\n", 2, "not exactly 1"),
+    "negative j": (HEAD + "0;0;1;0;1\n1;-1;1;-2;1\n", 3, "negative"),
+    "mass off": (HEAD + "0;0;1;0;1\n1;0;0.4;-1;0.5\n1;2;0.5;1;1\n", 3, "the bounds give 0.5"),
+    "v off": (HEAD + "0;0;1;5;1\n", 2, "j - i is 0"),
+    "non-numeric": (HEAD + "0;0;1;0;1\n1;x;1;0;1\n", 3, "not a whole number"),
+    "non-numeric bound": (HEAD + "0;0;1;0;one\n", 2, "not a number"),
+    "not finite": (HEAD + "0;0;1;0;nan\n", 2, "not a number"),
+    "above 1": (HEAD + "0;0;1;0;1e400\n", 2, "not a probability"),
+    "thousands of digits": (HEAD + f"0;0;1;0;0.{'3' * 6000}\n", 2, "not a number"),
+    "too fine": (HEAD + "0;0;1;0;1e-300\n", 2, "more than 40 decimals"),
+    "falling bounds": (HEAD + "0;0;1;0;1\n1;0;0.5;-1;0.5\n1;2;0;1;0.4\n", 4, "below the one before"),
+    "no header": (GOOD, 1, "the header is missing"),
+    "header only": (HEAD, None, "no rows"),
+    "few fields": (HEAD + "0;0;1;0\n", 2, "4 fields"),
+    "blank line": (HEAD + "0;0;1;0;1\n\n1;1;1;0;1\n", 3, "a blank line"),
+    "empty": ("", None, "empty"),
+    "binary": (b"\x89PNG\r\n\x1a\n\x00\xff", 1, "not a text"),
+    "other text": ("Dear office,\nwhere is the table?\n", 1, "not a p-table"),
+    "json": ('{"params": 1}', 1, "not a p-table"),
+    "sas lower bound": ("i;j;p;v;lb;ub\n0;0;1;0;0;1\n1;0;1;-1;0.5;1\n", 3, "lower bound"),
+    "yaml gap": (YAML.replace("i: [0, 1]", "i: [0, 2]"), 3, "no gaps (item 2 of the lists)"),
+    "yaml last bound": (YAML.replace("ub: [1, 1]", "ub: [1, 0.5]"), 5, "not exactly 1"),
+    "yaml negative": (YAML.replace("j: [0, 1]", "j: [0, -1]"), 4, "negative"),
+    "yaml uneven": (YAML.replace("j: [0, 1]", "j: [0]"), 4, "has 1 items"),
+    "yaml open": ("params:\n  ptable:\n    i: [0, 1\n", 3, "no end"),
+    "yaml comma": (YAML.replace("i: [0, 1]", "i: [0\n      1]"), 4, "comma is missing"),
+    "yaml nested": (YAML.replace("i: [0, 1]", "i: [0, [1]]"), 3, "list inside a list"),
+    "yaml twice": (YAML + "    i: [0, 1]\n", 6, "occurs twice"),
+    "yaml missing": (YAML.replace("    ub: [1, 1]\n", ""), 2, "ub is missing"),
+    "yaml no table": ("params:\n  other: 1\n", 1, "ptable is missing"),
+    "yaml magnitudes": (YAML + "type: nums\n", 6, "only tables of counts"),
+    "yaml parity": (YAML + "    type: [even, all]\n", 6, "only type all"),
+    "yaml deep": ("params:\n" + "".join(" " * k + f"a{k}:\n" for k in range(1, 30)), 10, "deeper"),
+    "yaml stray": (YAML + "what is this\n", 6, "not understood"),
+    "keys non-numeric": (KEYS + "1,0,0\n1,1,x\n", 3, "not a whole number"),
+    "keys half": (KEYS + "1,0,0.5\n", 2, "not a whole number"),
+    "keys fields": (KEYS + "1,0\n", 2, "2 fields"),
+    "keys blank": (KEYS + "1,0,0\n\n2,0,0\n", 3, "1 fields"),
+    "keys zero": (KEYS + "0,0,0\n", 2, "pcv is below 1"),
+    "keys above": (KEYS + "751,0,0\n", 2, "pcv is above 750"),
+    "keys negative": (KEYS + "1,-1,0\n", 2, "ckey is below 0"),
+    "keys huge": (KEYS + "1,99999999999999999999,0\n", 2, "not a whole number"),
+    "keys negative count": (KEYS + "1,0,0\n1,1,-2\n", 3, "negative"),
+    "keys twice": (KEYS + "1,0,0\n1,1,0\n1,0,0\n", 4, "was there before"),
+    "keys gap": (KEYS + "1,0,0\n3,0,0\n", 3, "jumps over 2"),
+    "keys short": (KEYS + "1,0,0\n2,0,0\n", 3, "not 750"),
+    "keys none": (KEYS, 2, "no rows"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_files(name: str, tmp_path: Path) -> None:
+    content, line, says = BROKEN[name]
+    path = tmp_path / "table"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(ptables.PTableError) as found:
+        ptables.read(path)
+    message = str(found.value)
+    assert says in message
+    assert "\n" not in message
+    assert str(path) in message
+    assert found.value.line == line
+    assert (line is None) or f"line {line}:" in message
+    assert found.value.exit_code == 2
+
+
+@pytest.mark.parametrize("head", [HEAD, KEYS, "params:\n  ptable:\n    i:\n"])
+def test_ten_million_lines(head: str, tmp_path: Path) -> None:
+    path = tmp_path / "table"
+    with path.open("w") as file:
+        file.write(head)
+        for _ in range(100):
+            file.write("0;0;1;0;1\n" * 100_000)
+    started = time.perf_counter()
+    with pytest.raises(ptables.PTableError, match="lines") as found:
+        ptables.read(path)
+    assert time.perf_counter() - started < 10
+    assert found.value.line == LARGEST_LINES + 1
+    path.unlink()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        HEAD + "0;0;1;0;1\n" * 400_000,
+        "params:\n  ptable:\n    i: [" + "0, " * 3_000_000 + "0]\n",
+        "params:\n  ptable:\n    " + "a " * 1_000_000 + "\n",
+        HEAD + "0" * 4_000_000 + "\n",
+        "\r" * 5_000_000,
+    ],
+    ids=["lines", "items", "long key", "long field", "carriage returns"],
+)
+def test_large_files_cost_little(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "table"
+    path.write_bytes(content.encode())
+    started = time.perf_counter()
+    tracemalloc.start()
+    with pytest.raises(ptables.PTableError) as found:
+        ptables.read(path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert time.perf_counter() - started < 10
+    assert peak < 200 << 20
+    assert len(str(found.value)) < 400
+
+
+def test_no_such_file(tmp_path: Path) -> None:
+    for path in (tmp_path / "none", tmp_path, "\0"):
+        with pytest.raises(ptables.PTableError, match="cannot be read"):
+            ptables.read(path)

@@ -1,0 +1,151 @@
+"""Conditions written in Python: what people get wrong, each with a QueryError that says what to write."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import time
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pytest
+
+from countveil.errors import QueryError
+from countveil.query import ask, col
+from countveil.query.expression import Among, Both, Comparison, Constant, Name, Negation
+from countveil.schema import Column, Schema
+
+SCHEMA = Schema(
+    "people",
+    (
+        Column("age", "integer", low=0, high=120),
+        Column("region", "text", ("North", "South")),
+        Column("ok", "boolean", (False, True)),
+        Column("born", "date", low=700_000, high=740_000),
+    ),
+)
+
+
+def asked(where: Any, **more: Any) -> Any:
+    return ask(SCHEMA, dataset="people", where=where, **more)
+
+
+BAD: dict[str, tuple[Callable[[], Any], str]] = {
+    "and": (lambda: (col("age") > 5) and (col("ok") == True), "join conditions with & | ~"),  # noqa: E712
+    "or": (lambda: (col("age") > 5) or (col("age") < 2), "join conditions with & | ~"),
+    "not": (lambda: not (col("age") > 5), "join conditions with & | ~"),
+    "chained comparison": (lambda: 5 < col("age") < 10, "join conditions with & | ~"),
+    "in": (lambda: col("age") in [1, 2], "join conditions with & | ~"),
+    "not a column": (lambda: not col("ok"), "a column has no truth value"),
+    "no parentheses": (lambda: col("age") > 5 & col("ok"), "put comparisons in parentheses"),
+    "a bare column joined": (lambda: col("ok") & (col("age") > 5), "put comparisons in parentheses"),
+    "a bare column joined last": (lambda: (col("age") > 5) | col("ok"), "put comparisons in parentheses"),
+    "a bare column negated": (lambda: ~col("ok"), "put comparisons in parentheses"),
+    "a value joined": (lambda: (col("age") > 5) & True, "a value of type bool in place of a condition"),
+    "a value joined first": (lambda: True | (col("age") > 5), "a value of type bool in place of a condition"),
+    "a text joined": (lambda: (col("age") > 5) & "ok = TRUE", "a value of type str in place of a condition"),
+    "None": (lambda: col("age") == None, r'write col\("age"\).is_null\(\)'),  # noqa: E711
+    "isin None": (lambda: col("age").isin([1, None]), "is_null"),
+    "a float": (lambda: col("age") > 1.5, "a value of type float"),
+    "NaN": (lambda: col("age") == float("nan"), "a value of type float"),
+    "a numpy float": (lambda: col("age") > np.float64(1), "a value of type float"),
+    "an array": (lambda: col("age") == np.array([1, 2]), "a value of type ndarray"),
+    "an array of one": (lambda: col("age") == np.array([1]), "a value of type ndarray"),
+    "a Decimal": (lambda: col("age") == Decimal(1), "a value of type Decimal"),
+    "bytes": (lambda: col("region") == b"North", "a value of type bytes"),
+    "a list": (lambda: col("age") == [1], "a value of type list"),
+    "a datetime": (lambda: col("born") > datetime.datetime(2000, 1, 1), "a value of type datetime"),
+    "a numpy time": (lambda: col("born") > np.datetime64("2000-01-01T00:00"), "a value of type datetime"),
+    "two columns": (lambda: col("age") == col("born"), "compare a column with a value"),
+    "between columns": (lambda: col("age").between(1, col("born")), "compare a column with a value"),
+    "2^63": (lambda: col("age") == 2**63, "whole numbers lie in"),
+    "10^5000": (lambda: col("age") < -(10**5000), "whole numbers lie in"),
+    "NUL": (lambda: col("region") == "North\x00", "U\\+0000"),
+    "a lone surrogate": (lambda: col("region") == "\ud800", "U\\+D800"),
+    "a name with a lone surrogate": (lambda: col("\ud800") == 1, "U\\+D800"),
+    "a name that is no text": (lambda: col(5), "a column named by int"),  # type: ignore[arg-type]
+    "isin a text": (lambda: col("region").isin("North"), "give a list"),
+    "isin a number": (lambda: col("age").isin(5), "give a list"),  # type: ignore[arg-type]
+    "isin without end": (lambda: col("age").isin(itertools.count()), "at most 10000"),
+    "isin nothing": (lambda: asked(col("age").isin([])), "name at least one value"),
+    "a wrong type": (lambda: asked(col("age") == "5"), "write a whole number"),
+    "a boolean for a number": (lambda: asked(col("age") == True), "write a whole number"),  # noqa: E712
+    "an unknown column": (lambda: asked(col("agee") == 1), "did you mean age"),
+    "a name in another case": (lambda: asked(col("AGE") == 1), "AGE is not declared"),
+    "order of booleans": (lambda: asked(col("ok") > False), "= TRUE or = FALSE"),
+    "where a column": (lambda: asked(col("ok")), "where of type ColumnReference"),
+    "where a boolean": (lambda: asked(True), "where of type bool"),
+    "where a lambda": (lambda: asked(lambda row: True), "where of type function"),
+    "where empty": (lambda: asked(""), "stops too early"),
+    "where a whole query": (lambda: asked("SELECT count(*) FROM people"), "a subquery"),
+    "a hand-made operator": (lambda: asked(Comparison(Name("age"), "LIKE", Constant(1))), "the operators are"),
+    "a hand-made part": (lambda: asked(Both((5,))), "a condition of type int"),  # type: ignore[arg-type]
+    "a hand-made constant": (lambda: asked(Among(Name("age"), (Constant(1.5),))), "1.5 for the integer column"),  # type: ignore[arg-type]
+    "SQL and more": (lambda: ask(SCHEMA, "SELECT count(*) FROM people", by="region"), "give one or the other"),
+    "SQL and a name": (lambda: ask(SCHEMA, "SELECT count(*) FROM people", name="n"), "give one or the other"),
+    "no dataset": (lambda: ask({"a": SCHEMA, "b": SCHEMA}), "name one of a, b"),
+    "an unknown dataset": (lambda: ask(SCHEMA, dataset="peple"), "peple is not declared"),
+    "a dataset that is no text": (lambda: ask(SCHEMA, dataset=["people"]), "a dataset named by list"),  # type: ignore[arg-type]
+    "by a number": (lambda: ask(SCHEMA, by=5), "a column named by int"),  # type: ignore[arg-type]
+    "by numbers": (lambda: ask(SCHEMA, by=[5]), "a column named by int"),  # type: ignore[list-item]
+    "by twice": (lambda: ask(SCHEMA, by=["age", "age"]), "name each column once"),
+    "by an unknown column": (lambda: ask(SCHEMA, by=["agee"]), "did you mean age"),
+    "an empty name": (lambda: ask(SCHEMA, name=""), "a name of its own"),
+    "a name that is taken": (lambda: ask(SCHEMA, by="age", name="age"), "a name of its own"),
+    "a name with an escape": (lambda: ask(SCHEMA, name="\x1b[2J"), "a name of its own"),
+    "a long name": (lambda: ask(SCHEMA, name="x" * 201), "a name of its own"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_mistakes_get_an_answer(case: str) -> None:
+    make, message = BAD[case]
+    with pytest.raises(QueryError, match=message) as refused:
+        make()
+    text = str(refused.value)
+    assert text.isprintable()
+    assert len(text) < 300
+
+
+@pytest.mark.parametrize("value", [65, np.int64(65), np.uint8(65)])
+def test_integers_of_numpy_are_integers(value: Any) -> None:
+    assert asked(col("age") == value).text == "SELECT count(*) FROM people WHERE age = 65"
+
+
+def test_scalars_of_numpy_are_values() -> None:
+    assert asked(col("ok") == np.bool_(True)).text.endswith("ok = TRUE")
+    assert asked(col("region") == np.str_("North")).text.endswith("region = 'North'")
+    assert asked(col("born") == np.datetime64("2000-01-01")).text.endswith("born = DATE '2000-01-01'")
+    assert asked(col("age").isin(np.array([1, 2]))).text.endswith("age BETWEEN 1 AND 2")
+
+
+def test_long_chains_are_answered_quickly() -> None:
+    started = time.process_time()
+    both, either = col("age") >= 0, col("age") == 0
+    for i in range(10_000):
+        both, either = both & (col("age") != i % 100), either | (col("age") == i % 100)
+    assert asked(both).text.endswith("age >= 100")
+    assert asked(either).text.endswith("age <= 99")
+    assert time.process_time() - started < 4
+
+
+def test_deep_conditions_are_refused_quickly() -> None:
+    negated: Any = col("age") == 1
+    mixed: Any = col("age") == 1
+    right: Any = col("age") == 1
+    for i in range(10_000):
+        negated = Negation(negated)
+        mixed = (mixed & (col("age") != i % 100)) | (col("age") == 5)
+        right = (col("age") != 3) & right
+    for deep in (negated, mixed, right):
+        started = time.process_time()
+        with pytest.raises(QueryError, match="too many parts"):
+            asked(deep)
+        assert time.process_time() - started < 1
+
+
+def test_too_many_parts_are_refused() -> None:
+    with pytest.raises(QueryError, match="too many parts"):
+        asked(Both(tuple(col("age") != 1 for _ in range(20_001))))

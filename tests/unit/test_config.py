@@ -1,0 +1,284 @@
+"""`countveil.toml`: what it says, and that everything else is refused by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from curated import COLUMNS, QUICK, config_text, written
+
+from countveil.config import load
+from countveil.errors import ConfigError
+
+BUDGET = "dataset.people.budget"
+
+
+def loaded(folder: Path, text: str, **environment: str) -> object:
+    return load(written(folder, text), environment)
+
+
+def refusal(folder: Path, text: str) -> ConfigError:
+    with pytest.raises(ConfigError) as refused:
+        loaded(folder, text)
+    assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) < 400
+    return refused.value
+
+
+def test_a_whole_file(tmp_path: Path) -> None:
+    config = load(
+        written(
+            tmp_path,
+            '[ledger]\npath = "book"\nanchor = "/elsewhere/anchor"\n'
+            + config_text(more="rows_per_person = 2\ncells_per_person = 3\nneighbours = 'replace'\nmax_cells = 99"),
+        ),
+        {},
+    )
+    people = config.dataset("people")
+    assert (config.ledger, config.anchor) == (tmp_path / "book", Path("/elsewhere/anchor"))
+    schema = people.schema
+    assert (schema.unit, schema.rows_per_person, schema.cells_per_person) == ("person", 2, 3)
+    assert (schema.neighbours, schema.max_cells) == ("replace", 99)
+    assert people.source.directory == tmp_path  # relative paths start from the file's folder
+    assert people.budget is not None
+    assert (people.budget.epsilon, people.budget.delta, people.budget.answers) == ("10", "0.01", 4)
+    assert (people.budget.pool, people.budget.policy, people.budget.objective) == ("people", "nonnegative", "variance")
+    people.confirmed()
+
+
+def test_defaults(tmp_path: Path) -> None:
+    config = load(written(tmp_path), {})
+    assert (config.ledger, config.anchor) == (tmp_path / "countveil.ledger", tmp_path / "countveil.ledger.anchor")
+    schema = config.dataset("people").schema
+    assert (schema.rows_per_person, schema.cells_per_person, schema.neighbours) == (1, 1, "add-remove")
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("[datasets.people]\n", "datasets"),
+        ("colour = 1\n" + config_text(), "colour"),
+        ("[ledger]\nfile = 'x'\n" + config_text(), "ledger.file"),
+        (config_text(more="units = 'row'"), "dataset.people.units"),
+        (config_text(budget=QUICK + "eps = '1'"), f"{BUDGET}.eps"),
+        (config_text(columns=COLUMNS + "sex = { vals = [1] }"), "dataset.people.columns.sex"),
+        (config_text(more='"two\\nlines" = 1'), "dataset.people.two lines"),
+    ],
+)
+def test_unknown_keys(text: str, key: str, tmp_path: Path) -> None:
+    assert refusal(tmp_path, text).key == key
+
+
+@pytest.mark.parametrize("missing", ["source", "unit"])
+def test_what_is_required(missing: str, tmp_path: Path) -> None:
+    text = "\n".join(line for line in config_text().splitlines() if not line.startswith(missing))
+    assert refusal(tmp_path, text).key == f"dataset.people.{missing}"
+
+
+@pytest.mark.parametrize("missing", ["epsilon", "delta", "answers"])
+def test_a_budget_says_everything(missing: str, tmp_path: Path) -> None:
+    text = "\n".join(line for line in config_text().splitlines() if not line.startswith(missing))
+    assert refusal(tmp_path, text).key == f"{BUDGET}.{missing}"
+
+
+def test_no_dataset_no_columns_no_budget(tmp_path: Path) -> None:
+    assert refusal(tmp_path, "").key == "dataset"
+    assert refusal(tmp_path, config_text(columns="")).key == "dataset.people.columns"
+    config = load(written(tmp_path, config_text().split("[dataset.people.budget]")[0]), {})
+    with pytest.raises(ConfigError, match="no budget, no answers"):
+        config.dataset("people").confirmed()
+
+
+def test_guessed_domains_are_refused_until_confirmed(tmp_path: Path) -> None:
+    text = config_text(columns='region = { values = ["North"], guessed = true }')
+    with pytest.raises(ConfigError, match="guessed from the data") as refused:
+        load(written(tmp_path, text), {}).dataset("people").confirmed()
+    assert refused.value.key == "dataset.people.columns.region"
+    load(written(tmp_path, text.replace("true", "false")), {}).dataset("people").confirmed()
+
+
+BAD_NUMBERS = ['"0"', '"-1"', '"nan"', '"NaN"', '"inf"', '"-inf"', '"1e-400"', '"1e400"', '"1e-999999999"', "true"]
+BAD_NUMBERS += ["[1]", "{ a = 1 }", '""', '"1,5"', '"0x1"', "1", "0.5", "nan", "inf", '"abc"', '"1/0"', "2026-01-01"]
+
+
+@pytest.mark.parametrize("value", BAD_NUMBERS)
+@pytest.mark.parametrize("name", ["epsilon", "delta"])
+def test_bad_privacy_parameters(name: str, value: str, tmp_path: Path) -> None:
+    lines = [f"{name} = {value}" if line.startswith(name) else line for line in config_text().splitlines()]
+    refused = refusal(tmp_path, "\n".join(lines))
+    assert refused.key == f"{BUDGET}.{name}"
+    assert "in quotes" in refused.reason
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("epsilon", "101"), ("epsilon", "0.0009"), ("delta", "1"), ("delta", "1e-16")]
+)
+def test_privacy_parameters_that_no_plan_can_have(name: str, value: str, tmp_path: Path) -> None:
+    lines = [f'{name} = "{value}"' if line.startswith(name) else line for line in config_text().splitlines()]
+    assert refusal(tmp_path, "\n".join(lines)).key == f"{BUDGET}.{name}"
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "1.0", "true", '"4"', "10000000", "[4]", "9" * 5000])
+@pytest.mark.parametrize("name", ["answers", "rows_per_person", "cells_per_person", "max_cells"])
+def test_bad_whole_numbers(name: str, value: str, tmp_path: Path) -> None:
+    if (name, value) == ("max_cells", "10000000"):
+        pytest.skip("allowed")
+    if name == "answers":
+        text = config_text(budget=QUICK.replace("answers = 4", f"answers = {value}"))
+    else:
+        text = config_text(more=f"{name} = {value}")
+    refused = refusal(tmp_path, text)
+    if len(value) < 100:
+        assert refused.key.endswith(name)
+        assert "whole number" in refused.reason
+
+
+@pytest.mark.parametrize(
+    ("more", "key"),
+    [
+        ("neighbours = 'both'", "dataset.people.neighbours"),
+        ("neighbours = 1", "dataset.people.neighbours"),
+        ("delimiter = ';;'", "dataset.people.delimiter"),
+        ("delimiter = '\"'", "dataset.people.delimiter"),
+        ("delimiter = '→'", "dataset.people.delimiter"),
+        ("table = 3", "dataset.people.table"),
+        ("engine = ''", "dataset.people.engine"),
+    ],
+)
+def test_bad_values(more: str, key: str, tmp_path: Path) -> None:
+    assert refusal(tmp_path, config_text(more=more)).key == key
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        ("pool = 'a b'", "pool"),
+        ("pool = 3", "pool"),
+        ("on_new_data = 'fresh'", "on_new_data"),
+        ("policy = 'floor'", "policy"),
+        ("objective = 'best'", "objective"),
+        ("shares = { ann = 5 }", "shares.ann"),
+        ("shares = { ann = 0 }", "shares.ann"),
+        ("shares = [1]", "shares"),
+        ("shares = { '' = 1 }", "shares"),
+        ('shares = { "a\\u0007b" = 1 }', "shares"),
+    ],
+)
+def test_bad_budgets(change: str, key: str, tmp_path: Path) -> None:
+    assert refusal(tmp_path, config_text(budget=QUICK + change)).key == f"{BUDGET}.{key}"
+
+
+@pytest.mark.parametrize("unit", ["", "a\\nb", "x" * 201])
+def test_bad_units(unit: str, tmp_path: Path) -> None:
+    assert refusal(tmp_path, config_text(unit=unit)).key == "dataset.people.unit"
+
+
+def test_a_row_is_one_person_and_in_one_cell(tmp_path: Path) -> None:
+    assert "remove them" in refusal(tmp_path, config_text(unit="row", more="rows_per_person = 2")).reason
+
+
+@pytest.mark.parametrize("name", ["a b", "1a", "", "é", "a.b", "x" * 101, "two\\nlines", "a'b"])
+def test_bad_names_of_datasets(name: str, tmp_path: Path) -> None:
+    refused = refusal(tmp_path, config_text().replace("[dataset.people", f'[dataset."{name}"'))
+    assert "names of datasets" in refused.reason
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        "a = []",
+        "a = ['x', 'x']",
+        "a = [1, 'x']",
+        "a = [1, true]",
+        "a = [1.5]",
+        "a = [9223372036854775808]",
+        "a = ['\\u0000']".replace("'", '"'),
+        "a = 3",
+        "a = {}",
+        "a = { min = 1 }",
+        "a = { min = 2, max = 1 }",
+        "a = { min = 0, max = 1, step = 0 }",
+        "a = { min = 0, max = 1, step = true }",
+        "a = { min = 0.5, max = 1 }",
+        "a = { min = true, max = true }",
+        "a = { min = 2026-01-01T00:00:00Z, max = 2026-01-02T00:00:00Z }",
+        "a = { values = [1], min = 0, max = 1 }",
+        "a = { values = [1], guessed = 1 }",
+        "a = { type = 'float', min = 0, max = 1 }",
+        "a = { type = 'date', values = ['2026-02-30'] }",
+        "a = { min = -9223372036854775808, max = 0 }",
+        "a = [1]\nA = [2]",
+        '"two\\nlines" = [1]',
+    ],
+)
+def test_bad_domains(columns: str, tmp_path: Path) -> None:
+    assert refusal(tmp_path, config_text(columns=columns)).key.startswith("dataset.people.columns")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"[dataset",
+        b"a = 1\na = 2\n",
+        b"a = \xff",
+        b"a = " + b"[" * 5000,
+        b"x = 2026-02-30\n",
+        b"\x00",
+        b"a = " + b"1" * 5000,
+    ],
+    ids=["syntax", "twice", "latin", "deep", "date", "NUL", "digits"],
+)
+def test_files_that_are_not_toml(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "countveil.toml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match=r"is not (valid TOML|UTF-8 text)"):
+        load(path, {})
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.toml", tmp_path, "a\0b"):
+        with pytest.raises(ConfigError, match="cannot be read; make one with: countveil init"):
+            load(path, {})
+
+
+def test_a_byte_order_mark_is_welcome(tmp_path: Path) -> None:
+    path = tmp_path / "countveil.toml"
+    path.write_bytes(b"\xef\xbb\xbf" + config_text().encode())
+    assert load(path, {}).dataset("people").name == "people"
+
+
+def test_the_environment_goes_over_the_file(tmp_path: Path) -> None:
+    text = config_text() + config_text().replace("people]", "my-data]").replace("people.", "my-data.")
+    path = written(tmp_path, '[ledger]\npath = "a"\nanchor = "b"\n' + text)
+    config = load(
+        None,
+        {
+            "COUNTVEIL_CONFIG": str(path),
+            "COUNTVEIL_LEDGER": "/x/ledger",
+            "COUNTVEIL_ANCHOR": "y.anchor",
+            "COUNTVEIL_SOURCE_PEOPLE": "other.parquet",
+            "COUNTVEIL_SOURCE_MY_DATA": "mine.csv",
+        },
+    )
+    assert (config.ledger, config.anchor) == (Path("/x/ledger"), tmp_path / "y.anchor")
+    assert config.dataset("people").source.location == "other.parquet"
+    assert config.dataset("my-data").source.location == "mine.csv"
+    assert load(path, {"COUNTVEIL_CONFIG": "/nowhere", "COUNTVEIL_LEDGER": ""}).ledger == tmp_path / "a"
+
+
+def test_the_anchor_is_not_the_ledger(tmp_path: Path) -> None:
+    assert refusal(tmp_path, '[ledger]\npath = "a"\nanchor = "./a"\n' + config_text()).key == "ledger.anchor"
+
+
+def test_datasets_of_one_pool_declare_one_budget(tmp_path: Path) -> None:
+    first = config_text(budget=QUICK + 'pool = "all"')
+    second = first.replace("dataset.people", "dataset.visits")
+    config = load(written(tmp_path, first + "\n" + second), {})
+    assert [d.name for d in config.pool("all")] == ["people", "visits"]
+    refused = refusal(tmp_path, first + "\n" + second.replace("answers = 4", "answers = 5"))
+    assert refused.reason == "pool all is declared otherwise by people"
+
+
+def test_an_unknown_dataset(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nope is not declared in countveil\.toml; declared: people"):
+        load(written(tmp_path), {}).dataset("nope")

@@ -1,0 +1,650 @@
+"""The workflow on real files and ledgers: pay, count, draw, record, answer. Refusals are free, repeats are replays."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from curated import COLUMNS, MANY, QUICK, charged, config_text, people, with_plan, write_rows, written
+from scipy import stats
+
+import countveil as cv
+from countveil.accounting import compose, float_below
+from countveil.curator import Curator
+from countveil.engines.duckdb import DuckDBEngine
+from countveil.errors import (
+    BudgetError,
+    ConfigError,
+    CountveilError,
+    DataError,
+    EngineError,
+    ParameterError,
+    QueryError,
+    RequestError,
+)
+from countveil.files import from_text
+from countveil.query import Question
+
+BY_REGION = "SELECT region, count(*) FROM people GROUP BY region"
+TOTAL = "SELECT count(*) FROM people"
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    people(tmp_path)
+    path = written(tmp_path)
+    with_plan(path)
+    return path
+
+
+@pytest.fixture
+def curator(config: Path) -> Iterator[Curator]:
+    with Curator.open(config) as opened:
+        yield opened
+
+
+def left(curator: Curator) -> int:
+    (found,) = curator.budget("people")
+    return found.answers_left
+
+
+def test_an_answer(curator: Curator) -> None:
+    table = curator.count(BY_REGION)
+    counts = {region: y for region, y, _, _ in table.rows}
+    assert list(counts) == ["North", "South", "East", "West"]
+    worst = table.mechanism.certificate.worst_error
+    for region, n in {"North": 3, "South": 2, "East": 1, "West": 1}.items():
+        assert 0 <= counts[region] <= n + worst
+    assert not table.replayed
+    assert left(curator) == 3
+
+
+def test_noise_is_drawn_and_not_shifted(config: Path) -> None:
+    """480 cells, nearly all empty: as many are released as 0 as the law says, up to p = 1e-9."""
+    written(config.parent, config_text(columns=COLUMNS.replace(", step = 10", "")))
+    with Curator.open(config) as curator:
+        table = curator.count("SELECT region, age, count(*) FROM people GROUP BY region, age")
+    law = table.mechanism.column(0)
+    exact = int((table.released == 0).sum())
+    assert len(table.released) == 480
+    assert stats.binomtest(exact, 480, float(law.eta)).pvalue > 1e-9
+    assert 0 < exact < 480
+
+
+def test_no_budget_anywhere(tmp_path: Path) -> None:
+    people(tmp_path)
+    with Curator.open(written(tmp_path, config_text().split("[dataset.people.budget]")[0])) as curator:
+        for asked in (lambda: curator.budget(), lambda: curator.budget("people"), lambda: curator.dry_run(TOTAL)):
+            with pytest.raises(ConfigError, match="budget"):
+                asked()
+
+
+def test_the_receipt(curator: Curator) -> None:
+    table = curator.count(BY_REGION, analyst="ann")
+    receipt, record = table.receipt, curator.ledger.plan("people")
+    assert record is not None
+    assert receipt.question == curator.question(BY_REGION).sha256
+    assert receipt.text == BY_REGION
+    assert receipt.mechanism == record.mechanism == from_text(record.document).hash
+    assert (receipt.epsilon, receipt.delta, receipt.answers, receipt.answers_left) == ("10", "0.01", 4, 3)
+    assert (receipt.dataset, receipt.pool, receipt.version) == ("people", "people", 1)
+    assert receipt.time.endswith("+00:00")
+    (charge,) = curator.ledger.charges()
+    assert (charge.id, charge.analyst) == (receipt.id, "ann")
+
+
+def test_the_planned_mechanism_keeps_the_promise(config: Path) -> None:
+    with Curator.open(config) as curator:
+        record = curator.ledger.plan("people")
+        assert record is not None
+        mechanism = from_text(record.document)
+        together = compose(mechanism, record.answers).delta(float_below(Fraction(record.epsilon)))
+        assert together.upper <= Fraction(record.delta)
+
+
+def test_a_first_question_makes_the_plan(tmp_path: Path) -> None:
+    people(tmp_path)
+    with Curator.open(written(tmp_path)) as curator:
+        assert curator.ledger.plan("people") is None
+        curator.count(TOTAL)
+        assert curator.ledger.plan("people") is not None
+
+
+def test_looking_pins_no_plan(tmp_path: Path) -> None:
+    """A dry run and a look at the budget leave the curator free to choose another epsilon."""
+    people(tmp_path)
+    text = config_text(budget=QUICK + "shares = { ann = 2 }")
+    with Curator.open(written(tmp_path, text)) as curator:
+        found = curator.dry_run(BY_REGION, analyst="ann")
+        assert (found.cost, found.answers_left) == (1, 2)
+        assert curator.dry_run(BY_REGION).answers_left == 0
+        (budget,) = curator.budget()
+        assert (budget.answers_total, budget.answers_left, budget.shares["ann"].left) == (4, 4, 2)
+        assert curator.ledger.plan("people") is None
+        before = found.margin_95
+    with Curator.open(written(tmp_path, text.replace('"10"', '"12"'))) as curator:
+        assert curator.count(BY_REGION, analyst="ann").receipt.epsilon == "12"
+        assert curator.dry_run(TOTAL, analyst="ann").margin_95 <= before
+
+
+# Dry runs
+
+
+def test_a_dry_run_says_what_the_answer_will_be(curator: Curator) -> None:
+    entries = len(list(curator.ledger.entries()))
+    found = curator.dry_run(BY_REGION)
+    table = curator.count(BY_REGION)
+    assert entries + 3 == len(list(curator.ledger.entries()))  # the version, the charge, the answer: no dry run
+    assert (found.question, found.text, found.dataset, found.pool) == (
+        table.receipt.question,
+        table.receipt.text,
+        "people",
+        "people",
+    )
+    assert (found.cells, found.cost, found.answers_left) == (4, 1, 4)
+    assert (found.margin_95, found.worst_error) == (table.mechanism.margin_95, table.mechanism.certificate.worst_error)
+    assert f"within {table.total().margin_95} of the truth" in " ".join(found.notes)
+
+
+def test_a_dry_run_spends_nothing(curator: Curator) -> None:
+    for _ in range(10):
+        curator.dry_run(BY_REGION)
+    assert left(curator) == 4
+    assert not list(curator.ledger.charges())
+
+
+def test_a_dry_run_of_what_was_asked_before(curator: Curator) -> None:
+    curator.count(BY_REGION)
+    found = curator.dry_run("SELECT region, count(*) AS n FROM people WHERE region IS NOT NULL GROUP BY region")
+    assert found.cost == 0
+    assert "asked before: the answer is on the record, and free" in found.notes
+
+
+def test_a_dry_run_of_what_nobody_can_be(curator: Curator) -> None:
+    assert any("noise around zero" in note for note in curator.dry_run(f"{TOTAL} WHERE age < 0").notes)
+
+
+def test_a_dry_run_when_the_budget_is_spent(curator: Curator) -> None:
+    for age in (1, 2, 3, 4):
+        curator.count(f"{TOTAL} WHERE age > {age}")
+    found = curator.dry_run(BY_REGION)
+    assert (found.cost, found.answers_left) == (1, 0)
+    assert any("it would be refused" in note for note in found.notes)
+    with pytest.raises(BudgetError):
+        curator.count(BY_REGION)
+    assert curator.dry_run(f"{TOTAL} WHERE age > 1").cost == 0
+    assert curator.count(f"{TOTAL} WHERE age > 1").replayed
+
+
+# Repeats are replays
+
+
+SAME = [
+    BY_REGION,
+    "select Region , COUNT( * ) from PEOPLE group by REGION",
+    'SELECT "region", count(*) AS "how many" FROM people GROUP BY "region"',
+    "SELECT region, count(DISTINCT person) FROM people GROUP BY region",
+    "SELECT region, count(*) FROM people WHERE NOT region IS NULL GROUP BY region",
+    "SELECT region, count(*) FROM people WHERE region IN ('North','South','East','West') GROUP BY region",
+    "SELECT region, count(*) FROM people WHERE region <> 'North' OR region = 'North' GROUP BY region",
+]
+
+
+def test_equal_questions_written_differently_are_one_question(curator: Curator) -> None:
+    first = curator.count(BY_REGION)
+    for sql in SAME:
+        again = curator.count(sql)
+        assert again.replayed
+        assert again.released.tobytes() == first.released.tobytes()
+        assert again.receipt == first.receipt
+    again = curator.count(dataset="people", by="region")
+    assert again.replayed
+    assert again.receipt == first.receipt
+    assert left(curator) == 3
+
+
+def test_a_replay_in_another_process_is_the_same_byte_for_byte(config: Path) -> None:
+    with Curator.open(config) as curator:
+        first = json.dumps(curator.count(BY_REGION).describe())
+    code = (
+        "import json, sys, countveil as cv\n"
+        "with cv.Curator.open(sys.argv[1]) as c: t = c.count(sys.argv[2])\n"
+        "assert t.replayed\nprint(json.dumps({**t.describe(), 'replayed': False}))"
+    )
+    where = {**os.environ, "PYTHONPATH": str(Path(cv.__file__).parents[1])}
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(config), BY_REGION], capture_output=True, text=True, check=True, env=where
+        )
+        assert done.stdout.strip() == first
+    assert charged(config) == 1
+
+
+def test_columns_come_in_the_order_asked(curator: Curator) -> None:
+    one = curator.count("SELECT region, age, count(*) FROM people GROUP BY region, age")
+    two = curator.count("SELECT age, region, count(*) AS n FROM people GROUP BY age, region")
+    assert two.replayed
+    assert two.columns == ["age", "region", "n", "n_low", "n_high"]
+    assert {(r, a): rest for r, a, *rest in one.rows} == {(r, a): rest for a, r, *rest in two.rows}
+    assert [row[0] for row in two.rows][:5] == ["0-9"] * 4 + ["10-19"]
+
+
+def test_the_count_can_have_any_name(curator: Curator) -> None:
+    table = curator.count(dataset="people", by="region", name="n")
+    assert table.columns == ["region", "n", "n_low", "n_high"]
+
+
+# New data
+
+
+def test_new_data_is_a_new_version_of_the_same_plan(config: Path) -> None:
+    old = (config.parent / "people.csv").read_bytes()
+    with Curator.open(config) as curator:
+        first = curator.count(BY_REGION)
+        people(config.parent, "N" * 50 + "W" * 60)
+        second = curator.count(BY_REGION)
+        assert (second.receipt.version, second.replayed) == (2, False)
+        assert second.receipt.mechanism == first.receipt.mechanism
+        assert abs(dict(list(row)[:2] for row in second.rows)["West"] - 60) <= second.mechanism.certificate.worst_error
+        assert curator.count(BY_REGION).released.tobytes() == second.released.tobytes()
+        assert left(curator) == 2
+        (config.parent / "people.csv").write_bytes(old)
+        back = curator.count(BY_REGION)
+        assert (back.receipt.version, back.replayed, back.receipt.id) == (1, True, first.receipt.id)
+        assert back.released.tobytes() == first.released.tobytes()
+        assert left(curator) == 2
+
+
+def test_rewriting_the_same_bytes_is_the_same_version(config: Path) -> None:
+    with Curator.open(config) as curator:
+        first = curator.count(BY_REGION)
+        people(config.parent)
+        assert curator.count(BY_REGION).receipt.id == first.receipt.id
+
+
+def test_files_of_a_glob_may_be_renamed(tmp_path: Path) -> None:
+    people(tmp_path, "NNN", "part-1.csv")
+    people(tmp_path, "SSS", "part-2.csv")
+    path = written(tmp_path, config_text(source="part-*.csv"))
+    with_plan(path)
+    with Curator.open(path) as curator:
+        curator.count(BY_REGION)
+        (tmp_path / "part-2.csv").rename(tmp_path / "part-3.csv")
+        assert curator.count(TOTAL).receipt.version == 1
+        people(tmp_path, "E", "part-4.csv")
+        assert curator.count(TOTAL).receipt.version == 2
+
+
+class Meanwhile(DuckDBEngine):
+    """An engine with a world that goes on: something happens to the source after it was counted."""
+
+    happens: Any = None
+
+    def count(self, question: Question, *, key: bytes) -> Any:
+        counts = super().count(question, key=key)
+        if Meanwhile.happens:
+            Meanwhile.happens()
+        return counts
+
+
+def test_a_source_replaced_while_it_is_counted(config: Path) -> None:
+    with Curator.open(config) as curator:
+        configured = curator.config.dataset("people")
+        source = curator._source(configured)
+        version = curator.ledger.version("people", curator._fingerprints.of(source))
+        curator._engines["people"] = ((version, *source.paths()), Meanwhile(source, configured.schema))
+        Meanwhile.happens = lambda: people(config.parent, "NNNN")
+        try:
+            with pytest.raises(EngineError, match="the source changed while it was counted; the charge is kept"):
+                curator.count(BY_REGION)
+        finally:
+            Meanwhile.happens = None
+        assert left(curator) == 3
+        assert [charge.answered for charge in curator.ledger.charges()] == [None]
+        assert curator.count(BY_REGION).receipt.version == 2
+        assert left(curator) == 2
+        people(config.parent)  # the old content is back: its charge was kept, so its answer is paid for
+        assert curator.dry_run(BY_REGION).cost == 0
+        assert "paid for, not yet answered" in " ".join(curator.dry_run(BY_REGION).notes)
+        assert curator.count(BY_REGION).receipt.version == 1
+        assert left(curator) == 2
+
+
+def test_a_file_that_disappears_while_it_is_counted(config: Path) -> None:
+    with Curator.open(config) as curator:
+        configured = curator.config.dataset("people")
+        source = curator._source(configured)
+        version = curator.ledger.version("people", curator._fingerprints.of(source))
+        curator._engines["people"] = ((version, *source.paths()), Meanwhile(source, configured.schema))
+        Meanwhile.happens = (config.parent / "people.csv").unlink
+        try:
+            with pytest.raises(EngineError):
+                curator.count(BY_REGION)
+        finally:
+            Meanwhile.happens = None
+        assert left(curator) == 3
+
+
+# Refused before counting, so nothing is charged
+
+
+@pytest.mark.parametrize(
+    ("form", "error"),
+    [
+        ({"sql": "SELECT count(*) FROM nothing"}, QueryError),
+        ({"sql": "SELECT name, count(*) FROM people GROUP BY name"}, QueryError),
+        ({"sql": "SELECT avg(age) FROM people"}, QueryError),
+        ({"sql": f"{TOTAL} WHERE 1/0 = 1"}, QueryError),
+        ({"sql": TOTAL, "by": "region"}, QueryError),
+        ({"dataset": "people", "by": ["region", "region"]}, QueryError),
+        ({"dataset": "people", "by": "region", "name": "region"}, QueryError),
+        ({"sql": TOTAL, "analyst": ""}, ParameterError),
+        ({"sql": TOTAL, "analyst": "a\nb"}, ParameterError),
+        ({"sql": TOTAL, "analyst": None}, ParameterError),
+        ({"sql": TOTAL, "analyst": "x" * 101}, ParameterError),
+        ({"sql": TOTAL, "frame": "excel"}, ParameterError),
+        ({"sql": TOTAL, "frame": ["pandas"]}, ParameterError),
+    ],
+)
+def test_bad_questions_cost_nothing(form: dict[str, Any], error: type[CountveilError], curator: Curator) -> None:
+    before = list(curator.ledger.entries())
+    with pytest.raises(error):
+        curator.count(**form)
+    assert list(curator.ledger.entries()) == before
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        (config_text(source="gone.csv"), EngineError),
+        (config_text(source="people.xls"), EngineError),
+        (config_text(source="gone-*.parquet"), EngineError),
+        (config_text(source="broken.parquet"), EngineError),
+        (config_text(source="people.csv", columns=COLUMNS + "sex = [1, 2]"), DataError),
+        (config_text(source="people.csv", unit="nobody"), DataError),
+        (config_text(source="zoned.parquet", columns="day = { min = 2026-01-01, max = 2026-01-31 }"), DataError),
+        (config_text(source="zoned.parquet", columns="a = [1]", unit="ratio"), DataError),
+        (config_text(columns='region = { values = ["North"], guessed = true }'), ConfigError),
+        (config_text().split("[dataset.people.budget]")[0], ConfigError),
+        (config_text(more='engine = "nope"'), EngineError),
+    ],
+)
+def test_bad_sources_cost_nothing(text: str, error: type[CountveilError], tmp_path: Path) -> None:
+    people(tmp_path)
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 this is none PAR1")
+    when = pa.array([0, 1], pa.timestamp("us", tz="UTC"))
+    import pyarrow.parquet as pq
+
+    pq.write_table(
+        pa.table({"person": [1, 2], "day": when, "a": [1, 1], "ratio": [0.5, 1.0]}), tmp_path / "zoned.parquet"
+    )
+    with Curator.open(written(tmp_path, text)) as curator:
+        with pytest.raises(error) as refused:
+            curator.count(TOTAL)
+        assert "broken.parquet' is too small" not in str(refused.value)
+        assert curator.ledger.plan("people") is None
+        assert not list(curator.ledger.charges())
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        (('"10"', '"11"'), "dataset.people.budget"),
+        (('"0.01"', '"0.02"'), "dataset.people.budget"),
+        (("answers = 4", "answers = 5"), "dataset.people.budget"),
+        (("answers = 4", "answers = 4\npolicy = 'signed'"), "dataset.people.budget"),
+        (("answers = 4", "answers = 4\nobjective = 'eta'"), "dataset.people.budget"),
+        (('unit = "person"', 'unit = "person"\nrows_per_person = 2'), "dataset.people"),
+        (('unit = "person"', 'unit = "person"\ncells_per_person = 2'), "dataset.people"),
+        (('unit = "person"', 'unit = "person"\nneighbours = "replace"'), "dataset.people"),
+    ],
+)
+def test_a_plan_on_record_is_not_changed_by_the_file(change: tuple[str, str], key: str, config: Path) -> None:
+    changed = written(config.parent, config_text().replace(*change))
+    with Curator.open(changed) as curator:
+        for asked in (lambda: curator.count(TOTAL), lambda: curator.dry_run(TOTAL), lambda: curator.budget()):
+            with pytest.raises(ConfigError) as refused:
+                asked()
+            assert refused.value.key == key
+    assert charged(changed) == 0
+
+
+def test_the_same_budget_in_other_digits(config: Path) -> None:
+    with Curator.open(
+        written(config.parent, config_text().replace('"10"', '"1e1"').replace("0.01", "1e-2"))
+    ) as curator:
+        assert left(curator) == 4
+
+
+# Budgets
+
+
+def test_the_budget_ends(curator: Curator) -> None:
+    for age in range(4):
+        curator.count(f"{TOTAL} WHERE age > {age}")
+    with pytest.raises(BudgetError) as refused:
+        curator.count(BY_REGION)
+    assert (refused.value.pool, refused.value.answers) == ("people", 4)
+    assert curator.count(f"{TOTAL} WHERE age > 2").replayed
+
+
+def test_shares(tmp_path: Path) -> None:
+    people(tmp_path)
+    path = written(tmp_path, config_text(budget=QUICK + "shares = { ann = 2, bob = 1 }"))
+    with_plan(path)
+    with Curator.open(path) as curator:
+        curator.count(f"{TOTAL} WHERE age > 1", analyst="bob")
+        with pytest.raises(BudgetError, match="share of bob"):
+            curator.count(BY_REGION, analyst="bob")
+        with pytest.raises(BudgetError, match="share of eve"):
+            curator.count(BY_REGION, analyst="eve")
+        assert curator.dry_run(BY_REGION, analyst="bob").answers_left == 0
+        assert curator.dry_run(BY_REGION, analyst="ann").answers_left == 2
+        curator.count(BY_REGION, analyst="ann")
+        assert curator.count(BY_REGION, analyst="bob").replayed  # what is on record is free for everyone
+        (budget,) = curator.budget()
+        assert {who: (s.answers, s.left) for who, s in budget.shares.items()} == {"ann": (2, 1), "bob": (1, 0)}
+        assert budget.answers_left == 2
+    with Curator.open(written(tmp_path, config_text(budget=QUICK + "shares = { ann = 2, bob = 2 }"))) as curator:
+        curator.count(TOTAL, analyst="bob")
+        assert curator.ledger.verify() > 0
+    with Curator.open(written(tmp_path, config_text(budget=QUICK + "shares = { ann = 2, bob = 1 }"))) as curator:
+        found = curator.dry_run(f"{TOTAL} WHERE age > 2", analyst="bob")  # lowered below what bob has spent
+        assert found.answers_left == 0
+        with pytest.raises(BudgetError, match="share of bob"):
+            curator.count(f"{TOTAL} WHERE age > 2", analyst="bob")
+        assert curator.ledger.verify() > 0
+
+
+def test_threads_with_one_question_get_one_answer(curator: Curator) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: curator.count(BY_REGION).released.tobytes(), range(16)))
+    assert len(set(found)) == 1
+    assert left(curator) == 3
+
+
+def test_a_pool_of_two_datasets(tmp_path: Path) -> None:
+    people(tmp_path)
+    text = config_text(budget=QUICK + 'pool = "all"\n')
+    more = text.replace("dataset.people", "dataset.visits").replace(
+        'unit = "person"', 'unit = "person"\ncells_per_person = 3'
+    )
+    path = written(tmp_path, text + more)
+    with Curator.open(path) as curator:
+        curator.count(TOTAL)
+        curator.count("SELECT count(*) FROM visits")
+        (budget,) = curator.budget()
+        assert (budget.pool, budget.datasets, budget.answers_left) == ("all", ("people", "visits"), 2)
+        assert curator.budget("visits") == curator.budget("people") == curator.budget("all")
+        record = curator.ledger.plan("all")
+        assert record is not None
+        assert record.cells == 3  # the plan covers the most that any dataset of the pool lets a person do
+        assert curator.count(TOTAL).replayed
+        curator.count("SELECT count(*) FROM visits WHERE age > 5")
+        curator.count("SELECT count(*) FROM visits WHERE age > 6")
+        with pytest.raises(BudgetError):
+            curator.count(BY_REGION)
+
+
+@pytest.mark.parametrize("terms", ["", "cells_per_person = 2\nneighbours = 'replace'"])
+def test_more_budget_is_certified_and_stays_on_record(terms: str, tmp_path: Path) -> None:
+    people(tmp_path)
+    path = written(tmp_path, config_text(more=terms))
+    with_plan(path)
+    with Curator.open(path) as curator:
+        curator.count(TOTAL)
+        opened = curator.open_budget("people", 3, "second  edition\n\x1b[31m")
+        assert (opened.answers_total, opened.answers_left) == (7, 6)
+        record = curator.ledger.plan("people")
+        assert record is not None
+        composed = compose(from_text(record.document), 7, neighbours=record.neighbours, cells=record.cells)
+        assert composed.delta(float_below(Fraction(opened.epsilon))).upper <= Fraction(record.delta)
+        assert Fraction(opened.epsilon) > Fraction(record.epsilon)
+        assert curator.count(BY_REGION).receipt.epsilon == opened.epsilon
+        again = curator.open_budget("people", "2", "third")
+        assert again.answers_total == 9
+        assert Fraction(again.epsilon) > Fraction(opened.epsilon)
+        reasons = [entry.body["reason"] for entry in curator.ledger.entries() if entry.kind == "extend"]
+        assert reasons[1] == "third"
+        assert reasons[0].startswith("second edition")
+        assert reasons[0].isprintable()
+    with Curator.open(path) as curator:
+        (found,) = curator.budget()
+        assert (found.answers_total, found.epsilon) == (9, again.epsilon)
+
+
+@pytest.mark.parametrize("delta", ["1e-5", "0.007", "1e-3"])
+def test_the_delta_of_more_budget_is_rounded_down(delta: str, tmp_path: Path) -> None:
+    people(tmp_path)
+    path = written(tmp_path, config_text(budget=f'epsilon = "10"\ndelta = "{delta}"\nanswers = 2'))
+    with Curator.open(path) as curator:
+        opened = curator.open_budget("people", 2, "more")
+        record = curator.ledger.plan("people")
+        assert record is not None
+        upper = compose(from_text(record.document), 4).delta(float_below(Fraction(opened.epsilon))).upper
+        assert Fraction(upper) <= Fraction(delta)
+
+
+@pytest.mark.parametrize("answers", [0, -1, "x", 2.5, True, None, 10**7])
+def test_bad_openings(answers: Any, curator: Curator) -> None:
+    with pytest.raises(ParameterError):
+        curator.open_budget("people", answers, "why")
+    for reason in ("", "  ", None):
+        with pytest.raises(ParameterError):
+            curator.open_budget("people", 1, reason)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="neither a dataset with a budget nor a pool"):
+        curator.open_budget("nope", 1, "why")
+    assert left(curator) == 4
+
+
+def test_too_much_at_this_delta(curator: Curator) -> None:
+    with pytest.raises(RequestError, match="whatever the epsilon"):
+        curator.open_budget("people", 10**5, "everything")
+    assert left(curator) == 4
+
+
+# Frames in memory
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
+def test_frames_in_and_out(kind: str, tmp_path: Path) -> None:
+    data = {"person": [1, 2, 3, 4], "region": ["North", "North", "East", None], "age": [5, 15, 15, 200]}
+    frame = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.table}[kind](data)
+    path = written(tmp_path)
+    with_plan(path)
+    with Curator.open(path, sources={"people": frame}) as curator:
+        found = curator.count(BY_REGION)
+        assert type(found.frame) is type(frame)
+        y = dict(zip(found.to("pandas")["region"], found.to("pandas")["count"], strict=True))
+        assert abs(y["North"] - 2) <= found.mechanism.certificate.worst_error
+        assert curator.count(BY_REGION, frame="polars").frame.equals(found.to("polars"))
+        assert curator.count(BY_REGION).released.tobytes() == found.released.tobytes()
+    with Curator.open(path, sources={"people": frame}) as curator:
+        assert curator.count(BY_REGION).replayed
+    data["age"][0] = 6
+    other = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.table}[kind](data)
+    with Curator.open(path, sources={"people": other}) as curator:
+        assert curator.count(BY_REGION).receipt.version == 2
+
+
+def test_a_frame_that_changes_between_questions(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    with_plan(path)
+    frame = pd.DataFrame({"person": [1, 2], "region": ["North", "South"], "age": [1, 2]})
+    with Curator.open(path, sources={"people": frame}) as curator:
+        assert curator.count(BY_REGION).receipt.version == 1
+        frame.loc[0, "region"] = "West"
+        assert curator.count(BY_REGION).receipt.version == 2
+
+
+def test_frames_for_unknown_datasets_and_of_unknown_kinds(config: Path) -> None:
+    with pytest.raises(ConfigError, match="nope is not declared"):
+        Curator.open(config, sources={"nope": pd.DataFrame()})
+    with Curator.open(config, sources={"people": object()}) as curator, pytest.raises(ParameterError):
+        curator.count(BY_REGION)
+    assert charged(config) == 0
+
+
+# True counts stay inside
+
+
+PRIMES = {"North": 104729, "South": 99991, "East": 86028121 % 100003, "West": 15485863 % 99999}
+
+
+def test_true_counts_never_come_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Large primes as counts: unless one was released, no text, log, entry or file holds it."""
+    rows = [(region,) for region, n in PRIMES.items() for _ in range(n)]
+    write_rows(tmp_path / "people.csv", ["region"], rows)
+    columns = 'region = ["North", "South", "East", "West"]'
+    path = written(tmp_path, config_text(unit="row", columns=columns, budget=MANY))
+    with_plan(path)
+    canaries = {str(n) for n in (*PRIMES.values(), sum(PRIMES.values()), len(rows))}
+    seen: list[str] = []
+    with caplog.at_level(logging.DEBUG), Curator.open(path) as curator:
+        for i in range(3):
+            sql = f"SELECT region, count(*) AS c{i} FROM people GROUP BY region"
+            table = curator.count(sql)
+            seen += [repr(curator.dry_run(sql)), repr(table.receipt), repr(table.question.text), repr(curator.budget())]
+        released = {str(y) for y in table.released.tolist()} | {str(table.total().value)}
+        for sql in (f"{BY_REGION} HAVING count(*) > 99991", "SELECT count(*) FROM people WHERE region = 'x'"):
+            with pytest.raises(QueryError) as refused:
+                curator.count(sql)
+            seen.append(str(refused.value).replace("99991", ""))
+        seen += [repr(entry) for entry in curator.ledger.entries()]
+        ledger = curator.config.ledger
+    seen += [repr(record.__dict__) for record in caplog.records if record.name.startswith("countveil")]
+    assert any("answered charge=" in str(r.msg) for r in caplog.records)
+    files = b"".join(file.read_bytes() for file in tmp_path.iterdir() if file.name.startswith(ledger.name))
+    for canary in canaries - released:
+        assert not any(canary in text for text in seen)
+        assert canary.encode() not in files
+        assert int(canary).to_bytes(8, "little") not in files
+
+
+def test_one_person_changes_one_cell_by_one(tmp_path: Path) -> None:
+    """A person with a thousand rows counts once; the bound is enforced, not assumed."""
+    rows = [(1, region, age) for region in ("North", "South", "East", "West") for age in range(120) for _ in range(2)]
+    write_rows(tmp_path / "people.csv", ["person", "region", "age"], rows)
+    path = written(tmp_path, config_text(more="rows_per_person = 2\ncells_per_person = 3"))
+    with_plan(path)
+    with Curator.open(path) as curator:
+        engine = DuckDBEngine(curator.config.dataset("people").source, curator.config.dataset("people").schema)
+        counts = engine.count(
+            curator.question("SELECT region, age, count(*) FROM people GROUP BY region, age"), key=b"k"
+        )
+        engine.close()
+    assert np.count_nonzero(counts) == 3
+    assert counts.max() == 2

@@ -1,0 +1,130 @@
+"""The same content has the same fingerprint, and other content another, however it is stored."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from countveil import fingerprints
+from countveil.engines import Source
+from countveil.errors import EngineError
+from countveil.fingerprints import Fingerprints, frame_hash
+
+
+def source(path: Path, **more: str) -> Source:
+    return Source(path.name, directory=path.parent, **more)
+
+
+def test_content_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("a\n1\n")
+    first = Fingerprints().of(source(path))
+    path.write_text("a\n2\n")
+    assert Fingerprints().of(source(path)) != first
+    path.write_text("a\n1\n")
+    os.utime(path, (0, 0))
+    assert Fingerprints().of(source(path)) == first
+    (tmp_path / "b.csv").write_text("a\n1\n")
+    assert Fingerprints().of(source(tmp_path / "b.csv")) == first
+
+
+def test_a_change_of_equal_size_at_once_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even when the clock of the file system stands still between two writes."""
+    path = tmp_path / "a.csv"
+    path.write_text("a\n0\n")
+    held, real = os.stat(path), os.stat
+    monkeypatch.setattr(os, "stat", lambda p, **more: held if str(p) == str(path) else real(p, **more))
+    known = Fingerprints(tmp_path / "cache")
+    seen = set()
+    for i in range(5):
+        path.write_text(f"a\n{i}\n")
+        seen.add(known.of(source(path)))
+    assert len(seen) == 5
+
+
+def test_an_old_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("a\n1\n")
+    monkeypatch.setattr(fingerprints, "RECENT", 0)  # as if it had been written long ago
+    first = Fingerprints(tmp_path / "cache").of(source(path))
+    read = []
+    real = fingerprints._file_hash
+    monkeypatch.setattr(fingerprints, "_file_hash", lambda path: read.append(path) or real(path))
+    assert Fingerprints(tmp_path / "cache").of(source(path)) == first
+    assert not read
+    path.write_text("a\n2\n")
+    assert Fingerprints(tmp_path / "cache").of(source(path)) != first
+    assert read
+
+
+@pytest.mark.parametrize("content", [b"", b"not json", b"[1]", b'{"x": 3}', b"\xff"])
+def test_a_damaged_cache_is_forgotten(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("a\n1\n")
+    (tmp_path / "cache").write_bytes(content)
+    assert Fingerprints(tmp_path / "cache").of(source(path)) == Fingerprints().of(source(path))
+
+
+def test_a_cache_that_cannot_be_written_is_done_without(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("a\n1\n")
+    assert Fingerprints(tmp_path / "no" / "cache").of(source(path)) == Fingerprints().of(source(path))
+
+
+def test_files_of_a_glob(tmp_path: Path) -> None:
+    for name in ("p1.csv", "p2.csv"):
+        (tmp_path / name).write_text(f"a\n{name}\n")
+    glob = Source("p*.csv", directory=tmp_path)
+    first = Fingerprints().of(glob)
+    (tmp_path / "p3.csv").write_text("a\n")
+    assert Fingerprints().of(glob) != first
+    (tmp_path / "p3.csv").unlink()
+    assert Fingerprints().of(glob) == first
+
+
+def test_the_table_of_a_database_counts(tmp_path: Path) -> None:
+    path = tmp_path / "a.duckdb"
+    with duckdb.connect(str(path)) as db:
+        db.execute("CREATE TABLE t AS SELECT 1 AS a")
+    assert Fingerprints().of(source(path, table="t")) != Fingerprints().of(source(path, table="u"))
+
+
+def test_what_is_in_the_log_of_a_database_counts(tmp_path: Path) -> None:
+    path = tmp_path / "a.duckdb"
+    with duckdb.connect(str(path)) as db:
+        db.execute("CREATE TABLE t AS SELECT 1 AS a")
+    before = Fingerprints().of(source(path, table="t"))
+    (tmp_path / "a.duckdb.wal").write_bytes(b"more rows")
+    assert Fingerprints().of(source(path, table="t")) != before
+
+
+def test_files_that_are_gone(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match="matches no file"):
+        Fingerprints().of(Source("none.csv", directory=tmp_path))
+    with pytest.raises(EngineError, match="a file is gone"):
+        fingerprints.traces(str(tmp_path / "none"))
+
+
+DATA = {"a": [1, 2, 3], "b": ["x", None, "ž"], "c": [0.5, float("nan"), -0.0]}
+
+
+@pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame, pa.table])
+def test_frames(kind: type) -> None:
+    first = frame_hash(kind(DATA))
+    assert frame_hash(kind(DATA)) == first
+    for name, values in (("a", [1, 2, 4]), ("b", ["x", "", "ž"]), ("c", [0.5, 1.0, -0.0])):
+        assert frame_hash(kind({**DATA, name: values})) != first
+    assert frame_hash(kind({"z": DATA["a"], **{k: DATA[k] for k in ("b", "c")}})) != first
+
+
+def test_slices_and_chunks_of_a_frame() -> None:
+    whole = pa.table(DATA)
+    assert frame_hash(whole.slice(1, 2)) == frame_hash(pa.table({k: v[1:] for k, v in DATA.items()}))
+    chunked = pa.concat_tables([whole.slice(0, 1), whole.slice(1)])
+    assert frame_hash(chunked) == frame_hash(whole)
