@@ -118,6 +118,8 @@ def spark() -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         started = session()
+    started.conf.set("spark.sql.shuffle.partitions", "2")
+    started.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")  # naive times of Arrow stay naive
     atexit.register(started.stop)
     return started
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from contract import naive
-from contract.makers import MAKERS, Types
+from contract.makers import MAKERS, SLOW, Types
 from contract.naive import Row, Test
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -56,11 +56,23 @@ def counts(
             engine.close()
 
 
-@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("name", [name for name in MAKERS if name not in SLOW])
 @pytest.mark.parametrize("distinct", [False, True])
 @settings(max_examples=15, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_one_person_changes_no_more_than_declared(name: str, distinct: bool, data: st.DataObject) -> None:
+    one_person(name, distinct, data)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(SLOW))
+@settings(max_examples=2, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_one_person_changes_no_more_than_declared_slowly(name: str, data: st.DataObject) -> None:
+    one_person(name, False, data)
+
+
+def one_person(name: str, distinct: bool, data: st.DataObject) -> None:
     schema, types, rows = data.draw(crowds())
     by = data.draw(st.sampled_from([[], ["region"], ["age"], ["region", "age"]]))
     sql = naive.sql(schema, by, data.draw(st.sampled_from([None, ADULT])), distinct)

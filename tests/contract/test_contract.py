@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from contract import naive
-from contract.makers import ARROW, MAKERS, Types
+from contract.makers import ARROW, MAKERS, SLOW, Types
 from contract.naive import Row, Test
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -410,10 +410,22 @@ def tables(draw: st.DrawFn) -> tuple[Schema, Types, list[Row]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("name", [name for name in MAKERS if name not in SLOW])
 @settings(max_examples=120, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_anything_is_counted_as_defined(name: str, data: st.DataObject) -> None:
+    anything(name, data)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(SLOW))
+@settings(max_examples=12, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_something_is_counted_as_defined(name: str, data: st.DataObject) -> None:
+    anything(name, data)
+
+
+def anything(name: str, data: st.DataObject) -> None:
     schema, types, rows = data.draw(tables())
     with tempfile.TemporaryDirectory() as folder:
         engine = open_engine(MAKERS[name](rows, types, Path(folder)), schema)

@@ -137,9 +137,10 @@ class SparkEngine(SqlEngine):
 
 
 def _bound(value: object) -> object:
-    if not isinstance(value, list):
-        return value
-    return json.dumps([v.isoformat() if isinstance(v, datetime.date) else str(v) for v in value])
+    """A value as Spark takes it: lists as JSON, dates as text, because not all of Python's are Java's."""
+    if isinstance(value, list):
+        return json.dumps([str(_bound(member)) for member in value])
+    return value.isoformat() if isinstance(value, datetime.date) else value
 
 
 def _family(kind: str) -> Family:

@@ -197,7 +197,7 @@ class SqliteLedger:
             self._append("extend", {"pool": pool, "answers": answers, "epsilon": epsilon, "reason": reason})
             more = "UPDATE pool SET answers = answers + ? WHERE name = ?"
             if self._change("extend:row", more, (answers, pool)) != 1:
-                raise RequestError(f"there is no plan for pool {pool}; ask a first question, or run: countveil budget")
+                raise RequestError(f"there is no plan for pool {pool}; ask a first question")
 
     def set_share(self, pool: str, analyst: str, answers: int) -> None:
         known = "SELECT 1 FROM share WHERE pool = ? AND analyst = ? AND answers = ?"
@@ -207,7 +207,7 @@ class SqliteLedger:
             if db.execute(known, (pool, analyst, answers)).fetchone():
                 return
             if not db.execute("SELECT 1 FROM pool WHERE name = ?", (pool,)).fetchone():
-                raise RequestError(f"there is no plan for pool {pool}; ask a first question, or run: countveil budget")
+                raise RequestError(f"there is no plan for pool {pool}; ask a first question")
             self._append("share", {"pool": pool, "analyst": analyst, "answers": answers})
             self._change(
                 "share:row",

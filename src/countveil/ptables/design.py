@@ -173,7 +173,7 @@ def _within(spec: Spec, epsilon: Fraction, fmt: Format, units: int) -> PTable | 
     cap = spec.max_variance
     for _ in range(_ATTEMPTS):
         try:
-            rows = TableProgram(replace(spec, epsilon=epsilon), cap, Fraction(1, 8 * units)).solve()
+            rows = TableProgram(replace(spec, epsilon=epsilon), cap, Fraction(1, units) if units >= FINE else Fraction(0)).solve()
         except NoSolution as error:
             if cap < spec.max_variance:
                 return None

@@ -32,7 +32,7 @@ Cells = dict[int, Term]
 
 _SPARE = 5
 _ONE = Fraction(1)
-_HOLD = Fraction(1, 10**6)
+_HOLD = Fraction(1, 10**4)
 """How far an optimum may be relaxed, relatively, to keep the next stage well posed."""
 _FEASIBLE = Fraction(1, 10**10)
 """A residual that rounding to a file's grid mends: what it costs is measured."""
@@ -72,6 +72,7 @@ class TableProgram:
     def __init__(self, spec: Spec, max_variance: Fraction, resolution: Fraction = Fraction(0)) -> None:
         """Deltas below `resolution`, which rounding would drown, are not worth the solver's time."""
         self.spec = spec
+        self._hair = max(resolution, _HAIR)
         self.program = Program()
         self.E = fraction(exp(spec.epsilon))
         self.one = self.program.variable(1, 1)
@@ -165,7 +166,7 @@ class TableProgram:
         return solution
 
     def _hold(self, terms: Sequence[Term], solution: Solution) -> None:
-        self.program.constrain(terms, upper=solution.objective * (1 + _HOLD) + _HAIR)
+        self.program.constrain(terms, upper=solution.objective * (1 + _HOLD) + self._hair)
 
     def _row(self, i: int, solution: Solution) -> dict[int, Fraction]:
         values = {j - i: solution[v] * f for j, (v, f) in self._rows[i].items()}
