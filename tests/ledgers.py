@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
+
+from servers import postgres
 
 from countveil.ledger import Charge, PlanRecord
 from countveil.ledger.sqlite import SqliteLedger
@@ -11,6 +14,16 @@ from countveil.ledger.sqlite import SqliteLedger
 
 def plan(answers: int = 10, pool: str = "people") -> PlanRecord:
     return PlanRecord(pool, "1", "1e-6", answers, "add-remove", 1, 1, "nonnegative", "variance", "f" * 64, '{"a": 1}')
+
+
+_numbers = itertools.count(1)
+
+
+def database() -> str:
+    """The URL of a new, empty database for a ledger."""
+    server, name = postgres(), f"ledger{next(_numbers)}"
+    server.sql(f"CREATE DATABASE {name} OWNER writer")
+    return f"postgresql://writer@127.0.0.1:{server.port}/{name}"
 
 
 def opened(folder: Path, **more: Any) -> SqliteLedger:

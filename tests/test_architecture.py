@@ -17,7 +17,7 @@ LAYERS = {
     4: {"mechanism", "certify", "files", "releasing"},
     5: {"design", "families", "auditing", "tables"},
     6: {"comparison", "plots", "accounting", "engines", "config", "ledger", "ptables"},
-    7: {"figures", "proposing", "inspecting", "curator", "answers", "plans", "intervals", "fingerprints"},
+    7: {"figures", "proposing", "inspecting", "curator", "answers", "plans", "intervals", "fingerprints", "releases"},
     8: {"cli", "__main__", "", "demo"},
 }
 LAYER_OF = {name: layer for layer, names in LAYERS.items() for name in names}
@@ -27,9 +27,9 @@ SINGLE_IMPORTERS = {
     "cryptography": {"sampling/entropy.py"},
     "highspy": {"design/linear/highs.py"},
     "duckdb": {"engines/duckdb.py"},
-    "psycopg": {"engines/postgres.py"},
+    "psycopg": {"engines/postgres.py", "ledger/postgres.py"},
     "pyspark": {"engines/spark.py"},
-    "sqlite3": {"ledger/sqlite.py", "ledger/restoring.py", "ledger/checking.py", "ledger/connection.py"},
+    "sqlite3": {"ledger/sqlite.py", "ledger/restoring.py", "ledger/connection.py"},
     "random": set(),
     "numpy.random": set(),
 }

@@ -1,8 +1,8 @@
-"""What comes back: a table of released counts with margins, and a receipt. Nothing in it but y and public facts."""
+"""What comes back: a table of released counts with margins, a receipt, budgets. Only y and public facts are in it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from importlib.util import find_spec
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from countveil.errors import EngineError, MissingExtraError, ParameterError
 from countveil.intervals import Intervals
+from countveil.ledger import Standing
 from countveil.mechanism import Mechanism
 from countveil.query import Question
 from countveil.schema import Column
@@ -40,6 +41,39 @@ class Receipt:
     answers: int
     answers_left: int
     time: str
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """What a question would cost and give. Spends nothing, looks at nothing."""
+
+    question: str
+    text: str
+    dataset: str
+    pool: str
+    cells: int
+    cost: int
+    answers_left: int
+    margin_95: int
+    worst_error: int
+    eta: str
+    useful_from: int
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PoolBudget:
+    """What is left of a pool."""
+
+    pool: str
+    datasets: tuple[str, ...]
+    answers_total: int
+    answers_left: int
+    epsilon: str
+    delta: str
+    mechanism: str
+    margin_95: int
+    shares: Mapping[str, Standing]
 
 
 @dataclass(frozen=True)

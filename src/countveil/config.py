@@ -1,7 +1,7 @@
 """`countveil.toml`: which data, which public schema, which budget. Unknown keys are errors; silence is refusal.
 
     [ledger]
-    path = "countveil.ledger"            # what was charged and answered
+    path = "countveil.ledger"            # what was charged and answered; or "postgresql://role@host/database"
     anchor = "countveil.ledger.anchor"   # better on another disk: it tells a restored older ledger
 
     [dataset.people]
@@ -37,6 +37,7 @@ from countveil.exact import number
 from countveil.schema import MAX_NAME, Schema, parse_column
 
 DEFAULT_FILE = "countveil.toml"
+_LEDGER = "countveil.ledger"
 MOST_ROWS = 20
 """Rows of a person in one cell that a mechanism can be designed for."""
 _DATASET_KEYS = {
@@ -100,7 +101,10 @@ class Config:
     path: Path
     datasets: Mapping[str, Dataset]
     ledger: Path
+    """The ledger's file; with a server, where what this host keeps of it goes."""
     anchor: Path
+    server: str | None = None
+    """The address of a ledger on PostgreSQL."""
 
     @property
     def schemas(self) -> dict[str, Schema]:
@@ -140,7 +144,8 @@ def read(table: Mapping[str, object], file: Path, environment: Mapping[str, str]
     directory = file.resolve().parent
     ledger = _table(table.get("ledger", {}), "ledger")
     _known(ledger, {"path", "anchor"}, "ledger.")
-    path = environment.get("COUNTVEIL_LEDGER") or _text(ledger.get("path", "countveil.ledger"), "ledger.path")
+    path = environment.get("COUNTVEIL_LEDGER") or _text(ledger.get("path", _LEDGER), "ledger.path")
+    server, path = (path, _LEDGER) if path.startswith(("postgresql://", "postgres://")) else (None, path)
     anchor = environment.get("COUNTVEIL_ANCHOR") or _text(ledger.get("anchor", f"{path}.anchor"), "ledger.anchor")
     if (directory / path).resolve() == (directory / anchor).resolve():
         raise ConfigError("ledger.anchor", "is the ledger itself; the anchor is a file of its own")
@@ -150,7 +155,7 @@ def read(table: Mapping[str, object], file: Path, environment: Mapping[str, str]
     datasets = {
         name: _dataset(name, _table(e, _key("dataset", name)), directory, environment) for name, e in entries.items()
     }
-    config = Config(file, datasets, directory / path, directory / anchor)
+    config = Config(file, datasets, directory / path, directory / anchor, server)
     _agree(config)
     return config
 

@@ -10,18 +10,16 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from countveil.accounting import compose, float_below
 from countveil.answers import KINDS, Receipt, Table, check_kind
+from countveil.answers import DryRun as DryRun
+from countveil.answers import PoolBudget as PoolBudget
 from countveil.config import Budget, Config, Dataset, load
 from countveil.engines import Engine, Source, open_engine
 from countveil.errors import ConfigError, EngineError, ParameterError, RequestError, shortened
@@ -30,46 +28,13 @@ from countveil.files import from_text
 from countveil.fingerprints import Fingerprints
 from countveil.intervals import Intervals
 from countveil.ledger import Charge, Ledger, PlanRecord, Standing
-from countveil.ledger.sqlite import SqliteLedger
-from countveil.mechanism import Mechanism
+from countveil.ledger.opening import open_ledger
 from countveil.plans import check, make
 from countveil.query import Condition, Question, ask
+from countveil.releases import Paid, Release, check_output, evaluated, new_folder, opened, packed, unpacked
 
 log = logging.getLogger("countveil.curator")
 CURATOR = "curator"
-
-
-@dataclass(frozen=True)
-class DryRun:
-    """What a question would cost and give. Spends nothing, looks at nothing."""
-
-    question: str
-    text: str
-    dataset: str
-    pool: str
-    cells: int
-    cost: int
-    answers_left: int
-    margin_95: int
-    worst_error: int
-    eta: str
-    useful_from: int
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class PoolBudget:
-    """What is left of a pool."""
-
-    pool: str
-    datasets: tuple[str, ...]
-    answers_total: int
-    answers_left: int
-    epsilon: str
-    delta: str
-    mechanism: str
-    margin_95: int
-    shares: Mapping[str, Standing]
 
 
 class Curator:
@@ -93,7 +58,7 @@ class Curator:
         loaded = config if isinstance(config, Config) else load(config)
         for name in sources or {}:
             loaded.dataset(name)
-        return cls(loaded, SqliteLedger(loaded.ledger, loaded.anchor), sources)
+        return cls(loaded, open_ledger(loaded.ledger, loaded.anchor, loaded.server), sources)
 
     def close(self) -> None:
         for _, engine in self._engines.values():
@@ -131,27 +96,60 @@ class Curator:
         kind = frame or _kind(self._frames.get(configured.name))
         if kind is not None:
             check_kind(kind)
-        source = self._source(configured)
-        version = self.ledger.version(configured.name, self._fingerprints.of(source))
-        engine = self._engine(configured, source, version)
-        record, intervals = self._plan(configured, opened=True)
-        charge = self.ledger.charge(record.pool, configured.name, version, question.sha256, question.text, who)
-        replayed = charge.payload is not None
+        paid = self._paid(question, configured, who)
+        charge, replayed = paid.charge, paid.charge.payload is not None
         if charge.payload is None:
-            charge = self._answer(charge, question, engine, source, intervals.mechanism)
+            counts = paid.engine.count(question, key=self._key(question))
+            self._unchanged(paid)
+            charge = self.ledger.record(charge, packed(paid.intervals.mechanism.release(counts)))
         log.info("answered charge=%s dataset=%s cells=%d", charge.id, configured.name, question.cells)
-        receipt = self._receipt(charge, record, question)
-        return Table(question, unpacked(charge.payload, question.cells), intervals, receipt, replayed, kind)
+        receipt = self._receipt(charge, paid.record, question)
+        return Table(question, unpacked(charge.payload, question.cells), paid.intervals, receipt, replayed, kind)
 
-    def _answer(
-        self, charge: Charge, question: Question, engine: Engine, source: Source, mechanism: Mechanism
-    ) -> Charge:
-        """Count, draw, record. The true counts live in this body and nowhere else."""
-        key = hashlib.sha256(f"{self.ledger.identity}|{question.sha256}".encode()).digest()
-        counts = engine.count(question, key=key)
-        if self.ledger.version(charge.dataset, self._fingerprints.of(source)) != charge.version:
+    def release(
+        self,
+        sql: str | None = None,
+        *,
+        output: str | Path,
+        dataset: str | None = None,
+        by: str | Iterable[str] = (),
+        where: Condition | str | None = None,
+        people: bool = False,
+        name: str | None = None,
+        analyst: str = CURATOR,
+    ) -> Release:
+        """As `count`, for tables that are not collected: Parquet files in a new folder under `output`, drawn once."""
+        question = ask(self.config.schemas, sql, dataset=dataset, by=by, where=where, people=people, name=name)
+        configured, who, place = self._configured(question), checked_analyst(analyst), check_output(output)
+        paid = self._paid(question, configured, who)
+        charge, replayed = paid.charge, paid.charge.payload is not None
+        if charge.payload is None:
+            folder, key = new_folder(place, charge.id), self._key(question)
+            charge = evaluated(
+                paid, question, folder, key=key, unchanged=lambda: self._unchanged(paid), record=self.ledger.record
+            )
+        path, manifest = opened(charge, question, place)
+        log.info("answered charge=%s dataset=%s cells=%d", charge.id, configured.name, question.cells)
+        receipt = self._receipt(charge, paid.record, question)
+        return Release(question, path, manifest, paid.intervals, receipt, replayed, paid.engine)
+
+    def _paid(self, question: Question, dataset: Dataset, analyst: str) -> Paid:
+        """Everything that can be refused, then the charge: when this returns, the data may be looked at."""
+        source = self._source(dataset)
+        version = self.ledger.version(dataset.name, self._fingerprints.of(source))
+        engine = self._engine(dataset, source, version)
+        record, intervals = self._plan(dataset, opened=True)
+        charge = self.ledger.charge(record.pool, dataset.name, version, question.sha256, question.text, analyst)
+        return Paid(charge, record, intervals, engine, source)
+
+    def _key(self, question: Question) -> bytes:
+        """What chooses the cells of people who are in too many."""
+        return hashlib.sha256(f"{self.ledger.identity}|{question.sha256}".encode()).digest()
+
+    def _unchanged(self, paid: Paid) -> None:
+        """The data is still the version that was paid for."""
+        if self.ledger.version(paid.charge.dataset, self._fingerprints.of(paid.source)) != paid.charge.version:
             raise EngineError("the source changed while it was counted; the charge is kept; ask again")
-        return self.ledger.record(charge, packed(mechanism.release(counts)))
 
     def dry_run(
         self,
@@ -313,7 +311,7 @@ class Curator:
 
     def _engine(self, dataset: Dataset, source: Source, version: int) -> Engine:
         """The engine of a version of the data; new data, or the same in other files, is opened anew."""
-        state = (version, *(source.paths() if source.frame is None else ()))
+        state = (version, *(source.paths() if source.files else ()))
         known = self._engines.get(dataset.name)
         if known is not None and known[0] == state:
             return known[1]
@@ -351,19 +349,6 @@ def checked_analyst(analyst: object) -> str:
 def _one_line(text: str) -> str:
     """The words of a text, without anything that a terminal would act on."""
     return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
-
-
-def packed(released: NDArray[np.int64]) -> bytes:
-    """Released counts as they are kept."""
-    return zlib.compress(released.astype("<i8").tobytes(), 1)
-
-
-def unpacked(payload: bytes | None, cells: int) -> NDArray[np.int64]:
-    """Released counts from the record."""
-    found = np.frombuffer(zlib.decompress(payload or b""), dtype="<i8").astype(np.int64)
-    if len(found) != cells:
-        raise EngineError("the recorded answer does not fit the question; verify the ledger")
-    return found
 
 
 def _kind(frame: object) -> str | None:

@@ -37,6 +37,10 @@ class Fingerprints:
         """The hash of what a source holds now."""
         if source.scheme == "frame":
             return frame_hash(source.frame)
+        if source.scheme == "spark":
+            from countveil.engines.spark import content_hash
+
+            return content_hash(source)
         if "://" in source.location:  # an address may hold a password, so it is not repeated
             raise EngineError(f"source: no engine for {shortened(source.scheme, 20)}:// is installed")
         whole = hashlib.sha256((source.table or "").encode())

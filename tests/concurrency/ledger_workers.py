@@ -24,9 +24,13 @@ KILLED = -signal.SIGKILL
 
 @dataclass(frozen=True)
 class Place:
-    """Where a ledger lives in a test."""
+    """Where a ledger lives in a test: in a file, or on the server whose address is in the file `server`.
+
+    Every `host` has its own anchor.
+    """
 
     folder: Path
+    host: str = ""
 
     @property
     def ledger(self) -> Path:
@@ -34,7 +38,7 @@ class Place:
 
     @property
     def anchor(self) -> Path:
-        return self.folder / "anchor" / "x.anchor"
+        return self.folder / f"anchor{self.host}" / "x.anchor"
 
     @property
     def sent(self) -> Path:
@@ -45,6 +49,11 @@ class Place:
         return self
 
     def open(self, **more: Any) -> Any:
+        server = self.folder / "server"
+        if server.exists():
+            from countveil.ledger.postgres import PostgresLedger
+
+            return PostgresLedger(server.read_text(), self.anchor, **more)
         from countveil.ledger.sqlite import SqliteLedger
 
         return SqliteLedger(self.ledger, self.anchor, **more)
@@ -183,11 +192,12 @@ def answering(
     line: int | None = None,
     tell: str | None = None,
     analyst: str = "ann",
+    host: str = "",
 ) -> None:
     """Open, plan, and answer every question: what a curator does, with random bytes for noise."""
     from countveil.errors import BudgetError
 
-    place, count = Place(Path(folder)), [0]
+    place, count = Place(Path(folder), host), [0]
     steps: list[str] = []
     dying = dying_step(die_at_step)
 
@@ -225,6 +235,31 @@ def at_once(folder: str, *, go: str, **task: Any) -> None:
     while not Path(go).exists():
         time.sleep(0.002)
     answering(folder, **task)
+
+
+def enduring(folder: str, *, host: str, stop: str) -> None:
+    """Answer the same questions as everyone else, one after the other, whatever happens to the server."""
+    from countveil.errors import LedgerError
+
+    place, ledger, question, said = Place(Path(folder), host), None, 0, dict[str, int]()
+    while not Path(stop).exists():
+        try:
+            if ledger is None:
+                ledger = place.open()
+            charge = ledger.charge("people", "people", 1, f"{question}", "how many?", "ann")
+            if charge.payload is None:
+                charge = ledger.record(charge, os.urandom(16))
+        except LedgerError as error:
+            said[str(error)] = said.get(str(error), 0) + 1
+            if ledger is not None and sum(said.values()) % 20 == 0:
+                ledger.close()  # every now and then, start anew
+                ledger = None
+            time.sleep(0.01)
+            continue
+        line = {"charge": charge.id, "payload": charge.payload.hex(), "fresh": charge.fresh, "question": question}
+        send(place.folder / f"sent.{os.getpid()}", line)
+        question += 1
+    send(place.folder / f"said.{os.getpid()}", said)
 
 
 def begin(*, go: str, after: float = 0.2) -> None:
@@ -336,6 +371,7 @@ TASKS: dict[str, Callable[..., None]] = {
     "answering": answering,
     "at_once": at_once,
     "begin": begin,
+    "enduring": enduring,
     "restoring": restoring,
     "asking": asking,
     "disk_fault": disk_fault,

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from ledgers import plan
+from ledgers import database, plan
 
 from countveil.errors import BudgetError, CountveilError, LedgerError, RequestError
 from countveil.ledger import Charge, Ledger, Standing
+from countveil.ledger.postgres import PostgresLedger
 from countveil.ledger.records import charge_id, replayed
 from countveil.ledger.sqlite import SqliteLedger
 
@@ -282,3 +283,9 @@ class LedgerContract(ABC):
 class TestSqlite(LedgerContract):
     def opener(self, folder: Path) -> Open:
         return lambda: SqliteLedger(folder / "x.ledger", folder / "x.anchor")
+
+
+class TestPostgres(LedgerContract):
+    def opener(self, folder: Path) -> Open:
+        location = database()
+        return lambda: PostgresLedger(location, folder / "x.anchor")

@@ -32,10 +32,10 @@ def ledger() -> None:
 def verify(config: str | None, as_json: bool) -> None:
     """Walk the whole chain again; check every table against it, and its end against the anchor."""
     from countveil.config import load
-    from countveil.ledger.sqlite import SqliteLedger
+    from countveil.ledger.opening import open_ledger
 
     loaded = load(config)
-    with busy("verifying"), closing(SqliteLedger(loaded.ledger, loaded.anchor, create=False)) as opened:
+    with busy("verifying"), closing(open_ledger(loaded.ledger, loaded.anchor, loaded.server, create=False)) as opened:
         entries = opened.verify()
     if as_json:
         print_json({"schema_version": 1, "holds": True, "entries": entries})
@@ -49,10 +49,10 @@ def verify(config: str | None, as_json: bool) -> None:
 def log(config: str | None, as_json: bool) -> None:
     """Every entry, oldest first: plans, charges, answers, what was opened and restored. Never a count."""
     from countveil.config import load
-    from countveil.ledger.sqlite import SqliteLedger
+    from countveil.ledger.opening import open_ledger
 
     loaded = load(config)
-    with closing(SqliteLedger(loaded.ledger, loaded.anchor, create=False)) as opened:
+    with closing(open_ledger(loaded.ledger, loaded.anchor, loaded.server, create=False)) as opened:
         entries = list(opened.entries())
     if as_json:
         listed = [{"seq": e.seq, "time": e.time, "kind": e.kind, "hash": e.hash, **e.body} for e in entries]
@@ -85,10 +85,10 @@ def _words(kind: str, body: dict[str, object]) -> str:
 def backup(file: str, config: str | None, as_json: bool) -> None:
     """Copy the ledger of this moment to FILE, while others go on asking. Keep it on another machine."""
     from countveil.config import load
-    from countveil.ledger.sqlite import SqliteLedger
+    from countveil.ledger.opening import open_ledger
 
     loaded = load(config)
-    with closing(SqliteLedger(loaded.ledger, loaded.anchor, create=False)) as opened:
+    with closing(open_ledger(loaded.ledger, loaded.anchor, loaded.server, create=False)) as opened:
         entries = opened.backup(Path(file))
     if as_json:
         print_json({"schema_version": 1, "file": file, "entries": entries})
@@ -108,13 +108,12 @@ def restore(file: str | None, accept_loss: bool, latest: bool, config: str | Non
     A backup that ends before the anchor has lost history: whatever was charged since is charged again, to every pool.
     """
     from countveil.config import load
-    from countveil.ledger.restoring import EVERYTHING
-    from countveil.ledger.restoring import restore as bring_back
+    from countveil.ledger.opening import settle_ledger
+    from countveil.ledger.settling import EVERYTHING
 
     loaded = load(config)
-    lost = bring_back(
-        Path(file) if file else None, loaded.ledger, loaded.anchor, accept_loss=accept_loss, latest=latest
-    )
+    copy = Path(file) if file else None
+    lost = settle_ledger(copy, loaded.ledger, loaded.anchor, loaded.server, accept_loss=accept_loss, latest=latest)
     if as_json:
         print_json({"schema_version": 1, "lost": lost if lost < EVERYTHING else None})
         return

@@ -234,7 +234,7 @@ def export(mechanism: str, format_: str, keys: str | None, output: str, as_json:
 
 
 def _print_readings(audits: Sequence[tuple[str, Audit]]) -> None:
-    """Delta by epsilon and reading, with the worst pair; several tables side by side."""
+    """Delta by epsilon and reading; of one table with the worst pair, of several side by side."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -244,7 +244,8 @@ def _print_readings(audits: Sequence[tuple[str, Audit]]) -> None:
     table.add_column("reading", no_wrap=True)
     for name, _ in audits:
         table.add_column(name or "delta", justify="right", min_width=9, overflow="fold")
-        table.add_column("worst pair", justify="right", no_wrap=True)
+        if len(audits) == 1:
+            table.add_column("worst pair", justify="right", no_wrap=True)
     described = [audit.describe() for _, audit in audits]
     first: Any = described[0]["readings"]
     for epsilon in first[0]["delta"]:
@@ -254,7 +255,7 @@ def _print_readings(audits: Sequence[tuple[str, Audit]]) -> None:
             for each in described:
                 mine = _reading(each, place)
                 n, m = mine["worst_pair"][epsilon]
-                cells += [short(mine["delta"][epsilon], 4, "up"), f"{n}, {m}"]
+                cells += [short(mine["delta"][epsilon], 4, "up"), *([f"{n}, {m}"] if len(audits) == 1 else [])]
             table.add_row(epsilon if not place else "", words, *cells)
     Console(highlight=False).print(table)
 

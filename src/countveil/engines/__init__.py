@@ -6,8 +6,9 @@ An engine is found by the entry point `countveil.engines`: its name is an engine
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from countveil.engines.source import Source
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Engine", "Source", "open_engine"]
+__all__ = ["Engine", "Source", "WritingEngine", "open_engine"]
 
 ENGINES = {
     "frame": "duckdb",
@@ -48,6 +49,24 @@ class Engine(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class WritingEngine(Protocol):
+    """An engine whose workers can draw a table that is too large for one process, and write it to Parquet files."""
+
+    def write_release(
+        self, question: Question, folder: Path, *, key: bytes, mechanism: str, unchanged: Callable[[], None]
+    ) -> str:
+        """Count, draw and write into a new folder, once; the name of the column of counts in the files.
+
+        `mechanism` is a mechanism's file; `unchanged` is called between counting and drawing, and may refuse.
+        """
+        ...
+
+    def read_release(self, files: list[str], columns: Mapping[str, str]) -> object:
+        """The engine's frame of released files: `columns` are the names to show, and those in the files."""
+        ...
 
 
 def open_engine(source: Source, schema: Schema | None = None, engine: str | None = None) -> Engine:

@@ -41,6 +41,11 @@ class Source:
         return "parquet" if lowered.endswith((".parquet", ".parq", ".pq")) or "*" in lowered else "unknown"
 
     @property
+    def files(self) -> bool:
+        """Whether the rows are in files that can be listed."""
+        return self.frame is None and "://" not in self.location
+
+    @property
     def shown(self) -> str:
         """The location for messages: never with a password, or whatever else an address carries."""
         head, mark, rest = self.location.partition("://")

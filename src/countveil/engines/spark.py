@@ -7,13 +7,15 @@ its log switched off, because a failed task's log can quote the data.
 from __future__ import annotations
 
 import datetime
+import hashlib
 import json
 import logging
 import os
 import shutil
 import sys
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from countveil.engines.dialect import Dialect, Family
@@ -21,6 +23,7 @@ from countveil.engines.source import Source
 from countveil.engines.sql_engine import SqlEngine
 from countveil.engines.statement import Statement
 from countveil.errors import EngineError, MissingExtraError
+from countveil.query import Question
 from countveil.schema import Kind, Schema
 
 if TYPE_CHECKING:
@@ -130,10 +133,56 @@ class SparkEngine(SqlEngine):
             raise EngineError(UNREADABLE) from None
         return {name: found.column(name).to_numpy() for name in found.column_names}
 
+    # -- tables that stay in Spark -----------------------------------------------------------------------------------
+
+    @property
+    def session(self) -> Any:
+        return self._session
+
+    def counted(self, question: Question, *, key: bytes) -> Any:
+        """The cells that have rows and their true counts, as a DataFrame (cell, n) that nothing has evaluated yet."""
+        statement = self.compiler().count(question, key.hex())
+        return self._session.sql(statement.sql, args={name: _bound(v) for name, v in statement.values.items()})
+
+    def write_release(
+        self, question: Question, folder: Path, *, key: bytes, mechanism: str, unchanged: Callable[[], None]
+    ) -> str:
+        """Count, draw by the workers and write Parquet files, once; see `spark_release`."""
+        from countveil.engines.spark_release import write
+
+        return write(self, question, folder, key=key, mechanism=mechanism, unchanged=unchanged)
+
+    def read_release(self, files: list[str], columns: Mapping[str, str]) -> Any:
+        """A DataFrame of released files: `columns` are the names to show, and those in the files."""
+        shown = [f"{self.dialect.name(old)} AS {self.dialect.name(new)}" for new, old in columns.items()]
+        return self._session.read.parquet(*files).selectExpr(*shown)
+
     def close(self) -> None:
         if self._view is not None:
             self._session.catalog.dropTempView(self._view)
             self._view = None
+
+
+def content_hash(source: Source) -> str:
+    """What a DataFrame or a table of Spark's holds now, whatever the order of its rows: one pass over all of them.
+
+    The hash of a row has 64 bits, and rows are added up. Data that was made to collide would be taken for the same: a
+    stale replay, never a leak.
+    """
+    engine = SparkEngine(source)
+    try:
+        shape = [(field.name, field.dataType.simpleString()) for field in engine.session.table(engine.relation).schema]
+        row = ", ".join(engine.dialect.name(name) for name, _ in shape)
+        hashed = f"SELECT xxhash64({row}) AS h FROM {engine.relation}"
+        sums = f"count(*) AS n, sum(CAST(h AS DECIMAL(20, 0))) AS a, bit_xor(h) AS b FROM ({hashed})"
+        found = engine.session.sql(f"SELECT {sums}").collect()[0]
+    except EngineError:
+        raise
+    except Exception:
+        raise EngineError(UNREADABLE) from None
+    finally:
+        engine.close()
+    return hashlib.sha256(json.dumps([shape, [str(value) for value in found]]).encode()).hexdigest()
 
 
 def _bound(value: object) -> object:

@@ -2,8 +2,11 @@
 
     records   entries in a hash chain, and what they add up to
     anchor    how far the ledger had come, kept elsewhere
+    book      the rules of a ledger, once, whatever database keeps it
     sqlite    one file, one writer at a time, durable before anything is answered; connection: how it is opened
-    checking  chain, tables and anchor against one another; restoring: bringing back a copy
+    postgres  one database for curators on several hosts; opening: which of the two a configuration means
+    checking  chain, tables and anchor against one another
+    settling  what was lost is spent; restoring: bringing back a copy of a file
 
 Rules that every ledger keeps: a charge is one guarded statement; a charge has at most one answer; the same question on
 the same version of the data is charged once; nothing is refunded; history is checked before the first question.

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from countveil.errors import LedgerError
 from countveil.ledger import anchor
+from countveil.ledger.checking import check_rows
+from countveil.ledger.records import Entry
 
 LATEST = 1
 """The format of the ledger file: how many migrations there are."""
@@ -103,3 +105,24 @@ def file_of(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+def check_file(db: sqlite3.Connection) -> list[Entry]:
+    """The entries of a ledger file that is whole, has its own tables, and holds; otherwise a refusal."""
+    if db.execute("PRAGMA integrity_check").fetchone()[0] != "ok":
+        raise LedgerError("the ledger file is damaged; restore a backup")
+    if found_schema(db) != schema():
+        raise LedgerError("the ledger was changed: its tables, triggers or limits are not its own; restore a backup")
+    return check_rows(db.execute, "rowid")
+
+
+def copied(source: sqlite3.Connection, target: Path) -> list[Entry]:
+    """One moment of a ledger as a file of its own, without a log beside it; its entries, checked."""
+    copy = sqlite3.connect(target)
+    try:
+        copy.execute("PRAGMA synchronous = FULL")
+        source.backup(copy)
+        copy.execute("PRAGMA journal_mode = DELETE")
+        return check_file(copy)
+    finally:
+        copy.close()

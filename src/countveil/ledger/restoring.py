@@ -1,9 +1,7 @@
 """Bringing back a ledger from a copy, so that lost history can never be spent twice.
 
-A copy that reaches its anchor has lost nothing. A copy that ends before it has lost some entries: any of them may have
-been a charge of any pool, and any open charge of the copy may have been answered since. So every pool, and every pool
-planned later, is charged with as many answers as entries were lost (never more than it has), and open charges are void.
-Answers that were opened (`countveil budget --open`) in the lost part have to be opened again, and were spent.
+What a copy lacks is charged to every pool (see settling). Answers that were opened (`countveil budget --open`) in the
+lost part have to be opened again, and were spent.
 
 A restore always goes on the record, as an entry that follows the anchor's. Once the anchor is there, a process that
 still has the old file open can answer nothing more. All of this is done to a copy of the copy while the anchor is held;
@@ -20,13 +18,13 @@ from pathlib import Path
 
 from countveil.errors import LedgerError, RequestError
 from countveil.ledger.anchor import Anchor, Mark, settle_folder
-from countveil.ledger.checking import check_anchor, copied
-from countveil.ledger.connection import FAULTS
-from countveil.ledger.records import Entry, canonical, sealed
-from countveil.ledger.sqlite import SqliteLedger, now
+from countveil.ledger.book import now
+from countveil.ledger.connection import FAULTS, copied
+from countveil.ledger.records import Entry
+from countveil.ledger.settling import EVERYTHING, lost_entries, settlement
+from countveil.ledger.sqlite import SqliteLedger
 
-EVERYTHING = 10**9
-"""Entries lost where nobody knows how many: no pool has more answers."""
+__all__ = ["EVERYTHING", "restore"]
 _FILES = ("", "-wal", "-shm", "-journal")
 
 
@@ -47,11 +45,7 @@ def restore(copy: Path | None, ledger: Path, anchor: Path, *, accept_loss: bool 
             try:
                 entries = _copied(source, part, live=source.absolute() == ledger.absolute())
                 mark = keeper.read()
-                lost = _lost(entries, mark, latest)
-                if lost and not accept_loss:
-                    what = f"{lost} entries would be lost" if mark else "without an anchor nobody knows what is missing"
-                    hint = "" if mark else ", or --latest if nothing is"
-                    raise RequestError(f"{what}; add --accept-loss to charge every pool for what may be missing{hint}")
+                lost = lost_entries(entries, mark, accept_loss=accept_loss, latest=latest)
                 last = _settle(part, entries[-1], mark, lost)
                 _swap(part, ledger)
             finally:
@@ -68,18 +62,6 @@ def _clear(part: Path) -> None:
         part.with_name(part.name + ending).unlink(missing_ok=True)
 
 
-def _lost(entries: list[Entry], mark: Mark | None, latest: bool) -> int:
-    """How many entries a copy lacks; a copy of another branch or another ledger is refused."""
-    if mark is None:
-        return 0 if latest else EVERYTHING
-    if latest:
-        raise RequestError("--latest is for a lost anchor; this anchor is there and knows")
-    if mark.ledger == entries[0].body["ledger"] and mark.seq > entries[-1].seq:
-        return mark.seq - entries[-1].seq
-    check_anchor(entries, mark)
-    return 0
-
-
 def _copied(source: Path, part: Path, live: bool) -> list[Entry]:
     """A copy, write-ahead log included, whose chain and tables hold; its entries. The source stays as it is."""
     alone = not live and not source.with_name(source.name + "-wal").exists()  # may be on a disk that is read-only
@@ -94,19 +76,14 @@ def _copied(source: Path, part: Path, live: bool) -> list[Entry]:
 
 
 def _settle(part: Path, last: Entry, mark: Mark | None, lost: int) -> Entry:
-    """Spend what may have been spent since, and never complete a charge that may have been answered."""
-    body = {"lost": lost, "anchor": [mark.seq, mark.hash] if mark else None}
-    seq = last.seq + lost + 1  # past all that may be missing, so that no older copy will ever count as less of a loss
-    entry = sealed(last, now(), "restore", body, seq)
-    row = (entry.seq, entry.time, entry.kind, canonical(body), entry.previous, entry.hash)
+    """Put the restore on the record of the copy, and charge what may be missing."""
+    entry, statements = settlement(last, mark, lost, now())
     db = sqlite3.connect(part, isolation_level=None)
     try:
         db.execute("PRAGMA synchronous = FULL")
         db.execute("BEGIN IMMEDIATE")
-        db.execute("INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?)", row)
-        db.execute("UPDATE pool SET spent = min(answers, spent + ?)", (lost,))
-        if lost or mark is None:
-            db.execute("UPDATE charge SET void = 1 WHERE id NOT IN (SELECT charge FROM answer)")
+        for sql, values in statements:
+            db.execute(sql, values)
         db.execute("COMMIT")
     except FAULTS:
         raise LedgerError("the ledger could not be restored; is the disk full?") from None

@@ -7,6 +7,7 @@ keys) the program is also solved for somewhat smaller epsilons, whose slack roun
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -23,7 +24,7 @@ from countveil.ptables.table import PTable
 from countveil.rounding import SCALE
 
 OBJECTIVES = ("delta", "entropy")
-LARGEST_D = 60
+LARGEST_D = 40
 LARGEST_EPSILON = Fraction(16)
 FINE = 10**6
 _COARSE = ("1", "0.97", "0.94", "0.9", "0.85", "0.8", "0.7")
@@ -173,7 +174,7 @@ def _within(spec: Spec, epsilon: Fraction, fmt: Format, units: int) -> PTable | 
     cap = spec.max_variance
     for _ in range(_ATTEMPTS):
         try:
-            rows = TableProgram(replace(spec, epsilon=epsilon), cap, Fraction(1, units) if units >= FINE else Fraction(0)).solve()
+            rows = TableProgram(replace(spec, epsilon=epsilon, D=_reach(spec, units)), cap).solve()
         except NoSolution as error:
             if cap < spec.max_variance:
                 return None
@@ -191,6 +192,13 @@ def _within(spec: Spec, epsilon: Fraction, fmt: Format, units: int) -> PTable | 
         if cap <= 0:
             return None
     return None
+
+
+def _reach(spec: Spec, units: int) -> int:
+    """D, or, on a fine grid, where the probabilities of the best law fall below it: the solver need not go there."""
+    if units < FINE:
+        return spec.D
+    return max(spec.js + 1, min(spec.D, math.floor(math.log(units) / float(spec.epsilon))))
 
 
 def _proposals(rows: Sequence[dict[int, Fraction]], spec: Spec, units: int) -> list[Proposal]:
@@ -250,6 +258,8 @@ def _remarks(spec: Spec, units: int) -> list[str]:
         )
     else:
         found.append("the tools freeze zero whatever row 0 says: what is designed holds where row 0 is really used")
+    if (reach := _reach(spec, units)) < spec.D:
+        found.append(f"noise beyond ±{reach} would have probabilities below 1/{units}, and is not used")
     if spec.pstay is not None and (spec.pstay * units).denominator != 1:
         found.append(f"pstay is rounded to a multiple of 1/{units}")
     return found

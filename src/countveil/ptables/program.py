@@ -69,10 +69,8 @@ class Spec:
 class TableProgram:
     """The program of a `Spec`; `solve` returns the rows as v -> probability."""
 
-    def __init__(self, spec: Spec, max_variance: Fraction, resolution: Fraction = Fraction(0)) -> None:
-        """Deltas below `resolution`, which rounding would drown, are not worth the solver's time."""
+    def __init__(self, spec: Spec, max_variance: Fraction) -> None:
         self.spec = spec
-        self._hair = max(resolution, _HAIR)
         self.program = Program()
         self.E = fraction(exp(spec.epsilon))
         self.one = self.program.variable(1, 1)
@@ -81,9 +79,9 @@ class TableProgram:
         self._biases = [self._constrain(i, cells, max_variance) for i, cells in enumerate(self._rows)]
         translated = {j + 1: term for j, term in self._rows[-1].items()}
         pairs = list(zip(self._rows, [*self._rows[1:], translated], strict=True))
-        self._deltas = self.program.variables(len(pairs), resolution, 1)
+        self._deltas = self.program.variables(len(pairs), 0, 1)
         if spec.zero_delta is not None:
-            self.program.set_variable_bounds(self._deltas[0], resolution, spec.zero_delta)
+            self.program.set_variable_bounds(self._deltas[0], 0, spec.zero_delta)
         self._hinges: dict[tuple[Term, Term | None], int] = {}
         for delta, (here, there) in zip(self._deltas, pairs, strict=True):
             self._compare(here, there, delta)
@@ -166,7 +164,7 @@ class TableProgram:
         return solution
 
     def _hold(self, terms: Sequence[Term], solution: Solution) -> None:
-        self.program.constrain(terms, upper=solution.objective * (1 + _HOLD) + self._hair)
+        self.program.constrain(terms, upper=solution.objective * (1 + _HOLD) + _HAIR)
 
     def _row(self, i: int, solution: Solution) -> dict[int, Fraction]:
         values = {j - i: solution[v] * f for j, (v, f) in self._rows[i].items()}

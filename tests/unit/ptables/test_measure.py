@@ -111,7 +111,7 @@ def test_repeated_rows_lead_back() -> None:
 
 
 def test_stated_deltas_are_upper_bounds() -> None:
-    table = PTable((coin(100, least=0), coin(30, 40, 20, 10, least=-1)))
+    table = PTable((coin(100, least=0), coin(5, 60, 25, 10, least=-1)))
     found = audit(table, epsilons=["0.3", "1"], curve=True)
     described = found.describe()
     for entry, name in zip(described["readings"], READINGS, strict=True):

@@ -1,0 +1,332 @@
+"""The ledger in a PostgreSQL database, for several curators on several hosts.
+
+    CREATE ROLE curator LOGIN PASSWORD '...';
+    CREATE DATABASE ledger OWNER curator;
+
+Every change is one transaction that first takes the ledger's lock, so that the chain is serial; the guarded statement
+and the CHECK hold all the same. Commits are on disk when they return, and a server that does not write to disk is
+refused. A commit whose outcome is unknown counts as a failure: asking again finds its charge, or makes one.
+
+The anchor is a local file of each host, and remembers how far that host has seen the ledger. A host without one joins:
+its anchor begins with what it sees. What the server says goes nowhere: it can quote questions and passwords.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from countveil.errors import LedgerError, MissingExtraError, RequestError, shortened
+from countveil.ledger import anchor as anchors
+from countveil.ledger.anchor import Anchor, Mark
+from countveil.ledger.book import Book, Rows, now
+from countveil.ledger.checking import check_rows
+from countveil.ledger.forking import around_forks
+from countveil.ledger.records import Entry
+from countveil.ledger.settling import lost_entries, settlement
+
+LATEST = 1
+"""The format of the ledger: how many migrations there are."""
+LOCK = 0x636F756E747665
+"""The ledger's lock, among the advisory locks of its database."""
+DUMP = "a ledger on PostgreSQL is copied with pg_dump and brought back with pg_restore"
+HERE = (
+    "(SELECT system_identifier || '/' || d.oid || '/' || CAST('countveil.entry' AS regclass)::oid "
+    "FROM pg_control_system(), pg_database AS d WHERE d.datname = current_database())"
+)
+"""Which table of which server the ledger is: a dump that was brought back is another one."""
+_SETTINGS = (
+    "SELECT current_setting('fsync'), current_setting('server_encoding'), "
+    "set_config('synchronous_commit', 'on', false), set_config('search_path', 'countveil, pg_temp', false), "
+    "set_config('lock_timeout', ?, false), "
+    "set_config('idle_in_transaction_session_timeout', ?, false), set_config('statement_timeout', '0', false), "
+    "set_config('bytea_output', 'hex', false)"
+)
+_SCHEMA = """
+SELECT 'column', c.relname, a.attname,
+  format_type(a.atttypid, a.atttypmod) || ' ' || a.attnotnull::text || a.attidentity::text
+FROM pg_attribute AS a JOIN pg_class AS c ON c.oid = a.attrelid
+WHERE c.relnamespace = 'countveil'::regnamespace AND c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped
+UNION ALL
+SELECT 'constraint', conrelid::regclass::text, conname, pg_get_constraintdef(oid) || ' ' || convalidated::text
+FROM pg_constraint WHERE connamespace = 'countveil'::regnamespace AND contype IN ('c', 'f', 'p', 'u', 'x')
+UNION ALL
+SELECT 'index', tablename, indexname, indexdef FROM pg_indexes WHERE schemaname = 'countveil'
+UNION ALL
+SELECT 'trigger', t.tgrelid::regclass::text, t.tgname, pg_get_triggerdef(t.oid) || ' ' || t.tgenabled::text
+FROM pg_trigger AS t JOIN pg_class AS c ON c.oid = t.tgrelid
+WHERE c.relnamespace = 'countveil'::regnamespace AND NOT t.tgisinternal
+UNION ALL
+SELECT 'rule', tablename, rulename, definition FROM pg_rules WHERE schemaname = 'countveil'
+UNION ALL
+SELECT 'policy', tablename, policyname, cmd FROM pg_policies WHERE schemaname = 'countveil'
+UNION ALL
+SELECT 'relation', relname, relkind::text, relpersistence::text FROM pg_class
+WHERE relnamespace = 'countveil'::regnamespace
+UNION ALL
+SELECT 'function', proname, prorettype::regtype::text, prosrc FROM pg_proc
+WHERE pronamespace = 'countveil'::regnamespace
+"""
+
+
+class PostgresLedger(Book):
+    """A ledger on a server and this host's anchor. `clock` and `step` as everywhere; `check` is off to settle it."""
+
+    order = "made"
+
+    def __init__(
+        self,
+        location: str,
+        anchor: Path,
+        *,
+        create: bool = True,
+        check: bool = True,
+        clock: Callable[[], str] = now,
+        step: Callable[[str], None] = lambda name: None,
+    ) -> None:
+        try:
+            import psycopg
+        except ImportError:
+            raise MissingExtraError("psycopg", "postgres") from None
+        self._driver = psycopg
+        self.faults = (psycopg.Error, UnicodeDecodeError)
+        super().__init__(Anchor(anchor), clock, step)
+        self.location, self._inside = location, False
+        try:
+            if not anchor.parent.is_dir():
+                raise LedgerError(f"the folder {anchor.parent} of the anchor does not exist; make it first")
+            with self._using():
+                around_forks(self)
+                self._migrate(create)
+                if check:
+                    self._check_place("open")
+                    self.anchor.begin(self.identity)  # at 0, if this host has none; checked from there
+                    self.verify()
+        except BaseException:
+            self.close()
+            raise
+
+    # -- opening -----------------------------------------------------------------------------------------------------
+
+    @property
+    def shown(self) -> str:
+        """The location for messages: never with a password, or whatever else an address carries."""
+        rest = self.location.partition("://")[2]
+        return shortened(f"postgresql://{rest.rpartition('@')[2].partition('?')[0]}", 100)
+
+    def _open(self) -> Any:
+        options: dict[str, Any] = {
+            "connect_timeout": 30,
+            "application_name": "countveil ledger",
+            "client_encoding": "UTF8",
+        }
+        options |= {"keepalives": 1, "keepalives_idle": 20, "keepalives_interval": 5, "tcp_user_timeout": 60_000}
+        wait = str(int(anchors.WAIT * 1000))
+        try:
+            db: Any = self._driver.connect(self.location, autocommit=True, prepare_threshold=None, **options)
+        except (self._driver.Error, ValueError, UnicodeError):
+            raise LedgerError(
+                f"the ledger's server {self.shown} could not be reached; nothing was answered; "
+                "check the address, the role and its password, and ask again"
+            ) from None
+        try:
+            fsync, encoding = db.execute(_translated(_SETTINGS), (wait, wait)).fetchone()[:2]
+            if fsync != "on":
+                raise LedgerError("the ledger's server does not write to disk (fsync = off); use one that does")
+            if encoding != "UTF8":
+                raise LedgerError("the ledger's database does not hold all text; make one with ENCODING 'UTF8'")
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    @property
+    def _db(self) -> Any:
+        """A connection that was lost is opened again, but never in the middle of a change."""
+        lost = self._connection is not None and self._connection.closed
+        if lost and not self._inside and not self._closed:
+            self._connection = None
+        return super()._db
+
+    def _found(self) -> bool:
+        """Asked of the catalogue's rows: names are looked up in a cache, which the lock does not refresh."""
+        return self._execute("SELECT 1 FROM pg_tables WHERE schemaname = 'countveil'").fetchone() is not None
+
+    def _migrate(self, create: bool) -> None:
+        if self._found():
+            version = self._execute("SELECT format FROM place").fetchone()[0]
+            if version > LATEST:
+                raise LedgerError(f"the ledger has format {version}, this countveil knows {LATEST}; update countveil")
+            return
+        with self._transaction("migrate"):
+            if self._found():
+                return  # another process was first
+            mark = self.anchor.read()
+            if mark is not None and mark.seq > 0:
+                raise LedgerError(
+                    f"the ledger on {self.shown} is gone, but its anchor remembers {mark.seq} entries; bring back a "
+                    "dump with pg_restore, then: countveil ledger restore"
+                )
+            if not create:
+                raise LedgerError(f"there is no ledger on {self.shown}")
+            for number in range(1, LATEST + 1):
+                self._change("migrate", migration(number))
+            self._change("migrate", f"INSERT INTO place (format, here) VALUES ({LATEST}, {HERE})")
+            self._append("open", {"ledger": mark.ledger if mark else uuid.uuid4().hex})
+
+    # -- what the rules of a ledger need -----------------------------------------------------------------------------
+
+    def _execute(self, sql: str, values: tuple[object, ...] = ()) -> Any:
+        """Outside of a change there are only statements that may be repeated, once, on a new connection."""
+        db = self._db
+        try:
+            return self._run(db, sql, values)
+        except self._driver.OperationalError:
+            if self._inside or not db.closed:
+                raise
+            return self._run(self._db, sql, values)
+
+    def _run(self, db: Any, sql: str, values: tuple[object, ...]) -> Any:
+        db_cursor = db.cursor(row_factory=_row)
+        return db_cursor.execute(_translated(sql), [_stored(value) for value in values] or None)
+
+    def _in_change(self) -> bool:
+        return self._inside and not self._connection.closed
+
+    @contextmanager
+    def _changing(self, name: str) -> Iterator[None]:
+        self._change(f"{name}:begin", "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
+        with self._begun() as db:
+            # READ COMMITTED: what is read after the lock is what the last holder left
+            self._execute("SELECT set_config('synchronous_commit', 'on', true), pg_advisory_xact_lock(?)", (LOCK,))
+            if name != "migrate":
+                self._check_place(name)
+            yield
+            self._step(f"{name}:commit")
+            if self._run(db, "COMMIT", ()).statusmessage != "COMMIT":
+                raise LedgerError("the ledger could not be written; nothing was answered")
+
+    @contextmanager
+    def _moment(self) -> Iterator[None]:
+        self._execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        with self._begun() as db:
+            yield
+            self._run(db, "ROLLBACK", ())
+
+    @contextmanager
+    def _begun(self) -> Iterator[Any]:
+        """Until it is over, one transaction on one connection: what fails in between is undone, or was lost."""
+        db, self._inside = self._connection, True
+        try:
+            yield db
+        except BaseException:
+            try:
+                db.execute("ROLLBACK")
+            except self._driver.Error:
+                db.close()  # the server undoes what it did not commit
+            raise
+        finally:
+            self._inside = False
+
+    def _check_place(self, name: str) -> None:
+        """The ledger is where it was made, has our format, and holds what this host has seen of it."""
+        version, here = self._execute(f"SELECT format, here = {HERE} FROM place").fetchone()
+        if version != LATEST:
+            raise LedgerError("another version of countveil changed the ledger's format; nothing was answered; update")
+        if name == "restore":
+            return
+        if not here:
+            raise LedgerError("the ledger was brought back from a dump; settle it with: countveil ledger restore")
+        if name != "open":
+            self._check_holds(self.anchor.found())
+
+    def _checked(self) -> list[Entry]:
+        if schema(self._execute(_SCHEMA).fetchall()) != written_schema():
+            raise LedgerError(
+                "the ledger was changed: its tables, triggers or limits are not its own; restore a backup"
+            )
+        return check_rows(lambda sql: self._execute(sql).fetchall(), self.order)
+
+    def _fault(self, error: Exception) -> LedgerError:
+        open("/tmp/faults.log","a").write(repr(error)+chr(10))  # DEBUG
+        errors, lost = self._driver.errors, self._driver.OperationalError
+        if isinstance(error, errors.LockNotAvailable):
+            return LedgerError("the ledger is busy with other processes; try again")
+        if isinstance(error, errors.DiskFull):
+            return LedgerError("the ledger could not be written: the disk is full; nothing was answered")
+        if isinstance(error, (errors.InsufficientPrivilege, errors.ReadOnlySqlTransaction)):
+            return LedgerError("the ledger cannot be written; check the role and that the server is not a standby")
+        if isinstance(error, lost) and (self._connection is None or self._connection.closed):
+            return LedgerError("the connection to the ledger's server was lost; nothing was answered; ask again")
+        return LedgerError("the ledger could not be read or written; nothing was answered")
+
+    def backup(self, target: Path) -> int:
+        raise RequestError(f"{DUMP}; give pg_dump this file name")
+
+    # -- settling ----------------------------------------------------------------------------------------------------
+
+    def settle(self, *, accept_loss: bool = False, latest: bool = False) -> int:
+        """Settle the ledger that is there with this host's anchor, on the record; how many entries were lost."""
+        with self.anchor.held(), self._using():  # nobody on this host gets an answer out until this is done
+            with self._changing("restore"):
+                entries, mark = self._checked(), self.anchor.read()
+                lost = lost_entries(entries, mark, accept_loss=accept_loss, latest=latest, hosts=True)
+                last, statements = settlement(entries[-1], mark, lost, self._clock())
+                for sql, values in statements:
+                    self._change("restore", sql, values)
+                self._change("restore", f"UPDATE place SET here = {HERE}")
+            self._step("restore:anchor")
+            self.anchor.write(Mark(str(entries[0].body["ledger"]), last.seq, last.hash))
+        return lost
+
+
+def settle(location: str, anchor: Path, *, accept_loss: bool = False, latest: bool = False) -> int:
+    """Settle a ledger that lost history, or was brought back from a dump, where it is; then check it."""
+    with closing(PostgresLedger(location, anchor, create=False, check=False)) as ledger:
+        lost = ledger.settle(accept_loss=accept_loss, latest=latest)
+        ledger.verify()
+    return lost
+
+
+def migration(number: int) -> str:
+    """The statements of a migration."""
+    return _resource(f"{number:04d}.sql")
+
+
+def schema(rows: Rows) -> list[str]:
+    """Every column, constraint, index, trigger and function of a ledger, a line each."""
+    return sorted(" | ".join(map(str, row)) for row in rows)
+
+
+def written_schema() -> list[str]:
+    """What they should be."""
+    return sorted(_resource("schema.txt").splitlines())
+
+
+def _resource(name: str) -> str:
+    return files("countveil.ledger").joinpath(f"migrations/postgres/{name}").read_text(encoding="utf-8")
+
+
+def _translated(sql: str) -> str:
+    return sql.replace("?", "%s")
+
+
+def _stored(value: object) -> object:
+    """PostgreSQL's text has no NUL: it is written as SUB 0, and SUB as SUB 1."""
+    return value.translate({0: "\x1a0", 0x1A: "\x1a1"}) if isinstance(value, str) else value
+
+
+def _row(cursor: Any) -> Callable[[Any], tuple[Any, ...]]:
+    """Rows as they were before they were stored."""
+
+    def read(value: Any) -> Any:
+        if isinstance(value, str) and "\x1a" in value:
+            return re.sub("\x1a([01])", lambda found: "\x00\x1a"[int(found[1])], value)
+        return value
+
+    return lambda values: tuple(map(read, values))

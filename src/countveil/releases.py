@@ -1,0 +1,293 @@
+"""Answers that are files: Parquet parts, written once, and the manifest of them that the ledger keeps as the answer.
+
+A release is recorded when all of its parts are on disk, as their names, sizes and SHA-256. Asking again gives the same
+files, and nothing if they are gone or changed: the noise of a recorded charge is never drawn again.
+
+Until it is recorded, a release lies in a hidden folder that only its owner can enter (`.release-...`, mode 700). If the
+process dies before the record it stays there and is never handed out; asking again draws anew. If it dies after the
+record, asking again brings the files out.
+
+Up to `COLLECTED` cells the counts are collected and the noise is drawn in this process; beyond, the workers of an
+engine that has workers draw it. Which of the two it was is in the manifest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import uuid
+import zlib
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from countveil.answers import Receipt
+from countveil.engines import Engine, Source, WritingEngine
+from countveil.engines.labels import count_name, labels_of
+from countveil.errors import EngineError, MissingExtraError, ParameterError, RequestError, shortened
+from countveil.intervals import Intervals
+from countveil.ledger import Charge, PlanRecord
+from countveil.query import Question
+
+COLLECTED = 5_000_000
+"""Cells up to which the driver draws: see benchmarks/scale.py for where the two ways cross."""
+FORMAT = "countveil-release"
+_CELLS_OF_A_GROUP = 1 << 20
+
+
+@dataclass(frozen=True)
+class Part:
+    """One file of a release."""
+
+    name: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The files of a release: a folder's name and what is in it. `drawn` says where: "driver" or "workers"."""
+
+    folder: str
+    cells: int
+    drawn: str
+    count: str
+    parts: tuple[Part, ...]
+
+    def written(self) -> bytes:
+        """As the ledger keeps it."""
+        return json.dumps({"format": FORMAT, "version": 1, **asdict(self)}, sort_keys=True).encode()
+
+    @staticmethod
+    def read(payload: bytes) -> Manifest:
+        body = json.loads(payload)
+        if (body.pop("format"), body.pop("version")) != (FORMAT, 1):
+            raise EngineError("the recorded answer is of another version of countveil; update it")
+        return Manifest(**{**body, "parts": tuple(Part(**part) for part in body["parts"])})
+
+
+@dataclass(frozen=True)
+class Release:
+    """A released table that is not collected: Parquet files in `path`, one row for each cell, in the order of cells."""
+
+    question: Question
+    path: Path
+    manifest: Manifest
+    intervals: Intervals
+    receipt: Receipt
+    replayed: bool
+    engine: Engine
+
+    @property
+    def files(self) -> list[str]:
+        """The parts, in the order of cells."""
+        return [str(self.path / part.name) for part in self.manifest.parts]
+
+    @property
+    def cells(self) -> int:
+        return self.manifest.cells
+
+    @property
+    def drawn(self) -> str:
+        """Where the noise was drawn: "driver" or "workers"."""
+        return self.manifest.drawn
+
+    @cached_property
+    def frame(self) -> Any:
+        """The files as a Spark DataFrame, or without Spark as a pyarrow table: group columns as asked for, then counts.
+
+        Reading them draws nothing: the noise is in the files. As ever in Spark, a frame of several files has no order.
+        """
+        columns = {column.name: column.name for column in self.question.shown} | {
+            self.question.name: self.manifest.count
+        }
+        if isinstance(self.engine, WritingEngine):
+            return self.engine.read_release(self.files, columns)
+        pa, pq = _arrow()
+        found = pa.concat_tables([pq.read_table(file, partitioning=None) for file in self.files])
+        return pa.table({new: found.column(old) for new, old in columns.items()})
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+def check_output(output: object) -> Path:
+    """The folder under which releases are written, made if there is none."""
+    allowed = "the path of a folder that can be written"
+    if not isinstance(output, str | os.PathLike) or not str(output):
+        raise ParameterError("output", output, allowed)
+    try:
+        path = Path(output).expanduser().resolve()
+        path.mkdir(parents=True, exist_ok=True)
+        _arrow()
+    except (OSError, ValueError):
+        raise ParameterError("output", str(output), allowed) from None
+    return path
+
+
+def new_folder(output: Path, charge: str) -> Path:
+    """A name that no other evaluation uses."""
+    return output / f"release-{charge}-{uuid.uuid4().hex[:8]}"
+
+
+def _hidden(folder: Path) -> Path:
+    """Where the files of a folder lie until they are on the record."""
+    return folder.with_name(f".{folder.name}") / "table"
+
+
+def write_counts(question: Question, released: NDArray[np.int64], folder: Path) -> str:
+    """Released counts as one Parquet file with their labels; the name of the column of counts."""
+    pa, pq = _arrow()
+    names = [*(column.name for column in question.by), count_name(question)]
+    lookups = [labels.lookup() for labels in labels_of(question)]
+    writer = None
+    folder.mkdir()
+    try:
+        for start in range(0, len(released), _CELLS_OF_A_GROUP):
+            part = released[start : start + _CELLS_OF_A_GROUP]
+            cells = np.arange(start, start + len(part), dtype=np.int64)
+            table = pa.table([*(lookup(cells) for lookup in lookups), pa.array(part)], names=names)
+            writer = writer or pq.ParquetWriter(folder / "part-00000.parquet", table.schema)
+            writer.write_table(table)
+    except OSError:
+        raise EngineError("the table could not be written: is the disk full? the charge is kept; ask again") from None
+    finally:
+        if writer is not None:
+            writer.close()
+    return names[-1]
+
+
+def sealed(folder: Path, name: str, question: Question, drawn: str, count: str) -> Manifest:
+    """The manifest of a folder's parts, all of them on disk; refused unless they hold every cell."""
+    _, pq = _arrow()
+    for other in [*folder.glob("_*"), *folder.glob(".*")]:
+        other.unlink()  # marks and checksums of Spark's
+    files = sorted(folder.glob("part-*.parquet"))
+    if sum(pq.read_metadata(file).num_rows for file in files) != question.cells:
+        raise EngineError("the written table is incomplete: do all workers see the folder? ask again")
+    parts = tuple(Part(file.name, file.stat().st_size, settled_hash(file)) for file in files)
+    for place in (folder, folder.parent):
+        _settle(place)
+    return Manifest(name, question.cells, drawn, count, parts)
+
+
+def settled_hash(file: Path) -> str:
+    """The SHA-256 of a file that is on disk when this returns."""
+    with file.open("rb") as opened:
+        os.fsync(opened.fileno())
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def _settle(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+# -- the record --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Paid:
+    """A paid question and what it takes to answer it."""
+
+    charge: Charge
+    record: PlanRecord
+    intervals: Intervals
+    engine: Engine
+    source: Source
+
+
+def evaluated(
+    paid: Paid,
+    question: Question,
+    folder: Path,
+    *,
+    key: bytes,
+    unchanged: Callable[[], None],
+    record: Callable[[Charge, bytes], Charge],
+) -> Charge:
+    """Count, draw, write, record; the charge with what is on the record then: ours, or of whoever was first."""
+    engine, hidden = paid.engine, _hidden(folder)
+    hidden.parent.mkdir(mode=0o700)
+    try:
+        if question.cells > COLLECTED and isinstance(engine, WritingEngine):
+            drawn, document = "workers", paid.record.document
+            count = engine.write_release(question, hidden, key=key, mechanism=document, unchanged=unchanged)
+        else:
+            drawn, counts = "driver", engine.count(question, key=key)
+            unchanged()
+            count = write_counts(question, paid.intervals.mechanism.release(counts), hidden)
+        ours = sealed(hidden, folder.name, question, drawn, count).written()
+    except BaseException:
+        shutil.rmtree(hidden.parent, ignore_errors=True)
+        raise
+    answered = record(paid.charge, ours)  # if this fails it may be on the record all the same: the files stay
+    if answered.payload != ours:
+        shutil.rmtree(hidden.parent, ignore_errors=True)  # another process was first; its answer is the answer
+    return answered
+
+
+def opened(charge: Charge, question: Question, output: Path) -> tuple[Path, Manifest]:
+    """The files of a recorded answer, checked; an answer that was collected is written out, its numbers as recorded."""
+    payload = charge.payload or b""
+    if not is_manifest(payload):
+        folder = new_folder(output, charge.id)
+        count = write_counts(question, unpacked(payload, question.cells), folder)
+        return folder, sealed(folder, folder.name, question, "driver", count)
+    manifest = Manifest.read(payload)
+    folder = output / manifest.folder
+    if not folder.exists() and _hidden(folder).is_dir():
+        os.rename(_hidden(folder), folder)
+        shutil.rmtree(_hidden(folder).parent, ignore_errors=True)
+    if not folder.is_dir():
+        raise RequestError(
+            f"this question is answered by the files of {manifest.folder}, which are not in "
+            f"{shortened(str(output), 200)}; give the folder they were written to, or bring them back"
+        )
+    for part in manifest.parts:
+        file = folder / part.name
+        if not file.is_file() or file.stat().st_size != part.size or settled_hash(file) != part.sha256:
+            raise RequestError(
+                f"{manifest.folder}/{part.name} is gone or was changed since it was released; bring back a copy: "
+                "the noise is not drawn again"
+            )
+    return folder, manifest
+
+
+def is_manifest(payload: bytes) -> bool:
+    return payload.startswith(b"{")
+
+
+def packed(released: NDArray[np.int64]) -> bytes:
+    """Released counts as they are kept."""
+    return zlib.compress(released.astype("<i8").tobytes(), 1)
+
+
+def unpacked(payload: bytes | None, cells: int) -> NDArray[np.int64]:
+    """Released counts from the record."""
+    if payload is not None and is_manifest(payload):
+        folder = Manifest.read(payload).folder
+        raise RequestError(f"this question is answered by the files of {folder}; ask with release(..., output=...)")
+    found = np.frombuffer(zlib.decompress(payload or b""), dtype="<i8").astype(np.int64)
+    if len(found) != cells:
+        raise EngineError("the recorded answer does not fit the question; verify the ledger")
+    return found
+
+
+def _arrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise MissingExtraError("pyarrow, which writes Parquet,", "parquet") from None
+    return pyarrow, pyarrow.parquet

@@ -1,0 +1,144 @@
+"""One release under faults, in a Spark session of its own: python spark_faults.py MASTER FOLDER FAULT...
+
+Every fault hits attempt 0 of the first task, after it has drawn. What every attempt drew is kept in FOLDER/FAULT/drawn,
+and what came out is printed as JSON, beside what the driver alone makes of the same counts with the same key.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+CELLS = 20_000
+SECRET = bytes(range(32))
+COLUMNS = f"region = ['North', 'South']\nage = {{ min = 0, max = {CELLS // 2 - 1} }}\n"
+
+
+def start(master: str) -> Any:
+    import pyspark
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.log.level": "OFF",
+        "spark.speculation": "true",  # Spark itself leaves it out where there is one executor only
+        "spark.speculation.interval": "100ms",
+        "spark.speculation.multiplier": "1.1",
+        "spark.speculation.quantile": "0.5",
+        "spark.speculation.minTaskRuntime": "100ms",
+        "spark.executor.extraJavaOptions": "-XX:+UseSerialGC",
+    }
+    builder = SparkSession.builder.master(master)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def faulty(fault: str, marks: str) -> Callable[[Any], Any]:
+    """The drawing of a task, with a mark of every batch that was drawn, and the fault after the first one."""
+
+    def around(draw: Any) -> Any:
+        def run(batches: Iterator[Any]) -> Iterator[Any]:
+            import os
+            import signal
+            import time
+            import uuid
+
+            import numpy as np
+            from pyspark import TaskContext
+
+            task = TaskContext.get()
+            first = task.partitionId() == 0
+            for i, batch in enumerate(draw(batches)):
+                name = f"{task.partitionId()}-{i}-{task.attemptNumber()}-{uuid.uuid4().hex}.npy"
+                np.save(os.path.join(marks, name), batch.column(batch.num_columns - 1).to_numpy())
+                if first and task.attemptNumber() == 0 and fault == "fails":
+                    raise RuntimeError("a fault after drawing")
+                if first and task.attemptNumber() == 0 and fault == "slow":
+                    time.sleep(20)
+                if first and task.attemptNumber() == 0 and fault == "lost":
+                    with open(f"/proc/{os.getppid()}/stat") as file:  # the daemon of the workers; its parent is the JVM
+                        os.kill(int(file.read().rpartition(")")[2].split()[1]), signal.SIGKILL)
+                    time.sleep(20)
+                yield batch
+
+        return run
+
+    return around
+
+
+def release(folder: Path, fault: str) -> dict[str, object]:
+    from curated import QUICK, charged, config_text, with_plan, written
+
+    from countveil import releases
+    from countveil.curator import Curator
+    from countveil.engines import spark_release
+    from countveil.engines.spark import SparkEngine
+    from countveil.releasing import released
+    from countveil.sampling.entropy import Key
+
+    marks = folder / "drawn"
+    marks.mkdir(parents=True)
+    rng = np.random.default_rng(7)
+    ages = rng.integers(0, CELLS // 2, 30_000)
+    regions = np.array(["North", "South"])[rng.integers(0, 2, 30_000)]
+    pq.write_table(pa.table({"region": regions, "age": ages}), folder / "people.parquet")
+    text = config_text(source="people.parquet", unit="row", columns=COLUMNS, budget=QUICK, more='engine = "spark"')
+    path = written(folder, text)
+    with_plan(path)
+    releases.COLLECTED = 1000
+    spark_release.CELLS_OF_A_PART = 2000
+    kept = []
+
+    def write_release(self: SparkEngine, question: Any, target: Path, **given: Any) -> str:
+        kept.append((self.count(question, key=given["key"]), spark_release.mechanism_of(given["mechanism"])))
+        return spark_release.write(self, question, target, **given, around=faulty(fault, str(marks)), noise=Key(SECRET))
+
+    SparkEngine.write_release = write_release  # type: ignore[method-assign]
+    started = time.monotonic()
+    with Curator.open(path) as curator:
+        table = curator.release(by=["region", "age"], dataset="people", output=folder / "out")
+        again = curator.release(by=["region", "age"], dataset="people", output=folder / "out")
+        numbers = [[row[2] for row in each.frame.orderBy("region", "age").collect()] for each in (table, table, again)]
+    counts, mechanism = kept[0]
+    expected = released(mechanism, counts, Key(SECRET)).tolist()
+    return {
+        "fault": fault,
+        "seconds": time.monotonic() - started,
+        "identical": all(each == expected for each in numbers),
+        "evaluations": len(kept),
+        "charges": charged(path),
+        "folders": sorted(os.listdir(folder / "out")),
+        "parts": len(table.files),
+    }
+
+
+def main() -> None:
+    master, folder, faults = sys.argv[1], Path(sys.argv[2]), sys.argv[3:]
+    warnings.simplefilter("ignore")
+    session = start(master)
+    found = [release(folder / fault, fault) for fault in faults]
+    session.stop()
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""The ledger on PostgreSQL: processes of several hosts race, and the server is killed under them."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from ledger_workers import Place, Workers, audit, lines, plan
+from ledgers import database
+from servers import Postgres, postgres
+
+PROCESSES, HOSTS, ANSWERS = 16, 4, 7
+KILLS = 100
+SENTENCES = (
+    "the connection to the ledger's server was lost; nothing was answered; ask again",
+    "the ledger's server postgresql://127.0.0.1:PORT/ledgers could not be reached; nothing was answered; "
+    "check the address, the role and its password, and ask again",
+)
+
+
+def placed(folder: Path, server: str, hosts: int) -> list[Place]:
+    (folder / "server").write_text(server)
+    return [Place(folder, str(host)).make() for host in range(hosts)]
+
+
+def race(workers: Workers, folder: Path, questions: list[list[str]]) -> list[Place]:
+    places, go = placed(folder, database(), HOSTS), str(folder / "go")
+    common = {"task": "at_once", "folder": str(folder), "go": go, "answers": ANSWERS}
+    tasks = [{**common, "questions": each, "host": str(i % HOSTS)} for i, each in enumerate(questions)]
+    assert workers.run(*tasks, {"task": "begin", "go": go}) == [0] * (len(tasks) + 1)
+    return places
+
+
+def test_16_processes_of_4_hosts_and_7_answers(workers: Workers, tmp_path: Path) -> None:
+    """Everything is raced for: making the ledger, planning the pool, the version, and the answers."""
+    places = race(workers, tmp_path, [[f"{i}.{j}" for j in range(3)] for i in range(PROCESSES)])
+    for place in places:
+        assert audit(place) == {"charges": ANSWERS, "open": 0, "sent": ANSWERS}
+    refused = sum(len(file.read_text().splitlines()) for file in tmp_path.glob("refused*"))
+    assert refused == 3 * PROCESSES - ANSWERS
+
+
+def test_16_processes_and_one_question(workers: Workers, tmp_path: Path) -> None:
+    places = race(workers, tmp_path, [["the question"]] * PROCESSES)
+    assert audit(places[0]) == {"charges": 1, "open": 0, "sent": PROCESSES}
+    assert len({line["payload"] for line in lines(tmp_path)}) == 1
+
+
+def test_a_fork_while_the_ledger_is_open(tmp_path: Path) -> None:
+    """Both sides go on, each on a connection of its own."""
+    import os
+
+    (place,) = placed(tmp_path, database(), 1)
+    ledger = place.open()
+    ledger.open_plan(plan(10**6))
+    for i in range(5):
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                code = not ledger.charge("people", "people", 1, f"child {i}", "", "ann").fresh
+            finally:
+                os._exit(code)
+        assert ledger.charge("people", "people", 1, f"parent {i}", "", "ann").fresh
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    ledger.close()
+    assert audit(place)["charges"] == 10
+
+
+@pytest.fixture
+def server() -> Iterator[Postgres]:
+    """A cluster that only this test kills."""
+    found = Postgres(postgres().programs)
+    yield found
+    found.remove()
+
+
+@pytest.mark.slow
+def test_the_server_is_killed_100_times(workers: Workers, server: Postgres, tmp_path: Path) -> None:
+    """Four processes of two hosts ask the same questions while the server stops without a word, again and again."""
+    places, stop, rng = placed(tmp_path, server.ledgers, 2), tmp_path / "stop", random.Random(7)
+    ledger = places[0].open()
+    ledger.open_plan(plan(10**6))
+    ledger.close()
+    tasks = [{"task": "enduring", "folder": str(tmp_path), "host": str(i % 2), "stop": str(stop)} for i in range(4)]
+    codes: list[list[int]] = []
+    load = threading.Thread(target=lambda: codes.append(workers.run(*tasks)))
+    load.start()
+    progress, sent = 0, 0
+    try:
+        for _ in range(KILLS):
+            until = time.monotonic() + 20
+            while sum(file.read_bytes().count(b"\n") for file in tmp_path.glob("sent.*")) == sent:
+                assert time.monotonic() < until, "no answer since the last kill"
+                time.sleep(0.005)
+            time.sleep(rng.uniform(0, 0.1))
+            server.stop("immediate")
+            now = sum(file.read_bytes().count(b"\n") for file in tmp_path.glob("sent.*"))
+            progress, sent = progress + (now > sent), now
+            server.start()
+    finally:
+        stop.touch()
+        load.join()
+    assert codes == [[0] * 4]
+    assert progress == KILLS
+    found = [audit(place) for place in places]
+    assert found[0]["sent"] > 4 * KILLS
+    assert (
+        found[1]["charges"]
+        == found[0]["charges"]
+        == len({line["question"] for line in lines(tmp_path)})
+        + (found[0]["charges"] - len({line["charge"] for line in lines(tmp_path)}))
+    )
+    said: Counter[str] = Counter()
+    for file in tmp_path.glob("said.*"):
+        said.update(json.loads(file.read_text()))
+    assert set(said) <= {sentence.replace("PORT", str(server.port)) for sentence in SENTENCES}, said
+    assert said[SENTENCES[0]] >= KILLS
+    print(f"{KILLS} kills, {found}, {said}")

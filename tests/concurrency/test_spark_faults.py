@@ -1,0 +1,55 @@
+"""Spark's faults: whatever becomes of a task, the table is the one that was drawn, and it was paid for once."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pyspark", reason="pyspark is missing: pip install 'countveil[spark]'")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not os.environ.get("JAVA_HOME") and shutil.which("java") is None,
+        reason="Java is missing: apt-get install openjdk-17-jre-headless",
+    ),
+]
+SCRIPT = Path(__file__).with_name("spark_faults.py")
+MASTERS = {"local[2,4]": ["fails"], "local-cluster[2,1,1024]": ["none", "fails", "slow", "lost"]}
+
+
+@pytest.mark.parametrize("master", MASTERS)
+def test_faults_change_no_number_and_cost_nothing_more(master: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), master, str(tmp_path), *MASTERS[master]],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=900,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = {each["fault"]: each for each in json.loads(done.stdout.splitlines()[-1])}
+    assert list(found) == MASTERS[master]
+    for fault, each in found.items():
+        assert each["identical"], fault
+        assert (each["evaluations"], each["charges"], len(each["folders"])) == (1, 1, 1), fault
+        assert each["parts"] == 10, fault
+        check_attempts(tmp_path / fault / "drawn", fault)
+
+
+def check_attempts(folder: Path, fault: str) -> None:
+    """The first task really ran more than once, and all of its attempts drew the same."""
+    drawn = defaultdict(list)
+    for file in folder.iterdir():
+        partition, batch, _, _ = file.name.split("-")
+        drawn[partition, batch].append(np.load(file))
+    assert (len(drawn["0", "0"]) > 1) == (fault != "none")
+    for attempts in drawn.values():
+        assert all((attempt == attempts[0]).all() for attempt in attempts)
