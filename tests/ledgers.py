@@ -8,7 +8,7 @@ from typing import Any
 
 from servers import postgres
 
-from countveil.ledger import Charge, PlanRecord
+from countveil.ledger import Charge, Ledger, PlanRecord
 from countveil.ledger.sqlite import SqliteLedger
 
 
@@ -30,7 +30,7 @@ def opened(folder: Path, **more: Any) -> SqliteLedger:
     return SqliteLedger(folder / "x.ledger", folder / "x.anchor", **more)
 
 
-def answered(ledger: SqliteLedger, question: str, pool: str = "people", analyst: str = "ann") -> Charge:
+def answered(ledger: Ledger, question: str, pool: str = "people", analyst: str = "ann") -> Charge:
     charge = ledger.charge(pool, "people", 1, question, f"text of {question}", analyst)
     return ledger.record(charge, f"answer to {question}".encode())
 

@@ -1,4 +1,4 @@
-"""Tumult Analytics: counts by region and score of a Parquet file over public keys, and the same counts without noise."""
+"""Tumult Analytics: counts by region and score of a Parquet file over public keys, and the same counts plain."""
 
 import json
 import os
@@ -8,8 +8,8 @@ from importlib.metadata import version
 
 os.environ["PYSPARK_PYTHON"] = sys.executable
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-from pyspark.sql import SparkSession  # noqa: E402
-from tmlt.analytics import AddOneRow, KeySet, PureDPBudget, QueryBuilder, Session  # noqa: E402
+from pyspark.sql import SparkSession
+from tmlt.analytics import AddOneRow, KeySet, PureDPBudget, QueryBuilder, Session
 
 path, regions, scores, turns = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
 spark = (

@@ -40,6 +40,8 @@ DEFAULT_FILE = "countveil.toml"
 _LEDGER = "countveil.ledger"
 MOST_ROWS = 20
 """Rows of a person in one cell that a mechanism can be designed for."""
+MOST_CELLS = 10**10
+"""Cells of a table that workers draw; what one process collects is less, see `releases`."""
 _DATASET_KEYS = {
     "source",
     "table",
@@ -187,7 +189,7 @@ def _dataset(name: str, entry: Mapping[str, object], directory: Path, environmen
         rows,
         cells,
         neighbours,
-        _count(entry.get("max_cells", Schema.max_cells), f"{key}.max_cells", 20_000_000),
+        _count(entry.get("max_cells", Schema.max_cells), f"{key}.max_cells", MOST_CELLS),
     )
     table, delimiter, engine = (_optional(entry.get(k), f"{key}.{k}") for k in ("table", "delimiter", "engine"))
     if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n'):
@@ -208,7 +210,7 @@ def _budget(name: str, entry: Mapping[str, object]) -> Budget:
     if entry.get("on_new_data", "same-plan") != "same-plan":
         raise ConfigError(
             f"{key}.on_new_data",
-            'allowed is "same-plan": new data continues the plan; more budget is opened with countveil budget --open N',
+            'allowed is "same-plan": new data continues the plan (countveil budget POOL --open N opens more)',
         )
     policy = _choice(entry.get("policy", "nonnegative"), f"{key}.policy", ("nonnegative", "signed"))
     objective = _choice(entry.get("objective", "variance"), f"{key}.objective", ("variance", "eta", "margin"))

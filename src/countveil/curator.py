@@ -21,7 +21,7 @@ from countveil.answers import KINDS, Receipt, Table, check_kind
 from countveil.answers import DryRun as DryRun
 from countveil.answers import PoolBudget as PoolBudget
 from countveil.config import Budget, Config, Dataset, load
-from countveil.engines import Engine, Source, open_engine
+from countveil.engines import Engine, Source, WritingEngine, open_engine
 from countveil.errors import ConfigError, EngineError, ParameterError, RequestError, shortened
 from countveil.exact import decimal_text, integer, number
 from countveil.files import from_text
@@ -31,7 +31,17 @@ from countveil.ledger import Charge, Ledger, PlanRecord, Standing
 from countveil.ledger.opening import open_ledger
 from countveil.plans import check, make
 from countveil.query import Condition, Question, ask
-from countveil.releases import Paid, Release, check_output, evaluated, new_folder, opened, packed, unpacked
+from countveil.releases import (
+    Paid,
+    Release,
+    check_collectable,
+    check_output,
+    evaluated,
+    new_folder,
+    opened,
+    packed,
+    unpacked,
+)
 
 log = logging.getLogger("countveil.curator")
 CURATOR = "curator"
@@ -96,15 +106,23 @@ class Curator:
         kind = frame or _kind(self._frames.get(configured.name))
         if kind is not None:
             check_kind(kind)
+        check_collectable(question)
         paid = self._paid(question, configured, who)
         charge, replayed = paid.charge, paid.charge.payload is not None
         if charge.payload is None:
-            counts = paid.engine.count(question, key=self._key(question))
-            self._unchanged(paid)
-            charge = self.ledger.record(charge, packed(paid.intervals.mechanism.release(counts)))
+            charge = self.ledger.record(charge, self._drawn(paid, question))
         log.info("answered charge=%s dataset=%s cells=%d", charge.id, configured.name, question.cells)
         receipt = self._receipt(charge, paid.record, question)
         return Table(question, unpacked(charge.payload, question.cells), paid.intervals, receipt, replayed, kind)
+
+    def _drawn(self, paid: Paid, question: Question) -> bytes:
+        """Count and draw. The true counts live in this body and nowhere else."""
+        counts = paid.engine.count(question, key=self._key(question))
+        self._unchanged(paid)
+        try:
+            return packed(paid.intervals.mechanism.release(counts))
+        except ParameterError:  # its words would quote a count
+            raise EngineError("the engine returned what cannot be counts; the charge is kept") from None
 
     def release(
         self,
@@ -136,9 +154,13 @@ class Curator:
     def _paid(self, question: Question, dataset: Dataset, analyst: str) -> Paid:
         """Everything that can be refused, then the charge: when this returns, the data may be looked at."""
         source = self._source(dataset)
-        version = self.ledger.version(dataset.name, self._fingerprints.of(source))
+        fingerprint = self._fingerprints.of(source)
+        version = self.ledger.version(dataset.name, fingerprint)
         engine = self._engine(dataset, source, version)
+        if not isinstance(engine, WritingEngine):
+            check_collectable(question)
         record, intervals = self._plan(dataset, opened=True)
+        self.ledger.bind(dataset.name, record.pool, dataset.schema.unit, fingerprint)
         charge = self.ledger.charge(record.pool, dataset.name, version, question.sha256, question.text, analyst)
         return Paid(charge, record, intervals, engine, source)
 
@@ -168,8 +190,9 @@ class Curator:
         record, intervals = self._plan(configured)
         found = None
         if self.ledger.plan(record.pool) is not None:
-            version = self.ledger.version(configured.name, self._fingerprints.of(self._source(configured)))
-            found = self.ledger.find(record.pool, configured.name, version, question.sha256)
+            version = self.ledger.known_version(configured.name, self._fingerprints.of(self._source(configured)))
+            if version is not None:
+                found = self.ledger.find(record.pool, configured.name, version, question.sha256)
         left = self._left(configured, who)
         mechanism = intervals.mechanism
         useful = max(1, 10 * mechanism.margin_95)
@@ -185,7 +208,7 @@ class Curator:
             ready = "the answer is on the record" if found.payload is not None else "it is paid for, not yet answered"
             notes.append(f"asked before: {ready}, and free")
         elif left <= 0:
-            notes.append("no answer is left: it would be refused; a curator can open more with: budget --open N")
+            notes.append("no answer is left: it would be refused; a curator can open more")
         if question.never:
             notes.append("no declared value satisfies the condition: the answer would be noise around zero")
         return DryRun(
@@ -245,12 +268,14 @@ class Curator:
             raise ParameterError("reason", reason, "a few words that stay on the record")
         (now,) = self.budget(pool)
         record, intervals = self._plan(self.config.pool(now.pool)[0], opened=True)
-        total = record.total_answers + more
+        total = record.total_answers + more + self.ledger.debt(now.pool)
+        if total > 10**6:
+            raise RequestError(f"so much history of pool {now.pool} was lost that no more can be opened")
         composed = compose(intervals.mechanism, total, neighbours=record.neighbours, cells=record.cells)
         found = composed.epsilon(float_below(number("delta", record.delta)))
         if found is None:
             raise RequestError(
-                f"{more} more answers cannot be had at delta {record.delta}, whatever the epsilon; open fewer"
+                f"{more} more answers have no epsilon at delta {record.delta}: the noise was planned for fewer"
             )
         epsilon = decimal_text(Fraction(found.upper), 6, "up")
         self.ledger.extend(now.pool, more, epsilon, words[:500], since=record.total_answers)
@@ -287,9 +312,10 @@ class Curator:
             recorded = self.ledger.plan(budget.pool)
         record = recorded or self._made(budget)
         check(record, budget, dataset.schema)
-        if recorded is not None:
-            for analyst, share in (budget.shares or {}).items():
-                self.ledger.set_share(budget.pool, analyst, share)
+        if recorded is not None and opened:
+            shares = budget.shares or {}
+            for analyst in {**self.ledger.shares(budget.pool), **shares}:
+                self.ledger.set_share(budget.pool, analyst, shares.get(analyst, 0))
         if record.mechanism not in self._intervals:
             mechanism = from_text(record.document)
             if mechanism.hash != record.mechanism:

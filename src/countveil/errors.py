@@ -102,7 +102,7 @@ class BudgetError(CountveilError):
         self.pool = pool
         self.answers = answers
         self.analyst = analyst
-        more = "questions asked before stay free, a curator can open more with: countveil budget --open N"
+        more = f"questions asked before stay free; more is opened with: countveil budget {pool} --open N --reason WHY"
         if analyst is not None and answers == 0:
             super().__init__(f"{shortened(analyst, 40)} has no share in the budget of {pool}; a curator can give one")
             return

@@ -60,6 +60,7 @@ class Fingerprints:
             return
         part = self._cache.with_name(f".{self._cache.name}.{os.getpid()}.part")
         with suppress(OSError):
+            part.touch(mode=0o600)
             part.write_text(json.dumps(self._known))
             os.replace(part, self._cache)
 

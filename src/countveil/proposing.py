@@ -29,6 +29,11 @@ HEAD = """\
 # 3. budget: what all answers together may cost.
 """
 
+LEDGER = """\
+# [ledger]
+# anchor = "/another/disk/countveil.anchor"   # tells a restored older ledger; beside the ledger it goes back with it
+"""
+
 
 def propose(
     source: Source,
@@ -53,7 +58,7 @@ def propose(
         guesses = {column: guess_column(engine, column, MOST_VALUES) for column in found if column != unit}
     finally:
         engine.close()
-    lines = [HEAD, f"[dataset.{dataset}]", f"source = {_toml(source.location)}"]
+    lines = [HEAD, LEDGER, f"[dataset.{dataset}]", f"source = {_toml(source.location)}"]
     lines += [
         f"{key} = {_toml(value)}" for key, value in (("table", source.table), ("delimiter", source.delimiter)) if value
     ]

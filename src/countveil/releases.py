@@ -38,6 +38,8 @@ from countveil.query import Question
 
 COLLECTED = 5_000_000
 """Cells up to which the driver draws: see benchmarks/scale.py for where the two ways cross."""
+MOST_COLLECTED = 20_000_000
+"""Cells that one process collects at all."""
 FORMAT = "countveil-release"
 _CELLS_OF_A_GROUP = 1 << 20
 
@@ -132,6 +134,15 @@ def check_output(output: object) -> Path:
     return path
 
 
+def check_collectable(question: Question) -> None:
+    """Refuse a table that is too large for one process."""
+    if question.cells > MOST_COLLECTED:
+        raise RequestError(
+            f"a table of {question.cells:,} cells is too large to collect, {MOST_COLLECTED:,} can be; "
+            "in Spark, release(..., output=...) writes it to files"
+        )
+
+
 def new_folder(output: Path, charge: str) -> Path:
     """A name that no other evaluation uses."""
     return output / f"release-{charge}-{uuid.uuid4().hex[:8]}"
@@ -167,14 +178,18 @@ def write_counts(question: Question, released: NDArray[np.int64], folder: Path) 
 def sealed(folder: Path, name: str, question: Question, drawn: str, count: str) -> Manifest:
     """The manifest of a folder's parts, all of them on disk; refused unless they hold every cell."""
     _, pq = _arrow()
-    for other in [*folder.glob("_*"), *folder.glob(".*")]:
-        other.unlink()  # marks and checksums of Spark's
-    files = sorted(folder.glob("part-*.parquet"))
-    if sum(pq.read_metadata(file).num_rows for file in files) != question.cells:
-        raise EngineError("the written table is incomplete: do all workers see the folder? ask again")
-    parts = tuple(Part(file.name, file.stat().st_size, settled_hash(file)) for file in files)
-    for place in (folder, folder.parent):
-        _settle(place)
+    try:
+        for other in [*folder.glob("_*"), *folder.glob(".*")]:  # Spark's marks and checksums, or a late task's folder
+            shutil.rmtree(other) if other.is_dir() else other.unlink()
+        files = sorted(folder.glob("part-*.parquet"))
+        rows = sum(pq.read_metadata(file).num_rows for file in files)
+        parts = tuple(Part(file.name, file.stat().st_size, settled_hash(file)) for file in files)
+        for place in (folder, folder.parent):
+            _settle(place)
+    except (OSError, ValueError):
+        raise EngineError("the written table could not be read again; the charge is kept; ask again") from None
+    if rows != question.cells:
+        raise EngineError("the written table is incomplete: do all workers see the folder? the charge is kept")
     return Manifest(name, question.cells, drawn, count, parts)
 
 

@@ -254,7 +254,7 @@ def enduring(folder: str, *, host: str, stop: str) -> None:
             if ledger is not None and sum(said.values()) % 20 == 0:
                 ledger.close()  # every now and then, start anew
                 ledger = None
-            time.sleep(0.01)
+            time.sleep(0.03)
             continue
         line = {"charge": charge.id, "payload": charge.payload.hex(), "fresh": charge.fresh, "question": question}
         send(place.folder / f"sent.{os.getpid()}", line)

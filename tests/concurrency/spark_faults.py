@@ -1,13 +1,19 @@
 """One release under faults, in a Spark session of its own: python spark_faults.py MASTER FOLDER FAULT...
 
+MASTER is Spark's name of one, or "hosts": a standalone cluster of two hosts, 127.0.0.2 and 127.0.0.3, because Spark
+starts no speculative copy of a task on the host that runs it.
+
 Every fault hits attempt 0 of the first task, after it has drawn. What every attempt drew is kept in FOLDER/FAULT/drawn,
 and what came out is printed as JSON, beside what the driver alone makes of the same counts with the same key.
 """
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
+import socket
+import subprocess
 import sys
 import time
 import warnings
@@ -26,20 +32,44 @@ SECRET = bytes(range(32))
 COLUMNS = f"region = ['North', 'South']\nage = {{ min = 0, max = {CELLS // 2 - 1} }}\n"
 
 
-def start(master: str) -> Any:
+def hosts(folder: Path) -> str:
+    """Start a master and two workers, which end with this process; the master's address."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    master = f"spark://127.0.0.1:{port}"
+    place = ["--webui-port", "0"]
+    deploy = "org.apache.spark.deploy"
+    commands = [[f"{deploy}.master.Master", "--host", "127.0.0.1", "--port", str(port), *place]]
+    for host in ("127.0.0.2", "127.0.0.3"):
+        room = ["--host", host, "--cores", "1", "--memory", "1g", "--work-dir", str(folder / f"work-{host}"), *place]
+        commands.append([f"{deploy}.worker.Worker", *room, master])
+    for command in commands:
+        words = [str(Path(os.environ["SPARK_HOME"]) / "bin" / "spark-class"), *command]
+        started = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        atexit.register(started.kill)
+    return master
+
+
+def start(master: str, folder: Path) -> Any:
     import pyspark
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
+    if master == "hosts":
+        master = hosts(folder)
     settings = {
         "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.log.level": "OFF",
-        "spark.speculation": "true",  # Spark itself leaves it out where there is one executor only
+        "spark.executor.memory": "700m",
+        "spark.speculation": "true",
+        "spark.speculation.efficiency.enabled": "false",
         "spark.speculation.interval": "100ms",
         "spark.speculation.multiplier": "1.1",
         "spark.speculation.quantile": "0.5",
@@ -72,8 +102,11 @@ def faulty(fault: str, marks: str) -> Callable[[Any], Any]:
                 np.save(os.path.join(marks, name), batch.column(batch.num_columns - 1).to_numpy())
                 if first and task.attemptNumber() == 0 and fault == "fails":
                     raise RuntimeError("a fault after drawing")
-                if first and task.attemptNumber() == 0 and fault == "slow":
-                    time.sleep(20)
+                deadline = time.monotonic() + 240
+                while first and task.attemptNumber() == 0 and fault == "slow" and time.monotonic() < deadline:
+                    if len([other for other in os.listdir(marks) if other.startswith("0-0-")]) > 1:
+                        break  # a speculative copy has drawn too: now both want to write
+                    time.sleep(0.05)
                 if first and task.attemptNumber() == 0 and fault == "lost":
                     with open(f"/proc/{os.getppid()}/stat") as file:  # the daemon of the workers; its parent is the JVM
                         os.kill(int(file.read().rpartition(")")[2].split()[1]), signal.SIGKILL)
@@ -105,7 +138,7 @@ def release(folder: Path, fault: str) -> dict[str, object]:
     path = written(folder, text)
     with_plan(path)
     releases.COLLECTED = 1000
-    spark_release.CELLS_OF_A_PART = 2000
+    spark_release.CELLS_OF_A_PART = 5000
     kept = []
 
     def write_release(self: SparkEngine, question: Any, target: Path, **given: Any) -> str:
@@ -134,7 +167,7 @@ def release(folder: Path, fault: str) -> dict[str, object]:
 def main() -> None:
     master, folder, faults = sys.argv[1], Path(sys.argv[2]), sys.argv[3:]
     warnings.simplefilter("ignore")
-    session = start(master)
+    session = start(master, folder)
     found = [release(folder / fault, fault) for fault in faults]
     session.stop()
     print(json.dumps(found))

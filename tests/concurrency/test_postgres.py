@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -74,11 +76,19 @@ def test_a_fork_while_the_ledger_is_open(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def server() -> Iterator[Postgres]:
-    """A cluster that only this test kills."""
-    found = Postgres(postgres().programs)
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Postgres]:
+    """A cluster that only this test kills; in memory, if there is room, because every start syncs every file."""
+    programs, memory = postgres().programs, Path("/dev/shm")
+    if memory.is_dir() and shutil.disk_usage(memory).free > 2**29:
+        monkeypatch.setattr(tempfile, "tempdir", str(memory))
+    found = Postgres(programs)
     yield found
     found.remove()
+
+
+def count(folder: Path) -> int:
+    """Answers sent."""
+    return sum(file.read_bytes().count(b"\n") for file in folder.glob("sent.*"))
 
 
 @pytest.mark.slow
@@ -92,31 +102,24 @@ def test_the_server_is_killed_100_times(workers: Workers, server: Postgres, tmp_
     codes: list[list[int]] = []
     load = threading.Thread(target=lambda: codes.append(workers.run(*tasks)))
     load.start()
-    progress, sent = 0, 0
     try:
         for _ in range(KILLS):
-            until = time.monotonic() + 20
-            while sum(file.read_bytes().count(b"\n") for file in tmp_path.glob("sent.*")) == sent:
-                assert time.monotonic() < until, "no answer since the last kill"
+            enough, until = count(tmp_path) + rng.randint(1, 12), time.monotonic() + 60
+            while count(tmp_path) < enough:
+                assert time.monotonic() < until, "no answers since the last kill"
                 time.sleep(0.005)
-            time.sleep(rng.uniform(0, 0.1))
+            time.sleep(rng.uniform(0, 0.03))
             server.stop("immediate")
-            now = sum(file.read_bytes().count(b"\n") for file in tmp_path.glob("sent.*"))
-            progress, sent = progress + (now > sent), now
             server.start()
     finally:
         stop.touch()
         load.join()
     assert codes == [[0] * 4]
-    assert progress == KILLS
     found = [audit(place) for place in places]
-    assert found[0]["sent"] > 4 * KILLS
-    assert (
-        found[1]["charges"]
-        == found[0]["charges"]
-        == len({line["question"] for line in lines(tmp_path)})
-        + (found[0]["charges"] - len({line["charge"] for line in lines(tmp_path)}))
-    )
+    assert found[0]["sent"] >= KILLS
+    assert found[1]["charges"] == found[0]["charges"]
+    answers = {(line["question"], line["charge"], line["payload"]) for line in lines(tmp_path)}
+    assert len(answers) == len({question for question, _, _ in answers}), "two answers to one question"
     said: Counter[str] = Counter()
     for file in tmp_path.glob("said.*"):
         said.update(json.loads(file.read_text()))

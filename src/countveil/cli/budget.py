@@ -61,6 +61,7 @@ def _print(found: PoolBudget) -> None:
     bar = Text("#" * filled, style="red").append("." * (width - filled), style="green")
     console.print(Text("  ").append(bar).append(f"  {found.answers_left} of {found.answers_total} answers left"))
     promise = f"epsilon {found.epsilon}, delta {short(found.delta, 3, 'up')} for all of them together"
-    console.print(Text(f"  {spent} spent; {promise}; each count ±{found.margin_95} (95 %)"))
+    console.print(Text(f"  {spent} spent; {promise}"))
+    console.print(Text(f"  each count ±{found.margin_95} in 95 % of releases"))
     for who, share in found.shares.items():
         console.print(Text(f"  {who}: {max(0, share.left)} of {share.answers} left"))

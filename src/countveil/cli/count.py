@@ -44,6 +44,7 @@ def count(
       countveil count "SELECT region, count(*) FROM people WHERE age >= 65 GROUP BY region"
       countveil count "SELECT region, sex, count(*) FROM people GROUP BY region, sex" -o table.csv
     """
+    from countveil.config import load
     from countveil.curator import Curator
     from countveil.errors import RequestError
 
@@ -53,7 +54,10 @@ def count(
         raise RequestError(f"--json prints JSON; leave out --format {style}, or name a file with -o")
     style = style or _style(output)
     _check_output(output, style)
-    with busy("asking"), Curator.open(config) as curator:
+    loaded = load(config)
+    if isinstance(loaded.ledger, Path) and not loaded.ledger.exists():
+        click.echo(f"a new ledger begins: {loaded.ledger.name}; keep it and its anchor, they are the budget", err=True)
+    with busy("asking"), Curator.open(loaded) as curator:
         if dry_run:
             found: DryRun | Table = curator.dry_run(sql, analyst=analyst)
         else:

@@ -42,8 +42,9 @@ def demo(out: str, as_json: bool) -> None:
     if as_json:
         print_json(_plain(done))
         return
+    shown: set[str] = set()
     for number, asked in enumerate(done.asked, start=1):
-        _print(number, asked)
+        _print(number, asked, shown)
     b = done.budget
     click.echo(
         f"\n{b.answers_left} of {b.answers_total} answers left; all together epsilon {b.epsilon}, delta {b.delta}"
@@ -67,7 +68,7 @@ def _plain(done: Demo) -> dict[str, object]:
     }
 
 
-def _print(number: int, asked: Asked) -> None:
+def _print(number: int, asked: Asked, seen: set[str]) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -81,7 +82,9 @@ def _print(number: int, asked: Asked) -> None:
         return
     if asked.table.replayed:
         console.print(Text("   asked before: the recorded answer, free", style="green"))
+    if asked.table.question.sha256 in seen:
         return
+    seen.add(asked.table.question.sha256)
     shown = Table(box=box.SIMPLE_HEAD)
     for head in ("town", "released", "95 % interval", "true (invented)", "off by"):
         shown.add_column(head, justify="left" if head == "town" else "right")

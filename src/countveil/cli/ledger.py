@@ -70,6 +70,7 @@ def _words(kind: str, body: dict[str, object]) -> str:
         "extend": "{pool}: {answers} more answers, epsilon {epsilon} together: {reason}",
         "share": "{pool}: {answers} answers for {analyst}",
         "version": "{dataset} is at version {number}",
+        "dataset": "{dataset} is paid for by {pool}; a person is a {unit}",
         "charge": "{analyst}: {text}",
         "answer": "of charge {charge}",
         "restore": "a copy took the ledger's place; {lost} entries lost and charged to every pool",

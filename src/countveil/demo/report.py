@@ -126,7 +126,7 @@ def _table(asked: Asked) -> str:
             f'<td>{escape(label)}</td><td class="y">{y:,}</td><td>{low:,} to {high:,}</td><td>{n:,}</td><td>{off}</td>'
         )
         lines.append(f"<tr{small}>{cells}</tr>")
-    heads = "".join(f"<th>{head}</th>" for head in ("town", "released", "95 % interval", "true (kept)", "off by"))
+    heads = "".join(f"<th>{head}</th>" for head in ("town", "released", "95 % interval", "true (invented)", "off by"))
     return f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
 
 

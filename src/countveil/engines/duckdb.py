@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from countveil.engines.dialect import Dialect, Family
-from countveil.engines.frames import arrow_table
+from countveil.engines.frames import OUTSIDE, arrow_table
 from countveil.engines.source import Source
 from countveil.engines.sql_engine import SqlEngine
 from countveil.engines.statement import Statement
@@ -77,6 +77,7 @@ class DuckDBEngine(SqlEngine):
     def __init__(self, source: Source, schema: Schema | None = None) -> None:
         self._columns: dict[str, Family] | None = None
         self._frame = arrow_table(source.frame, _wanted(schema)) if source.scheme == "frame" else None
+        self.garbled = {"frame": OUTSIDE, "parquet": "?"}.get(source.scheme)
         self._scratch = tempfile.mkdtemp(prefix="countveil-")
         self._tidy = weakref.finalize(self, shutil.rmtree, self._scratch, ignore_errors=True)
         self._connection = duckdb.connect(
@@ -107,7 +108,7 @@ class DuckDBEngine(SqlEngine):
         return self._columns
 
     def run(self, statement: Statement) -> dict[str, NDArray[np.generic]]:
-        """Guarantee: one SELECT and nothing else. The lock keeps other files out of reach; this keeps the source safe."""
+        """Guarantee: one SELECT and nothing else. The lock keeps other files out of reach, this keeps the source."""
         try:
             if [found.type for found in duckdb.extract_statements(statement.sql)] != [duckdb.StatementType.SELECT]:
                 raise EngineError(UNREADABLE)

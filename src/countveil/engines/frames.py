@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import numbers
+import uuid
 from collections.abc import Collection
 from typing import Any
 
@@ -17,6 +18,7 @@ from countveil.errors import DataError, MissingExtraError, ParameterError
 
 OUTSIDE = "\ufffd"
 LIMIT = 2**64
+HUGE = 10**100
 NAMES = "source: every column of the frame needs a name of its own, a text"
 
 
@@ -102,6 +104,8 @@ def text_of(value: object) -> str | None:
         return value.decode("utf-8", "replace")
     if isinstance(value, bool) or type(value).__name__ == "bool":  # Python's and numpy's
         return "true" if value else "false"
+    if isinstance(value, uuid.UUID):
+        return str(value)
     if isinstance(value, (numbers.Real, decimal.Decimal)):
         return _number(value)
     if isinstance(value, datetime.datetime):
@@ -112,7 +116,7 @@ def text_of(value: object) -> str | None:
 def _number(value: Any) -> str | None:
     if isinstance(value, numbers.Integral):
         whole = int(value)
-        return str(whole) if abs(whole) < LIMIT else OUTSIDE
+        return str(whole) if abs(whole) < HUGE else OUTSIDE
     if value != value:  # NaN; a signalling one of decimal compares unequal too
         return None
     return str(int(value)) if abs(value) < LIMIT and value == int(value) else OUTSIDE

@@ -23,6 +23,8 @@ class SqlEngine:
 
     dialect: Dialect
     relation: str
+    garbled: str | None = None
+    """What the source puts in the place of text that cannot be read; people named with it are not counted."""
 
     def columns(self) -> Mapping[str, Family]:
         """The source's columns and the families of their types."""
@@ -39,7 +41,7 @@ class SqlEngine:
         return self.columns()
 
     def compiler(self) -> Compiler:
-        return Compiler(self.dialect, self.relation, self.columns())
+        return Compiler(self.dialect, self.relation, self.columns(), self.garbled)
 
     def check(self, schema: Schema) -> None:
         """Refuse a source that lacks a declared column or holds a type that cannot be read as declared."""

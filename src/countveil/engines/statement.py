@@ -9,7 +9,8 @@ Names of ours never meet names of the source: they are given in the innermost SE
 
 Guarantee (bounding): what is kept of a person depends on that person's rows and the key alone, because ranks are taken
 within the person. Removing a person removes exactly that person's kept rows: at most `cells_per_person` cells change,
-each by at most `rows_per_person`, and nobody else's rows move. Rows that name no person (NULL) are not counted.
+each by at most `rows_per_person`, and nobody else's rows move. Rows that name no person (NULL) are not counted, nor
+rows whose person cannot be read: where a source puts `garbled` for what is no text, they could be one person or many.
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ class Statement:
 class Compiler:
     """Builds statements against one source: `relation` is its SQL name, `families` the types of its columns."""
 
-    def __init__(self, dialect: Dialect, relation: str, families: Mapping[str, Family]) -> None:
+    def __init__(
+        self, dialect: Dialect, relation: str, families: Mapping[str, Family], garbled: str | None = None
+    ) -> None:
+        self.garbled = garbled
         self.dialect = dialect
         self.relation = relation
         self.families = families
@@ -115,6 +119,8 @@ class Compiler:
         if people:
             unit = self.raw(question.schema.unit)
             filters.append(f"{unit} IS NOT NULL")
+            if self.garbled and self.families[question.schema.unit] == "text":
+                filters.append(f"position({self.bind(self.garbled)} IN {unit}) = 0")
             shown.insert(0, f"{unit} AS u")
         else:
             grouped = f" GROUP BY {', '.join(str(i + 1) for i in range(len(shown)))}" if shown else ""

@@ -49,6 +49,18 @@ class Ledger(Protocol):
         """The number of a dataset's content, a new one for new content."""
         ...
 
+    def known_version(self, dataset: str, fingerprint: str) -> int | None:
+        """The number of a dataset's content, if it was asked about; nothing is written."""
+        ...
+
+    def bind(self, dataset: str, pool: str, unit: str, fingerprint: str) -> None:
+        """Put on record which pool pays for a dataset, and who a person is in it; a change is refused."""
+        ...
+
+    def debt(self, pool: str) -> int:
+        """Answers that lost history may have given beyond all that a pool had."""
+        ...
+
     def find(self, pool: str, dataset: str, version: int, question: str) -> Charge | None:
         """The charge of a question, with its answer if there is one."""
         ...

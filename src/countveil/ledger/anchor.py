@@ -88,6 +88,7 @@ class Anchor:
         part = self.path.with_name(f".{self.path.name}.part")
         try:
             with part.open("wb") as file:
+                os.fchmod(file.fileno(), 0o600)
                 file.write(json.dumps(asdict(mark)).encode() + b"\n")
                 file.flush()
                 os.fsync(file.fileno())

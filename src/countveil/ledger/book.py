@@ -26,7 +26,18 @@ from typing import Any
 from countveil.errors import BudgetError, LedgerError, RequestError
 from countveil.ledger.anchor import Anchor, Mark
 from countveil.ledger.checking import check_anchor, check_held
-from countveil.ledger.records import Charge, Entry, PlanRecord, Standing, body_of, canonical, charge_id, sealed, walked
+from countveil.ledger.records import (
+    Charge,
+    Entry,
+    PlanRecord,
+    Standing,
+    body_of,
+    canonical,
+    charge_id,
+    replayed,
+    sealed,
+    walked,
+)
 
 Rows = list[tuple[Any, ...]]
 BUDGETS = "SELECT kind, body FROM entry WHERE kind IN ('plan', 'extend', 'restore') ORDER BY seq"
@@ -51,6 +62,7 @@ class Book(ABC):
         self._lock, self._closed = threading.RLock(), False
         self._connection: Any = None
         self._process = os.getpid()
+        self._bound: set[tuple[str, str, str, str]] = set()
 
     # -- what a database brings --------------------------------------------------------------------------------------
 
@@ -189,10 +201,39 @@ class Book(ABC):
             planned = self.standing(pool).answers
             if since is not None and planned != since:
                 raise RequestError(f"pool {pool} was opened to {planned} answers meanwhile; look, and ask again")
+            owed = min(self.debt(pool), answers)  # a pool with a debt has nothing left
             self._append("extend", {"pool": pool, "answers": answers, "epsilon": epsilon, "reason": reason})
-            more = "UPDATE pool SET answers = answers + ? WHERE name = ?"
-            if self._change("extend:row", more, (answers, pool)) != 1:
+            more = "UPDATE pool SET answers = answers + ?, spent = spent + ? WHERE name = ?"
+            if self._change("extend:row", more, (answers, owed, pool)) != 1:
                 raise RequestError(f"there is no plan for pool {pool}; ask a first question")
+
+    def debt(self, pool: str) -> int:
+        """Answers that lost history may have given beyond all that the pool had; what is opened later pays them."""
+        if not any(kind == "restore" for kind, _ in self._read(BUDGETS)):
+            return 0
+        return replayed(self.entries()).debts.get(pool, 0)
+
+    def bind(self, dataset: str, pool: str, unit: str, fingerprint: str) -> None:
+        """Put on record which pool pays for a dataset and who a person is in it; neither ever changes silently."""
+        if (dataset, pool, unit, fingerprint) in self._bound:
+            return
+        with self._transaction("dataset"):
+            said = (json.loads(body) for (body,) in self._read("SELECT body FROM entry WHERE kind = 'dataset'"))
+            known = {body["dataset"]: (body["pool"], body["unit"]) for body in said}
+            if known.get(dataset, (pool, unit)) != (pool, unit):
+                before = known[dataset]
+                raise RequestError(
+                    f"dataset {dataset} was asked before with pool {before[0]} and unit {before[1]}; put these back"
+                )
+            for (other,) in self._read("SELECT dataset FROM version WHERE fingerprint = ?", (fingerprint,)):
+                if known.get(other, (pool, ""))[0] != pool:
+                    raise RequestError(
+                        f"the data of {dataset} is that of {other}, which pool {known[other][0]} pays for; "
+                        "datasets about the same people share one pool"
+                    )
+            if dataset not in known:
+                self._append("dataset", {"dataset": dataset, "pool": pool, "unit": unit})
+        self._bound.add((dataset, pool, unit, fingerprint))
 
     def set_share(self, pool: str, analyst: str, answers: int) -> None:
         known = "SELECT 1 FROM share WHERE pool = ? AND analyst = ? AND answers = ?"
@@ -212,19 +253,23 @@ class Book(ABC):
             )
 
     def version(self, dataset: str, fingerprint: str) -> int:
-        known = "SELECT number FROM version WHERE dataset = ? AND fingerprint = ?"
-        row = self._read(known, (dataset, fingerprint))
-        if row:
-            return int(row[0][0])
+        known = self.known_version(dataset, fingerprint)
+        if known is not None:
+            return known
         with self._transaction("version"):
-            row = self._read(known, (dataset, fingerprint))
-            if row:
-                return int(row[0][0])
+            known = self.known_version(dataset, fingerprint)
+            if known is not None:
+                return known
             last = self._read("SELECT max(number) FROM version WHERE dataset = ?", (dataset,))
             number = (last[0][0] or 0) + 1
             self._append("version", {"dataset": dataset, "number": number, "fingerprint": fingerprint})
             self._change("version:row", "INSERT INTO version VALUES (?, ?, ?)", (dataset, number, fingerprint))
             return number
+
+    def known_version(self, dataset: str, fingerprint: str) -> int | None:
+        """The number of a dataset's content, if it was asked about."""
+        rows = self._read("SELECT number FROM version WHERE dataset = ? AND fingerprint = ?", (dataset, fingerprint))
+        return int(rows[0][0]) if rows else None
 
     def charge(self, pool: str, dataset: str, version: int, question: str, text: str, analyst: str) -> Charge:
         with self._transaction("charge"):
@@ -244,7 +289,7 @@ class Book(ABC):
 
     def _spend_share(self, pool: str, analyst: str) -> None:
         """Where shares are set, an analyst without one has none."""
-        if not self._read("SELECT 1 FROM share WHERE pool = ? LIMIT 1", (pool,)):
+        if not self._read("SELECT 1 FROM share WHERE pool = ? AND answers > 0 LIMIT 1", (pool,)):
             return
         spend = "UPDATE share SET spent = spent + 1 WHERE pool = ? AND analyst = ? AND spent < answers"
         if self._change("charge:share", spend, (pool, analyst)) != 1:
@@ -294,7 +339,10 @@ class Book(ABC):
         return Standing(*rows[0]) if rows else Standing(0, 0)
 
     def shares(self, pool: str) -> dict[str, Standing]:
-        rows = self._read("SELECT analyst, answers, spent FROM share WHERE pool = ? ORDER BY analyst", (pool,))
+        """The shares that are set; one that was taken back is not among them."""
+        rows = self._read(
+            "SELECT analyst, answers, spent FROM share WHERE pool = ? AND answers > 0 ORDER BY analyst", (pool,)
+        )
         return {analyst: Standing(answers, spent) for analyst, answers, spent in rows}
 
     def charges(self, pool: str | None = None, analyst: str | None = None) -> Iterator[Charge]:

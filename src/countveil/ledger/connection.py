@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -23,6 +24,8 @@ FAULTS = (sqlite3.DatabaseError, UnicodeDecodeError)
 
 def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
     """A connection whose commits are on disk when they return."""
+    if create:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # nobody else's to read; the log gets the same mode
     where = f"{path.absolute().as_uri()}?mode={'rwc' if create else 'rw'}"
     db = sqlite3.connect(where, timeout=anchor.WAIT, isolation_level=None, check_same_thread=False, uri=True)
     try:

@@ -44,7 +44,7 @@ _SETTINGS = (
     "SELECT current_setting('fsync'), current_setting('server_encoding'), "
     "set_config('synchronous_commit', 'on', false), set_config('search_path', 'countveil, pg_temp', false), "
     "set_config('lock_timeout', ?, false), "
-    "set_config('idle_in_transaction_session_timeout', ?, false), set_config('statement_timeout', '0', false), "
+    "set_config('idle_in_transaction_session_timeout', '60s', false), set_config('statement_timeout', '0', false), "
     "set_config('bytea_output', 'hex', false)"
 )
 _SCHEMA = """
@@ -120,11 +120,7 @@ class PostgresLedger(Book):
         return shortened(f"postgresql://{rest.rpartition('@')[2].partition('?')[0]}", 100)
 
     def _open(self) -> Any:
-        options: dict[str, Any] = {
-            "connect_timeout": 30,
-            "application_name": "countveil ledger",
-            "client_encoding": "UTF8",
-        }
+        options: dict[str, Any] = {"connect_timeout": 30, "client_encoding": "UTF8", "application_name": "countveil"}
         options |= {"keepalives": 1, "keepalives_idle": 20, "keepalives_interval": 5, "tcp_user_timeout": 60_000}
         wait = str(int(anchors.WAIT * 1000))
         try:
@@ -135,7 +131,7 @@ class PostgresLedger(Book):
                 "check the address, the role and its password, and ask again"
             ) from None
         try:
-            fsync, encoding = db.execute(_translated(_SETTINGS), (wait, wait)).fetchone()[:2]
+            fsync, encoding = db.execute(_translated(_SETTINGS), (wait,)).fetchone()[:2]
             if fsync != "on":
                 raise LedgerError("the ledger's server does not write to disk (fsync = off); use one that does")
             if encoding != "UTF8":
@@ -192,8 +188,7 @@ class PostgresLedger(Book):
             return self._run(self._db, sql, values)
 
     def _run(self, db: Any, sql: str, values: tuple[object, ...]) -> Any:
-        db_cursor = db.cursor(row_factory=_row)
-        return db_cursor.execute(_translated(sql), [_stored(value) for value in values] or None)
+        return db.cursor(row_factory=_row).execute(_translated(sql), [_stored(value) for value in values] or None)
 
     def _in_change(self) -> bool:
         return self._inside and not self._connection.closed
@@ -253,7 +248,6 @@ class PostgresLedger(Book):
         return check_rows(lambda sql: self._execute(sql).fetchall(), self.order)
 
     def _fault(self, error: Exception) -> LedgerError:
-        open("/tmp/faults.log","a").write(repr(error)+chr(10))  # DEBUG
         errors, lost = self._driver.errors, self._driver.OperationalError
         if isinstance(error, errors.LockNotAvailable):
             return LedgerError("the ledger is busy with other processes; try again")

@@ -15,7 +15,7 @@ from typing import Any
 
 from countveil.errors import LedgerError
 
-KINDS = ("open", "plan", "extend", "share", "version", "charge", "answer", "restore")
+KINDS = ("open", "plan", "extend", "share", "version", "dataset", "charge", "answer", "restore")
 START = "0" * 64
 
 
@@ -103,6 +103,10 @@ class State:
     """Questions that are paid for: pool, dataset, version, question."""
     lost: int = 0
     """Entries that restored copies lacked."""
+    debts: dict[str, int] = field(default_factory=dict)
+    """What may have been spent of a pool beyond all it had: taken from whatever is opened later."""
+    datasets: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """The pool and the unit that a dataset was first asked with."""
 
 
 def canonical(body: Mapping[str, Any]) -> str:
@@ -187,11 +191,16 @@ def _plan(state: State, entry: Entry) -> None:
     pool, answers = entry.body["pool"], _units(entry, "answers", 0)
     _rule(pool not in state.pools, entry)
     state.pools[pool] = [answers, min(answers, state.lost)]
+    state.debts[pool] = state.lost - state.pools[pool][1]
     state.plans[pool] = dict(entry.body)
 
 
 def _extend(state: State, entry: Entry) -> None:
-    state.pools[entry.body["pool"]][0] += _units(entry, "answers", 1)
+    name, pool = entry.body["pool"], state.pools[entry.body["pool"]]
+    pool[0] += _units(entry, "answers", 1)
+    owed = min(state.debts[name], pool[0] - pool[1])
+    pool[1] += owed
+    state.debts[name] -= owed
 
 
 def _share(state: State, entry: Entry) -> None:
@@ -207,6 +216,12 @@ def _version(state: State, entry: Entry) -> None:
     state.versions[key] = entry.body["fingerprint"]
 
 
+def _dataset(state: State, entry: Entry) -> None:
+    body = entry.body
+    _rule(body["dataset"] not in state.datasets and body["pool"] in state.pools, entry)
+    state.datasets[body["dataset"]] = (body["pool"], body["unit"])
+
+
 def _charge(state: State, entry: Entry) -> None:
     body = entry.body
     pool = state.pools[body["pool"]]
@@ -214,8 +229,8 @@ def _charge(state: State, entry: Entry) -> None:
     _rule(pool[1] < pool[0] and asked not in state.asked, entry)
     pool[1] += 1
     state.asked.add(asked)
-    share = state.shares.get((body["pool"], body["analyst"]))
-    if share is not None:
+    if any(share[0] for (of, _), share in state.shares.items() if of == body["pool"]):
+        share = state.shares[body["pool"], body["analyst"]]
         _rule(share[1] < share[0], entry)
         share[1] += 1
     state.charges[charge_id(entry)] = {**body, "time": entry.time, "void": 0}
@@ -231,8 +246,10 @@ def _restore(state: State, entry: Entry) -> None:
     """History was lost: every lost entry may have been a charge, and every open charge may have been answered."""
     lost = _units(entry, "lost", 0)
     state.lost += lost
-    for pool in state.pools.values():
-        pool[1] = min(pool[0], pool[1] + lost)
+    for name, pool in state.pools.items():
+        owed = pool[1] + lost
+        pool[1] = min(pool[0], owed)
+        state.debts[name] += owed - pool[1]
     if lost == 0 and entry.body["anchor"] is not None:
         return  # the copy reached its anchor
     for charge, body in state.charges.items():
@@ -247,6 +264,7 @@ _APPLY = {
     "extend": _extend,
     "share": _share,
     "version": _version,
+    "dataset": _dataset,
     "charge": _charge,
     "answer": _answer,
     "restore": _restore,

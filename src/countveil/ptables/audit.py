@@ -50,7 +50,7 @@ class Audit:
             "last_row": table.last,
             "repeated_rows": table.repeat,
             "keys": table.keys,
-            "zero_frozen_in_file": table.is_zero_frozen,
+            "zero_frozen_in_file": table.is_zero_frozen or table.keys is not None,  # no row for 0: no noise
             "n0": self.n0,
             "readings": [
                 {

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from countveil.exact import decimal_text
-from countveil.ptables.lines import LARGEST_COUNT, PTableError, fraction, probability, whole
+from countveil.ptables.lines import LARGEST_COUNT, MOST_CELLS, PTableError, fraction, probability, whole
 from countveil.ptables.table import PTable, Row
 
 UNITS = 10**8
@@ -47,6 +47,7 @@ class _RowOfBounds:
         self.steps: list[tuple[int, tuple[int, int]]] = []
         self.bound = Fraction(0)
         self.line = 0
+        self.least, self.greatest = LARGEST_COUNT, 0
 
     def add(self, entry: Entry, j: int) -> Fraction:
         """Take an entry; the size of the misprint of its p is returned."""
@@ -67,6 +68,7 @@ class _RowOfBounds:
                 mass = decimal_text(bound - self.bound, 10)
                 raise PTableError(f"p is {entry.p.strip()}, but the bounds give {mass}", entry.at("p"))
         self.steps.append((j - self.i, upper))
+        self.least, self.greatest = min(self.least, j), max(self.greatest, j)
         self.bound, self.line = bound, entry.at("upper")
         return misprint
 
@@ -94,6 +96,7 @@ def table_of(entries: Iterable[Entry]) -> PTable:
     """The table of a file's entries; refused, with the line, if anything is wrong."""
     rows: list[_RowOfBounds] = []
     worst = Fraction(0)
+    span = 0
     for entry in entries:
         i = whole("i", entry.i, entry.at("i"))
         j = whole("j", entry.j, entry.at("j"))
@@ -104,7 +107,11 @@ def table_of(entries: Iterable[Entry]) -> PTable:
             rows.append(_RowOfBounds(i))
         if entry.v is not None and whole("v", entry.v, entry.at("v"), -LARGEST_COUNT) != j - i:
             raise PTableError(f"v is {entry.v.strip()}, but j - i is {j - i}", entry.at("v"))
+        span -= max(0, rows[-1].greatest - rows[-1].least)
         worst = max(worst, rows[-1].add(entry, j))
+        span += rows[-1].greatest - rows[-1].least
+        if span > MOST_CELLS:
+            raise PTableError(f"the rows span more than {MOST_CELLS} published counts together", entry.at("j"))
     if not rows:
         raise PTableError("no rows")
     rows[-1].check()

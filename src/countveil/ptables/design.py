@@ -21,6 +21,7 @@ from countveil.ptables.formats import Format, format_named
 from countveil.ptables.measure import readings
 from countveil.ptables.program import Spec, TableProgram
 from countveil.ptables.table import PTable
+from countveil.ptables.words import compared
 from countveil.rounding import SCALE
 
 OBJECTIVES = ("delta", "entropy")
@@ -29,6 +30,7 @@ LARGEST_EPSILON = Fraction(16)
 FINE = 10**6
 _COARSE = ("1", "0.97", "0.94", "0.9", "0.85", "0.8", "0.7")
 """Shares of epsilon that are tried on a coarse grid."""
+_FAR = 16  # noise up to which a fine grid is treated as coarse, where it cuts off the best law's tails
 _ATTEMPTS = 6
 
 
@@ -106,7 +108,10 @@ def design(
         notes.append("the pair of counts 0 and 1 cannot be held at the incumbent's delta with these parameters")
         spec = replace(spec, zero_delta=None)
         table = _best(spec, fmt, units)
-    return Designed(table, spec, objective, fmt, (*notes, *_remarks(spec, units), *warnings(table, fmt)))
+    notes += _remarks(spec, table, units)
+    if against is not None:
+        notes += compared(table, against, spec.epsilon)
+    return Designed(table, spec, objective, fmt, (*notes, *warnings(table, fmt)))
 
 
 def _spec(
@@ -159,30 +164,48 @@ def _zero_delta(against: PTable, epsilon: Fraction) -> Fraction:
 def _best(spec: Spec, fmt: Format, units: int) -> PTable:
     """The best table on the grid that keeps the variance cap."""
     _check(spec)
-    shares = ("1",) if units >= FINE else _COARSE
-    found = [table for share in shares if (table := _within(spec, spec.epsilon * Fraction(share), fmt, units))]
+    found: list[PTable] = []
+    failure: InfeasibleError | SolverError | None = None
+    for epsilon in _epsilons(spec, units):
+        try:
+            table = _within(spec, epsilon, fmt, units)
+        except (InfeasibleError, SolverError) as error:
+            failure = failure or error
+            continue
+        found += [table] if table else []
     if not found:
-        raise InfeasibleError(
+        raise failure or InfeasibleError(
             f"no table on the grid of 1/{units} was found with variance at most {decimal_text(spec.max_variance, 8)}",
             "raise V or the number of keys",
         )
     return min(found, key=lambda table: judged(table, spec.epsilon))
 
 
+def _epsilons(spec: Spec, units: int) -> list[Fraction]:
+    """The epsilons to solve for: smaller ones, too, where the grid is too coarse for the best law's tails."""
+    if units < FINE:
+        return [spec.epsilon * Fraction(share) for share in _COARSE]
+    near, far = math.floor(math.log(units) / float(spec.epsilon)) + 1, min(spec.D, _FAR)
+    others = sorted({near, (near + far) // 2, far}) if near <= far else []
+    return [spec.epsilon, *(Fraction(math.floor(1000 * math.log(units) / k), 1000) for k in others)]
+
+
 def _within(spec: Spec, epsilon: Fraction, fmt: Format, units: int) -> PTable | None:
     """The rounded table of a program; with a smaller cap where rounding went over the one that was asked for."""
     cap = spec.max_variance
+    cut = replace(spec, epsilon=epsilon, D=_reach(spec, epsilon, units))
+    cut = replace(cut, unbiased_from=min(spec.unbiased_from, cut.last))
     for _ in range(_ATTEMPTS):
         try:
-            rows = TableProgram(replace(spec, epsilon=epsilon, D=_reach(spec, units)), cap).solve()
+            rows = TableProgram(cut, cap).solve()
         except NoSolution as error:
             if cap < spec.max_variance:
                 return None
-            if error.reason == "infeasible":
+            if error.reason == "infeasible" and _may_be_infeasible(spec):
                 raise InfeasibleError(*_refusal(spec)) from None
             raise SolverError("the linear-programming solver gave up; change epsilon, V or D a little") from None
         try:
-            table = table_from(_proposals(rows, spec, units), spec.epsilon, fmt, units)
+            table = table_from(_proposals(rows, cut), spec.epsilon, fmt, units)
         except InfeasibleError:
             return None
         excess = max(row.variance for row in table.rows) - spec.max_variance
@@ -194,14 +217,19 @@ def _within(spec: Spec, epsilon: Fraction, fmt: Format, units: int) -> PTable | 
     return None
 
 
-def _reach(spec: Spec, units: int) -> int:
+def _may_be_infeasible(spec: Spec) -> bool:
+    """Whether anything but single rows, which `_check` has seen, can make the program infeasible."""
+    return spec.zero_delta is not None or spec.unimodal or spec.unbiased_from > 1
+
+
+def _reach(spec: Spec, epsilon: Fraction, units: int) -> int:
     """D, or, on a fine grid, where the probabilities of the best law fall below it: the solver need not go there."""
     if units < FINE:
         return spec.D
-    return max(spec.js + 1, min(spec.D, math.floor(math.log(units) / float(spec.epsilon))))
+    return max(spec.js + 1, min(spec.D, math.floor(math.log(units) / float(epsilon))))
 
 
-def _proposals(rows: Sequence[dict[int, Fraction]], spec: Spec, units: int) -> list[Proposal]:
+def _proposals(rows: Sequence[dict[int, Fraction]], spec: Spec) -> list[Proposal]:
     found = []
     for i, row in enumerate(rows):
         weights = {v: int(p * (1 << SCALE)) for v, p in row.items()}
@@ -248,7 +276,7 @@ def _entropy(spec: Spec, fmt: Format, units: int) -> Designed:
     return Designed(table, spec, "entropy", fmt, (*member.notes, *warnings(table, fmt)))
 
 
-def _remarks(spec: Spec, units: int) -> list[str]:
+def _remarks(spec: Spec, table: PTable, units: int) -> list[str]:
     found = []
     if spec.freeze_zero:
         floor = decimal_text(1 / (1 + spec.max_variance), 3, "down")
@@ -258,8 +286,8 @@ def _remarks(spec: Spec, units: int) -> list[str]:
         )
     else:
         found.append("the tools freeze zero whatever row 0 says: what is designed holds where row 0 is really used")
-    if (reach := _reach(spec, units)) < spec.D:
-        found.append(f"noise beyond ±{reach} would have probabilities below 1/{units}, and is not used")
-    if spec.pstay is not None and (spec.pstay * units).denominator != 1:
-        found.append(f"pstay is rounded to a multiple of 1/{units}")
+    if table.D < spec.D and _reach(spec, spec.epsilon, units) < spec.D:
+        found.append(f"noise beyond ±{table.D} is not used: probabilities there would be about 1/{units} or below")
+    if spec.pstay is not None and (stays := {row.stay for row in table.rows[spec.js + 1 :]}) != {spec.pstay}:
+        found.append(f"pstay is rounded to {' and '.join(decimal_text(stay, 10) for stay in sorted(stays))}")
     return found

@@ -44,7 +44,11 @@ def export(mechanism: Mechanism, format: str = "tau-argus", *, keys: Number | No
     fmt = format_named(format)
     units = grid_of(fmt, keys)
     table = table_from(columns(mechanism.family, mechanism.eta), mechanism.epsilon, fmt, units)
-    return Exported(table, fmt, mechanism.epsilon, mechanism.delta, warnings(table, fmt))
+    notes = warnings(table, fmt)
+    if (most := mechanism.certificate.sensitivity) > 1:
+        changes = f"the mechanism's own delta is for a person who changes a count by up to {most}"
+        notes = (f"{changes}; the table's are for a change of 1", *notes)
+    return Exported(table, fmt, mechanism.epsilon, mechanism.delta, notes)
 
 
 def grid_of(fmt: Format, keys: Number | None) -> int:
@@ -128,6 +132,10 @@ def warnings(table: PTable, fmt: Format) -> tuple[str, ...]:
         found.append(f"with {table.keys} equally likely keys no delta is below 1/{table.keys} = {floor}")
     if fmt.NAME == integer_keys.NAME:
         found.append("the format has no row for 0, and the tool suppresses counts below its threshold (10 by default)")
+        if not table.is_zero_frozen:
+            found.append(
+                "the first reading needs a row for 0, which the file cannot hold: the file itself has the second"
+            )
     biased = [i for i, row in enumerate(table.rows) if row.mean]
     if biased:
         worst = max(abs(table.rows[i].mean) for i in biased)

@@ -18,6 +18,8 @@ LARGEST_LINES = 4_000_000
 """Enough for 750 rows of 4096 keys."""
 MOST_ENTRIES = 300_000
 """Cells of a table that is written as text: noise of up to some hundreds in as many rows."""
+MOST_CELLS = 1_000_000
+"""Cells of a table with those of probability zero between its outcomes: a few lines could span any number."""
 LARGEST_COUNT = 1_000_000
 MOST_DIGITS = 40
 """Decimals of a bound; more would be a mistake, and would slow everything down."""

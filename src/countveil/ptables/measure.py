@@ -75,9 +75,15 @@ def readings(table: PTable, order: Fraction | None, n0: int = 1) -> dict[str, Di
     return {
         "designed": worst(pairs),
         "zero_frozen": worst(applied),
-        "from_n0": worst(pairs[min(n0, beyond) :]),
+        "from_n0": _from(worst(pairs[min(n0, beyond) :]), n0, table.repeat),
         "last_row": worst(pairs[beyond:]),
     }
+
+
+def _from(found: Divergence, n0: int, repeat: int) -> Divergence:
+    """The same pair where it occurs first among counts >= n0: pairs beyond the last row come again every `repeat`."""
+    again = max(0, -(-(n0 - min(found.n, found.m)) // repeat)) * repeat
+    return Divergence(found.value, found.n + again, found.m + again)
 
 
 def worst(found: Sequence[Divergence]) -> Divergence:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from countveil.exact import decimal_text
+from countveil.exact import decimal_text, exp_bounds
 from countveil.ptables.audit import Audit
+from countveil.ptables.measure import READINGS, readings
+from countveil.ptables.table import PTable
 
 BREAKS = (
     "the figures are for ONE published cell per person: a person who is in several tables, or in a cell and its "
@@ -30,12 +32,18 @@ def meaning(audit: Audit) -> list[str]:
         f"{_short(at['designed'])}, at most"
     ]
     applied, nonzero = at["zero_frozen"], at["from_n0"]
-    if applied > nonzero:
+    zero = audit.deltas["zero_frozen"][epsilon]
+    if 0 in (zero.n, zero.m):
         some = Fraction(table.total - table.row(1).weight(-1), table.total)
         found.append(
             f"the tools always publish 0 as 0, so a cell of one person that is not published as 0 (probability "
-            f"{_short(some)}) gives that person away: delta as applied {_short(applied)}; counts >= {audit.n0} alone "
-            f"have {_short(nonzero)}, the right figure only where it is public which cells are empty"
+            f"{_short(some)}) gives that person away: delta as applied {_short(applied)}"
+        )
+    if audit.n0 and applied > nonzero:
+        public = "are empty" if audit.n0 == 1 else f"are below {audit.n0}"
+        found.append(
+            f"counts >= {audit.n0} alone have delta {_short(nonzero)}, the right figure only where it is public which "
+            f"cells {public}"
         )
     n, m = audit.deltas["from_n0"][epsilon].n, audit.deltas["from_n0"][epsilon].m
     found.append(f"the worst pair of counts from {audit.n0} on: {n} against {m}")
@@ -53,6 +61,22 @@ def meaning(audit: Audit) -> list[str]:
         worst = max(biased, key=lambda i: abs(table.rows[i].mean))
         bias = decimal_text(table.rows[worst].mean, 3)
         found.append(f"{len(biased)} rows have a bias; the largest is {bias}, at count {worst}")
+    return found
+
+
+def compared(table: PTable, incumbent: PTable, epsilon: Fraction) -> list[str]:
+    """The readings in which the incumbent is better after all, at this epsilon and at half of it."""
+    found = []
+    for e in (epsilon, epsilon / 2):
+        order = exp_bounds(e)[0]
+        ours, theirs = readings(table, order), readings(incumbent, order)
+        worse = [
+            f"{name} ({_short(ours[name].value)}, not {_short(theirs[name].value)})"
+            for name in READINGS
+            if ours[name].value > theirs[name].value
+        ]
+        if worse:
+            found.append(f"at epsilon {_t(e)} worse than the incumbent in these readings: {', '.join(worse)}")
     return found
 
 

@@ -283,6 +283,20 @@ def test_whoever_records_first_answers_for_both(config: Path, tmp_path: Path, mo
     assert charged(config) == 1
 
 
+@pytest.mark.parametrize("engine", ["duckdb", "spark"])
+def test_tables_that_cannot_be_collected(engine: str, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(releases, "MOST_COLLECTED", 2 * KEYS - 1)
+    write_ages(tmp_path / "people.parquet")
+    config = configured(tmp_path, engine)
+    with Curator.open(config) as curator:
+        with pytest.raises(RequestError, match="40,000 cells is too large to collect"):
+            curator.count(**ASKED)
+        if engine == "duckdb":
+            with pytest.raises(RequestError, match="too large to collect"):
+                curator.release(output=tmp_path / "out", **ASKED)
+    assert charged(config) == 0
+
+
 def test_a_dataframe_as_the_source_and_new_data_as_a_new_version(config: Path, tmp_path: Path) -> None:
     frame = spark().read.parquet(str(tmp_path / "people.parquet"))
     question: dict[str, Any] = {"dataset": "people", "by": "half"}
@@ -388,7 +402,7 @@ except Exception as error:
 def test_workers_with_another_python(config: Path, tmp_path: Path) -> None:
     """A Python that is not there; the message says what to set, and the charge can be answered later."""
     words = [sys.executable, "-c", WRONG, str(tmp_path / "no" / "python"), str(config), str(tmp_path / "out")]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=600)
     assert done.stdout.startswith("EngineError the Spark workers run another Python"), done.stdout + done.stderr[-2000:]
     assert "PYSPARK_PYTHON" in done.stdout
     assert os.listdir(tmp_path / "out") == []

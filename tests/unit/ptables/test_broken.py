@@ -40,6 +40,11 @@ BROKEN: dict[str, tuple[str | bytes, int | None, str]] = {
     "binary": (b"\x89PNG\r\n\x1a\n\x00\xff", 1, "not a text"),
     "other text": ("Dear office,\nwhere is the table?\n", 1, "not a p-table"),
     "json": ('{"params": 1}', 1, "not a p-table"),
+    "wide rows": (
+        HEAD + "".join(f"{i};0;0.5;-{i};0.5\n{i};999999;0.5;{999999 - i};1\n" for i in range(300)),
+        5,
+        "span",
+    ),
     "sas lower bound": ("i;j;p;v;lb;ub\n0;0;1;0;0;1\n1;0;1;-1;0.5;1\n", 3, "lower bound"),
     "yaml gap": (YAML.replace("i: [0, 1]", "i: [0, 2]"), 3, "no gaps (item 2 of the lists)"),
     "yaml last bound": (YAML.replace("ub: [1, 1]", "ub: [1, 0.5]"), 5, "not exactly 1"),

@@ -69,6 +69,25 @@ def test_freezing_zero_costs_what_the_note_says() -> None:
     assert any("1/(1 + V) = 0.2" in note for note in found.notes)
 
 
+@pytest.mark.parametrize(("epsilon", "D", "V"), [("4", 6, 5), ("8", 5, 4), ("16", 7, 4)])
+def test_large_epsilons_get_down_to_the_grid(epsilon: str, D: int, V: int) -> None:
+    """The best law's tails are below eight decimals: one unit is what is left."""
+    found = ptables.audit(ptables.design(epsilon=epsilon, D=D, V=V).table, epsilons=[epsilon])
+    assert found.delta("from_n0", epsilon) <= Fraction(3, 10**8)
+
+
+def test_a_rounded_stay_probability_is_mentioned() -> None:
+    found = ptables.design(D=5, V=3, pstay=Fraction(127, 256), format="ons", keys=256)
+    assert {row.stay for row in found.table.rows[1:]} == {Fraction(1, 2)}
+    assert "pstay is rounded to 0.5" in found.notes
+
+
+def test_unbiased_rows_are_reached_where_noise_is_cut() -> None:
+    found = ptables.design(epsilon="8", D=12, V=4, unbiased_from=17)
+    assert found.table.row(10**6).mean == 0
+    assert all(found.table.row(n).mean == 0 for n in range(17, 40))
+
+
 def test_a_smaller_cap_and_fixed_stay_cost_privacy() -> None:
     def delta(**asked: Any) -> Fraction:
         return ptables.audit(ptables.design(D=7, **asked).table, epsilons=["1"]).delta("from_n0", 1)
@@ -101,6 +120,16 @@ def test_an_incumbent_that_cannot_be_matched() -> None:
     """With variance 1, row 1 is published as something else than 0 half of the time."""
     found = ptables.design(against=ptables.design(D=7, V=4, js=2).table, V=1, js=0)
     assert "cannot be held" in found.notes[0]
+    assert any(note.startswith("at epsilon 1 worse than the incumbent in these") for note in found.notes)
+
+
+def test_other_epsilons_are_not_hidden() -> None:
+    """The least delta at epsilon 1 may be more than the incumbent's at epsilon 0.5: then a note has both."""
+    incumbent = ptables.design(D=7, V=4, js=2, objective="entropy").table
+    found = ptables.design(against=incumbent)
+    ours, theirs = (ptables.audit(table, epsilons=["0.5"]) for table in (found.table, incumbent))
+    assert ours.delta("last_row", "0.5") > theirs.delta("last_row", "0.5")
+    assert any("at epsilon 0.5 worse than the incumbent" in note and "last_row" in note for note in found.notes)
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,17 @@ def test_what_cannot_be_written_is_refused() -> None:
         ptables.export(wide)
 
 
+def test_the_file_of_integer_keys_has_no_row_for_zero(mechanism: cv.Mechanism) -> None:
+    exported = ptables.export(mechanism, "ons")
+    assert any("which the file cannot hold" in note for note in exported.notes)
+    assert ptables.audit(exported.table).describe()["zero_frozen_in_file"] is True
+
+
+def test_a_person_who_counts_twice_is_mentioned() -> None:
+    exported = ptables.export(cv.design(epsilon="1", delta="1e-4", sensitivity=2))
+    assert "changes a count by up to 2" in exported.notes[0]
+
+
 def test_laws_that_change_beyond_750_do_not_fit_integer_keys() -> None:
     far = cv.design(epsilon="0.05", delta="1e-9", policy="floor", D=760)
     with pytest.raises(RequestError, match=r"rows of up to|750 rows"):

@@ -12,6 +12,7 @@ from countveil.exact import exp_bounds
 from countveil.ptables.audit import audit
 from countveil.ptables.measure import READINGS, readings
 from countveil.ptables.table import PTable, Row
+from countveil.ptables.words import meaning
 
 E = exp_bounds(Fraction(1))[0]
 
@@ -62,6 +63,7 @@ def test_against_the_definition(table: PTable, order: Fraction, n0: int) -> None
 def test_the_worst_pair_attains_the_value(table: PTable, n0: int) -> None:
     for name, worst in readings(table, E, n0).items():
         assert abs(worst.n - worst.m) == 1
+        assert min(worst.n, worst.m) >= (n0 if name == "from_n0" else 0)
         p = law(table, worst.n, frozen=name == "zero_frozen")
         q = law(table, worst.m, frozen=name == "zero_frozen")
         assert worst.value == sum((max(Fraction(0), w - E * q.get(j, 0)) for j, w in p.items()), Fraction(0))
@@ -110,6 +112,15 @@ def test_repeated_rows_lead_back() -> None:
     assert readings(table, E, 3)["from_n0"].value == by_definition(table, E, 2)
 
 
+def test_words_say_which_counts_must_be_public() -> None:
+    noisy = PTable((coin(3, 1, least=0), coin(1, 2, 1, least=-1), coin(1, 2, 1, least=-1)))
+    for n0, says in ((1, "which cells are empty"), (2, "which cells are below 2")):
+        assert any(says in words for words in meaning(audit(noisy, epsilons=["1"], n0=n0)))
+    everything = meaning(audit(noisy, epsilons=["1"], n0=0))
+    assert any("gives that person away" in words for words in everything)
+    assert not any("it is public" in words for words in everything)
+
+
 def test_stated_deltas_are_upper_bounds() -> None:
     table = PTable((coin(100, least=0), coin(5, 60, 25, 10, least=-1)))
     found = audit(table, epsilons=["0.3", "1"], curve=True)
@@ -118,6 +129,7 @@ def test_stated_deltas_are_upper_bounds() -> None:
         for epsilon, text in entry["delta"].items():
             exact = readings(table, exp_bounds(Fraction(epsilon), 300)[1])[name].value
             assert Fraction(text) >= exact
+            assert found.delta(name, epsilon) >= readings(table, exp_bounds(Fraction(epsilon), 300)[0])[name].value
             assert Fraction(text) <= exact * (1 + Fraction(1, 10**12)) + Fraction(1, 10**14)
     deltas = [Fraction(point["designed"]) for point in described["curve"]]
     assert deltas == sorted(deltas, reverse=True)

@@ -1,0 +1,95 @@
+"""The demo: the main job from end to end, its report, and what a second run does."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from countveil.demo import census, run
+
+VOID = {"meta", "rect", "line", "circle", "path"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("demo")
+
+
+def command(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "countveil", "demo", "--out", str(folder), *words],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+
+def test_four_questions(folder: Path) -> None:
+    found = json.loads(command(folder, "--json").stdout)
+    first, second, refused, again = found["asked"]
+    assert [a["answer"]["replayed"] for a in (first, second, again)] == [False, False, True]
+    assert refused["answer"] is None
+    assert "position" in refused["refusal"]
+    assert second["answer"]["rows"] == again["answer"]["rows"]
+    assert (found["budget"]["answers_left"], found["budget"]["answers_total"]) == (8, 10)
+    sizes = {town: size for town, _, size in census.TOWNS}
+    reach = first["answer"]["worst_error"]
+    for town, y, low, high in first["answer"]["rows"]:
+        assert max(0, sizes[town] - reach) <= y <= sizes[town] + reach
+        assert low <= y <= high
+
+
+def test_the_census_is_as_it_says(folder: Path) -> None:
+    people = list(census.people())
+    assert len(people) == 100_000
+    assert {size for _, _, size in census.TOWNS} >= {90, 50_000}
+    assert people == list(census.people())
+
+
+def test_the_report_needs_nothing_else(folder: Path) -> None:
+    page = (folder / "report.html").read_text()
+    assert not re.search(r"<script|https?://|src=|url\(|@import|<link", page)
+    assert page.count("<svg") == 4  # the budget, and a plot for each answered question
+    for words in ("refused, nothing charged", "replayed, free", "paid: one answer", "Larkspur", "What is promised"):
+        assert words in page
+    opened: list[str] = []
+
+    class Balanced(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: object) -> None:
+            if tag not in VOID:
+                opened.append(tag)
+
+        def handle_endtag(self, tag: str) -> None:
+            if tag not in VOID:
+                assert opened.pop() == tag
+
+    Balanced().feed(page)
+    assert not opened
+
+
+def test_a_second_run_is_replayed(folder: Path) -> None:
+    before = run(folder)
+    assert all(asked.table is None or asked.table.replayed for asked in before.asked)
+    shown = command(folder).stdout
+    assert "asked before" in shown
+    assert "Larkspur" in shown
+    assert "8 of 10 answers left" in shown
+    assert max(len(line) for line in shown.splitlines() if "countveil count" not in line) <= 120
+
+
+def test_a_file_in_the_way(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("")
+    done = subprocess.run(
+        [sys.executable, "-m", "countveil", "demo", "--out", str(tmp_path / "x")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("countveil: out: got")

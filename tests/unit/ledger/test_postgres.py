@@ -1,0 +1,516 @@
+"""The ledger on PostgreSQL: durable whatever the role's settings, refused where history was changed or lost."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ledgers import answered, database, plan
+from servers import postgres, wait_until
+
+from countveil.errors import BudgetError, LedgerError, RequestError
+from countveil.ledger.opening import open_ledger, settle_ledger
+from countveil.ledger.postgres import PostgresLedger, settle
+from countveil.ledger.settling import EVERYTHING
+
+psycopg = pytest.importorskip("psycopg")
+LOST = "the connection to the ledger's server was lost; nothing was answered; ask again"
+
+
+class Ground:
+    """A database with a ledger of two pools and three answers, and the anchors of its hosts."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.location = folder, database()
+        ledger = self.open()
+        ledger.open_plan(plan(20))
+        ledger.open_plan(plan(3, "other"))
+        ledger.version("people", "first")
+        for question in "abc":
+            answered(ledger, question)
+        ledger.close()
+
+    @property
+    def name(self) -> str:
+        return self.location.rpartition("/")[2]
+
+    def open(self, host: str = "x", **more: Any) -> PostgresLedger:
+        return PostgresLedger(self.location, self.folder / f"{host}.anchor", **more)
+
+    def sql(self, *statements: str, triggers: bool = False) -> None:
+        """What the owner of the database can do."""
+        with psycopg.connect(self.location) as db:
+            db.execute("SET search_path = countveil")
+            for table in () if triggers else ("entry", "answer"):
+                db.execute(f"ALTER TABLE {table} DISABLE TRIGGER {table}_is_never_changed")
+            for statement in statements:
+                db.execute(statement)
+            for table in () if triggers else ("entry", "answer"):
+                db.execute(f"ALTER TABLE {table} ENABLE TRIGGER {table}_is_never_changed")
+
+    def forget(self, seq: int) -> None:
+        """The ledger as it was at an earlier entry, tables and all: what a restored disk gives."""
+        self.sql(
+            f"CREATE TEMP TABLE gone AS SELECT left(hash, 24) AS id FROM entry WHERE seq > {seq} AND kind = 'charge'",
+            f"DELETE FROM answer WHERE charge IN (SELECT body::json->>'charge' FROM entry WHERE seq > {seq})",
+            "UPDATE pool SET spent = spent - (SELECT count(*) FROM charge WHERE pool = name AND id IN (TABLE gone))",
+            "DELETE FROM charge WHERE id IN (TABLE gone)",
+            f"DELETE FROM entry WHERE seq > {seq}",
+        )
+
+    def spent(self, host: str = "x") -> int:
+        with closing(self.open(host)) as ledger:
+            return ledger.standing("people").spent
+
+    def settle(self, host: str = "x", **more: bool) -> int:
+        return settle(self.location, self.folder / f"{host}.anchor", **more)
+
+
+END = 10
+"""Entries of the ledger: opened, two plans, a version, three charges, three answers."""
+
+
+@pytest.fixture
+def ground(tmp_path: Path) -> Ground:
+    return Ground(tmp_path)
+
+
+# -- settings ----------------------------------------------------------------------------------------------------------
+
+
+def test_durable_whatever_the_role_is_set_to(ground: Ground) -> None:
+    for setting in ("synchronous_commit = off", "default_transaction_isolation = serializable", "search_path = public"):
+        postgres().sql(f"ALTER ROLE writer IN DATABASE {ground.name} SET {setting}")
+    seen = []
+
+    def step(name: str) -> None:
+        if name == "charge:row":
+            names = ("synchronous_commit", "transaction_isolation", "fsync")
+            seen.append([ledger._execute(f"SHOW {name}").fetchone()[0] for name in names])
+
+    ledger = ground.open(step=step)
+    answered(ledger, "d")
+    ledger.close()
+    assert seen == [["on", "read committed", "on"]]
+
+
+@contextmanager
+def setting(text: str, name: str, value: str) -> Iterator[None]:
+    def shown() -> str:
+        with psycopg.connect(postgres().admin) as db:
+            return str(db.execute(f"SHOW {name}").fetchone()[0])
+
+    before = shown()
+    try:
+        postgres().sql(f"ALTER SYSTEM SET {text}")
+        postgres().sql("SELECT pg_reload_conf()")
+        wait_until(lambda: shown() == value)
+        yield
+    finally:
+        postgres().sql(f"ALTER SYSTEM RESET {name}")
+        postgres().sql("SELECT pg_reload_conf()")
+        wait_until(lambda: shown() == before)
+
+
+def test_a_server_that_does_not_write_to_disk(ground: Ground) -> None:
+    with setting("fsync = off", "fsync", "off"), pytest.raises(LedgerError, match=r"fsync = off"):
+        ground.open()
+
+
+def test_a_database_that_cannot_hold_all_text(tmp_path: Path) -> None:
+    name = database().rpartition("/")[2] + "_ascii"
+    postgres().sql(
+        f"CREATE DATABASE {name} OWNER writer ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0"
+    )
+    with pytest.raises(LedgerError, match="ENCODING 'UTF8'"):
+        PostgresLedger(f"postgresql://writer@127.0.0.1:{postgres().port}/{name}", tmp_path / "x.anchor")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE entry SET time = ''",
+        "DELETE FROM entry",
+        "TRUNCATE entry",
+        "UPDATE answer SET payload = ''",
+        "DELETE FROM answer",
+        "UPDATE pool SET spent = answers + 1",
+        "UPDATE pool SET spent = -1",
+        "INSERT INTO answer SELECT charge, time, '' FROM answer",
+        "INSERT INTO answer VALUES ('no such charge', '', '')",
+        "INSERT INTO charge SELECT 'x' || id, pool, dataset, version, question, text, analyst, time, 0 FROM charge",
+        "INSERT INTO entry SELECT seq + 100, time, kind, body, previous, 'other' FROM entry",
+        "UPDATE charge SET void = 2",
+        "UPDATE place SET one = false",
+    ],
+)
+def test_the_database_itself_refuses(ground: Ground, statement: str) -> None:
+    """Append-only, one answer per charge, one charge per question: constraints, not manners."""
+    with pytest.raises(psycopg.IntegrityError):
+        ground.sql(statement, triggers=True)
+
+
+def test_messages_have_no_password_and_no_server_text(tmp_path: Path) -> None:
+    location = f"postgresql://writer:s3cret@127.0.0.1:{postgres().port}/nowhere?application_name=hidden"
+    with pytest.raises(LedgerError) as error:
+        PostgresLedger(location, tmp_path / "x.anchor")
+    assert str(error.value) == (
+        f"the ledger's server postgresql://127.0.0.1:{postgres().port}/nowhere could not be reached; nothing was "
+        "answered; check the address, the role and its password, and ask again"
+    )
+    with pytest.raises(LedgerError, match="could not be reached"):
+        PostgresLedger("postgresql://[broken:s3cret", tmp_path / "x.anchor")
+
+
+def test_a_ledger_that_is_not_there(tmp_path: Path) -> None:
+    location = database()
+    with pytest.raises(LedgerError, match=r"there is no ledger on postgresql://127\.0\.0\.1"):
+        PostgresLedger(location, tmp_path / "x.anchor", create=False)
+    with pytest.raises(LedgerError, match="does not exist; make it first"):
+        PostgresLedger(location, tmp_path / "no" / "x.anchor")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_newer_format_is_refused(ground: Ground) -> None:
+    older = ground.open()
+    ground.sql("UPDATE place SET format = 2")
+    with pytest.raises(LedgerError, match="format 2, this countveil knows 1; update countveil"):
+        ground.open()
+    with pytest.raises(LedgerError, match="changed the ledger's format"):
+        answered(older, "d")
+    older.close()
+
+
+def test_busy_is_said_in_a_sentence(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    from countveil.ledger.postgres import LOCK
+
+    monkeypatch.setattr("countveil.ledger.anchor.WAIT", 0.1)
+    ledger = ground.open()
+    with psycopg.connect(ground.location) as other:
+        other.execute(f"SELECT pg_advisory_xact_lock({LOCK})")
+        with pytest.raises(LedgerError, match=r"^the ledger is busy with other processes; try again$"):
+            answered(ledger, "d")
+    assert answered(ledger, "d").payload == b"answer to d"
+    ledger.close()
+
+
+# -- lost connections --------------------------------------------------------------------------------------------------
+
+
+def cut(ground: Ground) -> None:
+    """The server ends every session of the ledger."""
+    postgres().sql(f"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = '{ground.name}'")
+
+
+def test_a_connection_lost_in_between_is_opened_again(ground: Ground) -> None:
+    ledger = ground.open()
+    for use in (lambda: answered(ledger, "d"), lambda: ledger.standing("people"), ledger.verify):
+        cut(ground)
+        use()
+    ledger.close()
+
+
+STEPS = ("begin", "entry", "spend", "row", "commit", "anchor")
+
+
+@pytest.mark.parametrize("name", [*(f"charge:{s}" for s in STEPS), *(f"answer:{s}" for s in STEPS if s != "spend")])
+def test_a_connection_lost_in_the_middle_of_a_change(ground: Ground, name: str) -> None:
+    """Nothing was answered, and asking again finds the charge or makes one: never two."""
+    cuts: list[str] = []
+
+    def step(now: str) -> None:
+        if now == name and not cuts:
+            cuts.append(now)
+            cut(ground)
+
+    ledger = ground.open(step=step)
+    if name.endswith((":begin", ":anchor")):
+        answered(ledger, "d")  # nothing was under way: on a new connection
+    else:
+        with pytest.raises(LedgerError) as error:
+            answered(ledger, "d")
+        assert str(error.value) == LOST
+    assert cuts == [name]
+    assert answered(ledger, "d").payload == b"answer to d"
+    assert ledger.standing("people").spent == 4
+    assert ledger.verify() == END + 2
+    ledger.close()
+
+
+@pytest.mark.parametrize("happened", [True, False], ids=["committed", "not committed"])
+@pytest.mark.parametrize("which", ["charge", "answer"])
+def test_a_commit_whose_outcome_is_unknown_is_a_failure(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch, which: str, happened: bool
+) -> None:
+    real, names = PostgresLedger._run, list[str]()
+
+    def run(self: PostgresLedger, db: Any, sql: str, values: tuple[object, ...]) -> Any:
+        if sql == "COMMIT" and names and names[-1] == f"{which}:commit":
+            names.clear()
+            if happened:
+                real(self, db, sql, values)
+            db.close()
+            raise psycopg.OperationalError("server closed the connection unexpectedly")
+        return real(self, db, sql, values)
+
+    ledger = ground.open(step=names.append)
+    monkeypatch.setattr(PostgresLedger, "_run", run)
+    with pytest.raises(LedgerError, match=LOST):
+        answered(ledger, "d")
+    monkeypatch.undo()
+    found = ledger.find("people", "people", 1, "d")
+    assert (found is not None) == (happened or which == "answer")
+    assert (found is not None and found.payload is not None) == (happened and which == "answer")
+    assert answered(ledger, "d").payload == b"answer to d"
+    assert ledger.standing("people").spent == 4
+    assert ledger.verify() == END + 2
+    ledger.close()
+
+
+def test_a_commit_that_the_server_turned_into_a_rollback(ground: Ground) -> None:
+    """PostgreSQL answers COMMIT of a failed transaction with ROLLBACK, and without an error."""
+
+    def step(name: str) -> None:
+        if name == "charge:commit":
+            with pytest.raises(psycopg.Error):
+                ledger._connection.execute("SELECT 1 / 0")
+
+    ledger = ground.open(step=step)
+    with pytest.raises(LedgerError, match="could not be written; nothing was answered"):
+        answered(ledger, "d")
+    assert ledger.verify() == END
+    ledger.close()
+
+
+# -- what was changed --------------------------------------------------------------------------------------------------
+
+CHANGES = {
+    "an entry": "UPDATE entry SET body = replace(body, 'text of a', 'text of b')",
+    "an entry removed": "DELETE FROM entry WHERE seq = 5",
+    "a budget": "UPDATE pool SET answers = 100",
+    "what was spent": "UPDATE pool SET spent = 0",
+    "an answer": "UPDATE answer SET payload = 'other'",
+    "an answer removed": "DELETE FROM answer",
+    "a version": "UPDATE version SET fingerprint = 'other'",
+    "a charge": "UPDATE charge SET analyst = 'eve'",
+    "a charge made void": "UPDATE charge SET void = 1",
+    "a plan": "UPDATE plan SET document = ''",
+    "the order of charges": "ALTER TABLE charge ALTER made SET GENERATED BY DEFAULT; "
+    "UPDATE charge SET made = 10 - made; ALTER TABLE charge ALTER made SET GENERATED ALWAYS",
+    "no limit": "ALTER TABLE pool DROP CONSTRAINT pool_check",
+    "no index": "DROP INDEX charge_once",
+    "no trigger": "DROP TRIGGER entry_is_never_changed ON entry; CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql "
+    "AS 'BEGIN RETURN NEW; END'; CREATE TRIGGER entry_is_never_changed BEFORE UPDATE ON entry EXECUTE FUNCTION f()",
+    "a trigger that does nothing": "CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql "
+    "AS 'BEGIN RETURN NULL; END'",
+    "not on disk": "ALTER TABLE answer SET UNLOGGED",
+    "one more table": "CREATE TABLE more (x int)",
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_the_owner_changes_is_found(ground: Ground, change: str) -> None:
+    ledger = ground.open()
+    anchor = (ground.folder / "x.anchor").read_bytes()
+    ground.sql(CHANGES[change])
+    for look in (ledger.verify, ground.open):
+        with pytest.raises(LedgerError, match=r"^the ledger was changed: .*; restore a backup$"):
+            look()
+    assert (ground.folder / "x.anchor").read_bytes() == anchor
+    ledger.close()
+
+
+# -- what was lost -----------------------------------------------------------------------------------------------------
+
+
+def test_an_older_state_is_refused_and_settled(ground: Ground) -> None:
+    running = ground.open()
+    ground.forget(6)
+    for use in (ground.open, lambda: answered(running, "d"), running.verify):
+        with pytest.raises(LedgerError, match="lost history: it ends at entry 6, its anchor remembers 10"):
+            use()
+    with psycopg.connect(ground.location) as db:
+        assert db.execute("SELECT max(seq) FROM countveil.entry").fetchone() == (6,), "nothing was charged meanwhile"
+    with pytest.raises(RequestError, match="4 entries would be lost; add --accept-loss"):
+        ground.settle()
+    assert ground.settle(accept_loss=True) == 4
+    assert ground.spent() == 1 + 4
+    assert answered(running, "a").payload == b"answer to a"
+    assert running.charge("people", "people", 1, "b", "", "ann").fresh, "what was lost is asked, and paid, again"
+    assert running.standing("other").left == 0
+    with pytest.raises(BudgetError):
+        answered(running, "d", "other")
+    running.verify()
+    running.close()
+
+
+def test_an_emptied_or_dropped_ledger_is_missed(ground: Ground) -> None:
+    ground.sql("DROP SCHEMA countveil CASCADE", triggers=True)
+    with pytest.raises(LedgerError, match="is gone, but its anchor remembers 10 entries; bring back a dump"):
+        ground.open()
+
+
+def dumped(ground: Ground) -> str:
+    """A dump, brought back into another database by PostgreSQL's own programs."""
+    target, file = database(), ground.folder / "dump"
+    programs = postgres().programs
+    subprocess.run([programs / "pg_dump", "-Fc", "-f", file, ground.location], check=True)
+    subprocess.run([programs / "pg_restore", "--no-owner", "-d", target, file], check=True)
+    return target
+
+
+@pytest.mark.parametrize("later", [0, 3])
+def test_a_dump_is_settled_before_anyone_uses_it(ground: Ground, later: int) -> None:
+    """Not even a host that has no anchor, and so knows nothing of what is missing."""
+    copy = dumped(ground)
+    with closing(ground.open()) as ledger:
+        for i in range(later):
+            answered(ledger, f"later {i}")
+    ground.location = copy
+    for host in ("x", "new"):
+        with pytest.raises(LedgerError, match="brought back from a dump; settle it with: countveil ledger restore"):
+            ground.open(host)
+    if later:
+        with pytest.raises(RequestError, match=f"{2 * later} entries would be lost"):
+            ground.settle()
+    assert ground.settle(accept_loss=bool(later)) == 2 * later
+    assert ground.spent() == ground.spent("new") == 3 + 2 * later
+
+
+def test_a_settlement_that_dies_before_its_anchor(ground: Ground) -> None:
+    def step(name: str) -> None:
+        if name == "restore:anchor":
+            raise KeyboardInterrupt
+
+    ground.forget(6)
+    with closing(ground.open(create=False, check=False, step=step)) as ledger, pytest.raises(KeyboardInterrupt):
+        ledger.settle(accept_loss=True)
+    assert ground.spent() == 1 + 4
+
+
+def test_without_an_anchor_a_host_joins_or_writes_everything_off(ground: Ground) -> None:
+    assert ground.spent("new") == 3
+    (ground.folder / "x.anchor").unlink()
+    with pytest.raises(RequestError, match="without an anchor nobody knows what is missing"):
+        ground.settle()
+    assert ground.settle(latest=True) == 0
+    (ground.folder / "x.anchor").unlink()
+    assert ground.settle(accept_loss=True) == EVERYTHING
+    assert ground.spent() == ground.spent("new") == 20
+
+
+# -- several hosts -----------------------------------------------------------------------------------------------------
+
+
+def test_a_host_that_joins_remembers_from_then_on(ground: Ground) -> None:
+    one, two = ground.open(), ground.open("two")
+    answered(two, "d")
+    answered(one, "e")
+    one.close()
+    two.close()
+    ground.forget(11)
+    for host, remembers in (("x", 14), ("two", 12)):
+        with pytest.raises(LedgerError, match=f"ends at entry 11, its anchor remembers {remembers}"):
+            ground.open(host)
+
+
+def test_the_host_that_has_seen_most_settles_for_all(ground: Ground) -> None:
+    ground.open("two").close()
+    with closing(ground.open()) as ledger:
+        answered(ledger, "d")
+    ground.forget(6)
+    assert ground.settle(accept_loss=True) == 6
+    assert ground.spent("two") == ground.spent() == 1 + 6
+
+
+def test_where_another_host_settled_first_all_that_is_remembered_counts(ground: Ground) -> None:
+    ground.open("two").close()
+    with closing(ground.open()) as ledger:
+        answered(ledger, "d")
+    ground.forget(6)
+    assert ground.settle("two", accept_loss=True) == 4
+    with closing(ground.open("two")) as ledger:
+        answered(ledger, "e")
+    with pytest.raises(LedgerError, match="not the one its anchor remembers"):
+        ground.open()
+    with pytest.raises(RequestError, match="12 entries would be lost"):
+        ground.settle()
+    assert ground.settle(accept_loss=True) == 12
+    assert ground.spent() == ground.spent("two") == 1 + 4 + 1 + 12
+
+
+def test_an_anchor_of_another_ledger(ground: Ground, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    other = Ground(tmp_path / "other")
+    other.location = ground.location
+    with pytest.raises(LedgerError, match="belongs to another ledger"):
+        other.open()
+    with pytest.raises(LedgerError, match="belongs to another ledger"):
+        other.settle(accept_loss=True)
+
+
+# -- choosing it -------------------------------------------------------------------------------------------------------
+
+CONFIG = """
+[ledger]
+path = "{}"
+[dataset.people]
+source = "people.csv"
+unit = "row"
+[dataset.people.columns]
+region = ["North", "South"]
+[dataset.people.budget]
+epsilon = "10"
+delta = "0.01"
+answers = 2
+"""
+
+
+def run(folder: Path, *words: str) -> tuple[int, str]:
+    command = [sys.executable, "-m", "countveil", *words]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_a_curator_and_the_commands(tmp_path: Path) -> None:
+    from countveil.curator import Curator
+
+    location = database()
+    (tmp_path / "countveil.toml").write_text(CONFIG.format(location))
+    (tmp_path / "people.csv").write_text("region\n" + "North\nSouth\n" * 50)
+    asked = "SELECT region, count(*) FROM people GROUP BY region"
+    with Curator.open(tmp_path / "countveil.toml") as curator:
+        first = curator.count(asked)
+    with Curator.open(tmp_path / "countveil.toml") as curator:
+        again = curator.count(asked)
+        assert again.replayed
+        assert again.released.tolist() == first.released.tolist()
+        curator.count("SELECT count(*) FROM people")
+        with pytest.raises(BudgetError):
+            curator.count("SELECT count(*) FROM people WHERE region = 'North'")
+    assert (tmp_path / "countveil.ledger.anchor").is_file()
+    assert not (tmp_path / "countveil.ledger").exists()
+    code, log = run(tmp_path, "ledger", "log")
+    assert (code, "people: 2 answers" in log) == (0, True)
+    holds = f"{len(log.splitlines())} entries; the chain holds, the tables follow from it, the anchor agrees\n"
+    assert run(tmp_path, "ledger", "verify") == (0, holds)
+    code, said = run(tmp_path, "ledger", "backup", "copy")
+    assert (code, "pg_dump" in said) == (2, True)
+    code, said = run(tmp_path, "ledger", "restore", "copy")
+    assert (code, "pg_restore" in said) == (2, True)
+    assert run(tmp_path, "ledger", "restore") == (0, "nothing was lost\n")
+
+
+def test_opening_by_address(ground: Ground, tmp_path: Path) -> None:
+    opened: Callable[..., Any] = lambda **more: open_ledger(tmp_path / "y", tmp_path / "x.anchor", **more)  # noqa: E731
+    with closing(opened(server=ground.location, create=False)) as ledger, pytest.raises(RequestError, match="pg_dump"):
+        ledger.backup(tmp_path / "copy")
+    with pytest.raises(RequestError, match="pg_restore"):
+        settle_ledger(tmp_path / "copy", tmp_path / "y", tmp_path / "x.anchor", ground.location)
+    assert not os.path.exists(tmp_path / "y")

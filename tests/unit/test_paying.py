@@ -1,0 +1,157 @@
+"""A budget is never regained and never moved: not by a restore, not by an edited configuration."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from curated import MANY, config_text, people, with_plan, written
+
+from countveil.curator import Curator
+from countveil.engines.duckdb import DuckDBEngine
+from countveil.errors import BudgetError, RequestError
+from countveil.ledger.restoring import restore
+from countveil.ledger.sqlite import SqliteLedger
+from countveil.query import Question
+
+
+def ask(curator: Curator, i: int, **more: Any) -> Any:
+    return curator.count(f"SELECT count(*) FROM people WHERE age >= {i}", **more)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    people(tmp_path)
+    path = written(tmp_path)
+    with_plan(path)
+    return path
+
+
+def answers(config: Path, first: int, tries: int = 12) -> int:
+    """How many new questions are still answered."""
+    given = 0
+    with Curator.open(config) as curator:
+        for i in range(first, first + tries):
+            try:
+                ask(curator, i)
+            except BudgetError:
+                break
+            given += 1
+    return given
+
+
+def test_what_was_lost_is_taken_from_what_is_opened_later(config: Path) -> None:
+    assert answers(config, 1) == 4
+    with Curator.open(config) as curator:
+        curator.ledger.backup(config.parent / "old")  # type: ignore[attr-defined]
+        curator.open_budget("people", 3, "more")
+    assert answers(config, 20) == 3
+    ledger = config.parent / "countveil.ledger"
+    lost = restore(config.parent / "old", ledger, ledger.with_name("countveil.ledger.anchor"), accept_loss=True)
+    assert lost > 3
+    with Curator.open(config) as curator:
+        assert curator.ledger.debt("people") == lost
+        found = curator.open_budget("people", 3, "again")
+        assert (found.answers_total, found.answers_left) == (7, 0)
+        assert float(found.epsilon) > 10
+    assert answers(config, 40) == 0
+
+
+@pytest.mark.parametrize("change", [("[dataset.people.budget]", '[dataset.people.budget]\npool = "fresh"')])
+def test_another_pool_is_no_new_budget(config: Path, change: tuple[str, str]) -> None:
+    assert answers(config, 1) == 4
+    config.write_text(config.read_text().replace(*change))
+    with Curator.open(config) as curator, pytest.raises(RequestError, match="asked before with pool people"):
+        ask(curator, 1)
+
+
+def test_another_name_is_no_new_budget(config: Path) -> None:
+    assert answers(config, 1) == 4
+    config.write_text(config.read_text().replace("dataset.people", "dataset.folk"))
+    with Curator.open(config) as curator, pytest.raises(RequestError, match="share one pool"):
+        curator.count("SELECT count(*) FROM folk")
+
+
+def test_who_a_person_is_stays(tmp_path: Path) -> None:
+    people(tmp_path)
+    path = written(tmp_path)
+    with_plan(path)
+    with Curator.open(path) as curator:
+        before = curator.config.dataset("people").schema.unit
+        ask(curator, 1)
+    path.write_text(path.read_text().replace(f'unit = "{before}"', 'unit = "age"'))
+    with Curator.open(path) as curator, pytest.raises(RequestError, match=f"unit {before}; put these back"):
+        ask(curator, 2)
+
+
+def test_a_share_can_be_taken_back(tmp_path: Path) -> None:
+    people(tmp_path)
+    budget = "\n[dataset.people.budget.shares]\nalice = 2\nbob = 2\n"
+    path = written(tmp_path, config_text() + budget)
+    with_plan(path)
+    with Curator.open(path) as curator:
+        ask(curator, 1, analyst="alice")
+    path.write_text(path.read_text().replace("alice = 2\n", ""))
+    with Curator.open(path) as curator:
+        with pytest.raises(BudgetError, match="alice has no share"):
+            ask(curator, 2, analyst="alice")
+        ask(curator, 2, analyst="bob")
+    path.write_text(path.read_text().replace(budget.replace("alice = 2\n", ""), ""))
+    with Curator.open(path) as curator:
+        ask(curator, 3, analyst="alice")  # no shares at all: whoever asks
+        curator.ledger.verify()
+
+
+def test_nothing_is_counted_before_it_is_paid_for(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    charge, count, record = SqliteLedger.charge, DuckDBEngine.count, SqliteLedger.record
+
+    def charged(self: SqliteLedger, *words: Any) -> Any:
+        found = charge(self, *words)
+        with sqlite3.connect(self.path) as other:  # another connection sees what is committed, and nothing else
+            seen.append(f"charged {other.execute('SELECT spent FROM pool').fetchone()[0]}")
+        return found
+
+    def counted(self: DuckDBEngine, question: Question, *, key: bytes) -> Any:
+        seen.append("counted")
+        return count(self, question, key=key)
+
+    def recorded(self: SqliteLedger, *words: Any) -> Any:
+        seen.append("recorded")
+        return record(self, *words)
+
+    monkeypatch.setattr(SqliteLedger, "charge", charged)
+    monkeypatch.setattr(DuckDBEngine, "count", counted)
+    monkeypatch.setattr(SqliteLedger, "record", recorded)
+    with Curator.open(config) as curator:
+        ask(curator, 1)
+    assert seen == ["charged 1", "counted", "recorded"]
+
+
+def test_what_is_released_has_the_law_of_the_mechanism(tmp_path: Path) -> None:
+    """40,000 equal cells, so that their spread is the law's: a halved or missing noise is far outside."""
+    values = "x = { min = 0, max = 199 }\nz = { min = 0, max = 199 }\n"
+    path = written(
+        tmp_path, config_text(columns=values, budget=MANY.replace('"100"', '"5"').replace("1000", "40"), unit="row")
+    )
+    with_plan(path)
+    frame = pd.DataFrame({"x": np.repeat(np.arange(200), 200 * 5), "z": np.tile(np.arange(200), 200 * 5)})
+    frame = pd.concat([frame] * 20)
+    with Curator.open(path, sources={"people": frame}) as curator:
+        table = curator.count("SELECT x, z, count(*) FROM people GROUP BY x, z")
+    errors = table.released - 100
+    law = table.mechanism.column(100)
+    spread = float(law.variance)
+    fourth = sum(float(law.probability(z)) * z**4 for z in range(-law.left, law.right + 1))
+    off = 6.1 * ((fourth - spread**2) / len(errors)) ** 0.5  # p < 1e-9
+    assert abs(errors.var() - spread) < off
+    assert abs(errors.mean() - float(law.mean)) < 6.1 * (spread / len(errors)) ** 0.5
+    assert np.abs(errors).max() <= table.mechanism.certificate.worst_error
+    exact = float(law.eta)
+    assert abs((errors == 0).mean() - exact) < 6.1 * (exact * (1 - exact) / len(errors)) ** 0.5
+    for part in errors.reshape(50, -1).T:  # every fiftieth cell alone, too
+        assert abs((part == 0).mean() - exact) < 6.1 * (exact * (1 - exact) / len(part)) ** 0.5
