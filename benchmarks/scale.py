@@ -9,7 +9,7 @@
    draw, write) and the workers' way (counts to disk, completed, drawn by the workers, written). The crossing is where
    the workers' way becomes the faster one.
 3. Tumult Analytics, private against plain on its own Spark, the same 6,000 cells; in an environment of its own.
-4. What one row and one cell cost, from the largest sizes: the figures that docs/scale.md works with.
+4. What one row and one cell cost at most, by the largest sizes: the figures that docs/scale.md works with.
 
 `--quick` is at most 10^7 rows and 3 * 10^6 cells. `--save` writes benchmarks/results/scale.txt.
 """
@@ -78,7 +78,7 @@ def main() -> None:
         tumult(folder, sizes[:1] if options.quick else [sizes[0], sizes[-1]])
     finally:
         shutil.rmtree(folder)
-    say("4. For one core of this machine, from the largest sizes")
+    say("4. Core time at the largest sizes, all of it put down to the rows, or to the cells")
     say(f"  a row counted in Spark                     {2 * per_row * 1e9:9.1f} ns")
     say(f"  a cell, counts to disk to files, workers   {2 * per_cell * 1e9:9.1f} ns")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
@@ -101,7 +101,7 @@ def generate(path: Path, rows: int) -> None:
 
 
 def by_rows(folder: Path, sizes: list[int], mechanism: Mechanism, turns: int) -> float:
-    """Private against plain; the seconds that a row takes in Spark, by the two largest sizes."""
+    """Private against plain; the seconds of Spark for each row of the largest size."""
     public = Schema("people", (Column("region", "text", REGIONS), Column("score", "integer", low=0, high=SCORES - 1)))
     question = ask(public, by=["region", "score"])
     say(f"1. Counting rows into {question.cells:,} cells: seconds, best of {turns} in turns, after two that warm up")
@@ -126,7 +126,7 @@ def by_rows(folder: Path, sizes: list[int], mechanism: Mechanism, turns: int) ->
             say(f"  {name:7s} {rows:11,d}  {ours:8.3f} {theirs:8.3f}  {ours / theirs:6.2f}{aim}")
             spent.append(ours)
     say()
-    return (spent[-1] - spent[-2]) / (sizes[-1] - sizes[-2])
+    return spent[-1] / sizes[-1]
 
 
 def private(engine: Engine, question: Question, mechanism: Mechanism) -> object:
@@ -145,7 +145,7 @@ def plain_spark(text: str) -> object:
 
 
 def by_cells(folder: Path, sizes: list[int], mechanism: Mechanism, turns: int) -> float:
-    """Both ways; the seconds that a cell takes the workers, by the two largest sizes."""
+    """Both ways; the seconds of the workers for each cell of the largest size."""
     rows = 2_000_000
     say(f"2. {rows:,} rows into cells, in Spark, to files: seconds, best of {turns} after one that warms up")
     say("        cells    driver   workers")
@@ -176,7 +176,7 @@ def by_cells(folder: Path, sizes: list[int], mechanism: Mechanism, turns: int) -
     )
     say(f"  chosen: up to {COLLECTED:,} cells ({8 * COLLECTED / 1e6:,.0f} MB of counts) the driver, then the workers")
     say()
-    return (times[-1][1] - times[-2][1]) / (sizes[-1] - sizes[-2])
+    return times[-1][1] / sizes[-1]
 
 
 def driver(engine: SparkEngine, question: Question, folder: Path, mechanism: Mechanism) -> None:

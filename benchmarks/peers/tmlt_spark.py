@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import tempfile
 import time
 from importlib.metadata import version
 
@@ -17,6 +18,7 @@ spark = (
     .config("spark.ui.enabled", "false")
     .config("spark.sql.shuffle.partitions", "2")
     .config("spark.driver.memory", "3g")
+    .config("spark.sql.warehouse.dir", tempfile.mkdtemp(prefix="tmlt-"))
     .config("spark.sql.parquet.inferTimestampNTZ.enabled", "false")
     .getOrCreate()
 )
