@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import statistics
 import subprocess
 import sys
@@ -26,7 +25,7 @@ from datetime import date
 from pathlib import Path
 
 import duckdb
-from sampling import HERE, PAGE, environment, goal, machine, reason, run, say
+from sampling import HERE, PAGE, environment, goal, high_water, machine, reason, run, say
 
 PLACES, YEARS = 600, 1000
 ROUNDS = 5
@@ -128,13 +127,13 @@ def memory(folder: Path) -> None:
     found = {
         who: json.loads(run(sys.executable, __file__, "--alone", who, folder, limit=600)) for who in ("plain", "ours")
     }
-    say(f"  plain DuckDB                      {found['plain'] / 1000:7,.0f}")
-    say(f"  countveil                         {found['ours'] / 1000:7,.0f}   {found['ours'] / found['plain']:.2f}x")
+    say(f"  plain DuckDB                      {found['plain'] / 1e6:7,.0f}")
+    say(f"  countveil                         {found['ours'] / 1e6:7,.0f}   {found['ours'] / found['plain']:.2f}x")
     say()
 
 
 def alone(who: str, folder: str) -> None:
-    """One question, then the high-water mark in kB."""
+    """One question, then the high-water mark in bytes."""
     if who == "plain":
         plain(Path(folder), 50)
     else:
@@ -142,7 +141,7 @@ def alone(who: str, folder: str) -> None:
 
         with cv.Curator.open(Path(folder) / "countveil.toml") as curator:
             assert curator.count(SQL.format(least=50), frame="polars").frame.height == PLACES * YEARS
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    print(high_water())
 
 
 def peer(folder: Path, ours: float) -> None:
