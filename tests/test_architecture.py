@@ -17,8 +17,21 @@ LAYERS = {
     4: {"mechanism", "certify", "files", "releasing"},
     5: {"design", "families", "auditing", "tables"},
     6: {"comparison", "plots", "accounting", "engines", "config", "ledger", "ptables"},
-    7: {"figures", "proposing", "inspecting", "curator", "answers", "plans", "intervals", "fingerprints", "releases"},
-    8: {"cli", "__main__", "", "demo"},
+    7: {
+        "figures",
+        "proposing",
+        "inspecting",
+        "curator",
+        "answers",
+        "plans",
+        "intervals",
+        "fingerprints",
+        "releases",
+        "leases",
+        "foretelling",
+        "keys",
+    },
+    8: {"cli", "__main__", "", "demo", "service", "client"},
 }
 LAYER_OF = {name: layer for layer, names in LAYERS.items() for name in names}
 EXACT = sorted({"errors", "exact", "law"} | LAYERS[2])

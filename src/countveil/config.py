@@ -17,8 +17,14 @@
     delta = "1e-6"
     answers = 50
 
-The environment goes over the file: COUNTVEIL_LEDGER, COUNTVEIL_ANCHOR, COUNTVEIL_SOURCE_<DATASET> (the name
-in capitals, - as _).
+    [service]                            # for countveil serve; all of it may be left out
+    keys = "countveil.keys"              # who may ask: countveil keys add NAME
+    open_design = true                   # designs and comparisons without a key (default: on this machine only)
+    rate = 600                           # requests a minute for each key
+    max_cells = 1000000                  # of one answer
+
+The environment goes over the file: COUNTVEIL_LEDGER, COUNTVEIL_ANCHOR, COUNTVEIL_KEYS, COUNTVEIL_SOURCE_<DATASET>
+(the name in capitals, - as _).
 """
 
 from __future__ import annotations
@@ -84,6 +90,11 @@ class Dataset:
     def name(self) -> str:
         return self.schema.name
 
+    @property
+    def ready(self) -> bool:
+        """Can it be asked?"""
+        return self.budget is not None and not any(column.guessed for column in self.schema.columns)
+
     def confirmed(self) -> None:
         """Refuse domains that were guessed from the data: they are not public until a curator says so."""
         guessed = [column.name for column in self.schema.columns if column.guessed]
@@ -97,6 +108,16 @@ class Dataset:
 
 
 @dataclass(frozen=True)
+class Service:
+    """How the datasets are served. `open_design`: may designs be asked for without a key? None: on loopback only."""
+
+    keys: Path
+    open_design: bool | None = None
+    rate: int = 600
+    max_cells: int = 1_000_000
+
+
+@dataclass(frozen=True)
 class Config:
     """The whole file."""
 
@@ -105,6 +126,7 @@ class Config:
     ledger: Path
     """The ledger's file; with a server, where what this host keeps of it goes."""
     anchor: Path
+    service: Service
     server: str | None = None
     """The address of a ledger on PostgreSQL."""
 
@@ -142,7 +164,7 @@ def load(path: str | Path | None = None, environment: Mapping[str, str] = os.env
 
 def read(table: Mapping[str, object], file: Path, environment: Mapping[str, str] = os.environ) -> Config:
     """A configuration from parsed TOML; relative paths start from the folder of the file."""
-    _known(table, {"dataset", "ledger"}, "")
+    _known(table, {"dataset", "ledger", "service"}, "")
     directory = file.resolve().parent
     ledger = _table(table.get("ledger", {}), "ledger")
     _known(ledger, {"path", "anchor"}, "ledger.")
@@ -157,7 +179,8 @@ def read(table: Mapping[str, object], file: Path, environment: Mapping[str, str]
     datasets = {
         name: _dataset(name, _table(e, _key("dataset", name)), directory, environment) for name, e in entries.items()
     }
-    config = Config(file, datasets, directory / path, directory / anchor, server)
+    service = _service(_table(table.get("service", {}), "service"), directory, environment)
+    config = Config(file, datasets, directory / path, directory / anchor, service, server)
     _agree(config)
     return config
 
@@ -219,6 +242,17 @@ def _budget(name: str, entry: Mapping[str, object]) -> Budget:
     if not all(0 < len(who) <= 100 and who.isprintable() for who in capped):
         raise ConfigError(f"{key}.shares", "names of analysts have 1 to 100 printable characters")
     return Budget(pool, epsilon, delta, answers, policy, objective, capped or None)
+
+
+def _service(entry: Mapping[str, object], directory: Path, environment: Mapping[str, str]) -> Service:
+    _known(entry, {"keys", "open_design", "rate", "max_cells"}, "service.")
+    keys = environment.get("COUNTVEIL_KEYS") or _text(entry.get("keys", "countveil.keys"), "service.keys")
+    opened = entry.get("open_design")
+    if opened is not None and not isinstance(opened, bool):
+        raise ConfigError("service.open_design", f"got {shortened(opened)}, allowed is true or false")
+    rate = _count(entry.get("rate", Service.rate), "service.rate", 1_000_000)
+    cells = _count(entry.get("max_cells", Service.max_cells), "service.max_cells", 10**7)
+    return Service(directory / keys, opened, rate, cells)
 
 
 def _agree(config: Config) -> None:

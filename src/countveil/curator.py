@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +24,17 @@ from countveil.answers import KINDS, Receipt, Table, check_kind
 from countveil.answers import DryRun as DryRun
 from countveil.answers import PoolBudget as PoolBudget
 from countveil.config import Budget, Config, Dataset, load
-from countveil.engines import Engine, Source, WritingEngine, open_engine
-from countveil.errors import ConfigError, EngineError, ParameterError, RequestError, shortened
+from countveil.engines import Source, WritingEngine, open_engine
+from countveil.errors import ConfigError, ConflictError, EngineError, ParameterError, RequestError, shortened
 from countveil.exact import decimal_text, integer, number
 from countveil.files import from_text
 from countveil.fingerprints import Fingerprints
+from countveil.foretelling import foretold
 from countveil.intervals import Intervals
-from countveil.ledger import Charge, Ledger, PlanRecord, Standing
+from countveil.leases import Leases
+from countveil.ledger import Charge, Ledger, PlanRecord, Request, Standing
 from countveil.ledger.opening import open_ledger
+from countveil.mechanism import Mechanism
 from countveil.plans import check, make
 from countveil.query import Condition, Question, ask
 from countveil.releases import (
@@ -54,7 +60,8 @@ class Curator:
         self.config = config
         self.ledger = ledger
         self._frames = dict(sources or {})
-        self._engines: dict[str, tuple[tuple[object, ...], Engine]] = {}
+        self._lock = threading.RLock()
+        self._engines = Leases()
         self._plans: dict[str, PlanRecord] = {}
         self._intervals: dict[str, Intervals] = {}
         self._fingerprints = Fingerprints(config.ledger.with_name(f"{config.ledger.name}.fingerprints"))
@@ -71,9 +78,7 @@ class Curator:
         return cls(loaded, open_ledger(loaded.ledger, loaded.anchor, loaded.server), sources)
 
     def close(self) -> None:
-        for _, engine in self._engines.values():
-            engine.close()
-        self._engines.clear()
+        self._engines.close()
         self.ledger.close()
 
     def __enter__(self) -> Curator:
@@ -99,21 +104,44 @@ class Curator:
         name: str | None = None,
         analyst: str = CURATOR,
         frame: str | None = None,
+        most: int | None = None,
+        request: Request | None = None,
     ) -> Table:
-        """Released counts of every cell of a question: paid for, drawn once, on the record; free if asked before."""
+        """Released counts of every cell of a question: paid for, drawn once, on the record; free if asked before.
+
+        `most` is how many answers of the pool the analyst may pay for. A `request` that was answered gets the same
+        answer again, whatever has become of the data.
+        """
         question = ask(self.config.schemas, sql, dataset=dataset, by=by, where=where, people=people, name=name)
         configured, who = self._configured(question), checked_analyst(analyst)
         kind = frame or _kind(self._frames.get(configured.name))
         if kind is not None:
             check_kind(kind)
         check_collectable(question)
-        paid = self._paid(question, configured, who)
-        charge, replayed = paid.charge, paid.charge.payload is not None
-        if charge.payload is None:
-            charge = self.ledger.record(charge, self._drawn(paid, question))
-        log.info("answered charge=%s dataset=%s cells=%d", charge.id, configured.name, question.cells)
-        receipt = self._receipt(charge, paid.record, question)
-        return Table(question, unpacked(charge.payload, question.cells), paid.intervals, receipt, replayed, kind)
+        before = None if request is None else self._answered(question, who, request)
+        if before is not None:
+            return self._table(question, before, *self._plan(configured), True, kind)
+        with self._paid(question, configured, who, most, request) as paid:
+            charge, replayed = paid.charge, paid.charge.payload is not None
+            if charge.payload is None:
+                charge = self.ledger.record(charge, self._drawn(paid, question))
+        return self._table(question, charge, paid.record, paid.intervals, replayed, kind)
+
+    def _answered(self, question: Question, analyst: str, request: Request) -> Charge | None:
+        """The charge of a request that has its answer."""
+        charge = self.ledger.requested(analyst, request)
+        if charge is None or charge.payload is None:
+            return None
+        if charge.question != question.sha256:
+            raise ConflictError("the schema changed since this idempotency key was used; use a new key")
+        return charge
+
+    def _table(
+        self, question: Question, charge: Charge, record: PlanRecord, intervals: Intervals, replayed: bool, kind: Any
+    ) -> Table:
+        log.info("answered charge=%s dataset=%s cells=%d", charge.id, charge.dataset, question.cells)
+        receipt = self._receipt(charge, record)
+        return Table(question, unpacked(charge.payload, question.cells), intervals, receipt, replayed, kind)
 
     def _drawn(self, paid: Paid, question: Question) -> bytes:
         """Count and draw. The true counts live in this body and nowhere else."""
@@ -139,30 +167,45 @@ class Curator:
         """As `count`, for tables that are not collected: Parquet files in a new folder under `output`, drawn once."""
         question = ask(self.config.schemas, sql, dataset=dataset, by=by, where=where, people=people, name=name)
         configured, who, place = self._configured(question), checked_analyst(analyst), check_output(output)
-        paid = self._paid(question, configured, who)
-        charge, replayed = paid.charge, paid.charge.payload is not None
-        if charge.payload is None:
-            folder, key = new_folder(place, charge.id), self._key(question)
-            charge = evaluated(
-                paid, question, folder, key=key, unchanged=lambda: self._unchanged(paid), record=self.ledger.record
-            )
-        path, manifest = opened(charge, question, place)
+        with self._paid(question, configured, who, keep=True) as paid:
+            charge, replayed = paid.charge, paid.charge.payload is not None
+            if charge.payload is None:
+                folder, key = new_folder(place, charge.id), self._key(question)
+                charge = evaluated(
+                    paid, question, folder, key=key, unchanged=lambda: self._unchanged(paid), record=self.ledger.record
+                )
+            path, manifest = opened(charge, question, place)
         log.info("answered charge=%s dataset=%s cells=%d", charge.id, configured.name, question.cells)
-        receipt = self._receipt(charge, paid.record, question)
+        receipt = self._receipt(charge, paid.record)
         return Release(question, path, manifest, paid.intervals, receipt, replayed, paid.engine)
 
-    def _paid(self, question: Question, dataset: Dataset, analyst: str) -> Paid:
-        """Everything that can be refused, then the charge: when this returns, the data may be looked at."""
+    @contextmanager
+    def _paid(
+        self,
+        question: Question,
+        dataset: Dataset,
+        analyst: str,
+        most: int | None = None,
+        request: Request | None = None,
+        *,
+        keep: bool = False,
+    ) -> Iterator[Paid]:
+        """Everything that can be refused, then the charge: inside, the data may be looked at.
+
+        The engine is let go afterwards, unless what is made with it is read later.
+        """
         source = self._source(dataset)
         fingerprint = self._fingerprints.of(source)
         version = self.ledger.version(dataset.name, fingerprint)
-        engine = self._engine(dataset, source, version)
-        if not isinstance(engine, WritingEngine):
-            check_collectable(question)
-        record, intervals = self._plan(dataset, opened=True)
-        self.ledger.bind(dataset.name, record.pool, dataset.schema.unit, fingerprint)
-        charge = self.ledger.charge(record.pool, dataset.name, version, question.sha256, question.text, analyst)
-        return Paid(charge, record, intervals, engine, source)
+        state = (version, *(source.paths() if source.files else ()))
+        opening = partial(open_engine, source, dataset.schema, dataset.engine)
+        with self._engines.held(dataset.name, state, opening, keep=keep) as engine:
+            if not isinstance(engine, WritingEngine):
+                check_collectable(question)
+            record, intervals = self._plan(dataset, opened=True)
+            self.ledger.bind(dataset.name, record.pool, dataset.schema.unit, fingerprint)
+            asked = (record.pool, dataset.name, version, question.sha256, question.text, analyst)
+            yield Paid(self.ledger.charge(*asked, most=most, request=request), record, intervals, engine, source)
 
     def _key(self, question: Question) -> bytes:
         """What chooses the cells of people who are in too many."""
@@ -183,6 +226,7 @@ class Curator:
         people: bool = False,
         name: str | None = None,
         analyst: str = CURATOR,
+        most: int | None = None,
     ) -> DryRun:
         """What a question costs and how accurate its answer will be, before it is asked. Nothing is put on record."""
         question = ask(self.config.schemas, sql, dataset=dataset, by=by, where=where, people=people, name=name)
@@ -193,38 +237,7 @@ class Curator:
             version = self.ledger.known_version(configured.name, self._fingerprints.of(self._source(configured)))
             if version is not None:
                 found = self.ledger.find(record.pool, configured.name, version, question.sha256)
-        left = self._left(configured, who)
-        mechanism = intervals.mechanism
-        useful = max(1, 10 * mechanism.margin_95)
-        notes = [
-            f"within {mechanism.margin_95} of the truth in 95 % of releases, never more than "
-            f"{mechanism.certificate.worst_error} away",
-            f"counts from about {useful} people on are right to 10 %",
-        ]
-        if question.cells > 1:
-            margin = min(intervals.of_sum(question.cells), question.cells * mechanism.certificate.worst_error)
-            notes.append(f"the sum of all cells is free, and within {margin} of the truth in 95 % of releases")
-        if found is not None:
-            ready = "the answer is on the record" if found.payload is not None else "it is paid for, not yet answered"
-            notes.append(f"asked before: {ready}, and free")
-        elif left <= 0:
-            notes.append("no answer is left: it would be refused; a curator can open more")
-        if question.never:
-            notes.append("no declared value satisfies the condition: the answer would be noise around zero")
-        return DryRun(
-            question.sha256,
-            question.text,
-            configured.name,
-            record.pool,
-            question.cells,
-            0 if found is not None else 1,
-            left,
-            mechanism.margin_95,
-            mechanism.certificate.worst_error,
-            decimal_text(mechanism.eta, 6),
-            useful,
-            tuple(notes),
-        )
+        return foretold(question, record, intervals, found, self.left(configured, who, most))
 
     # -- the budget --------------------------------------------------------------------------------------------------
 
@@ -243,6 +256,10 @@ class Curator:
                 )
             names = {wanted: None}
         return [self._pool_budget(name) for name in names]
+
+    def mechanism(self, dataset: str) -> Mechanism:
+        """The mechanism that answers questions about a dataset."""
+        return self._plan(self.config.dataset(dataset))[1].mechanism
 
     def _pool_budget(self, pool: str) -> PoolBudget:
         datasets = self.config.pool(pool)
@@ -288,9 +305,12 @@ class Curator:
             return self.ledger.standing(budget.pool), self.ledger.shares(budget.pool)
         return Standing(budget.answers, 0), {who: Standing(share, 0) for who, share in (budget.shares or {}).items()}
 
-    def _left(self, dataset: Dataset, analyst: str) -> int:
+    def left(self, dataset: Dataset, analyst: str, most: int | None = None) -> int:
+        """How many answers of a dataset's pool an analyst, who may pay for at most so many, can still ask for."""
         standing, shares = self._standing(dataset)
         share = shares.get(analyst, Standing(0, 0)).left if shares else standing.left
+        if most is not None:
+            share = min(share, most - self.ledger.spent_by(_budget(dataset).pool, analyst))
         return max(0, min(standing.left, share))  # a share may have been lowered below what was spent of it
 
     # -- what is needed for an answer --------------------------------------------------------------------------------
@@ -327,34 +347,28 @@ class Curator:
 
     def _made(self, budget: Budget) -> PlanRecord:
         """The plan that a budget asks for, designed once."""
-        if budget.pool not in self._plans:
-            self._plans[budget.pool] = make(budget, [each.schema for each in self.config.pool(budget.pool)])
-        return self._plans[budget.pool]
+        with self._lock:
+            if budget.pool not in self._plans:
+                self._plans[budget.pool] = make(budget, [each.schema for each in self.config.pool(budget.pool)])
+            return self._plans[budget.pool]
 
     def _source(self, dataset: Dataset) -> Source:
         frame = self._frames.get(dataset.name)
         return dataset.source if frame is None else replace(dataset.source, frame=frame)
 
-    def _engine(self, dataset: Dataset, source: Source, version: int) -> Engine:
-        """The engine of a version of the data; new data, or the same in other files, is opened anew."""
-        state = (version, *(source.paths() if source.files else ()))
-        known = self._engines.get(dataset.name)
-        if known is not None and known[0] == state:
-            return known[1]
-        if known is not None:
-            self._engines.pop(dataset.name, None)
-            known[1].close()
-        engine = open_engine(source, dataset.schema, dataset.engine)
-        self._engines[dataset.name] = (state, engine)
-        return engine
+    def receipt(self, id: str) -> tuple[Charge, Receipt] | None:
+        """A charge by its public name, and its receipt."""
+        charge = self.ledger.charge_of(id)
+        record = None if charge is None else self.ledger.plan(charge.pool)
+        return None if charge is None or record is None else (charge, self._receipt(charge, record))
 
-    def _receipt(self, charge: Charge, record: PlanRecord, question: Question) -> Receipt:
+    def _receipt(self, charge: Charge, record: PlanRecord) -> Receipt:
         return Receipt(
             charge.id,
             charge.dataset,
             charge.version,
-            question.sha256,
-            question.text,
+            charge.question,
+            charge.text,
             record.mechanism,
             record.pool,
             record.total_epsilon,

@@ -110,6 +110,12 @@ class BudgetError(CountveilError):
         super().__init__(f"{whose} {pool} is spent: all {answers} planned answers were given; {more}")
 
 
+class ConflictError(CountveilError):
+    """A request contradicts one that was made before under the same key."""
+
+    exit_code = 2
+
+
 class LedgerError(CountveilError):
     """The ledger cannot be read, written or trusted; nothing is answered."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -28,6 +29,7 @@ class Fingerprints:
     def __init__(self, cache: Path | None = None) -> None:
         self._cache = cache
         self._known: dict[str, list[Any]] = {}
+        self._lock = threading.Lock()
         if cache is not None:
             with suppress(OSError, ValueError):
                 found = json.loads(cache.read_bytes())
@@ -43,6 +45,10 @@ class Fingerprints:
             return content_hash(source)
         if "://" in source.location:  # an address may hold a password, so it is not repeated
             raise EngineError(f"source: no engine for {shortened(source.scheme, 20)}:// is installed")
+        with self._lock:  # so that two threads do not read the same file
+            return self._of_files(source)
+
+    def _of_files(self, source: Source) -> str:
         whole = hashlib.sha256((source.table or "").encode())
         changed = False
         for path in _files(source):

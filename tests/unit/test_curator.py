@@ -305,7 +305,8 @@ def test_a_source_replaced_while_it_is_counted(config: Path) -> None:
         configured = curator.config.dataset("people")
         source = curator._source(configured)
         version = curator.ledger.version("people", curator._fingerprints.of(source))
-        curator._engines["people"] = ((version, *source.paths()), Meanwhile(source, configured.schema))
+        with curator._engines.held("people", (version, *source.paths()), lambda: Meanwhile(source, configured.schema)):
+            pass
         Meanwhile.happens = lambda: people(config.parent, "NNNN")
         try:
             with pytest.raises(EngineError, match="the source changed while it was counted; the charge is kept"):
@@ -328,7 +329,8 @@ def test_a_file_that_disappears_while_it_is_counted(config: Path) -> None:
         configured = curator.config.dataset("people")
         source = curator._source(configured)
         version = curator.ledger.version("people", curator._fingerprints.of(source))
-        curator._engines["people"] = ((version, *source.paths()), Meanwhile(source, configured.schema))
+        with curator._engines.held("people", (version, *source.paths()), lambda: Meanwhile(source, configured.schema)):
+            pass
         Meanwhile.happens = (config.parent / "people.csv").unlink
         try:
             with pytest.raises(EngineError):

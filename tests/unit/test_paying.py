@@ -110,8 +110,8 @@ def test_nothing_is_counted_before_it_is_paid_for(config: Path, monkeypatch: pyt
     seen: list[str] = []
     charge, count, record = SqliteLedger.charge, DuckDBEngine.count, SqliteLedger.record
 
-    def charged(self: SqliteLedger, *words: Any) -> Any:
-        found = charge(self, *words)
+    def charged(self: SqliteLedger, *words: Any, **more: Any) -> Any:
+        found = charge(self, *words, **more)
         with sqlite3.connect(self.path) as other:  # another connection sees what is committed, and nothing else
             seen.append(f"charged {other.execute('SELECT spent FROM pool').fetchone()[0]}")
         return found

@@ -25,11 +25,13 @@ from countveil.cli.design import design
 from countveil.cli.figures import figures
 from countveil.cli.init import init
 from countveil.cli.inspect import inspect
+from countveil.cli.keys import keys
 from countveil.cli.ledger import ledger
 from countveil.cli.nonnegative import nonnegative
 from countveil.cli.plan import plan
 from countveil.cli.ptable import ptable
 from countveil.cli.release import release
+from countveil.cli.serve import serve
 from countveil.errors import CountveilError
 
 
@@ -55,6 +57,7 @@ def cli() -> None:
       countveil init people.parquet --unit person_id  propose a countveil.toml
       countveil count "SELECT region, count(*) FROM people GROUP BY region" --dry-run
       countveil budget people
+      countveil keys add alice --answers 10           and: countveil serve
       countveil release table.csv --column n -m mechanism.json -o noisy.csv
       countveil ptable audit ptable.txt --epsilon 1   what a table of the cell-key method protects
     """
@@ -75,6 +78,8 @@ for command in (
     count,
     budget,
     ledger,
+    serve,
+    keys,
     demo,
 ):
     cli.add_command(command)

@@ -72,6 +72,7 @@ def _words(kind: str, body: dict[str, object]) -> str:
         "version": "{dataset} is at version {number}",
         "dataset": "{dataset} is paid for by {pool}; a person is a {unit}",
         "charge": "{analyst}: {text}",
+        "request": "of {analyst}: gets charge {charge}",
         "answer": "of charge {charge}",
         "restore": "a copy took the ledger's place; {lost} entries lost and charged to every pool",
     }[kind]

@@ -2,7 +2,9 @@
 
     records   entries in a hash chain, and what they add up to
     anchor    how far the ledger had come, kept elsewhere
+    store     one connection, durable changes, the chain and its anchor
     book      the rules of a ledger, once, whatever database keeps it
+    grouping  changes that wait at the same time share one transaction and one sync
     sqlite    one file, one writer at a time, durable before anything is answered; connection: how it is opened
     postgres  one database for curators on several hosts; opening: which of the two a configuration means
     checking  chain, tables and anchor against one another
@@ -17,9 +19,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from countveil.ledger.records import Charge, Entry, PlanRecord, Standing
+from countveil.ledger.records import Charge, Entry, PlanRecord, Request, Standing
 
-__all__ = ["Charge", "Entry", "Ledger", "PlanRecord", "Standing"]
+__all__ = ["Charge", "Entry", "Ledger", "PlanRecord", "Request", "Standing"]
 
 
 class Ledger(Protocol):
@@ -65,8 +67,30 @@ class Ledger(Protocol):
         """The charge of a question, with its answer if there is one."""
         ...
 
-    def charge(self, pool: str, dataset: str, version: int, question: str, text: str, analyst: str) -> Charge:
-        """Pay for a question, once; durable when it returns. A question already paid for is found, not paid again."""
+    def charge_of(self, id: str) -> Charge | None:
+        """A charge by its public name, with its answer if there is one."""
+        ...
+
+    def requested(self, analyst: str, request: Request) -> Charge | None:
+        """The charge that the same request got before; another request under the same key is refused."""
+        ...
+
+    def charge(
+        self,
+        pool: str,
+        dataset: str,
+        version: int,
+        question: str,
+        text: str,
+        analyst: str,
+        *,
+        most: int | None = None,
+        request: Request | None = None,
+    ) -> Charge:
+        """Pay for a question, once; durable when it returns. A question already paid for is found, not paid again.
+
+        `most` is how many answers of the pool this analyst may pay for; `request` gets this charge from now on.
+        """
         ...
 
     def record(self, charge: Charge, payload: bytes) -> Charge:
@@ -74,6 +98,10 @@ class Ledger(Protocol):
         ...
 
     def standing(self, pool: str, analyst: str | None = None) -> Standing: ...
+
+    def spent_by(self, pool: str, analyst: str) -> int:
+        """How many answers of a pool an analyst has paid for."""
+        ...
 
     def shares(self, pool: str) -> Mapping[str, Standing]: ...
 

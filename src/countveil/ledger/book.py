@@ -1,184 +1,33 @@
-"""The rules of a ledger, once: what a plan, a charge and an answer are, whatever database keeps them.
-
-A database brings five things: a connection (`_open`), a durable change that runs alone (`_changing`), one moment to
-read (`_moment`), statements with ? for values (`_execute`), and words for its faults (`_fault`). The SQL here is what
-all of them understand.
-
-Order of durability: the change is on disk, then the anchor, then the caller goes on. A process that dies anywhere
-leaves either no trace or a charge; a charge without an answer can be completed later, and only once.
-"""
+"""The rules of a ledger, once: what a plan, a charge and an answer are, whatever database keeps them."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-import threading
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
-from functools import cached_property
-from pathlib import Path
 from typing import Any
 
-from countveil.errors import BudgetError, LedgerError, RequestError
-from countveil.ledger.anchor import Anchor, Mark
-from countveil.ledger.checking import check_anchor, check_held
-from countveil.ledger.records import (
-    Charge,
-    Entry,
-    PlanRecord,
-    Standing,
-    body_of,
-    canonical,
-    charge_id,
-    replayed,
-    sealed,
-    walked,
-)
+from countveil.errors import BudgetError, ConflictError, LedgerError, RequestError
+from countveil.ledger.anchor import Anchor
+from countveil.ledger.records import Charge, PlanRecord, Request, Standing, charge_id, replayed
+from countveil.ledger.store import Store
 
-Rows = list[tuple[Any, ...]]
 BUDGETS = "SELECT kind, body FROM entry WHERE kind IN ('plan', 'extend', 'restore') ORDER BY seq"
-_ENTRY = "SELECT seq, time, kind, body, previous, hash FROM entry"
 _CHARGE = "id, pool, dataset, version, question, text, analyst, charge.time"
+_FOUND = f"SELECT {_CHARGE}, payload, answer.time FROM charge LEFT JOIN answer ON answer.charge = charge.id"
 
 
-def now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-class Book(ABC):
-    """A ledger and its anchor. `clock` tells the time; `step` is called before every statement that changes it."""
-
-    order: str
-    """The column that tells the order in which charges were made."""
-    faults: tuple[type[Exception], ...]
-    """What the database raises."""
+class Book(Store):
+    """A ledger and its anchor."""
 
     def __init__(self, anchor: Anchor, clock: Callable[[], str], step: Callable[[str], None]) -> None:
-        self.anchor, self._clock, self._step = anchor, clock, step
-        self._lock, self._closed = threading.RLock(), False
-        self._connection: Any = None
-        self._process = os.getpid()
+        super().__init__(anchor, clock, step)
         self._bound: set[tuple[str, str, str, str]] = set()
+        self._out: set[str] = set()
+        """Charges whose answers this process knows to be on disk and within the anchor."""
 
-    # -- what a database brings --------------------------------------------------------------------------------------
-
-    @abstractmethod
-    def _open(self) -> Any:
-        """A connection whose commits are on disk when they return."""
-
-    @abstractmethod
-    def _changing(self, name: str) -> AbstractContextManager[None]:
-        """One durable transaction that no other change overlaps; after any fault nothing has happened, as far as can
-        be known."""
-
-    @abstractmethod
-    def _moment(self) -> AbstractContextManager[None]:
-        """One moment of the ledger to read, whatever others write meanwhile."""
-
-    @abstractmethod
-    def _execute(self, sql: str, values: tuple[object, ...] = ()) -> Any:
-        """The cursor of a statement."""
-
-    @abstractmethod
-    def _in_change(self) -> bool:
-        """The connection is in the middle of something that cannot be taken up on another one."""
-
-    @abstractmethod
-    def _checked(self) -> list[Entry]:
-        """The entries of a ledger whose chain holds and whose tables say what the entries say; otherwise a refusal."""
-
-    @abstractmethod
-    def _fault(self, error: Exception) -> LedgerError:
-        """A fault of the database, in words that say nothing about its content."""
-
-    @abstractmethod
-    def backup(self, target: Path) -> int:
-        """A complete copy of this moment, in a new file of its own, checked; the number of entries in it."""
-
-    # -- the connection ----------------------------------------------------------------------------------------------
-
-    @property
-    def _db(self) -> Any:
-        """The connection of this process. They do not survive a fork, so both sides open their own after one."""
-        if self._closed:
-            raise LedgerError("the ledger is closed")
-        if self._connection is None:
-            self._connection, self._process = self._open(), os.getpid()
-        elif self._process != os.getpid():
-            raise LedgerError("the process was forked in the middle of a change of the ledger; open the ledger again")
-        return self._connection
-
-    def close(self) -> None:
-        with self._lock:
-            self._closed = True
-            if self._connection is not None and self._process == os.getpid():
-                self._connection.close()
-            self._connection = None
-
-    def part(self) -> None:
-        """Before a fork: wait until no thread uses the connection, then close it."""
-        self._lock.acquire()
-        if self._connection is not None and self._process == os.getpid() and not self._in_change():
-            self._connection.close()
-            self._connection = None
-
-    def rejoin(self) -> None:
-        """After a fork, on both sides."""
-        self._lock.release()
-
-    @contextmanager
-    def _using(self) -> Iterator[None]:
-        """One thread at a time, and faults in words."""
-        with self._lock:
-            try:
-                yield
-            except self.faults as error:
-                raise self._fault(error) from None
-
-    # -- writing -----------------------------------------------------------------------------------------------------
-
-    @cached_property
-    def identity(self) -> str:
-        return str(json.loads(self._read("SELECT body FROM entry WHERE seq = 1")[0][0])["ledger"])
-
-    @contextmanager
-    def _transaction(self, name: str) -> Iterator[None]:
-        """One durable change, then the anchor."""
-        with self._using():
-            with self._changing(name):
-                yield
-            last = self._last()
-            if name != "migrate" and last is not None:
-                self._step(f"{name}:anchor")
-                self.anchor.advance(Mark(self.identity, last.seq, last.hash), self._check_holds)
-
-    def _check_holds(self, mark: Mark) -> None:
-        """This ledger holds what its anchor remembers: nobody restored another one meanwhile."""
-        held = self._entry("WHERE seq >= ? ORDER BY seq LIMIT 1", (mark.seq,))
-        last = self._last()
-        check_held(mark, self.identity, held, last.seq if last else 0)
-
-    def _change(self, name: str, sql: str, values: tuple[object, ...] = ()) -> int:
-        """Run one statement that changes something; the number of rows it changed."""
-        self._step(name)
-        return int(self._execute(sql, values).rowcount)
-
-    def _append(self, kind: str, body: Mapping[str, Any]) -> Entry:
-        entry = sealed(self._last(), self._clock(), kind, body)
-        row = (entry.seq, entry.time, entry.kind, canonical(body), entry.previous, entry.hash)
-        self._change(f"{kind}:entry", "INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?)", row)
-        return entry
-
-    def _last(self) -> Entry | None:
-        return self._entry("ORDER BY seq DESC LIMIT 1")
-
-    def _entry(self, which: str, values: tuple[object, ...] = ()) -> Entry | None:
-        row = self._execute(f"{_ENTRY} {which}", values).fetchone()
-        return None if row is None else Entry(row[0], row[1], row[2], body_of(row[0], row[3]), row[4], row[5])
+    # -- budgets -----------------------------------------------------------------------------------------------------
 
     def open_plan(self, plan: PlanRecord) -> None:
         body = {name: value for name, value in asdict(plan).items() if name not in ("document", "more")}
@@ -271,20 +120,49 @@ class Book(ABC):
         rows = self._read("SELECT number FROM version WHERE dataset = ? AND fingerprint = ?", (dataset, fingerprint))
         return int(rows[0][0]) if rows else None
 
-    def charge(self, pool: str, dataset: str, version: int, question: str, text: str, analyst: str) -> Charge:
-        with self._transaction("charge"):
-            found = self._find(pool, dataset, version, question)
-            if found is not None:
-                return found
-            body = {"pool": pool, "dataset": dataset, "version": version, "question": question}
-            body |= {"text": text, "analyst": analyst}
-            entry = self._append("charge", body)
-            spend = "UPDATE pool SET spent = spent + 1 WHERE name = ? AND spent < answers"
-            if self._change("charge:spend", spend, (pool,)) != 1:
-                raise BudgetError(pool, self.standing(pool).answers)
-            self._spend_share(pool, analyst)
-            row = (charge_id(entry), pool, dataset, version, question, text, analyst, entry.time, 0)
-            self._change("charge:row", "INSERT INTO charge VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+    def charge(
+        self,
+        pool: str,
+        dataset: str,
+        version: int,
+        question: str,
+        text: str,
+        analyst: str,
+        *,
+        most: int | None = None,
+        request: Request | None = None,
+    ) -> Charge:
+        found = self._find(pool, dataset, version, question)
+        if found is not None and found.id in self._out and self._kept(found, analyst, request):
+            return found
+
+        def change() -> Charge:
+            charge = self._find(pool, dataset, version, question)
+            if charge is None:
+                charge = self._charged(pool, dataset, version, question, text, analyst, most)
+            self._keep(charge, analyst, request)
+            return charge
+
+        charge = self._shared("charge", change)
+        if charge.payload is not None:
+            self._out.add(charge.id)
+        return charge
+
+    def _charged(
+        self, pool: str, dataset: str, version: int, question: str, text: str, analyst: str, most: int | None
+    ) -> Charge:
+        """The guarded statement."""
+        body = {"pool": pool, "dataset": dataset, "version": version, "question": question}
+        body |= {"text": text, "analyst": analyst}
+        entry = self._append("charge", body)
+        spend = "UPDATE pool SET spent = spent + 1 WHERE name = ? AND spent < answers"
+        if self._change("charge:spend", spend, (pool,)) != 1:
+            raise BudgetError(pool, self.standing(pool).answers)
+        self._spend_share(pool, analyst)
+        if most is not None and self.spent_by(pool, analyst) >= most:
+            raise BudgetError(pool, most, analyst)
+        row = (charge_id(entry), pool, dataset, version, question, text, analyst, entry.time, 0)
+        self._change("charge:row", "INSERT INTO charge VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
         return replace(_charge(row), fresh=True)
 
     def _spend_share(self, pool: str, analyst: str) -> None:
@@ -296,7 +174,7 @@ class Book(ABC):
             raise BudgetError(pool, self.standing(pool, analyst).answers, analyst)
 
     def record(self, charge: Charge, payload: bytes) -> Charge:
-        with self._transaction("answer"):
+        def change() -> Charge:
             found = self._find(charge.pool, charge.dataset, charge.version, charge.question)
             if found is None or found.id != charge.id:
                 raise LedgerError("the charge of this answer is gone from the ledger; nothing was answered")
@@ -304,24 +182,63 @@ class Book(ABC):
                 return found  # another worker was first, and its answer is the answer
             entry = self._append("answer", {"charge": charge.id, "sha256": hashlib.sha256(payload).hexdigest()})
             self._change("answer:row", "INSERT INTO answer VALUES (?, ?, ?)", (charge.id, entry.time, payload))
-        return replace(charge, payload=payload, answered=entry.time)
+            return replace(charge, payload=payload, answered=entry.time)
+
+        recorded = self._shared("answer", change)
+        self._out.add(charge.id)
+        return recorded
+
+    # -- requests that may come again --------------------------------------------------------------------------------
+
+    def requested(self, analyst: str, request: Request) -> Charge | None:
+        """The charge that a request was given before; a request of the same key that asks otherwise is refused."""
+        rows = self._read("SELECT body, charge FROM request WHERE analyst = ? AND key = ?", (analyst, request.key))
+        if not rows:
+            return None
+        if rows[0][0] != request.body:
+            raise ConflictError("this idempotency key was used for another question; use a new key for a new question")
+        return self.charge_of(rows[0][1])
+
+    def _kept(self, charge: Charge, analyst: str, request: Request | None) -> bool:
+        """Nothing has to be written for this request."""
+        if request is None:
+            return True
+        before = self.requested(analyst, request)
+        return before is not None and before.id == charge.id
+
+    def _keep(self, charge: Charge, analyst: str, request: Request | None) -> None:
+        """Put on record which charge a request got, so that the same request gets it again whatever has changed."""
+        if request is None or self._kept(charge, analyst, request):
+            return
+        before = self.requested(analyst, request)
+        if before is not None and before.payload is not None:
+            raise ConflictError("this idempotency key has its answer; use a new key for a new question")
+        body = {"analyst": analyst, "key": request.key, "body": request.body, "charge": charge.id}
+        self._append("request", body)
+        self._change(
+            "request:row",
+            "INSERT INTO request VALUES (?, ?, ?, ?) ON CONFLICT (analyst, key) DO UPDATE SET charge = excluded.charge",
+            (analyst, request.key, request.body, charge.id),
+        )
 
     # -- reading -----------------------------------------------------------------------------------------------------
-
-    def _read(self, sql: str, values: tuple[object, ...] = ()) -> Rows:
-        with self._using():
-            return list(self._execute(sql, values).fetchall())
 
     def find(self, pool: str, dataset: str, version: int, question: str) -> Charge | None:
         return self._find(pool, dataset, version, question)
 
     def _find(self, pool: str, dataset: str, version: int, question: str) -> Charge | None:
-        rows = self._read(
-            f"SELECT {_CHARGE}, payload, answer.time FROM charge LEFT JOIN answer ON answer.charge = charge.id "
-            "WHERE pool = ? AND dataset = ? AND version = ? AND question = ? AND void = 0",
-            (pool, dataset, version, question),
-        )
+        which = "WHERE pool = ? AND dataset = ? AND version = ? AND question = ? AND void = 0"
+        rows = self._read(f"{_FOUND} {which}", (pool, dataset, version, question))
         return replace(_charge(rows[0]), payload=rows[0][8], answered=rows[0][9]) if rows else None
+
+    def charge_of(self, id: str) -> Charge | None:
+        """A charge by its public name, with its answer if there is one."""
+        rows = self._read(f"{_FOUND} WHERE id = ? AND void = 0", (id,))
+        return replace(_charge(rows[0]), payload=rows[0][8], answered=rows[0][9]) if rows else None
+
+    def spent_by(self, pool: str, analyst: str) -> int:
+        """How many answers of a pool an analyst has paid for."""
+        return int(self._read("SELECT count(*) FROM charge WHERE pool = ? AND analyst = ?", (pool, analyst))[0][0])
 
     def plan(self, pool: str) -> PlanRecord | None:
         rows = self._read("SELECT document FROM plan WHERE pool = ?", (pool,))
@@ -354,23 +271,6 @@ class Book(ABC):
         )
         for row in rows:
             yield replace(_charge(row), answered=row[8])
-
-    def entries(self) -> Iterator[Entry]:
-        yield from walked(iter(self._read(f"{_ENTRY} ORDER BY seq")))
-
-    # -- checking ----------------------------------------------------------------------------------------------------
-
-    def verify(self) -> int:
-        """Walk the chain, check every table against it, and the chain against its anchor; the number of entries."""
-        with self._using():
-            with self._moment():
-                mark = self.anchor.found()  # before the entries: they can only be ahead of what is read here
-                entries = self._checked()
-            check_anchor(entries, mark)
-            self._step("verify:anchor")
-            last = Mark(str(entries[0].body["ledger"]), entries[-1].seq, entries[-1].hash)
-            self.anchor.advance(last, self._check_holds)
-        return len(entries)
 
 
 def _charge(row: tuple[Any, ...]) -> Charge:

@@ -60,6 +60,13 @@ def _check_tables(rows: Rows, order: str, state: State, entries: list[Entry]) ->
             },
             {charge: (times[charge], digest) for charge, digest in state.answers.items()},
         ),
+        "request": (
+            {
+                (who, key): (body, charge)
+                for who, key, body, charge in rows("SELECT analyst, key, body, charge FROM request")
+            },
+            state.requests,
+        ),
         "plan": (
             {pool: _digest(document.encode()) for pool, document in rows("SELECT pool, document FROM plan")},
             {pool: body["document"] for pool, body in state.plans.items()},

@@ -24,11 +24,12 @@ from typing import Any
 from countveil.errors import LedgerError, MissingExtraError, RequestError, shortened
 from countveil.ledger import anchor as anchors
 from countveil.ledger.anchor import Anchor, Mark
-from countveil.ledger.book import Book, Rows, now
+from countveil.ledger.book import Book
 from countveil.ledger.checking import check_rows
 from countveil.ledger.forking import around_forks
 from countveil.ledger.records import Entry
 from countveil.ledger.settling import lost_entries, settlement
+from countveil.ledger.store import Rows, now
 
 LATEST = 1
 """The format of the ledger: how many migrations there are."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from countveil.errors import LedgerError
 
-KINDS = ("open", "plan", "extend", "share", "version", "dataset", "charge", "answer", "restore")
+KINDS = ("open", "plan", "extend", "share", "version", "dataset", "charge", "request", "answer", "restore")
 START = "0" * 64
 
 
@@ -89,6 +89,14 @@ class Charge:
     answered: str | None = None
 
 
+@dataclass(frozen=True)
+class Request:
+    """A request that may come again: the hashes of the key that its sender gave it, and of what it asks."""
+
+    key: str
+    body: str
+
+
 @dataclass
 class State:
     """What the entries add up to."""
@@ -99,6 +107,8 @@ class State:
     versions: dict[tuple[str, int], str] = field(default_factory=dict)
     charges: dict[str, dict[str, Any]] = field(default_factory=dict)
     answers: dict[str, str] = field(default_factory=dict)
+    requests: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
+    """By analyst and key: what was asked, and the charge that it got."""
     asked: set[tuple[str, str, int, str]] = field(default_factory=set)
     """Questions that are paid for: pool, dataset, version, question."""
     lost: int = 0
@@ -236,6 +246,15 @@ def _charge(state: State, entry: Entry) -> None:
     state.charges[charge_id(entry)] = {**body, "time": entry.time, "void": 0}
 
 
+def _request(state: State, entry: Entry) -> None:
+    """A request keeps its charge once that is answered."""
+    body = entry.body
+    key, before = (body["analyst"], body["key"]), state.requests.get((body["analyst"], body["key"]))
+    _rule(state.charges[body["charge"]]["void"] == 0, entry)
+    _rule(before is None or (before[0] == body["body"] and before[1] not in state.answers), entry)
+    state.requests[key] = (body["body"], body["charge"])
+
+
 def _answer(state: State, entry: Entry) -> None:
     charge = entry.body["charge"]
     _rule(charge not in state.answers and state.charges[charge]["void"] == 0, entry)
@@ -256,6 +275,7 @@ def _restore(state: State, entry: Entry) -> None:
         if charge not in state.answers and not body["void"]:
             body["void"] = 1
             state.asked.remove((body["pool"], body["dataset"], body["version"], body["question"]))
+    state.requests = {key: found for key, found in state.requests.items() if not state.charges[found[1]]["void"]}
 
 
 _APPLY = {
@@ -266,6 +286,7 @@ _APPLY = {
     "version": _version,
     "dataset": _dataset,
     "charge": _charge,
+    "request": _request,
     "answer": _answer,
     "restore": _restore,
 }

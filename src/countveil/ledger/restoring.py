@@ -18,11 +18,11 @@ from pathlib import Path
 
 from countveil.errors import LedgerError, RequestError
 from countveil.ledger.anchor import Anchor, Mark, settle_folder
-from countveil.ledger.book import now
 from countveil.ledger.connection import FAULTS, copied
 from countveil.ledger.records import Entry
 from countveil.ledger.settling import EVERYTHING, lost_entries, settlement
 from countveil.ledger.sqlite import SqliteLedger
+from countveil.ledger.store import now
 
 __all__ = ["EVERYTHING", "restore"]
 _FILES = ("", "-wal", "-shm", "-journal")

@@ -66,4 +66,5 @@ def settlement(
     ]
     if lost or mark is None:
         statements.append(("UPDATE charge SET void = 1 WHERE id NOT IN (SELECT charge FROM answer)", ()))
+        statements.append(("DELETE FROM request WHERE charge IN (SELECT id FROM charge WHERE void = 1)", ()))
     return entry, statements

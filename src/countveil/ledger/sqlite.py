@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,10 +12,11 @@ from pathlib import Path
 
 from countveil.errors import LedgerError, RequestError
 from countveil.ledger.anchor import Anchor, Mark, settle_folder
-from countveil.ledger.book import Book, now
+from countveil.ledger.book import Book
 from countveil.ledger.connection import FAULTS, LATEST, check_file, connect, copied, fault, file_of, migration
 from countveil.ledger.forking import around_forks
 from countveil.ledger.records import Entry
+from countveil.ledger.store import Rows, now
 
 
 class SqliteLedger(Book):
@@ -34,6 +36,8 @@ class SqliteLedger(Book):
     ) -> None:
         super().__init__(Anchor(anchor), clock, step)
         self.path = path
+        self._reader: sqlite3.Connection | None = None
+        self._read_lock, self._changer = threading.Lock(), 0
         self._new = not path.exists()  # asked before the anchor, which comes first where several begin at once
         mark = self.anchor.read()
         if self._new:
@@ -96,12 +100,57 @@ class SqliteLedger(Book):
         return bool(self._connection.in_transaction)
 
     @contextmanager
+    def _inside(self) -> Iterator[None]:
+        """What this thread reads meanwhile, it reads in its transaction."""
+        before, self._changer = self._changer, threading.get_ident()
+        try:
+            yield
+        finally:
+            self._changer = before
+
+    def _read(self, sql: str, values: tuple[object, ...] = ()) -> Rows:
+        """Outside of a change, on a connection of its own: whoever reads does not wait for the disk of who writes."""
+        if self._changer == threading.get_ident() or self._new:
+            return super()._read(sql, values)
+        with self._read_lock:
+            if self._closed:
+                raise LedgerError("the ledger is closed")
+            try:
+                if self._reader is None:
+                    self._reader = connect(self.path)
+                return list(self._reader.execute(sql, values).fetchall())
+            except FAULTS as error:
+                raise fault(error) from None
+
+    def _let_go(self) -> None:
+        with self._read_lock:
+            if self._reader is not None:
+                self._reader.close()
+                self._reader = None
+
+    def close(self) -> None:
+        super().close()
+        self._let_go()
+
+    def part(self) -> None:
+        super().part()
+        self._read_lock.acquire()
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+    def rejoin(self) -> None:
+        self._read_lock.release()
+        super().rejoin()
+
+    @contextmanager
     def _changing(self, name: str) -> Iterator[None]:
         db = self._db
         self._change(f"{name}:begin", "BEGIN IMMEDIATE")
         try:
-            self._check_place(name)
-            yield
+            with self._inside():
+                self._check_place(name)
+                yield
             self._change(f"{name}:commit", "COMMIT")
         except BaseException:
             if db.in_transaction:
@@ -113,7 +162,8 @@ class SqliteLedger(Book):
         db = self._db
         db.execute("BEGIN")
         try:
-            yield
+            with self._inside():
+                yield
         finally:
             db.execute("ROLLBACK")
 

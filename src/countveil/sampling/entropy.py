@@ -93,3 +93,8 @@ class Key:
 
     def __deepcopy__(self, memo: object) -> NoReturn:
         self.__reduce__()
+
+
+def token(size: int) -> str:
+    """Random bytes in hexadecimal, for secrets that people keep; no draw uses them."""
+    return secrets.token_hex(size)

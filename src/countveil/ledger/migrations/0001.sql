@@ -50,6 +50,16 @@ CREATE TABLE charge (
   void     INTEGER NOT NULL DEFAULT 0 CHECK (void IN (0, 1))
 ) STRICT;
 CREATE UNIQUE INDEX charge_once ON charge (pool, dataset, version, question) WHERE void = 0;
+CREATE INDEX charge_by_analyst ON charge (pool, analyst);
+
+-- What a request got that may come again: hashes of the sender's key for it and of what it asks.
+CREATE TABLE request (
+  analyst TEXT NOT NULL,
+  key     TEXT NOT NULL,
+  body    TEXT NOT NULL,
+  charge  TEXT NOT NULL REFERENCES charge,
+  PRIMARY KEY (analyst, key)
+) STRICT;
 
 -- One answer per charge: the primary key is what keeps a second noise from ever being recorded.
 CREATE TABLE answer (

@@ -60,6 +60,16 @@ CREATE TABLE countveil.charge (
   made     BIGINT GENERATED ALWAYS AS IDENTITY
 );
 CREATE UNIQUE INDEX charge_once ON countveil.charge (pool, dataset, version, question) WHERE void = 0;
+CREATE INDEX charge_by_analyst ON countveil.charge (pool, analyst);
+
+-- What a request got that may come again: hashes of the sender's key for it and of what it asks.
+CREATE TABLE countveil.request (
+  analyst TEXT NOT NULL,
+  key     TEXT NOT NULL,
+  body    TEXT NOT NULL,
+  charge  TEXT NOT NULL REFERENCES countveil.charge,
+  PRIMARY KEY (analyst, key)
+);
 
 -- One answer per charge: the primary key is what keeps a second noise from ever being recorded.
 CREATE TABLE countveil.answer (

@@ -1,0 +1,221 @@
+"""How a ledger is kept: one connection, durable changes, the chain and its anchor; whatever database it is.
+
+A database brings a connection (`_open`), a durable change that runs alone (`_changing`), one moment to read
+(`_moment`), statements with ? for values (`_execute`), and words for its faults (`_fault`). The SQL here is what all of
+them understand.
+
+Order of durability: the change is on disk, then the anchor, then the caller goes on. A process that dies anywhere
+leaves either no trace or a charge; a charge without an answer can be completed later, and only once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+from countveil.errors import LedgerError
+from countveil.ledger.anchor import Anchor, Mark
+from countveil.ledger.checking import check_anchor, check_held
+from countveil.ledger.grouping import Group, Waiting
+from countveil.ledger.records import Entry, body_of, canonical, sealed, walked
+
+Rows = list[tuple[Any, ...]]
+T = TypeVar("T")
+_ENTRY = "SELECT seq, time, kind, body, previous, hash FROM entry"
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+class Store(ABC):
+    """Entries and their anchor. `clock` tells the time; `step` is called before every statement that changes it."""
+
+    order: str
+    """The column that tells the order in which charges were made."""
+    faults: tuple[type[Exception], ...]
+    """What the database raises."""
+
+    def __init__(self, anchor: Anchor, clock: Callable[[], str], step: Callable[[str], None]) -> None:
+        self.anchor, self._clock, self._step = anchor, clock, step
+        self._lock, self._closed = threading.RLock(), False
+        self._connection: Any = None
+        self._process = os.getpid()
+        self._group = Group()
+
+    # -- what a database brings --------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _open(self) -> Any:
+        """A connection whose commits are on disk when they return."""
+
+    @abstractmethod
+    def _changing(self, name: str) -> AbstractContextManager[None]:
+        """One durable transaction that no other change overlaps; after any fault nothing has happened, as far as can
+        be known."""
+
+    @abstractmethod
+    def _moment(self) -> AbstractContextManager[None]:
+        """One moment of the ledger to read, whatever others write meanwhile."""
+
+    @abstractmethod
+    def _execute(self, sql: str, values: tuple[object, ...] = ()) -> Any:
+        """The cursor of a statement."""
+
+    @abstractmethod
+    def _in_change(self) -> bool:
+        """The connection is in the middle of something that cannot be taken up on another one."""
+
+    @abstractmethod
+    def _checked(self) -> list[Entry]:
+        """The entries of a ledger whose chain holds and whose tables say what the entries say; otherwise a refusal."""
+
+    @abstractmethod
+    def _fault(self, error: Exception) -> LedgerError:
+        """A fault of the database, in words that say nothing about its content."""
+
+    @abstractmethod
+    def backup(self, target: Path) -> int:
+        """A complete copy of this moment, in a new file of its own, checked; the number of entries in it."""
+
+    # -- the connection ----------------------------------------------------------------------------------------------
+
+    @property
+    def _db(self) -> Any:
+        """The connection of this process. They do not survive a fork, so both sides open their own after one."""
+        if self._closed:
+            raise LedgerError("the ledger is closed")
+        if self._connection is None:
+            self._connection, self._process = self._open(), os.getpid()
+        elif self._process != os.getpid():
+            raise LedgerError("the process was forked in the middle of a change of the ledger; open the ledger again")
+        return self._connection
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            if self._connection is not None and self._process == os.getpid():
+                self._connection.close()
+            self._connection = None
+
+    def part(self) -> None:
+        """Before a fork: wait until no thread uses the connection, then close it."""
+        self._lock.acquire()
+        if self._connection is not None and self._process == os.getpid() and not self._in_change():
+            self._connection.close()
+            self._connection = None
+
+    def rejoin(self) -> None:
+        """After a fork, on both sides. What threads of the parent were waiting for is not the child's to do."""
+        if self._process != os.getpid():
+            self._group.forget()
+        self._lock.release()
+
+    @contextmanager
+    def _using(self) -> Iterator[None]:
+        """One thread at a time, and faults in words."""
+        with self._lock:
+            try:
+                yield
+            except self.faults as error:
+                raise self._fault(error) from None
+
+    # -- writing -----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def identity(self) -> str:
+        return str(json.loads(self._read("SELECT body FROM entry WHERE seq = 1")[0][0])["ledger"])
+
+    @contextmanager
+    def _transaction(self, name: str) -> Iterator[None]:
+        """One durable change, then the anchor."""
+        with self._using():
+            with self._changing(name):
+                yield
+            last = self._last()
+            if name != "migrate" and last is not None:
+                self._step(f"{name}:anchor")
+                self.anchor.advance(Mark(self.identity, last.seq, last.hash), self._check_holds)
+
+    def _shared(self, name: str, change: Callable[[], T]) -> T:
+        """A change that shares its transaction, its sync and its move of the anchor with all that wait meanwhile.
+
+        Each is done whole or not at all: one that is refused leaves no trace, and the others go on. If the transaction
+        fails, none of them happened.
+        """
+        mine = self._group.join(name, change)
+        with self._lock:
+            while not mine.done:
+                self._lead(self._group.take())
+        return mine.outcome()
+
+    def _lead(self, group: list[Waiting[Any]]) -> None:
+        try:
+            if len(group) == 1:
+                with self._transaction(group[0].name):
+                    group[0].run()
+            else:
+                with self._transaction("group"):
+                    for each in group:
+                        each.run_among(self._execute)
+        except BaseException as error:
+            for each in group:
+                each.fail(error)
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            for each in group:
+                each.done = True
+
+    def _check_holds(self, mark: Mark) -> None:
+        """This ledger holds what its anchor remembers: nobody restored another one meanwhile."""
+        held = self._entry("WHERE seq >= ? ORDER BY seq LIMIT 1", (mark.seq,))
+        last = self._last()
+        check_held(mark, self.identity, held, last.seq if last else 0)
+
+    def _change(self, name: str, sql: str, values: tuple[object, ...] = ()) -> int:
+        """Run one statement that changes something; the number of rows it changed."""
+        self._step(name)
+        return int(self._execute(sql, values).rowcount)
+
+    def _append(self, kind: str, body: Mapping[str, Any]) -> Entry:
+        entry = sealed(self._last(), self._clock(), kind, body)
+        row = (entry.seq, entry.time, entry.kind, canonical(body), entry.previous, entry.hash)
+        self._change(f"{kind}:entry", "INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?)", row)
+        return entry
+
+    def _last(self) -> Entry | None:
+        return self._entry("ORDER BY seq DESC LIMIT 1")
+
+    def _entry(self, which: str, values: tuple[object, ...] = ()) -> Entry | None:
+        row = self._execute(f"{_ENTRY} {which}", values).fetchone()
+        return None if row is None else Entry(row[0], row[1], row[2], body_of(row[0], row[3]), row[4], row[5])
+
+    def _read(self, sql: str, values: tuple[object, ...] = ()) -> Rows:
+        with self._using():
+            return list(self._execute(sql, values).fetchall())
+
+    def entries(self) -> Iterator[Entry]:
+        yield from walked(iter(self._read(f"{_ENTRY} ORDER BY seq")))
+
+    # -- checking ----------------------------------------------------------------------------------------------------
+
+    def verify(self) -> int:
+        """Walk the chain, check every table against it, and the chain against its anchor; the number of entries."""
+        with self._using():
+            with self._moment():
+                mark = self.anchor.found()  # before the entries: they can only be ahead of what is read here
+                entries = self._checked()
+            check_anchor(entries, mark)
+            self._step("verify:anchor")
+            last = Mark(str(entries[0].body["ledger"]), entries[-1].seq, entries[-1].hash)
+            self.anchor.advance(last, self._check_holds)
+        return len(entries)

@@ -1,0 +1,148 @@
+"""The application: routes, what surrounds them, and what is opened when it starts and closed when it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+import countveil
+from countveil.config import Config, load
+from countveil.curator import Curator
+from countveil.errors import CountveilError
+from countveil.keys import Keyring
+from countveil.service.access import Rates
+from countveil.service.guard import Guard
+from countveil.service.problems import (
+    BAD_METHOD,
+    BAD_PARAMETER,
+    BAD_REQUEST,
+    NOT_FOUND,
+    Kind,
+    Problem,
+    internal,
+    problem,
+)
+from countveil.service.routes import plain, v1
+from countveil.service.work import Workshop
+
+ENVIRONMENT = "COUNTVEIL_SERVICE"
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How the service runs. `hosts` are the names it answers to, none for any; `rate` is a minute's for one worker."""
+
+    config: str | None = None
+    open_design: bool = True
+    hosts: tuple[str, ...] = LOOPBACK
+    tls: bool = False
+    rate: float = 600.0
+
+    def text(self) -> str:
+        return json.dumps(asdict(self))
+
+
+def from_environment() -> FastAPI:
+    """The application of a worker process."""
+    found = json.loads(os.environ[ENVIRONMENT])
+    return create_app(Settings(**{**found, "hosts": tuple(found["hosts"])}))
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """The application; the curator's configuration is read and its ledger checked when it starts."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        config = bounded(load(settings.config))
+        app.state.curator, app.state.keyring = Curator.open(config), Keyring(config.service.keys)
+        app.state.workshop, app.state.rates = Workshop(), Rates(settings.rate)
+        try:
+            yield
+        finally:
+            app.state.workshop.close()
+            app.state.curator.close()
+
+    app = FastAPI(
+        title="countveil",
+        version=countveil.__version__,
+        summary="Counts that protect the people counted.",
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.state.settings = settings
+    app.include_router(v1)
+    app.include_router(plain)
+    app.add_middleware(Guard, hosts=settings.hosts, tls=settings.tls)
+    app.add_exception_handler(Problem, _refused)
+    app.add_exception_handler(CountveilError, _failed)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _elsewhere)
+    _secure(app)
+    return app
+
+
+def bounded(config: Config) -> Config:
+    """The configuration with no more cells in an answer than the service gives."""
+    most = config.service.max_cells
+    datasets = {
+        name: replace(each, schema=replace(each.schema, max_cells=min(most, each.schema.max_cells)))
+        for name, each in config.datasets.items()
+    }
+    return replace(config, datasets=datasets)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    return error.response() if isinstance(error, Problem) else internal().response()
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    return (problem(error) if isinstance(error, CountveilError) else internal()).response()
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    """Which member, and what is wrong with it; never what was sent."""
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    place = ".".join(str(part) for part in first["loc"])
+    return Problem(BAD_PARAMETER, f"{place[:200]}: {str(first['msg'])[:200]}").response()
+
+
+async def _elsewhere(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    kinds: dict[int, tuple[Kind, str]] = {
+        404: (NOT_FOUND, "see /openapi.json for what there is"),
+        405: (BAD_METHOD, "see /openapi.json for what this address takes"),
+    }
+    kind, words = kinds.get(error.status_code, (BAD_REQUEST, "the request could not be read"))
+    return Problem(kind, words, error.headers).response()
+
+
+def _secure(app: FastAPI) -> None:
+    """Say in the OpenAPI document where keys go."""
+    make = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        document = make()
+        schemes = document["components"].setdefault("securitySchemes", {})
+        if not schemes:
+            schemes["key"] = {"type": "http", "scheme": "bearer", "description": "A key that the curator gave out."}
+            for path, methods in document["paths"].items():
+                for operation in methods.values():
+                    if path.startswith("/v1/") or path == "/metrics":
+                        optional = path in ("/v1/design", "/v1/compare") and app.state.settings.open_design
+                        operation["security"] = [{"key": []}, *([{}] if optional else [])]
+        return document
+
+    app.openapi = openapi  # type: ignore[method-assign]

@@ -1,0 +1,101 @@
+"""JSON bodies, read strictly: bounded in size and depth, no name twice, no NaN, no half of a surrogate pair."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Coroutine
+from typing import Any, NoReturn
+
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+
+from countveil.service.problems import BAD_PARAMETER, BAD_REQUEST, MEDIA_TYPE, TOO_LARGE, Problem
+
+MOST_BYTES = 256 * 1024
+MOST_DEPTH = 32
+
+
+class StrictRequest(Request):
+    """A request whose body is read up to a limit and parsed without leniency."""
+
+    async def body(self) -> bytes:
+        if not hasattr(self, "_body"):
+            stated = self.headers.get("content-length", "")
+            if stated.isdigit() and int(stated[:20]) > MOST_BYTES:
+                raise _too_large()
+            read = bytearray()
+            async for chunk in self.stream():
+                read += chunk
+                if len(read) > MOST_BYTES:
+                    raise _too_large()
+            self._body = bytes(read)
+        return self._body
+
+    async def json(self) -> Any:
+        if not hasattr(self, "_json"):
+            self._json = parsed(await self.body())
+        return self._json
+
+
+class StrictRoute(APIRoute):
+    """A route with strict bodies."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handler = super().get_route_handler()
+
+        async def strict(request: Request) -> Response:
+            if request.method == "POST":
+                media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+                if media != "application/json":
+                    raise Problem(MEDIA_TYPE, "send the body as application/json")
+            return await handler(StrictRequest(request.scope, request.receive))
+
+        return strict
+
+
+def parsed(body: bytes) -> Any:
+    """The value of a JSON text, or a Problem."""
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError:
+        raise Problem(BAD_REQUEST, "the body is not UTF-8 text") from None
+    _check_depth(text)
+    try:
+        return json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
+    except (ValueError, RecursionError):
+        raise Problem(BAD_REQUEST, "the body is not valid JSON") from None
+
+
+def _check_depth(text: str) -> None:
+    """Brackets outside of texts: a bound on what the parser will have to hold."""
+    depth, quoted, escaped = 0, False, False
+    for letter in text:
+        if quoted:
+            quoted, escaped = escaped or letter != '"', not escaped and letter == "\\"
+        elif letter == '"':
+            quoted = True
+        elif letter in "[{":
+            depth += 1
+            if depth > MOST_DEPTH:
+                raise Problem(BAD_PARAMETER, f"the body is nested more than {MOST_DEPTH} deep")
+        elif letter in "]}":
+            depth -= 1
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise Problem(BAD_PARAMETER, "the body names the same member twice")
+    for value in (*found, *found.values()):
+        for text in value if isinstance(value, list) else [value]:
+            if isinstance(text, str) and any("\ud800" <= letter <= "\udfff" for letter in text):
+                raise Problem(BAD_PARAMETER, "the body has half of a surrogate pair; send whole characters")
+    return found
+
+
+def _constant(name: str) -> NoReturn:
+    raise Problem(BAD_PARAMETER, f"{name} is not a number of JSON")
+
+
+def _too_large() -> Problem:
+    return Problem(TOO_LARGE, f"the body has more than {MOST_BYTES} bytes")

@@ -1,0 +1,108 @@
+"""What every request goes through: the host it names, keys in addresses, headers of every answer, one line of log.
+
+A log line has the route, never the address as it was typed; the name of the key's holder, never the key.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from urllib.parse import unquote_to_bytes
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from countveil.service.metrics import REQUESTS
+from countveil.service.problems import BAD_REQUEST, MISDIRECTED, Problem, internal
+
+log = logging.getLogger("countveil.service")
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
+    "object-src 'none'",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+LONGEST_ADDRESS = 8_000
+_PORT = re.compile(r":[0-9]{1,5}$")
+
+
+class Guard:
+    """The outermost application. `hosts` are the names that it answers to; empty: any."""
+
+    def __init__(self, app: ASGIApp, hosts: Iterable[str] = (), tls: bool = False) -> None:
+        self._app, self._hosts = app, frozenset(host.lower() for host in hosts)
+        self._headers = HEADERS | ({"Strict-Transport-Security": "max-age=31536000"} if tls else {})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        status = 500
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                for name, value in self._headers.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        scope.setdefault("state", {})["who"] = None
+        refused = self._refused(scope)
+        try:
+            if refused is not None:
+                await refused.response()(scope, receive, sending)
+            else:
+                await self._app(scope, receive, sending)
+        except Exception as error:  # nothing of it may reach anyone: it could quote the data
+            log.error(_line(scope, 500, type(error).__name__))
+            if status == 500:
+                await internal().response()(scope, receive, sending)
+        _noted(scope, status)
+
+    def _refused(self, scope: Scope) -> Problem | None:
+        host = _PORT.sub("", Headers(scope=scope).get("host", "").lower())
+        if self._hosts and host not in self._hosts:
+            return Problem(MISDIRECTED, "ask by the name under which this service was started")
+        address = scope.get("raw_path", b"") + b"?" + scope.get("query_string", b"")
+        if len(address) > LONGEST_ADDRESS:
+            return Problem(BAD_REQUEST, f"the address has more than {LONGEST_ADDRESS} characters")
+        if b"cvk_" in unquote_to_bytes(address).lower():
+            return Problem(
+                BAD_REQUEST, "a key never goes into an address, where logs keep it: revoke it, and use the header"
+            )
+        return None
+
+
+def _noted(scope: Scope, status: int) -> None:
+    REQUESTS.labels(_route(scope), _method(scope), str(status)).inc()
+    log.info(_line(scope, status))
+
+
+def _line(scope: Scope, status: int, error: str | None = None) -> str:
+    line = {
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "method": _method(scope),
+        "route": _route(scope),
+        "status": status,
+        "who": scope["state"].get("who"),
+    }
+    return json.dumps(line if error is None else {**line, "error": error})
+
+
+def _route(scope: Scope) -> str:
+    """The pattern of the route, so that nothing that was typed is in it."""
+    return str(getattr(scope.get("route"), "path", "other"))
+
+
+def _method(scope: Scope) -> str:
+    return scope["method"] if scope["method"] in ("GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS") else "other"

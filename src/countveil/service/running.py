@@ -1,0 +1,133 @@
+"""The server: where it binds, how many workers it has, how it ends."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvicorn
+from uvicorn.supervisors import Multiprocess
+
+from countveil.config import Config
+from countveil.curator import Curator
+from countveil.errors import ParameterError, RequestError
+from countveil.keys import Keyring
+from countveil.service.app import ENVIRONMENT, LOOPBACK, Settings
+from countveil.service.metrics import SHARED
+
+GRACE = 30
+"""Seconds that requests have to finish when the server ends."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a server listens, and who stands before it."""
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    workers: int = 1
+    names: tuple[str, ...] = ()
+    certificate: str | None = None
+    key: str | None = None
+    behind_proxy: bool = False
+
+    @property
+    def loopback(self) -> bool:
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    def check(self) -> None:
+        """Refuse to send keys and answers in the clear to other machines."""
+        if (self.certificate is None) != (self.key is None):
+            raise RequestError("TLS needs both: --tls-certificate FILE and --tls-key FILE")
+        for option, file in (("tls-certificate", self.certificate), ("tls-key", self.key)):
+            if file is not None and not Path(file).is_file():
+                raise ParameterError(option, file, "a file that can be read")
+        if not self.loopback and self.certificate is None and not self.behind_proxy:
+            raise RequestError(
+                f"{self.host} can be reached from other machines, and keys would travel in the clear: give "
+                "--tls-certificate and --tls-key, or --behind-proxy if a proxy does TLS, or --host 127.0.0.1"
+            )
+
+
+def serve(config: Config, place: Place, announce: Callable[[str], None]) -> None:
+    """Serve until a signal comes; requests that are under way are finished."""
+    place.check()
+    Curator.open(config).close()  # what is wrong with the configuration or the ledger is said here, once
+    Keyring(config.service.keys).keys()
+    opened = config.service.open_design
+    settings = Settings(
+        str(config.path),
+        place.loopback and not place.behind_proxy if opened is None else opened,
+        (*(LOOPBACK if place.loopback else ()), *place.names) if place.loopback or place.names else (),
+        place.certificate is not None,
+        config.service.rate / place.workers,
+    )
+    shared = tempfile.mkdtemp(prefix="countveil-metrics-")
+    os.environ[ENVIRONMENT], os.environ[SHARED] = settings.text(), shared
+    try:
+        with _listening(place) as listener:
+            host = f"[{place.host}]" if ":" in place.host else place.host
+            secure = "s" if place.certificate else ""
+            announce(f"http{secure}://{host}:{listener.getsockname()[1]}")
+            _run(place, listener)
+    finally:
+        shutil.rmtree(shared, ignore_errors=True)
+
+
+def _listening(place: Place) -> socket.socket:
+    family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((place.host, place.port))
+    except (OSError, OverflowError) as error:
+        listener.close()
+        reason = getattr(error, "strerror", None) or "not a port"
+        raise RequestError(
+            f"{place.host} port {place.port} cannot be used ({reason}); choose another with --port"
+        ) from None
+    listener.set_inheritable(True)
+    return listener
+
+
+def _run(place: Place, listener: socket.socket) -> None:
+    config = uvicorn.Config(
+        "countveil.service.app:from_environment",
+        factory=True,
+        workers=place.workers,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=place.behind_proxy,
+        ssl_certfile=place.certificate,
+        ssl_keyfile=place.key,
+        timeout_graceful_shutdown=GRACE,
+        timeout_keep_alive=30,
+        h11_max_incomplete_event_size=32 * 1024,
+        log_config=LOGGING,
+    )
+    if place.workers == 1:
+        uvicorn.Server(config).run(sockets=[listener])
+    else:
+        Multiprocess(config, sockets=[listener]).run()
+
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"plain": {"format": "%(message)s"}},
+    "handlers": {"lines": {"class": "logging.StreamHandler", "formatter": "plain", "stream": "ext://sys.stderr"}},
+    "loggers": {
+        "countveil.service": {"handlers": ["lines"], "level": "INFO", "propagate": False},
+        "uvicorn.error": {"handlers": ["lines"], "level": "WARNING", "propagate": False},
+    },
+}

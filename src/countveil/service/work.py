@@ -1,0 +1,149 @@
+"""Designs for the service, in a process of their own: bounded in time, stopped at will, never in the way of answers.
+
+The helper reads one JSON line for a task and writes one for its result. It sees no data and no ledger.
+
+    python -m countveil.service.work
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any
+
+SECONDS = 20.0
+"""How long a task may take."""
+REMEMBERED = 512
+Values = Mapping[str, Any]
+
+
+class TooLongError(Exception):
+    """A task took longer than it may, or was stopped."""
+
+
+class BusyError(Exception):
+    """Others are being served."""
+
+
+class RefusedError(Exception):
+    """The library refused: its words, and its code."""
+
+    def __init__(self, words: str, code: int) -> None:
+        super().__init__(words)
+        self.code = code
+
+
+class Workshop:
+    """One helper process, started when it is first needed; what it found is remembered."""
+
+    def __init__(self, seconds: float = SECONDS) -> None:
+        self._seconds, self._lock = seconds, threading.Lock()
+        self._helper: subprocess.Popen[bytes] | None = None
+        self._known: OrderedDict[str, dict[str, Any]] = OrderedDict()
+
+    def run(self, task: str, arguments: Values) -> dict[str, Any]:
+        """The result of a task; the same task again costs nothing."""
+        line = json.dumps({"task": task, "arguments": dict(arguments)}, sort_keys=True)
+        found = self._known.get(line)
+        if found is None:
+            if not self._lock.acquire(timeout=self._seconds):
+                raise BusyError
+            try:
+                found = self._known.get(line) or self._asked(line)
+            finally:
+                self._lock.release()
+            self._known[line] = found
+            while len(self._known) > REMEMBERED:
+                self._known.popitem(last=False)
+        if "error" in found:
+            raise RefusedError(found["error"]["words"], found["error"]["code"])
+        result: dict[str, Any] = found["result"]
+        return result
+
+    def close(self) -> None:
+        """Stop the helper, whatever it is doing."""
+        helper, self._helper = self._helper, None
+        if helper is not None:
+            helper.kill()
+            helper.wait()
+            for pipe in (helper.stdin, helper.stdout):
+                if pipe is not None:
+                    pipe.close()
+
+    def _asked(self, line: str) -> dict[str, Any]:
+        try:
+            helper = self._running()
+            assert helper.stdin is not None
+            helper.stdin.write(line.encode() + b"\n")
+            helper.stdin.flush()
+            answer: dict[str, Any] = json.loads(self._line(helper))
+            return answer
+        except (OSError, ValueError):
+            self.close()
+            raise TooLongError from None
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._helper is None or self._helper.poll() is not None:
+            self.close()
+            command = [sys.executable, "-m", "countveil.service.work"]
+            self._helper = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        return self._helper
+
+    def _line(self, helper: subprocess.Popen[bytes]) -> bytes:
+        assert helper.stdout is not None
+        until, read = time.monotonic() + self._seconds, bytearray()
+        handle = helper.stdout.fileno()
+        while not read.endswith(b"\n"):
+            ready, _, _ = select.select([handle], [], [], max(0.0, until - time.monotonic()))
+            chunk = os.read(handle, 1 << 16) if ready else b""
+            if not chunk:
+                raise OSError
+            read += chunk
+        return bytes(read)
+
+
+def _design(arguments: Values) -> dict[str, Any]:
+    import countveil as cv
+
+    return dict(cv.design(**arguments).describe())
+
+
+def _compare(arguments: Values) -> dict[str, Any]:
+    import countveil as cv
+
+    return dict(cv.compare(**arguments).describe())
+
+
+TASKS: dict[str, Callable[[Values], dict[str, Any]]] = {"design": _design, "compare": _compare}
+
+
+def done(line: bytes) -> dict[str, Any]:
+    """The answer to one line."""
+    from countveil.errors import CountveilError
+
+    try:
+        asked = json.loads(line)
+        return {"result": TASKS[asked["task"]](asked["arguments"])}
+    except CountveilError as error:
+        return {"error": {"words": str(error), "code": error.exit_code}}
+    except Exception:  # a fault of ours: the words stay here
+        return {"error": {"words": "an internal error", "code": 1}}
+
+
+def main() -> None:
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever a solver prints goes elsewhere
+    for line in sys.stdin.buffer:
+        out.write(json.dumps(done(line)).encode() + b"\n")
+        out.flush()
+
+
+if __name__ == "__main__":
+    main()
