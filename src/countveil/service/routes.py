@@ -228,7 +228,7 @@ def _dataset(here: Curator, dataset: Dataset) -> dict[str, Any]:
 
 def _column(column: Column) -> dict[str, Any]:
     shape = column.described()
-    return {**shape, "kind": shape.pop("type"), "keys": column.keys}
+    return {"name": column.name, "kind": shape.pop("type"), **shape, "keys": column.keys}
 
 
 def _asked(charge: Charge) -> dict[str, Any]:

@@ -72,7 +72,9 @@ def serve(config: Config, place: Place, announce: Callable[[str], None]) -> None
         config.service.rate / place.workers,
     )
     shared = tempfile.mkdtemp(prefix="countveil-metrics-")
-    os.environ[ENVIRONMENT], os.environ[SHARED] = settings.text(), shared
+    os.environ[ENVIRONMENT] = settings.text()
+    if place.workers > 1:
+        os.environ[SHARED] = shared
     try:
         with _listening(place) as listener:
             host = f"[{place.host}]" if ":" in place.host else place.host
