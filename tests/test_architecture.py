@@ -30,6 +30,8 @@ LAYERS = {
         "leases",
         "foretelling",
         "keys",
+        "received",
+        "wire",
     },
     8: {"cli", "__main__", "", "demo", "service", "client"},
 }

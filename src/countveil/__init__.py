@@ -8,6 +8,9 @@ m.release(1234)
 curator = cv.Curator.open("countveil.toml")
 table = curator.count("SELECT region, count(*) FROM people GROUP BY region")
 table.frame, table.receipt
+
+service = cv.connect("https://counts.example.org", key="cvk_...")
+service.count("SELECT region, count(*) FROM people GROUP BY region").frame
 """
 
 from typing import TYPE_CHECKING, Any
@@ -16,9 +19,11 @@ from countveil.accounting import answers_within, compose, plan
 from countveil.comparison import Comparison, compare
 from countveil.design import design, nonnegative
 from countveil.errors import (
+    AccessError,
     BudgetError,
     CertificateError,
     ConfigError,
+    ConflictError,
     CountveilError,
     DataError,
     EngineError,
@@ -28,21 +33,26 @@ from countveil.errors import (
     ParameterError,
     QueryError,
     RequestError,
+    ServiceError,
 )
 from countveil.mechanism import Mechanism
 from countveil.plots import plot
 from countveil.query import col
 
 if TYPE_CHECKING:
+    from countveil.client import Connection, connect
     from countveil.curator import Curator
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AccessError",
     "BudgetError",
     "CertificateError",
     "Comparison",
     "ConfigError",
+    "ConflictError",
+    "Connection",
     "CountveilError",
     "Curator",
     "DataError",
@@ -54,11 +64,13 @@ __all__ = [
     "ParameterError",
     "QueryError",
     "RequestError",
+    "ServiceError",
     "__version__",
     "answers_within",
     "col",
     "compare",
     "compose",
+    "connect",
     "design",
     "nonnegative",
     "plan",
@@ -66,10 +78,13 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Curator brings numpy and the ledger along, so it is loaded when it is first named."""
-    if name == "Curator":
-        from countveil.curator import Curator
+_LATER = {"Curator": "curator", "Connection": "client", "connect": "client"}
 
-        return Curator
+
+def __getattr__(name: str) -> Any:
+    """Curator and Connection bring numpy and the ledger along, so they are loaded when they are first named."""
+    if name in _LATER:
+        from importlib import import_module
+
+        return getattr(import_module(f"countveil.{_LATER[name]}"), name)
     raise AttributeError(f"module 'countveil' has no attribute {name!r}")

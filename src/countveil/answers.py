@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from importlib.util import find_spec
@@ -102,6 +102,18 @@ class Table:
     def mechanism(self) -> Mechanism:
         return self.intervals.mechanism
 
+    @property
+    def cells(self) -> int:
+        return self.question.cells
+
+    @property
+    def margin_95(self) -> int:
+        return self.mechanism.margin_95
+
+    @property
+    def worst_error(self) -> int:
+        return self.mechanism.certificate.worst_error
+
     @cached_property
     def _shown(self) -> NDArray[np.int64]:
         """The cells in the order of the columns as they were asked for."""
@@ -139,7 +151,7 @@ class Table:
     @cached_property
     def frame(self) -> Any:
         """The table as a frame of the caller's kind: the kind of the source, or what is installed."""
-        return self.to(self.kind or next((kind for kind in KINDS if find_spec(kind)), "pyarrow"))
+        return self.to(self.kind or installed())
 
     def to(self, kind: Any) -> Any:
         """The table as a pandas, polars or pyarrow frame."""
@@ -178,22 +190,32 @@ class Table:
 
     def _sum(self, cells: NDArray[np.int64]) -> Total:
         value = sum(cells.tolist()) if len(cells) < 1000 else int(cells.astype(object).sum())
-        reach = self.mechanism.certificate.worst_error
+        reach = self.worst_error
         return Total(value, len(cells), min(self.intervals.of_sum(len(cells)), len(cells) * reach), len(cells) * reach)
 
     def describe(self) -> dict[str, Any]:
         """As plain JSON values."""
-        rows = [[v if isinstance(v, str | int | bool) else str(v) for v in row] for row in self.rows]
+        rows = plain(self.rows)
         return {
             "schema_version": 1,
             "columns": self.columns,
             "rows": rows,
-            "margin_95": self.mechanism.margin_95,
-            "worst_error": self.mechanism.certificate.worst_error,
+            "margin_95": self.margin_95,
+            "worst_error": self.worst_error,
             "total": asdict(self.total()),
             "receipt": asdict(self.receipt),
             "replayed": self.replayed,
         }
+
+
+def plain(rows: Iterable[tuple[Any, ...]]) -> list[list[Any]]:
+    """Rows as JSON values: dates as text."""
+    return [[v if isinstance(v, str | int | bool) else str(v) for v in row] for row in rows]
+
+
+def installed() -> str:
+    """The kind of frame for callers who named none."""
+    return next((kind for kind in KINDS if find_spec(kind)), "pyarrow")
 
 
 def check_kind(kind: object) -> None:
@@ -204,3 +226,9 @@ def check_kind(kind: object) -> None:
         if kind == "pyarrow":
             raise MissingExtraError("pyarrow", "parquet")
         raise EngineError(f"{kind} is not installed; run: pip install {kind}")
+
+
+def kind_of(frame: object) -> str | None:
+    """The library a frame in memory comes from, if answers can be frames of it."""
+    kind = type(frame).__module__.split(".")[0]
+    return kind if kind in KINDS else None

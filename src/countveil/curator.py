@@ -14,19 +14,17 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from countveil.accounting import compose, float_below
-from countveil.answers import KINDS, Receipt, Table, check_kind
 from countveil.answers import DryRun as DryRun
 from countveil.answers import PoolBudget as PoolBudget
+from countveil.answers import Receipt, Table, check_kind, kind_of
 from countveil.config import Budget, Config, Dataset, load
 from countveil.engines import Source, WritingEngine, open_engine
-from countveil.errors import ConfigError, ConflictError, EngineError, ParameterError, RequestError, shortened
-from countveil.exact import decimal_text, integer, number
+from countveil.errors import ConfigError, ConflictError, EngineError, ParameterError, shortened
+from countveil.exact import integer
 from countveil.files import from_text
 from countveil.fingerprints import Fingerprints
 from countveil.foretelling import foretold
@@ -35,7 +33,7 @@ from countveil.leases import Leases
 from countveil.ledger import Charge, Ledger, PlanRecord, Request, Standing
 from countveil.ledger.opening import open_ledger
 from countveil.mechanism import Mechanism
-from countveil.plans import check, make
+from countveil.plans import check, epsilon_with, make
 from countveil.query import Condition, Question, ask
 from countveil.releases import (
     Paid,
@@ -114,7 +112,7 @@ class Curator:
         """
         question = ask(self.config.schemas, sql, dataset=dataset, by=by, where=where, people=people, name=name)
         configured, who = self._configured(question), checked_analyst(analyst)
-        kind = frame or _kind(self._frames.get(configured.name))
+        kind = frame or kind_of(self._frames.get(configured.name))
         if kind is not None:
             check_kind(kind)
         check_collectable(question)
@@ -285,16 +283,7 @@ class Curator:
             raise ParameterError("reason", reason, "a few words that stay on the record")
         (now,) = self.budget(pool)
         record, intervals = self._plan(self.config.pool(now.pool)[0], opened=True)
-        total = record.total_answers + more + self.ledger.debt(now.pool)
-        if total > 10**6:
-            raise RequestError(f"so much history of pool {now.pool} was lost that no more can be opened")
-        composed = compose(intervals.mechanism, total, neighbours=record.neighbours, cells=record.cells)
-        found = composed.epsilon(float_below(number("delta", record.delta)))
-        if found is None:
-            raise RequestError(
-                f"{more} more answers have no epsilon at delta {record.delta}: the noise was planned for fewer"
-            )
-        epsilon = decimal_text(Fraction(found.upper), 6, "up")
+        epsilon = epsilon_with(record, intervals.mechanism, more, self.ledger.debt(now.pool))
         self.ledger.extend(now.pool, more, epsilon, words[:500], since=record.total_answers)
         return self._pool_budget(now.pool)
 
@@ -362,6 +351,15 @@ class Curator:
         record = None if charge is None else self.ledger.plan(charge.pool)
         return None if charge is None or record is None else (charge, self._receipt(charge, record))
 
+    def recorded(self, charge: Charge) -> Table | None:
+        """The answer of a charge from the record, if there is one."""
+        if charge.payload is None:
+            return None
+        question = ask(self.config.schemas, charge.text)
+        if question.sha256 != charge.question:
+            raise ConflictError("the schema changed since this was asked")
+        return self._table(question, charge, *self._plan(self._configured(question)), True, None)
+
     def _receipt(self, charge: Charge, record: PlanRecord) -> Receipt:
         return Receipt(
             charge.id,
@@ -389,12 +387,6 @@ def checked_analyst(analyst: object) -> str:
 def _one_line(text: str) -> str:
     """The words of a text, without anything that a terminal would act on."""
     return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
-
-
-def _kind(frame: object) -> str | None:
-    """The library a frame in memory comes from, if answers can be frames of it."""
-    kind = type(frame).__module__.split(".")[0]
-    return kind if kind in KINDS else None
 
 
 def _budget(dataset: Dataset) -> Budget:

@@ -116,6 +116,18 @@ class ConflictError(CountveilError):
     exit_code = 2
 
 
+class AccessError(CountveilError):
+    """A service does not know the key, or its holder may not do that."""
+
+    exit_code = 2
+
+
+class ServiceError(CountveilError):
+    """A service cannot be reached, is too busy, or is none of ours; what was charged there stays charged."""
+
+    exit_code = 6
+
+
 class LedgerError(CountveilError):
     """The ledger cannot be read, written or trusted; nothing is answered."""
 

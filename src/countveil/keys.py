@@ -25,6 +25,7 @@ from typing import Any
 
 from countveil.errors import ConfigError, ParameterError, RequestError, shortened
 from countveil.exact import integer
+from countveil.ledger.anchor import settle_folder
 from countveil.sampling.entropy import token
 
 ROLES = ("analyst", "curator")
@@ -70,6 +71,13 @@ class Keyring:
             known = self._keys.get(match[1]) if match else None
         right = hmac.compare_digest(_hash(match[2] if match else ""), known.sha256 if known else _NOBODY)
         return known if known is not None and right and known.revoked is None else None
+
+    def active(self, id: str) -> Key | None:
+        """The key of this public identifier, unless it is revoked."""
+        with self._lock:
+            self._refresh()
+            known = self._keys.get(id)
+        return known if known is not None and known.revoked is None else None
 
     def add(self, name: str, role: str = "analyst", answers: int | str | None = None) -> tuple[Key, str]:
         """A new key and its text, which is shown once and kept nowhere."""
@@ -124,10 +132,12 @@ class Keyring:
             part = self.path.with_name(f".{self.path.name}.part")
             try:
                 with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+                    os.fchmod(file.fileno(), 0o600)  # whatever an earlier one was left with
                     json.dump(body, file, indent=1)
                     file.flush()
                     os.fsync(file.fileno())
                 os.replace(part, self.path)
+                settle_folder(self.path.parent)  # a key that was refused is not accepted again after a power failure
             except OSError as error:
                 raise _unwritten(self.path, error) from None
             self._seen = None
@@ -150,13 +160,23 @@ def _read(content: bytes, path: Path) -> dict[str, Key]:
             raise ValueError
         keys = [Key(**entry) for entry in body["keys"]]
         for key in keys:
-            if key.role not in ROLES or not _NAME.fullmatch(key.name) or not re.fullmatch("[0-9a-f]{64}", key.sha256):
+            if key.role not in ROLES or not _NAME.fullmatch(key.name) or not SHAPE.fullmatch(_shape(key)):
                 raise ValueError
             if key.answers is not None and (type(key.answers) is not int or key.answers < 1):
                 raise ValueError
+            datetime.fromisoformat(key.created)
+            if key.revoked is not None:
+                datetime.fromisoformat(key.revoked)
+        if len({key.id for key in keys}) != len(keys):
+            raise ValueError
     except (ValueError, KeyError, TypeError, RecursionError):
         raise ConfigError("service.keys", f"{path.name} is not a file of keys, or it is damaged") from None
     return {key.id: key for key in keys}
+
+
+def _shape(key: Key) -> str:
+    """An identifier and a hash in the shape of a key, which has as many digits."""
+    return PREFIX + key.id + "_" + key.sha256
 
 
 def _unwritten(path: Path, error: OSError) -> ConfigError:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
-from countveil.accounting import plan
+from countveil.accounting import compose, float_below, plan
 from countveil.config import Budget
-from countveil.errors import ConfigError
-from countveil.exact import number
+from countveil.errors import ConfigError, RequestError
+from countveil.exact import decimal_text, number
 from countveil.files import to_text
 from countveil.ledger import PlanRecord
+from countveil.mechanism import Mechanism
 from countveil.schema import Schema
+
+MOST_ANSWERS = 10**6
 
 
 def make(budget: Budget, schemas: Sequence[Schema]) -> PlanRecord:
@@ -53,3 +57,17 @@ def check(record: PlanRecord, budget: Budget, schema: Schema) -> None:
             f"the plan of pool {record.pool} covers {record.sensitivity} rows of a person in {record.cells} cells "
             f"({record.neighbours}), not more; put these back, or use another pool",
         )
+
+
+def epsilon_with(record: PlanRecord, mechanism: Mechanism, more: int, debt: int) -> str:
+    """The epsilon of all answers of a plan together, at its delta, if so many more are opened and a debt is paid."""
+    total = record.total_answers + more + debt
+    if total > MOST_ANSWERS:
+        raise RequestError(f"so much history of pool {record.pool} was lost that no more can be opened")
+    composed = compose(mechanism, total, neighbours=record.neighbours, cells=record.cells)
+    found = composed.epsilon(float_below(number("delta", record.delta)))
+    if found is None:
+        raise RequestError(
+            f"{more} more answers have no epsilon at delta {record.delta}: the noise was planned for fewer"
+        )
+    return decimal_text(Fraction(found.upper), 6, "up")

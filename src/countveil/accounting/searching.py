@@ -93,6 +93,11 @@ def search(target: Target, objective: str, *, edge: float = 1.0, polish: bool = 
     return _retuned(min([*candidates[:1], *freely], key=value), target)
 
 
+def of_power(power: float, target: Target) -> Found | None:
+    """The least noise of one shape: 1 is the (truncated) geometric law, 2 the discrete Gaussian."""
+    return _member(power, target, USUAL_SHARE, None)
+
+
 def _retuned(found: Found, target: Target) -> Found:
     """The same shape with just the noise that a fine grid asks for."""
     step = grid_step(found.half, target, FINE)

@@ -10,16 +10,19 @@ import click
 from countveil.cli.output import busy, print_json, short
 
 if TYPE_CHECKING:
-    from countveil.curator import PoolBudget
+    from countveil.answers import PoolBudget
 
 
 @click.command()
 @click.argument("name", required=False)
 @click.option("-c", "--config", metavar="FILE", help="The configuration (default: countveil.toml).")
+@click.option("--url", metavar="URL", help="Ask the service there instead; the key is in COUNTVEIL_KEY.")
 @click.option("--open", "more", metavar="N", help="Open N more answers of the pool's mechanism; stays on the record.")
 @click.option("--reason", metavar="TEXT", help="With --open: why, for the record.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def budget(name: str | None, config: str | None, more: str | None, reason: str | None, as_json: bool) -> None:
+def budget(
+    name: str | None, config: str | None, url: str | None, more: str | None, reason: str | None, as_json: bool
+) -> None:
     """Show what is left of the budget of NAME (a dataset or a pool), or of all.
 
     \b
@@ -27,20 +30,36 @@ def budget(name: str | None, config: str | None, more: str | None, reason: str |
       countveil budget
       countveil budget people --json
       countveil budget people --open 10 --reason "second edition of the yearbook"
+      countveil budget --url https://counts.example.org
     """
-    from countveil.curator import Curator
     from countveil.errors import RequestError
 
     if (more is None) != (reason is None) or (more is not None and name is None):
         raise RequestError('to open more, name the pool, --open N and --reason "why"')
-    with busy("reading the ledger"), Curator.open(config) as curator:
-        found = [curator.open_budget(name or "", more, reason or "")] if more is not None else curator.budget(name)
+    if url is not None and (config is not None or more is not None):
+        raise RequestError("with --url the service has the budget: leave out --config and --open")
+    with busy("reading the ledger"):
+        found = _looked_up(name, config, more, reason) if url is None else _looked_up_there(name, url)
     if as_json:
         pools = [_plain(each) for each in found]
         print_json({"schema_version": 1, **(pools[0] if len(pools) == 1 else {}), "pools": pools})
         return
     for each in found:
-        _print(each)
+        _print(each, yours=url is not None)
+
+
+def _looked_up(name: str | None, config: str | None, more: str | None, reason: str | None) -> list[PoolBudget]:
+    from countveil.curator import Curator
+
+    with Curator.open(config) as curator:
+        return [curator.open_budget(name or "", more, reason or "")] if more is not None else curator.budget(name)
+
+
+def _looked_up_there(name: str | None, url: str) -> list[PoolBudget]:
+    from countveil.client import connect
+
+    with connect(url) as service:
+        return service.budget(name)
 
 
 def _plain(found: PoolBudget) -> dict[str, object]:
@@ -48,20 +67,22 @@ def _plain(found: PoolBudget) -> dict[str, object]:
     return {**asdict(found), "datasets": list(found.datasets), "shares": shares}
 
 
-def _print(found: PoolBudget) -> None:
+def _print(found: PoolBudget, *, yours: bool) -> None:
+    """`yours`: what is left is what the holder of a key can still ask for, and what others spent is not known."""
     from rich.console import Console
     from rich.text import Text
 
     console = Console(highlight=False)
     of = "" if found.datasets == (found.pool,) else f" ({', '.join(found.datasets)})"
-    spent = found.answers_total - found.answers_left
+    whose = " for this key" if yours else ""
     width = 30
     filled = width - (width * found.answers_left) // max(1, found.answers_total)
     console.print(Text(f"{found.pool}{of}", style="bold"))
     bar = Text("#" * filled, style="red").append("." * (width - filled), style="green")
-    console.print(Text("  ").append(bar).append(f"  {found.answers_left} of {found.answers_total} answers left"))
+    console.print(Text("  ").append(bar).append(f"  {found.answers_left} of {found.answers_total} answers left{whose}"))
     promise = f"epsilon {found.epsilon}, delta {short(found.delta, 3, 'up')} for all of them together"
-    console.print(Text(f"  {spent} spent; {promise}"))
+    spent = "" if yours else f"{found.answers_total - found.answers_left} spent; "
+    console.print(Text(f"  {spent}{promise}"))
     console.print(Text(f"  each count ±{found.margin_95} in 95 % of releases"))
     for who, share in found.shares.items():
         console.print(Text(f"  {who}: {max(0, share.left)} of {share.answers} left"))

@@ -14,8 +14,10 @@ import click
 from countveil.cli.output import busy, print_json, short
 
 if TYPE_CHECKING:
-    from countveil.answers import Table
-    from countveil.curator import DryRun
+    from countveil.answers import DryRun, Table
+    from countveil.received import Answer
+
+    Answered = Table | Answer
 
 MOST_ROWS = 60
 
@@ -23,13 +25,21 @@ MOST_ROWS = 60
 @click.command()
 @click.argument("sql")
 @click.option("-c", "--config", metavar="FILE", help="The configuration (default: countveil.toml).")
+@click.option("--url", metavar="URL", help="Ask the service there instead; the key is in COUNTVEIL_KEY.")
 @click.option("--dry-run", is_flag=True, help="Say what it costs and how accurate it will be; ask nothing.")
-@click.option("--analyst", default="curator", show_default=True, metavar="NAME", help="Who asks, for the record.")
+@click.option("--analyst", metavar="NAME", help="Who asks, for the record (default: curator).")
 @click.option("-o", "--output", metavar="FILE", help="Write the table to a file (.csv, .parquet or .json).")
 @click.option("--format", "style", type=click.Choice(["csv", "parquet", "json"]), help="The format of the table.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def count(
-    sql: str, config: str | None, dry_run: bool, analyst: str, output: str | None, style: str | None, as_json: bool
+    sql: str,
+    config: str | None,
+    url: str | None,
+    dry_run: bool,
+    analyst: str | None,
+    output: str | None,
+    style: str | None,
+    as_json: bool,
 ) -> None:
     """Answer a count query from a configured dataset, within its budget. The same question twice is free.
 
@@ -43,29 +53,46 @@ def count(
       countveil count "SELECT region, count(*) FROM people WHERE age >= 65 GROUP BY region" --dry-run
       countveil count "SELECT region, count(*) FROM people WHERE age >= 65 GROUP BY region"
       countveil count "SELECT region, sex, count(*) FROM people GROUP BY region, sex" -o table.csv
+      countveil count "SELECT count(*) FROM people" --url https://counts.example.org
     """
-    from countveil.config import load
-    from countveil.curator import Curator
     from countveil.errors import RequestError
 
+    if url is not None and (config is not None or analyst is not None):
+        raise RequestError(
+            "with --url the service has the data, and the key says who asks: leave out --config and --analyst"
+        )
     if dry_run and (output is not None or style is not None):
         raise RequestError("a dry run gives no table: leave out --output and --format")
     if as_json and output is None and style is not None and style != "json":
         raise RequestError(f"--json prints JSON; leave out --format {style}, or name a file with -o")
     style = style or _style(output)
     _check_output(output, style)
-    loaded = load(config)
-    if isinstance(loaded.ledger, Path) and not loaded.ledger.exists():
-        click.echo(f"a new ledger begins: {loaded.ledger.name}; keep it and its anchor, they are the budget", err=True)
-    with busy("asking"), Curator.open(loaded) as curator:
-        if dry_run:
-            found: DryRun | Table = curator.dry_run(sql, analyst=analyst)
-        else:
-            found = curator.count(sql, analyst=analyst)
+    with busy("asking"):
+        found = _asked(sql, config, analyst, dry_run) if url is None else _asked_there(sql, url, dry_run)
     if dry_run:
         _print_dry_run(found, as_json)  # type: ignore[arg-type]
     else:
         _print_table(found, output, "json" if as_json and output is None else style, as_json)  # type: ignore[arg-type]
+
+
+def _asked(sql: str, config: str | None, analyst: str | None, dry_run: bool) -> DryRun | Table:
+    """The answer of a configured dataset."""
+    from countveil.config import load
+    from countveil.curator import CURATOR, Curator
+
+    loaded, who = load(config), CURATOR if analyst is None else analyst
+    if isinstance(loaded.ledger, Path) and not loaded.ledger.exists():
+        click.echo(f"a new ledger begins: {loaded.ledger.name}; keep it and its anchor, they are the budget", err=True)
+    with Curator.open(loaded) as curator:
+        return curator.dry_run(sql, analyst=who) if dry_run else curator.count(sql, analyst=who)
+
+
+def _asked_there(sql: str, url: str, dry_run: bool) -> DryRun | Answer:
+    """The answer of a service."""
+    from countveil.client import connect
+
+    with connect(url) as service:
+        return service.dry_run(sql) if dry_run else service.count(sql)
 
 
 def _style(output: str | None) -> str | None:
@@ -112,7 +139,7 @@ def _print_dry_run(found: DryRun, as_json: bool) -> None:
         click.echo(f"- {note}")
 
 
-def _print_table(table: Table, output: str | None, style: str | None, as_json: bool) -> None:
+def _print_table(table: Answered, output: str | None, style: str | None, as_json: bool) -> None:
     if output is not None:
         _write(table, Path(output), style or "csv")
         _print_receipt(table, as_json, output)
@@ -125,7 +152,7 @@ def _print_table(table: Table, output: str | None, style: str | None, as_json: b
         _print_receipt(table, False, None)
 
 
-def _write(table: Table, target: Path, style: str) -> None:
+def _write(table: Answered, target: Path, style: str) -> None:
     from countveil.tables import appearing
 
     with appearing(target, target) as file:
@@ -139,7 +166,7 @@ def _write(table: Table, target: Path, style: str) -> None:
             pq.write_table(table.to("pyarrow"), file)
 
 
-def _csv(table: Table) -> str:
+def _csv(table: Answered) -> str:
     lines = _Lines()
     writer = csv.writer(lines)  # with its own line ends, so that every kind of line end in a label is quoted
     writer.writerow(table.columns)
@@ -154,7 +181,7 @@ class _Lines(list[str]):
         self.append(line.removesuffix("\r\n") + "\n")
 
 
-def _print_rich(table: Table) -> None:
+def _print_rich(table: Answered) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table as Rich
@@ -162,10 +189,10 @@ def _print_rich(table: Table) -> None:
 
     console = Console(highlight=False)
     shown = Rich(box=box.SIMPLE_HEAD)
-    groups = len(table.question.shown)
-    for name in table.columns[:groups]:
+    *groups, counted, _, _ = table.columns
+    for name in groups:
         shown.add_column(Text(name), overflow="fold")
-    shown.add_column(Text(table.question.name), justify="right", style="bold", no_wrap=True)
+    shown.add_column(Text(counted), justify="right", style="bold", no_wrap=True)
     shown.add_column("95 % interval", justify="right", no_wrap=True)
     for i, row in enumerate(table.rows):
         if i == MOST_ROWS:
@@ -173,10 +200,10 @@ def _print_rich(table: Table) -> None:
         *labels, y, low, high = row
         shown.add_row(*(Text(_label(v)) for v in labels), f"{y:,}", f"{low:,} to {high:,}")
     console.print(shown)
-    if table.question.cells > MOST_ROWS:
-        more = table.question.cells - MOST_ROWS
+    if table.cells > MOST_ROWS:
+        more = table.cells - MOST_ROWS
         console.print(Text(f"and {more:,} more cells; write all of them with -o table.csv", style="dim"))
-    if table.question.cells > 1:
+    if table.cells > 1:
         total = table.total()
         console.print(Text(f"sum of the cells {total.value:,} ±{total.margin_95:,} (95 %; free, and agrees with them)"))
         console.print(Text("a total asked for on its own costs an answer, is closer, need not agree", style="dim"))
@@ -187,19 +214,18 @@ def _label(value: Any) -> str:
     return text if text.isprintable() and text and text == text.strip() else repr(text)
 
 
-def _print_receipt(table: Table, as_json: bool, output: str | None) -> None:
+def _print_receipt(table: Answered, as_json: bool, output: str | None) -> None:
     from dataclasses import asdict
 
     receipt = table.receipt
     if as_json:
-        found = {"output": output, "columns": table.columns, "cells": table.question.cells}
+        found = {"output": output, "columns": table.columns, "cells": table.cells}
         print_json({"schema_version": 1, **found, "receipt": asdict(receipt), "replayed": table.replayed})
         return
-    m = table.mechanism
-    where = f"{table.question.cells:,} counts in {output}; " if output else ""
+    where = f"{table.cells:,} counts in {output}; " if output else ""
     paid = "free: asked before" if table.replayed else "paid: 1 answer"
     left = f"{receipt.answers_left} of {receipt.answers} left"
     promise = f"all together epsilon {receipt.epsilon}, delta {short(receipt.delta, 3, 'up')}"
     click.echo(f"{where}{paid}, {left} ({promise})", err=output is None and not sys.stdout.isatty())
-    words = f"±{m.margin_95} in 95 % of releases, never more than ±{m.certificate.worst_error}; receipt {receipt.id}"
+    words = f"±{table.margin_95} in 95 % of releases, never more than ±{table.worst_error}; receipt {receipt.id}"
     click.echo(words, err=output is None and not sys.stdout.isatty())

@@ -1,7 +1,9 @@
 """Changes that wait at the same time are made together: one transaction, one sync, one move of the anchor for all.
 
-A thread puts its change in line and then waits for the ledger. Whoever gets the ledger first makes all that are in
-line; the others find theirs done. Nobody waits longer than alone, and the more wait, the less each costs.
+A thread puts its change in line. If nobody leads, it does: it makes all that are in line, up to MOST, in one
+transaction, tells the others what came of theirs, and passes the lead to the first of those that came meanwhile. The
+others sleep until they are told; they do not queue for the ledger. Nobody waits longer than alone, and the more wait,
+the less each costs.
 """
 
 from __future__ import annotations
@@ -22,7 +24,10 @@ class Waiting(Generic[T]):
     """One change in line, and what came of it."""
 
     def __init__(self, name: str, change: Callable[[], T]) -> None:
-        self.name, self._change, self.done = name, change, False
+        self.name, self._change = name, change
+        self.done = self.leads = False
+        self._bell = threading.Lock()
+        self._bell.acquire()  # whoever rings it releases it
         self._found: list[T] = []
         self._error: Exception | None = None
 
@@ -43,10 +48,21 @@ class Waiting(Generic[T]):
         statement("RELEASE SAVEPOINT one")
 
     def fail(self, error: BaseException) -> None:
-        """The transaction failed, so this did not happen, whatever came of it inside."""
-        if self._error is None:
-            lost = LedgerError("the ledger could not be written; nothing was answered")
-            self._error = error if isinstance(error, Exception) else lost
+        """The transaction failed, so this did not happen, whatever came of it inside.
+
+        Nor does a refusal stand: it may rest on what another change of the transaction would have spent.
+        """
+        lost = LedgerError("the ledger could not be written; nothing was answered")
+        self._error = error if isinstance(error, Exception) else lost
+
+    def ring(self) -> None:
+        """It is done, or it leads now; once for either."""
+        self._bell.release()
+
+    def wait(self) -> None:
+        """Until it is done or it leads."""
+        while not (self.done or self.leads):
+            self._bell.acquire()
 
     def outcome(self) -> T:
         if self._error is not None:
@@ -55,16 +71,20 @@ class Waiting(Generic[T]):
 
 
 class Group:
-    """The line."""
+    """The line. While it is not empty, one of those in it leads, or one whose change was just made."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._line: deque[Waiting[Any]] = deque()
+        self._led = False
 
     def join(self, name: str, change: Callable[[], T]) -> Waiting[T]:
+        """Stand in line; the first in it leads."""
         mine = Waiting(name, change)
         with self._lock:
             self._line.append(mine)
+            if not self._led:
+                self._led = mine.leads = True
         return mine
 
     def take(self) -> list[Waiting[Any]]:
@@ -72,7 +92,21 @@ class Group:
         with self._lock:
             return [self._line.popleft() for _ in range(min(MOST, len(self._line)))]
 
+    def leave(self, mine: Waiting[Any]) -> None:
+        """Whatever came of it, it is no longer in line, and does not lead."""
+        if mine.done and not mine.leads:
+            return
+        with self._lock:
+            if mine in self._line:
+                self._line.remove(mine)
+            if mine.leads:
+                mine.leads, self._led = False, bool(self._line)
+                if self._line:
+                    self._line[0].leads = True
+                    self._line[0].ring()
+
     def forget(self) -> None:
         """Nobody is in line: after a fork the threads that were are the parent's."""
         self._lock = threading.Lock()
         self._line.clear()
+        self._led = False

@@ -48,8 +48,10 @@ class Store(ABC):
         self.anchor, self._clock, self._step = anchor, clock, step
         self._lock, self._closed = threading.RLock(), False
         self._connection: Any = None
-        self._process = os.getpid()
+        self._process = self._forking = os.getpid()
         self._group = Group()
+        self._tail: Entry | None = None
+        """The last entry, as far as the change under way has written one."""
 
     # -- what a database brings --------------------------------------------------------------------------------------
 
@@ -109,13 +111,14 @@ class Store(ABC):
     def part(self) -> None:
         """Before a fork: wait until no thread uses the connection, then close it."""
         self._lock.acquire()
+        self._forking = os.getpid()
         if self._connection is not None and self._process == os.getpid() and not self._in_change():
             self._connection.close()
             self._connection = None
 
     def rejoin(self) -> None:
         """After a fork, on both sides. What threads of the parent were waiting for is not the child's to do."""
-        if self._process != os.getpid():
+        if self._forking != os.getpid():
             self._group.forget()
         self._lock.release()
 
@@ -138,9 +141,10 @@ class Store(ABC):
     def _transaction(self, name: str) -> Iterator[None]:
         """One durable change, then the anchor."""
         with self._using():
+            self._tail = None
             with self._changing(name):
                 yield
-            last = self._last()
+            self._tail, last = None, self._last()
             if name != "migrate" and last is not None:
                 self._step(f"{name}:anchor")
                 self.anchor.advance(Mark(self.identity, last.seq, last.hash), self._check_holds)
@@ -152,12 +156,16 @@ class Store(ABC):
         fails, none of them happened.
         """
         mine = self._group.join(name, change)
-        with self._lock:
-            while not mine.done:
-                self._lead(self._group.take())
+        try:
+            mine.wait()
+            if not mine.done:
+                with self._lock:
+                    self._lead(self._group.take(), mine)
+        finally:
+            self._group.leave(mine)
         return mine.outcome()
 
-    def _lead(self, group: list[Waiting[Any]]) -> None:
+    def _lead(self, group: list[Waiting[Any]], leader: Waiting[Any]) -> None:
         try:
             if len(group) == 1:
                 with self._transaction(group[0].name):
@@ -165,7 +173,7 @@ class Store(ABC):
             else:
                 with self._transaction("group"):
                     for each in group:
-                        each.run_among(self._execute)
+                        each.run_among(self._savepoint)
         except BaseException as error:
             for each in group:
                 each.fail(error)
@@ -174,6 +182,14 @@ class Store(ABC):
         finally:
             for each in group:
                 each.done = True
+                if each is not leader:
+                    each.ring()
+
+    def _savepoint(self, sql: str) -> None:
+        """Set, keep or undo a part of a change; what is undone is not what the next entry follows."""
+        if sql.startswith("ROLLBACK"):
+            self._tail = None
+        self._execute(sql)
 
     def _check_holds(self, mark: Mark) -> None:
         """This ledger holds what its anchor remembers: nobody restored another one meanwhile."""
@@ -187,9 +203,10 @@ class Store(ABC):
         return int(self._execute(sql, values).rowcount)
 
     def _append(self, kind: str, body: Mapping[str, Any]) -> Entry:
-        entry = sealed(self._last(), self._clock(), kind, body)
+        entry = sealed(self._tail or self._last(), self._clock(), kind, body)
         row = (entry.seq, entry.time, entry.kind, canonical(body), entry.previous, entry.hash)
         self._change(f"{kind}:entry", "INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?)", row)
+        self._tail = entry
         return entry
 
     def _last(self) -> Entry | None:

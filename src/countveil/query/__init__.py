@@ -14,9 +14,10 @@ from countveil.errors import QueryError, shortened
 from countveil.query.expression import Condition, Name, Query, col, count_name
 from countveil.query.question import Question, bind
 from countveil.query.sql import parse, parse_condition
+from countveil.query.writing import written
 from countveil.schema import MAX_NAME, Schema
 
-__all__ = ["Condition", "Query", "Question", "ask", "bind", "col", "parse", "parse_condition"]
+__all__ = ["Condition", "Query", "Question", "ask", "bind", "check_form", "col", "parse", "parse_condition", "written"]
 
 
 def ask(
@@ -60,7 +61,19 @@ def _from_python(
         if len(known) != 1:
             raise QueryError("no dataset", f"name one of {', '.join(sorted(known))}")
         dataset = next(iter(known))
-    if not isinstance(dataset, str):
+    columns = check_form(dataset, by, where, name)
+    name = count_name(columns) if name is None else name
+    condition = parse_condition(where) if isinstance(where, str) else where
+    schema = known.get(dataset)
+    distinct = Name(schema.unit) if people and schema is not None and not schema.unit_is_row else None
+    return Query(Name(dataset), tuple(Name(column) for column in columns), condition, distinct, name)
+
+
+def check_form(
+    dataset: str | None, by: str | Iterable[str], where: Condition | str | None, name: str | None
+) -> list[str]:
+    """The group columns of the Python form; what no schema could allow is refused."""
+    if dataset is not None and not isinstance(dataset, str):
         raise QueryError(f"a dataset named by {type(dataset).__name__}", 'write dataset="people"')
     if not isinstance(by, Iterable):
         raise QueryError(f"a column named by {type(by).__name__}", 'write by=["region"]')
@@ -71,15 +84,15 @@ def _from_python(
         if column in columns:
             raise QueryError(f"the column {shortened(column, 40)} twice", "name each column once")
         columns[column] = None
-    name = count_name(columns) if name is None else name
-    if not isinstance(name, str) or not name.isprintable() or not 0 < len(name) <= MAX_NAME or name in columns:
+    if name is not None and (not _nameable(name) or name in columns):
         raise QueryError(f"the name {shortened(name, 40)} for the count", "give the count a name of its own")
-    condition = parse_condition(where) if isinstance(where, str) else where
-    if condition is not None and not isinstance(condition, Condition):
+    if where is not None and not isinstance(where, (str, Condition)):
         raise QueryError(f"where of type {type(where).__name__}", 'write where=cv.col("age") >= 65')
-    schema = known.get(dataset)
-    distinct = Name(schema.unit) if people and schema is not None and not schema.unit_is_row else None
-    return Query(Name(dataset), tuple(Name(column) for column in columns), condition, distinct, name)
+    return list(columns)
+
+
+def _nameable(name: object) -> bool:
+    return isinstance(name, str) and name.isprintable() and 0 < len(name) <= MAX_NAME
 
 
 def _schema(name: Name, known: Mapping[str, Schema]) -> Schema:

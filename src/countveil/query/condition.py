@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from countveil.query import sets
 from countveil.query.effort import Effort
 from countveil.query.sets import Points
-from countveil.query.tokens import quoted
+from countveil.query.tokens import literal, quoted
 from countveil.schema import Column
 
 
@@ -210,7 +210,7 @@ def _tests(member: Member) -> list[str]:
     for low, high in found:
         if (low, high) in alone:
             continue
-        first, last = literal(column, low), literal(column, high)
+        first, last = literal(column.value(low)), literal(column.value(high))
         if low == column.first:
             tests.append(f"{name} <= {last}")
         elif high == column.last:
@@ -228,17 +228,5 @@ def _is_short(piece: tuple[int, int], column: Column) -> bool:
 
 
 def _listing(name: str, column: Column, members: Points, one: str, many: str) -> str:
-    listed = [literal(column, point) for low, high in members for point in range(low, high + 1)]
+    listed = [literal(column.value(point)) for low, high in members for point in range(low, high + 1)]
     return f"{name} {one} {listed[0]}" if len(listed) == 1 else f"{name} {many} ({', '.join(listed)})"
-
-
-def literal(column: Column, point: int) -> str:
-    """The value at a point, as it is written in a query."""
-    value = column.value(point)
-    if isinstance(value, bool):
-        return "TRUE" if value else "FALSE"
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, str):
-        return "'" + value.replace("'", "''") + "'"
-    return f"DATE '{value.isoformat()}'"

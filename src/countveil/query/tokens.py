@@ -5,6 +5,7 @@ Comments, dollar quotes, parameters, escapes, arithmetic and letters outside ASC
 
 from __future__ import annotations
 
+import datetime
 import re
 import unicodedata
 from dataclasses import dataclass
@@ -147,6 +148,21 @@ def _odd(character: str, at: int) -> QueryError:
         letters if character.isalnum() else "remove it, or write it inside quotes",
         at,
     )
+
+
+def literal(value: str | int | bool | datetime.date) -> str:
+    """A value as it is written in a query.
+
+    >>> literal("it's"), literal(True), literal(-3), literal(datetime.date(2026, 1, 31))
+    ("'it''s'", 'TRUE', '-3', "DATE '2026-01-31'")
+    """
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    if isinstance(value, int):
+        return str(int(value))
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    return f"DATE '{value.isoformat()}'"
 
 
 def quoted(name: str) -> str:

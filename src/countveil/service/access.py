@@ -48,11 +48,14 @@ def key_of(request: Request) -> Key | None:
 
 
 def holder(request: Request) -> Key:
-    """Whoever has a right key, and has not asked too often."""
-    key = key_of(request)
-    if key is None:
-        raise Problem(UNAUTHORIZED, _NEEDED, {"WWW-Authenticate": 'Bearer realm="countveil"'})
-    return _in_time(request, key)
+    """Whoever has a right key, and has not asked too often. A request is counted once, however often this is asked."""
+    known: Key | None = getattr(request.state, "key", None)
+    if known is None:
+        key = key_of(request)
+        if key is None:
+            raise Problem(UNAUTHORIZED, _NEEDED, {"WWW-Authenticate": 'Bearer realm="countveil"'})
+        request.state.key = known = limited(request, key)
+    return known
 
 
 def curator(request: Request) -> Key:
@@ -66,11 +69,16 @@ def curator(request: Request) -> Key:
 def designer(request: Request) -> Key:
     """Anyone, where designs are open; otherwise a holder."""
     if request.app.state.settings.open_design and "authorization" not in request.headers:
-        return _in_time(request, ANYONE)
+        request.state.key = getattr(request.state, "key", None) or limited(request, ANYONE)
     return holder(request)
 
 
-def _in_time(request: Request, key: Key) -> Key:
+WHO = (holder, curator, designer)
+"""What a route can need; it is settled before anything else of a request is read."""
+
+
+def limited(request: Request, key: Key) -> Key:
+    """The same key, if it has not asked too often."""
     request.state.who = key.name
     wait = request.app.state.rates.take(key.id)
     if wait:

@@ -8,19 +8,23 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any
+from urllib.parse import urlencode
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
 import countveil
 from countveil.config import Config, load
 from countveil.curator import Curator
 from countveil.errors import CountveilError
 from countveil.keys import Keyring
+from countveil.sampling.entropy import token
 from countveil.service.access import Rates
 from countveil.service.guard import Guard
+from countveil.service.page.sessions import LoginNeededError
+from countveil.service.page.views import page
 from countveil.service.problems import (
     BAD_METHOD,
     BAD_PARAMETER,
@@ -47,6 +51,10 @@ class Settings:
     hosts: tuple[str, ...] = LOOPBACK
     tls: bool = False
     rate: float = 600.0
+    secure: bool = False
+    """Cookies only over TLS, ours or a proxy's."""
+    secret: str = ""
+    """Signs sessions; the workers of one run share it."""
 
     def text(self) -> str:
         return json.dumps(asdict(self))
@@ -81,12 +89,14 @@ def create_app(settings: Settings) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.state.settings = settings
+    app.state.settings = settings if settings.secret else replace(settings, secret=token(32))
     app.include_router(v1)
     app.include_router(plain)
+    app.include_router(page)
     app.add_middleware(Guard, hosts=settings.hosts, tls=settings.tls)
     app.add_exception_handler(Problem, _refused)
     app.add_exception_handler(CountveilError, _failed)
+    app.add_exception_handler(LoginNeededError, _to_login)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _elsewhere)
     _secure(app)
@@ -109,6 +119,14 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 async def _failed(request: Request, error: Exception) -> Response:
     return (problem(error) if isinstance(error, CountveilError) else internal()).response()
+
+
+async def _to_login(request: Request, error: Exception) -> Response:
+    """Log in, then come back; a part of a page asks for the whole of it."""
+    to = "/login?" + urlencode({"to": request.url.path})
+    if request.headers.get("hx-request") == "true":
+        return Response(status_code=401, headers={"HX-Redirect": to})
+    return RedirectResponse(to, 303)
 
 
 async def _invalid(request: Request, error: Exception) -> Response:

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
+from countveil.service.access import WHO
 from countveil.service.problems import BAD_PARAMETER, BAD_REQUEST, MEDIA_TYPE, TOO_LARGE, Problem
 
 MOST_BYTES = 256 * 1024
@@ -21,7 +22,7 @@ class StrictRequest(Request):
     async def body(self) -> bytes:
         if not hasattr(self, "_body"):
             stated = self.headers.get("content-length", "")
-            if stated.isdigit() and int(stated[:20]) > MOST_BYTES:
+            if stated.isdecimal() and int(stated[:20]) > MOST_BYTES:
                 raise _too_large()
             read = bytearray()
             async for chunk in self.stream():
@@ -42,8 +43,11 @@ class StrictRoute(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()
+        asking = [each.call for each in self.dependant.dependencies if each.call in WHO]
 
         async def strict(request: Request) -> Response:
+            for who in asking:
+                who(request)  # before the body: of what a stranger sends nothing is read
             if request.method == "POST":
                 media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
                 if media != "application/json":

@@ -83,6 +83,13 @@ class Guard:
         return None
 
 
+class ServerLines(logging.Formatter):
+    """What the HTTP server itself says, as lines of the same log; of an exception nothing, it could quote the data."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return json.dumps({"time": _now(), "level": record.levelname.lower(), "server": record.getMessage().strip()})
+
+
 def _noted(scope: Scope, status: int) -> None:
     REQUESTS.labels(_route(scope), _method(scope), str(status)).inc()
     log.info(_line(scope, status))
@@ -90,13 +97,17 @@ def _noted(scope: Scope, status: int) -> None:
 
 def _line(scope: Scope, status: int, error: str | None = None) -> str:
     line = {
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "time": _now(),
         "method": _method(scope),
         "route": _route(scope),
         "status": status,
         "who": scope["state"].get("who"),
     }
     return json.dumps(line if error is None else {**line, "error": error})
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _route(scope: Scope) -> str:

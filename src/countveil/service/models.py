@@ -63,6 +63,8 @@ class Error(BaseModel):
     code: int = Field(description="The exit code of the command line: 1 to 6.")
     name: str
     position: int | None = Field(None, description="Where in the query, counted from 1.")
+    pool: str | None = Field(None, description="The budget that is spent.")
+    answers: int | None = Field(None, description="How many answers it had.")
 
 
 class ProblemDocument(BaseModel):

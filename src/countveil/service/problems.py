@@ -119,7 +119,7 @@ def problem(error: CountveilError) -> Problem:
     if isinstance(error, QueryError):
         return Problem(BAD_QUERY, str(error), more={"position": error.position})
     if isinstance(error, BudgetError):
-        return Problem(SPENT, _spent(error))
+        return Problem(SPENT, _spent(error), more={"pool": error.pool, "answers": error.answers})
     if isinstance(error, ConflictError):
         return Problem(CONFLICT, str(error))
     for kinds, kind in (

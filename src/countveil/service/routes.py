@@ -125,7 +125,12 @@ def asked(request: Request, key: Holder) -> Response:
     return answer({"asked": [_asked(charge) for charge in of(request).ledger.charges(analyst=who)]})
 
 
-@v1.get("/receipts/{id}", response_model=models.ReceiptDocument, responses=shown(*_ALWAYS, NOT_FOUND), tags=["budget"])
+@v1.get(
+    "/receipts/{id}",
+    response_model=models.ReceiptDocument,
+    responses=shown(*_ALWAYS, NOT_FOUND, BAD_PARAMETER),
+    tags=["budget"],
+)
 def receipt(request: Request, id: Annotated[str, Path(pattern="^[0-9a-f]{24}$")], key: Holder) -> Response:
     """The receipt of a charge of one's own; curators see every receipt."""
     found = of(request).receipt(id)

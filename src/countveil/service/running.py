@@ -18,11 +18,14 @@ from countveil.config import Config
 from countveil.curator import Curator
 from countveil.errors import ParameterError, RequestError
 from countveil.keys import Keyring
+from countveil.sampling.entropy import token
 from countveil.service.app import ENVIRONMENT, LOOPBACK, Settings
 from countveil.service.metrics import SHARED
 
 GRACE = 30
 """Seconds that requests have to finish when the server ends."""
+BACKLOG = 2048
+"""Connections that may wait to be taken."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,8 @@ def serve(config: Config, place: Place, announce: Callable[[str], None]) -> None
         (*(LOOPBACK if place.loopback else ()), *place.names) if place.loopback or place.names else (),
         place.certificate is not None,
         config.service.rate / place.workers,
+        place.certificate is not None or place.behind_proxy,
+        token(32),
     )
     shared = tempfile.mkdtemp(prefix="countveil-metrics-")
     os.environ[ENVIRONMENT] = settings.text()
@@ -91,6 +96,7 @@ def _listening(place: Place) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((place.host, place.port))
+        listener.listen(BACKLOG)  # from here on clients wait instead of being refused: the address can be announced
     except (OSError, OverflowError) as error:
         listener.close()
         reason = getattr(error, "strerror", None) or "not a port"
@@ -114,6 +120,7 @@ def _run(place: Place, listener: socket.socket) -> None:
         ssl_keyfile=place.key,
         timeout_graceful_shutdown=GRACE,
         timeout_keep_alive=30,
+        backlog=BACKLOG,
         h11_max_incomplete_event_size=32 * 1024,
         log_config=LOGGING,
     )
@@ -126,10 +133,13 @@ def _run(place: Place, listener: socket.socket) -> None:
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"plain": {"format": "%(message)s"}},
-    "handlers": {"lines": {"class": "logging.StreamHandler", "formatter": "plain", "stream": "ext://sys.stderr"}},
+    "formatters": {"plain": {"format": "%(message)s"}, "server": {"()": "countveil.service.guard.ServerLines"}},
+    "handlers": {
+        "lines": {"class": "logging.StreamHandler", "formatter": "plain", "stream": "ext://sys.stderr"},
+        "server": {"class": "logging.StreamHandler", "formatter": "server", "stream": "ext://sys.stderr"},
+    },
     "loggers": {
         "countveil.service": {"handlers": ["lines"], "level": "INFO", "propagate": False},
-        "uvicorn.error": {"handlers": ["lines"], "level": "WARNING", "propagate": False},
+        "uvicorn.error": {"handlers": ["server"], "level": "WARNING", "propagate": False},
     },
 }

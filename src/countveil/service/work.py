@@ -15,11 +15,17 @@ import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 SECONDS = 20.0
 """How long a task may take."""
+PATIENCE = 1.0
+"""Seconds after which a task that nobody waits for is stopped: to start a new helper takes about as long."""
+WAITING = 16
+"""Tasks that may wait for the helper. Whoever comes then is sent away: threads have to be left for answers."""
 REMEMBERED = 512
 Values = Mapping[str, Any]
 
@@ -35,9 +41,15 @@ class BusyError(Exception):
 class RefusedError(Exception):
     """The library refused: its words, and its code."""
 
-    def __init__(self, words: str, code: int) -> None:
+    def __init__(self, words: str, code: int, argument: str | None = None) -> None:
         super().__init__(words)
-        self.code = code
+        self.code, self.argument = code, argument
+
+
+class Stop:
+    """The word that nobody waits any more."""
+
+    given = False
 
 
 class Workshop:
@@ -45,27 +57,41 @@ class Workshop:
 
     def __init__(self, seconds: float = SECONDS) -> None:
         self._seconds, self._lock = seconds, threading.Lock()
+        self._places = threading.BoundedSemaphore(WAITING)
         self._helper: subprocess.Popen[bytes] | None = None
         self._known: OrderedDict[str, dict[str, Any]] = OrderedDict()
 
-    def run(self, task: str, arguments: Values) -> dict[str, Any]:
-        """The result of a task; the same task again costs nothing."""
+    def run(self, task: str, arguments: Values, stop: Stop | None = None) -> dict[str, Any]:
+        """The result of a task; the same task again costs nothing. Whoever asked can change their mind by `stop`."""
         line = json.dumps({"task": task, "arguments": dict(arguments)}, sort_keys=True)
         found = self._known.get(line)
         if found is None:
-            if not self._lock.acquire(timeout=self._seconds):
-                raise BusyError
-            try:
-                found = self._known.get(line) or self._asked(line)
-            finally:
-                self._lock.release()
+            with self._turn():
+                if stop is not None and stop.given:
+                    raise TooLongError
+                found = self._known.get(line) or self._asked(line, stop)
             self._known[line] = found
             while len(self._known) > REMEMBERED:
                 self._known.popitem(last=False)
         if "error" in found:
-            raise RefusedError(found["error"]["words"], found["error"]["code"])
+            raise RefusedError(**found["error"])
         result: dict[str, Any] = found["result"]
         return result
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """The helper alone. Whoever finds too many waiting, or waits too long, is sent away."""
+        if not self._places.acquire(blocking=False):
+            raise BusyError
+        try:
+            if not self._lock.acquire(timeout=self._seconds):
+                raise BusyError
+            try:
+                yield
+            finally:
+                self._lock.release()
+        finally:
+            self._places.release()
 
     def close(self) -> None:
         """Stop the helper, whatever it is doing."""
@@ -77,13 +103,18 @@ class Workshop:
                 if pipe is not None:
                     pipe.close()
 
-    def _asked(self, line: str) -> dict[str, Any]:
+    def warm(self) -> None:
+        """Start the helper before it is needed."""
+        with self._lock:
+            self._running()
+
+    def _asked(self, line: str, stop: Stop | None) -> dict[str, Any]:
         try:
             helper = self._running()
             assert helper.stdin is not None
             helper.stdin.write(line.encode() + b"\n")
             helper.stdin.flush()
-            answer: dict[str, Any] = json.loads(self._line(helper))
+            answer: dict[str, Any] = json.loads(self._line(helper, stop))
             return answer
         except (OSError, ValueError):
             self.close()
@@ -96,16 +127,20 @@ class Workshop:
             self._helper = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         return self._helper
 
-    def _line(self, helper: subprocess.Popen[bytes]) -> bytes:
+    def _line(self, helper: subprocess.Popen[bytes], stop: Stop | None) -> bytes:
         assert helper.stdout is not None
-        until, read = time.monotonic() + self._seconds, bytearray()
+        begun, read = time.monotonic(), bytearray()
         handle = helper.stdout.fileno()
         while not read.endswith(b"\n"):
-            ready, _, _ = select.select([handle], [], [], max(0.0, until - time.monotonic()))
-            chunk = os.read(handle, 1 << 16) if ready else b""
-            if not chunk:
+            if select.select([handle], [], [], 0.1)[0]:
+                chunk = os.read(handle, 1 << 16)
+                if not chunk:
+                    raise OSError
+                read += chunk
+                continue
+            spent = time.monotonic() - begun
+            if spent > self._seconds or (stop is not None and stop.given and spent > PATIENCE):
                 raise OSError
-            read += chunk
         return bytes(read)
 
 
@@ -121,7 +156,26 @@ def _compare(arguments: Values) -> dict[str, Any]:
     return dict(cv.compare(**arguments).describe())
 
 
-TASKS: dict[str, Callable[[Values], dict[str, Any]]] = {"design": _design, "compare": _compare}
+def _page(module: str, name: str) -> Callable[[Values], dict[str, Any]]:
+    def run(arguments: Values) -> dict[str, Any]:
+        found = import_module(f"countveil.service.page.{module}")
+        result: dict[str, Any] = getattr(found, name)(arguments)
+        return result
+
+    return run
+
+
+TASKS: dict[str, Callable[[Values], dict[str, Any]]] = {
+    "design": _design,
+    "compare": _compare,
+    "explore": _page("explore", "shown"),
+    "explore-followed": _page("explore", "followed"),
+    "explore-beside": _page("explore", "beside"),
+    "explore-document": _page("explore", "document"),
+    "explore-ptable": _page("explore", "ptable"),
+    "agency": _page("agency", "shown"),
+    "agency-file": _page("agency", "file"),
+}
 
 
 def done(line: bytes) -> dict[str, Any]:
@@ -132,7 +186,7 @@ def done(line: bytes) -> dict[str, Any]:
         asked = json.loads(line)
         return {"result": TASKS[asked["task"]](asked["arguments"])}
     except CountveilError as error:
-        return {"error": {"words": str(error), "code": error.exit_code}}
+        return {"error": {"words": str(error), "code": error.exit_code, "argument": getattr(error, "argument", None)}}
     except Exception:  # a fault of ours: the words stay here
         return {"error": {"words": "an internal error", "code": 1}}
 

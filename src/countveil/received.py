@@ -1,0 +1,176 @@
+"""What a service gave: tables, dry runs and budgets, read strictly; refusals as the errors that they are locally."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+
+from countveil.answers import DryRun, PoolBudget, Receipt, Total, check_kind, installed, plain
+from countveil.errors import (
+    AccessError,
+    BudgetError,
+    ConfigError,
+    ConflictError,
+    CountveilError,
+    DataError,
+    EngineError,
+    LedgerError,
+    QueryError,
+    RequestError,
+    ServiceError,
+)
+from countveil.ledger import Standing
+from countveil.schema import date_from_text
+
+REFUSALS: dict[str, type[CountveilError]] = {
+    "unauthorized": AccessError,
+    "forbidden": AccessError,
+    "not-found": ServiceError,
+    "method-not-allowed": ServiceError,
+    "unsupported-media-type": ServiceError,
+    "misdirected": ServiceError,
+    "too-many-requests": ServiceError,
+    "internal": ServiceError,
+    "bad-request": RequestError,
+    "bad-parameter": RequestError,
+    "too-large": RequestError,
+    "query-not-allowed": QueryError,
+    "budget-exhausted": BudgetError,
+    "conflict": ConflictError,
+    "not-ready": ConfigError,
+    "ledger": LedgerError,
+    "data-does-not-fit": DataError,
+    "engine": EngineError,
+}
+"""The error of every problem that a service can give."""
+_QUERY = re.compile(r"query not allowed(?: at position [0-9]+)?: (.*?); (.*)", re.DOTALL)
+_KINDS = {"text": str, "integer": int, "boolean": bool, "date": str}
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Released counts of every cell of a question, as a service gave them: the same table as a Curator's."""
+
+    columns: list[str]
+    margin_95: int
+    worst_error: int
+    receipt: Receipt
+    replayed: bool
+    kind: str | None
+    data: tuple[list[Any], ...] = field(repr=False)
+    """The values, column by column."""
+    sum: Total = field(repr=False)
+
+    @property
+    def cells(self) -> int:
+        return len(self.data[0])
+
+    @property
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        """The cells as plain values: labels, count, low, high."""
+        return zip(*self.data, strict=True)
+
+    @cached_property
+    def frame(self) -> Any:
+        """The table as a frame of the kind asked for, or of what is installed."""
+        return self.to(self.kind or installed())
+
+    def to(self, kind: Any) -> Any:
+        """The table as a pandas, polars or pyarrow frame."""
+        import narwhals as nw
+
+        check_kind(kind)
+        numbers = len(self.columns) - 3
+        data: dict[str, Any] = {}
+        for i, (name, values) in enumerate(zip(self.columns, self.data, strict=True)):
+            given = values if i < numbers else np.array(values, dtype=np.int64)
+            data[name] = nw.new_series(name, given, backend=kind)
+        return nw.from_dict(data, backend=kind).to_native()
+
+    def total(self) -> Total:
+        """The sum of all cells, free: nothing new is asked of the data."""
+        return self.sum
+
+    def describe(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return {
+            "schema_version": 1,
+            "columns": self.columns,
+            "rows": plain(self.rows),
+            "margin_95": self.margin_95,
+            "worst_error": self.worst_error,
+            "total": asdict(self.sum),
+            "receipt": asdict(self.receipt),
+            "replayed": self.replayed,
+        }
+
+
+def refusal(title: str, detail: str, facts: Mapping[str, Any], *, positions: bool = True) -> CountveilError:
+    """The error of a problem. `positions`: the text that they count in is the caller's own."""
+    kind = REFUSALS.get(str(facts.get("name")), ServiceError)
+    if kind is QueryError:
+        parts = _QUERY.fullmatch(detail)
+        construct, allowed = parts.groups() if parts else (detail, "see the query language of the service")
+        position = facts.get("position") if positions else None
+        return QueryError(construct, allowed, position if type(position) is int else None)
+    if kind is BudgetError:
+        spent = BudgetError.__new__(BudgetError, detail)  # in the words of the service, which are for who asks
+        spent.pool, spent.answers, spent.analyst = str(facts.get("pool")), facts.get("answers", 0), None
+        return spent
+    if kind is ConfigError:
+        return ConfigError("dataset", detail)
+    return kind(detail if kind in (RequestError, ConflictError) else f"{title}: {detail}")
+
+
+def read_answer(body: dict[str, Any], kind: str | None) -> Answer:
+    """The table in the body of an answer; a body that is none raises one of the errors of reading."""
+    columns, kinds, rows = body["columns"], body["kinds"], body["rows"]
+    if len(columns) < 3 or any(type(name) is not str for name in columns) or len(set(columns)) != len(columns):
+        raise ValueError
+    values = list(zip(*rows, strict=True))
+    data = tuple(_column(column, of) for _, column, of in zip(columns, values, kinds, strict=True))
+    for counts in data[-3:]:
+        np.array(counts, dtype=np.int64)  # or it is not a table of counts
+    facts = (columns, body["margin_95"], body["worst_error"], _record(Receipt, body["receipt"]), body["replayed"])
+    return Answer(*facts, kind, data, _record(Total, body["total"]))
+
+
+def _column(values: tuple[Any, ...], kind: str) -> list[Any]:
+    """The values of one column, each of its kind; dates travel as text."""
+    if any(type(value) is not _KINDS[kind] for value in values):
+        raise ValueError
+    if kind != "date":
+        return list(values)
+    known = {value: date_from_text(value) for value in values}
+    if None in known.values():
+        raise ValueError
+    return [known[value] for value in values]
+
+
+def read_dry_run(body: dict[str, Any]) -> DryRun:
+    """The dry run in the body of an answer."""
+    return _record(DryRun, {**body, "notes": tuple(body["notes"])})
+
+
+def read_pools(body: dict[str, Any]) -> list[PoolBudget]:
+    """The budgets in the body of an answer."""
+    return [_pool(each) for each in body["pools"]]
+
+
+def _pool(body: dict[str, Any]) -> PoolBudget:
+    shares = {
+        who: Standing(share["answers"], share["answers"] - share["left"])
+        for who, share in (body["shares"] or {}).items()
+    }
+    return _record(PoolBudget, {**body, "datasets": tuple(body["datasets"]), "shares": shares})
+
+
+def _record(kind: type[R], body: dict[str, Any]) -> R:
+    """A dataclass from members of the same names; further members are of later versions."""
+    return kind(**{each.name: body[each.name] for each in fields(kind)})  # type: ignore[arg-type]

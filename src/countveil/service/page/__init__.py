@@ -1,0 +1,9 @@
+"""The page: explore mechanisms, ask questions, see the budget. Rendered here; scripts only make it livelier.
+
+views      the addresses of the page
+sessions   who is logged in: a cookie that is not the key
+explore    what the sliders ask for, and the numbers behind the pictures
+pictures   inline SVG, coloured by the style sheet
+fields     the fields of the form against SQL text, both ways
+templates, static   the rest
+"""

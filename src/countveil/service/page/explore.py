@@ -1,0 +1,262 @@
+"""What the sliders ask for, and the numbers behind the pictures. No data, no key.
+
+Runs in the helper process (`service.work`), in two steps: what shows at once (`shown`), and what may follow a moment
+later (`followed`: the whole curve, an attacker's suspicion; `beside`: other mechanisms at the same guarantee).
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+from countveil.accounting import compose, plan
+from countveil.comparison import compare
+from countveil.design import design
+from countveil.errors import ParameterError, RequestError
+from countveil.exact import decimal_text, integer, number
+from countveil.mechanism import Mechanism
+from countveil.plots.curve import curve_rows
+from countveil.plots.noise import noise_rows
+from countveil.plots.small_counts import small_count_rows
+from countveil.plots.suspicion import order_leaving, posterior
+from countveil.plots.usefulness import useful_from, usefulness_rows
+
+FIELDS = ("epsilon", "delta", "answers", "eta", "D", "policy", "n0", "method")
+DEFAULTS = {"epsilon": "1", "delta": "1e-6", "answers": "1", "policy": "nonnegative", "method": "quick"}
+MOST_ANSWERS = 10_000
+CURVE_POINTS = 24
+
+
+@dataclass(frozen=True)
+class Made:
+    """A mechanism for so many answers, and how to make it again."""
+
+    mechanism: Mechanism
+    answers: int
+    epsilon: Fraction
+    delta: Fraction
+    call: str
+    arguments: tuple[tuple[str, Any], ...]
+
+    @property
+    def python(self) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in self.arguments)
+        end = ".mechanism" if self.call == "plan" else ""
+        return f"import countveil as cv\n\nmechanism = cv.{self.call}({given}){end}\nmechanism.release(1234)"
+
+    @property
+    def command(self) -> str:
+        names = {"D": "-D", "unbiased_from": "--unbiased-from"}
+        words = [f"{names.get(name, '--' + name)} {shlex.quote(str(value))}" for name, value in self.arguments]
+        return " ".join(["countveil", self.call, *words, "-o mechanism.json"])
+
+
+def cleaned(given: Mapping[str, str]) -> dict[str, str]:
+    """The fields of the form that say something, in one order: the permalink."""
+    found = {name: given.get(name, "").strip()[:40] for name in FIELDS}
+    if not any(found.values()):
+        found |= DEFAULTS
+    return {name: value for name, value in found.items() if value}
+
+
+def made(fields: Mapping[str, str]) -> Made:
+    """The mechanism that the fields ask for."""
+    return _made(tuple(sorted(fields.items())))
+
+
+@lru_cache(maxsize=64)
+def _made(items: tuple[tuple[str, str], ...]) -> Made:
+    fields = dict(items)
+    answers = integer("answers", fields.get("answers", "1"), 1, MOST_ANSWERS)
+    policy, method = fields.get("policy", "nonnegative"), fields.get("method", "quick")
+    if method not in ("quick", "program"):
+        raise ParameterError("method", method, "quick or program")
+    given: dict[str, Any] = {name: fields[name] for name in ("epsilon", "delta", "eta", "D") if name in fields}
+    if "D" in given:
+        given["D"] = integer("D", given["D"], 1, 2000)
+    given["policy"] = policy
+    if "n0" in fields and policy == "nonnegative":
+        given["unbiased_from"] = integer("n0", fields["n0"], 0, 2000)
+    if answers > 1:
+        return _planned(given, answers, method)
+    given["method"] = method if method == "program" else {"nonnegative": "remap"}.get(policy, "optimal")
+    mechanism = design(**given)
+    return Made(mechanism, 1, mechanism.epsilon, mechanism.delta, "design", tuple(given.items()))
+
+
+def _planned(given: dict[str, Any], answers: int, method: str) -> Made:
+    for name in ("eta", "D"):
+        if name in given:
+            raise RequestError(f"for several answers {name} is found from epsilon and delta: leave {name} empty")
+    for name in ("epsilon", "delta"):
+        if name not in given:
+            raise RequestError(f"for several answers give both epsilon and delta: {name} is empty")
+    asked = {**given, "answers": answers, **({"method": method} if method == "program" else {})}
+    found = plan(**asked)
+    delta = Fraction(found.certified.upper)
+    return Made(found.mechanism, answers, number("epsilon", given["epsilon"]), delta, "plan", tuple(asked.items()))
+
+
+# -- what shows at once ------------------------------------------------------------------------------------------------
+
+
+def shown(fields: Mapping[str, str]) -> dict[str, Any]:
+    """The facts, and the rows of the first three pictures."""
+    found = made(fields)
+    m = found.mechanism
+    c = m.certificate
+    useful = useful_from(m)
+    exactly, nearly = c.unbiased_from, c.nearly_unbiased_from
+    is_nearly = nearly is not None and (exactly is None or nearly < exactly)
+    facts = {
+        "epsilon": decimal_text(found.epsilon, 6, "up"),
+        "delta": decimal_text(found.delta, 3, "up"),
+        "answers": found.answers,
+        "eta": decimal_text(c.eta, 4),
+        "eta_percent": decimal_text(100 * c.eta, 3),
+        "eta_from": c.eta_from,
+        "D": m.D,
+        "worst_error": c.worst_error,
+        "margin_95": m.margin_95,
+        "typical_margin": c.margin_95,
+        "variance": decimal_text(c.variance, 4),
+        "deviation": f"{float(c.variance) ** 0.5:.3g}",
+        "unbiased_from": nearly if is_nearly else exactly,
+        "nearly": is_nearly,
+        "bias_below": decimal_text(c.bias_below, 2, "up"),
+        "useful_from": useful,
+        "policy": m.policy,
+        "method": m.method,
+        "never_negative": c.never_negative,
+        "hash": m.hash,
+    }
+    return {
+        "facts": facts,
+        "noise": _thinned(noise_rows(m)),
+        "small": small_count_rows(m),
+        "useful": usefulness_rows(m),
+        "sentences": sentences(facts),
+        "python": found.python,
+        "command": found.command,
+    }
+
+
+def sentences(facts: Mapping[str, Any]) -> list[str]:
+    """What you can say about your counts, in plain words."""
+    many = facts["answers"] > 1
+    said = [
+        f"“Each published count is within {facts['margin_95']} of the truth in at least 95 % of releases, and never "
+        f"further off than {facts['worst_error']}.”",
+        f"“It is exactly right with probability {facts['eta_percent']} %"
+        + (f", from {facts['eta_from']} people on.”" if facts["eta_from"] else ", whatever the count is.”"),
+    ]
+    if facts["unbiased_from"] is not None:
+        kind = "right on average, to a thousandth of the noise," if facts["nearly"] else "right on average, exactly,"
+        said.append(f"“Counts from {facts['unbiased_from']} on are {kind} so sums of many cells stay honest.”")
+    if facts["never_negative"]:
+        said.append("“No published count is negative.”")
+    if facts["useful_from"] is not None:
+        said.append(f"“Cells of {facts['useful_from']:,} people or more are right to 10 %.”")
+    whole = f"all {facts['answers']:,} answers together have" if many else "one answer has"
+    said.append(
+        f"“Whatever else someone knows, {whole} privacy loss at most {facts['epsilon']}, but for a probability of "
+        f"{facts['delta']}.”"
+    )
+    return said
+
+
+def _thinned(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """At most some hundreds of bars; the middle is always among them."""
+    step = -(-len(rows) // 400)
+    return [row for row in rows if row["z"] % step == 0]
+
+
+# -- what follows ------------------------------------------------------------------------------------------------------
+
+
+def followed(fields: Mapping[str, str]) -> dict[str, Any]:
+    """The guarantee at every epsilon, and what an attacker's suspicion can become."""
+    found = made(fields)
+    m = found.mechanism
+    if found.answers == 1:
+        curve = curve_rows(m)
+        t, tv = order_leaving(m), m.delta_at(0)
+    else:
+        composed = compose(m, found.answers)
+        top = float(found.epsilon) * 2
+        points = [top * i / CURVE_POINTS for i in range(CURVE_POINTS + 1)]
+        curve = [{"epsilon": e, "delta": composed.delta(e).upper} for e in points]
+        curve = [row for row in curve if row["delta"] > 0]
+        hundredth = composed.epsilon(0.01)
+        t = math.inf if hundredth is None else math.exp(hundredth.upper)
+        tv = Fraction(min(1.0, composed.delta(0.0).upper))
+    return {
+        "curve": curve,
+        "certified": {"epsilon": float(found.epsilon), "delta": float(found.delta)},
+        "suspicion": {"order": None if math.isinf(t) else t, "half": posterior(0.5, t)},
+        "guess": decimal_text(100 * (1 + tv) / 2, 4, "up"),
+    }
+
+
+def beside(fields: Mapping[str, str]) -> dict[str, Any]:
+    """Ours, the discrete Gaussian and the geometric law, with the noise that each needs for the same guarantee."""
+    found = made(fields)
+    c = found.mechanism.certificate
+    rows = [
+        {
+            "name": "countveil",
+            "variance": float(c.variance),
+            "margin_95": found.mechanism.margin_95,
+            "worst_error": f"{c.worst_error:,}",
+            "negative": "never" if c.never_negative else "can be",
+        }
+    ]
+    if found.answers == 1:
+        terms = {"epsilon": found.epsilon, "delta": found.delta}
+        for row in compare(**terms, mechanisms=["discrete-gaussian", "geometric"]).rows:  # type: ignore[arg-type]
+            margin = row.law.margin(Fraction(95, 100))
+            rows.append(_other(row.name, float(row.variance), margin, row.worst_error))
+    else:
+        rows += _powers(found)
+    return {"rows": rows, "note": None if found.answers == 1 else "The others cut off where it costs least."}
+
+
+def _powers(found: Made) -> list[dict[str, Any]]:
+    from countveil.accounting.searching import margin_of, of_power
+    from countveil.accounting.shapes import Target
+
+    target = Target(float(found.epsilon), float(found.delta), found.answers)
+    rows = []
+    for power, name in ((2.0, "discrete Gaussian"), (1.0, "geometric")):
+        law = of_power(power, target)
+        if law is not None:
+            rows.append(_other(name, law.variance, margin_of(law.half), len(law.half) - 1))
+    return rows
+
+
+def _other(name: str, variance: float, margin: int, worst: int | None) -> dict[str, Any]:
+    shown = "none" if worst is None else f"{worst:,}"
+    return {"name": name, "variance": variance, "margin_95": margin, "worst_error": shown, "negative": "can be"}
+
+
+# -- downloads ---------------------------------------------------------------------------------------------------------
+
+
+def document(fields: Mapping[str, str]) -> dict[str, Any]:
+    """The mechanism as a file."""
+    from countveil.files import to_text
+
+    return {"text": to_text(made(fields).mechanism)}
+
+
+def ptable(fields: Mapping[str, str]) -> dict[str, Any]:
+    """The mechanism as a p-table of tau-Argus."""
+    from countveil.ptables import export
+
+    exported = export(made(fields).mechanism)
+    return {"text": "".join(exported.format.write(exported.table))}

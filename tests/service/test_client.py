@@ -1,0 +1,790 @@
+"""`cv.connect` against a real service: the same frames and errors as at the curator's desk, and a key that never leaks."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import pickle
+import socket
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pandas.testing
+import polars as pl
+import polars.testing
+import pyarrow as pa
+import pytest
+from curated import Run, charged, config_text, runner, with_plan, write_rows, written
+from serving import BY_REGION, SOME, UNLIMITED, Server, place, serving
+
+import countveil as cv
+from countveil import client, received
+from countveil.service import problems
+from countveil.wire import address_of
+
+MANY = 'epsilon = "100"\ndelta = "0.1"\nanswers = 1000\n'
+COLUMNS = """
+region = ["North", "South", "it's", "Größe"]
+level = [5, -1, 9223372036854775807]
+ok = { type = "boolean" }
+day = { type = "date", values = ["2026-01-31", "1999-12-31", "0001-01-01"] }
+week = { min = 2026-01-01, max = 2026-01-03 }
+month = { min = 2026-01-01, max = 2026-03-31, step = 31 }
+age = { min = 0, max = 25, step = 10 }
+year = { min = -1, max = 1 }
+"""
+KEY = "cvk_0123456789_" + 64 * "a"
+FRAMES: dict[str, Callable[[Any, Any], None]] = {
+    "pandas": pandas.testing.assert_frame_equal,
+    "polars": polars.testing.assert_frame_equal,
+    "pyarrow": lambda a, b: None if a.equals(b) and a.schema.equals(b.schema) else pytest.fail(f"{a} is not {b}"),
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("service")
+    days = [(f"2026-0{1 + i % 3}-0{1 + i % 9}", i % 3 - 1) for i in range(60)]
+    header = ["person", "region", "level", "ok", "day", "week", "month", "age", "year"]
+    rows = [
+        (i, "North" if i % 3 else "it's", 5 if i % 2 else -1, i % 5 == 0, "2026-01-31", f"2026-01-0{1 + i % 3}", *when)
+        for i, when in enumerate((day, i % 26, year) for i, (day, year) in enumerate(days))
+    ]
+    write_rows(folder / "people.csv", header, rows)
+    config = written(folder, config_text(columns=COLUMNS, budget=MANY) + UNLIMITED)
+    with_plan(config)
+    with serving(config) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def key(server: Server) -> str:
+    return server.key("alice")
+
+
+@pytest.fixture
+def service(server: Server, key: str) -> Iterator[cv.Connection]:
+    with cv.connect(server.url, key) as found:
+        yield found
+
+
+@pytest.fixture
+def curator(server: Server) -> Iterator[cv.Curator]:
+    with cv.Curator.open(server.config) as found:
+        yield found
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The waits, which then take no time."""
+    waits: list[float] = []
+    monkeypatch.setattr(client.time, "sleep", waits.append)
+    return waits
+
+
+# -- the same answers --------------------------------------------------------------------------------------------------
+
+GROUPS = [
+    *([], ["region"], ["level"], ["ok"], ["day"], ["week"], ["month"], ["age"], ["year"]),
+    *(["year", "region"], ["day", "ok", "age", "level"]),
+]
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+@pytest.mark.parametrize("by", GROUPS, ids=" ".join)
+def test_frames_are_those_of_the_curator(by: list[str], kind: str, service: cv.Connection, curator: cv.Curator) -> None:
+    there = service.count(by=by, frame=kind)
+    here = curator.count(by=by, frame=kind)
+    assert type(there.frame) is type(here.frame)
+    FRAMES[kind](there.frame, here.frame)
+    FRAMES[kind](there.to(kind), here.to(kind))
+    assert there.columns == here.columns
+    assert list(there.rows) == list(here.rows)
+    assert there.cells == here.cells == len(there.frame)
+    assert there.total() == here.total()
+    assert there.receipt == here.receipt
+    assert isinstance(there.receipt, cv.answers.Receipt)  # type: ignore[attr-defined]
+
+
+def test_a_comparison_of_frames_can_fail(service: cv.Connection) -> None:
+    table = service.count(by="day")
+    for kind, same in FRAMES.items():
+        columns: tuple[Any, ...] = (["x"] * 3, *table.data[1:])
+        with pytest.raises((AssertionError, pytest.fail.Exception)):
+            same(table.to(kind), replace(table, data=columns).to(kind))
+
+
+def test_values_have_their_python_types(service: cv.Connection) -> None:
+    (day, ok, *_) = next(iter(service.count(by=["day", "ok"]).rows))
+    assert (day, ok) == (datetime.date(2026, 1, 31), False)
+    assert type(ok) is bool
+
+
+def test_the_kind_of_frame(service: cv.Connection) -> None:
+    assert isinstance(service.count(by="region").frame, pd.DataFrame)
+    assert isinstance(service.count(by="region", frame="polars").frame, pl.DataFrame)
+    assert isinstance(service.count(by="region").to("pyarrow"), pa.Table)
+    for wrong in ("excel", 5):
+        with pytest.raises(cv.ParameterError, match="frame: got"):
+            service.count(by="region", frame=wrong)  # type: ignore[arg-type]
+
+
+QUESTIONS: list[dict[str, Any]] = [
+    {"sql": "SELECT region, count(*) AS n FROM people WHERE ok = TRUE GROUP BY region"},
+    {"by": "region", "where": cv.col("ok") == True, "name": "n"},  # noqa: E712
+    {"by": ["year", "region"], "where": "age >= 10 OR day = DATE '2026-01-31'"},
+    {
+        "dataset": "people",
+        "by": ("age",),
+        "where": (cv.col("day") > datetime.date(2000, 1, 1)) & ~cv.col("age").is_null(),
+    },
+    {"where": cv.col("region").isin(["it's", "Größe"]) | (cv.col("level") == 2**63 - 1), "people": True},
+]
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=range(len(QUESTIONS)))
+def test_every_way_to_ask(question: dict[str, Any], service: cv.Connection, curator: cv.Curator) -> None:
+    assert service.dry_run(**question) == curator.dry_run(**question)
+    service.count(**question)
+    again, here = service.count(**question), curator.count(**question)
+    assert again.replayed
+    assert again.describe() == here.describe()
+    assert service.dry_run(**question) == curator.dry_run(**question)
+    assert service.dry_run(**question).cost == 0
+
+
+def test_budgets(server: Server, curator: cv.Curator, service: cv.Connection) -> None:
+    local = curator.budget()
+    assert service.budget() == service.budget("people") == local
+    with pytest.raises(cv.ConfigError) as there:
+        service.budget("nothing")
+    with pytest.raises(cv.ConfigError) as here:
+        curator.budget("nothing")
+    assert str(there.value) == str(here.value)
+
+
+def test_threads_share_a_connection(server: Server, service: cv.Connection) -> None:
+    before = charged(server.config)
+    wheres = [cv.col("age") == i for i in range(8)] * 3
+    with ThreadPoolExecutor(8) as threads:
+        tables = list(threads.map(lambda where: service.count(where=where), wheres))
+    found: dict[str, set[tuple[Any, ...]]] = {}
+    for table in tables:
+        found.setdefault(table.receipt.question, set()).update(table.rows)
+    assert len(found) == 8
+    assert all(len(rows) == 1 for rows in found.values())
+    assert charged(server.config) - before == 8
+
+
+# -- the same refusals -------------------------------------------------------------------------------------------------
+
+BAD: list[dict[str, Any]] = [
+    {"sql": "SELECT region, count(*) FROM people GROUP BY region HAVING count(*) < 5"},
+    {"sql": "DROP TABLE people"},
+    {"sql": ""},
+    {"sql": " \n"},
+    {"sql": "SELECT \x00"},
+    {"sql": "\ud800"},
+    {"sql": 5},
+    {"sql": b"SELECT"},
+    {"sql": BY_REGION, "by": "region"},
+    {"by": "nothing"},
+    {"by": 5},
+    {"by": [5]},
+    {"by": ["age", "age"]},
+    {"by": "age", "name": "age"},
+    {"name": ""},
+    {"name": 5},
+    {"dataset": "nothing"},
+    {"dataset": 5},
+    {"where": ""},
+    {"where": 5},
+    {"where": cv.col("age")},
+    {"where": "age >= 'old'"},
+    {"where": "nothing = 1"},
+    {"where": cv.col("nothing") == 1},
+    {"where": cv.col("Age") == 1},
+    {"where": cv.col("age") == "old"},
+    {"where": cv.col("region").isin([])},
+    {"where": cv.col("region") == "Nort"},
+]
+
+
+@pytest.mark.parametrize("question", BAD, ids=str)
+@pytest.mark.parametrize("call", ["count", "dry_run"])
+def test_refusals_are_those_of_the_curator(
+    call: str, question: dict[str, Any], server: Server, service: cv.Connection, curator: cv.Curator
+) -> None:
+    before = charged(server.config)
+    with pytest.raises(cv.CountveilError) as there:
+        getattr(service, call)(**question)
+    with pytest.raises(cv.CountveilError) as here:
+        getattr(curator, call)(**question)
+    assert type(there.value) is type(here.value) is cv.QueryError
+    assert str(there.value) == str(here.value)
+    assert vars(there.value) == vars(here.value)
+    assert charged(server.config) == before
+
+
+def test_what_only_the_network_refuses(service: cv.Connection) -> None:
+    with pytest.raises(cv.RequestError, match=r"body\.sql"):
+        service.count("SELECT count(*) FROM people WHERE age = 1" + " " * 100_000)
+    with pytest.raises(cv.ParameterError, match="idempotency_key"):
+        service.count(by="age", idempotency_key="two words")
+
+
+def test_a_spent_budget_and_a_source_that_is_gone(tmp_path: Path) -> None:
+    config = place(tmp_path, budget=SOME)
+    with serving(config) as server, cv.connect(server.url, server.key("bob", answers=1)) as bob:
+        first = bob.count(BY_REGION)
+        with pytest.raises(cv.BudgetError, match="all 1 answers of people that this key may ask for") as spent:
+            bob.count(by="age")
+        assert (spent.value.pool, spent.value.answers, spent.value.exit_code) == ("people", 1, 4)
+        assert bob.budget()[0].answers_left == 0
+        assert list(bob.count(BY_REGION).rows) == list(first.rows)
+        (tmp_path / "people.csv").rename(tmp_path / "elsewhere.csv")
+        with pytest.raises(cv.EngineError, match="the data cannot be reached now: what was charged stays charged"):
+            bob.count(BY_REGION)
+
+
+def test_an_idempotency_key_has_one_question(server: Server, service: cv.Connection) -> None:
+    before = charged(server.config)
+    one = service.count(where="age = 11", idempotency_key="mine")
+    assert list(service.count(where="age = 11", idempotency_key="mine").rows) == list(one.rows)
+    with pytest.raises(cv.ConflictError, match="used for another question"):
+        service.count(where="age = 12", idempotency_key="mine")
+    assert charged(server.config) - before == 1
+
+
+def test_keys_that_are_not_known(server: Server) -> None:
+    for wrong in (KEY, "cvk_", "x", server.key("gone")):
+        server.keyring.revoke("gone") if wrong.startswith("cvk_") and wrong not in (KEY, "cvk_") else None
+        with cv.connect(server.url, wrong) as service, pytest.raises(cv.AccessError) as refused:
+            service.count(by="age")
+        assert str(refused.value) == f"{server.url} does not know this key; ask its curator for one"
+
+
+def test_every_problem_has_its_error() -> None:
+    assert set(received.REFUSALS) == {kind.name for kind in problems.KINDS}
+    for kind in problems.KINDS:
+        found = received.refusal(kind.title, "because", {"name": kind.name})
+        assert type(found) is received.REFUSALS[kind.name]
+        assert "because" in str(found)
+        if type(found) is not cv.ServiceError:
+            assert found.exit_code == kind.code
+
+
+# -- the key -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_key_of_the_environment(server: Server, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COUNTVEIL_KEY", raising=False)
+    with pytest.raises(cv.RequestError, match="no key: set COUNTVEIL_KEY"):
+        cv.connect(server.url)
+    monkeypatch.setenv("COUNTVEIL_KEY", f"{key}\n")
+    with cv.connect(server.url) as service:
+        assert service.budget()
+
+
+@pytest.mark.parametrize("wrong", ["", " ", "two words", "a\nb", "schlüssel", 5, b"cvk_", "x" * 201])
+def test_what_is_no_key(wrong: Any, server: Server) -> None:
+    with pytest.raises(cv.RequestError) as refused:
+        cv.connect(server.url, wrong)
+    assert "\n" not in str(refused.value)
+    assert not str(wrong).strip() or str(wrong) not in str(refused.value)
+
+
+def test_the_key_is_shown_nowhere(server: Server, key: str, service: cv.Connection) -> None:
+    assert repr(service) == f"<Connection {server.url}>"
+    with pytest.raises(TypeError, match="not pickled"):
+        pickle.dumps(service)
+    with pytest.raises(cv.QueryError) as refused:
+        service.count("SELECT")
+    assert key not in "".join(traceback.format_exception(refused.value))
+    assert key not in repr(service.count(by="age"))
+    assert key[-64:] not in server.log
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 409, 422, 429, 500, 503])
+def test_a_service_that_repeats_the_key_is_not_quoted(status: int, quick: list[float]) -> None:
+    with Fake() as fake, cv.connect(fake.url, KEY) as service:
+        for name in (*received.REFUSALS, "unheard-of"):
+            fake.says(status, problem(name, f"Bearer {KEY}\n {KEY}"), {"Retry-After": "99"})
+            with pytest.raises(cv.CountveilError) as refused:
+                service.count(by="age")
+            shown = "".join(traceback.format_exception(refused.value))
+            assert KEY not in shown
+            assert len(str(refused.value).splitlines()) == 1
+
+
+# -- the address -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("", "url: got an empty text, allowed is an address such as"),
+        ("counts.example.org", "url: got counts.example.org, allowed is"),
+        ("ftp://counts.example.org", "url: got ftp"),
+        ("https://", "url: got https"),
+        ("https://a..b", "url: got"),
+        ("https://[::1", "url: got"),
+        ("https://host:port", "url: got"),
+        ("https://host:99999", "url: got"),
+        ("https://host:0", "url: got"),
+        ("https://höst", "url: got"),
+        ("https://ho st/", "url: got"),
+        ("https://host/a\nb", "url: got"),
+        ("https://host/?x=1", "without ? and #"),
+        ("https://host/#x", "without ? and #"),
+        (5, "url: got 5"),
+        (None, "url: got None"),
+        ("https://user:secret@host", "leave out the name and password"),
+        ("https://user:secret@host:99999", "leave out the name and password"),
+        (f"https://host/{KEY}", "a key never goes into an address"),
+        ("http://192.0.2.1:8000", "192.0.2.1 is another machine"),
+        ("http://counts.example.org", "counts.example.org is another machine"),
+        ("http://localhost.example.org", "is another machine"),
+        ("http://127.0.0.1.example.org", "is another machine"),
+        ("http://[2001:db8::1]", "is another machine"),
+    ],
+)
+def test_addresses_that_are_refused(url: Any, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "create_connection", lambda *a, **k: pytest.fail("it was asked"))
+    with pytest.raises(cv.CountveilError) as refused:
+        cv.connect(url, KEY)
+    shown = str(refused.value)
+    assert words in shown
+    assert refused.value.exit_code == 2
+    assert not {"secret", KEY} & set(shown.replace("/", " ").replace("@", " ").replace(":", " ").split())
+    assert len(shown.splitlines()) == 1
+
+
+def test_addresses_that_are_not() -> None:
+    for url in ("http://localhost:8000", "http://127.1.2.3", "http://[::1]:80/", "https://counts.example.org/office/"):
+        address_of(url)
+    assert str(address_of("http://192.0.2.1", insecure=True)) == "http://192.0.2.1"
+    assert str(address_of(" HTTPS://Counts.Example.org:443/office/ ")) == "https://counts.example.org/office"
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("inf"), float("nan"), "1", True, None])
+def test_timeouts_that_are_refused(timeout: Any) -> None:
+    with pytest.raises(cv.ParameterError, match="timeout: got"):
+        cv.connect("http://localhost:1", KEY, timeout=timeout)
+
+
+def test_nobody_there() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with pytest.raises(cv.ServiceError, match=f"^http://127.0.0.1:{port} cannot be asked: Connection refused$"):
+        cv.connect(f"http://127.0.0.1:{port}", KEY)
+
+
+def test_somebody_who_says_nothing(quick: list[float]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(cv.ServiceError, match=r"no answer within 0\.1 s$"):
+            cv.connect(url, KEY, timeout=0.1)
+
+
+def test_something_else_there(server: Server) -> None:
+    with pytest.raises(cv.ServiceError, match="there is nothing here"):
+        cv.connect(f"{server.url}/elsewhere", KEY)
+    with pytest.raises(cv.ServiceError, match="TLS failed"):
+        cv.connect(server.url.replace("http:", "https:"), KEY)
+    for status, body in ((200, b"<html>"), (200, b'{"info": {"title": "other"}}'), (200, b"[]"), (404, b"nothing")):
+        with Fake(probe=(status, body)) as fake:
+            with pytest.raises(cv.ServiceError, match="does not answer as a countveil service does"):
+                cv.connect(fake.url, KEY)
+            assert fake.seen == []
+            assert not any("authorization" in headers for headers in fake.probes)
+
+
+def test_redirects_are_refused() -> None:
+    with Fake() as other, Fake(probe=(302, b""), location=other.url) as fake:
+        with pytest.raises(cv.ServiceError, match="redirects, and a key does not follow"):
+            cv.connect(fake.url, KEY)
+        assert other.probes == []
+        with cv.connect(other.url, KEY) as service:
+            for status in (301, 302, 303, 307, 308):
+                other.says(status, b"", {"Location": fake.url})
+                with pytest.raises(cv.ServiceError, match="redirects, and a key does not follow"):
+                    service.count(by="age")
+        assert fake.seen == []
+
+
+def test_tls(tmp_path: Path) -> None:
+    certificate, secret = self_signed(tmp_path)
+    config = place(tmp_path / "served")
+    with serving(config, "--tls-certificate", str(certificate), "--tls-key", str(secret)) as server:
+        url = server.url.replace("127.0.0.1", "localhost")
+        with pytest.raises(cv.ServiceError, match="its certificate is not valid"):
+            cv.connect(url, KEY)
+        with cv.connect(url, server.key("alice"), cafile=certificate) as service:
+            assert service.count(BY_REGION).cells == 4
+        with pytest.raises(cv.ServiceError, match="its certificate is not valid"):
+            cv.connect(server.url, KEY, cafile=certificate)  # made out to localhost, not to 127.0.0.1
+    for wrong in (tmp_path / "none.pem", secret, 5):
+        with pytest.raises(cv.ParameterError, match="cafile: got"):
+            cv.connect(url, KEY, cafile=wrong)  # type: ignore[arg-type]
+
+
+# -- what breaks on the way --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kept", [0, 100, -1], ids=["nothing", "the beginning", "all but one byte"])
+def test_an_answer_that_is_lost_is_paid_for_once(
+    kept: int, server: Server, key: str, curator: cv.Curator, quick: list[float]
+) -> None:
+    before = charged(server.config)
+    where = f"age = {20 + kept % 5}"
+    with Proxy(server) as proxy, cv.connect(proxy.url, key) as service:
+        proxy.cut(3, kept)
+        table = service.count(where=where, by="ok")
+        assert proxy.uncut == 0
+    assert charged(server.config) - before == 1
+    assert list(table.rows) == list(curator.count(where=where, by="ok").rows)
+    assert len(quick) == 3
+
+
+def test_an_answer_that_is_always_lost_is_paid_for_once(server: Server, key: str, quick: list[float]) -> None:
+    before = charged(server.config)
+    with Proxy(server) as proxy, cv.connect(proxy.url, key) as service:
+        proxy.cut(100, 0)
+        with pytest.raises(cv.ServiceError, match="if it was charged, the same question is now free$"):
+            service.count(where="year = 0")
+        proxy.cut(0, 0)
+        assert service.count(where="year = 0").replayed
+    assert charged(server.config) - before == 1
+    assert len(quick) == len(client.WAITS)
+
+
+def test_a_connection_that_was_idle_for_too_long(server: Server, key: str, quick: list[float]) -> None:
+    with Proxy(server) as proxy, cv.connect(proxy.url, key) as service:
+        service.budget()
+        proxy.drop()
+        assert service.budget()
+    assert quick == [0.0]
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_service_that_is_too_busy_is_asked_again(status: int, quick: list[float]) -> None:
+    with Fake() as fake, cv.connect(fake.url, KEY) as service:
+        fake.says(status, problem("too-many-requests", "later"), {"Retry-After": "7"}, times=2)
+        fake.says(200, json.dumps(TABLE).encode())
+        assert service.count(by="age").cells == 2
+        keys = {headers["idempotency-key"] for headers in fake.seen}
+        assert (len(fake.seen), len(keys)) == (3, 1)
+        fake.says(200, json.dumps(TABLE).encode())
+        service.count(by="age")
+        assert fake.seen[-1]["idempotency-key"] not in keys
+    assert quick == [7, 7]
+
+
+def test_a_service_that_stays_busy(quick: list[float]) -> None:
+    with Fake() as fake, cv.connect(fake.url, KEY) as service:
+        fake.says(429, problem("too-many-requests", "ask again in 2 s"), {"Retry-After": "2"}, times=99)
+        with pytest.raises(cv.ServiceError, match="ask again in 2 s"):
+            service.budget()
+        assert quick == [2, 2, 2, 4]
+        fake.says(503, b"<html>", {}, times=99)
+        with pytest.raises(cv.ServiceError, match=r"not answer as a countveil service does \(status 503\)"):
+            service.budget()
+        assert quick == [2, 2, 2, 4, *client.WAITS]
+
+
+def test_what_is_not_worth_asking_again(quick: list[float]) -> None:
+    with Fake() as fake, cv.connect(fake.url, KEY) as service:
+        for status, name, after in ((503, "ledger", None), (429, "too-many-requests", "3600"), (500, "internal", "1")):
+            fake.says(status, problem(name, "words"), {} if after is None else {"Retry-After": after})
+            with pytest.raises(cv.CountveilError, match="words"):
+                service.budget()
+    assert quick == []
+
+
+RECEIPT = {
+    **{name: "x" for name in ("id", "dataset", "question", "text", "mechanism", "pool", "epsilon", "delta", "time")},
+    **{"version": 1, "answers": 1, "answers_left": 1},
+}
+TABLE: dict[str, Any] = {
+    "schema_version": 1,
+    "columns": ["day", "count", "count_low", "count_high"],
+    "kinds": ["date", "integer", "integer", "integer"],
+    "rows": [["2026-01-31", 1, 0, 2], ["2026-02-01", 3, 2, 4]],
+    "margin_95": 1,
+    "worst_error": 2,
+    "total": {"value": 4, "cells": 2, "margin_95": 1, "worst_error": 2, "note": ""},
+    "receipt": RECEIPT,
+    "replayed": False,
+    "of a later version": 1,
+}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *([], None, "text", {}),
+        *({**TABLE, "schema_version": 2}, {**TABLE, "rows": []}, {**TABLE, "rows": [[]]}, {**TABLE, "rows": 5}),
+        {**TABLE, "rows": [["2026-01-31", 1, 0, 2], ["2026-02-01", 3, 2]]},
+        {**TABLE, "rows": [["2026-01-32", 1, 0, 2]]},
+        {**TABLE, "rows": [["2026-01-31", 1.0, 0, 2]]},
+        {**TABLE, "rows": [["2026-01-31", True, 0, 2]]},
+        {**TABLE, "rows": [["2026-01-31", 2**63, 0, 2]]},
+        {**TABLE, "rows": [[None, 1, 0, 2]]},
+        {**TABLE, "kinds": ["date", "integer", "integer", "text"]},
+        {**TABLE, "kinds": ["date", "integer", "integer"]},
+        {**TABLE, "kinds": ["float", "integer", "integer", "integer"]},
+        {**TABLE, "columns": ["day", "count", "count", "count_high"]},
+        {**TABLE, "columns": [1, "count", "count_low", "count_high"]},
+        {**TABLE, "receipt": {}},
+        {**TABLE, "total": None},
+        {name: value for name, value in TABLE.items() if name != "replayed"},
+    ],
+)
+def test_answers_that_are_none(wrong: Any) -> None:
+    with Fake() as fake, cv.connect(fake.url, KEY) as service:
+        fake.says(200, json.dumps(wrong).encode(), times=3)
+        for call in (service.count, service.dry_run, service.budget):
+            with pytest.raises(cv.ServiceError, match="gave an answer that this version of countveil cannot read"):
+                call()
+
+
+# -- the command line --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def count(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    return runner(monkeypatch, capsys, "count")
+
+
+@pytest.fixture
+def budget(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    return runner(monkeypatch, capsys, "budget")
+
+
+@pytest.mark.parametrize("options", [(), ("--json",), ("--format", "csv"), ("--dry-run",), ("--dry-run", "--json")])
+def test_count_of_a_service(
+    options: tuple[str, ...], server: Server, key: str, count: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COUNTVEIL_KEY", key)
+    question = "SELECT day, ok, age, count(*) FROM people GROUP BY day, ok, age"
+    count(question, "--url", server.url)
+    there, here = count(question, "--url", server.url, *options), count(question, "-c", server.config, *options)
+    assert there == here
+    assert there.code == 0
+
+
+@pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
+def test_files_of_a_service(
+    ending: str, server: Server, key: str, count: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COUNTVEIL_KEY", key)
+    question = "SELECT day, ok, age, count(*) FROM people GROUP BY day, ok, age"
+    count(question, "--url", server.url)
+    assert count(question, "--url", server.url, "-o", tmp_path / f"there.{ending}").code == 0
+    assert count(question, "-c", server.config, "-o", tmp_path / f"here.{ending}").code == 0
+    assert (tmp_path / f"there.{ending}").read_bytes() == (tmp_path / f"here.{ending}").read_bytes()
+
+
+def test_budget_of_a_service(server: Server, key: str, budget: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COUNTVEIL_KEY", key)
+    there, here = budget("--url", server.url, "--json"), budget("-c", server.config, "--json")
+    assert there == here
+    assert "of 1000 answers left for this key" in budget("people", "--url", server.url).out
+
+
+@pytest.mark.parametrize(
+    ("words", "said", "code"),
+    [
+        (("--url", "http://192.0.2.1"), "is another machine", 2),
+        (("--url", "nothing"), "url: got nothing", 2),
+        (("--url", "http://localhost:1", "-c", "x.toml"), "leave out", 2),
+        (("--url", "http://localhost:1", "--analyst", "x"), "leave out", 2),
+        (("--url", "http://localhost:1"), "cannot be asked", 6),
+    ],
+)
+def test_bad_input_is_one_line(
+    words: tuple[str, ...], said: str, code: int, count: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COUNTVEIL_KEY", KEY)
+    done = count("SELECT count(*) FROM people", *words)
+    assert (done.code, done.out) == (code, "")
+    assert said in done.err
+    assert len(done.err.splitlines()) == 1
+    assert KEY not in done.err
+
+
+def test_opening_more_is_not_for_afar(server: Server, budget: Run) -> None:
+    done = budget("people", "--url", server.url, "--open", "5", "--reason", "more")
+    assert (done.code, done.out) == (2, "")
+    assert "leave out --config and --open" in done.err
+
+
+# -- stand-ins ---------------------------------------------------------------------------------------------------------
+
+
+def problem(name: str, detail: str) -> bytes:
+    body = {"type": f"urn:countveil:problem:{name}", "title": detail, "detail": detail, "error": {"name": name}}
+    return json.dumps(body).encode()
+
+
+class Fake:
+    """Something that says what it is told to; `seen` are the headers of what was asked after the first look."""
+
+    def __init__(
+        self, probe: tuple[int, bytes] = (200, b'{"info": {"title": "countveil"}}'), location: str = ""
+    ) -> None:
+        self.seen: list[dict[str, str]] = []
+        self.probes: list[dict[str, str]] = []
+        said: list[tuple[int, bytes, dict[str, str]]] = []
+        fake, self._said = self, said
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                headers = {name.lower(): value for name, value in self.headers.items()}
+                self.rfile.read(int(headers.get("content-length", 0)))
+                if self.path == "/openapi.json":
+                    fake.probes.append(headers)
+                    status, body, more = *probe, {"Location": location}
+                else:
+                    fake.seen.append(headers)
+                    status, body, more = said.pop(0)
+                self.send_response(status)
+                for name, value in {**more, "Content-Length": str(len(body))}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(body)
+
+            do_POST = do_GET
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def says(self, status: int, body: bytes, headers: dict[str, str] | None = None, times: int = 1) -> None:
+        """What comes next; what was still to come is dropped unless it was said for this."""
+        if times > 1 or (self._said and self._said[0][0] == status):
+            self._said.clear()
+        self._said.extend([(status, body, headers or {})] * times)
+
+    def __enter__(self) -> Fake:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+class Proxy:
+    """Passes requests on, one reply for one request, and can lose replies: the service has answered, nobody hears it."""
+
+    def __init__(self, server: Server) -> None:
+        self._there = (server.host, server.port)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.uncut, self._kept = 0, 0
+        self._open: list[socket.socket] = []
+        self._threads: list[threading.Thread] = []
+
+    def cut(self, replies: int, kept: int) -> None:
+        """Lose so many replies, each after `kept` bytes; -1: but for the last one."""
+        self.uncut, self._kept = replies, kept
+
+    def drop(self) -> None:
+        """Close what is open, as a server does that has waited long enough."""
+        for connection in self._open:
+            connection.shutdown(socket.SHUT_RDWR)
+        time.sleep(0.05)
+
+    def __enter__(self) -> Proxy:
+        self._threads.append(threading.Thread(target=self._listen))
+        self._threads[0].start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for thread in self._threads:
+            thread.join()
+
+    def _listen(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            self._threads.append(threading.Thread(target=self._pass, args=(connection,)))
+            self._threads[-1].start()
+
+    def _pass(self, connection: socket.socket) -> None:
+        self._open.append(connection)
+        with connection, socket.create_connection(self._there) as there:
+            while request := _message(connection):
+                there.sendall(request)
+                reply = _message(there)
+                if self.uncut and request.startswith(b"POST"):
+                    self.uncut -= 1
+                    connection.sendall(reply[: self._kept])
+                    break
+                connection.sendall(reply)
+        self._open.remove(connection)
+
+
+def _message(connection: socket.socket) -> bytes:
+    """One HTTP message with a length, or nothing."""
+    found = b""
+    while b"\r\n\r\n" not in found:
+        try:
+            chunk = connection.recv(1 << 16)
+        except OSError:
+            return b""
+        if not chunk:
+            return b""
+        found += chunk
+    head, _, body = found.partition(b"\r\n\r\n")
+    lengths = [line.split(b":")[1] for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
+    while len(body) < int(lengths[0] if lengths else 0):
+        body += connection.recv(1 << 16)
+    return head + b"\r\n\r\n" + body
+
+
+def self_signed(folder: Path) -> tuple[Path, Path]:
+    """A certificate for localhost, and its key."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    secret, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(secret.public_key())
+        .serial_number(1)
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=True)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(secret, hashes.SHA256())
+    )
+    certificate, kept = folder / "certificate.pem", folder / "secret.pem"
+    certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    plain, form = serialization.NoEncryption(), serialization.PrivateFormat.PKCS8
+    kept.write_bytes(secret.private_bytes(serialization.Encoding.PEM, form, plain))
+    return certificate, kept
