@@ -1,0 +1,116 @@
+"""Fields and SQL say the same, both ways, as far as fields can."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.datastructures import FormData
+
+from countveil.query import ask
+from countveil.schema import Column, Schema
+from countveil.service.page.asking import marked
+from countveil.service.page.fields import Fields, Filter, from_form, from_question, to_sql
+
+SCHEMA = Schema(
+    "people",
+    (
+        Column("region", "text", ("North", "it's", 'a "b"', "Süd")),
+        Column("age", "integer", low=0, high=119, step=10),
+        Column("born", "date", low=datetime.date(1900, 1, 1).toordinal(), high=datetime.date(2026, 12, 31).toordinal()),
+        Column("member", "boolean", (False, True)),
+        Column("order", "integer", tuple(range(5))),
+    ),
+    "person",
+    rows_per_person=3,
+)
+KNOWN = {"people": SCHEMA}
+
+
+def subset(values: tuple[str, ...]) -> st.SearchStrategy[tuple[str, ...]]:
+    """Some values, but neither none nor all of them: all of them are no test."""
+    some = st.sets(st.sampled_from(values), min_size=0, max_size=len(values) - 1)
+    return some.map(lambda chosen: tuple(value for value in values if value in chosen))
+
+
+@st.composite
+def ranges(draw: st.DrawFn, low: int, high: int, shown: object = str) -> tuple[str, str]:
+    a = draw(st.integers(low + 1, high - 1))
+    b = draw(st.integers(a, high - 1))
+    written = shown if callable(shown) else str
+    return (written(a) if draw(st.booleans()) else "", written(b) if draw(st.booleans()) else "")
+
+
+@st.composite
+def fields(draw: st.DrawFn) -> Fields:
+    grouped = st.booleans()
+    age = draw(ranges(0, 119))
+    born = draw(
+        ranges(SCHEMA.columns[2].low, SCHEMA.columns[2].high, lambda point: str(datetime.date.fromordinal(point)))
+    )
+    return Fields(
+        "people",
+        draw(st.booleans()),
+        {
+            "region": Filter(draw(grouped), draw(subset(("North", "it's", 'a "b"', "Süd")))),
+            "age": Filter(draw(grouped), (), *age),
+            "born": Filter(False, (), *born),
+            "member": Filter(draw(grouped), draw(subset(("false", "true")))),
+            "order": Filter(draw(grouped), draw(subset(tuple("01234")))),
+        },
+    )
+
+
+@given(fields())
+def test_fields_to_sql_and_back(said: Fields) -> None:
+    assert from_question(ask(KNOWN, to_sql(said, SCHEMA))) == said
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "region = 'North' OR age >= 65",
+        "age IS NULL",
+        "age < 10 OR age > 90",
+        "region IS NULL OR region = 'North'",
+    ],
+)
+def test_sql_that_says_more_than_fields(where: str) -> None:
+    assert from_question(ask(KNOWN, f"SELECT count(*) FROM people WHERE {where}")).beyond
+
+
+def test_fields_as_they_are_sent() -> None:
+    form = FormData([("g0", "on"), ("v0", "North"), ("v0", "it's"), ("a1", " 20 "), ("b1", ""), ("people", "on")])
+    said = from_form(form, SCHEMA)
+    assert said.people
+    assert said.filters["region"] == Filter(True, ("North", "it's"))
+    assert said.filters["age"] == Filter(False, (), "20", "")
+    written = to_sql(said, SCHEMA)
+    assert written == (
+        "SELECT region, count(DISTINCT person) FROM people WHERE region IN ('North', 'it''s') AND age >= 20 "
+        "GROUP BY region"
+    )
+
+
+def test_what_is_typed_is_a_literal_or_refused() -> None:
+    """Text cannot leave its quotes; what is no number is refused by the parser, never run."""
+    said = Fields(
+        "people", False, {"region": Filter(False, ("' OR 1=1 --",)), "age": Filter(False, (), "1 OR 1=1", "")}
+    )
+    with pytest.raises(Exception, match="query not allowed"):
+        ask(KNOWN, to_sql(said, SCHEMA))
+
+
+@pytest.mark.parametrize(
+    ("sql", "position", "parts"),
+    [
+        ("age < sqrt(4)", 7, ("age < ", "sqrt", "(4)")),
+        ("a ! b", 3, ("a ", "!", " b")),
+        ("abc", 4, ("abc", "(here)", "")),
+        ("abc", 99, ("abc", "(here)", "")),
+    ],
+)
+def test_the_word_at_fault_is_marked(sql: str, position: int, parts: tuple[str, str, str]) -> None:
+    assert marked(sql, position) == parts
