@@ -158,7 +158,9 @@ def against_bare(folder: Path, seconds: float, rounds: int) -> None:
                 say(f"  {clients:2d} clients  {name:14s} {figures(loads)}{told}")
     for clients in CLIENTS:
         ratio = 100 * reached["fresh count", clients]
-        say(f"  fresh counts, durably charged, {clients:2d} clients: {ratio:.0f} % ({goal(ratio, 60, 'at least 60 %')})")
+        say(
+            f"  fresh counts, durably charged, {clients:2d} clients: {ratio:.0f} % ({goal(ratio, 60, 'at least 60 %')})"
+        )
     say(f"  the clients took {100 * statistics.median(own):.0f} % of one core (at most {100 * max(own):.0f} %)")
     say()
 

@@ -1,5 +1,7 @@
 """Documentation by running: every Python example in README and docs, every command shown, the generated reference.
 
+docs/http.md is one session: its commands, curl among them, and its Python run in order against the server it starts.
+
 Run as a script, this rewrites docs/cli.md.
 """
 
@@ -9,6 +11,7 @@ import doctest
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,22 +20,25 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+SERVED = ROOT / "docs" / "http.md"
+ADDRESS = "http://127.0.0.1:8000"
 COMMANDS = (
     *("design", "compare", "plan", "nonnegative", "certify", "release", "audit", "figures"),
     *("init", "inspect", "count", "budget", "ledger"),
     *("ledger verify", "ledger log", "ledger backup", "ledger restore", "demo"),
     *("ptable", "ptable audit", "ptable design", "ptable export"),
+    *("serve", "keys", "keys add", "keys list", "keys revoke"),
 )
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize("page", [page for page in PAGES if page != SERVED], ids=lambda p: p.name)
 def test_python_examples(page: Path) -> None:
     results = doctest.testfile(str(page), module_relative=False)
     assert results.failed == 0
 
 
 def shown_commands() -> list[str]:
-    lines = [line for page in PAGES for line in page.read_text().splitlines()]
+    lines = [line for page in PAGES if page != SERVED for line in page.read_text().splitlines()]
     found = [line[2:] for line in lines if line.startswith("$ countveil ")]
     helps = subprocess.run(
         [sys.executable, "-m", "countveil", "design", "--help"], capture_output=True, text=True, check=True
@@ -49,6 +55,83 @@ def test_commands_shown_to_users_work(tmp_path: Path) -> None:
         done = subprocess.run([sys.executable, "-m", *words], cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{command}: {done.stderr}"
         assert done.stdout
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    """The fenced blocks of a page that run, in order: their language and text."""
+    return re.findall(r"^```(console|python)\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
+
+
+def commands(block: str) -> list[tuple[str, str]]:
+    """The commands of a console block, each with what it is shown to print."""
+    parts = re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]
+    found = [re.fullmatch(r"((?:[^\n]*\\\n)*[^\n]*)\n(.*)", part, re.DOTALL) for part in parts]
+    return [(match[1], match[2]) for match in found if match is not None]
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="the page is written with curl")
+def test_the_page_of_the_service_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from serving import Server, clean
+
+    environment, names = {**clean(), "NO_PROXY": "*"}, {}
+    checker, checked, server = doctest.OutputChecker(), 0, None
+    python = doctest.DocTestRunner(checker)
+    try:
+        for language, text in blocks(SERVED):
+            text = text.replace(ADDRESS, server.url if server else ADDRESS)
+            if language == "python":
+                monkeypatch.setenv("COUNTVEIL_KEY", environment["COUNTVEIL_KEY"])
+                test = doctest.DocTestParser().get_doctest(text, names, SERVED.name, str(SERVED), 0)
+                assert python.run(test, clear_globs=False).failed == 0
+                names = test.globs
+                continue
+            for command, shown in commands(text):
+                if command.startswith("countveil serve") and command.endswith("&"):
+                    words = shlex.split(command.removesuffix("&"))
+                    server = Server(tmp_path / words[words.index("-c") + 1])
+                    text = text.replace(ADDRESS, server.url)
+                    continue
+                printed, environment = run_in_shell(command, tmp_path, environment)
+                if shown:
+                    want = shown.rstrip("\n") + "\n"
+                    checked += 1
+                    assert checker.check_output(want, printed.rstrip("\n") + "\n", doctest.ELLIPSIS), (command, printed)
+    finally:
+        if server is not None:
+            server.stop()
+    assert server is not None
+    assert python.tries >= 8
+    assert checked >= 12
+
+
+def run_in_shell(command: str, folder: Path, environment: dict[str, str]) -> tuple[str, dict[str, str]]:
+    """What a command prints, and the environment after it; `umask` and the like do not stay."""
+    kept = folder / "environment"
+    here = f'umask 077\ncountveil() {{ {shlex.quote(sys.executable)} -m countveil "$@"; }}\nset -e\n'
+    script = f"{here}{command}\nenv -0 > {shlex.quote(str(kept))}\n"
+    done = subprocess.run(
+        ["sh", "-c", script], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"{command}: {done.stderr}"
+    entries = kept.read_text().rstrip("\0").split("\0")
+    return done.stdout, dict(entry.split("=", 1) for entry in entries)
+
+
+def test_refusals_on_the_page_of_the_service() -> None:
+    from countveil.received import REFUSALS
+    from countveil.service.problems import KINDS
+
+    rows = re.findall(r"^\| ([0-9]+) \| `([a-z-]+)` \| ([0-9]) \| `(\w+)` \|", SERVED.read_text(), re.MULTILINE)
+    listed = [(kind.status, kind.name, kind.code, REFUSALS[kind.name].__name__) for kind in KINDS]
+    assert sorted((int(status), name, int(code), error) for status, name, code, error in rows) == sorted(listed)
+
+
+def test_routes_on_the_page_of_the_service() -> None:
+    from countveil.service.routes import plain, v1
+
+    text = SERVED.read_text()
+    for route in (*v1.routes, *plain.routes):
+        assert f"{route.path}`" in text, f"docs/http.md does not name {route.path}"  # type: ignore[attr-defined]
 
 
 def reference() -> str:

@@ -79,7 +79,11 @@ class Connection:
         self._key = _key(os.environ.get(ENVIRONMENT) if key is None else key)
         self._wire = Wire(address, timeout, cafile)
         self._headers = {"Accept": "application/json", "User-Agent": f"countveil/{countveil.__version__}"}
-        self._check()
+        try:
+            self._check()
+        except BaseException:
+            self.close()
+            raise
 
     def __repr__(self) -> str:
         return f"<Connection {self._wire.address}>"

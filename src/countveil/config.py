@@ -32,7 +32,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -107,6 +107,24 @@ class Dataset:
             raise ConfigError(f"dataset.{self.name}.budget", "no budget, no answers; declare epsilon, delta, answers")
 
 
+class _Confirmed(Mapping[str, Schema]):
+    """Schemas that may be spoken of."""
+
+    def __init__(self, datasets: Mapping[str, Dataset]) -> None:
+        self._datasets = datasets
+
+    def __getitem__(self, name: str) -> Schema:
+        dataset = self._datasets[name]
+        dataset.confirmed()
+        return dataset.schema
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._datasets)
+
+    def __len__(self) -> int:
+        return len(self._datasets)
+
+
 @dataclass(frozen=True)
 class Service:
     """How the datasets are served. `open_design`: may designs be asked for without a key? None: on loopback only."""
@@ -131,8 +149,9 @@ class Config:
     """The address of a ledger on PostgreSQL."""
 
     @property
-    def schemas(self) -> dict[str, Schema]:
-        return {name: dataset.schema for name, dataset in self.datasets.items()}
+    def schemas(self) -> Mapping[str, Schema]:
+        """The schemas by dataset. One that is not confirmed is refused when it is looked up: it is data until then."""
+        return _Confirmed(self.datasets)
 
     def dataset(self, name: str) -> Dataset:
         """The dataset of this name."""

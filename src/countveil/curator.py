@@ -77,6 +77,7 @@ class Curator:
 
     def close(self) -> None:
         self._engines.close()
+        self._fingerprints.close()
         self.ledger.close()
 
     def __enter__(self) -> Curator:
@@ -193,9 +194,10 @@ class Curator:
         The engine is let go afterwards, unless what is made with it is read later.
         """
         source = self._source(dataset)
-        fingerprint = self._fingerprints.of(source)
+        paths = source.paths() if source.files else []
+        fingerprint = self._fingerprints.of(source, paths)
         version = self.ledger.version(dataset.name, fingerprint)
-        state = (version, *(source.paths() if source.files else ()))
+        state = (version, *paths)
         opening = partial(open_engine, source, dataset.schema, dataset.engine)
         with self._engines.held(dataset.name, state, opening, keep=keep) as engine:
             if not isinstance(engine, WritingEngine):

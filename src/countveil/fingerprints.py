@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from countveil.engines import Source
+from countveil.engines import ENGINES, Source, WatchedEngine, open_engine
 from countveil.errors import EngineError, shortened
 
 RECENT = 2 * 10**9
@@ -30,28 +30,50 @@ class Fingerprints:
         self._cache = cache
         self._known: dict[str, list[Any]] = {}
         self._lock = threading.Lock()
+        self._servers: dict[tuple[str, str | None], WatchedEngine] = {}
         if cache is not None:
             with suppress(OSError, ValueError):
                 found = json.loads(cache.read_bytes())
                 self._known = found if isinstance(found, dict) else {}
 
-    def of(self, source: Source) -> str:
-        """The hash of what a source holds now."""
+    def of(self, source: Source, paths: list[str] | None = None) -> str:
+        """The hash of what a source holds now; `paths` are its files, if they were just listed."""
         if source.scheme == "frame":
             return frame_hash(source.frame)
         if source.scheme == "spark":
             from countveil.engines.spark import content_hash
 
             return content_hash(source)
-        if "://" in source.location:  # an address may hold a password, so it is not repeated
-            raise EngineError(f"source: no engine for {shortened(source.scheme, 20)}:// is installed")
+        if "://" in source.location:
+            return self._of_server(source)
         with self._lock:  # so that two threads do not read the same file
-            return self._of_files(source)
+            return self._of_files(source, source.paths() if paths is None else paths)
 
-    def _of_files(self, source: Source) -> str:
+    def _of_server(self, source: Source) -> str:
+        """What a server says of its table, through a connection that is kept."""
+        where = (source.location, source.table)
+        with self._lock:
+            engine = self._servers.get(where)
+            if engine is None:
+                if source.scheme not in ENGINES:  # an address may hold a password, so it is not repeated
+                    raise EngineError(f"source: no engine for {shortened(source.scheme, 20)}:// is installed")
+                opened = open_engine(source)
+                if not isinstance(opened, WatchedEngine):
+                    raise EngineError("source: this engine cannot tell whether its data has changed")
+                engine = self._servers[where] = opened
+        return engine.fingerprint()
+
+    def close(self) -> None:
+        """Let servers go."""
+        with self._lock:
+            for engine in self._servers.values():
+                engine.close()
+            self._servers.clear()
+
+    def _of_files(self, source: Source, paths: list[str]) -> str:
         whole = hashlib.sha256((source.table or "").encode())
         changed = False
-        for path in _files(source):
+        for path in _files(source, paths):
             trace, known = traces(path), self._known.get(path)
             if not isinstance(known, list) or known[:-1] != trace or _fresh(trace):
                 self._known[path] = [*trace, _file_hash(path)]
@@ -71,9 +93,8 @@ class Fingerprints:
             os.replace(part, self._cache)
 
 
-def _files(source: Source) -> list[str]:
+def _files(source: Source, paths: list[str]) -> list[str]:
     """The files whose content is the content of a source."""
-    paths = source.paths()
     logs = [f"{path}.wal" for path in paths] if source.scheme == "duckdb" else []
     return paths + [path for path in logs if os.path.isfile(path)]
 

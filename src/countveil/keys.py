@@ -103,7 +103,7 @@ class Keyring:
                 if key.name == name and key.revoked is None:
                     keys[key.id] = replace(key, revoked=_now())
                     return keys[key.id]
-        raise RequestError(f"{shortened(name)} has no key; see: countveil keys list")
+            raise RequestError(f"{shortened(name)} has no key; see: countveil keys list")
 
     # -- the file ----------------------------------------------------------------------------------------------------
 

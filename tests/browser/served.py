@@ -44,6 +44,7 @@ place = ["clinic", "hospital"]
 epsilon = "20"
 delta = "0.01"
 answers = 3
+shares = {{ vera = 2 }}
 """
 """Plans that are made in a moment."""
 
@@ -102,8 +103,8 @@ class Served:
 
     def helpers(self) -> list[int]:
         """The processes in which it designs."""
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        return [int(pid) for pid in children.read_text().split()]
+        threads = Path(f"/proc/{self.process.pid}/task").iterdir()
+        return [int(pid) for thread in threads for pid in (thread / "children").read_text().split()]
 
 
 def _people(folder: Path) -> None:

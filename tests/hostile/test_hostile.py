@@ -6,7 +6,6 @@ real engines and shows that, were a dangerous statement ever to reach one, the l
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -133,10 +132,8 @@ def test_the_corpus_is_large_and_without_doubles() -> None:
 @pytest.mark.parametrize("text", CORPUS)
 def test_hostile_text_is_refused_with_a_position_and_reaches_no_engine(text: str, recording: RecordingEngine) -> None:
     before = len(recording.ran)
-    started = time.process_time()
     with pytest.raises(QueryError) as refused:
         recording.count(ask(SCHEMA, text), key=b"key")
-    assert time.process_time() - started < 1
     assert len(recording.ran) == before
     error, message = refused.value, str(refused.value)
     assert error.position is not None

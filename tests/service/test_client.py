@@ -1,4 +1,4 @@
-"""`cv.connect` against a real service: the same frames and errors as at the curator's desk, and a key that never leaks."""
+"""`cv.connect` against a real service: the frames and errors of the curator's desk, and a key that never leaks."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import json
 import pickle
 import socket
 import threading
-import time
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -86,7 +86,7 @@ def curator(server: Server) -> Iterator[cv.Curator]:
 def quick(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The waits, which then take no time."""
     waits: list[float] = []
-    monkeypatch.setattr(client.time, "sleep", waits.append)
+    monkeypatch.setattr(client, "time", SimpleNamespace(sleep=waits.append))
     return waits
 
 
@@ -265,8 +265,9 @@ def test_an_idempotency_key_has_one_question(server: Server, service: cv.Connect
 
 
 def test_keys_that_are_not_known(server: Server) -> None:
-    for wrong in (KEY, "cvk_", "x", server.key("gone")):
-        server.keyring.revoke("gone") if wrong.startswith("cvk_") and wrong not in (KEY, "cvk_") else None
+    revoked = server.key("gone")
+    server.keyring.revoke("gone")
+    for wrong in (KEY, "cvk_", "x", revoked):
         with cv.connect(server.url, wrong) as service, pytest.raises(cv.AccessError) as refused:
             service.count(by="age")
         assert str(refused.value) == f"{server.url} does not know this key; ask its curator for one"
@@ -440,12 +441,11 @@ def test_tls(tmp_path: Path) -> None:
 # -- what breaks on the way --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kept", [0, 100, -1], ids=["nothing", "the beginning", "all but one byte"])
+@pytest.mark.parametrize(("age", "kept"), [(20, 0), (21, 100), (22, -1)], ids=["nothing", "a part", "all but one byte"])
 def test_an_answer_that_is_lost_is_paid_for_once(
-    kept: int, server: Server, key: str, curator: cv.Curator, quick: list[float]
+    age: int, kept: int, server: Server, key: str, curator: cv.Curator, quick: list[float]
 ) -> None:
-    before = charged(server.config)
-    where = f"age = {20 + kept % 5}"
+    before, where = charged(server.config), f"age = {age}"
     with Proxy(server) as proxy, cv.connect(proxy.url, key) as service:
         proxy.cut(3, kept)
         table = service.count(where=where, by="ok")
@@ -455,11 +455,26 @@ def test_an_answer_that_is_lost_is_paid_for_once(
     assert len(quick) == 3
 
 
+def test_an_answer_that_is_lost_while_the_data_changes(tmp_path: Path, quick: list[float]) -> None:
+    config = place(tmp_path)
+
+    def change() -> None:
+        with (tmp_path / "people.csv").open("a") as file:
+            file.write("99,North,10\n")
+
+    with serving(config) as server, Proxy(server) as proxy, cv.connect(proxy.url, server.key("alice")) as service:
+        proxy.cut(1, 0, then=change)
+        assert service.count(BY_REGION).receipt.version == 1
+        assert charged(config) == 1
+        assert service.count(BY_REGION).receipt.version == 2
+        assert charged(config) == 2
+
+
 def test_an_answer_that_is_always_lost_is_paid_for_once(server: Server, key: str, quick: list[float]) -> None:
     before = charged(server.config)
     with Proxy(server) as proxy, cv.connect(proxy.url, key) as service:
         proxy.cut(100, 0)
-        with pytest.raises(cv.ServiceError, match="if it was charged, the same question is now free$"):
+        with pytest.raises(cv.ServiceError, match=r"if it was charged, the same question is now free$"):
             service.count(where="year = 0")
         proxy.cut(0, 0)
         assert service.count(where="year = 0").replayed
@@ -479,7 +494,7 @@ def test_a_connection_that_was_idle_for_too_long(server: Server, key: str, quick
 def test_a_service_that_is_too_busy_is_asked_again(status: int, quick: list[float]) -> None:
     with Fake() as fake, cv.connect(fake.url, KEY) as service:
         fake.says(status, problem("too-many-requests", "later"), {"Retry-After": "7"}, times=2)
-        fake.says(200, json.dumps(TABLE).encode())
+        fake.then(200, json.dumps(TABLE).encode())
         assert service.count(by="age").cells == 2
         keys = {headers["idempotency-key"] for headers in fake.seen}
         assert (len(fake.seen), len(keys)) == (3, 1)
@@ -511,8 +526,10 @@ def test_what_is_not_worth_asking_again(quick: list[float]) -> None:
 
 
 RECEIPT = {
-    **{name: "x" for name in ("id", "dataset", "question", "text", "mechanism", "pool", "epsilon", "delta", "time")},
-    **{"version": 1, "answers": 1, "answers_left": 1},
+    **dict.fromkeys(("id", "dataset", "question", "text", "mechanism", "pool", "epsilon", "delta", "time"), "x"),
+    "version": 1,
+    "answers": 1,
+    "answers_left": 1,
 }
 TABLE: dict[str, Any] = {
     "schema_version": 1,
@@ -675,9 +692,11 @@ class Fake:
         self.url = f"http://127.0.0.1:{self._server.server_port}"
 
     def says(self, status: int, body: bytes, headers: dict[str, str] | None = None, times: int = 1) -> None:
-        """What comes next; what was still to come is dropped unless it was said for this."""
-        if times > 1 or (self._said and self._said[0][0] == status):
-            self._said.clear()
+        """What comes next, and nothing of what was said before."""
+        self._said.clear()
+        self.then(status, body, headers, times)
+
+    def then(self, status: int, body: bytes, headers: dict[str, str] | None = None, times: int = 1) -> None:
         self._said.extend([(status, body, headers or {})] * times)
 
     def __enter__(self) -> Fake:
@@ -691,25 +710,24 @@ class Fake:
 
 
 class Proxy:
-    """Passes requests on, one reply for one request, and can lose replies: the service has answered, nobody hears it."""
+    """Passes requests on, one reply for one request, and can lose replies: the service answers, nobody hears it."""
 
     def __init__(self, server: Server) -> None:
         self._there = (server.host, server.port)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
-        self.uncut, self._kept = 0, 0
+        self.cut(0, 0)
         self._open: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
 
-    def cut(self, replies: int, kept: int) -> None:
-        """Lose so many replies, each after `kept` bytes; -1: but for the last one."""
-        self.uncut, self._kept = replies, kept
+    def cut(self, replies: int, kept: int, then: Callable[[], None] = lambda: None) -> None:
+        """Lose so many replies, each after `kept` bytes, -1 for all but the last one; `then` comes before the cut."""
+        self.uncut, self._kept, self._then = replies, kept, then
 
     def drop(self) -> None:
         """Close what is open, as a server does that has waited long enough."""
         for connection in self._open:
             connection.shutdown(socket.SHUT_RDWR)
-        time.sleep(0.05)
 
     def __enter__(self) -> Proxy:
         self._threads.append(threading.Thread(target=self._listen))
@@ -739,6 +757,7 @@ class Proxy:
                 reply = _message(there)
                 if self.uncut and request.startswith(b"POST"):
                     self.uncut -= 1
+                    self._then()
                     connection.sendall(reply[: self._kept])
                     break
                 connection.sendall(reply)

@@ -67,7 +67,7 @@ def _print(found: Inspection) -> None:
         rows = "1 row" if people.most_rows == 1 else f"{people.most_rows:,} rows"
         console.print(Text(f"{people.people:,} people; at most {rows} of one person"))
     if found.undeclared:
-        console.print(Text(f"not declared, so nobody can ask about: {', '.join(found.undeclared)}"))
+        console.print(Text(f"not declared, so nobody can ask about: {', '.join(map(_shown, found.undeclared))}"))
     if found.guessed:
         console.print(Text(f"guessed domains to confirm in the file: {', '.join(found.guessed)}", style="yellow"))
     for note in found.notes:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Engine", "Source", "WritingEngine", "open_engine"]
+__all__ = ["Engine", "Source", "WatchedEngine", "WritingEngine", "open_engine"]
 
 ENGINES = {
     "frame": "duckdb",
@@ -46,6 +46,17 @@ class Engine(Protocol):
 
         `key` chooses which cells count of a person who is in too many. Errors say nothing about the data.
         """
+        ...
+
+    def close(self) -> None: ...
+
+
+@runtime_checkable
+class WatchedEngine(Protocol):
+    """An engine of a server, which can tell whether its rows have changed."""
+
+    def fingerprint(self) -> str:
+        """Another text for other content."""
         ...
 
     def close(self) -> None: ...

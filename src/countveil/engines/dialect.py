@@ -42,6 +42,11 @@ class Dialect:
         """A quoted name."""
         return '"' + name.replace('"', '""') + '"'
 
+    def characters(self, raw: str) -> str:
+        """A text column compared character by character, whatever collation its source gave it: otherwise one row could
+        equal several declared values."""
+        return raw
+
     def parameter(self, key: str) -> str:
         """A placeholder for a bound value."""
         return f"${key}"

@@ -22,6 +22,8 @@ import tempfile
 import weakref
 import zlib
 from collections.abc import Mapping
+from itertools import takewhile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -55,6 +57,9 @@ UNREADABLE = "the source could not be read; the curator can look with: countveil
 
 class DuckDBDialect(Dialect):
     """DuckDB's spelling."""
+
+    def characters(self, raw: str) -> str:
+        return f'(CAST({raw} AS VARCHAR) COLLATE "binary")'
 
     def matches(self, expression: str, pattern: str) -> str:
         return f"regexp_matches({expression}, '{pattern}')"
@@ -175,7 +180,7 @@ def _relation(source: Source, paths: list[str], connection: duckdb.DuckDBPyConne
         return "frame"
     if source.scheme == "duckdb":
         return _attached(source, paths[0], connection)
-    return _parquet(paths, connection) if source.scheme == "parquet" else _csv(paths, source)
+    return _parquet(paths, source, connection) if source.scheme == "parquet" else _csv(paths, source)
 
 
 def _attached(source: Source, path: str, connection: duckdb.DuckDBPyConnection) -> str:
@@ -184,26 +189,62 @@ def _attached(source: Source, path: str, connection: duckdb.DuckDBPyConnection) 
         raise EngineError(f'source: {shortened(source.location, 100)} needs table = "..."')
     connection.execute(f"ATTACH {_text(path)} AS {DATABASE} (TYPE duckdb, READ_ONLY)")
     schema, dot, table = source.table.rpartition(".")
+    _check_stored(connection, schema if dot else "main", table, source.table)
     return ".".join([DATABASE, DuckDBEngine.dialect.name(schema if dot else "main"), DuckDBEngine.dialect.name(table)])
 
 
-def _parquet(paths: list[str], connection: duckdb.DuckDBPyConnection) -> str:
-    """Parquet files with the same columns: to cast the values of one file to the type of another can fail."""
+def _check_stored(connection: duckdb.DuckDBPyConnection, schema: str, table: str, shown: str) -> None:
+    """Rows that are stored can be read whatever is asked. A view or a computed column is evaluated for the rows that a
+    question selects, and could fail for some of them: whether it does would say something about a person."""
+    where = f"WHERE database_name = '{DATABASE}' AND lower(schema_name) = lower(?)"
+    view = connection.execute(f"SELECT 1 FROM duckdb_views() {where} AND lower(view_name) = lower(?)", [schema, table])
+    if view.fetchone() is not None:
+        words = f"{shortened(shown, 100)} is a view, which is evaluated while it is counted"
+        raise DataError(f"source: {words}; store it: CREATE TABLE ... AS SELECT * FROM it")
+    computed = connection.execute(
+        f"SELECT column_name FROM duckdb_columns() {where} AND lower(table_name) = lower(?) AND is_generated",
+        [schema, table],
+    ).fetchone()
+    if computed is not None:
+        words = f"column {shortened(computed[0], 60)} of {shortened(shown, 60)} is computed while it is counted"
+        raise DataError(f"source: {words}; store it: CREATE TABLE ... AS SELECT * FROM it")
+
+
+def _parquet(paths: list[str], source: Source, connection: duckdb.DuckDBPyConnection) -> str:
+    """Parquet files with the same columns: to cast the values of one file to the type of another can fail.
+
+    Folders called key=value below the fixed part of a glob are columns; elsewhere they are only names.
+    """
+    keys = _partitions(source)
     first = None
     for path in paths:
-        described = connection.execute(f"DESCRIBE SELECT * FROM {_read_parquet([path])}").fetchall()
+        described = connection.execute(f"DESCRIBE SELECT * FROM {_read_parquet([path], False)}").fetchall()
         kinds = {name: kind for name, kind, *_ in described}
         first = first or kinds
         if kinds != first:
             raise DataError(
                 f"source: {shortened(path, 100)} has other columns or types than {shortened(paths[0], 100)}"
             )
-    return _read_parquet(paths)
+    both = sorted({name.casefold() for name in first or {}} & {key.casefold() for key in keys})
+    if both:
+        raise DataError(f"source: column {shortened(both[0], 60)} is in the files and in the names of their folders")
+    return _read_parquet(paths, bool(keys))
 
 
-def _read_parquet(paths: list[str]) -> str:
+def _partitions(source: Source) -> set[str]:
+    """The keys of folders key=value that a glob went through; with any, those above it would be columns too."""
+    pattern = (source.directory / Path(source.location).expanduser()).resolve()
+    fixed = len(list(takewhile(lambda part: not glob.has_magic(part), pattern.parts)))
+    folders = [Path(path).parts[:-1] for path in source.paths()]
+    if not any("=" in part for parts in folders for part in parts[fixed:]):
+        return set()
+    return {part.partition("=")[0] for parts in folders for part in parts if "=" in part}
+
+
+def _read_parquet(paths: list[str], partitioned: bool) -> str:
     """Statistics of a file say nothing about NaN: without `can_have_nan` DuckDB skips row groups that have some."""
-    options = "hive_types_autocast = false, utf8_validation = 'replace', can_have_nan = true"
+    options = f"hive_partitioning = {str(partitioned).lower()}, utf8_validation = 'replace', can_have_nan = true"
+    options += ", hive_types_autocast = false" if partitioned else ""
     return f"read_parquet({_files(paths)}, {options})"
 
 
@@ -218,12 +259,30 @@ def _csv(paths: list[str], source: Source) -> str:
     for path in paths[1:]:
         if _header(path, delimiter) != header:
             raise DataError(f"source: {shortened(path, 100)} has another header than {shortened(paths[0], 100)}")
+    for path in paths:
+        _check_quotes(path)
     columns = ", ".join(f"{_text(name)}: 'VARCHAR'" for name in header)
     return (
         f"read_csv({_files(paths)}, auto_detect = false, header = true, delim = {_text(delimiter)}, "
         f"quote = '\"', escape = '\"', nullstr = '', allow_quoted_nulls = false, ignore_errors = true, "
         f"strict_mode = false, parallel = false, hive_partitioning = false, columns = {{{columns}}})"
     )
+
+
+def _check_quotes(path: str) -> None:
+    """Quotes come in pairs. One without the other would swallow the rows after it, whoever they are about."""
+    opened = gzip.open if path.lower().endswith(".gz") else open
+    quotes = 0
+    try:
+        with opened(path, "rb") as file:
+            while chunk := file.read(1 << 20):
+                quotes += chunk.count(b'"')
+    except (OSError, EOFError, zlib.error):
+        raise EngineError(f"source: {shortened(path, 100)} could not be read") from None
+    if quotes % 2:
+        raise DataError(
+            f'source: {shortened(path, 100)} has a quote (") that is never closed; write quotes in a field as two'
+        )
 
 
 def _header(path: str, delimiter: str) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import fractions
 import numbers
 import uuid
 from collections.abc import Collection
@@ -117,6 +118,12 @@ def _number(value: Any) -> str | None:
     if isinstance(value, numbers.Integral):
         whole = int(value)
         return str(whole) if abs(whole) < HUGE else OUTSIDE
-    if value != value:  # NaN; a signalling one of decimal compares unequal too
+    if isinstance(value, decimal.Decimal):  # its arithmetic can overflow or signal; its own words about itself cannot
+        if value.is_nan():
+            return None
+        if value.is_infinite() or value.adjusted() > 40:
+            return OUTSIDE
+        value = fractions.Fraction(value)
+    if value != value:  # NaN
         return None
     return str(int(value)) if abs(value) < LIMIT and value == int(value) else OUTSIDE

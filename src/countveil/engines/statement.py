@@ -58,7 +58,9 @@ class Compiler:
     # -- columns -----------------------------------------------------------------------------------------------------
 
     def raw(self, name: str) -> str:
-        return self.dialect.name(name)
+        """A column of the source as it is; text as text."""
+        quoted = self.dialect.name(name)
+        return self.dialect.characters(quoted) if self.families[name] == "text" else quoted
 
     def read(self, column: Column) -> str:
         """The declared value of a column."""

@@ -63,7 +63,7 @@ def survey_column(engine: SqlEngine, column: Column, examples: int = 5) -> Colum
         compiler.statement(
             f"SELECT CAST({compiler.raw(column.name)} AS {text}) AS v, count(*) AS n FROM {engine.relation} "
             f"WHERE NOT coalesce({missing}, FALSE) AND NOT coalesce({inside}, FALSE) "
-            f"GROUP BY v ORDER BY n DESC, v LIMIT {int(examples)}"
+            f"GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT {int(examples)}"
         )
     )
     pairs = tuple((str(v), int(n)) for v, n in zip(shown["v"], shown["n"], strict=True))
@@ -83,7 +83,7 @@ def survey_people(engine: SqlEngine, schema: Schema) -> PeopleSurvey:
                 f"coalesce(sum(CASE WHEN u IS NULL THEN n END), 0) AS unnamed, "
                 f"coalesce(max(CASE WHEN u IS NOT NULL THEN n END), 0) AS most, "
                 f"count(CASE WHEN u IS NOT NULL AND n > {bound} THEN 1 END) AS more "
-                f"FROM (SELECT {unit} AS u, count(*) AS n FROM {engine.relation} GROUP BY u) AS people"
+                f"FROM (SELECT {unit} AS u, count(*) AS n FROM {engine.relation} GROUP BY 1) AS people"
             )
         )
     )

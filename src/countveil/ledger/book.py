@@ -13,7 +13,8 @@ from countveil.ledger.anchor import Anchor
 from countveil.ledger.records import Charge, PlanRecord, Request, Standing, charge_id, replayed
 from countveil.ledger.store import Store
 
-BUDGETS = "SELECT kind, body FROM entry WHERE kind IN ('plan', 'extend', 'restore') ORDER BY seq"
+BUDGETS = "SELECT kind, body, hash FROM entry WHERE kind IN ('plan', 'extend', 'restore') ORDER BY seq"
+LAST_BUDGET = f"{BUDGETS.replace('kind, body, hash', 'hash', 1)} DESC LIMIT 1"
 _CHARGE = "id, pool, dataset, version, question, text, analyst, charge.time"
 _FOUND = f"SELECT {_CHARGE}, payload, answer.time FROM charge LEFT JOIN answer ON answer.charge = charge.id"
 
@@ -24,6 +25,8 @@ class Book(Store):
     def __init__(self, anchor: Anchor, clock: Callable[[], str], step: Callable[[str], None]) -> None:
         super().__init__(anchor, clock, step)
         self._bound: set[tuple[str, str, str, str]] = set()
+        self._plans: dict[str, tuple[str, PlanRecord]] = {}
+        """Plans that were read, each with the hash of the last entry that set a budget."""
         self._out: set[str] = set()
         """Charges whose answers this process knows to be on disk and within the anchor."""
 
@@ -36,7 +39,7 @@ class Book(Store):
             if self._read("SELECT 1 FROM pool WHERE name = ?", (plan.pool,)):
                 return  # another process was first; what it planned is what counts
             said = self._read(BUDGETS)
-            lost = sum(json.loads(written)["lost"] for kind, written in said if kind == "restore")
+            lost = sum(json.loads(written)["lost"] for kind, written, _ in said if kind == "restore")
             self._append("plan", body)
             # what was lost may have been charges of this very pool
             row = (plan.pool, plan.answers, min(plan.answers, lost))
@@ -58,7 +61,7 @@ class Book(Store):
 
     def debt(self, pool: str) -> int:
         """Answers that lost history may have given beyond all that the pool had; what is opened later pays them."""
-        if not any(kind == "restore" for kind, _ in self._read(BUDGETS)):
+        if not any(kind == "restore" for kind, _, _ in self._read(BUDGETS)):
             return 0
         return replayed(self.entries()).debts.get(pool, 0)
 
@@ -192,25 +195,35 @@ class Book(Store):
 
     def requested(self, analyst: str, request: Request) -> Charge | None:
         """The charge that a request was given before; a request of the same key that asks otherwise is refused."""
+        return self._settled(self._requested(analyst, request))
+
+    def _requested(self, analyst: str, request: Request) -> Charge | None:
         rows = self._read("SELECT body, charge FROM request WHERE analyst = ? AND key = ?", (analyst, request.key))
         if not rows:
             return None
         if rows[0][0] != request.body:
             raise ConflictError("this idempotency key was used for another question; use a new key for a new question")
-        return self.charge_of(rows[0][1])
+        return self._charge_of(rows[0][1])
+
+    def _settled(self, charge: Charge | None) -> Charge | None:
+        """An answer that another process recorded, and may have died before it moved the anchor, is within it now."""
+        if charge is not None and charge.payload is not None and charge.id not in self._out:
+            self._shared("settle", lambda: None)
+            self._out.add(charge.id)
+        return charge
 
     def _kept(self, charge: Charge, analyst: str, request: Request | None) -> bool:
         """Nothing has to be written for this request."""
         if request is None:
             return True
-        before = self.requested(analyst, request)
+        before = self._requested(analyst, request)
         return before is not None and before.id == charge.id
 
     def _keep(self, charge: Charge, analyst: str, request: Request | None) -> None:
         """Put on record which charge a request got, so that the same request gets it again whatever has changed."""
         if request is None or self._kept(charge, analyst, request):
             return
-        before = self.requested(analyst, request)
+        before = self._requested(analyst, request)
         if before is not None and before.payload is not None:
             raise ConflictError("this idempotency key has its answer; use a new key for a new question")
         body = {"analyst": analyst, "key": request.key, "body": request.body, "charge": charge.id}
@@ -233,6 +246,9 @@ class Book(Store):
 
     def charge_of(self, id: str) -> Charge | None:
         """A charge by its public name, with its answer if there is one."""
+        return self._settled(self._charge_of(id))
+
+    def _charge_of(self, id: str) -> Charge | None:
         rows = self._read(f"{_FOUND} WHERE id = ? AND void = 0", (id,))
         return replace(_charge(rows[0]), payload=rows[0][8], answered=rows[0][9]) if rows else None
 
@@ -241,12 +257,19 @@ class Book(Store):
         return int(self._read("SELECT count(*) FROM charge WHERE pool = ? AND analyst = ?", (pool, analyst))[0][0])
 
     def plan(self, pool: str) -> PlanRecord | None:
+        last = self._read(LAST_BUDGET)
+        known = self._plans.get(pool)
+        if known is not None and last and known[0] == last[0][0]:
+            return known[1]  # no budget was set since: the chain behind an entry never changes
         rows = self._read("SELECT document FROM plan WHERE pool = ?", (pool,))
         if not rows:
             return None
         said = self._read(BUDGETS)
-        plan, *more = [body for _, written in said if (body := json.loads(written)).get("pool") == pool]
-        return PlanRecord(**{**plan, "document": rows[0][0]}, more=tuple((e["answers"], e["epsilon"]) for e in more))
+        plan, *more = [body for _, written, _ in said if (body := json.loads(written)).get("pool") == pool]
+        opened = tuple((body["answers"], body["epsilon"]) for body in more)
+        record = PlanRecord(**{**plan, "document": rows[0][0]}, more=opened)
+        self._plans[pool] = (said[-1][2], record)
+        return record
 
     def standing(self, pool: str, analyst: str | None = None) -> Standing:
         if analyst is None:

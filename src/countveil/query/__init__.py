@@ -98,8 +98,8 @@ def _nameable(name: object) -> bool:
 def _schema(name: Name, known: Mapping[str, Schema]) -> Schema:
     found = known.get(name.text)
     if found is None and not name.quoted:
-        alike = [s for n, s in known.items() if n.isascii() and n.lower() == name.text.lower()]
-        found = alike[0] if len(alike) == 1 else None
+        alike = [other for other in known if other.isascii() and other.lower() == name.text.lower()]
+        found = known[alike[0]] if len(alike) == 1 else None
     if found is None:
         names = shortened(", ".join(sorted(known)), 100)
         raise QueryError(f"the dataset {shortened(name.text, 40)} is not declared", f"declared are {names}", name.at)

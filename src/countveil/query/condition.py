@@ -208,7 +208,7 @@ def _tests(member: Member) -> list[str]:
         return [*tests, _listing(name, column, missing, "<>", "NOT IN")]
     alone = tuple(piece for piece in found if _is_short(piece, column))
     for low, high in found:
-        if (low, high) in alone:
+        if _is_short((low, high), column):
             continue
         first, last = literal(column.value(low)), literal(column.value(high))
         if low == column.first:

@@ -11,8 +11,10 @@ import difflib
 import hashlib
 import json
 import math
+import re
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate
 
 from countveil.errors import QueryError, shortened
 from countveil.query import sets
@@ -45,13 +47,17 @@ from countveil.query.expression import (
     Query,
 )
 from countveil.query.sets import Points
-from countveil.query.tokens import quoted
+from countveil.query.sql import MAX_DEPTH as MAX_NESTED
+from countveil.query.tokens import MAX_TEXT, MAX_TOKENS, quoted
 from countveil.schema import Column, Schema, Value, date_from_text
 
 MAX_NODES = 20_000
 MAX_DEPTH = 200
 MAX_COLUMNS = 200
 MAX_TESTS = 1_000
+MAX_GROUPS = 50
+LONG_TEXT = 1_000
+"""Characters of a question's own text up to which it can surely be asked again."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +96,7 @@ class Question:
         """By how much one person can change one cell."""
         return 1 if self.people else self.schema.rows_per_person
 
-    @property
+    @cached_property
     def text(self) -> str:
         """The question in the query language, simplified; asking it again asks the same."""
         columns = [quoted(column.name) for column in self.by]
@@ -139,6 +145,8 @@ def bind(query: Query, schema: Schema) -> Question:
         if column.name in seen:
             raise QueryError(f"the column {shortened(column.name, 40)} twice", "name each column once", name.at)
         seen.add(column.name)
+    if len(seen) > MAX_GROUPS:
+        raise QueryError(f"{len(seen)} group columns", f"at most {MAX_GROUPS} are allowed", query.by[MAX_GROUPS].at)
     by = tuple(column for column in schema.columns if column.name in seen)
     people = _people(query.distinct, schema)
     question = Question(schema, by, people, None, shown, query.name)
@@ -154,11 +162,26 @@ def bind(query: Query, schema: Schema) -> Question:
         if query.where is not None:
             question = replace(question, where=_where(query.where, by, schema))
         _ = question.sha256  # what cannot be compared with other questions is refused here, before it is asked
+        _check_text(question)
     except QueryError as error:
         if error.position is not None or query.where is None:
             raise
         raise QueryError(error.construct, error.allowed, _position(query.where)) from None
     return question
+
+
+def _check_text(question: Question) -> None:
+    """The text of a question goes on record, so it has to ask the same again: within the limits of the language."""
+    if len(question.text) <= LONG_TEXT:
+        return
+    plain = _QUOTED.sub("q", question.text)
+    nested = max(accumulate((letter == "(") - (letter == ")") for letter in plain if letter in "()"))
+    if len(question.text) > MAX_TEXT or len(_WORDS.findall(plain)) > MAX_TOKENS or nested > MAX_NESTED:
+        raise QueryError("a condition that takes too long to write", "name fewer values, or a range")
+
+
+_QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*\"""")
+_WORDS = re.compile(r"\w+|<=|>=|<>|[^\w\s]")
 
 
 def _where(condition: Condition, by: tuple[Column, ...], schema: Schema) -> Typed | None:

@@ -61,6 +61,9 @@ def parse_condition(text: str) -> Condition:
     return condition
 
 
+_LOWER = {ord(letter): letter.lower() for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
+
+
 class _Parser:
     """One walk over the tokens; `depth` bounds nesting so that no text can exhaust the stack."""
 
@@ -296,7 +299,8 @@ def _check_columns(selected: list[Name], by: list[Name], name: Name | None) -> t
                 f"the column {shortened(column.text, 40)} without GROUP BY", "name it in GROUP BY too", column.at
             )
     for folded, column in grouped.items():
-        if folded not in chosen:
+        other = chosen.get(folded)
+        if other is None or (column.quoted and other.quoted and column.text != other.text):
             raise QueryError(
                 f"GROUP BY {shortened(column.text, 40)} without showing it", "name it before count(*) too", column.at
             )
@@ -306,10 +310,11 @@ def _check_columns(selected: list[Name], by: list[Name], name: Name | None) -> t
 
 
 def _once(columns: list[Name]) -> dict[str, Name]:
-    """The columns by their names without case, in order; columns of a dataset never differ by case alone."""
+    """The columns by their names without the case of ASCII letters, in order; no dataset has two such columns."""
     found: dict[str, Name] = {}
     for column in columns:
-        if column.text.casefold() in found:
+        plain = column.text.translate(_LOWER)
+        if plain in found:
             raise QueryError(f"the column {shortened(column.text, 40)} twice", "name each column once", column.at)
-        found[column.text.casefold()] = column
+        found[plain] = column
     return found

@@ -47,7 +47,7 @@ def key_of(request: Request) -> Key | None:
     return found if isinstance(found, Key) else None
 
 
-def holder(request: Request) -> Key:
+async def holder(request: Request) -> Key:
     """Whoever has a right key, and has not asked too often. A request is counted once, however often this is asked."""
     known: Key | None = getattr(request.state, "key", None)
     if known is None:
@@ -58,23 +58,24 @@ def holder(request: Request) -> Key:
     return known
 
 
-def curator(request: Request) -> Key:
+async def curator(request: Request) -> Key:
     """A holder in the role of a curator."""
-    key = holder(request)
+    key = await holder(request)
     if key.role != "curator":
         raise Problem(FORBIDDEN, "this is for curators")
     return key
 
 
-def designer(request: Request) -> Key:
+async def designer(request: Request) -> Key:
     """Anyone, where designs are open; otherwise a holder."""
     if request.app.state.settings.open_design and "authorization" not in request.headers:
         request.state.key = getattr(request.state, "key", None) or limited(request, ANYONE)
-    return holder(request)
+    return await holder(request)
 
 
 WHO = (holder, curator, designer)
-"""What a route can need; it is settled before anything else of a request is read."""
+"""What a route can need; it is settled before anything else of a request is read. None of it waits, so none of it
+takes a thread from those who do."""
 
 
 def limited(request: Request, key: Key) -> Key:

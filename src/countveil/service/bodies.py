@@ -47,7 +47,7 @@ class StrictRoute(APIRoute):
 
         async def strict(request: Request) -> Response:
             for who in asking:
-                who(request)  # before the body: of what a stranger sends nothing is read
+                await who(request)  # before the body: of what a stranger sends nothing is read
             if request.method == "POST":
                 media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
                 if media != "application/json":

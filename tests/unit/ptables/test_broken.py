@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 import tracemalloc
 from pathlib import Path
 
 import pytest
+from effort import within
 
 from countveil import ptables
 from countveil.ptables.lines import LARGEST_LINES
@@ -99,10 +99,8 @@ def test_ten_million_lines(head: str, tmp_path: Path) -> None:
         file.write(head)
         for _ in range(100):
             file.write("0;0;1;0;1\n" * 100_000)
-    started = time.perf_counter()
-    with pytest.raises(ptables.PTableError, match="lines") as found:
+    with within(250), pytest.raises(ptables.PTableError, match="lines") as found:
         ptables.read(path)
-    assert time.perf_counter() - started < 10
     assert found.value.line == LARGEST_LINES + 1
     path.unlink()
 
@@ -121,13 +119,12 @@ def test_ten_million_lines(head: str, tmp_path: Path) -> None:
 def test_large_files_cost_little(content: str, tmp_path: Path) -> None:
     path = tmp_path / "table"
     path.write_bytes(content.encode())
-    started = time.perf_counter()
-    tracemalloc.start()
-    with pytest.raises(ptables.PTableError) as found:
-        ptables.read(path)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert time.perf_counter() - started < 10
+    with within(250):
+        tracemalloc.start()
+        with pytest.raises(ptables.PTableError) as found:
+            ptables.read(path)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
     assert peak < 200 << 20
     assert len(str(found.value)) < 400
 

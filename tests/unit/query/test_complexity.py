@@ -6,11 +6,11 @@ What is accepted is also counted on an engine in little time: planners are slow 
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
+from effort import within
 
 from countveil.engines import Source
 from countveil.engines.duckdb import DuckDBEngine
@@ -102,16 +102,15 @@ def engine() -> Iterator[DuckDBEngine]:
 
 
 def asked_quickly(where: str, by: str = "") -> Question | None:
-    """The question, or None if it is refused; both in less than two seconds."""
+    """The question, or None if it is refused; both with little work: about two seconds of a quiet machine."""
     shown, groups = (f"{by}, ", f" GROUP BY {by}") if by else ("", "")
     text = f"SELECT {shown}count(*) FROM t WHERE {where}{groups}"
     found: Question | QueryError
-    started = time.process_time()
-    try:
-        found = ask(SCHEMA, text)
-    except QueryError as error:
-        found = error
-    assert time.process_time() - started < 2
+    with within(50):
+        try:
+            found = ask(SCHEMA, text)
+        except QueryError as error:
+            found = error
     if isinstance(found, Question):
         return found
     assert found.position is not None
@@ -126,9 +125,8 @@ def test_expensive_questions_are_answered_or_refused_quickly(name: str, engine: 
     asked_quickly(HOSTILE[name], by=c(0))
     if question is None:
         return
-    started = time.process_time()
-    assert 0 <= engine.count(question, key=b"key")[0] <= 3
-    assert time.process_time() - started < 5
+    with within(125):
+        assert 0 <= engine.count(question, key=b"key")[0] <= 3
     assert ask(SCHEMA, question.text).sha256 == question.sha256
 
 
@@ -153,17 +151,14 @@ def test_effort_is_counted_to_the_step() -> None:
         effort.spend(1)
 
 
-def test_more_than_a_thousand_ordinary_questions_a_second() -> None:
+def test_ordinary_questions_are_cheap() -> None:
+    """A reference loop is about 0.04 s: 40 questions in it are a thousand a second. The rate itself is a benchmark."""
     texts = [
         f"SELECT count(*) FROM t WHERE {c(1)} >= 65",
         f"SELECT {c(2)}, count(*) FROM t WHERE age BETWEEN 18 AND 64 AND {c(1)} IN (1, 2, 3) GROUP BY {c(2)}",
         f"SELECT count(*) FROM t WHERE ({c(1)} IN (1, 5) OR age < 20) AND NOT {c(3)} > 7",
         f"SELECT count(*) FROM t WHERE city = 'v5' AND {c(1)} IS NOT NULL",
     ]
-    rates = []
-    for _ in range(3):
-        started = time.process_time()
+    with within(5):
         for _ in range(50):
             assert all(ask(SCHEMA, text).sha256 for text in texts)
-        rates.append(50 * len(texts) / (time.process_time() - started))
-    assert max(rates) > 1000

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import datetime
 import itertools
-import time
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pytest
+from effort import within
 
 from countveil.errors import QueryError
 from countveil.query import ask, col
@@ -122,13 +122,12 @@ def test_scalars_of_numpy_are_values() -> None:
 
 
 def test_long_chains_are_answered_quickly() -> None:
-    started = time.process_time()
-    both, either = col("age") >= 0, col("age") == 0
-    for i in range(10_000):
-        both, either = both & (col("age") != i % 100), either | (col("age") == i % 100)
-    assert asked(both).text.endswith("age >= 100")
-    assert asked(either).text.endswith("age <= 99")
-    assert time.process_time() - started < 4
+    with within(100):
+        both, either = col("age") >= 0, col("age") == 0
+        for i in range(10_000):
+            both, either = both & (col("age") != i % 100), either | (col("age") == i % 100)
+        assert asked(both).text.endswith("age >= 100")
+        assert asked(either).text.endswith("age <= 99")
 
 
 def test_deep_conditions_are_refused_quickly() -> None:
@@ -140,10 +139,8 @@ def test_deep_conditions_are_refused_quickly() -> None:
         mixed = (mixed & (col("age") != i % 100)) | (col("age") == 5)
         right = (col("age") != 3) & right
     for deep in (negated, mixed, right):
-        started = time.process_time()
-        with pytest.raises(QueryError, match="too many parts"):
+        with within(25), pytest.raises(QueryError, match="too many parts"):
             asked(deep)
-        assert time.process_time() - started < 1
 
 
 def test_too_many_parts_are_refused() -> None:

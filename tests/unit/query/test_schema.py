@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import datetime
-import time
 from typing import Any
 
 import pytest
+from effort import within
 
 from countveil.errors import ConfigError, QueryError
 from countveil.query import ask
@@ -76,10 +76,8 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_a_declaration_that_makes_no_sense_is_refused_in_one_line(case: str) -> None:
     name, declared, message = BAD[case]
-    started = time.process_time()
-    with pytest.raises(ConfigError) as refused:
+    with within(25), pytest.raises(ConfigError) as refused:
         parse_column(name, declared, "columns.c")  # type: ignore[arg-type]
-    assert time.process_time() - started < 1
     assert refused.value.key == "columns.c"
     assert message in refused.value.reason
     assert "\n" not in str(refused.value)
@@ -87,10 +85,8 @@ def test_a_declaration_that_makes_no_sense_is_refused_in_one_line(case: str) -> 
 
 
 def test_a_double_at_the_end_of_a_long_list_is_found_quickly() -> None:
-    started = time.process_time()
-    with pytest.raises(ConfigError, match="v99998 is listed twice"):
+    with within(25), pytest.raises(ConfigError, match="v99998 is listed twice"):
         parse_column("c", [*(f"v{i}" for i in range(MAX_VALUES - 1)), f"v{MAX_VALUES - 2}"], "c")
-    assert time.process_time() - started < 1
 
 
 @pytest.mark.parametrize(
@@ -141,7 +137,7 @@ def test_dates_have_one_spelling(text: str) -> None:
 def test_the_cap_on_cells_holds_before_anything_is_built() -> None:
     wide = tuple(Column(f"c{i}", "integer", low=0, high=2**61) for i in range(300))
     names = [column.name for column in wide]
-    for by, cells in ((names[:1], "over 10^18"), (names, "over 10^18")):
+    for by, cells in ((names[:1], "over 10^18"), (names[:50], "over 10^18")):
         with pytest.raises(QueryError, match="at most 2000000 are allowed") as refused:
             ask(Schema("t", wide), by=by)
         assert cells in refused.value.construct

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import lru_cache
@@ -31,11 +32,10 @@ def shown(fields: Mapping[str, str]) -> dict[str, Any]:
     table, epsilon = made.table, made.spec.epsilon
     judged = audit(table, epsilons=[epsilon])
     readings = [
-        {"reading": each["reading"], "delta": next(iter(each["delta"].values()))}
+        {"reading": each["reading"], "delta": decimal_text(Fraction(next(iter(each["delta"].values()))), 3, "up")}
         for each in judged.describe()["readings"]  # type: ignore[attr-defined]
     ]
     stay = [Fraction(dict(row.items()).get(0, 0), row.total) for row in table.rows]
-    given = " ".join(f"--{name} {value}" for name, value in fields.items())
     return {
         "facts": {
             "epsilon": decimal_text(epsilon),
@@ -49,8 +49,14 @@ def shown(fields: Mapping[str, str]) -> dict[str, Any]:
         "noise": noise(table),
         "small": small(table),
         "notes": list(made.notes),
-        "command": f"countveil ptable design {given} -o ptable.csv",
+        "command": command(fields),
     }
+
+
+def command(fields: Mapping[str, str]) -> str:
+    """The command that makes it, whether or not it can be made here in time."""
+    given = " ".join(f"--{name} {shlex.quote(value)}" for name, value in fields.items())
+    return f"countveil ptable design {given} -o ptable.csv"
 
 
 def file(fields: Mapping[str, str]) -> dict[str, Any]:

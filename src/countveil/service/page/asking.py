@@ -41,7 +41,9 @@ def page(curator: Curator, key: Key, form: FormData) -> dict[str, Any]:
         return {"datasets": [], "status": 200}
     name = str(form.get("dataset", ""))
     schema = (ready.get(name) or next(iter(ready.values()))).schema
-    said, sql = fielding.from_form(form, schema), str(form.get("sql", ""))[:100_000].strip()
+    fresh = str(form.get("dataset_was", name)) != name  # the fields that were sent are those of another dataset
+    said = Fields(schema.name) if fresh else fielding.from_form(form, schema)
+    sql = str(form.get("sql", ""))[:100_000].strip()
     do, was = str(form.get("do", "")), str(form.get("sql_was", "")).strip()
     if not sql or (sql == was and not said.beyond and "dataset" in form and do != "sql"):
         written = fielding.to_sql(said, schema)
@@ -51,7 +53,7 @@ def page(curator: Curator, key: Key, form: FormData) -> dict[str, Any]:
     try:
         question = curator.question(sql)
         schema, said = question.schema, fielding.from_question(question)
-        if do == "plan":
+        if do == "plan" or (do == "count" and form.get("priced") != question.sha256):  # the price comes first
             values["dry"] = curator.dry_run(sql, analyst=key.name, most=key.answers)
         elif do == "count":
             values |= _answered(curator, key, sql)
@@ -128,10 +130,10 @@ def marked(sql: str, position: int) -> tuple[str, str, str]:
     return sql[:start], sql[start:end] or "(here)", sql[end:]
 
 
-def recorded(curator: Curator, key: Key, receipt: str) -> Table | None:
-    """An answer of one's own from the record."""
+def recorded(curator: Curator, key: Key, receipt: str, question: str) -> Table | None:
+    """An answer from the record: one's own, or one whose question one has asked too, as its hash shows."""
     found = curator.receipt(receipt)
-    if found is None or (key.role != "curator" and found[0].analyst != key.name):
+    if found is None or (key.role != "curator" and key.name != found[0].analyst and question != found[0].question):
         return None
     return curator.recorded(found[0])
 

@@ -19,7 +19,7 @@ def page(curator: Curator, key: Key, verify: bool) -> dict[str, Any]:
     asked = list(curator.ledger.charges(analyst=who))
     values: dict[str, Any] = {
         "key": key,
-        "pools": pools(curator, key),
+        "pools": _pools(curator, key),
         "asked": asked[::-1][:MOST_ASKED],
         "older": max(0, len(asked) - MOST_ASKED),
         "entries": None,
@@ -31,3 +31,12 @@ def page(curator: Curator, key: Key, verify: bool) -> dict[str, Any]:
         except CountveilError as error:
             values["broken"] = problem(error).detail
     return values
+
+
+def _pools(curator: Curator, key: Key) -> list[dict[str, Any]]:
+    """The budgets that a key sees, with what is left of the whole; that is also what a curator is shown."""
+    found = []
+    for seen, whole in zip(pools(curator, key), curator.budget(), strict=True):
+        left = whole.answers_left if key.role == "curator" else seen["answers_left"]
+        found.append({**seen, "answers_left": left, "whole_left": whole.answers_left})
+    return found

@@ -30,6 +30,7 @@ FIELDS = ("epsilon", "delta", "answers", "eta", "D", "policy", "n0", "method")
 DEFAULTS = {"epsilon": "1", "delta": "1e-6", "answers": "1", "policy": "nonnegative", "method": "quick"}
 MOST_ANSWERS = 10_000
 CURVE_POINTS = 24
+Arguments = tuple[tuple[str, Any], ...]
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Made:
     epsilon: Fraction
     delta: Fraction
     call: str
-    arguments: tuple[tuple[str, Any], ...]
+    arguments: Arguments
 
     @property
     def python(self) -> str:
@@ -51,9 +52,7 @@ class Made:
 
     @property
     def command(self) -> str:
-        names = {"D": "-D", "unbiased_from": "--unbiased-from"}
-        words = [f"{names.get(name, '--' + name)} {shlex.quote(str(value))}" for name, value in self.arguments]
-        return " ".join(["countveil", self.call, *words, "-o mechanism.json"])
+        return _command(self.call, self.arguments)
 
 
 def cleaned(given: Mapping[str, str]) -> dict[str, str]:
@@ -69,9 +68,20 @@ def made(fields: Mapping[str, str]) -> Made:
     return _made(tuple(sorted(fields.items())))
 
 
-@lru_cache(maxsize=64)
-def _made(items: tuple[tuple[str, str], ...]) -> Made:
-    fields = dict(items)
+def command(fields: Mapping[str, str]) -> str:
+    """The command that makes it, whether or not it can be made here in time."""
+    call, given = _asked(fields)
+    return _command(call, tuple(given.items()))
+
+
+def _command(call: str, arguments: Arguments) -> str:
+    names = {"D": "-D", "unbiased_from": "--unbiased-from"}
+    words = [f"{names.get(name, '--' + name)} {shlex.quote(str(value))}" for name, value in arguments]
+    return " ".join(["countveil", call, *words, "-o mechanism.json"])
+
+
+def _asked(fields: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
+    """The call of the library that the fields stand for: design, or plan for several answers."""
     answers = integer("answers", fields.get("answers", "1"), 1, MOST_ANSWERS)
     policy, method = fields.get("policy", "nonnegative"), fields.get("method", "quick")
     if method not in ("quick", "program"):
@@ -83,23 +93,31 @@ def _made(items: tuple[tuple[str, str], ...]) -> Made:
     if "n0" in fields and policy == "nonnegative":
         given["unbiased_from"] = integer("n0", fields["n0"], 0, 2000)
     if answers > 1:
-        return _planned(given, answers, method)
+        return "plan", _for_several(given, answers, method)
     given["method"] = method if method == "program" else {"nonnegative": "remap"}.get(policy, "optimal")
-    mechanism = design(**given)
-    return Made(mechanism, 1, mechanism.epsilon, mechanism.delta, "design", tuple(given.items()))
+    return "design", given
 
 
-def _planned(given: dict[str, Any], answers: int, method: str) -> Made:
+@lru_cache(maxsize=64)
+def _made(items: tuple[tuple[str, str], ...]) -> Made:
+    call, given = _asked(dict(items))
+    arguments = tuple(given.items())
+    if call == "design":
+        mechanism = design(**given)
+        return Made(mechanism, 1, mechanism.epsilon, mechanism.delta, call, arguments)
+    found = plan(**given)
+    delta, epsilon = Fraction(found.certified.upper), number("epsilon", given["epsilon"])
+    return Made(found.mechanism, given["answers"], epsilon, delta, call, arguments)
+
+
+def _for_several(given: dict[str, Any], answers: int, method: str) -> dict[str, Any]:
     for name in ("eta", "D"):
         if name in given:
             raise RequestError(f"for several answers {name} is found from epsilon and delta: leave {name} empty")
     for name in ("epsilon", "delta"):
         if name not in given:
             raise RequestError(f"for several answers give both epsilon and delta: {name} is empty")
-    asked = {**given, "answers": answers, **({"method": method} if method == "program" else {})}
-    found = plan(**asked)
-    delta = Fraction(found.certified.upper)
-    return Made(found.mechanism, answers, number("epsilon", given["epsilon"]), delta, "plan", tuple(asked.items()))
+    return {**given, "answers": answers, **({"method": method} if method == "program" else {})}
 
 
 # -- what shows at once ------------------------------------------------------------------------------------------------

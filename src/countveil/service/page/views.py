@@ -11,6 +11,7 @@ import io
 import json
 from collections.abc import Mapping
 from importlib.resources import files
+from types import ModuleType
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
@@ -102,7 +103,12 @@ async def more(request: Request) -> Response:
     fields = explore.cleaned(request.query_params)
     followed = await _worked(request, "explore-followed", fields)
     beside = await _worked(request, "explore-beside", fields) if "error" not in followed else {}
-    return rendered(request, "_more.html", followed=followed.get("result"), beside=beside.get("result"))
+    values: dict[str, Any] = {
+        "followed": followed.get("result"),
+        "beside": beside.get("result"),
+        "error": followed.get("error"),
+    }
+    return rendered(request, "_more.html" if part(request) else "more.html", link=_link(fields, False), **values)
 
 
 @page.get("/explore/{name}")
@@ -117,11 +123,11 @@ async def download(request: Request, name: str) -> Response:
         raise Problem(NOT_FOUND, "there is no such file")
     found = await _worked(request, tasks.get(name, "agency" if office else "explore"), fields)
     if "error" in found:
-        return rendered(request, "problem.html", 422, title="This could not be made", words=found["error"]["words"])
+        return rendered(request, "problem.html", 422, title="This could not be made", **found["error"])
     result = found["result"]
     if name in drawn:
         facts = result["facts"]
-        margin = max(abs(row["z"]) for row in result["noise"] if row["within"])
+        margin = facts.get("typical_margin", max(abs(row["z"]) for row in result["noise"] if row["within"]))
         eta = facts.get("eta_percent", facts.get("last_stay"))
         shown = pictures.noise(result["noise"], facts["D"], margin, eta)
         text = pictures.standalone(shown if name == "noise.svg" else pictures.heat(result["small"]))
@@ -143,6 +149,10 @@ def _link(fields: Mapping[str, str], office: bool) -> str:
     return urlencode({**({"words": "agency"} if office else {}), **fields})
 
 
+def _module(task: str) -> ModuleType:
+    return agency if task.startswith("agency") else explore
+
+
 async def _worked(request: Request, task: str, fields: Mapping[str, str]) -> dict[str, Any]:
     """What the helper makes of a task; stopped when the browser no longer waits for it."""
     stop = Stop()
@@ -155,7 +165,8 @@ async def _worked(request: Request, task: str, fields: Mapping[str, str]) -> dic
     except RefusedError as error:
         return {"error": {"words": str(error), "argument": error.argument}}
     except TooLongError:
-        return {"error": {"words": "this takes too long here; the command below does it on your machine"}}
+        words = "this takes too long here; the command below does it on your machine"
+        return {"error": {"words": words, "command": _module(task).command(fields)}}
     except BusyError:
         return {"error": {"words": "others are designing; try again in a moment"}}
 
@@ -165,8 +176,9 @@ async def _worked(request: Request, task: str, fields: Mapping[str, str]) -> dic
 
 @page.get("/ask")
 async def ask_page(request: Request) -> Response:
+    """The page, filled in by its address if that says something; an address alone never asks."""
     key = _holder(request)
-    form = FormData(list(request.query_params.multi_items()))
+    form = FormData([(name, value) for name, value in request.query_params.multi_items() if name != "do"])
     values = await run_in_threadpool(asking.page, request.app.state.curator, key, form)
     return rendered(request, "ask.html", **values)
 
@@ -184,7 +196,8 @@ async def ask_form(request: Request) -> Response:
 async def table(request: Request, receipt: str, ending: str) -> Response:
     """An answer that was given, as a file."""
     key = _holder(request)
-    found = await run_in_threadpool(asking.recorded, request.app.state.curator, key, receipt)
+    question = request.query_params.get("question", "")
+    found = await run_in_threadpool(asking.recorded, request.app.state.curator, key, receipt, question)
     if found is None or ending not in ("csv", "json"):
         raise Problem(NOT_FOUND, "there is no such answer of yours")
     if ending == "json":

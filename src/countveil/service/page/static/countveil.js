@@ -31,8 +31,18 @@ function wire(root) {
     slider.addEventListener("input", () => {
       field.value = said(slider);
       show();
+      window.sliderMoved = performance.now();
       clearTimeout(waiting);
-      waiting = setTimeout(() => { window.sliderMoved = performance.now(); htmx.trigger(slider.form, "slid"); }, 30);
+      waiting = setTimeout(() => htmx.trigger(slider.form, "slid"), 30);
+    });
+    slider.addEventListener("keydown", event => {  // an arrow goes on until the number changes
+      const way = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 }[event.key];
+      if (!way) return;
+      event.preventDefault();
+      const before = field.value;
+      let at = Number(slider.value);
+      do slider.value = at += way; while (said(slider) === before && at > 0 && at < 1000);
+      if (said(slider) !== before) slider.dispatchEvent(new Event("input", { bubbles: true }));
     });
     field.addEventListener("input", () => { place(slider, Number(field.value)); show(); });
   }
@@ -90,7 +100,7 @@ document.addEventListener("htmx:afterSettle", event => {
   if (window.sliderMoved && event.target.id === "view") { window.sliderTook = performance.now() - window.sliderMoved; window.sliderMoved = 0; }
 });
 // Fields and SQL in step: after a change, unless a button was pressed in the meantime.
-let stepping = 0, pressing = false;
+let stepping = 0, pressing = false, following = false;
 document.addEventListener("pointerdown", event => { pressing = Boolean(event.target.closest?.("button")); });
 document.addEventListener("pointerup", () => { setTimeout(() => { pressing = false; }, 0); });
 document.addEventListener("submit", () => clearTimeout(stepping), true);
@@ -99,6 +109,17 @@ document.addEventListener("change", event => {
   if (!form || pressing) return;
   const button = form.querySelector(event.target.id === "sql" ? "button[value=sql]" : "button[value=fields]");
   clearTimeout(stepping);
-  stepping = setTimeout(() => form.requestSubmit(button), 150);
+  stepping = setTimeout(() => { following = true; form.requestSubmit(button); }, 150);
+});
+document.addEventListener("input", event => {  // what is being typed must not be replaced by what follows from before
+  const form = event.target.closest?.("#ask-form");
+  if (!form) return;
+  clearTimeout(stepping);
+  if (following) htmx.trigger(form, "htmx:abort");
+});
+document.addEventListener("htmx:afterRequest", () => { following = false; });
+document.addEventListener("htmx:afterSwap", () => clearTimeout(stepping));
+document.addEventListener("htmx:afterSettle", event => {  // the button that was pressed may be gone: go on at the answer
+  if (event.target.id === "asking" && document.activeElement === document.body) document.getElementById("answer")?.focus();
 });
 wire(document);

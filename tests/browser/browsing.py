@@ -1,0 +1,132 @@
+"""Debian's Chromium, watched: every request that it makes, every error on its console, every fault of a script."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, expect, sync_playwright
+
+PROGRAM = "/usr/bin/chromium"
+DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+_STATUS = re.compile(r"Failed to load resource: the server responded with a status of (\d+)")
+_CHANGED_MIND = re.compile(r"htmx:(afterRequest|sendAbort), \[object HTML\w+\]")
+"""What htmx writes on the console when a newer request takes the place of an older one, or someone cancels."""
+
+expect.set_options(timeout=60_000)
+
+
+@cache
+def chromium() -> str:
+    """The program; installed from Debian's package if need be, otherwise the test is skipped, saying what is missing."""
+    if not os.path.exists(PROGRAM) and os.geteuid() == 0 and shutil.which("apt-get"):
+        install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "chromium"]
+        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        subprocess.run(["apt-get", "update", "-qq"], check=False, env=environment, capture_output=True)
+        subprocess.run(install, check=False, env=environment, capture_output=True)
+    if not os.path.exists(PROGRAM):
+        pytest.skip("Chromium is missing: apt-get install chromium")
+    return PROGRAM
+
+
+@contextmanager
+def launched() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+class Watch:
+    """What a browser did that it should not have done. `refusals` are the statuses that a test means to provoke."""
+
+    def __init__(self, address: str) -> None:
+        self.place = urlsplit(address)[:2]
+        self.refusals: set[int] = set()
+        self.asked: list[str] = []
+        self.elsewhere: list[str] = []
+        self.errors: list[str] = []
+
+    def over(self, context: BrowserContext) -> None:
+        context.on("request", self._request)
+        context.on("console", self._console)
+        context.on("weberror", lambda error: self.errors.append(str(error.error)))
+
+    def _request(self, request: Request) -> None:
+        self.asked.append(request.url)
+        if urlsplit(request.url)[:2] != self.place:
+            self.elsewhere.append(request.url)
+
+    def _console(self, message: ConsoleMessage) -> None:
+        if message.type not in ("error", "warning") or _CHANGED_MIND.fullmatch(message.text):
+            return
+        status = _STATUS.match(message.text)
+        if status is None or int(status[1]) not in self.refusals:
+            self.errors.append(message.text)
+
+    def check(self) -> None:
+        assert self.asked, "nothing was asked of the service"
+        assert self.elsewhere == [], f"requests left the host: {self.elsewhere}"
+        assert self.errors == [], f"on the console: {self.errors}"
+
+
+def opened(browser: Browser, *, phone: bool = False, dark: bool = False, scripts: bool = True) -> BrowserContext:
+    """A browser of its own: no cookies, nothing kept."""
+    context = browser.new_context(
+        viewport=PHONE if phone else DESKTOP,  # type: ignore[arg-type]
+        has_touch=phone,
+        is_mobile=phone,
+        color_scheme="dark" if dark else "light",
+        java_script_enabled=scripts,
+        reduced_motion="reduce",
+    )
+    context.set_default_timeout(30_000)
+    return context
+
+
+def until(page: Page, expression: str, argument: Any = None, seconds: float = 60) -> Any:
+    """Wait for an expression to be true, asked again and again from outside: the page allows no eval inside."""
+    deadline = time.monotonic() + seconds
+    while not (found := page.evaluate(expression, argument)):
+        assert time.monotonic() < deadline, f"never came true: {expression}"
+        page.wait_for_timeout(10)
+    return found
+
+
+def slider(page: Page, name: str) -> Any:
+    return page.locator(f"input[data-for={name}]")
+
+
+@contextmanager
+def a_new_view(page: Page) -> Iterator[None]:
+    """Do something that a slider does, and wait until the page shows what came of it."""
+    page.evaluate("window.sliderTook = 0")
+    yield
+    until(page, "window.sliderTook > 0")
+
+
+def slide(page: Page, name: str, to: int) -> None:
+    """Put a slider at a place from 0 to 1000, as a hand would, and wait for the new view."""
+    with a_new_view(page):
+        slider(page, name).evaluate(
+            "(s, to) => { s.value = to; s.dispatchEvent(new Event('input', {bubbles: true})); }", to
+        )
+
+
+def enter(page: Page, key: str, to: str = "/ask") -> None:
+    """Log in, as a person does."""
+    page.goto(page.url.split("/", 3)[0] + "//" + page.url.split("/", 3)[2] + f"/login?to={to}")
+    page.get_by_label("Your key").fill(key)
+    page.get_by_role("button", name="Log in").click()
+    page.wait_for_url(f"**{to}")

@@ -1,0 +1,54 @@
+"""A browser and a service for each file of tests, and a fresh, watched visit for each test."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from browsing import Watch, launched, opened
+from playwright.sync_api import Browser, Page
+from served import Served
+
+Visit = Callable[..., Page]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with launched() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    found = Served(tmp_path_factory.mktemp("served"))
+    yield found
+    found.stop()
+
+
+@pytest.fixture
+def watch(served: Served) -> Watch:
+    return Watch(served.address)
+
+
+@pytest.fixture
+def visit(browser: Browser, served: Served, watch: Watch) -> Iterator[Visit]:
+    """Open an address of the service in a browser without a past; what it did is judged when the test ends."""
+    contexts = []
+
+    def go(path: str = "/", *, phone: bool = False, dark: bool = False, scripts: bool = True) -> Page:
+        context = opened(browser, phone=phone, dark=dark, scripts=scripts)
+        contexts.append(context)
+        watch.over(context)
+        page = context.new_page()
+        page.goto(served.address + path)
+        return page
+
+    yield go
+    for context in contexts:
+        context.close()
+    watch.check()

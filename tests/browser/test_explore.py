@@ -1,0 +1,342 @@
+"""Explore in a real browser: what the page shows is what the library gives, and can be taken along."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from fractions import Fraction
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+from xml.etree import ElementTree
+
+import pytest
+from browsing import Watch, a_new_view, slide, slider, until
+from conftest import Visit
+from playwright.sync_api import Page, expect
+from served import Served
+
+import countveil as cv
+from countveil import files, ptables
+from countveil.exact import decimal_text
+from countveil.mechanism import Mechanism
+from countveil.plots.usefulness import useful_from
+
+BY_POLICY = {"nonnegative": "remap", "signed": "optimal"}
+
+
+def designed(page: Page, **others: str) -> Mechanism:
+    """What the library makes of the fields as they stand."""
+    names = ("epsilon", "delta", "eta", "D")
+    given = {name: page.locator(f"#{name}").input_value() for name in names}
+    policy = page.locator("#policy").input_value()
+    asked = {name: value for name, value in given.items() if value}
+    return cv.design(**asked, policy=policy, **({"method": BY_POLICY[policy]} | others))  # type: ignore[arg-type]
+
+
+def shows(page: Page, m: Mechanism, delta: Fraction | None = None) -> None:
+    """The page says of a mechanism what its certificate says."""
+    c = m.certificate
+    expect(page.locator("#fact-margin")).to_have_text(f"±{m.margin_95}")
+    expect(page.locator("#fact-D")).to_have_text(f"±{c.worst_error}")
+    expect(page.locator("#fact-eta")).to_have_text(f"{decimal_text(100 * c.eta, 3)} %")
+    expect(page.locator("#fact-delta")).to_have_text(decimal_text(m.delta if delta is None else delta, 3, "up"))
+    expect(page.locator("#fact-useful")).to_have_text(f"{useful_from(m):,}")
+    expect(page.locator("#fact-variance")).to_have_text(decimal_text(c.variance, 4))
+    noise = page.get_by_role("img", name=re.compile("^The noise"))
+    expect(noise).to_have_attribute("aria-label", re.compile(rf"within ±{c.margin_95} .* never beyond ±{m.D}\b"))
+    expect(page.locator(".words li").first).to_contain_text(f"never further off than {c.worst_error}")
+
+
+def facts(page: Page) -> list[str]:
+    return page.locator(".fact b").all_text_contents()
+
+
+def test_a_slider_moved_by_hand_shows_what_the_library_gives(visit: Visit) -> None:
+    page = visit("/explore")
+    shows(page, cv.design(epsilon="1", delta="1e-6", method="remap"))
+    before = facts(page)
+    slide(page, "epsilon", 400)
+    assert page.locator("#epsilon").input_value() == "0.42"
+    shows(page, designed(page))
+    assert facts(page) != before
+    slide(page, "delta", 350)
+    assert page.locator("#delta").input_value() == "3e-9"
+    shows(page, designed(page))
+    assert {"epsilon": ["0.42"], "delta": ["3e-9"]}.items() <= parse_qs(urlsplit(page.url).query).items()
+
+
+def test_arrow_keys_move_a_slider_one_visible_step(visit: Visit) -> None:
+    page = visit("/explore")
+    slider(page, "epsilon").focus()
+    seen = [page.locator("#epsilon").input_value()]
+    for key in ("ArrowRight", "ArrowRight", "ArrowUp"):
+        with a_new_view(page):
+            page.keyboard.press(key)
+        seen.append(page.locator("#epsilon").input_value())
+        shows(page, designed(page))
+        assert slider(page, "epsilon").get_attribute("aria-valuetext") == seen[-1]
+    assert [float(value) for value in seen] == sorted({float(value) for value in seen})
+    with a_new_view(page):
+        page.keyboard.press("ArrowLeft")
+    assert page.locator("#epsilon").input_value() == seen[-2]
+    assert slider(page, "epsilon").evaluate("s => s === document.activeElement")
+    slider(page, "answers").focus()
+    with a_new_view(page):
+        page.keyboard.press("ArrowRight")
+    assert page.locator("#answers").input_value() == "2"
+
+
+def test_signed_noise_and_every_field_changes_the_view(visit: Visit) -> None:
+    page = visit("/explore?epsilon=1&delta=1e-6&policy=signed")
+    shows(page, designed(page))
+    page.locator("#method").select_option("program")
+    expect(page.get_by_label("Command", exact=True)).to_contain_text("--method program")
+    shows(page, designed(page, method="program"))
+    page.locator("#method").select_option("quick")
+    expect(page.get_by_label("Command", exact=True)).to_contain_text("--method optimal")
+    shows(page, designed(page))
+    page.locator("#delta").fill("")
+    page.locator("#delta").press("Tab")
+    expect(page.locator(".problem")).to_contain_text("delta")
+    page.locator("#eta").fill("0.4")
+    page.locator("#eta").press("Tab")
+    page.locator("#D").fill("7")
+    page.locator("#D").press("Tab")
+    expect(page.locator("#fact-D")).to_have_text("±7")
+    shows(page, designed(page))
+    page.locator("#policy").select_option("nonnegative")
+    page.locator("#eta").fill("")
+    page.locator("#D").fill("")
+    page.locator("#delta").fill("1e-6")
+    page.locator("#n0").fill("4")
+    page.locator("#n0").press("Enter")
+    expect(page.locator(".words")).to_contain_text("Counts from 4 on")
+    shows(page, cv.design(epsilon="1", delta="1e-6", method="remap", unbiased_from=4))
+
+
+def test_the_permalink_shows_the_same_again(visit: Visit) -> None:
+    page = visit("/explore")
+    slide(page, "epsilon", 620)
+    link = page.get_by_role("link", name="Permalink").get_attribute("href")
+    assert link is not None
+    assert page.url.endswith(link)
+    again = visit(link)
+    assert facts(again) == facts(page)
+    for name in ("epsilon", "delta", "answers", "policy"):
+        assert again.locator(f"#{name}").input_value() == page.locator(f"#{name}").input_value()
+    assert abs(int(slider(again, "epsilon").input_value()) - 620) < 10
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "epsilon=0.7&delta=1e-5",
+        "epsilon=2&delta=1e-5&policy=signed",
+        "epsilon=1&delta=1e-6&policy=floor&D=16",
+        "epsilon=2&delta=1e-5&n0=3",
+        "epsilon=1&eta=0.5&D=3&policy=signed",
+        "epsilon=20&delta=0.01&answers=4",
+    ],
+)
+def test_the_command_and_the_python_text_make_the_same_mechanism(visit: Visit, tmp_path: Path, link: str) -> None:
+    page = visit(f"/explore?{link}")
+    with page.expect_download() as download:
+        page.get_by_role("link", name="mechanism.json").click()
+    download.value.save_as(tmp_path / "taken.json")
+    taken = files.load(tmp_path / "taken.json")  # measured again, compared with what the file claims
+    if "answers" not in link:
+        shows(page, taken)
+    command = page.get_by_label("Command", exact=True).inner_text()
+    assert command.startswith("countveil ")
+    words = f"{sys.executable} -m {command}"
+    subprocess.run(words, shell=True, cwd=tmp_path, check=True, capture_output=True, timeout=120)
+    assert files.load(tmp_path / "mechanism.json").hash == taken.hash
+    names: dict[str, Mechanism] = {}
+    exec(page.get_by_label("Python", exact=True).inner_text(), names)
+    assert names["mechanism"].hash == taken.hash
+
+
+def test_copied_text_is_what_is_shown(visit: Visit) -> None:
+    page = visit("/explore")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    for label in ("Command", "Python"):
+        code = page.locator(".code", has=page.get_by_label(label, exact=True))
+        code.get_by_role("button").click()
+        expect(code.get_by_role("button")).to_have_text("Copied")
+        assert page.evaluate("navigator.clipboard.readText()") == code.locator("pre").text_content()
+
+
+def test_downloads_are_files_that_other_programs_read(visit: Visit, tmp_path: Path) -> None:
+    page = visit("/explore?epsilon=1.5&delta=1e-5")
+    taken = {}
+    for name in ("p-table", "noise.svg", "small-counts.svg"):
+        with page.expect_download() as download:
+            page.get_by_role("link", name=name).click()
+        taken[name] = tmp_path / download.value.suggested_filename
+        download.value.save_as(taken[name])
+    expected = ptables.export(cv.design(epsilon="1.5", delta="1e-5", method="remap")).table
+    assert ptables.read(taken["p-table"]).rows == expected.rows
+    for name in ("noise.svg", "small-counts.svg"):
+        root = ElementTree.parse(taken[name]).getroot()
+        assert root.tag == "{http://www.w3.org/2000/svg}svg"
+        assert len(root.findall(".//{http://www.w3.org/2000/svg}rect")) > 10
+
+
+def test_pictures_that_follow(visit: Visit) -> None:
+    """The curve, an attacker's suspicion, other mechanisms at the same guarantee."""
+    page = visit("/explore?epsilon=1&delta=1e-6")
+    m = cv.design(epsilon="1", delta="1e-6", method="remap")
+    expect(page.locator(".curve canvas")).to_be_visible()
+    beside = page.get_by_role("region", name="Mechanisms side by side")
+    rows = [row.split("\t") for row in beside.locator("tbody tr").all_inner_texts()]
+    others = cv.compare(epsilon=m.epsilon, delta=m.delta, mechanisms=["discrete-gaussian", "geometric"]).rows
+    expected = [["countveil", f"±{m.margin_95}", f"{m.certificate.worst_error}", "never"]]
+    expected += [[row.name, f"±{row.law.margin(Fraction(95, 100))}", "none", "can be"] for row in others]
+    assert sorted(rows) == sorted(expected)
+    guess = decimal_text(100 * (1 + m.delta_at(0)) / 2, 4, "up")
+    expect(page.get_by_text("right in at most")).to_contain_text(f"at most {guess} %")
+
+
+def test_several_answers_show_the_plan(visit: Visit) -> None:
+    page = visit("/explore?epsilon=3&delta=1e-6")
+    page.locator("#answers").fill("3")
+    page.locator("#answers").press("Enter")
+    expect(page.get_by_text("all 3 answers", exact=False).first).to_be_visible()
+    found = cv.plan(epsilon="3", delta="1e-6", answers=3)
+    shows(page, found.mechanism, Fraction(found.certified.upper))
+    expect(page.get_by_label("Command", exact=True)).to_have_text(re.compile("^countveil plan .*--answers 3"))
+
+
+@pytest.mark.parametrize(
+    ("link", "words"),
+    [
+        ("epsilon=x&delta=1e-6", "epsilon"),
+        ("epsilon=nan&delta=1e-6", "epsilon"),
+        ("epsilon=-1&delta=1e-6", "epsilon"),
+        ("epsilon=1&delta=2", "delta"),
+        ("epsilon=1&delta=1e-6&D=2.5", "D"),
+        ("epsilon=1&delta=1e-6&D=1000000000", "D"),
+        ("epsilon=1&delta=1e-6&eta=1.5", "eta"),
+        ("epsilon=1&delta=1e-6&answers=0", "answers"),
+        ("epsilon=1&delta=1e-6&n0=-3", "n0"),
+        ("epsilon=1&delta=1e-6&policy=best", "policy"),
+        ("epsilon=1&answers=4", "delta"),
+        ("epsilon=1&delta=1e-6&answers=4&D=3", "D"),
+        ("epsilon=<script>alert(1)</script>&delta=1", "epsilon"),
+    ],
+)
+def test_bad_values_get_one_line_that_names_the_field(visit: Visit, link: str, words: str) -> None:
+    page = visit(f"/explore?{link}")
+    said = page.get_by_role("alert").locator("p").inner_text()
+    assert re.search(rf"\b{words}\b", said), said
+    assert "\n" not in said
+    assert len(said) < 300
+    assert page.locator(".fact").count() == 0
+
+
+def test_a_bad_value_is_mended_in_place(visit: Visit) -> None:
+    page = visit("/explore")
+    page.locator("#epsilon").fill("many")
+    page.locator("#epsilon").press("Tab")
+    expect(page.get_by_role("alert")).to_contain_text("epsilon")
+    page.locator("#epsilon").fill("2")
+    page.locator("#epsilon").press("Enter")
+    expect(page.locator("#fact-eta")).to_be_visible()
+    shows(page, designed(page))
+
+
+# -- the words of statistical offices ----------------------------------------------------------------------------------
+
+
+def readings(page: Page) -> dict[str, str]:
+    found = page.locator(".fact").evaluate_all(
+        "facts => facts.map(f => [f.querySelector('span').textContent, f.querySelector('b').textContent])"
+    )
+    return dict(found)
+
+
+def test_agency_words(visit: Visit, tmp_path: Path) -> None:
+    page = visit("/explore")
+    page.get_by_role("link", name="Words of statistical offices").click()
+    assert page.locator("#V").input_value() == "2"
+    before = readings(page)
+    slide(page, "epsilon", 690)  # 1.5
+    slide(page, "D", 625)
+    assert (page.locator("#epsilon").input_value(), page.locator("#D").input_value()) == ("1.5", "7")
+    made = ptables.design(epsilon="1.5", D="7", V="2", js="0")
+    judged = ptables.audit(made.table, epsilons=[Fraction(3, 2)]).describe()["readings"]
+    shown = readings(page)
+    assert shown != before
+    for each, words in zip(judged, ("as designed", "zero frozen", "counts from 1", "large counts"), strict=True):
+        (delta,) = each["delta"].values()
+        (seen,) = (value for label, value in shown.items() if words in label)
+        assert float(seen) == pytest.approx(float(delta), rel=0.01), words
+        assert Fraction(seen) >= Fraction(delta) * (1 - Fraction(1, 10**12))
+    assert shown["largest variance"] == decimal_text(made.largest_variance, 4, "up")
+    with page.expect_download() as download:
+        page.get_by_role("link", name="p-table").click()
+    download.value.save_as(tmp_path / "page.csv")
+    assert ptables.read(tmp_path / "page.csv").rows == made.table.rows
+    command = page.get_by_label("Command", exact=True).inner_text()
+    subprocess.run(f"{sys.executable} -m {command}", shell=True, cwd=tmp_path, check=True, capture_output=True)
+    assert ptables.read(tmp_path / "ptable.csv").rows == made.table.rows
+    again = visit("/explore?" + urlsplit(page.url).query)
+    assert readings(again) == shown
+
+
+def test_agency_words_refuse_in_one_line(visit: Visit) -> None:
+    page = visit("/explore?words=agency&D=0&V=2")
+    expect(page.get_by_role("alert")).to_contain_text("D")
+    page.locator("#D").fill("5")
+    page.locator("#D").press("Tab")
+    expect(page.locator(".fact").first).to_be_visible()
+
+
+# -- what takes long ---------------------------------------------------------------------------------------------------
+
+
+def idle(pid: int) -> bool:
+    """Is a process gone, or has it stopped using the processor?"""
+    try:
+        first = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+        time.sleep(0.5)
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13] == first
+    except FileNotFoundError:
+        return True
+
+
+def test_a_long_design_shows_progress_and_can_be_cancelled(visit: Visit, served: Served, watch: Watch) -> None:
+    page = visit("/explore")
+    before, (helper,) = facts(page), served.helpers()
+    expect(page.locator("#busy")).to_be_hidden()
+    ended: list[str] = []
+    page.on("requestfailed", lambda request: ended.append(request.url))
+    page.locator("#answers").fill("500")
+    page.locator("#answers").press("Enter")
+    expect(page.locator("#busy")).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text="working")).to_be_visible()
+    assert not idle(helper)
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.locator("#busy")).to_be_hidden()
+    assert [url for url in ended if "answers=500" in url], "the request was not given up"
+    deadline = time.monotonic() + 15
+    while not idle(helper):
+        assert time.monotonic() < deadline, "the helper works on for nobody"
+    assert facts(page) == before
+    page.locator("#answers").fill("1")
+    slide(page, "epsilon", 700)
+    shows(page, designed(page))
+
+
+def test_a_slider_dragged_along_asks_for_the_last_place(visit: Visit) -> None:
+    page = visit("/explore")
+    until(page, "!!document.querySelector('.curve canvas')")
+    with a_new_view(page):
+        slider(page, "epsilon").evaluate(
+            "s => { for (let at = 300; at <= 700; at += 10) {"
+            " s.value = at; s.dispatchEvent(new Event('input', {bubbles: true})); } }"
+        )
+    assert page.locator("#epsilon").input_value() == "2"
+    shows(page, designed(page))

@@ -1,0 +1,103 @@
+"""What stands around the pages: no request leaves the host, nothing runs that the page did not bring, limits have words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from browsing import Watch, enter, opened, until
+from conftest import Visit
+from playwright.sync_api import Browser, expect
+from served import Served
+
+
+def test_the_watch_sees_a_request_that_leaves(browser: Browser, served: Served) -> None:
+    """The check itself: with the policy taken off, a page that asks elsewhere is noticed."""
+    watch, context = Watch(served.address), opened(browser)
+    watch.over(context)
+    context.route("http://elsewhere.example/**", lambda route: route.fulfill(body=""))
+    page = context.new_page()
+    page.goto(served.address + "/login")
+    watch.check()
+    page.route("**/docs", lambda route: route.fulfill(body="<img src=http://elsewhere.example/x.png>"))
+    page.goto(served.address + "/docs")
+    context.close()
+    assert watch.elsewhere == ["http://elsewhere.example/x.png"]
+    with pytest.raises(AssertionError, match="left the host"):
+        watch.check()
+
+
+@pytest.mark.parametrize(
+    "deed",
+    [
+        "const s = document.createElement('script'); s.textContent = 'window.ran = 1'; document.body.append(s)",
+        "const i = new Image(); i.src = 'http://elsewhere.example/x.png'",
+        "fetch('http://elsewhere.example/').catch(() => 0)",
+        "const d = document.createElement('div'); d.setAttribute('style', 'color: red'); document.body.append(d)",
+        "const a = document.createElement('a'); a.setAttribute('onclick', 'window.ran = 1'); document.body.append(a);"
+        "a.click()",
+    ],
+)
+def test_the_policy_forbids_what_is_not_ours(browser: Browser, served: Served, deed: str) -> None:
+    """Scripts and styles in the page, and anything from elsewhere, are refused by the browser; the watch sees it."""
+    watch, context = Watch(served.address), opened(browser)
+    watch.over(context)
+    page = context.new_page()
+    page.goto(served.address + "/login")
+    page.evaluate(f"() => {{ {deed} }}")
+    page.wait_for_timeout(200)
+    assert page.evaluate("window.ran") is None
+    context.close()
+    assert any("Content Security Policy" in error for error in watch.errors)
+
+
+def test_no_page_brings_scripts_or_styles_of_its_own(visit: Visit, served: Served) -> None:
+    page = visit("/login")
+    enter(page, served.key("cora", "curator"))
+    for path in ("/explore", "/explore?words=agency", "/ask", "/budget", "/docs", "/login"):
+        reply = page.request.get(served.address + path)
+        policy = reply.headers["content-security-policy"]
+        assert "default-src 'self'" in policy
+        assert "unsafe" not in policy
+        text = reply.text().lower()
+        for inline in ("<style", " style=", "javascript:", " onclick=", " onload=", "http://", "https://"):
+            assert inline not in text, (path, inline)
+        assert text.count("<script") == text.count("<script src=\"/static/"), path
+
+
+def test_too_many_requests_are_refused_in_words(browser: Browser, tmp_path: Path) -> None:
+    served = Served(tmp_path, rate=60)  # ten at once
+    watch, context = Watch(served.address), opened(browser)
+    try:
+        watch.refusals = {429}
+        watch.over(context)
+        page = context.new_page()
+        page.goto(served.address + "/explore?epsilon=1&delta=1e-6")
+        until(page, "!!document.querySelector('.curve canvas')")
+        for i in range(12):
+            page.locator("#epsilon").fill(f"1.{i}")
+            with page.expect_response("**/explore?*"):
+                page.locator("#epsilon").press("Enter")
+        alert = page.get_by_role("alert")
+        expect(alert).to_contain_text("ask again in")
+        assert "{" not in page.locator("#view").inner_text(), "a problem for programs is shown to people"
+        expect(page.locator("#controls")).to_be_visible()
+        page.goto(served.address + "/explore")
+        expect(page.get_by_role("alert")).to_contain_text("ask again in")
+        expect(page.get_by_role("link", name="Explore")).to_be_visible()
+        watch.check()
+    finally:
+        context.close()
+        served.stop()
+
+
+def test_what_is_not_there_is_a_page_for_people_and_a_problem_for_programs(
+    visit: Visit, served: Served, watch: Watch
+) -> None:
+    watch.refusals = {404}
+    page = visit("/login")
+    page.goto(served.address + "/nowhere")
+    expect(page.get_by_role("alert")).to_be_visible()
+    expect(page.get_by_role("link", name="Explore")).to_be_visible()
+    reply = page.request.get(served.address + "/nowhere", headers={"Accept": "*/*"})
+    assert (reply.status, reply.headers["content-type"]) == (404, "application/problem+json")

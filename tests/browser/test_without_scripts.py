@@ -1,0 +1,113 @@
+"""The essentials without JavaScript: everything goes by links, forms and buttons."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from browsing import Watch
+from conftest import Visit
+from playwright.sync_api import Page, expect
+from served import Served
+
+import countveil as cv
+from countveil import files
+from countveil.exact import decimal_text
+
+
+@pytest.fixture(scope="module")
+def key(served: Served) -> str:
+    return served.key("ana")
+
+
+def entered(visit: Visit, key: str, to: str) -> Page:
+    page = visit(to, scripts=False)
+    page.get_by_label("Your key").fill(key)
+    page.get_by_role("button", name="Log in").click()
+    return page
+
+
+def pressed(page: Page, name: str) -> None:
+    """Press a button and wait for the page that comes."""
+    with page.expect_navigation():
+        page.get_by_role("button", name=name).click()
+
+
+def test_ask(visit: Visit, served: Served, key: str, watch: Watch, tmp_path: Path) -> None:
+    watch.refusals = {422}
+    page = entered(visit, key, "/ask")
+    page.locator("fieldset", has_text="region").get_by_label("group by it").check()
+    page.locator("fieldset", has_text="sex").get_by_label("f", exact=True).check()
+    page.locator("fieldset", has_text="age").get_by_label("from").fill("30")
+    pressed(page, "Write the fields as SQL")
+    text = "SELECT region, count(*) FROM people WHERE age >= 30 AND sex = 'f' GROUP BY region"
+    expect(page.locator("#sql")).to_have_value(text)
+    page.locator("#sql").fill(text.replace("30", "40").replace("'f'", "'m'"))
+    pressed(page, "Read the fields from SQL")
+    expect(page.locator("fieldset", has_text="age").get_by_label("from")).to_have_value("40")
+    expect(page.locator("fieldset", has_text="sex").get_by_label("m", exact=True)).to_be_checked()
+    expect(page.locator("fieldset", has_text="sex").get_by_label("f", exact=True)).not_to_be_checked()
+    page.locator("#sql").fill("SELECT count(*) FROM people WHERE heigth = 3")
+    pressed(page, "What would it cost?")
+    expect(page.locator("mark")).to_have_text("heigth")
+    page.locator("#sql").fill(text)
+    pressed(page, "What would it cost?")
+    expect(page.locator("#dry h2")).to_have_text("Costs 1 of 40 answers left")
+    assert served.charges() == []
+    pressed(page, "Ask, for 1 answer")
+    assert len(served.charges()) == 1
+    assert page.locator("#answer tbody tr").count() == 4
+    counts = page.locator("#answer tbody").inner_text()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="CSV").click()
+    download.value.save_as(tmp_path / "x.csv")
+    assert (tmp_path / "x.csv").read_text().startswith("region,count,count_low,count_high")
+    pressed(page, "What would it cost?")
+    expect(page.locator("#dry h2")).to_have_text("Free: asked before")
+    pressed(page, "Show it again, free")
+    assert page.locator("#answer tbody").inner_text() == counts
+    assert len(served.charges()) == 1
+    page.get_by_label("Dataset").select_option("visits")
+    pressed(page, "Write the fields as SQL")
+    expect(page.locator("#sql")).to_have_value("SELECT count(*) FROM visits")
+    page.get_by_role("link", name="Budget").click()
+    expect(page.get_by_text("39 of 40 answers left for you")).to_be_visible()
+    page.get_by_role("link", name="Verify it now").click()
+    expect(page.get_by_text("Chain verified")).to_be_visible()
+    expect(page.locator("td code")).to_contain_text("region")
+    pressed(page, "Log out")
+    expect(page.get_by_role("link", name="Log in")).to_be_visible()
+
+
+def test_a_wrong_key(visit: Visit, watch: Watch) -> None:
+    watch.refusals = {401}
+    page = entered(visit, "cvk_no", "/budget")
+    expect(page.get_by_role("alert")).to_have_text("This is not a key that is in use.")
+
+
+def test_explore(visit: Visit, tmp_path: Path) -> None:
+    page = visit("/explore", scripts=False)
+    for dead in page.locator(".needs-script").all():
+        expect(dead).to_be_hidden()  # what does nothing is not shown
+    page.get_by_label("epsilon: privacy loss", exact=True).fill("0.5")
+    pressed(page, "Show")
+    m = cv.design(epsilon="0.5", delta="1e-6", method="remap")
+    expect(page.locator("#fact-D")).to_have_text(f"±{m.certificate.worst_error}")
+    expect(page.locator("#fact-eta")).to_have_text(f"{decimal_text(100 * m.eta, 3)} %")
+    with page.expect_download() as download:
+        page.get_by_role("link", name="mechanism.json").click()
+    download.value.save_as(tmp_path / "m.json")
+    assert files.load(tmp_path / "m.json").hash == m.hash
+    page.get_by_role("link", name="The whole guarantee").click()
+    expect(page.get_by_role("heading", name="The guarantee at every epsilon")).to_be_visible()
+    expect(page.get_by_role("img", name="delta at every epsilon")).to_be_visible()
+    expect(page.get_by_role("link", name="Budget")).to_be_visible()  # a whole page, not a part of one
+    page.get_by_role("link", name="Back to the noise").click()
+    expect(page.locator("#fact-D")).to_have_text(f"±{m.certificate.worst_error}")
+    page.get_by_label("epsilon: privacy loss", exact=True).fill("lots")
+    pressed(page, "Show")
+    expect(page.get_by_role("alert")).to_contain_text("epsilon")
+    page.get_by_role("link", name="Words of statistical offices").click()
+    page.get_by_label("D: largest change", exact=True).fill("4")
+    pressed(page, "Show")
+    expect(page.get_by_label("Command", exact=True)).to_contain_text("--D 4")

@@ -1,0 +1,368 @@
+"""Changes that wait together are made together: each whole or not at all, and durable before anyone goes on.
+
+To have changes wait, a test holds the ledger until all of them stand in line.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ledgers import opened, plan
+
+from countveil.errors import BudgetError, ConflictError, LedgerError
+from countveil.ledger import Charge, Request, grouping
+from countveil.ledger.grouping import Group, Waiting
+from countveil.ledger.records import charge_id
+from countveil.ledger.sqlite import SqliteLedger
+
+Task = Callable[[], Any]
+
+
+class Steps:
+    """What the ledger is about to do, counted; it can be made to fail."""
+
+    def __init__(self) -> None:
+        self.seen: Counter[str] = Counter()
+        self.fails: dict[str, BaseException] = {}
+
+    def __call__(self, name: str) -> None:
+        self.seen[name] += 1
+        if name in self.fails:
+            raise self.fails.pop(name)
+
+    @property
+    def transactions(self) -> int:
+        return sum(n for name, n in self.seen.items() if name.endswith(":begin"))
+
+
+@pytest.fixture
+def steps() -> Steps:
+    return Steps()
+
+
+@pytest.fixture
+def ledger(tmp_path: Path, steps: Steps) -> Iterator[SqliteLedger]:
+    made = opened(tmp_path, step=steps)
+    made.open_plan(plan(10_000))
+    steps.seen.clear()
+    yield made
+    steps.fails.clear()
+    made.verify()
+    made.close()
+
+
+def ask(ledger: SqliteLedger, question: str, analyst: str = "ann", **more: Any) -> Charge:
+    return ledger.charge("people", "people", 1, question, "how many?", analyst, **more)
+
+
+@contextmanager
+def waiting(ledger: SqliteLedger, tasks: list[Task]) -> Iterator[list[Any]]:
+    """Inside, every task waits in line; afterwards the list has what came of each: its result, or its error."""
+    came: list[Any] = [None] * len(tasks)
+
+    def work(i: int) -> None:
+        try:
+            came[i] = tasks[i]()
+        except BaseException as error:
+            came[i] = error
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(len(tasks))]
+    with ledger._lock:
+        for i, thread in enumerate(threads):  # one by one, so that they stand in the order of the tasks
+            thread.start()
+            while len(ledger._group._line) < i + 1:
+                time.sleep(0.001)
+        yield came
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive(), "a change was never made"
+
+
+def together(ledger: SqliteLedger, tasks: list[Task]) -> list[Any]:
+    with waiting(ledger, tasks) as came:
+        pass
+    return came
+
+
+def charges(ledger: SqliteLedger) -> list[str]:
+    return [charge.question for charge in ledger.charges()]
+
+
+# -- one transaction for many ------------------------------------------------------------------------------------------
+
+
+def test_all_that_wait_share_one_transaction(ledger: SqliteLedger, steps: Steps) -> None:
+    came = together(ledger, [lambda i=i: ask(ledger, f"{i}") for i in range(100)])
+    assert steps.transactions == 1
+    assert steps.seen["group:commit"] == steps.seen["group:anchor"] == 1
+    assert all(charge.fresh for charge in came)
+    assert len({charge.id for charge in came}) == 100
+    assert charges(ledger) == [f"{i}" for i in range(100)], "made in the order in which they came"
+    together(ledger, [lambda c=c: ledger.record(c, c.id.encode()) for c in came])
+    assert steps.transactions == 2
+    assert ledger.standing("people").spent == 100
+
+
+def test_one_that_is_alone_is_a_transaction_of_its_own_name(ledger: SqliteLedger, steps: Steps) -> None:
+    ledger.record(ask(ledger, "a"), b"x")
+    assert steps.seen["charge:begin"] == steps.seen["answer:begin"] == steps.transactions // 2 == 1
+
+
+@pytest.mark.parametrize(("most", "changes", "expected"), [(128, 198, 2), (5, 23, 5), (1, 9, 9)])
+def test_no_transaction_has_more_than_most(
+    ledger: SqliteLedger, steps: Steps, monkeypatch: pytest.MonkeyPatch, most: int, changes: int, expected: int
+) -> None:
+    assert grouping.MOST == 128
+    monkeypatch.setattr(grouping, "MOST", most)
+    came = together(ledger, [lambda i=i: ask(ledger, f"{i}") for i in range(changes)])
+    assert sum(charge.fresh for charge in came) == changes
+    assert steps.transactions == expected
+    assert charges(ledger) == [f"{i}" for i in range(changes)]
+
+
+def test_threads_that_do_not_know_of_each_other_share_too(ledger: SqliteLedger, steps: Steps) -> None:
+    """16 threads, 25 questions each: nobody arranges that they wait, the disk does."""
+    went: list[int] = []
+
+    def work(me: int) -> None:
+        for i in range(25):
+            charge = ledger.record(ask(ledger, f"{me}.{i}"), os.urandom(8))
+            mark = ledger.anchor.found()
+            went.append(mark.seq - next(e.seq for e in ledger.entries() if charge_id(e) == charge.id))
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(went) == 16 * 25
+    assert min(went) > 0, "the anchor has both entries of an answer before anyone gets it"
+    assert steps.transactions < 2 * 16 * 25
+    assert sum(charge.answered is not None for charge in ledger.charges()) == 16 * 25
+
+
+# -- refusals ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_refused_change_leaves_no_trace_and_the_others_go_on(ledger: SqliteLedger, steps: Steps) -> None:
+    """Every third is refused in the middle of the chain, after it has written an entry."""
+    before = len(list(ledger.entries()))
+    tasks: list[Task] = []
+    for i in range(30):
+        more: dict[str, Any] = {"analyst": "bob", "most": 1} if i % 3 == 0 else {}
+        tasks.append(lambda i=i, more=more: ask(ledger, f"{i}", **more))
+    came = together(ledger, tasks)
+    assert steps.transactions == 1
+    refused = [i for i, what in enumerate(came) if isinstance(what, BudgetError)]
+    assert refused == list(range(3, 30, 3)), "bob may ask once"
+    assert charges(ledger) == [f"{i}" for i in range(30) if i not in refused]
+    entries = list(ledger.entries())
+    assert len(entries) == before + 21
+    assert [entry.seq for entry in entries] == list(range(1, before + 22))
+    assert ledger.standing("people").spent == ledger.verify() - before == 21
+
+
+def test_the_last_answers_go_to_the_first_in_line(tmp_path: Path, steps: Steps) -> None:
+    ledger = opened(tmp_path, step=steps)
+    ledger.open_plan(plan(10))
+    came = together(ledger, [lambda i=i: ask(ledger, f"{i}") for i in range(50)])
+    assert [isinstance(what, Charge) for what in came] == [True] * 10 + [False] * 40
+    assert {type(what) for what in came[10:]} == {BudgetError}
+    assert (ledger.standing("people").left, len(charges(ledger))) == (0, 10)
+    ledger.verify()
+    ledger.close()
+
+
+def test_a_share_is_kept_among_others(ledger: SqliteLedger) -> None:
+    ledger.set_share("people", "ann", 3)
+    ledger.set_share("people", "bob", 4)
+    who = ["ann", "bob", "eve"] * 5
+    came = together(ledger, [lambda i=i, w=w: ask(ledger, f"{i}", w) for i, w in enumerate(who)])
+    given = Counter(w for w, what in zip(who, came, strict=True) if isinstance(what, Charge))
+    assert given == {"ann": 3, "bob": 4}
+    assert {type(what) for what in came} == {Charge, BudgetError}
+
+
+def test_one_question_and_one_idempotency_key_of_many(ledger: SqliteLedger) -> None:
+    key, other = Request("k" * 64, "b" * 64), Request("k" * 64, "c" * 64)
+    tasks: list[Task] = [lambda: ask(ledger, "a", request=key)] * 20 + [lambda: ask(ledger, "b", request=other)] * 5
+    came = together(ledger, tasks)
+    assert {what.id for what in came[:20]} == {came[0].id}
+    assert sum(what.fresh for what in came[:20]) == 1
+    assert {type(what) for what in came[20:]} == {ConflictError}
+    assert charges(ledger) == ["a"], "a request that is refused for its key has charged nothing"
+    assert [entry.kind for entry in ledger.entries()].count("request") == 1
+
+
+def test_the_first_answer_is_the_answer(ledger: SqliteLedger) -> None:
+    charge = ask(ledger, "a")
+    came = together(ledger, [lambda i=i: ledger.record(charge, b"%d" % i) for i in range(20)])
+    assert {what.payload for what in came} == {b"0"}
+    assert [entry.kind for entry in ledger.entries()].count("answer") == 1
+
+
+# -- faults ------------------------------------------------------------------------------------------------------------
+
+LOST = ("group:begin", "charge:entry", "charge:spend", "charge:row", "group:commit")
+FAULTS = (sqlite3.OperationalError("disk I/O error"), sqlite3.OperationalError("database or disk is full"))
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=("io", "full"))
+@pytest.mark.parametrize("at", LOST)
+def test_after_a_fault_nobody_has_anything(ledger: SqliteLedger, steps: Steps, at: str, fault: Exception) -> None:
+    ask(ledger, "before")
+    tasks: list[Task] = [lambda i=i: ask(ledger, f"{i}") for i in range(20)]
+    tasks.insert(5, lambda: ask(ledger, "bob's", "bob", most=0))
+    entries = ledger.verify()
+    steps.fails[at] = fault
+    came = together(ledger, tasks)
+    assert {type(what) for what in came} == {LedgerError}, "and a refusal may rest on what did not happen"
+    assert not steps.fails
+    assert (charges(ledger), ledger.verify(), ledger.anchor.found().seq) == (["before"], entries, entries)
+    came = together(ledger, tasks)
+    assert sum(isinstance(what, Charge) and what.fresh for what in came) == 20
+    assert isinstance(came[5], BudgetError)
+
+
+def test_a_fault_after_the_commit_keeps_the_charges_and_sends_nothing(ledger: SqliteLedger, steps: Steps) -> None:
+    """What is on disk but not within the anchor is paid for; asking again finds it, and pays nothing."""
+    tasks: list[Task] = [lambda i=i: ask(ledger, f"{i}") for i in range(20)]
+    steps.fails["group:anchor"] = LedgerError("the anchor could not be written; nothing was answered")
+    came = together(ledger, tasks)
+    assert {type(what) for what in came} == {LedgerError}
+    assert len(charges(ledger)) == 20
+    came = together(ledger, tasks)
+    assert not any(what.fresh for what in came)
+    assert ledger.standing("people").spent == len(charges(ledger)) == 20
+    assert ledger.anchor.found().seq == ledger.verify()
+
+
+def test_an_interrupted_leader_leaves_the_others_with_an_error_and_the_ledger_in_order(
+    ledger: SqliteLedger, steps: Steps
+) -> None:
+    steps.fails["charge:row"] = KeyboardInterrupt()
+    came = together(ledger, [lambda i=i: ask(ledger, f"{i}") for i in range(10)])
+    assert isinstance(came[0], KeyboardInterrupt)
+    assert {type(what) for what in came[1:]} == {LedgerError}
+    assert charges(ledger) == []
+    assert ask(ledger, "after").fresh
+
+
+def test_a_closed_ledger_refuses_all_that_wait(tmp_path: Path) -> None:
+    ledger = opened(tmp_path)
+    ledger.open_plan(plan(100))
+    with waiting(ledger, [lambda i=i: ask(ledger, f"{i}") for i in range(10)]) as came:
+        ledger.close()
+    assert {str(what) for what in came} == {"the ledger is closed"}
+
+
+# -- forks -------------------------------------------------------------------------------------------------------------
+
+
+def in_child(work: Callable[[], bool]) -> int:
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            code = 0 if work() else 2
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def test_what_threads_wait_for_is_not_the_childs_to_do(ledger: SqliteLedger) -> None:
+    with waiting(ledger, [lambda i=i: ask(ledger, f"{i}") for i in range(20)]) as came:
+        assert in_child(lambda: ask(ledger, "in the child").fresh) == 0
+    assert all(charge.fresh for charge in came)
+    assert charges(ledger) == ["in the child", *(f"{i}" for i in range(20))]
+
+
+def test_a_child_that_forks_before_it_has_used_the_ledger(ledger: SqliteLedger) -> None:
+    """Its threads stay in line: it is the grandchild that has nobody waiting."""
+
+    def child() -> bool:
+        with waiting(ledger, [lambda i=i: ask(ledger, f"{i}") for i in range(5)]) as came:
+            found = in_child(lambda: ask(ledger, "in the grandchild").fresh)
+        return found == 0 and all(charge.fresh for charge in came)
+
+    assert in_child(child) == 0
+    assert charges(ledger) == ["in the grandchild", *(f"{i}" for i in range(5))]
+
+
+# -- the line ----------------------------------------------------------------------------------------------------------
+
+
+def stand(group: Group, n: int) -> list[Waiting[int]]:
+    return [group.join("charge", lambda i=i: i) for i in range(n)]
+
+
+def test_the_lead_is_passed_to_the_first_that_waits() -> None:
+    group = Group()
+    line = stand(group, 4)
+    assert [each.leads for each in line] == [True, False, False, False]
+    assert group.take() == line
+    later = stand(group, 2)
+    assert not any(each.leads for each in later), "the first still leads"
+    group.leave(line[0])
+    assert [each.leads for each in later] == [True, False]
+    assert group.take() == later
+    group.leave(later[0])
+    assert stand(group, 1)[0].leads, "nobody led"
+
+
+def test_whoever_gives_up_is_no_longer_in_line_and_leads_nobody() -> None:
+    group = Group()
+    first, second, third = stand(group, 3)
+    group.leave(second)
+    group.leave(first)
+    assert third.leads
+    third.wait()
+    assert group.take() == [third]
+
+
+def test_a_child_has_nobody_in_line() -> None:
+    group = Group()
+    stand(group, 3)
+    group.forget()
+    assert group.take() == []
+    assert stand(group, 1)[0].leads
+
+
+# -- answers of other processes ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", ["requested", "charge_of", "charge"])
+def test_the_answer_of_a_process_that_died_before_the_anchor_is_within_it_when_it_goes_out(
+    tmp_path: Path, way: str
+) -> None:
+    """The ledger that recorded it stops between its commit and its anchor; another one answers from the record."""
+    request, steps = Request("k" * 64, "b" * 64), Steps()
+    first = opened(tmp_path, step=steps)
+    first.open_plan(plan(10))
+    second = opened(tmp_path)
+    charge = ask(first, "a", request=request)
+    steps.fails["answer:anchor"] = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        first.record(charge, b"x")
+    last = list(second.entries())[-1]
+    assert (last.kind, second.anchor.found().seq) == ("answer", last.seq - 1)
+    ways: dict[str, Callable[[], Charge | None]] = {
+        "requested": lambda: second.requested("ann", request),
+        "charge_of": lambda: second.charge_of(charge.id),
+        "charge": lambda: ask(second, "a"),
+    }
+    found = ways[way]()
+    assert found is not None
+    assert found.payload == b"x"
+    assert second.anchor.found().seq == last.seq
+    first.close()
+    second.close()
