@@ -64,6 +64,7 @@ def propose(
     ]
     if unit is None:
         likely = [column for column in guesses if _looks_like_person(column)]
+        guesses |= dict.fromkeys(likely[:1])  # who people are is nothing to ask about
         hint = f"perhaps {_toml(likely[0])}" if likely else 'a column, or "row"'
         lines.append(f'# unit = "..."                       # required: who is a person? {hint}')
     else:
@@ -113,7 +114,7 @@ def _column_lines(guesses: Mapping[str, Column | None]) -> Iterator[str]:
                 raise ConfigError(key, "not proposed")
             parse_column(name, next(iter(tomllib.loads(line).values())), key)
         except (ConfigError, ValueError):
-            reason = f"not proposed: more than {MOST_VALUES} values, none, or nothing that can be declared"
+            reason = f"not proposed: more than {MOST_VALUES} values, none, a person, or nothing that can be declared"
             yield f"# {key} = [...]   # {reason}"
         else:
             taken.add(name.casefold())

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -209,31 +212,37 @@ def test_several_answers_show_the_plan(visit: Visit) -> None:
     expect(page.get_by_label("Command", exact=True)).to_have_text(re.compile("^countveil plan .*--answers 3"))
 
 
-@pytest.mark.parametrize(
-    ("link", "words"),
-    [
-        ("epsilon=x&delta=1e-6", "epsilon"),
-        ("epsilon=nan&delta=1e-6", "epsilon"),
-        ("epsilon=-1&delta=1e-6", "epsilon"),
-        ("epsilon=1&delta=2", "delta"),
-        ("epsilon=1&delta=1e-6&D=2.5", "D"),
-        ("epsilon=1&delta=1e-6&D=1000000000", "D"),
-        ("epsilon=1&delta=1e-6&eta=1.5", "eta"),
-        ("epsilon=1&delta=1e-6&answers=0", "answers"),
-        ("epsilon=1&delta=1e-6&n0=-3", "n0"),
-        ("epsilon=1&delta=1e-6&policy=best", "policy"),
-        ("epsilon=1&answers=4", "delta"),
-        ("epsilon=1&delta=1e-6&answers=4&D=3", "D"),
-        ("epsilon=<script>alert(1)</script>&delta=1", "epsilon"),
-    ],
+BAD = (
+    ("epsilon=x&delta=1e-6", "epsilon"),
+    ("epsilon=nan&delta=1e-6", "epsilon"),
+    ("epsilon=-1&delta=1e-6", "epsilon"),
+    ("epsilon=1e-400&delta=1e-6", "epsilon"),
+    ("epsilon=1&delta=2", "delta"),
+    ("epsilon=1&delta=1e-6&D=2.5", "D"),
+    ("epsilon=1&delta=1e-6&D=1000000000", "D"),
+    ("epsilon=1&delta=1e-6&eta=1.5", "eta"),
+    ("epsilon=1&delta=1e-6&answers=0", "answers"),
+    ("epsilon=1&delta=1e-6&n0=-3", "n0"),
+    ("epsilon=1&delta=1e-6&policy=best", "policy"),
+    ("epsilon=1&delta=1e-6&method=magic", "method"),
+    ("epsilon=1&answers=4", "delta"),
+    ("epsilon=1&delta=1e-6&answers=4&D=3", "D"),
+    ("epsilon=<script>window.ran=1</script>&delta=1", "epsilon"),
+    ("words=agency&D=0&V=2", "D"),
+    ("words=agency&D=5&V=-1", "V"),
 )
-def test_bad_values_get_one_line_that_names_the_field(visit: Visit, link: str, words: str) -> None:
-    page = visit(f"/explore?{link}")
-    said = page.get_by_role("alert").locator("p").inner_text()
-    assert re.search(rf"\b{words}\b", said), said
-    assert "\n" not in said
-    assert len(said) < 300
-    assert page.locator(".fact").count() == 0
+
+
+def test_bad_values_get_one_line_that_names_the_field(visit: Visit, served: Served) -> None:
+    page = visit("/explore")
+    for link, words in BAD:
+        page.goto(f"{served.address}/explore?{link}")
+        said = page.get_by_role("alert").locator("p").inner_text()
+        assert re.search(rf"\b{words}\b", said), (link, said)
+        assert "\n" not in said, link
+        assert len(said) < 300, link
+        assert page.locator(".fact").count() == 0, link
+    assert page.evaluate("window.ran") is None
 
 
 def test_a_bad_value_is_mended_in_place(visit: Visit) -> None:
@@ -286,14 +295,6 @@ def test_agency_words(visit: Visit, tmp_path: Path) -> None:
     assert readings(again) == shown
 
 
-def test_agency_words_refuse_in_one_line(visit: Visit) -> None:
-    page = visit("/explore?words=agency&D=0&V=2")
-    expect(page.get_by_role("alert")).to_contain_text("D")
-    page.locator("#D").fill("5")
-    page.locator("#D").press("Tab")
-    expect(page.locator(".fact").first).to_be_visible()
-
-
 # -- what takes long ---------------------------------------------------------------------------------------------------
 
 
@@ -330,6 +331,22 @@ def test_a_long_design_shows_progress_and_can_be_cancelled(visit: Visit, served:
     shows(page, designed(page))
 
 
+def test_a_helper_that_ends_too_soon_leaves_the_command_and_a_page_that_goes_on(visit: Visit, served: Served) -> None:
+    """As when its time is over, which is not waited for here."""
+    page = visit("/explore")
+    (helper,) = served.helpers()
+    page.locator("#answers").fill("500")
+    page.locator("#answers").press("Enter")
+    expect(page.locator("#busy")).to_be_visible()
+    os.kill(helper, signal.SIGKILL)
+    expect(page.get_by_role("alert")).to_contain_text("takes too long here; the command below")
+    command = page.get_by_label("Command", exact=True)
+    expect(command).to_have_text(re.compile("^countveil plan --epsilon 1 --delta 1e-6 .*--answers 500"))
+    page.locator("#answers").fill("1")
+    slide(page, "epsilon", 500)
+    shows(page, designed(page))
+
+
 def test_a_slider_dragged_along_asks_for_the_last_place(visit: Visit) -> None:
     page = visit("/explore")
     until(page, "!!document.querySelector('.curve canvas')")
@@ -340,3 +357,18 @@ def test_a_slider_dragged_along_asks_for_the_last_place(visit: Visit) -> None:
         )
     assert page.locator("#epsilon").input_value() == "2"
     shows(page, designed(page))
+
+
+def test_how_long_a_slider_takes(visit: Visit, capsys: pytest.CaptureFixture[str]) -> None:
+    """Reported, not judged: benchmarks/page.py measures it on a quiet machine."""
+    said = []
+    for policy in BY_POLICY:
+        page = visit(f"/explore?epsilon=1&delta=1e-6&policy={policy}")
+        times = []
+        for i in range(30):
+            slide(page, "epsilon", 350 + 15 * i)
+            times.append(page.evaluate("window.sliderTook"))
+        assert len(times) == 30
+        said.append(f"{policy} {statistics.median(times):.0f} ms")
+    with capsys.disabled():
+        print(f"\nfrom a slider to the new view, median of 30: {', '.join(said)}")

@@ -18,7 +18,9 @@ from served import Served
 from test_ask import ASK, COST, asked
 
 AXE = (Path(__file__).parent / "vendor" / "axe.min.js").read_text(encoding="utf-8")
-RULES = {"runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}}
+RULES = {
+    "runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
+}
 CONTROLS = "a[href], button:enabled, input:enabled:not([type=hidden]), select, textarea, summary, [tabindex='0']"
 
 
@@ -40,7 +42,9 @@ def views(visit: Visit, served: Served, key: str, watch: Watch, **look: bool) ->
     """Every view, one after the other."""
     watch.refusals = {401, 402, 422}
     page = visit("/explore", **look)
-    until(page, "!!document.querySelector('.curve canvas') && !!document.querySelector('.more, [aria-label^=variance]')")
+    until(
+        page, "!!document.querySelector('.curve canvas') && !!document.querySelector('.more, [aria-label^=variance]')"
+    )
     yield "explore", page
     page.locator("summary").first.click()
     page.locator("#policy").select_option("signed")
@@ -122,8 +126,8 @@ def test_axe_core_finds_what_is_wrong(visit: Visit) -> None:
 def walked(page: Page) -> list[dict[str, Any]]:
     """Every element that Tab reaches from the top of the page, with how its focus shows."""
     page.evaluate(
-        "controls => { document.activeElement.blur(); window.scrollTo(0, 0);"
-        " [...document.querySelectorAll(controls)].forEach((e, i) => { e.dataset.stop = i; }); }",
+        "controls => { document.body.tabIndex = -1; document.body.focus(); window.scrollTo(0, 0);"
+        " document.body.removeAttribute('tabindex'); [...document.querySelectorAll(controls)].forEach((e, i) => { e.dataset.stop = i; }); }",
         CONTROLS,
     )
     found: list[dict[str, Any]] = []
@@ -191,7 +195,9 @@ def test_a_question_by_keyboard_alone(visit: Visit, served: Served) -> None:
     expect(box).to_be_focused()  # the page changed around it
     page.keyboard.press("Tab")
     page.keyboard.press("Space")
-    expect(page.locator("#sql")).to_have_value("SELECT region, count(*) FROM people WHERE region = 'North' GROUP BY region")
+    expect(page.locator("#sql")).to_have_value(
+        "SELECT region, count(*) FROM people WHERE region = 'North' GROUP BY region"
+    )
     expect(page.locator("fieldset", has_text="region").get_by_label("North")).to_be_focused()
     cost = page.get_by_role("button", name=COST)
     for _ in range(40):

@@ -19,7 +19,8 @@ def test_the_watch_sees_a_request_that_leaves(browser: Browser, served: Served) 
     page = context.new_page()
     page.goto(served.address + "/login")
     watch.check()
-    page.route("**/docs", lambda route: route.fulfill(body="<img src=http://elsewhere.example/x.png>"))
+    away = "<img src=http://elsewhere.example/x.png>"
+    page.route("**/docs", lambda route: route.fulfill(content_type="text/html", body=away))
     page.goto(served.address + "/docs")
     context.close()
     assert watch.elsewhere == ["http://elsewhere.example/x.png"]
@@ -62,7 +63,7 @@ def test_no_page_brings_scripts_or_styles_of_its_own(visit: Visit, served: Serve
         text = reply.text().lower()
         for inline in ("<style", " style=", "javascript:", " onclick=", " onload=", "http://", "https://"):
             assert inline not in text, (path, inline)
-        assert text.count("<script") == text.count("<script src=\"/static/"), path
+        assert text.count("<script") == text.count('<script src="/static/'), path
 
 
 def test_too_many_requests_are_refused_in_words(browser: Browser, tmp_path: Path) -> None:

@@ -223,3 +223,19 @@ def test_a_table_of_a_database(run: Run, tmp_path: Path) -> None:
     dataset = load(tmp_path / "countveil.toml", {}).dataset("odd_table")
     assert dataset.source.table == "Odd Table"
     assert dataset.schema.by_name["d"].kind == "date"
+
+
+@pytest.mark.parametrize("file", ["", "caf\udce9.csv"])
+def test_names_that_are_no_text(file: str, run: Run, tmp_path: Path) -> None:
+    done = run(file)
+    assert (done.code, done.out) == (2, "")
+    assert "file: got" in done.err
+    assert "internal" not in done.err
+
+
+def test_the_likely_person_is_nothing_to_ask_about(run: Run, tmp_path: Path) -> None:
+    write_rows(tmp_path / "people.csv", ["person_id", "age"], [(1, 5), (2, 6)])
+    run("people.csv")
+    text = (tmp_path / "countveil.toml").read_text()
+    assert "\n# person_id = [...]" in text
+    assert "\nage = " in text

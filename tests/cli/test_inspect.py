@@ -94,3 +94,13 @@ def test_what_is_refused(text: str, words: list[str], code: int, said: str, run:
     assert (done.code, done.out) == (code, "")
     assert said in done.err
     assert done.err.count("\n") == 1
+
+
+def test_columns_with_names_of_ours(run: Run, tmp_path: Path) -> None:
+    write_rows(tmp_path / "people.csv", ["u", "v", "n\x1b[2J"], [(1, 2, 3), (1, 9, 3)])
+    written(tmp_path, config_text(unit="u", columns="v = { min = 0, max = 5 }"))
+    done = run()
+    assert (done.code, done.err) == (0, "")
+    assert "outside v, most frequent: 9 (1)" in done.out
+    assert "1 people; at most 2 rows" in done.out
+    assert "\x1b" not in done.out

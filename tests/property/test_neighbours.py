@@ -25,7 +25,7 @@ from curated import MANY, config_text, with_plan, written
 from countveil.config import load
 from countveil.curator import Curator
 from countveil.engines.duckdb import DuckDBEngine
-from countveil.errors import CountveilError
+from countveil.errors import CountveilError, DataError
 from countveil.query import ask
 
 HOSTILE = Path(__file__).parents[1] / "hostile" / "queries.txt"
@@ -144,9 +144,8 @@ def csv_line(row: Row) -> bytes:
 
 
 def csv_file(folder: Path, extra: bytes) -> str:
-    """The extra record stands in the middle, unless it is one that nothing ends."""
-    lines = [csv_line(row) for row in crowd()]
-    place = len(lines) if b'"' in extra else 30
+    """The extra record stands in the middle."""
+    lines, place = [csv_line(row) for row in crowd()], 30
     (folder / "people.csv").write_bytes(
         ",".join(NAMES).encode() + b"\n" + b"".join([*lines[:place], extra, *lines[place:]])
     )
@@ -188,8 +187,7 @@ AWKWARD_ROWS = {
     "empty": b"\n",
     "not UTF-8": b"1000,W\xe9st\xff,44,true,2026-02-02,12\n",
     "NUL": b"1000,West\x00,4\x004,true,2026-02-02,12\n",
-    "never ends": b'1000,"West,44,true,2026-02-02,12\n',
-    "quotes inside": b'1000,We"st,"4"4,true,2026-02-02,12\n',
+    "quotes inside": b'1000,We"st,"4"4,true,2026-02-02,1"2\n',
     "huge": b"1000," + b"x" * 3_000_000 + b",44,true,2026-02-02,12\n",
     "carriage returns": b"1000,We\rst,44\r,true,2026-02-02,12\r\n",
     "injection": b"1000,'; DROP TABLE people; --,44,true,2026-02-02,12\n",
@@ -340,3 +338,17 @@ def test_the_comparison_can_fail(tmp_path: Path, caplog: pytest.LogCaptureFixtur
 
     with pytest.raises(AssertionError):
         compare(tmp_path, other, ("SELECT count(*) FROM people",), caplog)
+
+
+def test_a_record_that_never_ends_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
+    """It would swallow the records after it, whoever they are about; so the file is refused, whatever the question."""
+    source = csv_file(tmp_path, b'1000,"West,44,true,2026-02-02,12\n')
+    path = written(tmp_path, config_text(source=source, columns=COLUMNS, budget=MANY))
+    with Curator.open(path) as curator:
+        said = set()
+        for sql in valid(2):
+            with pytest.raises(DataError) as refused:
+                curator.count(sql)
+            said.add(str(refused.value))
+        assert len(said) == 1
+        assert not list(curator.ledger.charges())

@@ -29,7 +29,7 @@ from serving import ALL, BY_REGION, SOME, UNLIMITED, WAIT, Answer, Client, Serve
 from countveil.errors import ConfigError, CountveilError, ParameterError, RequestError
 from countveil.keys import Key, Keyring
 from countveil.service.access import Rates
-from countveil.service.running import Place
+from countveil.service.running import Place, _listening
 
 SECURITY_HEADERS = {
     "cache-control": "no-store",
@@ -607,6 +607,14 @@ def test_a_port_that_is_taken(
         code, _, err = runner(monkeypatch, capsys, "serve")("-c", config, "--port", port)
     assert code == 2
     assert err.startswith(f"countveil: 127.0.0.1 port {port} cannot be used")
+
+
+def test_what_is_sent_is_sent_at_once() -> None:
+    """An answer is two writes; unless the socket is known to be TCP, asyncio lets the second wait for the client."""
+    with _listening(Place(port=0)) as listener:
+        assert listener.proto == socket.IPPROTO_TCP
+        with socket.create_connection(listener.getsockname(), WAIT) as client:
+            assert client.getpeername() == listener.getsockname(), "and it listens when it is announced"
 
 
 def certificate(folder: Path) -> tuple[Path, Path]:

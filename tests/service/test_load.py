@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.append(str(Path(__file__).parent))
 
 from loads import Asked, Crowd, all_there, ask_all, audit, datasets, kill, numbered, questions, shared_out, workers
 from servers import wait_until

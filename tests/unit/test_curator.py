@@ -650,3 +650,19 @@ def test_one_person_changes_one_cell_by_one(tmp_path: Path) -> None:
         engine.close()
     assert np.count_nonzero(counts) == 3
     assert counts.max() == 2
+
+
+@pytest.mark.parametrize("asking", ["count", "dry_run", "question"])
+@pytest.mark.parametrize("where", ["secret = 'zz'", "secret = 'alice'", "secret < 5", "age > 1"])
+def test_guessed_domains_are_not_spoken_of(asking: str, where: str, tmp_path: Path) -> None:
+    """They are data until a curator confirms them: no refusal may name a value of theirs."""
+    columns = 'secret = { values = ["alice-ill", "bob-well"], guessed = true }\nage = { min = 0, max = 99 }\n'
+    write_rows(tmp_path / "people.csv", ["person", "secret", "age"], [(1, "alice-ill", 3)])
+    path = written(tmp_path, config_text(columns=columns))
+    with Curator.open(path) as curator:
+        for sql in (f"SELECT count(*) FROM people WHERE {where}", f"SELECT count(*) FROM PEOPLE WHERE {where}"):
+            with pytest.raises(ConfigError, match="guessed from the data") as refused:
+                getattr(curator, asking)(sql)
+            assert "ill" not in str(refused.value)
+        with pytest.raises(ConfigError, match="guessed from the data"):
+            getattr(curator, asking)(dataset="people", by=["nothing"])

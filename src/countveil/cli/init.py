@@ -54,6 +54,8 @@ def init(
     from countveil.proposing import propose
     from countveil.tables import appearing
 
+    if not file or not _readable(file):
+        raise ParameterError("file", file, "the path of a file, in UTF-8")
     target = Path(output)
     if output != "-" and not target.absolute().parent.is_dir():
         raise ParameterError("output", output, "a file in a folder that exists")
@@ -74,3 +76,12 @@ def init(
         print_json({"schema_version": 1, "config": output})
         return
     click.echo(f"wrote {output}; next: confirm the domains marked guessed, then: countveil inspect")
+
+
+def _readable(path: str) -> bool:
+    """A name that can be written into a file of text."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\x00" not in path

@@ -66,6 +66,10 @@ class Compiler:
         """The declared value of a column."""
         return self.dialect.read(column, self.families[column.name], self.raw(column.name))
 
+    def person(self, name: str) -> str:
+        """What the column of the unit names a person with; NULL for nobody."""
+        return self.raw(name)
+
     def missing(self, column: Column) -> str:
         return self.dialect.missing(self.families[column.name], self.raw(column.name))
 
@@ -119,7 +123,7 @@ class Compiler:
         shown = [f"{self.key(column)} AS k{i}" for i, column in enumerate(question.by)]
         grouped = ""
         if people:
-            unit = self.raw(question.schema.unit)
+            unit = self.person(question.schema.unit)
             filters.append(f"{unit} IS NOT NULL")
             if self.garbled and self.families[question.schema.unit] == "text":
                 filters.append(f"position({self.bind(self.garbled)} IN {unit}) = 0")

@@ -74,7 +74,7 @@ def survey_column(engine: SqlEngine, column: Column, examples: int = 5) -> Colum
 def survey_people(engine: SqlEngine, schema: Schema) -> PeopleSurvey:
     """How many people there are, and how many of them have more rows than one table counts."""
     compiler = engine.compiler()
-    unit = compiler.raw(schema.unit)
+    unit = compiler.person(schema.unit)
     bound = schema.rows_per_person * schema.cells_per_person
     found = _one(
         engine.run(

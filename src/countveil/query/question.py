@@ -34,6 +34,7 @@ from countveil.query.diagram import canonical
 from countveil.query.effort import Effort
 from countveil.query.expression import (
     FLIPPED,
+    MAX_LIST,
     Among,
     Between,
     Both,
@@ -176,11 +177,14 @@ def _check_text(question: Question) -> None:
         return
     plain = _QUOTED.sub("q", question.text)
     nested = max(accumulate((letter == "(") - (letter == ")") for letter in plain if letter in "()"))
-    if len(question.text) > MAX_TEXT or len(_WORDS.findall(plain)) > MAX_TOKENS or nested > MAX_NESTED:
+    longest = max(inside.count(",") + 1 for inside in _LISTS.findall(plain))
+    words = len(_WORDS.findall(plain))
+    if len(question.text) > MAX_TEXT or words > MAX_TOKENS or nested > MAX_NESTED or longest > MAX_LIST:
         raise QueryError("a condition that takes too long to write", "name fewer values, or a range")
 
 
 _QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*\"""")
+_LISTS = re.compile(r"\(([^()]*)\)")
 _WORDS = re.compile(r"\w+|<=|>=|<>|[^\w\s]")
 
 

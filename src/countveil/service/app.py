@@ -24,7 +24,7 @@ from countveil.sampling.entropy import token
 from countveil.service.access import Rates
 from countveil.service.guard import Guard
 from countveil.service.page.sessions import LoginNeededError
-from countveil.service.page.views import page
+from countveil.service.page.views import page, refusal
 from countveil.service.problems import (
     BAD_METHOD,
     BAD_PARAMETER,
@@ -114,11 +114,11 @@ def bounded(config: Config) -> Config:
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    return error.response() if isinstance(error, Problem) else internal().response()
+    return refusal(request, error if isinstance(error, Problem) else internal())
 
 
 async def _failed(request: Request, error: Exception) -> Response:
-    return (problem(error) if isinstance(error, CountveilError) else internal()).response()
+    return refusal(request, problem(error) if isinstance(error, CountveilError) else internal())
 
 
 async def _to_login(request: Request, error: Exception) -> Response:
@@ -144,7 +144,7 @@ async def _elsewhere(request: Request, error: Exception) -> Response:
         405: (BAD_METHOD, "see /openapi.json for what this address takes"),
     }
     kind, words = kinds.get(error.status_code, (BAD_REQUEST, "the request could not be read"))
-    return Problem(kind, words, error.headers).response()
+    return refusal(request, Problem(kind, words, error.headers))
 
 
 def _secure(app: FastAPI) -> None:

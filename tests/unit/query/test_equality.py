@@ -138,6 +138,52 @@ def test_the_schema_is_part_of_a_question() -> None:
 
     assert asked() == asked()
     assert asked() != asked(high=100)
+    assert asked() != asked(step=10)
+    assert asked() != asked(low=-5)
+
+
+@pytest.mark.parametrize("part", [{"unit": "id"}, {"rows_per_person": 2}, {"cells_per_person": 3}, {"name": "others"}])
+def test_who_is_counted_is_part_of_a_question(part: dict[str, Any]) -> None:
+    def asked(**terms: Any) -> str:
+        schema = Schema(
+            **({"name": "people", "columns": (Column("age", "integer", low=0, high=9),), "unit": "p"} | terms)
+        )
+        return ask(schema, f"SELECT count(*) FROM {schema.name} WHERE age >= 5").sha256
+
+    assert asked() != asked(**part)
+
+
+def test_a_question_s_own_text_asks_the_same() -> None:
+    """What could not be asked again from the record is refused."""
+    listed = Schema("people", (Column("c", "text", tuple(f"v{i:05d}" for i in range(60_000))), *SCHEMA.columns))
+    with pytest.raises(QueryError, match="takes too long to write"):
+        ask(listed, "SELECT count(*) FROM people WHERE c < 'v40000' AND c <> 'v00001' AND c <> 'v39998'")
+    short = ask(listed, "SELECT count(*) FROM people WHERE c < 'v00300'")
+    assert ask(listed, short.text).sha256 == short.sha256
+    deep = col("age") == 1
+    for i in range(150):
+        deep = (deep & (col("size") != i % 3)) if i % 2 else (deep | (col("age") == i % 50))
+    try:
+        question = ask(SCHEMA, dataset="people", where=deep)
+    except QueryError:
+        return
+    assert ask(SCHEMA, question.text).sha256 == question.sha256
+
+
+def test_names_that_only_look_alike_are_told_apart() -> None:
+    schema = Schema("people", (Column("k", "integer", low=0, high=3), Column("Größe", "integer", low=0, high=3)))
+    for shown, grouped in (('"\u212a"', '"k"'), ('"K"', '"k"'), ('"grösse"', '"Größe"'), ('"größe"', '"Größe"')):
+        for first, second in ((shown, grouped), (grouped, shown)):
+            with pytest.raises(QueryError):
+                ask(schema, f"SELECT {first}, count(*) FROM people GROUP BY {second}")
+    assert ask(schema, 'SELECT K, count(*) FROM people GROUP BY "k"').by == schema.columns[:1]
+
+
+def test_group_columns_are_capped() -> None:
+    columns = tuple(Column(f"c{i}", "integer", (1,)) for i in range(60))
+    names = ", ".join(column.name for column in columns)
+    with pytest.raises(QueryError, match="60 group columns; at most 50 are allowed"):
+        ask(Schema("people", columns), f"SELECT {names}, count(*) FROM people GROUP BY {names}")
 
 
 def test_columns_that_do_not_matter_are_no_part_of_a_question() -> None:

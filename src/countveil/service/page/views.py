@@ -22,6 +22,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData
 from starlette.responses import RedirectResponse, Response
 
+from countveil.errors import CountveilError
 from countveil.keys import Key
 from countveil.service.access import ANYONE, limited
 from countveil.service.bodies import StrictRequest
@@ -64,6 +65,22 @@ async def form_of(request: Request) -> FormData:
 def part(request: Request) -> bool:
     """A script asks for the part of the page that changes."""
     return request.headers.get("hx-request") == "true"
+
+
+def refusal(request: Request, problem: Problem) -> Response:
+    """A refusal: a page or a part of one for who reads pages, a document for programs."""
+    reads = part(request) or "text/html" in request.headers.get("accept", "")
+    if not reads or request.url.path.startswith("/v1/"):
+        return problem.response()
+    template = "_problem.html" if part(request) else "problem.html"
+    try:
+        shown = rendered(request, template, problem.kind.status, title=problem.kind.title, words=problem.detail)
+    except CountveilError:  # the keys cannot be read: there is no page to show
+        return problem.response()
+    shown.headers.update(problem.headers or {})
+    if request.headers.get("hx-target") == "asking":  # what was typed stays
+        shown.headers["HX-Retarget"] = "#outcome"
+    return shown
 
 
 @page.get("/static/{name}")

@@ -1,0 +1,141 @@
+"""How PostgreSQL reads a column as the declared type. It has no TRY_CAST: what is cast was found to be castable.
+
+Guarantee: every function and operator is the server's own, because the search path names nothing else, and none of them
+fails for any value. Text that is longer than `LONGEST` reads as text and as nothing else, and names nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from countveil.engines.dialect import Dialect, Family
+from countveil.engines.statement import Compiler
+from countveil.schema import Kind
+
+FAMILIES: dict[str, Family] = {
+    **dict.fromkeys(["int2", "int4", "int8"], "integer"),
+    **dict.fromkeys(["float4", "float8"], "float"),
+    **dict.fromkeys(["text", "varchar", "bpchar", "uuid", "name", "citext"], "text"),
+    "numeric": "decimal",
+    "bool": "boolean",
+    "date": "date",
+    "timestamp": "timestamp",
+    "timestamptz": "zoned",
+}
+NUMBERS = {"float4", "float8", "numeric"}
+"""Types that have a NaN."""
+TYPES: dict[Kind, str] = {"text": "text", "integer": "bigint", "boolean": "boolean", "date": "date"}
+LONGEST = 1_000_000
+"""Bytes of a text that is looked into: for hundreds of millions the server lacks the memory, and would fail."""
+_LOW, _HIGH = -(2**63), 2**63 - 1
+_DIGITS = 19
+"""Digits of the largest integers."""
+
+
+class PostgresDialect(Dialect):
+    """PostgreSQL's spelling; a column of text is given as `characters`, a number without NaN (see the compiler)."""
+
+    text_type = "text"
+
+    def name(self, name: str) -> str:
+        return super().name(name).replace("%", "%%")  # the driver reads % as the mark of a parameter
+
+    def characters(self, raw: str) -> str:
+        return f'(CAST({raw} AS text) COLLATE "C")'
+
+    def parameter(self, key: str) -> str:
+        return f"%({key})s"
+
+    def matches(self, expression: str, pattern: str) -> str:
+        return f"{expression} ~ '{pattern}'"
+
+    def short(self, raw: str) -> str:
+        """A text that is short enough to be looked into."""
+        return f"octet_length({raw}) <= {LONGEST}"
+
+    def read_integer(self, family: Family, raw: str) -> str:
+        if family == "integer":
+            return raw
+        if family == "text":
+            text = self.trimmed(raw)
+            digits = f"ltrim(split_part({text}, '.', 1), '+-0')"
+            number = f"CAST(CASE WHEN starts_with({text}, '-') THEN '-0' ELSE '0' END || {digits} AS numeric)"
+            fits = f"CASE WHEN {number} BETWEEN {_LOW} AND {_HIGH} THEN CAST({number} AS bigint) END"
+            few = f"CASE WHEN length({digits}) <= {_DIGITS} THEN {fits} END"
+            written = f"CASE WHEN {self.matches(text, self.integer_text)} THEN {few} END"
+            return f"CASE WHEN {self.short(raw)} THEN {written} END"
+        if family == "float":
+            inside = f"{raw} >= CAST({_LOW} AS float8) AND {raw} < CAST(9223372036854775808 AS float8)"
+            return f"CASE WHEN {inside} THEN CASE WHEN {raw} = trunc({raw}) THEN CAST({raw} AS bigint) END END"
+        return f"CASE WHEN {raw} BETWEEN {_LOW} AND {_HIGH} AND {raw} = trunc({raw}) THEN CAST({raw} AS bigint) END"
+
+    def read_date(self, family: Family, raw: str) -> str:
+        if family == "date":
+            return raw
+        if family == "timestamp":
+            return f"CAST({raw} AS date)"
+        text = self.trimmed(raw)
+        year, month, day = (f"CAST(substr({text}, {at}, {size}) AS integer)" for at, size in ((1, 4), (6, 2), (9, 2)))
+        leap = f"(mod({year}, 4) = 0 AND (mod({year}, 100) <> 0 OR mod({year}, 400) = 0))"
+        days = f"CASE {month} WHEN 2 THEN CASE WHEN {leap} THEN 29 ELSE 28 END "
+        days += "WHEN 4 THEN 30 WHEN 6 THEN 30 WHEN 9 THEN 30 WHEN 11 THEN 30 ELSE 31 END"
+        exists = f"{year} >= 1 AND {month} BETWEEN 1 AND 12 AND {day} BETWEEN 1 AND {days}"
+        made = f"CASE WHEN {exists} THEN make_date({year}, {month}, {day}) END"
+        written = f"CASE WHEN {self.matches(text, self.date_text)} THEN {made} END"
+        return f"CASE WHEN {self.short(raw)} THEN {written} END"
+
+    def read_boolean(self, family: Family, raw: str) -> str:
+        read = super().read_boolean(family, raw)
+        return f"CASE WHEN {self.short(raw)} THEN {read} END" if family == "text" else read
+
+    def missing(self, family: Family, raw: str) -> str:
+        return f"{raw} IS NULL"
+
+    def among(self, expression: str, parameter: str, kind: Kind) -> str:
+        return f"{expression} = ANY (CAST({parameter} AS {TYPES[kind]}[]))"
+
+    def listed(self, parameter: str, kind: Kind) -> str:
+        values = f"unnest(CAST({parameter} AS {TYPES[kind]}[])) WITH ORDINALITY AS listed (v, i)"
+        return f"(SELECT v, i - 1 AS i FROM {values})"
+
+    def digest(self, expression: str) -> str:
+        return f'md5({expression}) COLLATE "C"'
+
+    def whole(self, a: str, b: str) -> str:
+        return f"({a} / {b})"
+
+
+class PostgresCompiler(Compiler):
+    """Statements on a table of which some columns, integers among them, can hold NaN: it is a missing number."""
+
+    def __init__(
+        self, dialect: PostgresDialect, relation: str, families: Mapping[str, Family], numbers: frozenset[str]
+    ) -> None:
+        super().__init__(dialect, relation, families)
+        self.numbers = numbers
+        self._short = dialect.short
+
+    def raw(self, name: str) -> str:
+        column = super().raw(name)
+        return f"NULLIF({column}, 'NaN')" if name in self.numbers else column
+
+    def person(self, name: str) -> str:
+        column = self.raw(name)
+        return f"CASE WHEN {self._short(column)} THEN {column} END" if self.families[name] == "text" else column
+
+
+def family_of(kind: str, sort: str, modifier: int, own: bool, computed: bool) -> Family:
+    """The family of a type: `sort` is the letter of its sort, `own` says whether it is the server's own.
+
+    An enumeration is text, a numeric without decimals an integer. What is computed while it is counted can fail for
+    some rows, so it is not read.
+    """
+    if computed:
+        return "other"
+    if sort == "e":
+        return "text"
+    if sort != "b" or not (own or kind == "citext"):
+        return "other"
+    if kind == "numeric" and modifier >= 4 and (modifier - 4) & 0x7FF == 0:
+        return "integer"
+    return FAMILIES.get(kind, "other")

@@ -1,0 +1,232 @@
+"""What an operator sees, metrics and logs: right across workers, parseable, and nothing of the data in either."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from curated import charged, write_rows
+from prometheus_client.parser import text_string_to_metric_families
+from servers import wait_until
+from serving import ALL, BY_REGION, WAIT, Client, Server, place, raw, serving
+
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+PRIME = 7919
+"""How many people live in the North. With noise it comes out close, and nowhere else."""
+ROUTES = {
+    "/v1/datasets",
+    "/v1/plan",
+    "/v1/count",
+    "/v1/budget",
+    "/v1/asked",
+    "/v1/receipts/{id}",
+    "/v1/verify",
+    "/v1/design",
+    "/v1/compare",
+    "/healthz",
+    "/metrics",
+    "other",
+}
+METHODS = {"GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "other"}
+STATUSES = {200, 400, 401, 402, 403, 404, 405, 409, 413, 415, 421, 422, 429, 500, 503}
+
+
+def samples(text: bytes) -> Samples:
+    """Every sample of an exposition by its name and labels; none may be there twice."""
+    found: Samples = {}
+    for family in text_string_to_metric_families(text.decode()):
+        for sample in family.samples:
+            if sample.name.endswith("_created"):
+                continue
+            name = sample.name, tuple(sorted(sample.labels.items()))
+            assert name not in found, name
+            found[name] = sample.value
+    return found
+
+
+def requests(found: Samples) -> Counter[tuple[str, str, int]]:
+    counted: Counter[tuple[str, str, int]] = Counter()
+    for (name, labels), value in found.items():
+        if name == "countveil_requests_total":
+            seen = dict(labels)
+            counted[seen["method"], seen["route"], int(seen["status"])] += int(value)
+    return counted
+
+
+def answers(found: Samples, how: str) -> int:
+    return int(found.get(("countveil_answers_total", (("how", how),)), 0))
+
+
+@pytest.fixture(scope="module", params=["1", "2"], ids=["one worker", "two workers"])
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("metrics")
+    rows = [(i, "North" if i < PRIME else "South", i % 120) for i in range(PRIME + 1000)]
+    write_rows(folder / "people.csv", ["person", "region", "age"], rows)
+    with serving(place(folder, source="people.csv"), "--workers", str(request.param)) as started:
+        yield started
+
+
+def test_metrics_and_logs(server: Server) -> None:
+    """One life of a server: what was sent is what was counted, and what was logged, and nothing more is said."""
+    ann, boss = server.key("ann"), server.key("boss", "curator")
+    sent: Counter[tuple[str, str, int]] = Counter()
+    seen: list[bytes] = []
+
+    def send(times: int, method: str, path: str, route: str, status: int, key: str | None, body: object = None) -> None:
+        def one(_: int) -> None:
+            answer = server.ask(method, path, body, key=key)
+            assert answer.status == status, answer
+            if path != "/openapi.json":
+                seen.append(answer.body)
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(one, range(times)))
+        sent[method, route, status] += times
+
+    send(1, "POST", "/v1/count", "/v1/count", 200, ann, {"sql": BY_REGION})
+    send(40, "POST", "/v1/count", "/v1/count", 200, ann, {"sql": BY_REGION})
+    send(2, "POST", "/v1/count", "/v1/count", 422, ann, {"sql": "SELECT secretword FROM people"})
+    send(20, "POST", "/v1/plan", "/v1/plan", 200, ann, {"sql": ALL})
+    send(20, "GET", "/v1/budget", "/v1/budget", 200, ann)
+    send(20, "GET", "/v1/budget", "/v1/budget", 401, None)
+    send(5, "GET", "/v1/receipts/" + "0" * 24, "/v1/receipts/{id}", 404, ann)
+    send(5, "GET", "/v1/verify", "/v1/verify", 403, ann)
+    send(5, "GET", "/secretword", "other", 404, None)
+    send(5, "GET", "/healthz?secretword", "/healthz", 200, None)
+    send(1, "POST", "/v1/design", "/v1/design", 200, None, {"epsilon": "1", "eta": "0.5", "D": 3})
+
+    def counted() -> Counter[tuple[str, str, int]]:
+        """Without the asking for metrics itself; a request is counted a moment after its answer is sent."""
+        found = requests(samples(server.get("/metrics", boss).body))
+        return Counter({each: number for each, number in found.items() if each[1] != "/metrics"})
+
+    for _ in range(10):  # from whichever worker they are asked
+        wait_until(lambda: counted() == sent, WAIT)
+    exposition = server.get("/metrics", boss)
+    assert exposition.status == 200
+    assert (exposition.header("content-type") or "").startswith("text/plain; version=0.0.4")
+    found = samples(exposition.body)
+    assert (answers(found, "charged"), answers(found, "replayed")) == (1, 40)
+    assert found["countveil_answers_left", (("pool", "people"),)] == 19
+    metrics = ("requests_total", "answers_total", "answers_left")
+    assert {name for name, _ in found} == {f"countveil_{name}" for name in metrics}
+
+    names = {"route", "method", "status", "how", "pool"}
+    for _, labels in found:
+        assert {name for name, _ in labels} <= names
+    for method, route, status in requests(found):
+        assert (method in METHODS, route in ROUTES, status in STATUSES) == (True, True, True)
+
+    rows = {row[0]: row[1] for row in json.loads(seen[0])["rows"]}
+    assert abs(rows["North"] - PRIME) < 50
+    secrets = [str(PRIME), str(PRIME + 1000), str(rows["North"]), "secretword", "people.csv", "North", "cvk_"]
+    for text in (exposition.body.decode(), server.log):
+        numbers = re.findall(r"\d+", text)
+        for secret in secrets:
+            assert secret not in (numbers if secret.isdigit() else text), secret
+
+    lines = [line for line in server.lines() if line["route"] != "/metrics"]
+    logged: Counter[tuple[str, str, int]] = Counter()
+    for line in lines:
+        assert list(line) == ["time", "method", "route", "status", "who"]
+        logged[line["method"], line["route"], line["status"]] += 1
+        assert line["who"] in (None, "ann", "boss", "anyone")
+        assert (line["who"] is None) == (line["status"] == 401 or line["route"] in ("other", "/healthz"))
+        assert (line["who"] == "anyone") == (line["route"] == "/v1/design")
+        age = datetime.now(UTC) - datetime.fromisoformat(line["time"])
+        assert timedelta(seconds=-5) < age < timedelta(hours=1)
+    assert logged == sent
+
+
+def test_what_is_hardly_http_is_logged_without_what_it_was(server: Server) -> None:
+    before = len(server.lines())
+    for request in (
+        b"secretword\r\n\r\n",
+        b"GET /secretword HTTP/9.9\r\nHost: localhost\r\n\r\n",
+        b"GET /secretword HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n",
+        b"BREW /secretword HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost: secretword\r\nConnection: close\r\n\r\n",
+        b"GET /%0a%7b%22secretword HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+    ):
+        raw(server, request)
+    lines = server.lines()[before:]
+    assert len(lines) >= 6
+    for line in lines:
+        assert set(line) in ({"time", "method", "route", "status", "who"}, {"time", "level", "server"})
+        if "server" not in line:
+            assert line["route"] in ROUTES
+            assert line["method"] in METHODS
+            assert line["status"] in STATUSES
+    assert {"other"} <= {line.get("method") for line in lines}
+    assert any("server" in line for line in lines)
+    assert "secretword" not in server.log
+
+
+def test_the_process_is_well(server: Server) -> None:
+    answer = server.get("/healthz")
+    assert (answer.status, answer.body) == (200, b'{"status": "ok"}')
+    assert server.ask("HEAD", "/healthz").status == 405
+
+
+def test_a_ledger_that_cannot_be_read_is_not_well(tmp_path: Path) -> None:
+    with serving(place(tmp_path)) as server:
+        key = server.key("ann")
+        assert server.get("/healthz").status == 200
+        ledger = sqlite3.connect(tmp_path / "countveil.ledger", isolation_level=None)
+        ledger.execute("ALTER TABLE entry RENAME TO elsewhere")
+        found = {server.get("/healthz").body, server.get("/v1/budget", key).body, server.count(ALL, key).body}
+        answer = server.get("/healthz")
+        assert (answer.status, answer.problem) == (503, "ledger")
+        assert found == {answer.body}, "the same words for everyone"
+        assert not [word for word in (b"entry", b"table", str(tmp_path).encode()) if word in answer.body]
+        ledger.execute("ALTER TABLE elsewhere RENAME TO entry")
+        ledger.close()
+        assert server.get("/healthz").status == 200
+        assert server.count(ALL, key).status == 200
+
+
+def test_workers_that_die_are_replaced_and_their_counts_kept(tmp_path: Path) -> None:
+    with serving(place(tmp_path), "--workers", "2") as server:
+        key, boss = server.key("ann"), server.key("boss", "curator")
+        assert server.count(BY_REGION, key).status == 200
+        for _ in range(20):
+            assert server.get("/v1/budget", key).status == 200
+        workers = [pid for pid in server.family() if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        assert len(workers) == 2
+        for pid in workers:
+            os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not set(workers) & set(server.family()), WAIT)
+        found = samples(server.get("/metrics", boss).body)
+        assert requests(found)["GET", "/v1/budget", 200] == 20
+        assert answers(found, "charged") == 1
+        replayed = server.count(BY_REGION, key).json()
+        assert replayed["replayed"] is True
+        assert charged(server.config) == 1
+
+
+def test_a_server_that_is_told_to_stop_finishes_and_tidies_up(tmp_path: Path) -> None:
+    """Requests under way are answered, connections that wait are closed, and no file of the metrics stays behind."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    with serving(place(tmp_path), "--workers", "2", environment={"TMPDIR": str(scratch)}) as server:
+        key = server.key("ann")
+        idle = Client(server, key)
+        assert idle.ask("GET", "/v1/budget").status == 200
+        assert [entry.name.startswith("countveil-metrics-") for entry in scratch.iterdir()].count(True) == 1
+        assert server.count(BY_REGION, key).status == 200
+        family = server.family()
+        assert server.stop() == 0
+        idle.close()
+    assert not [entry for entry in scratch.iterdir() if entry.name.startswith("countveil-")]
+    wait_until(lambda: not [pid for pid in family if Path(f"/proc/{pid}").exists()], WAIT)
+    assert "Traceback" not in server.log
+    assert charged(server.config) == 1
