@@ -26,13 +26,13 @@ from datetime import date
 from fractions import Fraction
 from pathlib import Path
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "tests" / "browser"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "browser"))
 
 from browsing import launched, opened, slide, until
 from playwright.sync_api import Browser, Page
 from served import Served
 
+HERE = Path(__file__).parent
 PAGE: list[str] = []
 LAWS = (("never negative, remap", "nonnegative"), ("signed, closed form", "signed"))
 

@@ -61,6 +61,7 @@ class Curator:
         self._lock = threading.RLock()
         self._engines = Leases()
         self._plans: dict[str, PlanRecord] = {}
+        self._fitting: dict[str, PlanRecord] = {}  # by dataset: the record that was last found to be what the file says
         self._intervals: dict[str, Intervals] = {}
         self._fingerprints = Fingerprints(config.ledger.with_name(f"{config.ledger.name}.fingerprints"))
 
@@ -322,7 +323,9 @@ class Curator:
             self.ledger.open_plan(self._made(budget))
             recorded = self.ledger.plan(budget.pool)
         record = recorded or self._made(budget)
-        check(record, budget, dataset.schema)
+        if self._fitting.get(dataset.name) is not record:
+            check(record, budget, dataset.schema)
+            self._fitting[dataset.name] = record
         if recorded is not None and opened:
             shares = budget.shares or {}
             for analyst in {**self.ledger.shares(budget.pool), **shares}:

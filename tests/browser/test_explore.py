@@ -298,6 +298,15 @@ def test_agency_words(visit: Visit, tmp_path: Path) -> None:
 # -- what takes long ---------------------------------------------------------------------------------------------------
 
 
+def busy(served: Served) -> int:
+    """The process in which the service designs; it is started when there is something to do."""
+    deadline = time.monotonic() + 30
+    while not (found := served.helpers()):
+        assert time.monotonic() < deadline, "nobody works"
+        time.sleep(0.02)
+    return found[0]
+
+
 def idle(pid: int) -> bool:
     """Is a process gone, or has it stopped using the processor?"""
     try:
@@ -310,7 +319,7 @@ def idle(pid: int) -> bool:
 
 def test_a_long_design_shows_progress_and_can_be_cancelled(visit: Visit, served: Served, watch: Watch) -> None:
     page = visit("/explore")
-    before, (helper,) = facts(page), served.helpers()
+    before = facts(page)
     expect(page.locator("#busy")).to_be_hidden()
     ended: list[str] = []
     page.on("requestfailed", lambda request: ended.append(request.url))
@@ -318,6 +327,7 @@ def test_a_long_design_shows_progress_and_can_be_cancelled(visit: Visit, served:
     page.locator("#answers").press("Enter")
     expect(page.locator("#busy")).to_be_visible()
     expect(page.get_by_role("status").filter(has_text="working")).to_be_visible()
+    helper = busy(served)
     assert not idle(helper)
     page.get_by_role("button", name="Cancel").click()
     expect(page.locator("#busy")).to_be_hidden()
@@ -334,11 +344,10 @@ def test_a_long_design_shows_progress_and_can_be_cancelled(visit: Visit, served:
 def test_a_helper_that_ends_too_soon_leaves_the_command_and_a_page_that_goes_on(visit: Visit, served: Served) -> None:
     """As when its time is over, which is not waited for here."""
     page = visit("/explore")
-    (helper,) = served.helpers()
     page.locator("#answers").fill("500")
     page.locator("#answers").press("Enter")
     expect(page.locator("#busy")).to_be_visible()
-    os.kill(helper, signal.SIGKILL)
+    os.kill(busy(served), signal.SIGKILL)
     expect(page.get_by_role("alert")).to_contain_text("takes too long here; the command below")
     command = page.get_by_label("Command", exact=True)
     expect(command).to_have_text(re.compile("^countveil plan --epsilon 1 --delta 1e-6 .*--answers 500"))

@@ -127,7 +127,8 @@ def walked(page: Page) -> list[dict[str, Any]]:
     """Every element that Tab reaches from the top of the page, with how its focus shows."""
     page.evaluate(
         "controls => { document.body.tabIndex = -1; document.body.focus(); window.scrollTo(0, 0);"
-        " document.body.removeAttribute('tabindex'); [...document.querySelectorAll(controls)].forEach((e, i) => { e.dataset.stop = i; }); }",
+        " document.body.removeAttribute('tabindex');"
+        " [...document.querySelectorAll(controls)].forEach((e, i) => { e.dataset.stop = i; }); }",
         CONTROLS,
     )
     found: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""What stands around the pages: no request leaves the host, nothing runs that the page did not bring, limits have words."""
+"""Around the pages: no request leaves the host, nothing runs that is not ours, and limits are said in words."""
 
 from __future__ import annotations
 

@@ -146,6 +146,25 @@ def test_numbers_written_as_text(make: Any) -> None:
     assert check(make, values, "text", Column("x", "integer", (BIG, -BIG - 1, 12))) == [1, 1, 5]
 
 
+def test_numbers_of_thousands_of_digits(make: Any) -> None:
+    """More than the exact numbers of any engine hold, before the point and after it."""
+    values = [
+        "9" * 140_000,
+        "3." + "0" * 17_000,
+        "0" * 140_000 + "3",
+        "-" + "0" * 20_000 + "3",
+        "2." + "0" * 17_000 + "1",
+    ]
+    values += [" " * 20_000 + "2" + " " * 20_000, "1" * 20, "-" + "9" * 140_000 + ".0", None]
+    rows, types, schema = column_of(values, "text", Column("x", "integer", low=-3, high=3))
+    counts = make(rows, types, schema).count(ask(schema, naive.sql(schema, ["x"])), key=KEY)
+    assert counts.tolist() == [1, 0, 0, 0, 0, 1, 2]
+    rows, types, schema = column_of(
+        ["1." + "0" * 17_000, "0" * 140_000, "9" * 140_000], "text", Column("x", "boolean", (False, True))
+    )
+    assert make(rows, types, schema).count(ask(schema, naive.sql(schema, ["x"])), key=KEY).tolist() == [1, 1]
+
+
 # -- text, booleans, dates ---------------------------------------------------------------------------------------------
 
 NFC, NFD = (unicodedata.normalize(form, "Zürich") for form in ("NFC", "NFD"))

@@ -94,7 +94,7 @@ class PostgresEngine(SqlEngine):
         self._connection: Any = None
         self._columns: dict[str, Family] | None = None
         self._numbers: frozenset[str] = frozenset()
-        self._content: tuple[object, str] | None = None
+        self._content: tuple[object, object] | None = None
         _OPEN.add(self)
         try:
             self._place = self._find(source.table)
@@ -230,20 +230,18 @@ class PostgresEngine(SqlEngine):
         }
 
     def fingerprint(self) -> str:
-        """The versions of rows that the table has, whatever their order: where each is and who wrote it.
+        """The columns of the table and the versions of its rows, whatever their order: where each is and who wrote it.
 
-        They are read again when the server's counters of changes have moved, or may have begun anew. Counters can be
+        Rows are read again when the server's counters of changes have moved, or may have begun anew. Counters can be
         seconds late. A change that they do not show yet is not noticed: a stale replay, never a leak.
         """
         _, trace = self._fetch(TRACE, self._place)  # before the rows: a change in between is seen the next time
         if not trace:
             raise EngineError(UNREADABLE)
         if self._content is None or self._content[0] != trace:
-            _, shape = self._fetch(COLUMNS, self._place)
-            _, found = self._fetch(CONTENT.format(relation=self.relation))
-            whole = hashlib.sha256(repr((list(self._place.values()), shape, found)).encode())
-            self._content = (trace, whole.hexdigest())
-        return self._content[1]
+            self._content = (trace, self._fetch(CONTENT.format(relation=self.relation)))
+        _, shape = self._fetch(COLUMNS, self._place)
+        return hashlib.sha256(repr((self._place, shape, self._content[1])).encode()).hexdigest()
 
     def close(self) -> None:
         with self._lock:

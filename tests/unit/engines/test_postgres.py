@@ -1,0 +1,743 @@
+"""The PostgreSQL engine on a real server: what it reads, whom it trusts, what it says when the server is gone."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import os
+import shutil
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from curated import charged, config_text, with_plan, written
+from servers import Postgres, postgres, wait_until
+
+from countveil.curator import Curator
+from countveil.engines import Source, open_engine, postgres_sql
+from countveil.engines import postgres as module
+from countveil.engines.postgres import UNREADABLE, PostgresEngine
+from countveil.engines.postgres_role import GRANT
+from countveil.engines.postgres_sql import LONGEST, family_of
+from countveil.engines.statement import Statement
+from countveil.engines.survey import guess_column, survey_column, survey_people
+from countveil.errors import CountveilError, DataError, EngineError
+from countveil.query import ask
+from countveil.schema import Column, Schema
+
+psycopg = pytest.importorskip("psycopg")
+KEY = b"a key of sixteen"
+
+
+@pytest.fixture
+def server() -> Postgres:
+    return postgres()
+
+
+def new(kind: str = "t") -> str:
+    return f"{kind}_{uuid.uuid4().hex[:12]}"
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def made(server: Postgres, columns: str, rows: Sequence[Sequence[object]] = (), name: str | None = None) -> str:
+    """A table that the reader may read."""
+    name = name or new()
+    with psycopg.connect(server.admin, autocommit=True) as db:
+        db.execute(f"CREATE TABLE {quoted(name)} ({columns})")
+        db.execute(f"GRANT SELECT ON {quoted(name)} TO reader")
+        for row in rows:
+            places = ", ".join(["%s"] * len(row))
+            db.execute(f"INSERT INTO {quoted(name)} VALUES ({places})".replace("a%b", "a%%b"), row)
+    return name
+
+
+@contextmanager
+def opened(server: Postgres, table: str, *columns: Column, url: str = "", **more: Any) -> Iterator[Callable[..., Any]]:
+    """A function that counts on a table: by columns, with a condition."""
+    schema = Schema("people", columns, **more)
+    with closing(open_engine(Source(url or server.url, table=table), schema)) as engine:
+
+        def count(*by: str, where: str | None = None, people: bool = False) -> list[int]:
+            question = ask(schema, dataset="people", by=by, where=where, people=people)
+            return engine.count(question, key=KEY).tolist()
+
+        count.engine = engine  # type: ignore[attr-defined]
+        yield count
+
+
+def column(server: Postgres, kind: str, values: Sequence[object], declared: Column, name: str = "x") -> list[int]:
+    """The cells of one column, and last how many rows are missing."""
+    table = made(server, f"{quoted(name)} {kind}", [(value,) for value in values])
+    with opened(server, table, declared) as count:
+        return [*count(declared.name), *count(where=f"{quoted(name)} IS NULL")]
+
+
+def refused(url: str, table: str, schema: Schema | None = None) -> str:
+    """The one line that a source is refused with."""
+    with pytest.raises(CountveilError) as error:
+        open_engine(Source(url, table=table), schema).close()
+    assert "\n" not in str(error.value)
+    assert isinstance(error.value, DataError)
+    return str(error.value)
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def blind(server: Postgres) -> str:
+    """A collation to which ab, AB and Ab are equal."""
+    name = new("collation")
+    server.sql(f"CREATE COLLATION {name} (provider = icu, locale = 'und-u-ks-level2', deterministic = false)")
+    return name
+
+
+def test_text_that_its_collation_takes_for_equal(server: Postgres, blind: str) -> None:
+    words = ["ab", "AB", "Ab", "aB", None]
+    for kind in (f"text COLLATE {blind}", f"varchar(9) COLLATE {blind}"):
+        assert column(server, kind, words, Column("x", "text", ("ab", "AB"))) == [1, 1, 1]
+    many = Column("x", "text", ("ab", "AB", *(f"v{i}" for i in range(40))))
+    table = made(server, f"x text COLLATE {blind}", [(word,) for word in words])
+    with opened(server, table, many) as count:
+        assert count(where="x <> 'ab'") == [1]
+        assert count(where=f"x IN ('AB', {', '.join(repr(f'v{i}') for i in range(39))})") == [1]
+
+
+def test_other_types_from_such_text(server: Postgres, blind: str) -> None:
+    kind = f"text COLLATE {blind}"
+    assert column(server, kind, ["1", " 2 ", "3.0", "x", None], Column("x", "integer", low=1, high=3)) == [1, 1, 1, 1]
+    assert column(server, kind, ["TRUE", "t", "F", "0", "1.", "no"], Column("x", "boolean", (False, True))) == [2, 3, 0]
+    days = Column("x", "date", (datetime.date(2024, 2, 29),))
+    assert column(server, kind, ["2024-02-29", " 2024-02-29", "2023-02-29", "0000-01-01", None], days) == [2, 1]
+
+
+def test_people_are_named_character_by_character(server: Postgres, blind: str) -> None:
+    server.sql("CREATE EXTENSION IF NOT EXISTS citext")
+    names = ["ab", "ab", "AB", "Ab", None]
+    for kind in (f"text COLLATE {blind}", "citext"):
+        table = made(server, f"id {kind}, x text", [(name, "a") for name in names])
+        with opened(server, table, Column("x", "text", ("a", "b")), unit="id") as count:
+            assert count("x") == [3, 0]
+            assert count("x", people=True) == [3, 0]
+
+
+def test_citext(server: Postgres) -> None:
+    server.sql("CREATE EXTENSION IF NOT EXISTS citext")
+    assert column(server, "citext", ["ab", "AB", "Ab", None], Column("x", "text", ("ab", "AB"))) == [1, 1, 1]
+    assert column(server, "citext", ["1", "TRUE", "f", "2"], Column("x", "boolean", (False, True))) == [1, 2, 0]
+
+
+def test_blanks_that_pad_a_char_are_no_characters(server: Postgres) -> None:
+    declared = Column("x", "text", ("ab", "ab  "))
+    assert column(server, "char(4)", ["ab", "ab  ", None], declared) == [2, 0, 1]
+    assert column(server, "varchar(4)", ["ab", "ab  ", None], declared) == [1, 1, 1]
+
+
+@pytest.mark.parametrize("kind", ["numeric(10, 0)", "numeric", "numeric(10, 2)", "real", "double precision"])
+def test_nan_is_a_missing_number(server: Postgres, kind: str) -> None:
+    values = [1, 2, "NaN", "NaN", None]
+    assert column(server, kind, values, Column("x", "integer", low=1, high=3)) == [1, 1, 0, 3]
+    assert column(server, kind, [1, 0, "NaN"], Column("x", "boolean", (False, True))) == [1, 1, 1]
+    if kind == "numeric(10, 0)":
+        assert column(server, kind, values, Column("x", "text", ("1", "NaN"))) == [1, 0, 3]
+        table = made(server, f"id {kind}, x text", [(value, "a") for value in values])
+        with opened(server, table, Column("x", "text", ("a", "b")), unit="id") as count:
+            assert count("x") == [2, 0]
+
+
+def test_no_length_of_a_text_makes_it_fail(server: Postgres) -> None:
+    """The server lacks the memory to trim, or to match, hundreds of millions of characters."""
+    table = made(server, "x text")
+    server.sql(f"INSERT INTO {table} VALUES ('3'), (repeat('0', {LONGEST - 1}) || '3'), (repeat('9', {LONGEST}))")
+    server.sql(f"INSERT INTO {table} VALUES ('3' || repeat(' ', 140000000))")
+    server.sql(f"INSERT INTO {table} VALUES ('-' || repeat('0', 20000) || '3'), ('3.' || repeat('0', 20000)), ('3.1')")
+    with opened(server, table, Column("x", "integer", low=-3, high=3)) as count:
+        assert count("x") == [1, 0, 0, 0, 0, 0, 3]
+        assert count(where="x IS NULL") == [0]
+    for other in (Column("x", "boolean", (False, True)), Column("x", "date", low=700000, high=700001)):
+        with opened(server, table, other) as count:
+            assert count("x") == [0, 0]
+
+
+def test_a_name_of_a_person_that_is_too_long(server: Postgres) -> None:
+    """It would not fit into what is hashed; whoever has it is not counted, and nobody else is touched."""
+    table = made(server, "id text, x text")
+    server.sql(
+        f"INSERT INTO {table} VALUES ('1', 'a'), (repeat('i', {LONGEST}), 'a'), (repeat('i', {LONGEST + 1}), 'a')"
+    )
+    declared = Column("x", "text", ("a", "b"))
+    with opened(server, table, declared, unit="id") as count:
+        assert count("x") == [2, 0]
+        assert survey_people(count.engine, Schema("people", (declared,), "id")).unnamed == 1
+
+
+@pytest.mark.parametrize("name", ["100%", "%(p0)s", "%s", "a%%b", 'a"b%', "{0}"])
+def test_names_that_a_driver_could_take_for_its_own(server: Postgres, name: str) -> None:
+    with psycopg.connect(server.admin, autocommit=True) as db:
+        table = f"{name}.{new()}"
+        place = f"public.{quoted(table)}"
+        db.execute(f"CREATE TABLE {place} ({quoted(name)} text, d text)")
+        db.execute(f"INSERT INTO {place} VALUES ('1', '2024-02-29'), (NULL, '2023-02-29')")
+        db.execute(f"GRANT SELECT ON {place} TO reader")
+    schema = Schema("people", (Column(name, "integer", low=0, high=1), Column("d", "date", low=738945, high=738945)))
+    with closing(open_engine(Source(server.url, table=f"public.{table}"), schema)) as engine:
+        question = ask(schema, dataset="people", by=name, where=f"{quoted(name)} = 1 AND d = DATE '2024-02-29'")
+        assert engine.count(question, key=KEY).tolist() == [0, 1]
+        assert engine.fingerprint() == engine.fingerprint()  # type: ignore[attr-defined]
+
+
+def test_a_date_in_a_column_of_an_odd_name(server: Postgres) -> None:
+    days = Column("50%", "date", (datetime.date(2024, 2, 29),))
+    assert column(server, "text", ["2024-02-29", "2023-02-29", None], days, "50%") == [1, 1]
+
+
+@pytest.mark.parametrize("value", ["a\0b", "\udc80", "ok\ud800"])
+def test_declared_values_that_no_database_holds(server: Postgres, value: str) -> None:
+    table = made(server, "x text")
+    said = refused(server.url, table, Schema("people", (Column("x", "text", ("fine", value)),)))
+    assert said.startswith("column x: a declared value has a character that this database cannot hold")
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+def test_databases_of_other_encodings(server: Postgres, encoding: str) -> None:
+    name = new("db")
+    server.sql(f"CREATE DATABASE {name} ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
+    with psycopg.connect(server.admin.replace("/postgres", f"/{name}"), client_encoding="UTF8") as db:
+        db.execute("CREATE TABLE t (x text)")
+        db.execute("INSERT INTO t VALUES ('é'), ('e')")
+        db.execute("GRANT SELECT ON t TO reader")
+    url = server.url.replace("/postgres", f"/{name}")
+    with opened(server, "t", Column("x", "text", ("é", "e")), url=url) as count:
+        assert count("x") == [1, 1]
+    if encoding == "LATIN1":
+        said = refused(url, "t", Schema("people", (Column("x", "text", ("é", "€")),)))
+        assert said.startswith("column x: a declared value has a character that this database cannot hold")
+
+
+@pytest.mark.parametrize("value", ["no\0table", "\ud800", "missing", "no.such.table", "x" * 100, "pg_class_oid_index"])
+def test_tables_that_are_not_there(server: Postgres, value: str) -> None:
+    assert "has no table" in refused(server.url, value)
+
+
+def test_types_that_only_look_familiar(server: Postgres) -> None:
+    server.sql("CREATE SCHEMA IF NOT EXISTS odd")
+    for statement in ("CREATE TYPE odd.citext AS (a text)", "CREATE DOMAIN odd.int4 AS text CHECK (length(VALUE) > 0)"):
+        server.sql(statement)
+    server.sql("CREATE TYPE odd.mood AS ENUM ('sad', 'happy')")
+    table = made(server, "a odd.citext, b odd.int4, c odd.mood, d json, e timestamptz, f numeric(10, -2)")
+    with closing(PostgresEngine(Source(server.url, table=table))) as engine:
+        assert list(engine.columns().values()) == ["other", "other", "text", "other", "zoned", "decimal"]
+    assert family_of("int4", "b", -1, True, computed=True) == "other"
+
+
+def test_a_survey(server: Postgres) -> None:
+    table = made(server, "x numeric(10, 0), d date", [(1, "2026-01-31"), (2, "2026-02-28"), ("NaN", None)])
+    server.sql("ALTER ROLE reader SET datestyle = 'German'")
+    try:
+        with closing(PostgresEngine(Source(server.url, table=table))) as engine:
+            found = survey_column(engine, Column("x", "integer", low=1, high=1))
+            assert (found.rows, found.inside, found.null, found.examples) == (3, 1, 1, (("2", 1),))
+            guessed = guess_column(engine, "d", 10)
+            assert guessed is not None
+            assert guessed.value(guessed.last) == datetime.date(2026, 2, 28)
+    finally:
+        server.sql("ALTER ROLE reader RESET ALL")
+
+
+# -- where the table is ------------------------------------------------------------------------------------------------
+
+
+def test_functions_of_others_are_not_ours(server: Postgres) -> None:
+    """A better fit for the argument types would win over the server's own, if its schema were searched."""
+    table = made(server, "id text, x text", [("1", "a"), ("2", "b"), ("2", "a")])
+    fault = "AS $$ BEGIN RAISE EXCEPTION 'not ours'; END $$ LANGUAGE plpgsql"
+    made_up = [
+        "concat(text, text, text, text, text)",
+        "starts_with(text, varchar)",
+        "md5(varchar)",
+        "least(int8, int4)",
+    ]
+    for function in made_up[:3]:
+        server.sql(f"CREATE FUNCTION public.{function} RETURNS text {fault}")
+    server.sql("ALTER ROLE reader SET search_path = public, pg_catalog")
+    try:
+        with opened(server, table, Column("x", "text", ("a", "b")), unit="id") as count:
+            assert sum(count("x")) == 2
+            assert sum(count("x", people=True)) == 2
+    finally:
+        server.sql("ALTER ROLE reader RESET ALL")
+        for function in made_up[:3]:
+            server.sql(f"DROP FUNCTION public.{function}")
+
+
+def test_a_table_without_a_schema_is_in_public(server: Postgres) -> None:
+    name, other = new(), new("s")
+    server.sql(f"CREATE SCHEMA {other}")
+    server.sql(f"CREATE TABLE {other}.{name} AS SELECT 'b' AS x")
+    server.sql(f"GRANT SELECT ON {other}.{name} TO reader")
+    server.sql(f"ALTER ROLE reader SET search_path = {other}, public")
+    try:
+        assert "has no table" in refused(server.url, name)
+        assert f"may not read {other}.{name}; GRANT USAGE ON SCHEMA" in refused(server.url, f"{other}.{name}")
+        server.sql(f"GRANT USAGE ON SCHEMA {other} TO reader")
+        made(server, "x text", [("a",)], name)
+        declared = Column("x", "text", ("a", "b"))
+        with opened(server, name, declared) as one, opened(server, f"{other}.{name}", declared) as two:
+            assert (one("x"), two("x")) == ([1, 0], [0, 1])
+    finally:
+        server.sql("ALTER ROLE reader RESET ALL")
+
+
+def test_what_is_evaluated_while_it_is_counted_is_refused(server: Postgres) -> None:
+    table, names = made(server, "x int"), [new() for _ in range(4)]
+    server.sql(f"CREATE VIEW {names[0]} AS SELECT 1 / x AS x FROM {table}")
+    wrapper = new("w")
+    server.sql(f"CREATE FOREIGN DATA WRAPPER {wrapper}")
+    server.sql(f"CREATE SERVER {wrapper} FOREIGN DATA WRAPPER {wrapper}")
+    server.sql(f"CREATE FOREIGN TABLE {names[1]} (x int) SERVER {wrapper}")
+    server.sql(f"CREATE TABLE {names[2]} (x int) PARTITION BY LIST (x)")
+    server.sql(f"CREATE FOREIGN TABLE {names[2]}_1 PARTITION OF {names[2]} FOR VALUES IN (1) SERVER {wrapper}")
+    for name in names[:3]:
+        server.sql(f"GRANT SELECT ON {name} TO reader")
+        assert "evaluated while it is counted; make it a MATERIALIZED VIEW or a table" in refused(server.url, name)
+    server.sql(f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY")
+    assert "has row security" in refused(server.url, table)
+    server.sql(f"CREATE MATERIALIZED VIEW {names[3]} AS SELECT x FROM {table}")
+    server.sql(f"GRANT SELECT ON {names[3]} TO reader")
+    PostgresEngine(Source(server.url, table=names[3])).close()
+
+
+# -- the role ----------------------------------------------------------------------------------------------------------
+
+ABOVE, MEMBER, OWNS, WRITES, CREATES, FOREIGN = (
+    "above the rules",
+    "a role of the server's own",
+    "owns something",
+    "may write to a table or pass a grant on",
+    "may create things",
+    "may use foreign servers",
+)
+TOO_MUCH = {
+    **{f"table {p}": (WRITES, f"GRANT {p} ON {{t}} TO {{r}}") for p in ("INSERT", "UPDATE", "DELETE", "TRUNCATE")},
+    **{f"table {p}": (WRITES, f"GRANT {p} ON {{t}} TO {{r}}") for p in ("TRIGGER", "REFERENCES")},
+    **{f"column {p}": (WRITES, f"GRANT {p} (x) ON {{t}} TO {{r}}") for p in ("INSERT", "UPDATE", "REFERENCES")},
+    "another table": (WRITES, "CREATE TABLE {o} (x int); GRANT DELETE ON {o} TO {r}"),
+    "a column of another table": (WRITES, "CREATE TABLE {o} (x int); GRANT UPDATE (x) ON {o} TO {r}"),
+    "a sequence": (WRITES, "CREATE SEQUENCE {o}; GRANT USAGE ON SEQUENCE {o} TO {r}"),
+    "everyone writes": (WRITES, "CREATE TABLE {o} (x int); GRANT INSERT ON {o} TO PUBLIC"),
+    "grant option": (WRITES, "GRANT SELECT ON {t} TO {r} WITH GRANT OPTION"),
+    "a catalogue": (WRITES, "GRANT UPDATE ON pg_settings TO {r}"),
+    "member that writes": (WRITES, "CREATE ROLE {o}; GRANT INSERT ON {t} TO {o}; GRANT {o} TO {r}"),
+    "not inherited": (
+        WRITES,
+        "CREATE ROLE {o}; GRANT UPDATE ON {t} TO {o}; ALTER ROLE {r} NOINHERIT; GRANT {o} TO {r}",
+    ),
+    "member of a superuser": (ABOVE, "CREATE ROLE {o} SUPERUSER; GRANT {o} TO {r}"),
+    "two steps": (ABOVE, "CREATE ROLE {o} NOINHERIT; CREATE ROLE {o}2 CREATEDB; GRANT {o}2 TO {o}; GRANT {o} TO {r}"),
+    **{
+        word: (ABOVE, f"ALTER ROLE {{r}} {word}")
+        for word in ("SUPERUSER", "CREATEROLE", "CREATEDB", "REPLICATION", "BYPASSRLS")
+    },
+    **{
+        f"pg_{name}": (MEMBER, f"GRANT pg_{name} TO {{r}}")
+        for name in (
+            *("execute_server_program", "write_server_files", "read_server_files", "signal_backend"),
+            *("read_all_data", "write_all_data", "monitor"),
+        )
+    },
+    "schema": (CREATES, "CREATE SCHEMA {o}; GRANT CREATE ON SCHEMA {o} TO {r}"),
+    "schema, grant option": (CREATES, "CREATE SCHEMA {o}; GRANT USAGE ON SCHEMA {o} TO {r} WITH GRANT OPTION"),
+    "everyone creates": (CREATES, "CREATE SCHEMA {o}; GRANT CREATE ON SCHEMA {o} TO PUBLIC"),
+    "database": (CREATES, "GRANT CREATE ON DATABASE postgres TO {r}"),
+    "owner of the schema": (OWNS, "CREATE SCHEMA {o} AUTHORIZATION {r}"),
+    "owner of the table": (OWNS, "ALTER TABLE {t} OWNER TO {r}"),
+    "owner of another table": (OWNS, "CREATE TABLE {o} (x int); ALTER TABLE {o} OWNER TO {r}"),
+    "owner of a function": (OWNS, "CREATE FUNCTION {o}() RETURNS int RETURN 1; ALTER FUNCTION {o} OWNER TO {r}"),
+    "member of an owner": (OWNS, "CREATE ROLE {o}; ALTER TABLE {t} OWNER TO {o}; GRANT {o} TO {r}"),
+    "foreign server": (FOREIGN, "CREATE FOREIGN DATA WRAPPER {o}; GRANT USAGE ON FOREIGN DATA WRAPPER {o} TO {r}"),
+    "files": (FOREIGN, "GRANT EXECUTE ON FUNCTION pg_read_file(text) TO {r}"),
+}
+
+
+@pytest.fixture
+def role(server: Postgres) -> Iterator[tuple[str, str, str, str]]:
+    """A role, its address, a table that it may read and a name for something else; all gone afterwards."""
+    name, table, other = new("role"), made(server, "x int", [(1,)]), new("other")
+    server.sql(f"CREATE ROLE {name} LOGIN")
+    server.sql(f"GRANT SELECT ON {table} TO {name}")
+    yield name, server.url.replace("reader@", f"{name}@"), table, other
+    for kind in ("TABLE", "SEQUENCE", "SCHEMA", "FOREIGN DATA WRAPPER"):
+        try:
+            server.sql(f"DROP {kind} IF EXISTS {other} CASCADE")
+        except psycopg.errors.WrongObjectType:
+            continue
+
+
+@pytest.mark.parametrize("case", TOO_MUCH)
+def test_a_role_that_can_do_more_than_read(server: Postgres, role: tuple[str, str, str, str], case: str) -> None:
+    name, url, table, other = role
+    PostgresEngine(Source(url, table=table)).close()
+    reason, statements = TOO_MUCH[case]
+    for statement in statements.format(r=name, t=table, o=other).split("; "):
+        server.sql(statement)
+    said = refused(url, table)
+    assert said.startswith(f"source: this role can do more than read {table}: it ")
+    assert reason in said
+    assert said.endswith(GRANT)
+
+
+def test_a_session_that_set_its_role(server: Postgres, role: tuple[str, str, str, str]) -> None:
+    name, url, table, other = role
+    server.sql(f"CREATE ROLE {other} LOGIN SUPERUSER")
+    server.sql(f"ALTER ROLE {other} SET role = {name}")
+    assert ABOVE in refused(url.replace(f"{name}@", f"{other}@"), table)
+
+
+def test_a_role_that_reads_is_accepted(server: Postgres, role: tuple[str, str, str, str]) -> None:
+    """Other tables, through another role, with temporary tables and defaults: nothing of that is too much."""
+    name, url, table, other = role
+    server.sql(f"CREATE TABLE {other} (x int)")
+    server.sql(f"CREATE ROLE {other}")
+    for statement in (f"GRANT SELECT ON {other} TO {other}", f"GRANT {other} TO {name}"):
+        server.sql(statement)
+    with psycopg.connect(url) as own:
+        own.execute("CREATE TEMP TABLE mine (x int)")
+        own.commit()
+        for each in (table, other):
+            PostgresEngine(Source(url, table=each)).close()
+
+
+def test_a_role_that_may_not_read(server: Postgres, role: tuple[str, str, str, str]) -> None:
+    name, url, table, _ = role
+    server.sql(f"REVOKE SELECT ON {table} FROM {name}")
+    assert f"this role may not read {table}; GRANT USAGE" in refused(url, table)
+
+
+# -- the connection ----------------------------------------------------------------------------------------------------
+
+
+def test_nothing_can_be_written_in_its_transactions(server: Postgres) -> None:
+    """Not even through a function of someone who could."""
+    table, function = made(server, "x int"), new("f")
+    insert = f"INSERT INTO public.{table} VALUES (1)"
+    server.sql(f"CREATE FUNCTION {function}() RETURNS void SECURITY DEFINER LANGUAGE sql AS $$ {insert} $$")
+    with psycopg.connect(server.url) as allowed:
+        allowed.execute(f"SELECT {function}()")
+    with opened(server, table, Column("x", "integer", low=1, high=2)) as count:
+        with pytest.raises(EngineError):
+            count.engine.run(Statement(f"SELECT public.{function}() AS v", {}))
+        settings = "transaction_read_only", "transaction_isolation", "search_path", "statement_timeout"
+        shown = ", ".join(f"current_setting('{name}') AS {name}" for name in settings)
+        found = count.engine.run(Statement(f"SELECT {shown}", {}))
+        assert [found[name][0] for name in settings] == ["on", "repeatable read", "pg_catalog, pg_temp", "1h"]
+        assert count("x") == [1, 0]
+
+
+def test_words_of_the_server_go_nowhere(
+    server: Postgres, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    table = made(server, "x text", [("a secret",)])
+    caplog.set_level(logging.WARNING)
+    with opened(server, table, Column("x", "text", ("a",))) as count:
+        for sql in (f"SELECT CAST(x AS integer) AS n FROM {count.engine.relation}", "SELECT 1 / 0 AS n", "nonsense"):
+            with pytest.raises(EngineError) as error:
+                count.engine.run(Statement(sql, {}))
+            assert str(error.value) == UNREADABLE
+            assert error.value.__suppress_context__
+        assert count("x") == [0]
+    assert not caplog.records
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_server_that_is_not_there() -> None:
+    with pytest.raises(EngineError) as error:
+        PostgresEngine(Source("postgresql://reader:s3cret@127.0.0.1:1/x?application_name=hidden", table="t"))
+    assert str(error.value) == (
+        "source: postgresql://127.0.0.1:1/x could not be reached; check the address, the role and its password"
+    )
+    with pytest.raises(EngineError, match="needs table"):
+        PostgresEngine(Source("postgresql://127.0.0.1:1/x"))
+
+
+def backend(engine: PostgresEngine) -> int:
+    return int(engine.run(Statement("SELECT pg_backend_pid() AS n", {}))["n"][0])
+
+
+def test_a_connection_that_was_lost_between_questions(server: Postgres) -> None:
+    table = made(server, "x int", [(1,)])
+    with opened(server, table, Column("x", "integer", low=1, high=2)) as count:
+        first = backend(count.engine)
+        server.sql(f"SELECT pg_terminate_backend({first}, 5000)")
+        assert count("x") == [1, 0]
+        assert backend(count.engine) != first
+
+
+def test_dead_peers_are_noticed(server: Postgres) -> None:
+    with closing(PostgresEngine(Source(server.url, table=made(server, "x int")))) as engine:
+        options = {option.keyword: option.val for option in engine._connection.pgconn.info}
+    wanted = {"keepalives": b"1", "keepalives_idle": b"20", "keepalives_interval": b"5", "tcp_user_timeout": b"60000"}
+    assert {name.decode(): value for name, value in options.items() if name.decode() in wanted} == wanted
+
+
+def in_child(work: Callable[[], bool]) -> int:
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            code = 0 if work() else 2
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def test_a_child_has_a_connection_of_its_own(server: Postgres) -> None:
+    table = made(server, "x int", [(1,)])
+    with opened(server, table, Column("x", "integer", low=1, high=2)) as count:
+        ours = backend(count.engine)
+
+        def child() -> bool:
+            fine = backend(count.engine) != ours and count("x") == [1, 0]
+            count.engine.close()
+            return fine
+
+        for _ in range(3):
+            assert in_child(child) == 0
+            assert in_child(lambda: count.engine.close() is None) == 0
+            with count.engine._lock:  # as if another thread were counting
+                assert in_child(child) == 0
+            assert backend(count.engine) == ours
+        assert count("x") == [1, 0]
+
+
+# -- the curator -------------------------------------------------------------------------------------------------------
+
+
+def configured(server: Postgres, folder: Path, table: str) -> Path:
+    columns = 'region = ["North", "South"]\n'
+    text = config_text(source=server.url, columns=columns, more=f'table = "{table}"')
+    with_plan(written(folder, text))
+    return folder / "countveil.toml"
+
+
+def people(server: Postgres) -> str:
+    return made(server, "person int, region text", [(1, "North"), (2, "North"), (3, "South")])
+
+
+def test_from_the_table_to_the_receipt(server: Postgres, tmp_path: Path) -> None:
+    table = people(server)
+    path = configured(server, tmp_path, table)
+    with Curator.open(path) as curator:
+        first = curator.count(by="region")
+        assert (len(first.released), first.replayed, first.receipt.version) == (2, False, 1)
+        again = curator.count("SELECT region, count(*) FROM people GROUP BY region")
+        assert again.replayed
+        assert again.released.tolist() == first.released.tolist()
+    with Curator.open(path) as curator:  # another process
+        assert curator.dry_run(by="region").cost == 0
+        assert curator.count(by="region").replayed
+        assert charged(path) == 1
+        server.sql(f"INSERT INTO {table} VALUES (4, 'South')")
+        changed = curator.count(by="region")
+        assert (changed.replayed, changed.receipt.version, charged(path)) == (False, 2, 2)
+        assert curator.count(by="region").replayed
+        server.sql(f"ALTER TABLE {table} DROP COLUMN region")
+        with pytest.raises(DataError, match="column region is declared, but the source has no column of that name"):
+            curator.count(by="region")
+        assert charged(path) == 2
+
+
+def test_what_is_refused_is_refused_before_it_is_charged(server: Postgres, tmp_path: Path) -> None:
+    table = people(server)
+    path = configured(server, tmp_path, table)
+    server.sql(f"GRANT INSERT ON {table} TO reader")
+    try:
+        with Curator.open(path) as curator, pytest.raises(DataError, match="can do more than read"):
+            curator.count(by="region")
+    finally:
+        server.sql(f"REVOKE INSERT ON {table} FROM reader")
+    assert charged(path) == 0
+
+
+def fingerprint(server: Postgres, table: str) -> str:
+    with closing(PostgresEngine(Source(server.url, table=table))) as engine:
+        return engine.fingerprint()
+
+
+def test_every_change_is_another_fingerprint(server: Postgres) -> None:
+    table, twin = people(server), people(server)
+    with closing(PostgresEngine(Source(server.url, table=table))) as engine:
+        seen = [fingerprint(server, twin), engine.fingerprint()]
+        for statement in (
+            f"INSERT INTO {table} VALUES (4, 'South')",
+            f"UPDATE {table} SET region = 'South' WHERE person = 1",
+            f"DELETE FROM {table} WHERE person = 4",
+            f"ALTER TABLE {table} ADD COLUMN y int",
+            f"ALTER TABLE {table} RENAME COLUMN y TO z",
+            f"TRUNCATE {table}",
+            f"DROP TABLE {table}; CREATE TABLE {table} (person int, region text); GRANT SELECT ON {table} TO reader",
+        ):
+            server.sql(statement)
+            seen.append(engine.fingerprint())
+            assert engine.fingerprint() == seen[-1] == fingerprint(server, table), statement
+        assert len(set(seen)) == len(seen)
+        server.sql(f"DROP TABLE {table}")
+        with pytest.raises(EngineError, match="could not be read"):
+            engine.fingerprint()
+
+
+def test_partitions_and_heirs_count(server: Postgres) -> None:
+    for child in ("PARTITION OF {t} FOR VALUES IN (1)", "() INHERITS ({t})"):
+        table = new()
+        server.sql(f"CREATE TABLE {table} (x int)" + (" PARTITION BY LIST (x)" if "PARTITION" in child else ""))
+        server.sql(f"GRANT SELECT ON {table} TO reader")
+        with opened(server, table, Column("x", "integer", low=1, high=2)) as count:
+            seen = [count.engine.fingerprint()]
+            server.sql(f"CREATE TABLE {table}_1 {child.format(t=table)}")
+            server.sql(f"INSERT INTO {table}_1 VALUES (1)")
+            seen.append(count.engine.fingerprint())
+            server.sql(f"INSERT INTO {table}_1 VALUES (1)")
+            seen.append(count.engine.fingerprint())
+            assert len(set(seen)) == 3
+            assert count("x") == [2, 0]
+
+
+def test_counters_that_begin_anew_change_nothing(server: Postgres) -> None:
+    table = people(server)
+    with closing(PostgresEngine(Source(server.url, table=table))) as engine:
+        before = engine.fingerprint()
+        server.sql("SELECT pg_stat_reset()")
+        server.sql(f"VACUUM FREEZE ANALYZE {table}")
+        assert engine.fingerprint() == before
+        server.sql(f"DELETE FROM {table} WHERE person = 3")  # three rows were inserted, as before, and one is gone
+        server.sql("SELECT pg_stat_reset()")
+        server.sql(f"INSERT INTO {table} SELECT 3, 'North'")
+        assert engine.fingerprint() != before
+
+
+def test_the_rows_are_read_once_for_a_state_of_the_counters(server: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, read = people(server), list[str]()
+    with closing(PostgresEngine(Source(server.url, table=table))) as engine:
+        real = engine._fetch
+        monkeypatch.setattr(engine, "_fetch", lambda sql, *more: read.append(sql) or real(sql, *more))
+        for _ in range(3):
+            engine.fingerprint()
+        assert sum("hashtextextended" in sql for sql in read) == 1
+
+
+@contextmanager
+def locked(server: Postgres, table: str) -> Iterator[None]:
+    """Whoever counts waits."""
+    with psycopg.connect(server.admin) as db:
+        db.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
+        yield
+
+
+def counting(curator: Curator) -> tuple[threading.Thread, list[str]]:
+    said: list[str] = []
+
+    def ask_once() -> None:
+        try:
+            curator.count(by="region")
+        except CountveilError as error:
+            said.append(f"{type(error).__name__}: {error}")
+
+    thread = threading.Thread(target=ask_once)
+    thread.start()
+    return thread, said
+
+
+def waits(server: Postgres, table: str) -> list[int]:
+    """The sessions that wait for a table."""
+    with psycopg.connect(server.admin) as db:
+        found = db.execute("SELECT pid FROM pg_locks WHERE NOT granted AND relation = %s::regclass", [table])
+        return [pid for (pid,) in found.fetchall()]
+
+
+def test_a_connection_that_is_lost_in_a_count(
+    server: Postgres, tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    table = people(server)
+    path = configured(server, tmp_path, table)
+    with Curator.open(path) as curator:
+        curator.count(by="region", where="region = 'North'")
+        with locked(server, table):
+            thread, said = counting(curator)
+            wait_until(lambda: waits(server, table))
+            server.sql(f"SELECT pg_terminate_backend({waits(server, table)[0]}, 5000)")
+            thread.join(30)
+        assert said == [f"EngineError: {UNREADABLE}"]
+        assert charged(path) == 2
+        answer = curator.count(by="region")
+        assert (answer.replayed, charged(path)) == (False, 2)
+    assert not [record for record in caplog.records if "psycopg" in record.name]
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_statement_that_takes_too_long(server: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = people(server)
+    path = configured(server, tmp_path, table)
+    with Curator.open(path) as curator:
+        curator.count(by="region", where="region = 'North'")
+        monkeypatch.setattr(module, "TIMEOUT", 0.5)
+        with locked(server, table):
+            began = time.monotonic()
+            thread, said = counting(curator)
+            thread.join(30)
+            assert time.monotonic() - began < 20
+        assert said == [f"EngineError: {UNREADABLE}"]
+        monkeypatch.undo()
+        assert charged(path) == 2
+        curator.count(by="region")
+        assert charged(path) == 2
+
+
+def test_a_server_that_dies_in_a_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its counters are lost with it; the rows are the same, so the question is, and was paid for."""
+    programs, memory = postgres().programs, Path("/dev/shm")
+    if memory.is_dir() and shutil.disk_usage(memory).free > 2**29:
+        monkeypatch.setattr(tempfile, "tempdir", str(memory))
+    server = Postgres(programs)
+    try:
+        table = people(server)
+        path = configured(server, tmp_path, table)
+        with Curator.open(path) as curator:
+            first = curator.count(by="region", where="region = 'North'")
+            with suppressed(), locked(server, table):
+                thread, said = counting(curator)
+                wait_until(lambda: waits(server, table))
+                server.stop("immediate")
+                thread.join(30)
+            assert said == [f"EngineError: {UNREADABLE}"]
+            with pytest.raises(EngineError, match=f"^({UNREADABLE}|source: .* could not be reached; .*)$"):
+                curator.count(by="region")
+            assert charged(path) == 2
+            server.start()
+            again = curator.count(by="region", where="region = 'North'")
+            assert (again.replayed, again.released.tolist()) == (True, first.released.tolist())
+            curator.count(by="region")
+            assert charged(path) == 2
+    finally:
+        server.remove()
+
+
+@contextmanager
+def suppressed() -> Iterator[None]:
+    """The session that held the lock dies too."""
+    try:
+        yield
+    except psycopg.OperationalError:
+        return
+
+
+def test_the_longest_text_is_what_is_documented() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "postgres.md").read_text()
+    assert f"{postgres_sql.LONGEST:,} bytes" in page
