@@ -43,7 +43,7 @@ SINGLE_IMPORTERS = {
     "highspy": {"design/linear/highs.py"},
     "duckdb": {"engines/duckdb.py"},
     "psycopg": {"engines/postgres.py", "ledger/postgres.py"},
-    "pyspark": {"engines/spark.py"},
+    "pyspark": {"engines/spark_session.py"},
     "sqlite3": {"ledger/sqlite.py", "ledger/restoring.py", "ledger/connection.py"},
     "random": set(),
     "numpy.random": set(),

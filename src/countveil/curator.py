@@ -42,6 +42,7 @@ from countveil.releases import (
     check_output,
     evaluated,
     new_folder,
+    noised,
     opened,
     packed,
     unpacked,
@@ -147,10 +148,7 @@ class Curator:
         """Count and draw. The true counts live in this body and nowhere else."""
         counts = paid.engine.count(question, key=self._key(question))
         self._unchanged(paid)
-        try:
-            return packed(paid.intervals.mechanism.release(counts))
-        except ParameterError:  # its words would quote a count
-            raise EngineError("the engine returned what cannot be counts; the charge is kept") from None
+        return packed(noised(paid.intervals.mechanism, counts))
 
     def release(
         self,

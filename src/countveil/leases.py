@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from countveil.engines import Engine
+from countveil.engines import Engine, GuestEngine
 
 
 @dataclass
@@ -15,6 +15,10 @@ class _Lease:
     state: tuple[object, ...]
     engine: Engine
     users: int = 0
+
+    def fits(self, state: tuple[object, ...]) -> bool:
+        """The engine can answer about this state."""
+        return self.state == state and (not isinstance(self.engine, GuestEngine) or self.engine.alive())
 
 
 class Leases:
@@ -46,7 +50,7 @@ class Leases:
     def _taken(self, dataset: str, state: tuple[object, ...], opened: Callable[[], Engine]) -> _Lease:
         with self._lock:
             known = self._current.get(dataset)
-            if known is None or known.state != state:
+            if known is None or not known.fits(state):
                 if known is not None:
                     del self._current[dataset]
                     self._retired.append(known)

@@ -17,9 +17,11 @@ import hashlib
 import json
 import os
 import shutil
+import tempfile
 import uuid
 import zlib
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -34,6 +36,7 @@ from countveil.engines.labels import count_name, labels_of
 from countveil.errors import EngineError, MissingExtraError, ParameterError, RequestError, shortened
 from countveil.intervals import Intervals
 from countveil.ledger import Charge, PlanRecord
+from countveil.mechanism import Mechanism
 from countveil.query import Question
 
 COLLECTED = 5_000_000
@@ -41,6 +44,7 @@ COLLECTED = 5_000_000
 MOST_COLLECTED = 20_000_000
 """Cells that one process collects at all."""
 FORMAT = "countveil-release"
+UNWRITTEN = "the table could not be written: is the disk full? the charge is kept; ask again"
 _CELLS_OF_A_GROUP = 1 << 20
 
 
@@ -121,13 +125,14 @@ class Release:
 
 
 def check_output(output: object) -> Path:
-    """The folder under which releases are written, made if there is none."""
+    """The folder under which releases are written, made if there is none; a folder is really made in it, to try."""
     allowed = "the path of a folder that can be written"
     if not isinstance(output, str | os.PathLike) or not str(output):
         raise ParameterError("output", output, allowed)
     try:
         path = Path(output).expanduser().resolve()
         path.mkdir(parents=True, exist_ok=True)
+        Path(tempfile.mkdtemp(prefix=".countveil-", dir=path)).rmdir()
         _arrow()
     except (OSError, ValueError):
         raise ParameterError("output", str(output), allowed) from None
@@ -158,20 +163,18 @@ def write_counts(question: Question, released: NDArray[np.int64], folder: Path) 
     pa, pq = _arrow()
     names = [*(column.name for column in question.by), count_name(question)]
     lookups = [labels.lookup() for labels in labels_of(question)]
-    writer = None
-    folder.mkdir()
     try:
-        for start in range(0, len(released), _CELLS_OF_A_GROUP):
-            part = released[start : start + _CELLS_OF_A_GROUP]
-            cells = np.arange(start, start + len(part), dtype=np.int64)
-            table = pa.table([*(lookup(cells) for lookup in lookups), pa.array(part)], names=names)
-            writer = writer or pq.ParquetWriter(folder / "part-00000.parquet", table.schema)
-            writer.write_table(table)
+        folder.mkdir()
+        with ExitStack() as opened:
+            for start in range(0, len(released), _CELLS_OF_A_GROUP):
+                part = released[start : start + _CELLS_OF_A_GROUP]
+                cells = np.arange(start, start + len(part), dtype=np.int64)
+                table = pa.table([*(lookup(cells) for lookup in lookups), pa.array(part)], names=names)
+                if not start:
+                    writer = opened.enter_context(pq.ParquetWriter(folder / "part-00000.parquet", table.schema))
+                writer.write_table(table)
     except OSError:
-        raise EngineError("the table could not be written: is the disk full? the charge is kept; ask again") from None
-    finally:
-        if writer is not None:
-            writer.close()
+        raise EngineError(UNWRITTEN) from None
     return names[-1]
 
 
@@ -233,18 +236,20 @@ def evaluated(
 ) -> Charge:
     """Count, draw, write, record; the charge with what is on the record then: ours, or of whoever was first."""
     engine, hidden = paid.engine, _hidden(folder)
-    hidden.parent.mkdir(mode=0o700)
     try:
+        hidden.parent.mkdir(mode=0o700)
         if question.cells > COLLECTED and isinstance(engine, WritingEngine):
             drawn, document = "workers", paid.record.document
             count = engine.write_release(question, hidden, key=key, mechanism=document, unchanged=unchanged)
         else:
             drawn, counts = "driver", engine.count(question, key=key)
             unchanged()
-            count = write_counts(question, paid.intervals.mechanism.release(counts), hidden)
+            count = write_counts(question, noised(paid.intervals.mechanism, counts), hidden)
         ours = sealed(hidden, folder.name, question, drawn, count).written()
-    except BaseException:
+    except BaseException as fault:
         shutil.rmtree(hidden.parent, ignore_errors=True)
+        if isinstance(fault, OSError):
+            raise EngineError(UNWRITTEN) from None
         raise
     answered = record(paid.charge, ours)  # if this fails it may be on the record all the same: the files stay
     if answered.payload != ours:
@@ -252,17 +257,25 @@ def evaluated(
     return answered
 
 
+def noised(mechanism: Mechanism, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The release of an engine's counts."""
+    try:
+        released: NDArray[np.int64] = mechanism.release(counts)
+    except ParameterError:  # its words would quote a count
+        raise EngineError("the engine returned what cannot be counts; the charge is kept") from None
+    return released
+
+
 def opened(charge: Charge, question: Question, output: Path) -> tuple[Path, Manifest]:
     """The files of a recorded answer, checked; an answer that was collected is written out, its numbers as recorded."""
     payload = charge.payload or b""
     if not is_manifest(payload):
-        folder = new_folder(output, charge.id)
-        count = write_counts(question, unpacked(payload, question.cells), folder)
-        return folder, sealed(folder, folder.name, question, "driver", count)
+        return _written_out(question, unpacked(payload, question.cells), new_folder(output, charge.id))
     manifest = Manifest.read(payload)
     folder = output / manifest.folder
     if not folder.exists() and _hidden(folder).is_dir():
-        os.rename(_hidden(folder), folder)
+        with suppress(OSError):  # someone else is bringing them out
+            os.rename(_hidden(folder), folder)
         shutil.rmtree(_hidden(folder).parent, ignore_errors=True)
     if not folder.is_dir():
         raise RequestError(
@@ -270,13 +283,29 @@ def opened(charge: Charge, question: Question, output: Path) -> tuple[Path, Mani
             f"{shortened(str(output), 200)}; give the folder they were written to, or bring them back"
         )
     for part in manifest.parts:
-        file = folder / part.name
-        if not file.is_file() or file.stat().st_size != part.size or settled_hash(file) != part.sha256:
+        if not _as_recorded(folder / part.name, part):
             raise RequestError(
                 f"{manifest.folder}/{part.name} is gone or was changed since it was released; bring back a copy: "
                 "the noise is not drawn again"
             )
     return folder, manifest
+
+
+def _as_recorded(file: Path, part: Part) -> bool:
+    try:
+        return file.is_file() and file.stat().st_size == part.size and settled_hash(file) == part.sha256
+    except OSError:
+        raise EngineError("the files of the release could not be read; may this process read them?") from None
+
+
+def _written_out(question: Question, counts: NDArray[np.int64], folder: Path) -> tuple[Path, Manifest]:
+    """Recorded counts as files, whole or not at all."""
+    try:
+        count = write_counts(question, counts, folder)
+        return folder, sealed(folder, folder.name, question, "driver", count)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def is_manifest(payload: bytes) -> bool:

@@ -27,7 +27,7 @@ expect.set_options(timeout=60_000)
 
 @cache
 def chromium() -> str:
-    """The program, installed from Debian's package if need be; without it the test is skipped, saying what is missing."""
+    """The program, installed from Debian's package if need be; without it the test is skipped, and says why."""
     if not os.path.exists(PROGRAM) and os.geteuid() == 0 and shutil.which("apt-get"):
         install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "chromium"]
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}

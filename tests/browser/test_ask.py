@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import re
 from pathlib import Path
@@ -86,6 +87,7 @@ def test_a_key_is_typed_once_and_never_seen_again(visit: Visit, served: Served, 
     kept = page.evaluate("JSON.stringify([{...localStorage}, {...sessionStorage}, history.state, document.cookie])")
     for text in (*sources, page.content(), page.url, kept, served.log.read_text(), str(page.context.cookies())):
         assert secret not in text
+        assert hashlib.sha256(secret.encode()).hexdigest() not in text
     (cookie,) = page.context.cookies()
     assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
     while "/login" not in page.url:
@@ -366,8 +368,11 @@ def test_an_address_alone_never_asks(visit: Visit, served: Served, keys: dict[st
     page = visit("/login")
     enter(page, keys["ana"])
     before = len(served.charges())
-    page.goto(f"{served.address}/ask?do=count&sql={quote('SELECT count(*) FROM people WHERE age = 77')}")
-    says(page, "SELECT count(*) FROM people WHERE age = 77")
+    text = "SELECT count(*) FROM people WHERE age = 77"
+    with Curator.open(served.config) as curator:
+        priced = curator.question(text).sha256
+    page.goto(f"{served.address}/ask?dataset=people&do=count&priced={priced}&sql={quote(text)}")
+    says(page, text)
     assert page.locator("#answer").count() == 0
     assert len(served.charges()) == before
 

@@ -256,6 +256,17 @@ def test_a_bad_value_is_mended_in_place(visit: Visit) -> None:
     shows(page, designed(page))
 
 
+def test_enter_asks_once(visit: Visit, watch: Watch) -> None:
+    page = visit("/explore")
+    page.locator("#epsilon").fill("1.25")
+    page.locator("#epsilon").press("Enter")  # which is a change and a submission
+    expect(page.get_by_label("Command", exact=True)).to_contain_text("--epsilon 1.25")
+    until(page, "!document.querySelector('#more')")
+    page.locator("#epsilon").press("Tab")
+    page.wait_for_timeout(200)
+    assert len([url for url in watch.asked if "/explore?" in url and "1.25" in url]) == 1
+
+
 # -- the words of statistical offices ----------------------------------------------------------------------------------
 
 
@@ -317,26 +328,28 @@ def idle(pid: int) -> bool:
         return True
 
 
-def test_a_long_design_shows_progress_and_can_be_cancelled(visit: Visit, served: Served, watch: Watch) -> None:
-    page = visit("/explore")
+def test_a_long_design_shows_progress_and_can_be_cancelled(visit: Visit, served: Served) -> None:
+    """A linear program that would take longer than it may."""
+    page = visit("/explore?epsilon=0.1&delta=1e-6")
+    until(page, "!document.querySelector('#more')")
     before = facts(page)
     expect(page.locator("#busy")).to_be_hidden()
     ended: list[str] = []
     page.on("requestfailed", lambda request: ended.append(request.url))
-    page.locator("#answers").fill("500")
-    page.locator("#answers").press("Enter")
+    page.get_by_text("More: eta, D").click()
+    page.locator("#method").select_option("program")
     expect(page.locator("#busy")).to_be_visible()
     expect(page.get_by_role("status").filter(has_text="working")).to_be_visible()
     helper = busy(served)
     assert not idle(helper)
     page.get_by_role("button", name="Cancel").click()
     expect(page.locator("#busy")).to_be_hidden()
-    assert [url for url in ended if "answers=500" in url], "the request was not given up"
-    deadline = time.monotonic() + 15
+    assert [url for url in ended if "method=program" in url], "the request was not given up"
+    deadline = time.monotonic() + 12  # it may take 20 if nobody stops it
     while not idle(helper):
         assert time.monotonic() < deadline, "the helper works on for nobody"
     assert facts(page) == before
-    page.locator("#answers").fill("1")
+    page.locator("#method").select_option("quick")
     slide(page, "epsilon", 700)
     shows(page, designed(page))
 
@@ -344,6 +357,7 @@ def test_a_long_design_shows_progress_and_can_be_cancelled(visit: Visit, served:
 def test_a_helper_that_ends_too_soon_leaves_the_command_and_a_page_that_goes_on(visit: Visit, served: Served) -> None:
     """As when its time is over, which is not waited for here."""
     page = visit("/explore")
+    until(page, "!document.querySelector('#more')")  # nothing else is under way
     page.locator("#answers").fill("500")
     page.locator("#answers").press("Enter")
     expect(page.locator("#busy")).to_be_visible()

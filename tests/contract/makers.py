@@ -162,6 +162,14 @@ def spark_frame(rows: list[Row], types: Types, folder: Path) -> Source:
     return Source(frame=session.createDataFrame(table))
 
 
+def spark_parquet(rows: list[Row], types: Types, folder: Path) -> Source:
+    """A Parquet file that Spark reads; it reads no nanoseconds."""
+    from servers import spark
+
+    spark()
+    return parquet_file(rows, {name: "micros" if kind == "nanos" else kind for name, kind in types.items()}, folder)
+
+
 MAKERS: dict[str, Callable[[list[Row], Types, Path], Source]] = {
     "csv": csv_file,
     "parquet": parquet_file,
@@ -173,6 +181,9 @@ MAKERS: dict[str, Callable[[list[Row], Types, Path], Source]] = {
     "pandas-objects": pandas_objects,
     "postgres": postgres_table,
     "spark": spark_frame,
+    "spark-parquet": spark_parquet,
 }
-SLOW = {"spark"}
+ENGINE = {"spark-parquet": "spark"}
+"""Makers whose sources are not given to the usual engine."""
+SLOW = {"spark", "spark-parquet"}
 """Makers that are tried on fewer examples."""

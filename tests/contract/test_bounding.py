@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from contract import naive
-from contract.makers import MAKERS, SLOW, Types
+from contract.makers import ENGINE, MAKERS, SLOW, Types
 from contract.naive import Row, Test
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -49,7 +49,7 @@ def counts(
     name: str, schema: Schema, types: Types, rows: list[Row], sql: str, key: bytes = b"key"
 ) -> np.ndarray[Any, np.dtype[np.int64]]:
     with tempfile.TemporaryDirectory() as folder:
-        engine = open_engine(MAKERS[name](rows, types, Path(folder)), schema)
+        engine = open_engine(MAKERS[name](rows, types, Path(folder)), schema, ENGINE.get(name))
         try:
             return engine.count(ask(schema, sql), key=key)
         finally:

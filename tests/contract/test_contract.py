@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from contract import naive
-from contract.makers import ARROW, MAKERS, SLOW, Types
+from contract.makers import ARROW, ENGINE, MAKERS, SLOW, Types
 from contract.naive import Row, Test
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -37,7 +37,8 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
 
     def make_engine(rows: list[Row], types: Types, schema: Schema) -> Engine:
         folder = Path(tempfile.mkdtemp(dir=tmp_path))
-        opened.append(open_engine(MAKERS[request.param](rows, types, folder), schema))
+        source = MAKERS[request.param](rows, types, folder)
+        opened.append(open_engine(source, schema, ENGINE.get(request.param)))
         return opened[-1]
 
     yield make_engine
@@ -94,6 +95,13 @@ def test_large_integers_keep_every_digit(make: Any) -> None:
     values = [2**31 - 1, 2**31, 2**53, 2**53 + 1, BIG, BIG - 1, -BIG, -BIG - 1, None]
     listed = Column("x", "integer", (2**31, 2**53 + 1, BIG, -BIG, -BIG - 1))
     assert check(make, values, "int64", listed) == [1, 1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("kind", ["int64", "huge"])
+def test_long_lists_of_integers(make: Any, kind: str) -> None:
+    """Lists that are bound as a whole; numbers beyond 64 bits are in none of them."""
+    values = [5, 39, 40, -1, None] + ([10**30, -(10**38) + 1] if kind == "huge" else [])
+    assert sum(check(make, values, kind, Column("x", "integer", tuple(range(40))))) == 2
 
 
 @pytest.mark.parametrize(("low", "high"), [(BIG - 10, BIG), (-BIG, -BIG + 10), (-5, 2**61)])
@@ -447,7 +455,7 @@ def test_something_is_counted_as_defined(name: str, data: st.DataObject) -> None
 def anything(name: str, data: st.DataObject) -> None:
     schema, types, rows = data.draw(tables())
     with tempfile.TemporaryDirectory() as folder:
-        engine = open_engine(MAKERS[name](rows, types, Path(folder)), schema)
+        engine = open_engine(MAKERS[name](rows, types, Path(folder)), schema, ENGINE.get(name))
         try:
             for _ in range(3):
                 by = data.draw(st.lists(st.sampled_from([c.name for c in schema.columns]), unique=True, max_size=2))

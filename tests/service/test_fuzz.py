@@ -1,9 +1,10 @@
 """More than 10,000 requests that schemathesis makes from the OpenAPI document, to a real server: no 5xx, no status and
 no content type that is not documented, no answer that is not of its schema, nothing accepted that is not allowed.
 
-What is random is what hypothesis draws from a fixed seed. The texts of questions are drawn without the document's pattern
-and shorter than it allows: drawing from a pattern of a hundred thousand letters is what all the time would go to. So NUL,
-which the pattern forbids, is sent as well, and the greatest lengths are among the boundaries, which are all visited.
+What is random is what hypothesis draws from a fixed seed. The texts of questions are drawn without the document's
+pattern and shorter than it allows: drawing from a pattern of a hundred thousand letters is what all the time would go
+to. So NUL, which the pattern forbids, is sent as well; the greatest lengths are among the boundaries, all of which are
+visited.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Engine", "Source", "WatchedEngine", "WritingEngine", "open_engine"]
+__all__ = ["Engine", "GuestEngine", "Source", "WatchedEngine", "WritingEngine", "open_engine"]
 
 ENGINES = {
     "frame": "duckdb",
@@ -60,6 +60,15 @@ class WatchedEngine(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class GuestEngine(Protocol):
+    """An engine in a session that is not its own, and may end."""
+
+    def alive(self) -> bool:
+        """The session is there; otherwise the engine must be opened anew."""
+        ...
 
 
 @runtime_checkable

@@ -68,6 +68,10 @@ class Dialect:
         """A relation (v, i) of a bound list's values and their indexes from 0."""
         raise NotImplementedError
 
+    def legible(self, text: str) -> list[str]:
+        """What a text of the source must satisfy to be text at all; nothing, where it cannot be otherwise."""
+        return []
+
     def digest(self, expression: str) -> str:
         """The MD5 of a text in hexadecimal: the keyed hash that chooses a person's cells, the same on every engine."""
         return f"md5({expression})"

@@ -1,7 +1,7 @@
 """Counting in Spark: a table of its catalogue, Parquet files, or a DataFrame; the counts come back through Arrow.
 
-A session that is already running is used; otherwise one is started, with the Python of this process for its workers and
-its log switched off, because a failed task's log can quote the data.
+Parquet files are those that were listed and hashed, no others: their names are not opened as wildcards, a file that
+Spark would pass over is refused, and all of them have the same columns of the same types.
 """
 
 from __future__ import annotations
@@ -9,29 +9,33 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
-import logging
-import os
-import shutil
-import sys
+import threading
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlparse
 
 from countveil.engines.dialect import Dialect, Family
 from countveil.engines.source import Source
+from countveil.engines.spark_session import alive, local, ours, plain, quiet, session
 from countveil.engines.sql_engine import SqlEngine
-from countveil.engines.statement import Statement
-from countveil.errors import EngineError, MissingExtraError
+from countveil.engines.statement import Compiler, Statement
+from countveil.errors import DataError, EngineError, MissingExtraError, shortened
 from countveil.query import Question
-from countveil.schema import Kind, Schema
+from countveil.schema import Column, Kind, Schema
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 UNREADABLE = "the source could not be read; the curator can look with: countveil inspect"
-JAVA = "Spark needs Java 17 or later; install it, and set JAVA_HOME if it is not on the path"
+LIMITS = "it reads no time stamps in nanoseconds, no times of day and no decimals of more than 38 digits"
+STOPPED = "source: the Spark session of this DataFrame was stopped; give a frame of one that is running"
+CONNECT = "source: a DataFrame of Spark Connect cannot be counted; give one of a session in this process, or files"
+GARBLED = "?"
+"""What DuckDB puts for bytes of a Parquet file that are no text: people so named are not counted on either engine."""
 FAMILIES: dict[str, Family] = {
     **dict.fromkeys(["tinyint", "smallint", "int", "bigint"], "integer"),
     **dict.fromkeys(["float", "double"], "float"),
@@ -73,14 +77,12 @@ class SparkDialect(Dialect):
         return f"CASE WHEN {whole} = {raw} THEN {whole} END"
 
     def among(self, expression: str, parameter: str, kind: Kind) -> str:
-        return f"array_contains({self.array(parameter, kind)}, CAST({expression} AS {TYPES[kind]}))"
+        """The list is bound as JSON text, because Spark takes no long or extreme arrays as arguments."""
+        members = f"CAST(from_json({parameter}, 'ARRAY<STRING>') AS ARRAY<{TYPES[kind]}>)"
+        return f"array_contains({members}, {self.try_cast(expression, TYPES[kind])})"
 
-    def listed(self, parameter: str, kind: Kind) -> str:
-        return f"(SELECT posexplode({self.array(parameter, kind)}) AS (i, v))"
-
-    def array(self, parameter: str, kind: Kind) -> str:
-        """A bound list: bound as JSON text, because Spark takes no long or extreme arrays as arguments."""
-        return f"CAST(from_json({parameter}, 'ARRAY<STRING>') AS ARRAY<{TYPES[kind]}>)"
+    def legible(self, text: str) -> list[str]:
+        return [f"is_valid_utf8({text})"]
 
     def days(self, later: str, earlier: str) -> str:
         return f"datediff({later}, {earlier})"
@@ -89,60 +91,119 @@ class SparkDialect(Dialect):
         return f"({a} DIV {b})"
 
 
+class SparkCompiler(Compiler):
+    """Listed values are small tables in the driver's memory, which Spark joins without a job of their own."""
+
+    def __init__(self, engine: SparkEngine) -> None:
+        super().__init__(engine.dialect, engine.relation, engine.columns(), engine.garbled)
+        self._engine = engine
+
+    def listing(self, column: Column) -> str:
+        return self._engine.listing(column)
+
+
 class SparkEngine(SqlEngine):
-    """Counts on one source through a Spark session."""
+    """Counts on one source through a session beside the user's; see `spark_session`."""
 
     dialect = SparkDialect()
 
     def __init__(self, source: Source, schema: Schema | None = None) -> None:
-        self._session = session()
+        if type(source.frame).__module__.startswith("pyspark.sql.connect"):
+            raise EngineError(CONNECT)
+        self._source = source
+        self._lock = threading.Lock()
         self._columns: dict[str, Family] | None = None
-        self._view: str | None = None
-        self.relation = self._relation(source)
+        self._listings: dict[tuple[Kind, tuple[object, ...]], str] = {}
+        self._view = f"countveil_{uuid.uuid4().hex}"
+        frame: Any = source.frame
+        try:
+            self._user = session() if frame is None else frame.sparkSession
+            if not alive(self._user):
+                raise EngineError(STOPPED)
+            self._session = ours(self._user)
+            with quiet(self._session):
+                self.relation = self._opened()
+        except (EngineError, DataError, MissingExtraError):
+            raise
+        except Exception:
+            raise EngineError(f"source: {source.shown} could not be opened by Spark; {LIMITS}") from None
         if schema is not None:
             self.check(schema)
 
-    def _relation(self, source: Source) -> str:
-        if source.frame is None and source.scheme == "spark":
-            table = source.location.partition("://")[2]
-            return ".".join(self.dialect.name(part) for part in table.split("."))
-        try:
-            frame: Any = source.frame if source.frame is not None else self._session.read.parquet(*source.paths())
-            self._view = f"countveil_{uuid.uuid4().hex}"
-            frame.createOrReplaceTempView(self._view)
-        except EngineError:
-            raise
-        except Exception:
-            raise EngineError(f"source: {source.shown} could not be opened by Spark") from None
-        return self._view
+    def _opened(self) -> str:
+        """The source as a view of our session, or one that all sessions share."""
+        if self._source.files:
+            self.garbled = GARBLED
+            _parquet(self._session, self._source.paths()).createOrReplaceTempView(self._view)
+            return self._view
+        frame: Any = self._source.frame
+        if frame is None:
+            names = self._source.location.partition("://")[2].split(".")
+            frame = self._user.table(".".join(self.dialect.name(name) for name in names))
+        frame.createOrReplaceGlobalTempView(self._view)
+        return f"{self.dialect.name(self._session.conf.get('spark.sql.globalTempDatabase'))}.{self._view}"
 
     def columns(self) -> Mapping[str, Family]:
         if self._columns is None:
             try:
-                fields = self._session.table(self.relation).schema.fields
+                with quiet(self._session):
+                    fields = self._session.table(self.relation).schema.fields
             except Exception:
                 raise EngineError(UNREADABLE) from None
             self._columns = {field.name: _family(field.dataType.simpleString()) for field in fields}
         return self._columns
 
+    def compiler(self) -> Compiler:
+        if not self._source.files and self._source.frame is None:
+            try:
+                with quiet(self._session):
+                    self._opened()  # a table may have been written anew, with the same rows in other files
+            except Exception:
+                raise EngineError(UNREADABLE) from None
+        return SparkCompiler(self)
+
+    def listing(self, column: Column) -> str:
+        """A view (v, i) of a column's listed values and their indexes."""
+        import pyarrow as pa
+
+        kinds = {"text": pa.string(), "integer": pa.int64(), "boolean": pa.bool_(), "date": pa.date32()}
+        key = (column.kind, column.values)
+        with self._lock:
+            if key not in self._listings:
+                values, view = pa.array(column.values, kinds[column.kind]), f"{self._view}_{len(self._listings)}"
+                table = pa.table({"v": values, "i": pa.array(range(len(values)), pa.int64())})
+                try:
+                    with quiet(self._session):
+                        local(self._session, table).createOrReplaceTempView(view)
+                except Exception:
+                    raise EngineError(UNREADABLE) from None
+                self._listings[key] = view
+            return self._listings[key]
+
     def run(self, statement: Statement) -> dict[str, NDArray[np.generic]]:
         try:
-            values = {key: _bound(value) for key, value in statement.values.items()}
-            found = self._session.sql(statement.sql, args=values).toArrow()
+            with quiet(self._session):
+                found = self._evaluable(statement).toArrow()
         except Exception:
             raise EngineError(UNREADABLE) from None
         return {name: found.column(name).to_numpy() for name in found.column_names}
+
+    def _evaluable(self, statement: Statement) -> Any:
+        return self._session.sql(statement.sql, args={name: _bound(value) for name, value in statement.values.items()})
+
+    def alive(self) -> bool:
+        return alive(self._session)
 
     # -- tables that stay in Spark -----------------------------------------------------------------------------------
 
     @property
     def session(self) -> Any:
+        """The session of our statements."""
         return self._session
 
     def counted(self, question: Question, *, key: bytes) -> Any:
         """The cells that have rows and their true counts, as a DataFrame (cell, n) that nothing has evaluated yet."""
-        statement = self.compiler().count(question, key.hex())
-        return self._session.sql(statement.sql, args={name: _bound(v) for name, v in statement.values.items()})
+        return self._evaluable(self.compiler().count(question, key.hex()))
 
     def write_release(
         self, question: Question, folder: Path, *, key: bytes, mechanism: str, unchanged: Callable[[], None]
@@ -153,31 +214,68 @@ class SparkEngine(SqlEngine):
         return write(self, question, folder, key=key, mechanism=mechanism, unchanged=unchanged)
 
     def read_release(self, files: list[str], columns: Mapping[str, str]) -> Any:
-        """A DataFrame of released files: `columns` are the names to show, and those in the files."""
-        shown = [f"{self.dialect.name(old)} AS {self.dialect.name(new)}" for new, old in columns.items()]
-        return self._session.read.parquet(*files).selectExpr(*shown)
+        """A DataFrame of released files, in the user's session: `columns` are the names to show, and in the files."""
+        user = self._user if alive(self._user) else session()
+        found = user.read.parquet(*map(plain, files))
+        return found.select(*(found[self.dialect.name(old)].alias(new) for new, old in columns.items()))
 
     def close(self) -> None:
-        if self._view is not None:
-            self._session.catalog.dropTempView(self._view)
-            self._view = None
+        with suppress(Exception):  # a session that was stopped has no views any more
+            catalog = self._session.catalog
+            for view in (*self._listings.values(), self._view):
+                catalog.dropTempView(view)
+            if not self._source.files:
+                catalog.dropGlobalTempView(self._view)
+
+
+def _parquet(session: Any, paths: list[str]) -> Any:
+    """These files and no others; see `duckdb` for why they have the same columns."""
+    first = None
+    for path in paths:
+        name = Path(path).name
+        if name.startswith(("_", ".")) or name.endswith("._COPYING_") or ":" in name:
+            raise DataError(f"source: Spark reads no file that is called {shortened(name, 60)}; give it another name")
+        kinds = _kinds(path)
+        first = first or kinds
+        if kinds != first:
+            raise DataError(
+                f"source: {shortened(path, 100)} has other columns or types than {shortened(paths[0], 100)}"
+            )
+    found = session.read.parquet(*map(plain, paths))
+    if sorted(unquote(urlparse(file).path) for file in found.inputFiles()) != sorted(paths):
+        raise EngineError("source: Spark would read other files than those that are meant; give them plain names")
+    return found
+
+
+def _kinds(path: str) -> dict[str, tuple[str, str]]:
+    """The columns of a Parquet file and their types."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path) as file:
+            columns = [file.schema.column(i) for i in range(len(file.schema))]
+    except (OSError, pa.ArrowException):
+        raise EngineError(f"source: {shortened(path, 100)} could not be read as a Parquet file") from None
+    return {column.path: (column.physical_type, str(column.logical_type)) for column in columns}
 
 
 def content_hash(source: Source) -> str:
     """What a DataFrame or a table of Spark's holds now, whatever the order of its rows: one pass over all of them.
 
-    The hash of a row has 64 bits, and rows are added up. Data that was made to collide would be taken for the same: a
-    stale replay, never a leak.
+    Columns of types that cannot be declared are left out, as no answer depends on them. The hash of a row has 64 bits,
+    and rows are added up. Data that was made to collide would be taken for the same: a stale replay, never a leak.
     """
     engine = SparkEngine(source)
     try:
-        shape = [(field.name, field.dataType.simpleString()) for field in engine.session.table(engine.relation).schema]
-        row = ", ".join(engine.dialect.name(name) for name, _ in shape)
-        hashed = f"SELECT xxhash64({row}) AS h FROM {engine.relation}"
-        sums = f"count(*) AS n, sum(CAST(h AS DECIMAL(20, 0))) AS a, bit_xor(h) AS b FROM ({hashed})"
-        found = engine.session.sql(f"SELECT {sums}").collect()[0]
-    except EngineError:
-        raise
+        with quiet(engine.session):
+            fields = engine.session.table(engine.relation).schema
+            shape = [(field.name, field.dataType.simpleString()) for field in fields]
+            names = [engine.dialect.name(name) for name, kind in shape if _family(kind) != "other"]
+            row = ", ".join(f"{name} IS NULL, {name}" for name in names) or "0"  # the hash of NULL is no hash at all
+            hashed = f"SELECT xxhash64({row}) AS h FROM {engine.relation}"
+            sums = f"count(*) AS n, sum(CAST(h AS DECIMAL(20, 0))) AS a, bit_xor(h) AS b FROM ({hashed})"
+            found = engine.session.sql(f"SELECT {sums}").collect()[0]
     except Exception:
         raise EngineError(UNREADABLE) from None
     finally:
@@ -196,31 +294,3 @@ def _family(kind: str) -> Family:
     if kind.startswith("decimal"):
         return "integer" if kind.endswith(",0)") else "decimal"
     return "text" if kind.startswith(("char", "varchar")) else FAMILIES.get(kind, "other")
-
-
-def session() -> Any:
-    """The Spark session of this process, started if there is none."""
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError:
-        raise MissingExtraError("pyspark", "spark") from None
-    logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL + 1)  # it quotes queries and values
-    running = SparkSession.getActiveSession()
-    if running is not None:
-        return running
-    if not os.environ.get("JAVA_HOME") and shutil.which("java") is None:
-        raise EngineError(JAVA)
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    try:
-        started = (
-            SparkSession.builder.appName("countveil")
-            .config("spark.ui.enabled", "false")
-            .config("spark.ui.showConsoleProgress", "false")
-            .config("spark.sql.session.timeZone", "UTC")
-            .getOrCreate()
-        )
-        started.sparkContext.setLogLevel("OFF")
-    except Exception:
-        raise EngineError(JAVA) from None
-    return started

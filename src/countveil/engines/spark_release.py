@@ -1,8 +1,9 @@
 """Tables too large for one machine: the noise is drawn by Spark's workers, and written once.
 
-    1. the true counts are written to Parquet in a private folder, which is removed afterwards: from here on the source
-       is not read again, whatever becomes of a task
-    2. they are completed to all cells of the public domain, split by ranges of cells and sorted
+    1. the true counts are written to Parquet in a private folder beside the table, which is removed afterwards: from
+       here on the source is not read again, whatever becomes of a task
+    2. they are read back: as many, with the same sum, as were written, or nothing is drawn; then they are completed to
+       all cells of the public domain, split by ranges of cells and sorted
     3. every worker draws the noise of its cells from the release's keyed stream and adds the labels
     4. the result is written to Parquet, once; whoever asks for the table reads these files
 
@@ -20,15 +21,16 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from countveil.engines.labels import Labels, count_name, labels_of
-from countveil.errors import EngineError
+from countveil.engines.spark_session import noted, plain, quiet
+from countveil.errors import EngineError, ParameterError
 from countveil.files import from_text
 from countveil.mechanism import Mechanism
 from countveil.query import Question
@@ -47,10 +49,13 @@ WORKERS = (
     "before Spark is started, and install countveil on every machine"
 )
 FAILED = "Spark could not finish the table; the charge is kept; ask again"
+LOST = "the workers' counts could not be read back: do all machines see the output folder? the charge is kept"
+NO_COUNTS = "the engine returned what cannot be counts; the charge is kept"
 _FOREIGN = ("PYTHON_VERSION_MISMATCH", "No module named", "Cannot run program", "PYTHON_WORKER_EXITED")
 _TYPES = {"text": "STRING", "integer": "BIGINT", "boolean": "BOOLEAN", "date": "DATE"}
 
 Draw = Callable[[Iterator[Any]], Iterator[Any]]
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -82,7 +87,10 @@ def drawing(public: Callable[[], Public], secret: bytes) -> Draw:
 
 def drawn(mechanism: Mechanism, cells: NDArray[np.int64], counts: NDArray[np.int64], key: Key) -> NDArray[np.int64]:
     """The release of some cells; runs of consecutive cells are drawn at once."""
-    checked = as_counts(mechanism, counts)
+    try:
+        checked = as_counts(mechanism, counts)
+    except ParameterError:  # its words would quote a count
+        raise EngineError(NO_COUNTS) from None
     ends = [*(np.flatnonzero(np.diff(cells) != 1) + 1).tolist(), len(cells)]
     result = np.empty(len(cells), dtype=np.int64)
     start = 0
@@ -115,18 +123,40 @@ def write(
     `key` chooses cells of people who are in too many, `unchanged` raises if the source is no longer what was paid for.
     Tests put faults `around` the drawing and fix the `noise`; nothing else may.
     """
-    private = Path(tempfile.mkdtemp(prefix="countveil-counts-"))  # mode 700
+    try:
+        private = Path(tempfile.mkdtemp(prefix="counts-", dir=folder.parent))  # mode 700
+    except OSError:
+        raise EngineError(FAILED) from None
     try:
         counts, public = private / "counts", Public(mechanism, labels_of(question))
-        _evaluated(lambda: engine.counted(question, key=key).write.parquet(str(counts)))
+        expected = _evaluated(engine.session, lambda: _write_counts(engine, question, counts, key))
         unchanged()
-        _evaluated(lambda: _draw_once(engine.session, question, counts, folder, public, around, noise or Key()))
+        if _evaluated(engine.session, lambda: _read_back(engine.session, counts)) != expected:
+            raise EngineError(LOST)
+        drawing_once = partial(_draw_once, engine.session, question, counts, folder, public, around, noise or Key())
+        _evaluated(engine.session, drawing_once)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
     finally:
         shutil.rmtree(private, ignore_errors=True)
     return count_name(question)
+
+
+def _write_counts(engine: SparkEngine, question: Question, counts: Path, key: bytes) -> tuple[int, int]:
+    """Write the counts; how many there are and their sum, as the tasks that wrote them say."""
+    frame, seen = noted(engine.counted(question, key=key))
+    frame.write.parquet(str(counts))
+    return seen()
+
+
+def _read_back(session: Any, counts: Path) -> tuple[int, int]:
+    (found,) = _written(session, counts).selectExpr("count(*)", "coalesce(sum(n), 0L)").collect()
+    return int(found[0]), int(found[1])
+
+
+def _written(session: Any, counts: Path) -> Any:
+    return session.read.schema("cell BIGINT, n BIGINT").parquet(plain(str(counts)))
 
 
 def _draw_once(
@@ -152,7 +182,7 @@ def _draw_once(
 
 def completed(session: Any, cells: int, counts: Path) -> Any:
     """Every cell of the domain with its count, zeros included, in ranges, sorted."""
-    found = session.read.schema("cell BIGINT, n BIGINT").parquet(str(counts))
+    found = _written(session, counts)
     every = session.range(0, cells).withColumnRenamed("id", "every")
     joined = every.join(found, every["every"] == found["cell"], "left")
     whole = joined.selectExpr("every AS cell", "coalesce(n, 0L) AS n")
@@ -165,12 +195,14 @@ def parts_of(session: Any, cells: int) -> int:
     return max(1, useful, -(-cells // CELLS_OF_A_PART))
 
 
-def _evaluated(run: Callable[[], None]) -> None:
+def _evaluated(session: Any, run: Callable[[], Result]) -> Result:
     """Run a job; what Spark says is withheld, because it can quote the data."""
     try:
-        run()
+        with quiet(session):
+            return run()
     except EngineError:
         raise
     except Exception as error:
         text = str(error)
-        raise EngineError(WORKERS if any(word in text for word in _FOREIGN) else FAILED) from None
+        said = NO_COUNTS if NO_COUNTS in text else FAILED
+        raise EngineError(WORKERS if any(word in text for word in _FOREIGN) else said) from None

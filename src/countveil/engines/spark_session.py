@@ -46,7 +46,10 @@ LINGER = 0.5
 """Seconds of silence after a failure: other tasks of the same job may fail too."""
 
 _LOCK = threading.Lock()
+_ACTIVE = threading.Lock()
+"""Held while another session than the user's may be the active one."""
 _OURS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+_LOGS: WeakKeyDictionary[Any, tuple[Any, Any]] = WeakKeyDictionary()
 _silent = 0
 _restore: list[Callable[[], None]] = []
 
@@ -58,7 +61,8 @@ def session() -> Any:
         from pyspark.sql import SparkSession
     except ImportError:
         raise MissingExtraError("pyspark", "spark") from None
-    running = SparkSession.getActiveSession()
+    with _ACTIVE:
+        running = SparkSession.getActiveSession()
     if running is not None:
         return running
     if SparkContext._active_spark_context is not None:  # a thread in which no session was used yet
@@ -97,12 +101,11 @@ def _beside(base: Any) -> Any:
     try:
         made = base.newSession()
     finally:
-        RDD.toDF = bound
-    for key, value in base.conf.getAll.items():
-        if base.conf.isModifiable(key):
+        RDD.toDF = bound  # type: ignore[method-assign]
+    wanted = {key: value for key, value in base.conf.getAll.items() if base.conf.isModifiable(key)}
+    for key, value in {**wanted, **SETTINGS}.items():
+        if made.conf.get(key, None) != value:  # to set some of them warns
             made.conf.set(key, value)
-    for key, value in SETTINGS.items():
-        made.conf.set(key, value)
     return made
 
 
@@ -144,11 +147,18 @@ def _silenced(session: Any) -> Iterator[Callable[[], None]]:
         yield lambda logger=logger, before=logger.disabled: setattr(logger, "disabled", before)  # type: ignore[misc]
         logger.disabled = True
     with suppress(Exception):  # another log than log4j
-        log4j = session.sparkContext._jvm.org.apache.logging.log4j
-        spoken = log4j.LogManager.getContext(False).getConfiguration()
-        nothing = log4j.core.filter.DenyAllFilter.newBuilder().build()
+        log, nothing = _log(session.sparkContext)
+        spoken = log.getConfiguration()
         spoken.addFilter(nothing)
         yield lambda: spoken.removeFilter(nothing)
+
+
+def _log(context: Any) -> tuple[Any, Any]:
+    """The log of Spark's process, and a filter that lets nothing pass."""
+    if context not in _LOGS:
+        log4j = context._jvm.org.apache.logging.log4j
+        _LOGS[context] = log4j.LogManager.getContext(False), log4j.core.filter.DenyAllFilter.newBuilder().build()
+    return _LOGS[context]
 
 
 def local(session: Any, table: Any) -> Any:
@@ -156,12 +166,13 @@ def local(session: Any, table: Any) -> Any:
     from pyspark.sql import SparkSession
 
     sessions = SparkSession._get_j_spark_session_class(session.sparkContext._jvm)
-    shown, active = SparkSession._activeSession, sessions.getActiveSession()
-    try:
-        return session.createDataFrame(table)
-    finally:
-        SparkSession._activeSession = shown
-        sessions.setActiveSession(active.get()) if active.isDefined() else sessions.clearActiveSession()
+    with _ACTIVE:
+        shown, active = SparkSession._activeSession, sessions.getActiveSession()
+        try:
+            return session.createDataFrame(table)
+        finally:
+            SparkSession._activeSession = shown
+            sessions.setActiveSession(active.get()) if active.isDefined() else sessions.clearActiveSession()
 
 
 def noted(frame: Any) -> tuple[Any, Callable[[], tuple[int, int]]]:

@@ -125,8 +125,9 @@ class Compiler:
         if people:
             unit = self.person(question.schema.unit)
             filters.append(f"{unit} IS NOT NULL")
-            if self.garbled and self.families[question.schema.unit] == "text":
-                filters.append(f"position({self.bind(self.garbled)} IN {unit}) = 0")
+            if self.families[question.schema.unit] == "text":
+                filters += self.dialect.legible(unit)
+                filters += [f"position({self.bind(self.garbled)} IN {unit}) = 0"] if self.garbled else []
             shown.insert(0, f"{unit} AS u")
         else:
             grouped = f" GROUP BY {', '.join(str(i + 1) for i in range(len(shown)))}" if shown else ""
@@ -157,9 +158,7 @@ class Compiler:
         for i, column in enumerate(question.by):
             stride //= column.keys
             if column.listed:
-                joins.append(
-                    f"JOIN {self.dialect.listed(self.bind(list(column.values)), column.kind)} AS d{i} ON k{i} = d{i}.v"
-                )
+                joins.append(f"JOIN {self.listing(column)} AS d{i} ON k{i} = d{i}.v")
                 index = f"d{i}.i"
             elif column.step > 1:
                 index = f"k{i}"
@@ -170,6 +169,10 @@ class Compiler:
         cell = " + ".join(terms) or f"CAST(0 AS {self.dialect.integer_type})"
         kept = f"u, {cell} AS cell" if people else f"{cell} AS cell, n"
         return f"SELECT {kept} FROM counted {' '.join(joins)}".rstrip()
+
+    def listing(self, column: Column) -> str:
+        """A relation (v, i) of a column's listed values and their indexes from 0."""
+        return self.dialect.listed(self.bind(list(column.values)), column.kind)
 
     def bounded(self, question: Question, key: str) -> str:
         """At most `cells_per_person` cells of a person, chosen by a keyed hash, at most `sensitivity` rows in each."""

@@ -8,6 +8,8 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +23,12 @@ from servers import spark
 
 from countveil import releases
 from countveil.curator import Curator
-from countveil.engines import Source, spark_release
+from countveil.engines import Source, open_engine, spark_release
 from countveil.engines import spark as engine_module
 from countveil.engines.labels import count_name, labels_of
 from countveil.engines.spark import SparkEngine, content_hash
-from countveil.errors import EngineError, LedgerError, MissingExtraError, ParameterError, RequestError
+from countveil.engines.sql_engine import SqlEngine
+from countveil.errors import DataError, EngineError, LedgerError, MissingExtraError, ParameterError, RequestError
 from countveil.ledger.sqlite import SqliteLedger
 from countveil.query import ask
 from countveil.releasing import released
@@ -138,33 +141,100 @@ def test_one_key_gives_the_same_numbers_both_ways_whatever_the_source_becomes(co
 
         def changed(draw: spark_release.Draw) -> spark_release.Draw:
             write_ages(tmp_path / "people.parquet", times=500)
-            private.extend(Path(os.environ["TMPDIR"]).glob("countveil-counts-*"))
+            private.extend(tmp_path.glob("counts-*"))
             return draw
 
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("tempfile.tempdir", str(tmp_path))
-            patch.setenv("TMPDIR", str(tmp_path))
-            modes = []
+        modes = []
 
-            def unchanged() -> None:
-                modes.extend(path.stat().st_mode & 0o777 for path in tmp_path.glob("countveil-counts-*"))
+        def unchanged() -> None:
+            modes.extend(path.stat().st_mode & 0o777 for path in tmp_path.glob("counts-*"))
 
-            spark_release.write(
-                engine,
-                question,
-                tmp_path / "table",
-                key=b"k",
-                mechanism=document,
-                unchanged=unchanged,
-                around=changed,
-                noise=Key(bytes(32)),
-            )
+        spark_release.write(
+            engine,
+            question,
+            tmp_path / "table",
+            key=b"k",
+            mechanism=document,
+            unchanged=unchanged,
+            around=changed,
+            noise=Key(bytes(32)),
+        )
         assert modes == [0o700]
         assert len(private) == 1
         assert not private[0].exists()
         files = sorted(str(path) for path in (tmp_path / "table").glob("part-*"))
         found = engine.read_release(files, {"y": count_name(question)}).toArrow()["y"].to_numpy()
         assert (found == released(mechanism, true_counts(), Key(bytes(32)))).all()
+
+
+def test_counts_that_are_not_all_read_back_are_not_drawn_from(config: Path, tmp_path: Path) -> None:
+    """As where every worker has a disk of its own: what is read back is not what was written."""
+    with Curator.open(config) as curator:
+        question = curator.question(**ASKED)
+        document = curator._plan(curator.config.dataset("people"))[0].document
+        engine = SparkEngine(Source(str(tmp_path / "people.parquet")), question.schema)
+
+        def lost() -> None:
+            next(tmp_path.glob("counts-*/counts/part-*")).unlink()
+
+        with pytest.raises(EngineError, match="could not be read back: do all machines see the output folder"):
+            spark_release.write(
+                engine, question, tmp_path / "table", key=b"k", mechanism=document, unchanged=lost, around=never
+            )
+        assert not [*tmp_path.glob("table*"), *tmp_path.glob("counts-*")]
+
+
+def never(draw: spark_release.Draw) -> spark_release.Draw:
+    raise AssertionError("drawn")
+
+
+def test_nothing_is_written_elsewhere_than_to_the_output(config: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    """Wildcards in its name are only a name."""
+    chosen("workers", monkeypatch)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
+    output = tmp_path / "o{1}[2]*"
+    with Curator.open(config) as curator:
+        table = curator.release(output=output, **ASKED)
+        assert (table.drawn, table.frame.count()) == ("workers", 2 * KEYS)
+    assert os.listdir(output) == [table.path.name]
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "spark"])
+def test_what_cannot_be_counts_is_not_quoted(engine: str, way: str, tmp_path: Path, monkeypatch: Any) -> None:
+    write_ages(tmp_path / "people.parquet")
+    config = configured(tmp_path, engine)
+    monkeypatch.setattr(SqlEngine, "count", lambda self, question, key: np.full(question.cells, -123456))
+    wrong = "SELECT 0L AS cell, -123456L AS n"
+    monkeypatch.setattr(SparkEngine, "counted", lambda self, question, key: self.session.sql(wrong))
+    with Curator.open(config) as curator, pytest.raises(EngineError) as raised:
+        curator.release(output=tmp_path / "out", **ASKED)
+    assert str(raised.value) == "the engine returned what cannot be counts; the charge is kept"
+    assert os.listdir(tmp_path / "out") == []
+    assert charged(config) == 1
+
+
+def test_a_disk_that_fails_after_the_charge(config: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    with Curator.open(config) as curator:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(releases, "_hidden", lambda folder: Path("/proc/nothing/table"))
+            with pytest.raises(EngineError, match="could not be written: is the disk full"):
+                curator.release(output=tmp_path / "out", **ASKED)
+        table = curator.release(output=tmp_path / "out", **ASKED)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(releases, "settled_hash", broken)
+            with pytest.raises(EngineError, match="files of the release could not be read"):
+                curator.release(output=tmp_path / "out", **ASKED)
+        curator.count(dataset="people", by="half")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("pyarrow.parquet.ParquetWriter.write_table", broken)
+            with pytest.raises(EngineError, match="could not be written"):
+                curator.release(output=tmp_path / "out", dataset="people", by="half")
+    assert os.listdir(tmp_path / "out") == [table.path.name]
+    assert charged(config) == 2
+
+
+def broken(*given: object) -> None:
+    raise OSError(5, "of the disk")
 
 
 def test_a_source_that_changes_while_it_is_counted(way: str, config: Path, tmp_path: Path) -> None:
@@ -266,6 +336,32 @@ def test_a_crash_after_the_record_is_completed(config: Path, tmp_path: Path, mon
         assert os.listdir(tmp_path / "out") == [table.path.name]
 
 
+def test_two_that_bring_the_same_files_out(config: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    chosen("driver", monkeypatch)
+    real, out = os.rename, tmp_path / "out"
+
+    def second(*given: Any) -> None:
+        real(*given)
+        real(*given)  # as the slower one of two
+
+    with Curator.open(config) as curator:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("countveil.curator.opened", failing)
+            with pytest.raises(LedgerError):
+                curator.release(output=out, **ASKED)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("os.rename", second)
+            table = curator.release(output=out, **ASKED)
+        assert table.replayed
+        for _ in range(20):
+            (out / f".{table.path.name}").mkdir()
+            real(table.path, out / f".{table.path.name}" / "table")
+            with ThreadPoolExecutor(8) as pool:
+                found = [pool.submit(curator.release, output=out, **ASKED) for _ in range(8)]
+            assert {each.result().path for each in found} == {table.path}
+    assert os.listdir(out) == [table.path.name]
+
+
 def test_whoever_records_first_answers_for_both(config: Path, tmp_path: Path, monkeypatch: Any) -> None:
     chosen("driver", monkeypatch)
     real, tables = SqliteLedger.record, []
@@ -320,8 +416,128 @@ def test_the_hash_of_a_dataframe_sees_every_value() -> None:
     }
     assert len(hashes) == 5
     assert content_hash(Source(frame=spark().createDataFrame(rows[::-1], "a INT, b STRING"))) in hashes
-    with pytest.raises(EngineError, match="could not be read"):
+    with pytest.raises(EngineError, match="could not be opened by Spark"):
         content_hash(Source("spark://no_such_table"))
+
+
+def test_the_hash_of_a_dataframe_sees_where_values_are_missing() -> None:
+    kinds = "a INT, b INT"
+    hashes = {
+        content_hash(Source(frame=spark().createDataFrame(rows, kinds)))
+        for rows in ([(1, None)], [(None, 1)], [(1, 1)], [(None, None)], [(0, None)], [(1, 0)])
+    }
+    assert len(hashes) == 6
+
+
+def test_columns_that_cannot_be_declared_do_no_harm(config: Path, tmp_path: Path) -> None:
+    odd = "map('k', id) AS m, parse_json('[1]') AS v, array(map(1, 2)) AS a, INTERVAL 1 DAY AS i"
+    frame = spark().sql(f"SELECT id AS age, TRUE AS half, {odd} FROM range(3)")
+    with Curator.open(config, sources={"people": frame}) as curator:
+        assert curator.count(dataset="people", by="half").released.size == 2
+    assert content_hash(Source(frame=frame.select("m"))) != content_hash(Source(frame=frame.limit(2).select("m")))
+
+
+# -- which files -------------------------------------------------------------------------------------------------------
+
+ONE = Schema("people", (Column("x", "integer", low=0, high=9),))
+
+
+def counts_of(path: Path, engine: str, schema: Schema = ONE, by: str = "x") -> list[int]:
+    spark()
+    opened = open_engine(Source(str(path)), schema, engine)
+    try:
+        return opened.count(ask(schema, by=[by]), key=b"k").tolist()
+    finally:
+        opened.close()
+
+
+def write_x(path: Path, *values: Any) -> Path:
+    pq.write_table(pa.table({"x": list(values)}), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "decoy"),
+    [
+        ("d{1}.parquet", "d1.parquet"),
+        ("br[1].parquet", "br1.parquet"),
+        ("st*r.parquet", "star.parquet"),
+        ("back\\s.parquet", "backs.parquet"),
+        ("a b%20#,é.parquet", "a b .parquet"),
+    ],
+)
+def test_names_are_no_wildcards(name: str, decoy: str, tmp_path: Path) -> None:
+    write_x(tmp_path / decoy, 7, 7, 7)
+    write_x(tmp_path / name, 1)
+    assert counts_of(tmp_path / name, "spark") == [0, 1, *[0] * 8]
+
+
+@pytest.mark.parametrize("name", ["_b.parquet", "co:lon.parquet"])
+def test_files_that_spark_would_pass_over(name: str, tmp_path: Path) -> None:
+    write_ages(tmp_path / "people.parquet")
+    write_ages(tmp_path / name)
+    path = configured(tmp_path)
+    path.write_text(path.read_text().replace("people.parquet", "*.parquet"))
+    with Curator.open(path) as curator, pytest.raises(DataError, match=f"Spark reads no file that is called '?{name}"):
+        curator.count(**ASKED)
+    assert charged(path) == 0
+
+
+def test_files_of_other_columns_or_no_parquet(tmp_path: Path) -> None:
+    write_x(tmp_path / "a.parquet", 1)
+    for other in (pa.table({"y": [1]}), pa.table({"x": ["1"]}), pa.table({"x": [1], "y": [1]})):
+        pq.write_table(other, tmp_path / "b.parquet")
+        for engine in ("duckdb", "spark"):
+            with pytest.raises(DataError, match="has other columns or types than"):
+                counts_of(tmp_path / "*.parquet", engine)
+    (tmp_path / "b.parquet").write_bytes(b"PAR1")
+    with pytest.raises(EngineError, match="could not be read as a Parquet file"):
+        counts_of(tmp_path / "*.parquet", "spark")
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([1], pa.timestamp("ns")),
+        pa.array([Decimal(1)], pa.decimal256(50, 0)),
+        pa.array([1], pa.time64("us")),
+    ],
+    ids=str,
+)
+def test_types_that_spark_does_not_read(column: pa.Array, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": [1], "y": column}), tmp_path / "x.parquet")
+    with pytest.raises(EngineError, match="could not be opened by Spark; it reads no time stamps in nanoseconds"):
+        counts_of(tmp_path / "x.parquet", "spark")
+
+
+def test_time_stamps_of_96_bits_are_refused_as_days(tmp_path: Path) -> None:
+    times = pa.table({"x": pa.array([datetime.datetime(2020, 1, 1)], pa.timestamp("ns"))})
+    pq.write_table(times, tmp_path / "x.parquet", use_deprecated_int96_timestamps=True)
+    schema = Schema("people", (Column("x", "date", low=DAY.toordinal(), high=DAY.toordinal() + 2),))
+    with pytest.raises(DataError, match="times with a zone have no date of their own"):
+        counts_of(tmp_path / "x.parquet", "spark", schema)
+
+
+def test_people_without_readable_names_are_the_same_on_both_engines(tmp_path: Path) -> None:
+    names = pa.array([b"a\xff", b"a\xfe", b"who?", b"\xef\xbf\xbd", b"b", b"b", None], pa.binary())
+    text = pa.Array.from_buffers(pa.string(), len(names), names.buffers())
+    pq.write_table(pa.table({"who": text, "x": [1, 1, 1, 2, 3, 3, 4]}), tmp_path / "x.parquet")
+    schema = Schema("people", ONE.columns, unit="who", rows_per_person=2)
+    for engine in ("duckdb", "spark"):
+        assert counts_of(tmp_path / "x.parquet", engine, schema) == [0, 0, 1, 2, *[0] * 6]
+
+
+def test_a_temporary_view_and_a_table_that_is_written_anew() -> None:
+    session = spark()
+    session.range(3).selectExpr("id AS x").createOrReplaceTempView("passing")
+    engine = SparkEngine(Source("spark://passing"), ONE)
+    for size in (3, 5):
+        session.range(size).selectExpr("id AS x").createOrReplaceTempView("passing")
+        assert engine.count(ask(ONE, by=["x"]), key=b"k").sum() == size
+    engine.close()
+    session.catalog.dropTempView("passing")
+    with pytest.raises(EngineError, match="could not be read"):
+        engine.count(ask(ONE, by=["x"]), key=b"k")
 
 
 @pytest.mark.parametrize("column", KINDS, ids=lambda column: column.name)
@@ -339,7 +555,7 @@ def test_the_counts_have_a_name_of_their_own() -> None:
     assert count_name(ask(schema)) == "count"
 
 
-@pytest.mark.parametrize("output", ["", 3, None, "a\x00b", "/proc/nothing/here"])
+@pytest.mark.parametrize("output", ["", 3, None, "a\x00b", "/proc/nothing/here", "/proc", "/sys"])
 def test_outputs_that_are_no_folder(output: object, config: Path) -> None:
     with Curator.open(config) as curator, pytest.raises(ParameterError, match="output: got"):
         curator.release(output=output, **ASKED)  # type: ignore[arg-type]
@@ -370,6 +586,7 @@ def test_an_incomplete_table_is_refused(tmp_path: Path) -> None:
 def test_without_java(monkeypatch: pytest.MonkeyPatch) -> None:
     pyspark = pytest.importorskip("pyspark")
     monkeypatch.setattr(pyspark.sql.SparkSession, "getActiveSession", lambda: None)
+    monkeypatch.setattr(pyspark.SparkContext, "_active_spark_context", None)
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", "")
     with pytest.raises(EngineError, match="Java 17"):

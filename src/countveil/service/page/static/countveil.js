@@ -101,12 +101,17 @@ document.addEventListener("htmx:afterSettle", event => {
 });
 // Fields and SQL in step: after a change, unless a button was pressed in the meantime.
 let stepping = 0, pressing = false, following = false;
-document.addEventListener("pointerdown", event => { pressing = Boolean(event.target.closest?.("button")); });
+document.addEventListener("pointerdown", event => { pressing = Boolean(event.target.closest?.("button:not([type=button])")); });
 document.addEventListener("pointerup", () => { setTimeout(() => { pressing = false; }, 0); });
 document.addEventListener("submit", () => clearTimeout(stepping), true);
 document.addEventListener("change", event => {
-  const form = event.target.closest?.("#ask-form");
-  if (!form || pressing) return;
+  const form = event.target.closest?.("#ask-form, #controls");
+  if (!form || pressing || event.target.type === "range") return;
+  if (form.id === "controls") {  // Enter changes and submits: that is one request
+    clearTimeout(stepping);
+    stepping = setTimeout(() => htmx.trigger(form, "slid"), 30);
+    return;
+  }
   const button = form.querySelector(event.target.id === "sql" ? "button[value=sql]" : "button[value=fields]");
   clearTimeout(stepping);
   stepping = setTimeout(() => { following = true; form.requestSubmit(button); }, 150);
@@ -118,7 +123,7 @@ document.addEventListener("input", event => {  // what is being typed must not b
   if (following) htmx.trigger(form, "htmx:abort");
 });
 document.addEventListener("htmx:afterRequest", () => { following = false; });
-document.addEventListener("htmx:afterSwap", () => clearTimeout(stepping));
+document.addEventListener("htmx:afterSwap", event => { if (event.target.id === "asking") clearTimeout(stepping); });
 document.addEventListener("htmx:afterSettle", event => {  // the button that was pressed may be gone: go on at the answer
   if (event.target.id === "asking" && document.activeElement === document.body) document.getElementById("answer")?.focus();
 });

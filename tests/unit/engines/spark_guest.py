@@ -1,0 +1,116 @@
+"""Countveil as a guest of a user's Spark session, which logs as Spark does by default: python spark_guest.py FOLDER
+
+What is found is printed as JSON; what anyone prints to stderr is for the test to read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import warnings
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+warnings.simplefilter("ignore")
+os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+os.environ["PYSPARK_PYTHON"] = sys.executable
+
+
+def main(folder: Path) -> dict[str, Any]:
+    from curated import QUICK, charged, config_text, with_plan, written
+    from pyspark import RDD
+    from pyspark.sql import SparkSession
+
+    from countveil.curator import Curator
+    from countveil.engines import Source
+    from countveil.engines.spark import SparkEngine, content_hash
+    from countveil.errors import EngineError
+    from countveil.query import ask
+    from countveil.schema import Column, Schema
+
+    def started() -> Any:
+        session = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+        session.conf.set("spark.sql.shuffle.partitions", "2")
+        session.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+        session.conf.set("spark.sql.parser.escapedStringLiterals", "true")
+        session.conf.set("spark.sql.groupByOrdinal", "false")
+        return session
+
+    user, found = started(), {}
+    log = user._jvm.org.apache.logging.log4j.LogManager.getRootLogger()
+    user.sql("SELECT 1").collect()
+
+    def state() -> list[Any]:
+        return [sorted(user.conf.getAll.items()), str(log.getLevel()), SparkSession.getActiveSession() is user]
+
+    before, bound = state(), RDD.toDF
+    numbers = [("3", "2020-01-02", "x${b}y"), ("x", None, None), ("-7", "2020-01-03", "n")]
+    frame = user.createDataFrame(numbers, "n STRING, d STRING, `a${spark.app.name}` STRING")
+    columns = (
+        Column("n", "integer", low=-9, high=9),
+        Column("d", "date", low=737425, high=737440),
+        Column("a${spark.app.name}", "text", ("x${b}y", "n")),
+    )
+    schema = Schema("people", columns)
+
+    def counted() -> None:
+        engine = SparkEngine(Source(frame=frame), schema)
+        for name, column in zip(("integers", "dates", "dollars"), columns, strict=True):
+            found[name] = int(engine.count(ask(schema, by=[column.name]), key=b"k").sum())
+        engine.close()
+        if threading.current_thread() is not threading.main_thread():
+            found["active"] = SparkSession.getActiveSession() is None
+
+    counted()
+    found["untouched"] = [state() == before, RDD.toDF is bound]
+    thread = threading.Thread(target=counted)
+    thread.start()
+    thread.join()
+    found["untouched"] += [state() == before, bound is RDD.toDF, found.pop("active")]
+
+    print("BEGIN", file=sys.stderr, flush=True)
+    values = "SELECT concat('secret', id) AS word FROM range(8)"
+    words = user.sql(values)
+    bad = [user.sql(f"SELECT CAST(word AS INT) AS x FROM ({values})"), words.selectExpr("CAST(word AS INT) AS x")]
+    bad.append(words.select(words.word.cast("int").alias("x")))
+    one = Schema("people", (Column("x", "integer", low=0, high=9),))
+    found["refused"] = []
+    for each in bad:
+        for run in (
+            lambda each=each: SparkEngine(Source(frame=each), one).count(ask(one, by=["x"]), key=b"k"),
+            lambda each=each: content_hash(Source(frame=each)),
+        ):
+            try:
+                run()
+            except EngineError as error:
+                found["refused"].append(str(error))
+    print("END", file=sys.stderr, flush=True)
+    found["heard"] = state() == before
+    user.createDataFrame([(1, True)], "age LONG, half BOOLEAN").write.parquet(str(folder / "people"))
+    os.rename(next((folder / "people").glob("part-*")), folder / "people.parquet")
+    text = "half = [false, true]\nage = { min = 0, max = 3 }\n"
+    config = config_text(source="people.parquet", unit="row", columns=text, budget=QUICK, more='engine = "spark"')
+    path = written(folder, config)
+    with_plan(path)
+    with Curator.open(path) as curator:
+        table = curator.release(dataset="people", by="half", output=folder / "out")
+        user.stop()
+        found["without"] = int(curator.count(dataset="people", by="age").released.size)
+        SparkSession.getActiveSession().stop()
+        started()
+        found["again"] = [int(curator.count(dataset="people", by=["age", "half"]).released.size), table.frame.count()]
+        found["charges"] = charged(path)
+    with Curator.open(path, sources={"people": frame}) as curator:
+        try:
+            curator.count(dataset="people", by="half", where="age = 1")
+        except EngineError as error:
+            found["stopped"] = str(error)
+    found["charges"] = [found["charges"], charged(path)]
+    return found
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(Path(sys.argv[1]))))

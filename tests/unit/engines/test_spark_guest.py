@@ -1,0 +1,40 @@
+"""A user's own Spark session: its settings change no count, nothing of it is changed, and no data is printed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark", reason="pyspark is missing: pip install 'countveil[spark]'")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not os.environ.get("JAVA_HOME") and shutil.which("java") is None,
+        reason="Java is missing: apt-get install openjdk-17-jre-headless",
+    ),
+]
+
+
+def test_as_a_guest(tmp_path: Path) -> None:
+    script = Path(__file__).with_name("spark_guest.py")
+    words = [sys.executable, str(script), str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=900)
+    assert done.returncode == 0, done.stderr[-4000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert (found["integers"], found["dates"], found["dollars"]) == (2, 2, 2)
+    assert found["untouched"] == [True] * 5
+    assert found["heard"]
+    assert found["refused"] == ["the source could not be read; the curator can look with: countveil inspect"] * 6
+    assert "secret" not in done.stderr + done.stdout
+    assert found["without"] == 4
+    assert found["again"] == [8, 2]
+    assert found["stopped"] == (
+        "source: the Spark session of this DataFrame was stopped; give a frame of one that is running"
+    )
+    assert found["charges"] == [3, 3]
