@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -16,6 +16,8 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, expect, sync_playwright
 
+COST, ASK = "What would it cost?", re.compile("^Ask, for 1 answer$|^Show it again")
+Visit = Callable[..., Page]
 PROGRAM = "/usr/bin/chromium"
 DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 _STATUS = re.compile(r"Failed to load resource: the server responded with a status of (\d+)")
@@ -130,3 +132,14 @@ def enter(page: Page, key: str, to: str = "/ask") -> None:
     page.get_by_label("Your key").fill(key)
     page.get_by_role("button", name="Log in").click()
     page.wait_for_url(f"**{to}")
+
+
+def asked(page: Page, text: str) -> str:
+    """Ask in SQL, dry run first; the receipt's name."""
+    page.locator("#sql").fill(text)
+    page.get_by_role("button", name=COST).click()
+    page.get_by_role("button", name=ASK).click()
+    expect(page.locator("#answer")).to_be_visible()
+    found = re.search("[0-9a-f]{24}", page.locator("#answer summary").first.inner_text())
+    assert found is not None
+    return found[0]

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from browsing import Watch, launched, opened
+from browsing import Visit, Watch, launched, opened
 from playwright.sync_api import Browser, Page
 from served import Served
-
-Visit = Callable[..., Page]
 
 
 @pytest.fixture(scope="module")

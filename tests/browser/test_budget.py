@@ -7,11 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browsing import Watch, enter
-from conftest import Visit
+from browsing import ASK, COST, Visit, Watch, asked, enter
 from playwright.sync_api import Page, expect
 from served import Served
-from test_ask import ASK, COST, asked
 
 from countveil.config import load
 from countveil.ledger.sqlite import SqliteLedger

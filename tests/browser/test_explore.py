@@ -15,8 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 from xml.etree import ElementTree
 
 import pytest
-from browsing import Watch, a_new_view, slide, slider, until
-from conftest import Visit
+from browsing import Visit, Watch, a_new_view, slide, slider, until
 from playwright.sync_api import Page, expect
 from served import Served
 

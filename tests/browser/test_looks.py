@@ -11,11 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import Watch, enter, until
-from conftest import Visit
+from browsing import ASK, COST, Visit, Watch, asked, enter, until
 from playwright.sync_api import Page, expect
 from served import Served
-from test_ask import ASK, COST, asked
 
 AXE = (Path(__file__).parent / "vendor" / "axe.min.js").read_text(encoding="utf-8")
 RULES = {

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from browsing import Watch, enter, opened, until
-from conftest import Visit
+from browsing import Visit, Watch, enter, opened, until
 from playwright.sync_api import Browser, expect
 from served import Served
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from browsing import Watch
-from conftest import Visit
+from browsing import Visit, Watch
 from playwright.sync_api import Page, expect
 from served import Served
 
