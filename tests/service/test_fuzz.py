@@ -35,6 +35,7 @@ from schemathesis.specs.openapi.checks import (
 )
 from serving import Server, place, serving
 
+pytestmark = pytest.mark.slow
 CHECKS = [
     not_a_server_error,
     status_code_conformance,

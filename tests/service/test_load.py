@@ -167,11 +167,10 @@ def _whose(asked: Asked) -> int:
     return int(asked.repeatable[1:].partition("-")[0])
 
 
-@pytest.mark.parametrize("processes", [WORKERS])
-def test_a_server_that_is_told_to_end_finishes_what_it_has_begun(tmp_path: Path, processes: int) -> None:
+def test_a_server_that_is_told_to_end_finishes_what_it_has_begun(tmp_path: Path) -> None:
     config = datasets(tmp_path, {"ended": PLAN.format("100", 1000)})
     asked = questions("ended", KILLED)
-    with serving(config, "--workers", f"{processes}") as server:
+    with serving(config, "--workers", f"{WORKERS}") as server:
         keys = [server.key(f"analyst{i}") for i in range(16)]
         tasks = [(key, numbered(f"c{i}", lambda n, i=i: asked[16 * n + i])) for i, key in enumerate(keys)]
         crowd = Crowd(server, tasks)

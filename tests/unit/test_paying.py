@@ -13,7 +13,7 @@ from curated import MANY, config_text, people, with_plan, written
 
 from countveil.curator import Curator
 from countveil.engines.duckdb import DuckDBEngine
-from countveil.errors import BudgetError, RequestError
+from countveil.errors import BudgetError, ConfigError
 from countveil.ledger.restoring import restore
 from countveil.ledger.sqlite import SqliteLedger
 from countveil.query import Question
@@ -65,14 +65,14 @@ def test_what_was_lost_is_taken_from_what_is_opened_later(config: Path) -> None:
 def test_another_pool_is_no_new_budget(config: Path, change: tuple[str, str]) -> None:
     assert answers(config, 1) == 4
     config.write_text(config.read_text().replace(*change))
-    with Curator.open(config) as curator, pytest.raises(RequestError, match="asked before with pool people"):
+    with Curator.open(config) as curator, pytest.raises(ConfigError, match="asked before with pool people"):
         ask(curator, 1)
 
 
 def test_another_name_is_no_new_budget(config: Path) -> None:
     assert answers(config, 1) == 4
     config.write_text(config.read_text().replace("dataset.people", "dataset.folk"))
-    with Curator.open(config) as curator, pytest.raises(RequestError, match="share one pool"):
+    with Curator.open(config) as curator, pytest.raises(ConfigError, match="share one pool"):
         curator.count("SELECT count(*) FROM folk")
 
 
@@ -84,7 +84,7 @@ def test_who_a_person_is_stays(tmp_path: Path) -> None:
         before = curator.config.dataset("people").schema.unit
         ask(curator, 1)
     path.write_text(path.read_text().replace(f'unit = "{before}"', 'unit = "age"'))
-    with Curator.open(path) as curator, pytest.raises(RequestError, match=f"unit {before}; put these back"):
+    with Curator.open(path) as curator, pytest.raises(ConfigError, match=f"unit {before}; put these back"):
         ask(curator, 2)
 
 

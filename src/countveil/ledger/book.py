@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
-from countveil.errors import BudgetError, ConflictError, LedgerError, RequestError
+from countveil.errors import BudgetError, ConfigError, ConflictError, LedgerError, RequestError
 from countveil.ledger.anchor import Anchor
 from countveil.ledger.records import Charge, PlanRecord, Request, Standing, charge_id, replayed
 from countveil.ledger.store import Store
@@ -74,14 +74,15 @@ class Book(Store):
             known = {body["dataset"]: (body["pool"], body["unit"]) for body in said}
             if known.get(dataset, (pool, unit)) != (pool, unit):
                 before = known[dataset]
-                raise RequestError(
-                    f"dataset {dataset} was asked before with pool {before[0]} and unit {before[1]}; put these back"
+                raise ConfigError(
+                    f"dataset.{dataset}", f"was asked before with pool {before[0]} and unit {before[1]}; put these back"
                 )
             for (other,) in self._read("SELECT dataset FROM version WHERE fingerprint = ?", (fingerprint,)):
                 if known.get(other, (pool, ""))[0] != pool:
-                    raise RequestError(
-                        f"the data of {dataset} is that of {other}, which pool {known[other][0]} pays for; "
-                        "datasets about the same people share one pool"
+                    raise ConfigError(
+                        f"dataset.{dataset}",
+                        f"its data is that of {other}, which pool {known[other][0]} pays for; "
+                        "datasets about the same people share one pool",
                     )
             if dataset not in known:
                 self._append("dataset", {"dataset": dataset, "pool": pool, "unit": unit})
