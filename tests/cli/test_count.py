@@ -284,7 +284,8 @@ def test_a_configuration_that_is_no_text(config: Path, count: Run) -> None:
         (config_text(source="cut.parquet"), 6, "could not be opened"),
         (config_text(source="folder.csv"), 6, "matches no file"),
         (config_text(source="secret.csv"), 6, "could not be"),
-        (config_text(source="postgresql://user:secret@x"), 6, "no engine for postgresql:// is installed"),
+        (config_text(source="postgresql://user:secret@x"), 6, "postgresql://x needs table"),
+        (config_text(source="mysql://user:secret@x"), 6, "no engine for mysql:// is installed"),
         (config_text(more='engine = "nope"'), 6, "engine nope is not installed"),
     ],
 )

@@ -159,16 +159,18 @@ class Compiler:
             stride //= column.keys
             if column.listed:
                 joins.append(f"JOIN {self.listing(column)} AS d{i} ON k{i} = d{i}.v")
-                index = f"d{i}.i"
-            elif column.step > 1:
-                index = f"k{i}"
-            else:
-                low, high = self.bind(column.value(column.low)), self.bind(column.value(column.high))
-                index = f"CASE WHEN k{i} BETWEEN {low} AND {high} THEN {self.offset(column, f'k{i}', low)} END"
+            index = f"d{i}.i" if column.listed else self.index(i, column)
             terms.append(f"CAST({index} AS {self.dialect.integer_type}) * {stride}")
         cell = " + ".join(terms) or f"CAST(0 AS {self.dialect.integer_type})"
         kept = f"u, {cell} AS cell" if people else f"{cell} AS cell, n"
         return f"SELECT {kept} FROM counted {' '.join(joins)}".rstrip()
+
+    def index(self, i: int, column: Column) -> str:
+        """The index of a key in the range of its column."""
+        if column.step > 1:
+            return f"k{i}"
+        low, high = self.bind(column.value(column.low)), self.bind(column.value(column.high))
+        return f"CASE WHEN k{i} BETWEEN {low} AND {high} THEN {self.offset(column, f'k{i}', low)} END"
 
     def listing(self, column: Column) -> str:
         """A relation (v, i) of a column's listed values and their indexes from 0."""
