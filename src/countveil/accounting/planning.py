@@ -227,6 +227,8 @@ def _family(ask: Ask, law: Law) -> ColumnFamily:
     """The law, made never negative if asked: post-processing, so that what was composed holds."""
     if ask.policy == "signed":
         return Columns(law)
+    if min(law.left, law.right) < 2:
+        raise InfeasibleError("next to no noise is needed, and none of it can be moved", "choose a smaller epsilon")
     try:
         return remap_nearly(law, ask.unbiased_from, ask.max_bias)
     except InfeasibleError as error:
