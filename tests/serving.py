@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -218,9 +218,12 @@ def raw(server: Server, *parts: bytes) -> bytes:
 
     with socket.create_connection((server.host, server.port), WAIT) as connection:
         for part in parts:
-            connection.sendall(part)
-        connection.shutdown(socket.SHUT_WR)
+            with suppress(OSError):  # it may have said no before it had read all of this
+                connection.sendall(part)
         found = bytearray()
-        while chunk := connection.recv(1 << 16):
-            found += chunk
+        with suppress(ConnectionError):
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_WR)
+            while chunk := connection.recv(1 << 16):
+                found += chunk
     return bytes(found)

@@ -1,6 +1,6 @@
-"""Questions made to be expensive: each is answered or refused in less than two seconds, and never hangs.
+"""Questions made to be expensive: each is answered or refused with a bounded number of calls, and never hangs.
 
-What is accepted is also counted on an engine in little time: planners are slow at conditions of thousands of parts.
+What is accepted also becomes a statement of bounded length: planners are slow at conditions of thousands of parts.
 """
 
 from __future__ import annotations
@@ -102,11 +102,11 @@ def engine() -> Iterator[DuckDBEngine]:
 
 
 def asked_quickly(where: str, by: str = "") -> Question | None:
-    """The question, or None if it is refused; both with little work: about two seconds of a quiet machine."""
+    """The question, or None if it is refused; both with little work: a second or two of a quiet machine."""
     shown, groups = (f"{by}, ", f" GROUP BY {by}") if by else ("", "")
     text = f"SELECT {shown}count(*) FROM t WHERE {where}{groups}"
     found: Question | QueryError
-    with within(50):
+    with within(6_000_000):
         try:
             found = ask(SCHEMA, text)
         except QueryError as error:
@@ -125,8 +125,8 @@ def test_expensive_questions_are_answered_or_refused_quickly(name: str, engine: 
     asked_quickly(HOSTILE[name], by=c(0))
     if question is None:
         return
-    with within(125):
-        assert 0 <= engine.count(question, key=b"key")[0] <= 3
+    assert len(engine.compiler().count(question, "key").sql) < 20_000
+    assert 0 <= engine.count(question, key=b"key")[0] <= 3
     assert ask(SCHEMA, question.text).sha256 == question.sha256
 
 
@@ -152,13 +152,13 @@ def test_effort_is_counted_to_the_step() -> None:
 
 
 def test_ordinary_questions_are_cheap() -> None:
-    """A reference loop is about 0.04 s: 40 questions in it are a thousand a second. The rate itself is a benchmark."""
+    """200 questions, less than two thousand calls each. The rate itself is a benchmark."""
     texts = [
         f"SELECT count(*) FROM t WHERE {c(1)} >= 65",
         f"SELECT {c(2)}, count(*) FROM t WHERE age BETWEEN 18 AND 64 AND {c(1)} IN (1, 2, 3) GROUP BY {c(2)}",
         f"SELECT count(*) FROM t WHERE ({c(1)} IN (1, 5) OR age < 20) AND NOT {c(3)} > 7",
         f"SELECT count(*) FROM t WHERE city = 'v5' AND {c(1)} IS NOT NULL",
     ]
-    with within(5):
+    with within(400_000):
         for _ in range(50):
             assert all(ask(SCHEMA, text).sha256 for text in texts)
