@@ -1,4 +1,4 @@
-"""How much work something is, counted in calls of Python and of its builtins: the same on every machine and every day."""
+"""How much work something is, counted in calls of Python and of its builtins: the same on every machine."""
 
 from __future__ import annotations
 
