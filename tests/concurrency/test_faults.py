@@ -61,7 +61,7 @@ def test_every_sync_and_every_write_fails_once(faulty: Workers, tmp_path: Path, 
         assert told["said"].endswith(("nothing was answered", "try again")), told
         assert found["charges"] <= withheld
         assert found["sent"] == 0
-    assert withheld >= 6, "at least the log, the anchor's file and the anchor's folder, for a charge and for an answer"
+    assert withheld >= 4, "at least the log and the anchor, for a charge and for an answer"
     audit(place)
 
 
@@ -71,12 +71,10 @@ def test_the_log_then_the_anchor_then_the_data(faulty: Workers, tmp_path: Path) 
     assert faulty.run({"task": "order_of_syncs", "folder": str(tmp_path), "notes": str(notes)}) == [0]
     names = {
         f"sync {place.ledger}-wal": "log",
-        f"sync {place.anchor.with_name('.x.anchor.part')}": "part",
-        f"rename {place.anchor}": "anchor",
-        f"sync {place.anchor.parent}": "folder",
+        f"sync {place.anchor}": "anchor",
     }
     order = [names.get(line, line) for line in notes.read_text().splitlines()]
-    paid = ["log", "part", "anchor", "folder"]
+    paid = ["log", "anchor"]
     assert order == [*paid, "look at the data", *paid, "send"]
 
 
@@ -97,6 +95,7 @@ def test_an_anchor_without_room(tmp_path: Path) -> None:
     charge = ledger.charge("people", "people", 1, "a", "", "ann")
     part = place.anchor.with_name(".x.anchor.part")
     part.symlink_to("/dev/full")
+    place.anchor.write_bytes(place.anchor.read_bytes().replace(b" \n", b"\n"))  # does not fit, so a new file is made
     with pytest.raises(LedgerError, match=r"^the anchor could not be written \(.+\); nothing was answered$"):
         ledger.record(charge, b"never sent")
     with pytest.raises(LedgerError, match="nothing was answered"):

@@ -68,6 +68,10 @@ class Dialect:
         """A relation (v, i) of a bound list's values and their indexes from 0."""
         raise NotImplementedError
 
+    def place(self, key: str, parameter: str, kind: Kind) -> str | None:
+        """The index of a key in a short bound list, NULL if it is not there; None where a join does as well."""
+        return None
+
     def legible(self, text: str) -> list[str]:
         """What a text of the source must satisfy to be text at all; nothing, where it cannot be otherwise."""
         return []

@@ -22,12 +22,14 @@ import tempfile
 import weakref
 import zlib
 from collections.abc import Mapping
+from functools import lru_cache
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 
+from countveil.engines import duckdb_held
 from countveil.engines.dialect import Dialect, Family
 from countveil.engines.frames import OUTSIDE, arrow_table
 from countveil.engines.source import Source
@@ -71,6 +73,9 @@ class DuckDBDialect(Dialect):
         values = f"CAST({parameter} AS {TYPES[kind]}[])"
         return f"(SELECT unnest({values}) AS v, generate_subscripts({values}, 1) - 1 AS i)"
 
+    def place(self, key: str, parameter: str, kind: Kind) -> str:
+        return f"list_position(CAST({parameter} AS {TYPES[kind]}[]), {key}) - 1"
+
 
 class DuckDBEngine(SqlEngine):
     """Counts on one source through a locked connection of its own."""
@@ -91,11 +96,14 @@ class DuckDBEngine(SqlEngine):
         try:
             paths = [] if self._frame is not None else _plain(source.paths(), self._scratch)
             self.relation = _relation(source, paths, self._connection)
-            _lock(paths, self._connection)
             if schema is not None:
                 self.check(schema)
                 if source.scheme == "parquet":
                     self._try_times(schema)
+                names = [self.dialect.name(name) for name in self.columns() if name in (_wanted(schema) or ())]
+                if duckdb_held.hold(self._connection, source, paths, self.relation, names):
+                    self.relation, paths = duckdb_held.NAME, []
+            _lock(paths, self._connection)
         except duckdb.Error:
             self.close()
             raise EngineError(f"source: {shortened(source.location, 100)} could not be opened") from None
@@ -115,12 +123,11 @@ class DuckDBEngine(SqlEngine):
     def run(self, statement: Statement) -> dict[str, NDArray[np.generic]]:
         """Guarantee: one SELECT and nothing else. The lock keeps other files out of reach, this keeps the source."""
         try:
-            if [found.type for found in duckdb.extract_statements(statement.sql)] != [duckdb.StatementType.SELECT]:
-                raise EngineError(UNREADABLE)
+            parsed = _parsed(statement.sql)
             with self._connection.cursor() as cursor:  # a connection of its own, so that threads can ask at once
                 if self._frame is not None:
                     cursor.register("frame", self._frame)
-                return cursor.execute(statement.sql, dict(statement.values)).fetchnumpy()
+                return cursor.execute(parsed, dict(statement.values)).fetchnumpy()
         except Exception:  # whatever goes wrong, its words can quote the data
             raise EngineError(UNREADABLE) from None
 
@@ -137,6 +144,15 @@ class DuckDBEngine(SqlEngine):
     def close(self) -> None:
         self._connection.close()
         self._tidy()
+
+
+@lru_cache(maxsize=256)
+def _parsed(sql: str) -> duckdb.Statement:
+    """A statement that was found to be one SELECT. Values are bound, so that questions of one shape have one text."""
+    found = duckdb.extract_statements(sql)
+    if [each.type for each in found] != [duckdb.StatementType.SELECT]:
+        raise EngineError(UNREADABLE)
+    return found[0]
 
 
 def _wanted(schema: Schema | None) -> set[str] | None:

@@ -153,17 +153,22 @@ class Compiler:
 
     def placed(self, question: Question, people: bool) -> str:
         """Flat cell numbers, the last group column running fastest."""
-        terms, joins = [], []
+        terms, joins, known = [], [], []
         stride = question.cells
         for i, column in enumerate(question.by):
             stride //= column.keys
-            if column.listed:
+            index = None
+            if column.listed and not people and column.keys <= INLINE:  # a few look-ups for each group, not each row
+                index = self.dialect.place(f"k{i}", self.bind(list(column.values)), column.kind)
+                known += [] if index is None else [f"{index} IS NOT NULL"]
+            if column.listed and index is None:
                 joins.append(f"JOIN {self.listing(column)} AS d{i} ON k{i} = d{i}.v")
-            index = f"d{i}.i" if column.listed else self.index(i, column)
+            index = index or (f"d{i}.i" if column.listed else self.index(i, column))
             terms.append(f"CAST({index} AS {self.dialect.integer_type}) * {stride}")
         cell = " + ".join(terms) or f"CAST(0 AS {self.dialect.integer_type})"
         kept = f"u, {cell} AS cell" if people else f"{cell} AS cell, n"
-        return f"SELECT {kept} FROM counted {' '.join(joins)}".rstrip()
+        where = [f"WHERE {' AND '.join(known)}"] if known else []
+        return " ".join([f"SELECT {kept} FROM counted", *joins, *where])
 
     def index(self, i: int, column: Column) -> str:
         """The index of a key in the range of its column."""

@@ -1,14 +1,20 @@
 """The anchor: a small file, best kept on another disk, that remembers how far the ledger had come.
 
 A ledger that ends before its anchor lost history: an older copy was restored, or its write-ahead log was deleted. A
-ledger that is ahead of its anchor was interrupted between the two writes, and catches up. Writing is atomic (a new file
-takes the old one's name) and only ever goes forward, under a lock, whichever process writes; and only from a ledger
-that holds what the anchor remembers, so that a process left behind by a restore answers nothing more.
+ledger that is ahead of its anchor was interrupted between the two writes, and catches up. The anchor only ever goes
+forward, under a lock, whichever process writes; and only from a ledger that holds what the anchor remembers, so that a
+process left behind by a restore answers nothing more.
+
+It is one line of fixed length, less than a disk's sector, and moves in place with one sync: disks write a sector whole
+or not at all. Were it torn all the same, it would be refused, as damage of any kind is. An anchor that is begun, or set
+by a restore, is a new file that takes the name.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import hashlib
 import json
 import os
 import time
@@ -19,6 +25,7 @@ from pathlib import Path
 
 from countveil.errors import LedgerError
 
+LENGTH = 256
 WAIT = 60.0
 """Seconds to wait for other processes that are writing."""
 _MISSING = "the anchor is missing; if this is the latest ledger, say so with: countveil ledger restore --latest"
@@ -38,21 +45,20 @@ class Anchor:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._lock = path.with_name(f".{path.name}.lock")
+        self._settled: tuple[int, int] | None = None
+        """The file whose name is known to be on disk."""
 
     def read(self) -> Mark | None:
-        """What the anchor says; None if there is no anchor."""
-        try:
-            found = json.loads(self.path.read_bytes())
-            ledger, seq, hash = (found[name] for name in ("ledger", "seq", "hash"))
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            raise self._damaged() from None
-        if type(ledger) is not str or type(hash) is not str or type(seq) is not int or seq < 0:
-            raise self._damaged()
-        if not ledger or len(hash) != (64 if seq else 0):
-            raise self._damaged()
-        return Mark(ledger, seq, hash)
+        """What the anchor says; None if there is no anchor. Whoever reads while it moves sees neither, and looks again."""
+        for pause in (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016):
+            try:
+                return _mark(self.path.read_bytes())
+            except FileNotFoundError:
+                return None
+            except (OSError, ValueError, KeyError, TypeError, RecursionError):
+                time.sleep(pause)
+        raise self._damaged()
 
     def found(self) -> Mark:
         """What the anchor says; a missing anchor is refused."""
@@ -78,10 +84,27 @@ class Anchor:
         with self.held():
             before = self.found()
             holds(before)
-            if mark.seq > before.seq:
-                self.write(mark)
-            else:
-                self._settle_folder()  # whoever wrote it may have died before this
+            self._move(mark if mark.seq > before.seq else before)
+
+    def _move(self, mark: Mark) -> None:
+        """Write over the line that is there; also if it says the same: whoever wrote it may have died before a sync."""
+        line = _line(mark)
+        try:
+            file = os.open(self.path, os.O_WRONLY)
+            try:
+                there = os.fstat(file)
+                if there.st_size != len(line):
+                    return self.write(mark)
+                if self._settled != (there.st_dev, there.st_ino):  # whoever named it may have died before this
+                    settle_folder(self.path.parent)
+                if os.pwrite(file, line, 0) != len(line):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                os.fdatasync(file)
+                self._settled = (there.st_dev, there.st_ino)
+            finally:
+                os.close(file)
+        except OSError as error:
+            raise self._unwritten(error) from None
 
     def write(self, mark: Mark) -> None:
         """Replace what the anchor says, while it is held."""
@@ -89,16 +112,10 @@ class Anchor:
         try:
             with part.open("wb") as file:
                 os.fchmod(file.fileno(), 0o600)
-                file.write(json.dumps(asdict(mark)).encode() + b"\n")
+                file.write(_line(mark))
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(part, self.path)
-            self._settle_folder()
-        except OSError as error:
-            raise self._unwritten(error) from None
-
-    def _settle_folder(self) -> None:
-        try:
             settle_folder(self.path.parent)
         except OSError as error:
             raise self._unwritten(error) from None
@@ -107,15 +124,15 @@ class Anchor:
     def held(self) -> Iterator[None]:
         """Keep all others from moving the anchor, and so from answering."""
         try:
-            lock = self.path.with_name(f".{self.path.name}.lock").open("ab")
+            lock = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         except OSError as error:
             raise self._unwritten(error) from None
-        with lock:
-            self._wait(lock.fileno())
-            try:
-                yield
-            finally:
-                fcntl.flock(lock, fcntl.LOCK_UN)  # closing is not enough if another thread forked meanwhile
+        try:
+            self._wait(lock)
+            yield
+        finally:
+            fcntl.flock(lock, fcntl.LOCK_UN)  # closing is not enough if another thread forked meanwhile
+            os.close(lock)
 
     def _wait(self, lock: int) -> None:
         until, pause = time.monotonic() + WAIT, 0.0005
@@ -138,6 +155,27 @@ class Anchor:
 
     def _unwritten(self, error: OSError) -> LedgerError:
         return LedgerError(f"the anchor could not be written ({error.strerror}); nothing was answered")
+
+
+def _line(mark: Mark) -> bytes:
+    return json.dumps({**asdict(mark), "check": _check(mark)}).encode().ljust(LENGTH - 1) + b"\n"
+
+
+def _mark(line: bytes) -> Mark:
+    """What a line says; a ValueError, KeyError or TypeError if it says nothing."""
+    found = json.loads(line)
+    ledger, seq, hash, check = (found[name] for name in ("ledger", "seq", "hash", "check"))
+    if type(ledger) is not str or type(hash) is not str or type(seq) is not int or seq < 0:
+        raise TypeError
+    mark = Mark(ledger, seq, hash)
+    if not ledger or len(hash) != (64 if seq else 0) or check != _check(mark):
+        raise ValueError
+    return mark
+
+
+def _check(mark: Mark) -> str:
+    """What tells a line from half of it; no secret."""
+    return hashlib.sha256(f"{mark.ledger} {mark.seq} {mark.hash}".encode()).hexdigest()[:16]
 
 
 def settle_folder(folder: Path) -> None:
