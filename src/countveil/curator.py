@@ -22,7 +22,7 @@ from countveil.answers import DryRun as DryRun
 from countveil.answers import PoolBudget as PoolBudget
 from countveil.answers import Receipt, Table, check_kind, kind_of
 from countveil.config import Budget, Config, Dataset, load
-from countveil.engines import Source, WritingEngine, open_engine
+from countveil.engines import Source, open_engine
 from countveil.errors import ConfigError, ConflictError, EngineError, ParameterError, shortened
 from countveil.exact import integer
 from countveil.files import from_text
@@ -199,12 +199,12 @@ class Curator:
         state = (version, *paths)
         opening = partial(open_engine, source, dataset.schema, dataset.engine)
         with self._engines.held(dataset.name, state, opening, keep=keep) as engine:
-            if not isinstance(engine, WritingEngine):
-                check_collectable(question)
+            check_collectable(question, engine)
             record, intervals = self._plan(dataset, opened=True)
             self.ledger.bind(dataset.name, record.pool, dataset.schema.unit, fingerprint)
             asked = (record.pool, dataset.name, version, question.sha256, question.text, analyst)
-            yield Paid(self.ledger.charge(*asked, most=most, request=request), record, intervals, engine, source)
+            charge = self.ledger.charge(*asked, most=most, request=request)
+            yield Paid(charge, record, intervals, engine, source, fingerprint)
 
     def _key(self, question: Question) -> bytes:
         """What chooses the cells of people who are in too many."""
@@ -212,7 +212,7 @@ class Curator:
 
     def _unchanged(self, paid: Paid) -> None:
         """The data is still the version that was paid for."""
-        if self.ledger.version(paid.charge.dataset, self._fingerprints.of(paid.source)) != paid.charge.version:
+        if self._fingerprints.of(paid.source) != paid.fingerprint:
             raise EngineError("the source changed while it was counted; the charge is kept; ask again")
 
     def dry_run(

@@ -16,9 +16,12 @@ class _Lease:
     engine: Engine
     users: int = 0
 
+    def __post_init__(self) -> None:
+        self._guest = self.engine if isinstance(self.engine, GuestEngine) else None
+
     def fits(self, state: tuple[object, ...]) -> bool:
         """The engine can answer about this state."""
-        return self.state == state and (not isinstance(self.engine, GuestEngine) or self.engine.alive())
+        return self.state == state and (self._guest is None or self._guest.alive())
 
 
 class Leases:

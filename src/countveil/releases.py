@@ -139,9 +139,9 @@ def check_output(output: object) -> Path:
     return path
 
 
-def check_collectable(question: Question) -> None:
-    """Refuse a table that is too large for one process."""
-    if question.cells > MOST_COLLECTED:
+def check_collectable(question: Question, engine: Engine | None = None) -> None:
+    """Refuse a table that is too large for one process, unless the engine has workers that can write it."""
+    if question.cells > MOST_COLLECTED and not isinstance(engine, WritingEngine):
         raise RequestError(
             f"a table of {question.cells:,} cells is too large to collect, {MOST_COLLECTED:,} can be; "
             "in Spark, release(..., output=...) writes it to files"
@@ -223,6 +223,7 @@ class Paid:
     intervals: Intervals
     engine: Engine
     source: Source
+    fingerprint: str
 
 
 def evaluated(

@@ -21,7 +21,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from contract.naive import Row
 
-from countveil.engines import Source
+from countveil.engines import Engine, Source, open_engine
+from countveil.engines.duckdb import DuckDBEngine
+from countveil.schema import Schema
 
 ARROW = {
     **{f"int{n}": getattr(pa, f"int{n}")() for n in (8, 16, 32, 64)},
@@ -174,6 +176,8 @@ MAKERS: dict[str, Callable[[list[Row], Types, Path], Source]] = {
     "csv": csv_file,
     "parquet": parquet_file,
     "parquet-glob": parquet_files,
+    "csv-not-held": csv_file,
+    "parquet-not-held": parquet_file,
     "duckdb": duckdb_table,
     "pyarrow": pyarrow_frame,
     "polars": polars_frame,
@@ -185,5 +189,19 @@ MAKERS: dict[str, Callable[[list[Row], Types, Path], Source]] = {
 }
 ENGINE = {"spark-parquet": "spark"}
 """Makers whose sources are not given to the usual engine."""
+
+
+class NotHeld(DuckDBEngine):
+    """As if every file were too large to be held in memory."""
+
+    holds = False
+
+
+def opened(name: str, rows: list[Row], types: Types, folder: Path, schema: Schema) -> Engine:
+    """The engine of a maker's source."""
+    source = MAKERS[name](rows, types, folder)
+    return NotHeld(source, schema) if name.endswith("-not-held") else open_engine(source, schema, ENGINE.get(name))
+
+
 SLOW = {"spark", "spark-parquet"}
 """Makers that are tried on fewer examples."""

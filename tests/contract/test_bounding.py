@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 from contract import naive
-from contract.makers import ENGINE, MAKERS, SLOW, Types
+from contract.makers import MAKERS, SLOW, Types, opened
 from contract.naive import Row, Test
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from countveil.engines import open_engine
 from countveil.query import ask
 from countveil.schema import Column, Schema
 
@@ -49,7 +48,7 @@ def counts(
     name: str, schema: Schema, types: Types, rows: list[Row], sql: str, key: bytes = b"key"
 ) -> np.ndarray[Any, np.dtype[np.int64]]:
     with tempfile.TemporaryDirectory() as folder:
-        engine = open_engine(MAKERS[name](rows, types, Path(folder)), schema, ENGINE.get(name))
+        engine = opened(name, rows, types, Path(folder), schema)
         try:
             return engine.count(ask(schema, sql), key=key)
         finally:

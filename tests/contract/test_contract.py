@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 from contract import naive
-from contract.makers import ARROW, ENGINE, MAKERS, SLOW, Types
+from contract.makers import ARROW, MAKERS, SLOW, Types, opened
 from contract.naive import Row, Test
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from countveil.engines import Engine, open_engine
+from countveil.engines import Engine
 from countveil.errors import DataError
 from countveil.query import ask
 from countveil.schema import Column, Schema
@@ -33,16 +33,15 @@ BIG = 2**63 - 1
 @pytest.fixture(params=MAKERS)
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
     """make_engine(rows, physical types, schema)."""
-    opened: list[Engine] = []
+    engines: list[Engine] = []
 
     def make_engine(rows: list[Row], types: Types, schema: Schema) -> Engine:
         folder = Path(tempfile.mkdtemp(dir=tmp_path))
-        source = MAKERS[request.param](rows, types, folder)
-        opened.append(open_engine(source, schema, ENGINE.get(request.param)))
-        return opened[-1]
+        engines.append(opened(request.param, rows, types, folder, schema))
+        return engines[-1]
 
     yield make_engine
-    for engine in opened:
+    for engine in engines:
         engine.close()
 
 
@@ -455,7 +454,7 @@ def test_something_is_counted_as_defined(name: str, data: st.DataObject) -> None
 def anything(name: str, data: st.DataObject) -> None:
     schema, types, rows = data.draw(tables())
     with tempfile.TemporaryDirectory() as folder:
-        engine = open_engine(MAKERS[name](rows, types, Path(folder)), schema, ENGINE.get(name))
+        engine = opened(name, rows, types, Path(folder), schema)
         try:
             for _ in range(3):
                 by = data.draw(st.lists(st.sampled_from([c.name for c in schema.columns]), unique=True, max_size=2))

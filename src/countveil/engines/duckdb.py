@@ -83,9 +83,12 @@ class DuckDBEngine(SqlEngine):
     dialect = DuckDBDialect()
 
     settings: Mapping[str, Any] = {}
+    holds = True
+    """Small files are read once."""
 
     def __init__(self, source: Source, schema: Schema | None = None) -> None:
         self._columns: dict[str, Family] | None = None
+        self._idle: list[duckdb.DuckDBPyConnection] = []
         self._frame = arrow_table(source.frame, _wanted(schema)) if source.scheme == "frame" else None
         self.garbled = {"frame": OUTSIDE, "parquet": "?"}.get(source.scheme)
         self._scratch = tempfile.mkdtemp(prefix="countveil-")
@@ -101,7 +104,7 @@ class DuckDBEngine(SqlEngine):
                 if source.scheme == "parquet":
                     self._try_times(schema)
                 names = [self.dialect.name(name) for name in self.columns() if name in (_wanted(schema) or ())]
-                if duckdb_held.hold(self._connection, source, paths, self.relation, names):
+                if self.holds and duckdb_held.hold(self._connection, source, paths, self.relation, names):
                     self.relation, paths = duckdb_held.NAME, []
             _lock(paths, self._connection)
         except duckdb.Error:
@@ -123,13 +126,22 @@ class DuckDBEngine(SqlEngine):
     def run(self, statement: Statement) -> dict[str, NDArray[np.generic]]:
         """Guarantee: one SELECT and nothing else. The lock keeps other files out of reach, this keeps the source."""
         try:
-            parsed = _parsed(statement.sql)
-            with self._connection.cursor() as cursor:  # a connection of its own, so that threads can ask at once
-                if self._frame is not None:
-                    cursor.register("frame", self._frame)
-                return cursor.execute(parsed, dict(statement.values)).fetchnumpy()
+            parsed, cursor = _parsed(statement.sql), self._cursor()
+            found = cursor.execute(parsed, dict(statement.values)).fetchnumpy()
+            self._idle.append(cursor)
+            return found
         except Exception:  # whatever goes wrong, its words can quote the data
             raise EngineError(UNREADABLE) from None
+
+    def _cursor(self) -> duckdb.DuckDBPyConnection:
+        """A connection of its own, so that threads can ask at once; one that is idle, or a new one."""
+        try:
+            return self._idle.pop()
+        except IndexError:
+            cursor = self._connection.cursor()
+            if self._frame is not None:
+                cursor.register("frame", self._frame)
+            return cursor
 
     def _try_times(self, schema: Schema) -> None:
         """Read the time stamps of Parquet files once: DuckDB fails on one that overflows its own, so it fails here.
@@ -142,6 +154,9 @@ class DuckDBEngine(SqlEngine):
             self.run(Statement(f"SELECT count({read}) FROM {self.relation}", {}))
 
     def close(self) -> None:
+        for cursor in self._idle:
+            cursor.close()
+        self._idle.clear()
         self._connection.close()
         self._tidy()
 

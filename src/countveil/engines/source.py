@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,11 +57,11 @@ class Source:
 
     def paths(self) -> list[str]:
         """The files meant, a glob opened here and not by an engine, in a fixed order."""
-        pattern = str(self.directory / Path(self.location).expanduser())
-        if glob.has_magic(pattern) and not Path(pattern).exists():
-            found = sorted(path for path in glob.glob(pattern, recursive=True) if Path(path).is_file())
+        pattern = os.path.join(self.directory, os.path.expanduser(self.location))
+        if glob.has_magic(pattern) and not os.path.exists(pattern):
+            found = sorted(path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path))
         else:
-            found = [pattern] if Path(pattern).is_file() else []
+            found = [pattern] if os.path.isfile(pattern) else []
         if not found:
             raise EngineError(f"source: {shortened(self.location, 100)} matches no file; check the path")
-        return [str(Path(path).resolve()) for path in found]
+        return [os.path.realpath(path) for path in found]

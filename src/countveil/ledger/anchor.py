@@ -17,6 +17,7 @@ import fcntl
 import hashlib
 import json
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -46,11 +47,12 @@ class Anchor:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = path.with_name(f".{path.name}.lock")
+        self._mine, self._holding = threading.RLock(), False
         self._settled: tuple[int, int] | None = None
         """The file whose name is known to be on disk."""
 
     def read(self) -> Mark | None:
-        """What the anchor says; None if there is no anchor. Whoever reads while it moves sees neither, and looks again."""
+        """What the anchor says; None if there is no anchor. Who reads half of a move looks again."""
         for pause in (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016):
             try:
                 return _mark(self.path.read_bytes())
@@ -122,20 +124,26 @@ class Anchor:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Keep all others from moving the anchor, and so from answering."""
-        try:
-            lock = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-        except OSError as error:
-            raise self._unwritten(error) from None
-        try:
-            self._wait(lock)
-            yield
-        finally:
-            fcntl.flock(lock, fcntl.LOCK_UN)  # closing is not enough if another thread forked meanwhile
-            os.close(lock)
+        """Keep all others from moving the anchor, and so from answering. Who holds it may hold it again."""
+        with self._mine:
+            if self._holding:
+                yield
+                return
+            try:
+                lock = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+            except OSError as error:
+                raise self._unwritten(error) from None
+            try:
+                self._wait(lock)
+                self._holding = True
+                yield
+            finally:
+                self._holding = False
+                fcntl.flock(lock, fcntl.LOCK_UN)  # closing is not enough if another thread forked meanwhile
+                os.close(lock)
 
     def _wait(self, lock: int) -> None:
-        until, pause = time.monotonic() + WAIT, 0.0005
+        until, pause = time.monotonic() + WAIT, 0.0002
         while True:
             try:
                 return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -145,7 +153,7 @@ class Anchor:
             except OSError as error:
                 raise self._unwritten(error) from None
             time.sleep(pause)
-            pause = min(2 * pause, 0.01)
+            pause = min(1.5 * pause, 0.003)
 
     def _damaged(self) -> LedgerError:
         return LedgerError(

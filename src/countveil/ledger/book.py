@@ -147,9 +147,8 @@ class Book(Store):
             self._keep(charge, analyst, request)
             return charge
 
-        charge = self._shared("charge", change)
-        if charge.payload is not None:
-            self._out.add(charge.id)
+        charge = self._shared("charge", change, anchored=False)
+        self._settled(charge)
         return charge
 
     def _charged(

@@ -23,8 +23,8 @@ MOST = 128
 class Waiting(Generic[T]):
     """One change in line, and what came of it."""
 
-    def __init__(self, name: str, change: Callable[[], T]) -> None:
-        self.name, self._change = name, change
+    def __init__(self, name: str, change: Callable[[], T], anchored: bool = True) -> None:
+        self.name, self._change, self.anchored = name, change, anchored
         self.done = self.leads = False
         self._bell = threading.Lock()
         self._bell.acquire()  # whoever rings it releases it
@@ -78,9 +78,9 @@ class Group:
         self._line: deque[Waiting[Any]] = deque()
         self._led = False
 
-    def join(self, name: str, change: Callable[[], T]) -> Waiting[T]:
+    def join(self, name: str, change: Callable[[], T], anchored: bool = True) -> Waiting[T]:
         """Stand in line; the first in it leads."""
-        mine = Waiting(name, change)
+        mine = Waiting(name, change, anchored)
         with self._lock:
             self._line.append(mine)
             if not self._led:

@@ -7,7 +7,7 @@ import sqlite3
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from countveil.errors import LedgerError, RequestError
@@ -142,6 +142,11 @@ class SqliteLedger(Book):
     def rejoin(self) -> None:
         self._read_lock.release()
         super().rejoin()
+
+    def _turn(self) -> AbstractContextManager[None]:
+        """Processes take turns on the anchor's lock, from the change to its anchor: SQLite's own makes them sleep for
+        longer than a change takes."""
+        return self.anchor.held()
 
     @contextmanager
     def _changing(self, name: str) -> Iterator[None]:

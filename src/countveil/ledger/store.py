@@ -4,8 +4,10 @@ A database brings a connection (`_open`), a durable change that runs alone (`_ch
 (`_moment`), statements with ? for values (`_execute`), and words for its faults (`_fault`). The SQL here is what all of
 them understand.
 
-Order of durability: the change is on disk, then the anchor, then the caller goes on. A process that dies anywhere
-leaves either no trace or a charge; a charge without an answer can be completed later, and only once.
+Order of durability: the change is on disk, then the anchor, then the caller goes on. A charge alone does not move the
+anchor: it is on disk before the data is looked at, and its answer, which follows it in the chain, moves the anchor over
+both before anything goes out. A process that dies anywhere leaves either no trace or a charge; a charge without an
+answer can be completed later, and only once.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -88,6 +90,10 @@ class Store(ABC):
     def backup(self, target: Path) -> int:
         """A complete copy of this moment, in a new file of its own, checked; the number of entries in it."""
 
+    def _turn(self) -> AbstractContextManager[None]:
+        """What keeps other processes from changing the ledger, if something has to before a change begins."""
+        return nullcontext()
+
     # -- the connection ----------------------------------------------------------------------------------------------
 
     @property
@@ -138,28 +144,30 @@ class Store(ABC):
         return str(json.loads(self._read("SELECT body FROM entry WHERE seq = 1")[0][0])["ledger"])
 
     @contextmanager
-    def _transaction(self, name: str) -> Iterator[None]:
-        """One durable change, then the anchor."""
-        with self._using():
+    def _transaction(self, name: str, *, anchored: bool = True) -> Iterator[None]:
+        """One durable change, then the anchor, unless what the change allows moves it later."""
+        with self._using(), self._turn():
             self._tail = None
             with self._changing(name):
                 yield
-            self._tail, last = None, self._last()
-            if name != "migrate" and last is not None:
-                self._step(f"{name}:anchor")
-                self.anchor.advance(Mark(self.identity, last.seq, last.hash), self._check_holds)
+            last, self._tail = self._tail, None
+            if anchored and name != "migrate":
+                last = last or self._last()
+                if last is not None:
+                    self._step(f"{name}:anchor")
+                    self.anchor.advance(Mark(self.identity, last.seq, last.hash), self._check_holds)
 
-    def _shared(self, name: str, change: Callable[[], T]) -> T:
+    def _shared(self, name: str, change: Callable[[], T], *, anchored: bool = True) -> T:
         """A change that shares its transaction, its sync and its move of the anchor with all that wait meanwhile.
 
         Each is done whole or not at all: one that is refused leaves no trace, and the others go on. If the transaction
         fails, none of them happened.
         """
-        mine = self._group.join(name, change)
+        mine = self._group.join(name, change, anchored)
         try:
             mine.wait()
             if not mine.done:
-                with self._lock:
+                with self._lock, self._turn():  # whoever comes while it is not ours joins
                     self._lead(self._group.take(), mine)
         finally:
             self._group.leave(mine)
@@ -167,11 +175,12 @@ class Store(ABC):
 
     def _lead(self, group: list[Waiting[Any]], leader: Waiting[Any]) -> None:
         try:
+            anchored = any(each.anchored for each in group)
             if len(group) == 1:
-                with self._transaction(group[0].name):
+                with self._transaction(group[0].name, anchored=anchored):
                     group[0].run()
             else:
-                with self._transaction("group"):
+                with self._transaction("group", anchored=anchored):
                     for each in group:
                         each.run_among(self._savepoint)
         except BaseException as error:
@@ -193,6 +202,9 @@ class Store(ABC):
 
     def _check_holds(self, mark: Mark) -> None:
         """This ledger holds what its anchor remembers: nobody restored another one meanwhile."""
+        same = self._execute("SELECT hash FROM entry WHERE seq = ?", (mark.seq,)).fetchone()
+        if mark.ledger == self.identity and same is not None and same[0] == mark.hash:
+            return
         held = self._entry("WHERE seq >= ? ORDER BY seq LIMIT 1", (mark.seq,))
         last = self._last()
         check_held(mark, self.identity, held, last.seq if last else 0)

@@ -26,7 +26,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from countveil.engines import Engine, Source, open_engine
+from countveil.engines import Engine, Source, duckdb_held, open_engine
 from countveil.engines.duckdb import DuckDBEngine
 from countveil.engines.statement import Statement
 from countveil.errors import CountveilError, DataError, EngineError, ParameterError
@@ -109,9 +109,13 @@ FORBIDDEN = [
 ]
 
 
+@pytest.mark.parametrize("holds", [True, False])
 @pytest.mark.parametrize("kind", ["csv", "parquet", "duckdb", "frame"])
 @pytest.mark.parametrize("sql", FORBIDDEN)
-def test_nothing_but_the_source_can_be_reached(kind: str, sql: str, tmp_path: Path, database: Source) -> None:
+def test_nothing_but_the_source_can_be_reached(
+    kind: str, sql: str, holds: bool, tmp_path: Path, database: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DuckDBEngine, "holds", holds)
     other = tmp_path / "other.csv"
     other.write_text("x\n1\n")
     pq.write_table(pa.table({"x": [1]}), tmp_path / "rows.parquet")
@@ -604,3 +608,62 @@ def test_decimals_in_a_frame_never_fail(value: str, read: list[int]) -> None:
     assert counted(source, schema, "SELECT count(*) FROM people WHERE x = 5") == read
     assert counted(source, schema, "SELECT count(*) FROM people WHERE x = 7") == [1]
     assert counted(source, schema, "SELECT count(*) FROM people WHERE x IS NULL") == [int("NaN" in value)]
+
+
+# -- small files are read once -----------------------------------------------------------------------------------------
+
+
+def held(source: Source, schema: Schema = BOTH) -> bool:
+    engine = DuckDBEngine(source, schema)
+    try:
+        return engine.relation == duckdb_held.NAME
+    finally:
+        engine.close()
+
+
+def test_small_files_are_held_and_others_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = pa.table({"x": [1, 2], "w": ["a", "b"], "unasked": [[1], [2]]})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    parquet, rows = Source("rows.parquet", directory=tmp_path), csv_of(tmp_path, b"x,w,unasked\n1,a,2\n")
+    assert held(parquet)
+    assert held(rows)
+    assert not held(Source(frame=table))
+    (tmp_path / "rows.csv.gz").write_bytes(gzip.compress(b"x,w\n1,a\n"))
+    assert not held(Source("rows.csv.gz", directory=tmp_path)), "nobody knows how large it is"
+    monkeypatch.setattr(duckdb_held, "MAX_ROWS", 1)
+    assert not held(parquet)
+    assert held(rows)
+    monkeypatch.setattr(duckdb_held, "MAX_BYTES", 10)
+    assert not held(rows)
+
+
+def test_a_held_file_is_not_read_again(tmp_path: Path) -> None:
+    source = csv_of(tmp_path, b"x,w\n1,a\n1,b\n")
+    engine = DuckDBEngine(source, BOTH)
+    (tmp_path / "rows.csv").unlink()
+    assert engine.count(ask(BOTH, "SELECT count(*) FROM people WHERE x = 1"), key=b"").tolist() == [2]
+    with pytest.raises(EngineError, match=r"^the source could not be read"):
+        engine.run(Statement(f"DELETE FROM {duckdb_held.NAME}", {}))
+    assert engine.count(ask(BOTH, "SELECT count(*) FROM people WHERE x = 1"), key=b"").tolist() == [2]
+    engine.close()
+
+
+def test_records_that_cannot_be_read_do_not_depend_on_the_size_of_the_file(tmp_path: Path) -> None:
+    """A field that is not UTF-8 hides its record from the questions about its column, and from no others."""
+    broken = b"x,w\n1,a\n2,\xff\n3,b\n"
+    small, large = csv_of(tmp_path, broken), csv_of(tmp_path, broken + b"4,a\n" * 5_000_000, "large.csv")
+    assert not held(small)
+    by_x = "SELECT x, count(*) FROM people WHERE x <= 3 GROUP BY x"
+    by_w = "SELECT w, count(*) FROM people WHERE x <= 3 GROUP BY w"
+    for sql in (by_x, by_w):
+        assert counted(small, BOTH, sql) == counted(large, BOTH, sql)
+
+
+def test_questions_of_one_shape_are_parsed_once() -> None:
+    table = pa.table({"x": [1, 2, 3], "w": ["a", "b", "c"]})
+    engine = DuckDBEngine(Source(frame=table), BOTH)
+    texts = {
+        engine.compiler().count(ask(BOTH, f"SELECT count(*) FROM people WHERE x = {i}"), "k").sql for i in range(9)
+    }
+    assert len(texts) == 1
+    engine.close()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 import shutil
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest
 from ledgers import answered, filled, opened, seen
 
 from countveil.errors import LedgerError
+from countveil.ledger.anchor import LENGTH, Anchor, Mark
 from countveil.ledger.records import canonical, entry_hash
 
 FLIPS = 2000
@@ -306,3 +309,54 @@ def test_the_tests_of_damage_can_fail(folder: Path) -> None:
     before = seen(folder)
     edit(folder, lambda db: db.execute("UPDATE pool SET spent = spent"))
     assert seen(folder) == before
+
+
+# -- the anchor moves in place -----------------------------------------------------------------------------------------
+
+
+def test_the_anchor_is_one_line_of_one_length_that_moves_in_place(folder: Path) -> None:
+    before = (folder / "x.anchor").stat()
+    ledger = opened(folder)
+    answered(ledger, "e")
+    ledger.close()
+    after = (folder / "x.anchor").stat()
+    assert (after.st_ino, after.st_size) == (before.st_ino, before.st_size) == (before.st_ino, LENGTH)
+    assert LENGTH <= 512, "what a disk writes whole or not at all"
+
+
+def test_half_of_a_move_is_refused(folder: Path) -> None:
+    """Were a line torn, wherever: refused, or what it was, or what it was to become."""
+    before = (folder / "x.anchor").read_bytes()
+    ledger = opened(folder)
+    answered(ledger, "e")
+    ledger.close()
+    after = (folder / "x.anchor").read_bytes()
+    marks = {Anchor(folder / "x.anchor").read()}
+    (folder / "x.anchor").write_bytes(before)
+    marks.add(Anchor(folder / "x.anchor").read())
+    refusals = 0
+    for place in range(0, LENGTH, 3):
+        for torn in (after[:place] + before[place:], before[:place] + after[place:]):
+            (folder / "x.anchor").write_bytes(torn)
+            try:
+                assert Anchor(folder / "x.anchor").read() in marks
+            except LedgerError:
+                refusals += 1
+    assert refusals > 50
+
+
+def test_whoever_reads_while_it_moves_never_sees_damage(tmp_path: Path) -> None:
+    anchor = Anchor(tmp_path / "x.anchor")
+    anchor.begin("a ledger")
+    hashes = {seq: hashlib.sha256(str(seq).encode()).hexdigest() for seq in range(1, 400)}
+    found: list[Mark] = []
+    moving = threading.Thread(
+        target=lambda: [anchor.advance(Mark("a ledger", n, hashes[n]), lambda mark: None) for n in hashes]
+    )
+    moving.start()
+    while moving.is_alive():
+        found.append(Anchor(tmp_path / "x.anchor").found())
+    moving.join()
+    assert [mark.seq for mark in found] == sorted(mark.seq for mark in found)
+    assert all(mark.hash == hashes.get(mark.seq, "") for mark in found)
+    assert Anchor(tmp_path / "x.anchor").found().seq == 399
