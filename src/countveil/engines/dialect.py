@@ -33,6 +33,8 @@ READABLE: dict[Kind, tuple[Family, ...]] = {
 class Dialect:
     """Standard SQL; engines override what they spell differently."""
 
+    placing = False
+    """Whether looking up a few keys in a list is cheaper than a join."""
     integer_type = "BIGINT"
     text_type = "VARCHAR"
     integer_text = "^[+-]?[0-9]+([.]0*)?$"
@@ -68,9 +70,9 @@ class Dialect:
         """A relation (v, i) of a bound list's values and their indexes from 0."""
         raise NotImplementedError
 
-    def place(self, key: str, parameter: str, kind: Kind) -> str | None:
-        """The index of a key in a short bound list, NULL if it is not there; None where a join does as well."""
-        return None
+    def place(self, key: str, parameter: str, kind: Kind) -> str:
+        """The index of a key in a short bound list, NULL if it is not there; for engines that are `placing`."""
+        raise NotImplementedError
 
     def legible(self, text: str) -> list[str]:
         """What a text of the source must satisfy to be text at all; nothing, where it cannot be otherwise."""

@@ -60,6 +60,8 @@ UNREADABLE = "the source could not be read; the curator can look with: countveil
 class DuckDBDialect(Dialect):
     """DuckDB's spelling."""
 
+    placing = True
+
     def characters(self, raw: str) -> str:
         return f'(CAST({raw} AS VARCHAR) COLLATE "binary")'
 

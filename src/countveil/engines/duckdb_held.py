@@ -13,12 +13,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from countveil.engines.source import Source
-
-if TYPE_CHECKING:
-    import duckdb
 
 MAX_BYTES = 16 << 20
 """Of all files together."""
@@ -27,9 +24,7 @@ MAX_ROWS = 500_000
 NAME = "countveil_held"
 
 
-def hold(
-    connection: duckdb.DuckDBPyConnection, source: Source, paths: list[str], relation: str, columns: Iterable[str]
-) -> bool:
+def hold(connection: Any, source: Source, paths: list[str], relation: str, columns: Iterable[str]) -> bool:
     """Read some columns of a small source into a table of `NAME`; False if it is not small, or not to be held."""
     if not _small(connection, source, paths, relation):
         return False
@@ -38,7 +33,7 @@ def hold(
     return True
 
 
-def _small(connection: duckdb.DuckDBPyConnection, source: Source, paths: list[str], relation: str) -> bool:
+def _small(connection: Any, source: Source, paths: list[str], relation: str) -> bool:
     if source.scheme not in ("csv", "parquet") or sum(map(os.path.getsize, paths)) > MAX_BYTES:
         return False
     if source.scheme == "parquet":

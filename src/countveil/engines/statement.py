@@ -157,13 +157,15 @@ class Compiler:
         stride = question.cells
         for i, column in enumerate(question.by):
             stride //= column.keys
-            index = None
-            if column.listed and not people and column.keys <= INLINE:  # a few look-ups for each group, not each row
+            few = self.dialect.placing and not people and column.keys <= INLINE  # looked up for groups, not for rows
+            if not column.listed:
+                index = self.index(i, column)
+            elif few:
                 index = self.dialect.place(f"k{i}", self.bind(list(column.values)), column.kind)
-                known += [] if index is None else [f"{index} IS NOT NULL"]
-            if column.listed and index is None:
+                known.append(f"{index} IS NOT NULL")
+            else:
+                index = f"d{i}.i"
                 joins.append(f"JOIN {self.listing(column)} AS d{i} ON k{i} = d{i}.v")
-            index = index or (f"d{i}.i" if column.listed else self.index(i, column))
             terms.append(f"CAST({index} AS {self.dialect.integer_type}) * {stride}")
         cell = " + ".join(terms) or f"CAST(0 AS {self.dialect.integer_type})"
         kept = f"u, {cell} AS cell" if people else f"{cell} AS cell, n"

@@ -161,6 +161,13 @@ def test_delta_0_says_why() -> None:
         plan(epsilon="3", delta="0", answers=10)
 
 
+def test_a_budget_that_needs_next_to_no_noise() -> None:
+    """The first laws that come to mind have no two values on a side that a map could move; others do."""
+    found = plan(epsilon="20", delta="0.01", answers=2)
+    check(found)
+    assert found.mechanism.certificate.never_negative
+
+
 def test_a_budget_that_bounded_noise_cannot_meet() -> None:
     with pytest.raises(cv.InfeasibleError) as caught:
         plan(epsilon="0.001", delta="1e-15", answers=10**6)

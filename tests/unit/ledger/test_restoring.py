@@ -285,20 +285,43 @@ def test_a_process_that_was_left_behind_answers_nothing(backed: Path) -> None:
     opened(backed).close()
 
 
-def test_a_process_that_is_overtaken_between_commit_and_anchor(backed: Path) -> None:
-    """The restore happens when the charge is on disk and its anchor is not: the answer is withheld."""
-    restored: list[int] = []
+def test_a_process_is_not_overtaken_between_commit_and_anchor(backed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A restore waits until what is on disk is within the anchor, and then counts it among what it loses."""
+    monkeypatch.setattr("countveil.ledger.anchor.WAIT", 0.1)
+    refused: list[str] = []
 
     def step(name: str) -> None:
-        if name == "answer:anchor" and not restored:
-            restored.append(put(backed, backed / "backup", accept_loss=True))
+        if name == "answer:anchor" and not refused:
+            with pytest.raises(LedgerError, match="busy with other processes") as error:
+                put(backed, backed / "backup", accept_loss=True)
+            refused.append(str(error.value))
 
     ledger = SqliteLedger(backed / "x.ledger", backed / "x.anchor", step=step)
-    with pytest.raises(LedgerError, match="not the one its anchor remembers"):
-        answered(ledger, "late")
+    assert answered(ledger, "late").payload is not None
     ledger.close()
-    assert restored == [7]
-    assert spent(backed) == (3 + 7, 15)
+    assert len(refused) == 1
+    assert put(backed, backed / "backup", accept_loss=True) == 6 + 2
+    assert spent(backed) == (3 + 8, 15)
+
+
+def test_a_process_that_is_overtaken_between_charge_and_answer(backed: Path) -> None:
+    """The charge is on disk and not within the anchor, so the restore does not miss it; nor does an answer go out."""
+    ledger = opened(backed)
+    charge = ledger.charge("people", "people", 1, "late", "", "ann")
+    assert put(backed, backed / "backup", accept_loss=True) == 6
+    with pytest.raises(LedgerError, match="removed or replaced while it was open; nothing was answered"):
+        ledger.record(charge, b"never sent")
+    ledger.close()
+
+
+def test_a_ledger_that_is_written_over_between_charge_and_answer(backed: Path) -> None:
+    """The file keeps its place on the disk, and everything in it is older: what its anchor remembers is not there."""
+    ledger = opened(backed)
+    charge = ledger.charge("people", "people", 1, "late", "", "ann")
+    ledger.close()
+    (backed / "x.ledger").write_bytes((backed / "backup").read_bytes())
+    with pytest.raises(LedgerError, match=r"lost history|damaged|is not the one"):
+        opened(backed).record(charge, b"never sent")
 
 
 def test_a_file_removed_while_it_is_open(backed: Path) -> None:
