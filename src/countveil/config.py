@@ -33,7 +33,7 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -147,6 +147,8 @@ class Config:
     service: Service
     server: str | None = None
     """The address of a ledger on PostgreSQL."""
+    text: str = ""
+    """The file as it was read."""
 
     @property
     def schemas(self) -> Mapping[str, Schema]:
@@ -165,11 +167,16 @@ class Config:
         return [d for d in self.datasets.values() if d.budget is not None and d.budget.pool == name]
 
 
-def load(path: str | Path | None = None, environment: Mapping[str, str] = os.environ) -> Config:
-    """Read and check a configuration file; COUNTVEIL_CONFIG names it where no path is given."""
+def load(
+    path: str | Path | None = None, environment: Mapping[str, str] = os.environ, *, copy: str | Path | None = None
+) -> Config:
+    """Read and check a configuration file; COUNTVEIL_CONFIG names it where no path is given.
+
+    A `copy` is read in its place, as if it were there.
+    """
     file = Path(path or environment.get("COUNTVEIL_CONFIG") or DEFAULT_FILE)
     try:
-        text = file.read_bytes().decode("utf-8-sig")
+        text = Path(copy or file).read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError:
         raise ConfigError(shortened(str(file), 200), "is not UTF-8 text") from None
     except (OSError, ValueError):
@@ -178,7 +185,7 @@ def load(path: str | Path | None = None, environment: Mapping[str, str] = os.env
         table = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # a syntax error, or a number of thousands of digits
         raise ConfigError(shortened(str(file), 200), f"is not valid TOML: {shortened(str(error), 120)}") from None
-    return read(table, file, environment)
+    return replace(read(table, file, environment), text=text)
 
 
 def read(table: Mapping[str, object], file: Path, environment: Mapping[str, str] = os.environ) -> Config:

@@ -12,7 +12,7 @@ import hashlib
 import logging
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,14 +22,14 @@ from countveil.answers import DryRun as DryRun
 from countveil.answers import PoolBudget as PoolBudget
 from countveil.answers import Receipt, Table, check_kind, kind_of
 from countveil.config import Budget, Config, Dataset, load
-from countveil.engines import Source, open_engine
-from countveil.errors import ConfigError, ConflictError, EngineError, ParameterError, shortened
+from countveil.engines import Source
+from countveil.errors import ConfigError, ConflictError, EngineError, LedgerError, ParameterError, shortened
 from countveil.exact import integer
 from countveil.files import from_text
 from countveil.fingerprints import Fingerprints
 from countveil.foretelling import foretold
 from countveil.intervals import Intervals
-from countveil.leases import Leases
+from countveil.leases import Leases, opened_on
 from countveil.ledger import Charge, Ledger, PlanRecord, Request, Standing
 from countveil.ledger.opening import open_ledger
 from countveil.mechanism import Mechanism
@@ -123,7 +123,7 @@ class Curator:
         if before is not None:
             return self._table(question, before, *self._plan(configured), True, kind)
         with self._paid(question, configured, who, most, request) as paid:
-            charge, replayed = paid.charge, paid.charge.payload is not None
+            charge, replayed = paid.charge, not paid.charge.fresh
             if charge.payload is None:
                 charge = self.ledger.record(charge, self._drawn(paid, question))
         return self._table(question, charge, paid.record, paid.intervals, replayed, kind)
@@ -166,7 +166,7 @@ class Curator:
         question = ask(self.config.schemas, sql, dataset=dataset, by=by, where=where, people=people, name=name)
         configured, who, place = self._configured(question), checked_analyst(analyst), check_output(output)
         with self._paid(question, configured, who, keep=True) as paid:
-            charge, replayed = paid.charge, paid.charge.payload is not None
+            charge, replayed = paid.charge, not paid.charge.fresh
             if charge.payload is None:
                 folder, key = new_folder(place, charge.id), self._key(question)
                 charge = evaluated(
@@ -192,19 +192,21 @@ class Curator:
 
         The engine is let go afterwards, unless what is made with it is read later.
         """
-        source = self._source(dataset)
-        paths = source.paths() if source.files else []
-        fingerprint = self._fingerprints.of(source, paths)
-        version = self.ledger.version(dataset.name, fingerprint)
-        state = (version, *paths)
-        opening = partial(open_engine, source, dataset.schema, dataset.engine)
-        with self._engines.held(dataset.name, state, opening, keep=keep) as engine:
+        look = self._fingerprints.look(self._source(dataset))
+        version, fingerprint = self.ledger.version(dataset.name, look.fingerprint), look.fingerprint
+        opening = partial(opened_on, look, dataset.schema, dataset.engine)
+        with self._engines.held(dataset.name, look.state, opening, keep=keep) as engine:
             check_collectable(question, engine)
             record, intervals = self._plan(dataset, opened=True)
             self.ledger.bind(dataset.name, record.pool, dataset.schema.unit, fingerprint)
             asked = (record.pool, dataset.name, version, question.sha256, question.text, analyst)
             charge = self.ledger.charge(*asked, most=most, request=request)
-            yield Paid(charge, record, intervals, engine, source, fingerprint)
+            try:
+                yield Paid(charge, record, intervals, engine, look)
+            except BaseException:
+                with suppress(LedgerError):  # nothing goes out, but the charge is not to be lost either
+                    self.ledger.settle_anchor()
+                raise
 
     def _key(self, question: Question) -> bytes:
         """What chooses the cells of people who are in too many."""
@@ -212,7 +214,7 @@ class Curator:
 
     def _unchanged(self, paid: Paid) -> None:
         """The data is still the version that was paid for."""
-        if self._fingerprints.of(paid.source) != paid.fingerprint:
+        if self._fingerprints.of(paid.look.source) != paid.look.fingerprint:
             raise EngineError("the source changed while it was counted; the charge is kept; ask again")
 
     def dry_run(

@@ -12,7 +12,9 @@ import json
 import os
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,27 @@ from countveil.errors import EngineError, shortened
 
 RECENT = 2 * 10**9
 """Nanoseconds; some file systems count in seconds."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """A source as it was found: its files, their traces, and the hash of what it holds."""
+
+    source: Source
+    paths: tuple[str, ...]
+    traces: tuple[tuple[int, ...], ...]
+    sure: bool
+    """Nothing was written so recently that a second write could leave the same traces."""
+    fingerprint: str
+
+    @property
+    def state(self) -> tuple[object, ...]:
+        """Equal for looks between which nothing was written; where that is not sure, equal to no other."""
+        return (self.fingerprint, *self.paths, *self.traces, *([] if self.sure else [object()]))
+
+    def holds(self) -> bool:
+        """Nothing was written since."""
+        return tuple(tuple(traces(path)) for path in _files(self.source, list(self.paths))) == self.traces
 
 
 class Fingerprints:
@@ -48,6 +71,12 @@ class Fingerprints:
             return self._of_server(source)
         with self._lock:  # so that two threads do not read the same file
             return self._of_files(source, source.paths() if paths is None else paths)
+
+    def look(self, source: Source) -> Look:
+        """What a source holds now, and what would show that it does no longer."""
+        paths = source.paths() if source.files else []
+        seen = [tuple(traces(path)) for path in _files(source, paths)]  # before the content, so that it is no older
+        return Look(source, tuple(paths), tuple(seen), not any(map(_fresh, seen)), self.of(source, paths or None))
 
     def _of_server(self, source: Source) -> str:
         """What a server says of its table, through a connection that is kept."""
@@ -99,7 +128,7 @@ def _files(source: Source, paths: list[str]) -> list[str]:
     return paths + [path for path in logs if os.path.isfile(path)]
 
 
-def _fresh(trace: list[int]) -> bool:
+def _fresh(trace: Sequence[int]) -> bool:
     """Written so recently that a second write could have left the same times."""
     return time.time_ns() - max(trace[1:3]) < RECENT
 

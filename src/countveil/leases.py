@@ -7,7 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from countveil.engines import Engine, GuestEngine
+from countveil.engines import Engine, GuestEngine, open_engine
+from countveil.errors import EngineError
+from countveil.fingerprints import Look
+from countveil.schema import Schema
 
 
 @dataclass
@@ -22,6 +25,18 @@ class _Lease:
     def fits(self, state: tuple[object, ...]) -> bool:
         """The engine can answer about this state."""
         return self.state == state and (self._guest is None or self._guest.alive())
+
+
+def opened_on(look: Look, schema: Schema, engine: str | None) -> Engine:
+    """An engine on the content that was looked at: what it reads while it is opened, it may keep."""
+    opened = open_engine(look.source, schema, engine)
+    try:
+        if not look.holds():
+            raise EngineError("source: it was written while it was opened; nothing was charged; ask again")
+    except BaseException:
+        opened.close()
+        raise
+    return opened
 
 
 class Leases:

@@ -31,9 +31,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from countveil.answers import Receipt
-from countveil.engines import Engine, Source, WritingEngine
+from countveil.engines import Engine, WritingEngine
 from countveil.engines.labels import count_name, labels_of
 from countveil.errors import EngineError, MissingExtraError, ParameterError, RequestError, shortened
+from countveil.fingerprints import Look
 from countveil.intervals import Intervals
 from countveil.ledger import Charge, PlanRecord
 from countveil.mechanism import Mechanism
@@ -222,8 +223,7 @@ class Paid:
     record: PlanRecord
     intervals: Intervals
     engine: Engine
-    source: Source
-    fingerprint: str
+    look: Look
 
 
 def evaluated(

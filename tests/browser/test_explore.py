@@ -42,7 +42,7 @@ def shows(page: Page, m: Mechanism, delta: Fraction | None = None) -> None:
     c = m.certificate
     expect(page.locator("#fact-margin")).to_have_text(f"±{m.margin_95}")
     expect(page.locator("#fact-D")).to_have_text(f"±{c.worst_error}")
-    expect(page.locator("#fact-eta")).to_have_text(f"{decimal_text(100 * c.eta, 3)} %")
+    expect(page.locator("#fact-eta")).to_have_text(f"{decimal_text(100 * c.eta, 3, 'down')} %")
     expect(page.locator("#fact-delta")).to_have_text(decimal_text(m.delta if delta is None else delta, 3, "up"))
     expect(page.locator("#fact-useful")).to_have_text(f"{useful_from(m):,}")
     expect(page.locator("#fact-variance")).to_have_text(decimal_text(c.variance, 4))
@@ -199,6 +199,8 @@ def test_pictures_that_follow(visit: Visit) -> None:
     assert sorted(rows) == sorted(expected)
     guess = decimal_text(100 * (1 + m.delta_at(0)) / 2, 4, "up")
     expect(page.get_by_text("right in at most")).to_contain_text(f"at most {guess} %")
+    for shown in ("figcaption", "svg text"):
+        expect(page.locator(shown, has_text="in 99 % of releases").filter(has_text="at most")).to_be_visible()
 
 
 def test_several_answers_show_the_plan(visit: Visit) -> None:
@@ -222,6 +224,7 @@ BAD = (
     ("epsilon=1&delta=1e-6&eta=1.5", "eta"),
     ("epsilon=1&delta=1e-6&answers=0", "answers"),
     ("epsilon=1&delta=1e-6&n0=-3", "n0"),
+    ("epsilon=1&delta=1e-6&n0=2000", "n0"),
     ("epsilon=1&delta=1e-6&policy=best", "policy"),
     ("epsilon=1&delta=1e-6&method=magic", "method"),
     ("epsilon=1&answers=4", "delta"),

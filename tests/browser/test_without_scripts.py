@@ -92,7 +92,7 @@ def test_explore(visit: Visit, tmp_path: Path) -> None:
     pressed(page, "Show")
     m = cv.design(epsilon="0.5", delta="1e-6", method="remap")
     expect(page.locator("#fact-D")).to_have_text(f"±{m.certificate.worst_error}")
-    expect(page.locator("#fact-eta")).to_have_text(f"{decimal_text(100 * m.eta, 3)} %")
+    expect(page.locator("#fact-eta")).to_have_text(f"{decimal_text(100 * m.eta, 3, 'down')} %")
     with page.expect_download() as download:
         page.get_by_role("link", name="mechanism.json").click()
     download.value.save_as(tmp_path / "m.json")

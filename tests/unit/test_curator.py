@@ -7,6 +7,7 @@ import logging
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
@@ -24,6 +25,7 @@ from scipy import stats
 import countveil as cv
 from countveil.accounting import compose, float_below
 from countveil.curator import Curator
+from countveil.engines import Source, open_engine
 from countveil.engines.duckdb import DuckDBEngine
 from countveil.errors import (
     BudgetError,
@@ -300,13 +302,14 @@ class Meanwhile(DuckDBEngine):
         return counts
 
 
+@pytest.fixture
+def meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("countveil.leases.open_engine", lambda source, schema, engine: Meanwhile(source, schema))
+
+
+@pytest.mark.usefixtures("meanwhile")
 def test_a_source_replaced_while_it_is_counted(config: Path) -> None:
     with Curator.open(config) as curator:
-        configured = curator.config.dataset("people")
-        source = curator._source(configured)
-        version = curator.ledger.version("people", curator._fingerprints.of(source))
-        with curator._engines.held("people", (version, *source.paths()), lambda: Meanwhile(source, configured.schema)):
-            pass
         Meanwhile.happens = lambda: people(config.parent, "NNNN")
         try:
             with pytest.raises(EngineError, match="the source changed while it was counted; the charge is kept"):
@@ -324,13 +327,45 @@ def test_a_source_replaced_while_it_is_counted(config: Path) -> None:
         assert left(curator) == 2
 
 
+@pytest.mark.parametrize("back", [True, False], ids=["and back", "for good"])
+def test_a_source_written_while_it_is_opened_is_not_kept(
+    config: Path, monkeypatch: pytest.MonkeyPatch, back: bool
+) -> None:
+    """What an engine reads while it is opened is the content that was fingerprinted, or nothing is charged."""
+
+    def opening(source: Source, schema: Any, engine: Any) -> Any:
+        people(config.parent, "EEEEEEEE")
+        opened = open_engine(source, schema, engine)
+        if back:
+            people(config.parent)
+        return opened
+
+    with Curator.open(config) as curator:
+        os.utime(config.parent / "people.csv", (1, 1))  # old enough to be sure of
+        with monkeypatch.context() as patched:
+            patched.setattr("countveil.leases.open_engine", opening)
+            with pytest.raises(EngineError, match="it was written while it was opened; nothing was charged; ask again"):
+                curator.count(BY_REGION)
+        assert list(curator.ledger.charges()) == []
+        assert not curator._engines._current, "nor is the engine kept"
+        people(config.parent)
+        assert curator.count(BY_REGION).receipt.version == 1
+
+
+def test_an_engine_that_was_opened_just_after_a_write_is_not_used_again(config: Path) -> None:
+    """Its files could have been written twice and show the same times."""
+    with Curator.open(config) as curator:
+        source = curator._source(curator.config.dataset("people"))
+        fresh, again = curator._fingerprints.look(source), curator._fingerprints.look(source)
+        assert fresh.fingerprint == again.fingerprint
+        assert fresh.state != again.state
+        time.sleep(2.1)
+        assert curator._fingerprints.look(source).state == curator._fingerprints.look(source).state
+
+
+@pytest.mark.usefixtures("meanwhile")
 def test_a_file_that_disappears_while_it_is_counted(config: Path) -> None:
     with Curator.open(config) as curator:
-        configured = curator.config.dataset("people")
-        source = curator._source(configured)
-        version = curator.ledger.version("people", curator._fingerprints.of(source))
-        with curator._engines.held("people", (version, *source.paths()), lambda: Meanwhile(source, configured.schema)):
-            pass
         Meanwhile.happens = (config.parent / "people.csv").unlink
         try:
             with pytest.raises(EngineError):

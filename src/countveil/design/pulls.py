@@ -17,6 +17,7 @@ Floats are good enough here: what is left of the bias is removed exactly afterwa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -27,6 +28,8 @@ from countveil.design.linear import Program
 from countveil.law import Law
 
 Floats = NDArray[np.float64]
+FAR = 300.0
+"""Gains beyond e^300 are measured against the largest."""
 
 
 def geometric_capacity(ratio: float, T: int) -> float:
@@ -59,8 +62,9 @@ def geometric_pulls(law: Law, ratio: float, T: int) -> list[float]:
     covered = np.cumsum(q)[np.minimum(law.left + most, len(q) - 1)]
     moments = np.append(np.cumsum((np.arange(1, law.right + 1) * q[law.left + 1 :])[::-1])[::-1], 0.0)
     tails = moments[np.minimum(most, law.right)]
-    gains = ratio ** -most.astype(float)
-    need = geometric_need(ratio)
+    unit = T if -T * math.log(ratio) > FAR else 0  # gains count in a^-T where they would be too large for a float
+    gains = ratio ** (unit - most.astype(float))
+    need = geometric_need(ratio) * ratio**unit
 
     def units(price: float) -> Floats:
         """How many unit pulls of each j cost at most `price` per gain."""

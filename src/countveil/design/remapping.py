@@ -183,7 +183,7 @@ class _Remapper:
         """The noise bound that leaves room for pulls inside D."""
         law = symmetric_law(_half(self.solver, epsilon, eta, D), 64)
         _, g = _pulls(law, self.request.unbiased_from)
-        bound = D - max(math.ceil(pull) for pull in g)
+        bound = D - max((math.ceil(pull) for pull in g), default=0)
         if bound < 3:
             raise InfeasibleError(
                 f"D = {D} leaves no room for noise beside pulls of {D - bound}", f"use D >= {D - bound + 3}"

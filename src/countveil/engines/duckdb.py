@@ -128,8 +128,9 @@ class DuckDBEngine(SqlEngine):
     def run(self, statement: Statement) -> dict[str, NDArray[np.generic]]:
         """Guarantee: one SELECT and nothing else. The lock keeps other files out of reach, this keeps the source."""
         try:
-            parsed, cursor = _parsed(statement.sql), self._cursor()
-            found = cursor.execute(parsed, dict(statement.values)).fetchnumpy()
+            _check_select(statement.sql)
+            cursor = self._cursor()
+            found = cursor.execute(statement.sql, dict(statement.values)).fetchnumpy()
             self._idle.append(cursor)
             return found
         except Exception:  # whatever goes wrong, its words can quote the data
@@ -163,13 +164,11 @@ class DuckDBEngine(SqlEngine):
         self._tidy()
 
 
-@lru_cache(maxsize=256)
-def _parsed(sql: str) -> duckdb.Statement:
-    """A statement that was found to be one SELECT. Values are bound, so that questions of one shape have one text."""
-    found = duckdb.extract_statements(sql)
-    if [each.type for each in found] != [duckdb.StatementType.SELECT]:
+@lru_cache(maxsize=1024)
+def _check_select(sql: str) -> None:
+    """Refuse what is not one SELECT. Values are bound, so that questions of one shape have one text."""
+    if [found.type for found in duckdb.extract_statements(sql)] != [duckdb.StatementType.SELECT]:
         raise EngineError(UNREADABLE)
-    return found[0]
 
 
 def _wanted(schema: Schema | None) -> set[str] | None:

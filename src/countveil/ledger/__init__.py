@@ -47,6 +47,10 @@ class Ledger(Protocol):
 
     def set_share(self, pool: str, analyst: str, answers: int) -> None: ...
 
+    def settle_anchor(self) -> None:
+        """Everything that is on record is within the anchor."""
+        ...
+
     def version(self, dataset: str, fingerprint: str) -> int:
         """The number of a dataset's content, a new one for new content."""
         ...

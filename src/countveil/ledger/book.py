@@ -148,8 +148,14 @@ class Book(Store):
             return charge
 
         charge = self._shared("charge", change, anchored=False)
-        self._settled(charge)
+        if charge.payload is not None:  # it goes out now, and the record of this request with it
+            self.settle_anchor()
+            self._out.add(charge.id)
         return charge
+
+    def settle_anchor(self) -> None:
+        """Everything that is on record is within the anchor."""
+        self._shared("settle", lambda: None)
 
     def _charged(
         self, pool: str, dataset: str, version: int, question: str, text: str, analyst: str, most: int | None
@@ -208,7 +214,7 @@ class Book(Store):
     def _settled(self, charge: Charge | None) -> Charge | None:
         """An answer that another process recorded, and may have died before it moved the anchor, is within it now."""
         if charge is not None and charge.payload is not None and charge.id not in self._out:
-            self._shared("settle", lambda: None)
+            self.settle_anchor()
             self._out.add(charge.id)
         return charge
 

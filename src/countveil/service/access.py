@@ -17,6 +17,8 @@ from countveil.service.problems import FORBIDDEN, TOO_MANY, UNAUTHORIZED, Proble
 _NEEDED = "send a key that the curator gave you: Authorization: Bearer cvk_..."
 ANYONE = Key("anyone", "analyst", None, "", "", "")
 """Who asks without a key, where that is allowed."""
+ENTERING = Key("anyone", "analyst", None, "login", "", "")
+"""Who logs in: counted apart, so that nobody who explores keeps others out."""
 
 
 class Rates:

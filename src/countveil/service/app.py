@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import threading
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, replace
@@ -23,7 +26,7 @@ from countveil.keys import Keyring
 from countveil.sampling.entropy import token
 from countveil.service.access import Rates
 from countveil.service.guard import Guard
-from countveil.service.page.sessions import LoginNeededError
+from countveil.service.page.sessions import LoginNeededError, wanted
 from countveil.service.page.views import page, refusal
 from countveil.service.problems import (
     BAD_METHOD,
@@ -55,6 +58,10 @@ class Settings:
     """Cookies only over TLS, ours or a proxy's."""
     secret: str = ""
     """Signs sessions; the workers of one run share it."""
+    supervised: bool = False
+    """One of several workers, which end when the process that started them is gone."""
+    document: str | None = None
+    """The configuration as it was checked when the run began."""
 
     def text(self) -> str:
         return json.dumps(asdict(self))
@@ -63,7 +70,16 @@ class Settings:
 def from_environment() -> FastAPI:
     """The application of a worker process."""
     found = json.loads(os.environ[ENVIRONMENT])
+    if found.get("supervised"):
+        threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     return create_app(Settings(**{**found, "hosts": tuple(found["hosts"])}))
+
+
+def _end_with(parent: int) -> None:
+    """Finish what is under way and end, once the parent is gone: nobody could stop a worker without one by its name."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -71,7 +87,7 @@ def create_app(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        config = bounded(load(settings.config))
+        config = bounded(load(settings.config, copy=settings.document))
         app.state.curator, app.state.keyring = Curator.open(config), Keyring(config.service.keys)
         app.state.workshop, app.state.rates = Workshop(), Rates(settings.rate)
         try:
@@ -123,7 +139,8 @@ async def _failed(request: Request, error: Exception) -> Response:
 
 async def _to_login(request: Request, error: Exception) -> Response:
     """Log in, then come back; a part of a page asks for the whole of it."""
-    to = "/login?" + urlencode({"to": request.url.path})
+    asked = error.to if isinstance(error, LoginNeededError) else ""
+    to = "/login?" + urlencode({"to": asked or wanted(request)})
     if request.headers.get("hx-request") == "true":
         return Response(status_code=401, headers={"HX-Redirect": to})
     return RedirectResponse(to, 303)

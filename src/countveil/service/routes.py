@@ -43,6 +43,7 @@ from countveil.service.problems import (
     Kind,
     Problem,
     documented,
+    internal,
 )
 from countveil.service.work import BusyError, RefusedError, TooLongError
 
@@ -179,7 +180,7 @@ def worked(request: Request, task: str, arguments: dict[str, Any]) -> Response:
     try:
         return answer(request.app.state.workshop.run(task, arguments))
     except RefusedError as error:
-        raise Problem(BAD_PARAMETER if error.code == 2 else INTERNAL, str(error)) from None
+        raise (Problem(BAD_PARAMETER, str(error)) if error.code == 2 else internal()) from None
     except TooLongError:
         raise Problem(BAD_PARAMETER, f"this takes too long here; run it yourself: countveil {task} --help") from None
     except BusyError:

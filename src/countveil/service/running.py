@@ -6,9 +6,10 @@ import ipaddress
 import os
 import shutil
 import socket
+import ssl
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import uvicorn
@@ -54,6 +55,14 @@ class Place:
         for option, file in (("tls-certificate", self.certificate), ("tls-key", self.key)):
             if file is not None and not Path(file).is_file():
                 raise ParameterError(option, file, "a file that can be read")
+        if self.certificate is not None:
+            try:  # here and not in the workers, which would be started again and again
+                ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.certificate, self.key, lambda: "")
+            except (ssl.SSLError, OSError, ValueError):
+                raise RequestError(
+                    f"{self.certificate} and {self.key} cannot be used for TLS; give a certificate and its own key, "
+                    "both in PEM, the key without a pass phrase"
+                ) from None
         if not self.loopback and self.certificate is None and not self.behind_proxy:
             raise RequestError(
                 f"{self.host} can be reached from other machines, and keys would travel in the clear: give "
@@ -75,8 +84,11 @@ def serve(config: Config, place: Place, announce: Callable[[str], None]) -> None
         config.service.rate / place.workers,
         place.certificate is not None or place.behind_proxy,
         token(32),
+        place.workers > 1,
     )
-    shared = tempfile.mkdtemp(prefix="countveil-metrics-")
+    shared = tempfile.mkdtemp(prefix="countveil-serve-")
+    (Path(shared) / "countveil.toml").write_text(config.text, encoding="utf-8")  # what was checked, whatever becomes
+    settings = replace(settings, document=str(Path(shared) / "countveil.toml"))  # of the file while workers come and go
     os.environ[ENVIRONMENT] = settings.text()
     if place.workers > 1:
         os.environ[SHARED] = shared
@@ -124,6 +136,7 @@ def _run(place: Place, listener: socket.socket) -> None:
         backlog=BACKLOG,
         h11_max_incomplete_event_size=32 * 1024,
         log_config=LOGGING,
+        ws="none",
     )
     if place.workers == 1:
         uvicorn.Server(config).run(sockets=[listener])

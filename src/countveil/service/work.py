@@ -187,7 +187,8 @@ def done(line: bytes) -> dict[str, Any]:
         return {"result": TASKS[asked["task"]](asked["arguments"])}
     except CountveilError as error:
         return {"error": {"words": str(error), "code": error.exit_code, "argument": getattr(error, "argument", None)}}
-    except Exception:  # a fault of ours: the words stay here
+    except Exception as error:  # a fault of ours: the words stay here
+        print(json.dumps({"fault": type(error).__name__}), file=sys.stderr, flush=True)
         return {"error": {"words": "an internal error", "code": 1}}
 
 

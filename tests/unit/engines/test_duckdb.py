@@ -659,7 +659,7 @@ def test_records_that_cannot_be_read_do_not_depend_on_the_size_of_the_file(tmp_p
         assert counted(small, BOTH, sql) == counted(large, BOTH, sql)
 
 
-def test_questions_of_one_shape_are_parsed_once() -> None:
+def test_questions_of_one_shape_are_checked_once() -> None:
     table = pa.table({"x": [1, 2, 3], "w": ["a", "b", "c"]})
     engine = DuckDBEngine(Source(frame=table), BOTH)
     texts = {
@@ -667,3 +667,10 @@ def test_questions_of_one_shape_are_parsed_once() -> None:
     }
     assert len(texts) == 1
     engine.close()
+
+
+def test_text_that_a_file_has_once_and_memory_many_times_is_not_held(tmp_path: Path) -> None:
+    words = pa.array(["a" * 8192] * 20_000).dictionary_encode()
+    pq.write_table(pa.table({"x": [1] * 20_000, "w": words}), tmp_path / "rows.parquet")
+    assert (tmp_path / "rows.parquet").stat().st_size < 1 << 20
+    assert not held(Source("rows.parquet", directory=tmp_path))

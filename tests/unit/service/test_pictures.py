@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ElementTree
+from fractions import Fraction
 
 import pytest
 
 import countveil as cv
+from countveil.exact import decimal_text
 from countveil.service.page import agency, explore, pictures
 
 CASES = [
@@ -39,7 +42,10 @@ def test_every_picture_of_a_design(fields: dict[str, str]) -> None:
     followed = explore.followed(fields)
     whole(pictures.curve(followed["curve"], followed["certified"]))
     half = followed["suspicion"]["half"]
-    assert f"{100 * half:.3g} %" in whole(pictures.suspicion(followed["suspicion"]["order"], half))
+    words = f"50 % can become {decimal_text(100 * Fraction(half), 3, 'up')} %"
+    drawn = whole(pictures.suspicion(followed["suspicion"]["order"], half))
+    assert f"{words}</text>" in drawn
+    assert "at most, in 99 % of releases</text>" in drawn
     beside = explore.beside(fields)["rows"]
     assert beside[0]["name"] == "countveil"
     assert {row["name"] for row in beside} == {"countveil", "discrete Gaussian", "geometric"}
@@ -81,5 +87,74 @@ def test_words_of_statistical_offices() -> None:
     [[(0, 0, 0)], [(5, 0, 9), (10**15, 10**15 - 3, 10**15 + 3)], [(-3, -9, 2), (4, -2, 9)]],
 )
 def test_answers_of_any_size(rows: list[tuple[int, int, int]]) -> None:
-    labels = ["<b>&" for _ in rows]
+    labels = [("<b>&",) for _ in rows]
     assert "&lt;b&gt;" in whole(pictures.answers(labels, rows, [False] * len(rows)))
+
+
+def test_labels_stay_in_the_picture_and_apart() -> None:
+    long = "Landkreis mit einem sehr langen Namen, Bezirk"
+    labels = [(f"{long} {i}", f"{sex} and so on and so on") for i in range(3) for sex in ("female", "male")]
+    labels += [("W" * 40, "M" * 40, "x" * 40), tuple("key number" for _ in range(30)), ("人口" * 30,), ("all",)]
+    picture = whole(pictures.answers(labels, [(5, 1, 9)] * len(labels), [False] * len(labels)))
+    names = re.findall(
+        r'<text x="([0-9.]+)" y="[0-9.]+" text-anchor="end">(?:<title>([^<]*)</title>)?([^<]*)<', picture
+    )
+    assert [title or short for _, title, short in names] == [" · ".join(keys) for keys in labels]
+    assert len({short for _, _, short in names}) == len(labels), "no two are the same"
+    assert all(short.count(" · ") == len(keys) - 1 for (_, _, short), keys in zip(names[:7], labels, strict=False))
+    for x, _, short in names:
+        assert float(x) - pictures._wide(short) >= 0
+        assert float(x) < pictures.WIDTH / 2
+    narrow = pictures.answers([("a",)], [(5, 1, 9)], [False])
+    assert 'x="52.0"' in narrow, "no more room than is needed"
+
+
+def test_the_numbers_in_the_heat_map_can_be_read() -> None:
+    """Contrast of 4.5 to 1 at least, in the light and the dark theme and in a file of its own."""
+
+    def light(colour: str, opacity: float = 1.0, below: str = "000000") -> float:
+        mixed = [
+            (opacity * int(a, 16) + (1 - opacity) * int(b, 16)) / 255
+            for a, b in zip(re.findall("..", colour), re.findall("..", below), strict=True)
+        ]
+        linear = [v / 12.92 if v <= 0.03928 else ((v + 0.055) / 1.055) ** 2.4 for v in mixed]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2] + 0.05
+
+    themes = (("14508c", "ffffff", "1b2530"), ("2f74bd", "1a2129", "e6eaef"), ("14508c", "ffffff", "111111"))
+    shades = [pictures._shade(i / 1000) for i in range(1, 1001)]
+    assert shades == sorted(shades)
+    for cell, card, ink in themes:
+        for opacity, dark in shades:
+            pair = sorted((light(cell, opacity, card), light("ffffff" if dark else ink)))
+            assert pair[1] / pair[0] >= 4.5, (cell, opacity, dark)
+
+
+def test_a_chance_below_one_is_never_one_hundred_percent() -> None:
+    facts = explore.shown({"epsilon": "12", "delta": "1e-3", "policy": "signed"})["facts"]
+    m = cv.design(epsilon="12", delta="1e-3", policy="signed")
+    assert Fraction(facts["eta_percent"]) <= 100 * m.certificate.eta
+    assert facts["eta_percent"] != "100"
+    said = explore.sentences({**facts, "eta_from": 1, "useful_from": 1})
+    assert said[1].endswith(", from 1 person on.”")
+    assert any("Cells of 1 person or more" in sentence for sentence in said)
+    assert explore.sentences({**facts, "eta_from": 2})[1].endswith(", from 2 people on.”")
+
+
+def test_unbiased_from_far_on() -> None:
+    for n0 in ("800", "1000"):
+        facts = explore.shown({"epsilon": "1", "delta": "1e-6", "n0": n0})["facts"]
+        assert facts["unbiased_from"] <= int(n0)
+    with pytest.raises(cv.ParameterError, match="n0"):
+        explore.shown({"epsilon": "1", "delta": "1e-6", "n0": "2000"})
+    found = cv.design(epsilon="1", delta="1e-6", method="remap", unbiased_from=2000)
+    assert found.certificate.unbiased_from is not None
+
+
+def test_p_tables_are_offered_where_they_can_be_made() -> None:
+    for policy in ("nonnegative", "floor", "signed"):
+        fields = {"epsilon": "1", "delta": "1e-6", "policy": policy}
+        if explore.shown(fields)["facts"]["ptable"]:
+            assert explore.ptable(fields)["text"]
+        else:
+            with pytest.raises(cv.RequestError):
+                explore.ptable(fields)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from typing import Any
 
 from starlette.datastructures import FormData
@@ -19,6 +20,9 @@ from countveil.service.problems import problem
 
 MOST_ROWS = 500
 MOST_DRAWN = 40
+WORD = re.compile(
+    r"""(?:date\s*)?'(?:[^']|'')*(?:'|\Z)|"(?:[^"]|"")*(?:"|\Z)|[-+]?\d[\w.]*|\w+|.""", re.IGNORECASE | re.DOTALL
+)
 RIGHT_TO = 10
 """A cell is useful where its 95 % interval is at most a tenth of the count to either side."""
 
@@ -45,10 +49,9 @@ def page(curator: Curator, key: Key, form: FormData) -> dict[str, Any]:
     said = Fields(schema.name) if fresh else fielding.from_form(form, schema)
     sql = str(form.get("sql", ""))[:100_000].strip()
     do, was = str(form.get("do", "")), str(form.get("sql_was", "")).strip()
-    if not sql or (sql == was and not said.beyond and "dataset" in form and do != "sql"):
-        written = fielding.to_sql(said, schema)
-        if not sql or _changed(curator, sql, said):
-            sql = written
+    untouched = sql == was and "dataset" in form and do != "sql"
+    if not sql or do == "fields" or (untouched and _changed(curator, sql, said)):
+        sql = fielding.to_sql(said, schema)
     values: dict[str, Any] = {"datasets": list(ready), "do": do, "status": 200, "key": key}
     try:
         question = curator.question(sql)
@@ -75,7 +78,7 @@ def _changed(curator: Curator, sql: str, said: Fields) -> bool:
         before = fielding.from_question(curator.question(sql))
     except CountveilError:
         return True
-    return not before.beyond and before != said
+    return replace(before, beyond=False) != said  # what fields cannot say, they do not change
 
 
 def _answered(curator: Curator, key: Key, sql: str) -> dict[str, Any]:
@@ -89,7 +92,8 @@ def _answered(curator: Curator, key: Key, sql: str) -> dict[str, Any]:
         "cells": cells[:MOST_ROWS],
         "more": max(0, table.question.cells - MOST_ROWS),
         "total": table.total() if table.question.cells > 1 else None,
-        "chart": ([" · ".join(c.labels) or "all" for c in drawn], [(c.y, c.low, c.high) for c in drawn]),
+        "drawn": len(drawn) if len(drawn) < table.question.cells else None,
+        "chart": ([c.labels or ("all",) for c in drawn], [(c.y, c.low, c.high) for c in drawn]),
         "weak": [c.weak for c in drawn],
         "largest": max(1, *(cell.high for cell in cells)),
         "python": _python(sql),
@@ -121,12 +125,10 @@ def _refused(error: CountveilError, sql: str) -> dict[str, Any]:
 
 
 def marked(sql: str, position: int) -> tuple[str, str, str]:
-    """The text before, at and after a position (from 1): the word that stands there."""
+    """The text before, at and after a position (from 1): the word, number or quoted text that stands there."""
     start = min(max(0, position - 1), len(sql))
-    end = start
-    while end < len(sql) and (sql[end].isalnum() or sql[end] == "_"):
-        end += 1
-    end = max(end, min(start + 1, len(sql)))
+    word = WORD.match(sql, start)
+    end = word.end() if word else start
     return sql[:start], sql[start:end] or "(here)", sql[end:]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from countveil.answers import PoolBudget
 from countveil.curator import Curator
 from countveil.errors import CountveilError
 from countveil.keys import Key
@@ -34,9 +35,19 @@ def page(curator: Curator, key: Key, verify: bool) -> dict[str, Any]:
 
 
 def _pools(curator: Curator, key: Key) -> list[dict[str, Any]]:
-    """The budgets that a key sees, with what is left of the whole; that is also what a curator is shown."""
+    """The budgets that a key sees: a curator the whole of each, others their own part of it, None if they have none."""
     found = []
     for seen, whole in zip(pools(curator, key), curator.budget(), strict=True):
-        left = whole.answers_left if key.role == "curator" else seen["answers_left"]
-        found.append({**seen, "answers_left": left, "whole_left": whole.answers_left})
+        left, own = seen["answers_left"], _own(whole, key)
+        if key.role == "curator":
+            left, own = whole.answers_left, whole.answers_total
+        found.append({**seen, "answers_left": left, "own": own, "whole_left": whole.answers_left})
     return found
+
+
+def _own(pool: PoolBudget, key: Key) -> int | None:
+    """How many answers of a pool a key is for: its share where there are shares, and no more than the key's limit."""
+    if pool.shares and key.name not in pool.shares:
+        return None
+    most = pool.shares[key.name].answers if pool.shares else pool.answers_total
+    return most if key.answers is None else min(most, key.answers)

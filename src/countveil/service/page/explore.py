@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -30,6 +30,9 @@ FIELDS = ("epsilon", "delta", "answers", "eta", "D", "policy", "n0", "method")
 DEFAULTS = {"epsilon": "1", "delta": "1e-6", "answers": "1", "policy": "nonnegative", "method": "quick"}
 MOST_ANSWERS = 10_000
 CURVE_POINTS = 24
+EXCEPTIONS = 0.01
+"""The share of releases in which suspicion may become more than what is shown."""
+FARTHEST, REFINED = 500.0, 3
 Arguments = tuple[tuple[str, Any], ...]
 
 
@@ -91,7 +94,7 @@ def _asked(fields: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
         given["D"] = integer("D", given["D"], 1, 2000)
     given["policy"] = policy
     if "n0" in fields and policy == "nonnegative":
-        given["unbiased_from"] = integer("n0", fields["n0"], 0, 2000)
+        given["unbiased_from"] = integer("n0", fields["n0"], 0, 1000)
     if answers > 1:
         return "plan", _for_several(given, answers, method)
     given["method"] = method if method == "program" else {"nonnegative": "remap"}.get(policy, "optimal")
@@ -135,8 +138,8 @@ def shown(fields: Mapping[str, str]) -> dict[str, Any]:
         "epsilon": decimal_text(found.epsilon, 6, "up"),
         "delta": decimal_text(found.delta, 3, "up"),
         "answers": found.answers,
-        "eta": decimal_text(c.eta, 4),
-        "eta_percent": decimal_text(100 * c.eta, 3),
+        "eta": decimal_text(c.eta, 4, "down"),
+        "eta_percent": decimal_text(100 * c.eta, 3, "down"),
         "eta_from": c.eta_from,
         "D": m.D,
         "worst_error": c.worst_error,
@@ -151,6 +154,7 @@ def shown(fields: Mapping[str, str]) -> dict[str, Any]:
         "policy": m.policy,
         "method": m.method,
         "never_negative": c.never_negative,
+        "ptable": c.never_negative,
         "hash": m.hash,
     }
     return {
@@ -171,7 +175,7 @@ def sentences(facts: Mapping[str, Any]) -> list[str]:
         f"“Each published count is within {facts['margin_95']} of the truth in at least 95 % of releases, and never "
         f"further off than {facts['worst_error']}.”",
         f"“It is exactly right with probability {facts['eta_percent']} %"
-        + (f", from {facts['eta_from']} people on.”" if facts["eta_from"] else ", whatever the count is.”"),
+        + (f", from {_people(facts['eta_from'])} on.”" if facts["eta_from"] else ", whatever the count is.”"),
     ]
     if facts["unbiased_from"] is not None:
         kind = "right on average, to a thousandth of the noise," if facts["nearly"] else "right on average, exactly,"
@@ -179,13 +183,17 @@ def sentences(facts: Mapping[str, Any]) -> list[str]:
     if facts["never_negative"]:
         said.append("“No published count is negative.”")
     if facts["useful_from"] is not None:
-        said.append(f"“Cells of {facts['useful_from']:,} people or more are right to 10 %.”")
+        said.append(f"“Cells of {_people(facts['useful_from'])} or more are right to 10 %.”")
     whole = f"all {facts['answers']:,} answers together have" if many else "one answer has"
     said.append(
         f"“Whatever else someone knows, {whole} privacy loss at most {facts['epsilon']}, but for a probability of "
         f"{facts['delta']}.”"
     )
     return said
+
+
+def _people(n: int) -> str:
+    return "1 person" if n == 1 else f"{n:,} people"
 
 
 def _thinned(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -208,17 +216,44 @@ def followed(fields: Mapping[str, str]) -> dict[str, Any]:
         composed = compose(m, found.answers)
         top = float(found.epsilon) * 2
         points = [top * i / CURVE_POINTS for i in range(CURVE_POINTS + 1)]
-        curve = [{"epsilon": e, "delta": composed.delta(e).upper} for e in points]
-        curve = [row for row in curve if row["delta"] > 0]
-        hundredth = composed.epsilon(0.01)
-        t = math.inf if hundredth is None else math.exp(hundredth.upper)
-        tv = Fraction(min(1.0, composed.delta(0.0).upper))
+        deltas = [composed.upper(e) for e in points]
+        curve = [{"epsilon": e, "delta": delta} for e, delta in zip(points, deltas, strict=True) if delta > 0]
+        t, tv = math.exp(loss_leaving(composed.upper, points)), Fraction(deltas[0])
     return {
         "curve": curve,
         "certified": {"epsilon": float(found.epsilon), "delta": float(found.delta)},
         "suspicion": {"order": None if math.isinf(t) else t, "half": posterior(0.5, t)},
         "guess": decimal_text(100 * (1 + tv) / 2, 4, "up"),
     }
+
+
+def loss_leaving(delta_at: Callable[[float], float], points: Sequence[float], share: float = EXCEPTIONS) -> float:
+    """A loss that is exceeded in no more than this share of releases; infinite if none is found.
+
+    delta(e') = E(1 - exp(e' - L))+ >= P(L > e) (1 - exp(e' - e)) for e' < e. So P(L > e) <= share for
+
+        e = e' - log(1 - delta(e') / share),        delta(e') < share:
+
+    every e' gives a bound, so the least of those tried is one: first at `points`, then between them.
+    **Guarantee.** Never too low if delta_at never is.
+    """
+    points = list(points)
+
+    def bound(e: float) -> float:
+        delta = delta_at(e)
+        return e - math.log1p(-delta / share) if delta < share else math.inf
+
+    found = [bound(e) for e in points]
+    while math.isinf(min(found)) and points[-1] < FARTHEST:
+        points.append(2 * points[-1])
+        found.append(bound(points[-1]))
+    for _ in range(REFINED):
+        best = found.index(min(found))
+        low, high = points[max(0, best - 1)], points[min(len(points) - 1, best + 1)]
+        finer = [low + (high - low) * i / 9 for i in range(1, 9)]
+        tried = sorted({**dict(zip(points, found, strict=True)), **{e: bound(e) for e in finer}}.items())
+        points, found = [e for e, _ in tried], [b for _, b in tried]
+    return min(found) * (1 + 1e-12)
 
 
 def beside(fields: Mapping[str, str]) -> dict[str, Any]:

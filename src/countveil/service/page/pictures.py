@@ -7,20 +7,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from fractions import Fraction
 from html import escape
 from typing import Any
+from unicodedata import east_asian_width
+
+from countveil.exact import decimal_text
 
 Rows = Sequence[Mapping[str, Any]]
 Scale = Callable[[float], float]
 WIDTH, HEIGHT = 480, 280
 LEFT, RIGHT, TOP, BOTTOM = 52, 14, 20, 40
+LABEL, JOINED = 190.0, " · "
+"""The room for the names of a line, and what stands between them."""
 
 STYLE = (
     "svg{font:12px system-ui,sans-serif;background:#fff}text{fill:#333}.axis{stroke:#777}.grid{stroke:#e4e4e4}"
     ".bar{fill:#14508c}.tail{fill:#8fb4d8}.band{fill:#eaf1f8}.line{fill:none;stroke:#14508c;stroke-width:2.5}"
     ".second{stroke:#c2570c;stroke-dasharray:6 3}.rule{stroke:#c2570c;stroke-dasharray:3 3}.dot{fill:#c2570c}"
     ".cell{fill:#14508c}.exact{fill:none;stroke:#c2570c;stroke-width:1.6}.strong{fill:#111;font-weight:600}"
-    ".on-dark{fill:#fff}.quiet{fill:#666}.error{stroke:#14508c;stroke-width:2}.weak{opacity:.45}"
+    ".small{fill:#111;font-size:10px}.on-dark{fill:#fff}.quiet{fill:#666}.error{stroke:#14508c;stroke-width:2}.weak{opacity:.45}"
 )
 
 
@@ -71,7 +77,7 @@ def heat(rows: Rows) -> str:
     parts = []
     for r in rows:
         x, y = LEFT + places.index(r["y"]) * across, TOP + counts.index(r["n"]) * down
-        shade = math.sqrt(r["p"] / largest)
+        shade, dark = _shade(r["p"] / largest)
         if shade >= 0.02:
             parts.append(
                 f'<rect x="{x:.1f}" y="{y:.1f}" width="{across:.2f}" height="{down:.2f}" class="cell" '
@@ -81,7 +87,7 @@ def heat(rows: Rows) -> str:
         if r["exact"]:
             parts.append(_rect(x + 0.8, y + 0.8, across - 1.6, down - 1.6, "exact"))
         if across >= 15 and r["p"] >= 0.005:
-            kind = "on-dark small" if shade > 0.55 else "small"
+            kind = "on-dark small" if dark else "small"
             parts.append(_text(x + across / 2, y + down / 2 + 4, f"{100 * r['p']:.0f}", "middle", kind))
     every = max(1, -(-len(places) // 14))
     group = rows[0]["last"] - rows[0]["y"] + 1
@@ -148,20 +154,23 @@ def suspicion(order: float | None, half: float) -> str:
     ticks = [0, 25, 50, 75, 100]
     parts = _axes(x, y, ticks, ticks, "suspicion before, %", lambda v: f"{v:.0f} %")
     parts.append(_path([(x(0), y(0)), (x(100), y(100))], "grid strong-grid"))
+    most = decimal_text(100 * Fraction(half), 3, "up")
     priors = [math.sin(math.pi * i / 120) ** 2 for i in range(61)]
     after = [p * order / (p * order + 1 - p) if order is not None else float(p > 0) for p in priors]
     parts.append(_path([(x(100 * p), y(100 * q)) for p, q in zip(priors, after, strict=True)], "line"))
     parts += [
         f'<line x1="{x(50):.1f}" x2="{x(50):.1f}" y1="{y(50):.1f}" y2="{y(100 * half):.1f}" class="rule"/>',
         f'<circle cx="{x(50):.1f}" cy="{y(100 * half):.1f}" r="5" class="dot"/>',
-        _text(x(50) + 9, y(100 * half) + 16, f"50 % can become {100 * half:.3g} %", "start", "strong"),
+        _text(x(50) + 9, y(100 * half) + 16, f"50 % can become {most} %", "start", "strong"),
+        _text(x(50) + 9, y(100 * half) + 31, "at most, in 99 % of releases", "start", "strong"),
     ]
-    return _svg(parts, f"An attacker's suspicion: 50 % can become {100 * half:.3g} % in 99 % of releases.")
+    return _svg(parts, f"An attacker's suspicion: 50 % can become {most} % at most, in 99 % of releases.")
 
 
-def answers(labels: Sequence[str], rows: Sequence[tuple[int, int, int]], weak: Sequence[bool]) -> str:
-    """Published counts with their 95 % intervals, one line a cell."""
-    line, left = 22, 150
+def answers(labels: Sequence[Sequence[str]], rows: Sequence[tuple[int, int, int]], weak: Sequence[bool]) -> str:
+    """Published counts with their 95 % intervals, one line a cell, named by its keys."""
+    short = [_shortened(keys) for keys in labels]
+    line, left = 22, 16 + max(44.0, *(_wide(words) for words in short))
     high = max(max(r[2] for r in rows), 1)
     low = min(0, min(r[1] for r in rows))
     height = TOP + line * len(rows) + BOTTOM
@@ -170,10 +179,10 @@ def answers(labels: Sequence[str], rows: Sequence[tuple[int, int, int]], weak: S
     for tick in _nice(low, high, whole=True):
         parts.append(f'<line x1="{x(tick):.1f}" x2="{x(tick):.1f}" y1="{TOP}" y2="{height - BOTTOM}" class="grid"/>')
         parts.append(_text(x(tick), height - BOTTOM + 16, f"{tick:,.0f}", "middle"))
-    for i, (label, (y, a, b)) in enumerate(zip(labels, rows, strict=True)):
+    for i, (keys, (y, a, b)) in enumerate(zip(labels, rows, strict=True)):
         at = TOP + line * (i + 0.5)
         faint = " weak" if weak[i] else ""
-        parts.append(_text(left - 8, at + 4, label if len(label) <= 22 else label[:21] + "…", "end"))
+        parts.append(_text(left - 8, at + 4, short[i], "end", whole=JOINED.join(keys)))
         parts.append(_rect(x(min(0, y)), at - 6, abs(x(y) - x(0)), 12, f"tail{faint}"))
         ends = "".join(f"M{x(end):.1f} {at - 4:.1f}v8" for end in (a, b))
         parts.append(f'<path d="M{x(a):.1f} {at:.1f}H{x(b):.1f}{ends}" class="error"/>')
@@ -212,9 +221,41 @@ def _rect(x: float, y: float, width: float, height: float, kind: str) -> str:
     )
 
 
-def _text(x: float, y: float, words: str, anchor: str = "start", kind: str = "") -> str:
+def _text(x: float, y: float, words: str, anchor: str = "start", kind: str = "", whole: str = "") -> str:
+    """Words at a place; `whole` is what they are short for."""
     shown = f' class="{kind}"' if kind else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{shown}>{escape(words)}</text>'
+    title = f"<title>{escape(whole)}</title>" if whole not in ("", words) else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{shown}>{title}{escape(words)}</text>'
+
+
+def _wide(words: str) -> float:
+    """About how many pixels a text of 12 px takes, rather too many."""
+    return sum(
+        12.0 if c in "mwMW@%…" or east_asian_width(c) in "WF" else 9.3 if c.isupper() else 7.5 if c != " " else 4.0
+        for c in words
+    )
+
+
+def _shortened(keys: Sequence[str]) -> str:
+    """All keys of a cell in the room that there is; of a long one, its beginning and its end."""
+    for longest in range(max((len(key) for key in keys), default=0), 2, -1):
+        words = JOINED.join(_cut(key, longest) for key in keys)
+        if _wide(words) <= LABEL:
+            return words
+    words = JOINED.join(_cut(key, 3) for key in keys)
+    while _wide(words) > LABEL:
+        words = words[: len(words) // 2 - 1] + "…" + words[len(words) // 2 + 1 :]
+    return words
+
+
+def _cut(key: str, longest: int) -> str:
+    return key if len(key) <= longest else key[: longest // 2] + "…" + key[len(key) - (longest - 1) // 2 :]
+
+
+def _shade(share: float) -> tuple[float, bool]:
+    """How opaque a cell is, and whether it is dark; between the two neither dark nor white text could be read."""
+    shade = math.sqrt(share)
+    return (0.77 + 0.92 * (shade - 0.75), True) if shade >= 0.75 else (0.84 * shade, False)
 
 
 def _path(points: Sequence[tuple[float, float]], kind: str) -> str:

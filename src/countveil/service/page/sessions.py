@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import time
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -18,16 +18,38 @@ from countveil.keys import Key
 
 COOKIE = "countveil"
 SECONDS = 12 * 3600
+LONGEST = 2000
 
 
 class LoginNeededError(Exception):
-    """The page is for who is logged in."""
+    """The page is for who is logged in; `to` is where to go then, if not to where this was asked."""
+
+    def __init__(self, to: str = "") -> None:
+        super().__init__()
+        self.to = to
 
 
 def local(address: str) -> str:
     """An address on this page to go to after logging in; anything else is the first page."""
-    plain = address.startswith("/") and not address.startswith(("//", "/\\")) and address.isprintable()
-    return address if plain and len(address) < 2000 else "/ask"
+    return address if _plain(address) else "/ask"
+
+
+def wanted(request: Request) -> str:
+    """Where a request wants to go, to come back to: with what it asked for, if that was in its address and is short."""
+    path, query = request.url.path, request.url.query
+    whole = f"{path}?{query}" if query and request.method in ("GET", "HEAD") else path
+    return whole if _plain(whole) else path
+
+
+def typed(sql: str) -> str:
+    """The page to ask with what was typed into it, if an address can hold that; a key never goes into one."""
+    address = "/ask?" + urlencode({"sql": sql})
+    return address if sql and "cvk_" not in sql.lower() and _plain(address) else "/ask"
+
+
+def _plain(address: str) -> bool:
+    here = address.startswith("/") and not address.startswith(("//", "/\\")) and address.isprintable()
+    return here and len(address) < LONGEST
 
 
 def signed(request: Request, id: str, until: int) -> str:

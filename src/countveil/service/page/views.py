@@ -24,7 +24,7 @@ from starlette.responses import RedirectResponse, Response
 
 from countveil.errors import CountveilError
 from countveil.keys import Key
-from countveil.service.access import ANYONE, limited
+from countveil.service.access import ANYONE, ENTERING, limited
 from countveil.service.bodies import StrictRequest
 from countveil.service.page import agency, asking, budgets, explore, pictures, sessions
 from countveil.service.problems import FORBIDDEN, NOT_FOUND, Problem
@@ -203,6 +203,8 @@ async def ask_page(request: Request) -> Response:
 @page.post("/ask")
 async def ask_form(request: Request) -> Response:
     """Fields to SQL, SQL to fields, the dry run, and the question itself: what the button that was pressed says."""
+    if sessions.current(request) is None:  # what was typed is still there after logging in
+        raise sessions.LoginNeededError(await _typed(request))
     key = _holder(request)
     form = await form_of(request)
     values = await run_in_threadpool(asking.page, request.app.state.curator, key, form)
@@ -223,6 +225,14 @@ async def table(request: Request, receipt: str, ending: str) -> Response:
     lines = io.StringIO()
     csv.writer(lines).writerows([found.columns, *found.rows])
     return Response(lines.getvalue(), media_type="text/csv", headers=_attached(f"{receipt}.csv"))
+
+
+async def _typed(request: Request) -> str:
+    try:
+        form = await form_of(request)
+    except Problem:
+        return "/ask"
+    return sessions.typed(str(form.get("sql", "")).strip())
 
 
 def _holder(request: Request) -> Key:
@@ -258,7 +268,7 @@ def login_page(request: Request) -> Response:
 @page.post("/login")
 async def login(request: Request) -> Response:
     form = await form_of(request)
-    limited(request, ANYONE)
+    limited(request, ENTERING)
     key = request.app.state.keyring.recognised(str(form.get("key", "")).strip())
     to = sessions.local(str(form.get("to", "")))
     if key is None:

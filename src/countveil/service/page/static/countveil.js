@@ -24,9 +24,16 @@ function wire(root) {
     if (slider.wired) continue;
     slider.wired = true;
     const field = document.getElementById(slider.dataset.for);
-    const show = () => { slider.setAttribute("aria-valuetext", field.value || "found"); };
+    const back = document.querySelector(`button[data-clear="${slider.dataset.for}"]`);
+    const show = () => { slider.setAttribute("aria-valuetext", field.value || "found"); if (back) back.hidden = !field.value; };
     place(slider, field.value === "" ? Number(slider.dataset.low) : Number(field.value));
     show();
+    if (back) back.onclick = () => {  // what is found again is found from the other fields
+      field.value = "";
+      show();
+      field.focus();
+      htmx.trigger(slider.form, "slid");
+    };
     let waiting = 0;
     slider.addEventListener("input", () => {
       field.value = said(slider);
@@ -44,7 +51,7 @@ function wire(root) {
       do slider.value = at += way; while (said(slider) === before && at > 0 && at < 1000);
       if (said(slider) !== before) slider.dispatchEvent(new Event("input", { bubbles: true }));
     });
-    field.addEventListener("input", () => { place(slider, Number(field.value)); show(); });
+    field.addEventListener("input", () => { if (field.value) place(slider, Number(field.value)); else rest(document); show(); });
   }
   for (const button of root.querySelectorAll("button.copy")) {
     button.onclick = async () => {
@@ -55,9 +62,24 @@ function wire(root) {
     };
   }
   for (const button of root.querySelectorAll("button[data-cancel]")) {
-    button.onclick = () => htmx.trigger(document.querySelector(button.dataset.cancel), "htmx:abort");
+    button.onclick = () => {
+      clearTimeout(stepping);
+      htmx.trigger(document.querySelector(button.dataset.cancel), "htmx:abort");
+      const told = document.querySelector(button.dataset.tell);
+      if (told) told.textContent = told.dataset.words;
+    };
   }
+  rest(root);
   for (const holder of root.querySelectorAll("[data-curve]")) draw(holder);
+}
+
+// A slider whose field is empty stands where the number was found: its first step is one that works.
+function rest(root) {
+  const found = document.getElementById("fact-D")?.dataset;
+  for (const slider of found ? root.querySelectorAll("input[type=range][data-for]") : []) {
+    const value = { D: found.foundD, eta: found.foundEta, n0: found.foundN0 }[slider.dataset.for];
+    if (value && document.getElementById(slider.dataset.for).value === "") place(slider, Number(value));
+  }
 }
 
 function decades(least) {
@@ -66,20 +88,41 @@ function decades(least) {
   return marks;
 }
 
+const resized = new ResizeObserver(entries => {
+  for (const { target } of entries) {
+    if (!target.isConnected) { resized.unobserve(target); target.plot?.destroy(); target.plot = null; continue; }
+    const size = sizes(target);
+    if (target.plot && target.plot.width !== size.width) target.plot.setSize(size);
+  }
+});
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+  for (const holder of document.querySelectorAll("[data-curve]")) {
+    if (!holder.plot) continue;
+    holder.plot.destroy();
+    holder.drawn = false;
+    draw(holder);
+  }
+});
+
+function sizes(holder) {
+  const width = Math.max(220, Math.floor(holder.clientWidth));
+  return { width, height: Math.round(width * 0.58) };
+}
+
 function draw(holder) {
   if (typeof uPlot === "undefined" || holder.drawn) return;
   const { rows, certified } = JSON.parse(holder.dataset.curve);
   if (rows.length < 2) return;
   holder.drawn = true;
   const style = getComputedStyle(document.documentElement), colour = name => style.getPropertyValue(name).trim();
-  const width = Math.max(260, holder.clientWidth), low = Math.min(...rows.map(row => row.delta));
+  const low = Math.min(...rows.map(row => row.delta));
   const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--edge"), width: 1 }, ticks: { show: false }, font: "12px system-ui" };
-  const label = holder.querySelector("svg")?.getAttribute("aria-label") ?? "";
+  const label = holder.querySelector("svg")?.getAttribute("aria-label") ?? holder.getAttribute("aria-label") ?? "";
   holder.replaceChildren();
   holder.setAttribute("role", "img");
   holder.setAttribute("aria-label", label);
-  new uPlot({
-    width, height: Math.round(width * 0.58),
+  holder.plot = new uPlot({
+    ...sizes(holder),
     cursor: { drag: { x: false, y: false } },
     scales: { x: { time: false }, y: { distr: 3, range: [Math.max(1e-15, low / 3), 1] } },
     axes: [axis, { ...axis, size: 58, splits: (_, __, least) => decades(least), filter: (_, marks) => marks, values: (_, marks) => marks.map(v => v == null ? "" : v === 1 ? "1" : v.toExponential(0)) }],
@@ -93,6 +136,7 @@ function draw(holder) {
       pen.save(); pen.fillStyle = colour("--warm"); pen.beginPath(); pen.arc(x, y, 5 * devicePixelRatio, 0, 2 * Math.PI); pen.fill(); pen.restore();
     }] },
   }, [rows.map(row => row.epsilon), rows.map(row => row.delta)], holder);
+  resized.observe(holder);
 }
 
 document.addEventListener("htmx:afterSettle", event => {
@@ -121,6 +165,10 @@ document.addEventListener("input", event => {  // what is being typed must not b
   if (!form) return;
   clearTimeout(stepping);
   if (following) htmx.trigger(form, "htmx:abort");
+});
+document.addEventListener("htmx:beforeRequest", event => {
+  const told = event.target.id === "controls" && document.getElementById("told");
+  if (told) told.textContent = "";
 });
 document.addEventListener("htmx:afterRequest", () => { following = false; });
 document.addEventListener("htmx:afterSwap", event => { if (event.target.id === "asking") clearTimeout(stepping); });

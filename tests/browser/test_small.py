@@ -1,0 +1,113 @@
+"""A page as it is used: windows that change, sliders that find their place, work given up, a phone's room."""
+
+from __future__ import annotations
+
+import pytest
+from browsing import Visit, asked, enter, slider, until
+from playwright.sync_api import Page, expect
+from served import Served
+
+OUTSIDE = "e => { const r = e.getBoundingClientRect(); return r.left < 0 || r.right > innerWidth; }"
+
+
+def sideways(page: Page) -> bool:
+    return bool(page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"))
+
+
+def test_the_curve_follows_the_window_and_the_theme(visit: Visit) -> None:
+    page = visit("/explore")
+    until(page, "!!document.querySelector('.curve canvas')")
+    label = page.locator(".curve").get_attribute("aria-label")
+    assert label
+    for width in (390, 1280, 700):
+        page.set_viewport_size({"width": width, "height": 900})
+        until(
+            page,
+            "(h => Math.abs(h.querySelector('.uplot').getBoundingClientRect().width - h.clientWidth) < 2)"
+            "(document.querySelector('.curve'))",
+        )
+        assert not sideways(page), width
+    picture = "document.querySelector('.curve canvas').toDataURL()"
+    before = page.evaluate(picture)
+    page.emulate_media(color_scheme="dark")
+    until(page, f"before => {picture} !== before", before)
+    assert page.locator(".curve canvas").count() == 1
+    assert page.locator(".curve").get_attribute("aria-label") == label
+
+
+@pytest.mark.parametrize("name", ["D", "eta", "n0"])
+def test_the_first_step_of_a_slider_works_and_there_is_a_way_back(visit: Visit, name: str) -> None:
+    page = visit("/explore")
+    page.get_by_text("More: eta, D").click()
+    back = page.get_by_role("button", name=f"{name}: have it found again")
+    expect(back).to_be_hidden()
+    facts = page.locator(".facts").inner_text()
+    slider(page, name).focus()
+    page.keyboard.press("ArrowRight")
+    until(page, "name => new URLSearchParams(location.search).has(name)", name)
+    expect(page.locator("#view [role=alert]")).to_have_count(0)
+    back.click()
+    until(page, "name => !new URLSearchParams(location.search).has(name)", name)
+    expect(page.locator(".facts")).to_have_text(facts, use_inner_text=True)
+    assert page.locator(f"#{name}").input_value() == ""
+    assert slider(page, name).get_attribute("aria-valuetext") == "found"
+    expect(back).to_be_hidden()
+
+
+def test_a_cancelled_design_says_what_the_pictures_show(visit: Visit) -> None:
+    page = visit("/explore")
+    until(page, "!document.querySelector('#more')")
+    told = page.locator("#told")
+    page.locator("#answers").fill("777")
+    page.locator("#answers").press("Enter")
+    page.get_by_role("button", name="Cancel").click()
+    expect(told).to_be_visible()
+    expect(told).to_have_text("Cancelled: the pictures show the settings before.")
+    assert told.get_attribute("role") == "status"
+    page.locator("#answers").fill("1")
+    page.locator("#answers").press("Enter")
+    expect(told).to_be_hidden()
+
+
+def test_the_pictures_that_follow_can_be_cancelled(visit: Visit) -> None:
+    page = visit("/login")
+    page.route("**/explore/more?*", lambda route: None)  # it never comes
+    page.goto(page.url.replace("/login", "/explore"))
+    waiting = page.locator("#more")
+    expect(waiting.get_by_text("on their way")).to_be_visible()
+    until(page, "document.querySelector('#more').classList.contains('htmx-request')")
+    ended: list[str] = []
+    page.on("requestfailed", lambda request: ended.append(request.url))
+    waiting.get_by_role("button", name="Cancel").click()
+    expect(waiting.get_by_role("status")).to_have_text("Cancelled: the curve and the comparison are not shown.")
+    expect(waiting.get_by_text("on their way")).to_be_hidden()
+    expect(waiting.get_by_role("link")).to_be_visible()
+    until(page, "!document.querySelector('#more').classList.contains('htmx-request')")
+    assert [url for url in ended if "/explore/more" in url]
+
+
+def test_a_phone_shows_flags_and_questions_whole(visit: Visit, served: Served) -> None:
+    page = visit("/login", phone=True)
+    enter(page, served.key("cora", "curator"))
+    for label in page.locator("label:has(> input[type=checkbox]), summary").all():
+        box = label.bounding_box()
+        assert box is None or box["height"] >= 24
+    asked(page, "SELECT region, age, count(*) FROM people WHERE works = TRUE GROUP BY region, age")
+    flags = page.locator(".flag")
+    assert flags.count() > 3
+    for flag in flags.all()[:5]:
+        assert not flag.evaluate(OUTSIDE)
+    assert not sideways(page)
+    page.goto(f"{served.address}/budget")
+    box = page.locator("td code").first.bounding_box()
+    assert box is not None
+    assert box["width"] > 250
+    assert not sideways(page)
+
+
+def test_long_values_wrap(visit: Visit, served: Served) -> None:
+    page = visit("/login", phone=True)
+    enter(page, served.key("x" * 60))
+    page.locator("legend").first.evaluate("e => { e.textContent = 'w'.repeat(200); }")
+    page.locator(".values label").first.evaluate("e => e.append('w'.repeat(200))")
+    assert not sideways(page)
