@@ -213,7 +213,10 @@ def clean() -> dict[str, str]:
 
 
 def raw(server: Server, *parts: bytes) -> bytes:
-    """Bytes as they are, on a socket; everything that comes back until the server closes."""
+    """Bytes as they are, on a socket; everything that comes back until the server closes.
+
+    Where it closes by itself we stay to hear the answer: who ends first may not get one.
+    """
     import socket
 
     with socket.create_connection((server.host, server.port), WAIT) as connection:
@@ -222,8 +225,9 @@ def raw(server: Server, *parts: bytes) -> bytes:
                 connection.sendall(part)
         found = bytearray()
         with suppress(ConnectionError):
-            with suppress(OSError):
-                connection.shutdown(socket.SHUT_WR)
+            if not any(b"Connection: close" in part for part in parts):
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_WR)
             while chunk := connection.recv(1 << 16):
                 found += chunk
     return bytes(found)

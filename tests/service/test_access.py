@@ -553,9 +553,8 @@ def test_a_public_address_needs_tls_or_a_proxy(host: str, tmp_path: Path) -> Non
     with pytest.raises(RequestError, match="keys would travel in the clear"):
         Place(host).check()
     Place(host, behind_proxy=True).check()
-    file = str(tmp_path / "x.pem")
-    (tmp_path / "x.pem").write_text("")
-    Place(host, certificate=file, key=file).check()
+    chain, private = certificate(tmp_path)
+    Place(host, certificate=str(chain), key=str(private)).check()
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])

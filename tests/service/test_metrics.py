@@ -221,7 +221,7 @@ def test_a_server_that_is_told_to_stop_finishes_and_tidies_up(tmp_path: Path) ->
         key = server.key("ann")
         idle = Client(server, key)
         assert idle.ask("GET", "/v1/budget").status == 200
-        assert [entry.name.startswith("countveil-metrics-") for entry in scratch.iterdir()].count(True) == 1
+        assert [entry.name.startswith("countveil-serve-") for entry in scratch.iterdir()].count(True) == 1
         assert server.count(BY_REGION, key).status == 200
         family = server.family()
         assert server.stop() == 0

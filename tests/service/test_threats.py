@@ -660,7 +660,7 @@ def test_a_source_that_is_gone(tmp_path: Path) -> None:
 
 def test_an_engine_that_fails_while_it_counts(tmp_path: Path) -> None:
     """The file opens, and its rows cannot be read: paid for, not answered, and not paid for again."""
-    whole = pa.table({"person": range(50_000), "region": ["North", "South"] * 25_000, "age": list(range(100)) * 500})
+    whole = pa.table({"person": range(600_000), "region": ["North", "South"] * 300_000, "age": list(range(100)) * 6000})
     pq.write_table(whole, tmp_path / "people.parquet", use_dictionary=False)
     content = bytearray((tmp_path / "people.parquet").read_bytes())
     content[4:300] = b"\xff" * 296  # where the first page says what it is; what is in the file is said at its end
