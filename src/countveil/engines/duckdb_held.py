@@ -47,7 +47,9 @@ def _text_of(connection: Any, relation: str, columns: list[str]) -> int:
     """The bytes of all text: a dictionary of a file has each once, memory as often as it occurs."""
     described = connection.execute(f"DESCRIBE SELECT {', '.join(columns)} FROM {relation}").fetchall()
     texts = [name for name, (_, kind, *_) in zip(columns, described, strict=True) if kind == "VARCHAR"]
-    total = " + ".join(f"coalesce(sum(strlen({name})), 0)" for name in texts) or "0"
+    if not texts:
+        return 0
+    total = " + ".join(f"coalesce(sum(strlen({name})), 0)" for name in texts)
     return int(connection.execute(f"SELECT {total} FROM {relation}").fetchone()[0])
 
 

@@ -628,6 +628,8 @@ def test_small_files_are_held_and_others_are_not(tmp_path: Path, monkeypatch: py
     assert held(parquet)
     assert held(rows)
     assert not held(Source(frame=table))
+    pq.write_table(pa.table({"x": pa.array([], pa.int64())}), tmp_path / "empty.parquet")
+    assert held(Source("empty.parquet", directory=tmp_path), SCHEMA)
     (tmp_path / "rows.csv.gz").write_bytes(gzip.compress(b"x,w\n1,a\n"))
     assert not held(Source("rows.csv.gz", directory=tmp_path)), "nobody knows how large it is"
     monkeypatch.setattr(duckdb_held, "MAX_ROWS", 1)
