@@ -123,10 +123,11 @@ class Curator:
         if before is not None:
             return self._table(question, before, *self._plan(configured), True, kind)
         with self._paid(question, configured, who, most, request) as paid:
-            charge, replayed = paid.charge, not paid.charge.fresh
+            charge, drawn = paid.charge, None
             if charge.payload is None:
-                charge = self.ledger.record(charge, self._drawn(paid, question))
-        return self._table(question, charge, paid.record, paid.intervals, replayed, kind)
+                drawn = self._drawn(paid, question)
+                charge = self.ledger.record(charge, drawn)  # if another was first, its answer is the answer
+        return self._table(question, charge, paid.record, paid.intervals, charge.payload is not drawn, kind)
 
     def _answered(self, question: Question, analyst: str, request: Request) -> Charge | None:
         """The charge of a request that has its answer."""
@@ -166,7 +167,7 @@ class Curator:
         question = ask(self.config.schemas, sql, dataset=dataset, by=by, where=where, people=people, name=name)
         configured, who, place = self._configured(question), checked_analyst(analyst), check_output(output)
         with self._paid(question, configured, who, keep=True) as paid:
-            charge, replayed = paid.charge, not paid.charge.fresh
+            charge, replayed = paid.charge, paid.charge.payload is not None
             if charge.payload is None:
                 folder, key = new_folder(place, charge.id), self._key(question)
                 charge = evaluated(
@@ -188,10 +189,8 @@ class Curator:
         *,
         keep: bool = False,
     ) -> Iterator[Paid]:
-        """Everything that can be refused, then the charge: inside, the data may be looked at.
-
-        The engine is let go afterwards, unless what is made with it is read later.
-        """
+        """Everything that can be refused, then the charge: inside, the data may be looked at. An engine that is to be
+        kept is not let go afterwards: what is made with it is read later."""
         look = self._fingerprints.look(self._source(dataset))
         version, fingerprint = self.ledger.version(dataset.name, look.fingerprint), look.fingerprint
         opening = partial(opened_on, look, dataset.schema, dataset.engine)
