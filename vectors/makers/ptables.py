@@ -5,8 +5,8 @@ the lines of the table (i, j, p as a decimal, upper bound) in shuffled order wit
 the four deltas, computed over dictionaries of Fractions: sum_j max(0, p(j|n) - E p(j|m)) over counts up to the last row
 and two more, where counts beyond the last row use it translated. E is e^epsilon rounded down to 60 digits.
 `published` cases are two published tables, which are not part of this repository: the figures that others printed for
-them (`printed`, three digits), and the same computation as above (`deltas`) where ../shared/data/ptables is beside the
-repository; elsewhere they are kept as they are.
+them (`printed`, three digits), and the same computation as above (`deltas`) where the tables are at hand; elsewhere
+they are kept as they are.
 
 Run: python vectors/makers/ptables.py
 """
