@@ -176,6 +176,18 @@ class Server:
             found += [child for child, parent in parents.items() if parent == pid]
         return found
 
+    @staticmethod
+    def left(family: list[int]) -> list[int]:
+        """Those that still run; whoever has ended and only waits to be noticed by its new parent does not."""
+        found = []
+        for pid in family:
+            try:
+                if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX":
+                    found.append(pid)
+            except OSError:
+                continue
+        return found
+
     def stop(self) -> int:
         """End it as a curator would; the code it ended with."""
         if self.process.poll() is None:

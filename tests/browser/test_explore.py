@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import array
+import fcntl
 import os
 import re
 import signal
 import statistics
 import subprocess
 import sys
+import termios
 import time
 from fractions import Fraction
 from pathlib import Path
@@ -320,6 +323,17 @@ def busy(served: Served) -> int:
     return found[0]
 
 
+def given_a_task(helper: int) -> None:
+    """Wait until a helper that was stopped has a line to read."""
+    waiting = array.array("i", [0])
+    with open(f"/proc/{helper}/fd/0", "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK)) as pipe:
+        deadline = time.monotonic() + 15
+        while not waiting[0]:
+            assert time.monotonic() < deadline, "nothing was asked of the helper"
+            fcntl.ioctl(pipe, termios.FIONREAD, waiting)
+            time.sleep(0.02)
+
+
 def idle(pid: int) -> bool:
     """Is a process gone, or has it stopped using the processor?"""
     try:
@@ -358,15 +372,18 @@ def test_a_long_design_shows_progress_and_can_be_cancelled(visit: Visit, served:
 
 def test_a_helper_that_ends_too_soon_leaves_the_command_and_a_page_that_goes_on(visit: Visit, served: Served) -> None:
     """As when its time is over, which is not waited for here."""
-    page = visit("/explore")
+    page = visit("/explore?epsilon=0.83&delta=1e-6")  # not seen before: there is a helper now
     until(page, "!document.querySelector('#more')")  # nothing else is under way
+    helper = busy(served)
+    os.kill(helper, signal.SIGSTOP)  # it takes the task and does not finish it
     page.locator("#answers").fill("500")
     page.locator("#answers").press("Enter")
     expect(page.locator("#busy")).to_be_visible()
-    os.kill(busy(served), signal.SIGKILL)
+    given_a_task(helper)
+    os.kill(helper, signal.SIGKILL)
     expect(page.get_by_role("alert")).to_contain_text("takes too long here; the command below")
     command = page.get_by_label("Command", exact=True)
-    expect(command).to_have_text(re.compile("^countveil plan --epsilon 1 --delta 1e-6 .*--answers 500"))
+    expect(command).to_have_text(re.compile("^countveil plan --epsilon 0.83 --delta 1e-6 .*--answers 500"))
     page.locator("#answers").fill("1")
     slide(page, "epsilon", 500)
     shows(page, designed(page))

@@ -227,6 +227,6 @@ def test_a_server_that_is_told_to_stop_finishes_and_tidies_up(tmp_path: Path) ->
         assert server.stop() == 0
         idle.close()
     assert not [entry for entry in scratch.iterdir() if entry.name.startswith("countveil-")]
-    wait_until(lambda: not [pid for pid in family if Path(f"/proc/{pid}").exists()], WAIT)
+    wait_until(lambda: not server.left(family), WAIT)
     assert "Traceback" not in server.log
     assert charged(server.config) == 1
