@@ -239,6 +239,8 @@ def test_a_damaged_file_of_keys_lets_nobody_in(tmp_path: Path) -> None:
         refused = {shape(server.get("/v1/budget", k)) for k in (key, FOREIGN, None)}
         assert len(refused) == 1
         assert server.get("/v1/budget", key).problem == "not-ready"
+        assert {line["problem"] for line in server.lines() if line["status"] == 503} == {"not-ready: service.keys"}
+        assert not [line for line in server.lines() if line["status"] != 503 and "problem" in line]
         file.unlink()
         assert server.get("/v1/budget", key).problem == "unauthorized"
         file.write_bytes(good)

@@ -109,3 +109,17 @@ def test_the_anchor_has_what_was_said_of_a_charge(tmp_path: Path, monkeypatch: p
             curator.count(ALL)
         last = list(curator.ledger.entries())[-1]
         assert (last.kind, curator.ledger.anchor.found().seq) == ("charge", last.seq)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "words"),
+    [
+        ("/v1/count", {"sql": "a\0b"}, "body.sql: give text without NUL characters"),
+        ("/v1/design", {"epsilon": "one"}, "body.epsilon: give a number as text, such as 1, 0.5 or 1e-6"),
+        ("/v1/receipts/mine", None, "path.id: give the 24 hexadecimal digits of a receipt"),
+    ],
+)
+def test_what_is_allowed_is_said_in_words(tmp_path: Path, path: str, body: object, words: str) -> None:
+    with serving(place(tmp_path)) as server:
+        reply = server.ask("GET" if body is None else "POST", path, body, key=server.key("ann"))
+        assert (reply.status, reply.json()["detail"]) == (422, words)

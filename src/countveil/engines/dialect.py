@@ -33,8 +33,6 @@ READABLE: dict[Kind, tuple[Family, ...]] = {
 class Dialect:
     """Standard SQL; engines override what they spell differently."""
 
-    placing = False
-    """Whether looking up a few keys in a list is cheaper than a join."""
     integer_type = "BIGINT"
     text_type = "VARCHAR"
     integer_text = "^[+-]?[0-9]+([.]0*)?$"
@@ -68,10 +66,6 @@ class Dialect:
 
     def listed(self, parameter: str, kind: Kind) -> str:
         """A relation (v, i) of a bound list's values and their indexes from 0."""
-        raise NotImplementedError
-
-    def place(self, key: str, parameter: str, kind: Kind) -> str:
-        """The index of a key in a short bound list, NULL if it is not there; for engines that are `placing`."""
         raise NotImplementedError
 
     def legible(self, text: str) -> list[str]:

@@ -34,9 +34,10 @@ from countveil.engines.dialect import Dialect, Family
 from countveil.engines.frames import OUTSIDE, arrow_table
 from countveil.engines.source import Source
 from countveil.engines.sql_engine import SqlEngine
-from countveil.engines.statement import Statement
+from countveil.engines.statement import Compiler, Statement
 from countveil.errors import DataError, EngineError, ParameterError, shortened
-from countveil.schema import Kind, Schema
+from countveil.query import Question
+from countveil.schema import Column, Kind, Schema
 
 if TYPE_CHECKING:
     import numpy as np
@@ -60,8 +61,6 @@ UNREADABLE = "the source could not be read; the curator can look with: countveil
 class DuckDBDialect(Dialect):
     """DuckDB's spelling."""
 
-    placing = True
-
     def characters(self, raw: str) -> str:
         return f'(CAST({raw} AS VARCHAR) COLLATE "binary")'
 
@@ -74,9 +73,6 @@ class DuckDBDialect(Dialect):
     def listed(self, parameter: str, kind: Kind) -> str:
         values = f"CAST({parameter} AS {TYPES[kind]}[])"
         return f"(SELECT unnest({values}) AS v, generate_subscripts({values}, 1) - 1 AS i)"
-
-    def place(self, key: str, parameter: str, kind: Kind) -> str:
-        return f"list_position(CAST({parameter} AS {TYPES[kind]}[]), {key}) - 1"
 
 
 class DuckDBEngine(SqlEngine):
@@ -91,6 +87,7 @@ class DuckDBEngine(SqlEngine):
     def __init__(self, source: Source, schema: Schema | None = None) -> None:
         self._columns: dict[str, Family] | None = None
         self._idle: list[duckdb.DuckDBPyConnection] = []
+        self._stored: dict[Column, str] | None = None
         self._frame = arrow_table(source.frame, _wanted(schema)) if source.scheme == "frame" else None
         self.garbled = {"frame": OUTSIDE, "parquet": "?"}.get(source.scheme)
         self._scratch = tempfile.mkdtemp(prefix="countveil-")
@@ -106,8 +103,9 @@ class DuckDBEngine(SqlEngine):
                 if source.scheme == "parquet":
                     self._try_times(schema)
                 names = [self.dialect.name(name) for name in self.columns() if name in (_wanted(schema) or ())]
-                if self.holds and duckdb_held.hold(self._connection, source, paths, self.relation, names):
-                    self.relation, paths = duckdb_held.NAME, []
+                if self.holds:
+                    self._hold(source, paths, names, schema)
+                    paths = [] if self._stored is not None else paths
             _lock(paths, self._connection)
         except duckdb.Error:
             self.close()
@@ -125,16 +123,30 @@ class DuckDBEngine(SqlEngine):
             self._columns = {str(name): _family(str(kind)) for name, kind in described}
         return self._columns
 
+    def count(self, question: Question, *, key: bytes) -> NDArray[np.int64]:
+        stored = self._stored is not None and all(column in self._stored for column in question.by if column.listed)
+        if stored and question.schema.unit_is_row:
+            return duckdb_held.placed(question, self.run(self.compiler().groups(question)))
+        return super().count(question, key=key)
+
+    def compiler(self) -> Compiler:
+        return Compiler(self.dialect, self.relation, self.columns(), self.garbled, self._stored)
+
     def run(self, statement: Statement) -> dict[str, NDArray[np.generic]]:
         """Guarantee: one SELECT and nothing else. The lock keeps other files out of reach, this keeps the source."""
         try:
-            _check_select(statement.sql)
+            parsed = _one_select(statement.sql)
             cursor = self._cursor()
-            found = cursor.execute(statement.sql, dict(statement.values)).fetchnumpy()
+            found = cursor.execute(parsed, dict(statement.values)).fetchnumpy()
             self._idle.append(cursor)
             return found
         except Exception:  # whatever goes wrong, its words can quote the data
             raise EngineError(UNREADABLE) from None
+
+    def _hold(self, source: Source, paths: list[str], names: list[str], schema: Schema) -> None:
+        self._stored = duckdb_held.hold(self._connection, source, paths, self.compiler(), names, schema)
+        if self._stored is not None:
+            self.relation = duckdb_held.NAME
 
     def _cursor(self) -> duckdb.DuckDBPyConnection:
         """A connection of its own, so that threads can ask at once; one that is idle, or a new one."""
@@ -165,10 +177,13 @@ class DuckDBEngine(SqlEngine):
 
 
 @lru_cache(maxsize=1024)
-def _check_select(sql: str) -> None:
-    """Refuse what is not one SELECT. Values are bound, so that questions of one shape have one text."""
-    if [found.type for found in duckdb.extract_statements(sql)] != [duckdb.StatementType.SELECT]:
+def _one_select(sql: str) -> duckdb.Statement:
+    """The statement, parsed once: values are bound, so that questions of one shape have one text. What is not one
+    SELECT is refused."""
+    found = duckdb.extract_statements(sql)
+    if [statement.type for statement in found] != [duckdb.StatementType.SELECT]:
         raise EngineError(UNREADABLE)
+    return found[0]
 
 
 def _wanted(schema: Schema | None) -> set[str] | None:

@@ -109,13 +109,13 @@ class SparkCompiler(Compiler):
         The condition names n, so that Spark tests groups and not rows: what needs a count is done after counting.
         """
         shown, tests = [], []
-        counted = self.counted(question, people=False)
+        counted = self.counted(question, [self.key(column) for column in question.by], people=False)
         for i, column in enumerate(question.by):
             if column.listed:
                 shown.append(f"{self.dialect.try_cast(f'k{i}', TYPES[column.kind])} AS k{i}")
                 tests.append(self.dialect.among(f"k{i}", self.bind(list(column.values)), column.kind))
             else:
-                shown.append(f"CAST({self.index(i, column)} AS BIGINT) AS k{i}")
+                shown.append(f"CAST({self.index(column, f'k{i}')} AS BIGINT) AS k{i}")
         keys, inside = ", ".join(shown), " AND ".join(tests)
         return self.statement(f"SELECT {keys}, n FROM ({counted}) WHERE CASE WHEN n > 0 THEN {inside} END")
 

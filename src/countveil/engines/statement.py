@@ -35,12 +35,18 @@ class Statement:
 
 
 class Compiler:
-    """Builds statements against one source: `relation` is its SQL name, `families` the types of its columns."""
+    """Builds statements against one source: `relation` is its SQL name, `families` the types of its columns; `stored`
+    names columns beside the declared ones that hold, for a listed one, the index of its value, NULL outside."""
 
     def __init__(
-        self, dialect: Dialect, relation: str, families: Mapping[str, Family], garbled: str | None = None
+        self,
+        dialect: Dialect,
+        relation: str,
+        families: Mapping[str, Family],
+        garbled: str | None = None,
+        stored: Mapping[Column, str] | None = None,
     ) -> None:
-        self.garbled = garbled
+        self.garbled, self.stored = garbled, stored or {}
         self.dialect = dialect
         self.relation = relation
         self.families = families
@@ -110,17 +116,27 @@ class Compiler:
     def count(self, question: Question, key: str) -> Statement:
         """The statement that counts a question; `key` chooses the cells of people with too many."""
         people = not question.schema.unit_is_row
-        parts = [f"counted AS ({self.counted(question, people)})", f"placed AS ({self.placed(question, people)})"]
+        keys = [self.key(column) for column in question.by]
+        parts = [f"counted AS ({self.counted(question, keys, people)})", f"placed AS ({self.placed(question, people)})"]
         answer = "SELECT cell, n FROM placed"  # one row for each cell already
         if people:
             parts.append(f"bounded AS ({self.bounded(question, key)})")
             answer = f"SELECT cell, CAST(sum(n) AS {self.dialect.integer_type}) AS n FROM bounded GROUP BY cell"
         return self.statement(f"WITH {', '.join(parts)} {answer}")
 
-    def counted(self, question: Question, people: bool) -> str:
+    def groups(self, question: Question) -> Statement:
+        """For a source that stores indexes: the rows of every group, to be put into cells elsewhere; the index of each
+        key, NULL for none, and n."""
+        keys = [self.key(column) for column in question.by]
+        keys = [
+            key if column.listed else self.index(column, key) for column, key in zip(question.by, keys, strict=True)
+        ]
+        return self.statement(self.counted(question, keys, people=False))
+
+    def counted(self, question: Question, keys: list[str], people: bool) -> str:
         filters = [self.condition(question.where)] if question.where is not None else []
         filters += [self.between(column, column.low, column.high) for column in question.by if not column.listed]
-        shown = [f"{self.key(column)} AS k{i}" for i, column in enumerate(question.by)]
+        shown = [f"{key} AS k{i}" for i, key in enumerate(keys)]
         grouped = ""
         if people:
             unit = self.person(question.schema.unit)
@@ -136,7 +152,10 @@ class Compiler:
         return f"SELECT {', '.join(shown)} FROM {self.relation}{where}{grouped}"
 
     def key(self, column: Column) -> str:
-        """What rows are grouped by: a listed value itself, or the number of the bin; guarded so it cannot overflow."""
+        """What rows are grouped by: a listed value itself, or its stored index, or the number of the bin, guarded so it
+        cannot overflow."""
+        if column in self.stored:
+            return self.dialect.name(self.stored[column])
         read = self.read(column)
         if column.listed or column.step == 1:
             return read
@@ -157,11 +176,10 @@ class Compiler:
         stride = question.cells
         for i, column in enumerate(question.by):
             stride //= column.keys
-            few = self.dialect.placing and not people and column.keys <= INLINE  # looked up for groups, not for rows
             if not column.listed:
-                index = self.index(i, column)
-            elif few:
-                index = self.dialect.place(f"k{i}", self.bind(list(column.values)), column.kind)
+                index = self.index(column, f"k{i}")
+            elif column in self.stored:
+                index = f"k{i}"
                 known.append(f"{index} IS NOT NULL")
             else:
                 index = f"d{i}.i"
@@ -172,12 +190,12 @@ class Compiler:
         where = [f"WHERE {' AND '.join(known)}"] if known else []
         return " ".join([f"SELECT {kept} FROM counted", *joins, *where])
 
-    def index(self, i: int, column: Column) -> str:
+    def index(self, column: Column, key: str) -> str:
         """The index of a key in the range of its column."""
         if column.step > 1:
-            return f"k{i}"
+            return key
         low, high = self.bind(column.value(column.low)), self.bind(column.value(column.high))
-        return f"CASE WHEN k{i} BETWEEN {low} AND {high} THEN {self.offset(column, f'k{i}', low)} END"
+        return f"CASE WHEN {key} BETWEEN {low} AND {high} THEN {self.offset(column, key, low)} END"
 
     def listing(self, column: Column) -> str:
         """A relation (v, i) of a column's listed values and their indexes from 0."""

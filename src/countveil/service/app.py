@@ -26,6 +26,7 @@ from countveil.keys import Keyring
 from countveil.sampling.entropy import token
 from countveil.service.access import Rates
 from countveil.service.guard import Guard
+from countveil.service.models import WORDS
 from countveil.service.page.sessions import LoginNeededError, wanted
 from countveil.service.page.views import page, refusal
 from countveil.service.problems import (
@@ -130,11 +131,14 @@ def bounded(config: Config) -> Config:
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    return refusal(request, error if isinstance(error, Problem) else internal())
+    found = error if isinstance(error, Problem) else internal()
+    if found.kind.status >= 500:  # what the curator has to see to
+        request.state.problem = found.kind.name if found.entry is None else f"{found.kind.name}: {found.entry}"
+    return refusal(request, found)
 
 
 async def _failed(request: Request, error: Exception) -> Response:
-    return refusal(request, problem(error) if isinstance(error, CountveilError) else internal())
+    return await _refused(request, problem(error) if isinstance(error, CountveilError) else internal())
 
 
 async def _to_login(request: Request, error: Exception) -> Response:
@@ -151,7 +155,9 @@ async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     place = ".".join(str(part) for part in first["loc"])
-    return Problem(BAD_PARAMETER, f"{place[:200]}: {str(first['msg'])[:200]}").response()
+    pattern = first.get("ctx", {}).get("pattern")
+    words = f"give {WORDS[pattern]}" if pattern in WORDS else str(first["msg"])
+    return Problem(BAD_PARAMETER, f"{place[:200]}: {words[:200]}").response()
 
 
 async def _elsewhere(request: Request, error: Exception) -> Response:

@@ -72,6 +72,8 @@ def parsed(body: bytes) -> Any:
 
 def _check_depth(text: str) -> None:
     """Brackets outside of texts: a bound on what the parser will have to hold."""
+    if text.count("[") + text.count("{") <= MOST_DEPTH:
+        return
     depth, quoted, escaped = 0, False, False
     for letter in text:
         if quoted:
@@ -92,9 +94,18 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         raise Problem(BAD_PARAMETER, "the body names the same member twice")
     for value in (*found, *found.values()):
         for text in value if isinstance(value, list) else [value]:
-            if isinstance(text, str) and any("\ud800" <= letter <= "\udfff" for letter in text):
+            if isinstance(text, str) and not _whole(text):
                 raise Problem(BAD_PARAMETER, "the body has half of a surrogate pair; send whole characters")
     return found
+
+
+def _whole(text: str) -> bool:
+    """Every character of a text stands for itself."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _constant(name: str) -> NoReturn:

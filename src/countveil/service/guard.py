@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from urllib.parse import unquote_to_bytes
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from countveil.service.metrics import REQUESTS
@@ -39,7 +39,8 @@ class Guard:
 
     def __init__(self, app: ASGIApp, hosts: Iterable[str] = (), tls: bool = False) -> None:
         self._app, self._hosts = app, frozenset(host.lower() for host in hosts)
-        self._headers = HEADERS | ({"Strict-Transport-Security": "max-age=31536000"} if tls else {})
+        headers = HEADERS | ({"Strict-Transport-Security": "max-age=31536000"} if tls else {})
+        self._headers = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -51,9 +52,9 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                headers = MutableHeaders(scope=message)
-                for name, value in self._headers.items():
-                    headers.setdefault(name, value)
+                given = {name for name, _ in message["headers"]}
+                kept = [header for header in self._headers if header[0] not in given]
+                message["headers"] = [*message["headers"], *kept]
             await send(message)
 
         scope.setdefault("state", {})["who"] = None
@@ -103,7 +104,8 @@ def _line(scope: Scope, status: int, error: str | None = None) -> str:
         "status": status,
         "who": scope["state"].get("who"),
     }
-    return json.dumps(line if error is None else {**line, "error": error})
+    told = {"problem": scope["state"].get("problem"), "error": error}
+    return json.dumps(line | {name: words for name, words in told.items() if words is not None})
 
 
 def _now() -> str:

@@ -6,11 +6,22 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-Text = Annotated[str, StringConstraints(min_length=1, max_length=100_000, pattern=r"^[^\x00]+$")]
-Short = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00]+$")]
+TEXT = r"^[^\x00]+$"
+DECIMAL = r"^[0-9]{1,20}(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,3})?$"
+VISIBLE = r"^[!-~]+$"
+RECEIPT = "^[0-9a-f]{24}$"
+WORDS = {
+    TEXT: "text without NUL characters",
+    DECIMAL: "a number as text, such as 1, 0.5 or 1e-6",
+    VISIBLE: "visible ASCII characters without spaces",
+    RECEIPT: "the 24 hexadecimal digits of a receipt",
+}
+"""The patterns, for people."""
+Text = Annotated[str, StringConstraints(min_length=1, max_length=100_000, pattern=TEXT)]
+Short = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=TEXT)]
 Decimal = Annotated[
     str,
-    StringConstraints(max_length=40, pattern=r"^[0-9]{1,20}(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,3})?$"),
+    StringConstraints(max_length=40, pattern=DECIMAL),
     Field(examples=["1"], description="A decimal number as text: privacy parameters are exact."),
 ]
 

@@ -82,7 +82,7 @@ KINDS = (
     ENGINE,
 )
 _FIXED = {
-    NOT_READY: "the curator has to complete the configuration of this dataset",
+    NOT_READY: "the curator has to mend the configuration; the service's log names the entry",
     LEDGER: "nothing was answered; what was charged stays charged; ask again, or tell the curator",
     SCHEMA: "the curator can look with: countveil inspect",
     ENGINE: "what was charged stays charged, and the same question is then free; ask again, or tell the curator",
@@ -102,6 +102,8 @@ class Problem(HTTPException):
     ) -> None:
         super().__init__(kind.status, detail, dict(headers or {}))
         self.kind, self.more = kind, dict(more or {})
+        self.entry: str | None = None
+        """The entry of the configuration at fault, for the log."""
 
     def response(self) -> Response:
         body = {
@@ -129,7 +131,9 @@ def problem(error: CountveilError) -> Problem:
         ((EngineError, MissingExtraError), ENGINE),
     ):
         if isinstance(error, kinds):
-            return Problem(kind, _FIXED[kind])
+            found = Problem(kind, _FIXED[kind])
+            found.entry = getattr(error, "key", None)
+            return found
     return Problem(BAD_PARAMETER, str(error)) if error.exit_code == 2 else internal()
 
 

@@ -97,7 +97,7 @@ def count(
         Header(
             min_length=1,
             max_length=200,
-            pattern=r"^[!-~]+$",
+            pattern=models.VISIBLE,
             description="A name of your own for this request: sent again, it gets the recorded answer.",
         ),
     ] = None,
@@ -132,7 +132,7 @@ def asked(request: Request, key: Holder) -> Response:
     responses=shown(*_ALWAYS, NOT_FOUND, BAD_PARAMETER),
     tags=["budget"],
 )
-def receipt(request: Request, id: Annotated[str, Path(pattern="^[0-9a-f]{24}$")], key: Holder) -> Response:
+def receipt(request: Request, id: Annotated[str, Path(pattern=models.RECEIPT)], key: Holder) -> Response:
     """The receipt of a charge of one's own; curators see every receipt."""
     found = of(request).receipt(id)
     if found is None or (key.role != "curator" and found[0].analyst != key.name):

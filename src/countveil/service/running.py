@@ -116,7 +116,7 @@ def _listening(place: Place) -> socket.socket:
         listener.close()
         reason = getattr(error, "strerror", None) or "not a port"
         raise RequestError(
-            f"{place.host} port {place.port} cannot be used ({reason}); choose another with --port"
+            f"{place.host} port {place.port} cannot be used ({reason}); choose others with --host and --port"
         ) from None
     listener.set_inheritable(True)
     return listener

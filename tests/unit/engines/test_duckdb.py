@@ -650,6 +650,39 @@ def test_a_held_file_is_not_read_again(tmp_path: Path) -> None:
     engine.close()
 
 
+@pytest.mark.parametrize("unit", ["row", "u"])
+def test_names_of_ours_do_not_meet_names_of_a_held_file(tmp_path: Path, unit: str) -> None:
+    names = ["i", "v", "source", "d0", "k0", "n", "cell", "u", "counted", "placed"]
+    rows = [[f"{name}{j % 2}" for name in names[:7]] + [str(j), "", "else"] for j in range(6)]
+    source = csv_of(tmp_path, "\n".join(",".join(row) for row in [names, *rows]).encode() + b"\n")
+    listed = tuple(Column(name, "text", (f"{name}1", f"{name}0")) for name in names[:7])
+    schema = Schema("people", (*listed, Column("counted", "text", ("x",)), Column("placed", "text", ("y",))), unit)
+    assert held(source, schema)
+    for name in names[:7]:
+        assert counted(source, schema, f'SELECT "{name}", count(*) FROM people GROUP BY "{name}"') == [3, 3]
+    assert counted(source, schema, "SELECT i, v, count(*) FROM people WHERE n = 'n1' GROUP BY i, v") == [3, 0, 0, 0]
+    assert counted(source, schema, "SELECT i, counted, count(*) FROM people GROUP BY i, counted") == [0, 0]
+    assert counted(source, schema, "SELECT placed, count(*) FROM people GROUP BY placed") == [0]
+
+
+def test_a_held_file_is_grouped_as_the_question_says(tmp_path: Path) -> None:
+    """Listed dates, values outside, another order; also by a schema that the engine was not opened with."""
+    days = ["2024-02-29", "", "9999-12-31", "2024-02-29", "2023-02-29", "2024-03-01"]
+    source = csv_of(tmp_path, "\n".join(["x,d", *(f"{i},{day}" for i, day in enumerate(days))]).encode() + b"\n")
+    dates = tuple(datetime.date.fromisoformat(day) for day in ("2024-03-01", "9999-12-31", "2024-02-29"))
+    first = Schema("people", (Column("x", "integer", low=0, high=9), Column("d", "date", dates)))
+    other = Schema("people", (Column("x", "integer", (4, 0, 3)), Column("d", "date", dates[::-1])))
+    engine = DuckDBEngine(source, first)
+    by_d, by_both = ("SELECT d, count(*) FROM people GROUP BY d", "SELECT x, d, count(*) FROM people GROUP BY x, d")
+    assert engine.count(ask(first, by_d), key=b"").tolist() == [1, 1, 2]
+    assert engine.count(ask(other, by_d), key=b"").tolist() == [2, 1, 1]
+    assert engine.count(ask(other, by_both), key=b"").tolist() == [0, 0, 0, 1, 0, 0, 1, 0, 0]
+    by_x = engine.count(ask(first, by_both), key=b"").reshape(10, 3)
+    assert by_x.sum() == 4
+    assert [by_x[0, 2], by_x[3, 2], by_x[2, 1], by_x[5, 0]] == [1, 1, 1, 1]
+    engine.close()
+
+
 def test_records_that_cannot_be_read_do_not_depend_on_the_size_of_the_file(tmp_path: Path) -> None:
     """A field that is not UTF-8 hides its record from the questions about its column, and from no others."""
     broken = b"x,w\n1,a\n2,\xff\n3,b\n"
