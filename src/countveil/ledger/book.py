@@ -140,11 +140,14 @@ class Book(Store):
         if found is not None and found.id in self._out and self._kept(found, analyst, request):
             return found
 
-        def change() -> Charge:
+        def change() -> Charge:  # whatever is refused is refused before anything is written
             charge = self._find(pool, dataset, version, question)
+            before = self._may_keep(charge, analyst, request)
             if charge is None:
-                charge = self._charged(pool, dataset, version, question, text, analyst, most)
-            self._keep(charge, analyst, request)
+                shared = self._check_left(pool, analyst, most)
+                charge = self._charged(pool, dataset, version, question, text, analyst, shared)
+            if request is not None and (before is None or before.id != charge.id):
+                self._keep(charge, analyst, request)
             return charge
 
         charge = self._shared("charge", change, anchored=False)
@@ -157,41 +160,47 @@ class Book(Store):
         """Everything that is on record is within the anchor."""
         self._shared("settle", lambda: None)
 
+    def _check_left(self, pool: str, analyst: str, most: int | None) -> bool:
+        """Refuse what the budget does not cover; whether the pool has shares: then who has none has nothing."""
+        any_share = "EXISTS (SELECT 1 FROM share WHERE share.pool = p.name AND share.answers > 0)"
+        rows = self._read(f"SELECT answers, spent, {any_share} FROM pool AS p WHERE name = ?", (pool,))
+        answers, spent, shared = rows[0] if rows else (0, 0, False)
+        if spent >= answers:
+            raise BudgetError(pool, answers)
+        if shared and (share := self.standing(pool, analyst)).left < 1:
+            raise BudgetError(pool, share.answers, analyst)
+        if most is not None and self.spent_by(pool, analyst) >= most:
+            raise BudgetError(pool, most, analyst)
+        return bool(shared)
+
     def _charged(
-        self, pool: str, dataset: str, version: int, question: str, text: str, analyst: str, most: int | None
+        self, pool: str, dataset: str, version: int, question: str, text: str, analyst: str, shared: bool
     ) -> Charge:
-        """The guarded statement."""
+        """The guarded statements."""
         body = {"pool": pool, "dataset": dataset, "version": version, "question": question}
         body |= {"text": text, "analyst": analyst}
         entry = self._append("charge", body)
         spend = "UPDATE pool SET spent = spent + 1 WHERE name = ? AND spent < answers"
         if self._change("charge:spend", spend, (pool,)) != 1:
             raise BudgetError(pool, self.standing(pool).answers)
-        self._spend_share(pool, analyst)
-        if most is not None and self.spent_by(pool, analyst) >= most:
-            raise BudgetError(pool, most, analyst)
+        spend = "UPDATE share SET spent = spent + 1 WHERE pool = ? AND analyst = ? AND spent < answers"
+        if shared and self._change("charge:share", spend, (pool, analyst)) != 1:
+            raise BudgetError(pool, self.standing(pool, analyst).answers, analyst)
         row = (charge_id(entry), pool, dataset, version, question, text, analyst, entry.time, 0)
         self._change("charge:row", "INSERT INTO charge VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
         return replace(_charge(row), fresh=True)
 
-    def _spend_share(self, pool: str, analyst: str) -> None:
-        """Where shares are set, an analyst without one has none."""
-        if not self._read("SELECT 1 FROM share WHERE pool = ? AND answers > 0 LIMIT 1", (pool,)):
-            return
-        spend = "UPDATE share SET spent = spent + 1 WHERE pool = ? AND analyst = ? AND spent < answers"
-        if self._change("charge:share", spend, (pool, analyst)) != 1:
-            raise BudgetError(pool, self.standing(pool, analyst).answers, analyst)
-
     def record(self, charge: Charge, payload: bytes) -> Charge:
         def change() -> Charge:
-            found = self._find(charge.pool, charge.dataset, charge.version, charge.question)
-            if found is None or found.id != charge.id:
+            entry = self._next("answer", {"charge": charge.id, "sha256": hashlib.sha256(payload).hexdigest()})
+            first = "INSERT INTO answer SELECT id, ?, ? FROM charge WHERE id = ? AND void = 0 ON CONFLICT DO NOTHING"
+            if self._change("answer:row", first, (entry.time, payload, charge.id)) == 1:
+                self._put(entry)
+                return replace(charge, payload=payload, answered=entry.time)
+            found = self._charge_of(charge.id)
+            if found is None:
                 raise LedgerError("the charge of this answer is gone from the ledger; nothing was answered")
-            if found.payload is not None:
-                return found  # another worker was first, and its answer is the answer
-            entry = self._append("answer", {"charge": charge.id, "sha256": hashlib.sha256(payload).hexdigest()})
-            self._change("answer:row", "INSERT INTO answer VALUES (?, ?, ?)", (charge.id, entry.time, payload))
-            return replace(charge, payload=payload, answered=entry.time)
+            return found  # another worker was first, and its answer is the answer
 
         recorded = self._shared("answer", change)
         self._out.add(charge.id)
@@ -225,13 +234,15 @@ class Book(Store):
         before = self._requested(analyst, request)
         return before is not None and before.id == charge.id
 
-    def _keep(self, charge: Charge, analyst: str, request: Request | None) -> None:
-        """Put on record which charge a request got, so that the same request gets it again whatever has changed."""
-        if request is None or self._kept(charge, analyst, request):
-            return
-        before = self._requested(analyst, request)
-        if before is not None and before.payload is not None:
+    def _may_keep(self, charge: Charge | None, analyst: str, request: Request | None) -> Charge | None:
+        """What a request was given before; refused if that is the answer of another charge than it would get now."""
+        before = None if request is None else self._requested(analyst, request)
+        if before is not None and before.payload is not None and (charge is None or before.id != charge.id):
             raise ConflictError("this idempotency key has its answer; use a new key for a new question")
+        return before
+
+    def _keep(self, charge: Charge, analyst: str, request: Request) -> None:
+        """Put on record which charge a request got, so that the same request gets it again whatever has changed."""
         body = {"analyst": analyst, "key": request.key, "body": request.body, "charge": charge.id}
         self._append("request", body)
         self._change(

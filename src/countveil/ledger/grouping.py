@@ -35,17 +35,20 @@ class Waiting(Generic[T]):
         """Make the change, alone in its transaction."""
         self._found = [self._change()]
 
-    def run_among(self, statement: Callable[[str], object]) -> None:
-        """Make the change among others in one transaction; if it is refused, it alone is undone."""
-        statement("SAVEPOINT one")
+    def run_among(self, written: Callable[[], int]) -> None:
+        """Make the change among others in one transaction; if it is refused, before it has written, the others go on.
+
+        A change that could not be undone alone, because it was refused after it had written, is a fault of all.
+        """
+        before = written()
         try:
             self.run()
         except LedgerError:
             raise  # not a refusal but a fault, and then of the whole transaction
         except CountveilError as error:
+            if written() != before:
+                raise LedgerError("the ledger could not be written; nothing was answered") from error
             self._error = error
-            statement("ROLLBACK TO SAVEPOINT one")
-        statement("RELEASE SAVEPOINT one")
 
     def fail(self, error: BaseException) -> None:
         """The transaction failed, so this did not happen, whatever came of it inside.

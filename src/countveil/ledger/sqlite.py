@@ -16,7 +16,9 @@ from countveil.ledger.book import Book
 from countveil.ledger.connection import FAULTS, LATEST, check_file, connect, copied, fault, file_of, migration
 from countveil.ledger.forking import around_forks
 from countveil.ledger.records import Entry
-from countveil.ledger.store import Rows, now
+from countveil.ledger.store import ENTRY, Rows, entry_of, now
+
+_LAST = f"{ENTRY}, (SELECT user_version FROM pragma_user_version) FROM entry ORDER BY seq DESC LIMIT 1"
 
 
 class SqliteLedger(Book):
@@ -154,7 +156,7 @@ class SqliteLedger(Book):
         self._change(f"{name}:begin", "BEGIN IMMEDIATE")
         try:
             with self._inside():
-                self._check_place(name)
+                self._check_place()
                 yield
             self._change(f"{name}:commit", "COMMIT")
         except BaseException:
@@ -178,12 +180,17 @@ class SqliteLedger(Book):
     def _fault(self, error: Exception) -> LedgerError:
         return fault(error)
 
-    def _check_place(self, name: str) -> None:
-        """The file is still the one that has the ledger's name, and nobody moved it to another format."""
+    def _check_place(self) -> None:
+        """The file is still the one that has the ledger's name."""
         if file_of(self.path) != self._file:
             raise LedgerError("the ledger was removed or replaced while it was open; nothing was answered; start again")
-        if name != "migrate" and self._db.execute("PRAGMA user_version").fetchone()[0] != LATEST:
+
+    def _last(self) -> Entry | None:
+        """Whatever is written follows it, so that here is where to see that nobody moved the file to another format."""
+        row = self._execute(_LAST).fetchone()
+        if row is not None and row[6] != LATEST:
             raise LedgerError("another version of countveil changed the ledger's format; nothing was answered; update")
+        return None if row is None else entry_of(row)
 
     def backup(self, target: Path) -> int:
         """A complete copy of this moment, in a new file of its own, checked; the number of entries in it."""

@@ -31,7 +31,11 @@ from countveil.ledger.records import Entry, body_of, canonical, sealed, walked
 
 Rows = list[tuple[Any, ...]]
 T = TypeVar("T")
-_ENTRY = "SELECT seq, time, kind, body, previous, hash FROM entry"
+ENTRY = "SELECT seq, time, kind, body, previous, hash"
+
+
+def entry_of(row: tuple[Any, ...]) -> Entry:
+    return Entry(row[0], row[1], row[2], body_of(row[0], row[3]), row[4], row[5])
 
 
 def now() -> str:
@@ -54,6 +58,8 @@ class Store(ABC):
         self._group = Group()
         self._tail: Entry | None = None
         """The last entry, as far as the change under way has written one."""
+        self._written = 0
+        """Statements that changed something, or were to."""
 
     # -- what a database brings --------------------------------------------------------------------------------------
 
@@ -160,8 +166,8 @@ class Store(ABC):
     def _shared(self, name: str, change: Callable[[], T], *, anchored: bool = True) -> T:
         """A change that shares its transaction, its sync and its move of the anchor with all that wait meanwhile.
 
-        Each is done whole or not at all: one that is refused leaves no trace, and the others go on. If the transaction
-        fails, none of them happened.
+        Each is done whole or not at all: it is refused before it writes anything, and the others go on. If the
+        transaction fails, none of them happened.
         """
         mine = self._group.join(name, change, anchored)
         try:
@@ -182,7 +188,7 @@ class Store(ABC):
             else:
                 with self._transaction("group", anchored=anchored):
                     for each in group:
-                        each.run_among(self._savepoint)
+                        each.run_among(lambda: self._written)
         except BaseException as error:
             for each in group:
                 each.fail(error)
@@ -193,12 +199,6 @@ class Store(ABC):
                 each.done = True
                 if each is not leader:
                     each.ring()
-
-    def _savepoint(self, sql: str) -> None:
-        """Set, keep or undo a part of a change; what is undone is not what the next entry follows."""
-        if sql.startswith("ROLLBACK"):
-            self._tail = None
-        self._execute(sql)
 
     def _check_holds(self, mark: Mark) -> None:
         """This ledger holds what its anchor remembers: nobody restored another one meanwhile."""
@@ -212,12 +212,20 @@ class Store(ABC):
     def _change(self, name: str, sql: str, values: tuple[object, ...] = ()) -> int:
         """Run one statement that changes something; the number of rows it changed."""
         self._step(name)
+        self._written += 1
         return int(self._execute(sql, values).rowcount)
 
     def _append(self, kind: str, body: Mapping[str, Any]) -> Entry:
-        entry = sealed(self._tail or self._last(), self._clock(), kind, body)
-        row = (entry.seq, entry.time, entry.kind, canonical(body), entry.previous, entry.hash)
-        self._change(f"{kind}:entry", "INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?)", row)
+        return self._put(self._next(kind, body))
+
+    def _next(self, kind: str, body: Mapping[str, Any]) -> Entry:
+        """The entry that would come next."""
+        return sealed(self._tail or self._last(), self._clock(), kind, body)
+
+    def _put(self, entry: Entry) -> Entry:
+        """Write the entry that comes next."""
+        row = (entry.seq, entry.time, entry.kind, canonical(entry.body), entry.previous, entry.hash)
+        self._change(f"{entry.kind}:entry", "INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?)", row)
         self._tail = entry
         return entry
 
@@ -225,15 +233,15 @@ class Store(ABC):
         return self._entry("ORDER BY seq DESC LIMIT 1")
 
     def _entry(self, which: str, values: tuple[object, ...] = ()) -> Entry | None:
-        row = self._execute(f"{_ENTRY} {which}", values).fetchone()
-        return None if row is None else Entry(row[0], row[1], row[2], body_of(row[0], row[3]), row[4], row[5])
+        row = self._execute(f"{ENTRY} FROM entry {which}", values).fetchone()
+        return None if row is None else entry_of(row)
 
     def _read(self, sql: str, values: tuple[object, ...] = ()) -> Rows:
         with self._using():
             return list(self._execute(sql, values).fetchall())
 
     def entries(self) -> Iterator[Entry]:
-        yield from walked(iter(self._read(f"{_ENTRY} ORDER BY seq")))
+        yield from walked(iter(self._read(f"{ENTRY} FROM entry ORDER BY seq")))
 
     # -- checking ----------------------------------------------------------------------------------------------------
 

@@ -154,7 +154,7 @@ def test_threads_that_do_not_know_of_each_other_share_too(ledger: SqliteLedger, 
 
 
 def test_a_refused_change_leaves_no_trace_and_the_others_go_on(ledger: SqliteLedger, steps: Steps) -> None:
-    """Every third is refused in the middle of the chain, after it has written an entry."""
+    """Every third is refused in the middle of the chain."""
     before = len(list(ledger.entries()))
     tasks: list[Task] = []
     for i in range(30):
@@ -169,6 +169,19 @@ def test_a_refused_change_leaves_no_trace_and_the_others_go_on(ledger: SqliteLed
     assert len(entries) == before + 21
     assert [entry.seq for entry in entries] == list(range(1, before + 22))
     assert ledger.standing("people").spent == ledger.verify() - before == 21
+
+
+def test_a_change_that_is_refused_after_it_has_written_takes_all_with_it(ledger: SqliteLedger) -> None:
+    """Nothing undoes it alone, so nothing of the transaction stays. No change of the ledger does this."""
+
+    def late() -> None:
+        ledger._append("share", {"pool": "people", "analyst": "eve", "answers": 1})
+        raise BudgetError("people", 0)
+
+    before = ledger.verify()
+    came = together(ledger, [lambda: ask(ledger, "a"), lambda: ledger._shared("share", late), lambda: ask(ledger, "b")])
+    assert {type(what) for what in came} == {LedgerError}
+    assert (ledger.verify(), charges(ledger)) == (before, [])
 
 
 def test_the_last_answers_go_to_the_first_in_line(tmp_path: Path, steps: Steps) -> None:
