@@ -49,6 +49,12 @@ def test_ask(visit: Visit, served: Served, key: str, watch: Watch, tmp_path: Pat
     page.locator("#sql").fill("SELECT count(*) FROM people WHERE heigth = 3")
     pressed(page, "What would it cost?")
     expect(page.locator("mark")).to_have_text("heigth")
+    pressed(page, "What would it cost?")  # nothing was changed: nothing is written over, nothing is priced
+    expect(page.locator("mark")).to_have_text("heigth")
+    expect(page.locator("#sql")).to_have_value("SELECT count(*) FROM people WHERE heigth = 3")
+    page.locator("fieldset", has_text="age").get_by_label("from").fill("50")
+    pressed(page, "What would it cost?")
+    expect(page.locator("#sql")).to_have_value(text.replace("30", "50").replace("'f'", "'m'"))
     page.locator("#sql").fill(text)
     pressed(page, "What would it cost?")
     expect(page.locator("#dry h2")).to_have_text("Costs 1 of 40 answers left")

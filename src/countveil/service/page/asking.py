@@ -50,7 +50,7 @@ def page(curator: Curator, key: Key, form: FormData) -> dict[str, Any]:
     sql = str(form.get("sql", ""))[:100_000].strip()
     do, was = str(form.get("do", "")), str(form.get("sql_was", "")).strip()
     untouched = sql == was and "dataset" in form and do != "sql"
-    if not sql or do == "fields" or (untouched and _changed(curator, sql, said)):
+    if not sql or do == "fields" or (untouched and _changed(curator, sql, said, str(form.get("fields_was")))):
         sql = fielding.to_sql(said, schema)
     values: dict[str, Any] = {"datasets": list(ready), "do": do, "status": 200, "key": key}
     try:
@@ -72,12 +72,13 @@ def page(curator: Curator, key: Key, form: FormData) -> dict[str, Any]:
     }
 
 
-def _changed(curator: Curator, sql: str, said: Fields) -> bool:
-    """Do the fields say otherwise than the SQL beside them? Then they were changed, and the SQL was not."""
+def _changed(curator: Curator, sql: str, said: Fields, was: str) -> bool:
+    """Do the fields say otherwise than the SQL beside them? Then they were changed, and the SQL was not. Beside SQL
+    that was refused they say what they said before, unless they were changed."""
     try:
         before = fielding.from_question(curator.question(sql))
     except CountveilError:
-        return True
+        return said.mark != was
     return replace(before, beyond=False) != said  # what fields cannot say, they do not change
 
 

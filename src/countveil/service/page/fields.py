@@ -6,6 +6,7 @@ That is a conjunction of one test a column; SQL that says more stays SQL, and th
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -38,6 +39,12 @@ class Fields:
     people: bool = False
     filters: Mapping[str, Filter] = field(default_factory=dict)
     beyond: bool = False
+
+    @property
+    def mark(self) -> str:
+        """What tells fields that say one thing from fields that say another."""
+        said = sorted((name, repr(each)) for name, each in self.filters.items() if each != Filter())
+        return hashlib.sha256(repr((self.dataset, self.people, said)).encode()).hexdigest()[:16]
 
 
 def from_form(form: FormData, schema: Schema) -> Fields:
