@@ -307,6 +307,10 @@ def test_agency_words(visit: Visit, tmp_path: Path) -> None:
     command = page.get_by_label("Command", exact=True).inner_text()
     subprocess.run(f"{sys.executable} -m {command}", shell=True, cwd=tmp_path, check=True, capture_output=True)
     assert ptables.read(tmp_path / "ptable.csv").rows == made.table.rows
+    (tmp_path / "ptable.csv").unlink()
+    lines = page.get_by_label("Python", exact=True).inner_text()
+    subprocess.run([sys.executable, "-c", lines], cwd=tmp_path, check=True, capture_output=True)
+    assert ptables.read(tmp_path / "ptable.csv").rows == made.table.rows
     again = visit("/explore?" + urlsplit(page.url).query)
     assert readings(again) == shown
 

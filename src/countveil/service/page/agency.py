@@ -50,6 +50,7 @@ def shown(fields: Mapping[str, str]) -> dict[str, Any]:
         "small": small(table),
         "notes": list(made.notes),
         "command": command(fields),
+        "python": python(fields),
     }
 
 
@@ -57,6 +58,12 @@ def command(fields: Mapping[str, str]) -> str:
     """The command that makes it, whether or not it can be made here in time."""
     given = " ".join(f"--{name} {shlex.quote(value)}" for name, value in fields.items())
     return f"countveil ptable design {given} -o ptable.csv"
+
+
+def python(fields: Mapping[str, str]) -> str:
+    """The same in Python."""
+    given = ", ".join(f"{name}={value!r}" for name, value in fields.items())
+    return f"from countveil import ptables\n\nptables.save(ptables.design({given}).table, 'ptable.csv')"
 
 
 def file(fields: Mapping[str, str]) -> dict[str, Any]:
