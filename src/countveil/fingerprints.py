@@ -69,8 +69,12 @@ class Fingerprints:
             return content_hash(source)
         if "://" in source.location:
             return self._of_server(source)
+        files = _files(source, source.paths() if paths is None else paths)
+        known = self._remembered(source, files)
+        if known is not None:
+            return known
         with self._lock:  # so that two threads do not read the same file
-            return self._of_files(source, source.paths() if paths is None else paths)
+            return self._of_files(source, files)
 
     def look(self, source: Source) -> Look:
         """What a source holds now, and what would show that it does no longer."""
@@ -99,10 +103,20 @@ class Fingerprints:
                 engine.close()
             self._servers.clear()
 
-    def _of_files(self, source: Source, paths: list[str]) -> str:
+    def _remembered(self, source: Source, files: list[str]) -> str | None:
+        """The hash of files of which none was touched since it was read; None if one was, or may have been."""
+        whole = hashlib.sha256((source.table or "").encode())
+        for path in files:
+            trace, known = traces(path), self._known.get(path)
+            if not isinstance(known, list) or known[:-1] != trace or _fresh(trace):
+                return None
+            whole.update(str(known[-1]).encode())
+        return whole.hexdigest()
+
+    def _of_files(self, source: Source, files: list[str]) -> str:
         whole = hashlib.sha256((source.table or "").encode())
         changed = False
-        for path in _files(source, paths):
+        for path in files:
             trace, known = traces(path), self._known.get(path)
             if not isinstance(known, list) or known[:-1] != trace or _fresh(trace):
                 self._known[path] = [*trace, _file_hash(path)]

@@ -15,6 +15,7 @@ from countveil.ledger.anchor import Anchor, Mark, settle_folder
 from countveil.ledger.book import Book
 from countveil.ledger.connection import FAULTS, LATEST, check_file, connect, copied, fault, file_of, migration
 from countveil.ledger.forking import around_forks
+from countveil.ledger.readers import Readers
 from countveil.ledger.records import Entry
 from countveil.ledger.store import ENTRY, Rows, entry_of, now
 
@@ -38,8 +39,7 @@ class SqliteLedger(Book):
     ) -> None:
         super().__init__(Anchor(anchor), clock, step)
         self.path = path
-        self._reader: sqlite3.Connection | None = None
-        self._read_lock, self._changer = threading.Lock(), 0
+        self._readers, self._changer = Readers(lambda: connect(self.path)), 0
         self._new = not path.exists()  # asked before the anchor, which comes first where several begin at once
         mark = self.anchor.read()
         if self._new:
@@ -114,35 +114,22 @@ class SqliteLedger(Book):
         """Outside of a change, on a connection of its own: whoever reads does not wait for the disk of who writes."""
         if self._changer == threading.get_ident() or self._new:
             return super()._read(sql, values)
-        with self._read_lock:
-            if self._closed:
-                raise LedgerError("the ledger is closed")
-            try:
-                if self._reader is None:
-                    self._reader = connect(self.path)
-                return list(self._reader.execute(sql, values).fetchall())
-            except FAULTS as error:
-                raise fault(error) from None
-
-    def _let_go(self) -> None:
-        with self._read_lock:
-            if self._reader is not None:
-                self._reader.close()
-                self._reader = None
+        try:
+            with self._readers.one() as reader:
+                return list(reader.execute(sql, values).fetchall())
+        except FAULTS as error:
+            raise fault(error) from None
 
     def close(self) -> None:
         super().close()
-        self._let_go()
+        self._readers.close()
 
     def part(self) -> None:
         super().part()
-        self._read_lock.acquire()
-        if self._reader is not None:
-            self._reader.close()
-            self._reader = None
+        self._readers.part()
 
     def rejoin(self) -> None:
-        self._read_lock.release()
+        self._readers.rejoin()
         super().rejoin()
 
     def _turn(self) -> AbstractContextManager[None]:

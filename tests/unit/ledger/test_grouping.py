@@ -21,6 +21,7 @@ from ledgers import opened, plan
 from countveil.errors import BudgetError, ConflictError, LedgerError
 from countveil.ledger import Charge, Request, grouping
 from countveil.ledger.grouping import Group, Waiting
+from countveil.ledger.readers import Readers
 from countveil.ledger.records import charge_id
 from countveil.ledger.sqlite import SqliteLedger
 
@@ -383,3 +384,66 @@ def test_the_answer_of_a_process_that_died_before_the_anchor_is_within_it_when_i
     assert second.anchor.found().seq == last.seq
     first.close()
     second.close()
+
+
+# -- those who read ----------------------------------------------------------------------------------------------------
+
+
+class Open:
+    """A connection that knows whether it is closed."""
+
+    closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_whoever_reads_waits_for_nobody_and_connections_are_used_again() -> None:
+    made: list[Open] = []
+    readers = Readers(lambda: made.append(Open()) or made[-1])  # type: ignore[func-returns-value]
+    with readers.one() as first, readers.one() as second:
+        assert first is not second
+    with readers.one() as third:
+        assert third in made
+    assert len(made) == 2
+    with readers.one() as late:
+        readers.close()
+        assert not late.closed
+    assert [each.closed for each in made] == [True, True]
+    with pytest.raises(LedgerError, match=r"^the ledger is closed$"), readers.one():
+        pass
+
+
+def test_a_connection_that_could_not_be_made_is_not_waited_for() -> None:
+    def broken() -> Open:
+        raise sqlite3.OperationalError("unable to open database file")
+
+    readers = Readers(broken)
+    with pytest.raises(sqlite3.OperationalError), readers.one():
+        pass
+    readers.part()
+    readers.rejoin()
+
+
+def test_forks_while_others_read(ledger: SqliteLedger) -> None:
+    over, read = threading.Event(), Counter[int]()
+
+    def work(me: int) -> None:
+        while not over.is_set():
+            read[me] += ledger.standing("people").left
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    try:
+        for i in range(20):
+            assert (
+                in_child(lambda i=i: ask(ledger, f"in child {i}").fresh and ledger.standing("people").spent == i + 1)
+                == 0
+            )
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+    assert len(read) == 4
+    assert ledger.standing("people").spent == 20
