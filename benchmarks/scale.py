@@ -50,6 +50,8 @@ REGIONS = tuple(f"region {i:03d}" for i in range(600))
 SCORES = 10
 PLAIN = "SELECT region, score, count(*) AS n FROM {rows} GROUP BY region, score"
 TURNS = 7
+WARMING = 25
+"""Turns before the first that count: until Java has compiled what both ways run."""
 
 
 def main() -> None:
@@ -105,7 +107,7 @@ def by_rows(folder: Path, sizes: list[int], mechanism: Mechanism, turns: int) ->
     """Private against plain; the seconds of Spark for each row of the largest size."""
     public = Schema("people", (Column("region", "text", REGIONS), Column("score", "integer", low=0, high=SCORES - 1)))
     question = ask(public, by=["region", "score"])
-    say(f"1. Counting rows into {question.cells:,} cells: seconds, median of {turns} in turns, after five that warm up")
+    say(f"1. Counting rows into {question.cells:,} cells: seconds, median of {turns} in turns, after {WARMING} that warm up")
     say("   in Spark, private and plain read the same prepared view in the same session")
     say("  engine        rows   private    plain   ratio")
     spent = []
@@ -121,7 +123,7 @@ def by_rows(folder: Path, sizes: list[int], mechanism: Mechanism, turns: int) ->
                     plain = partial(plain_spark, engine, PLAIN.format(rows=engine.relation))
                 ways = (partial(private, engine, question, mechanism), plain)
                 if rows == sizes[0]:
-                    in_turns(*ways, turns=5)  # warms up
+                    in_turns(*ways, turns=WARMING)
                 ours, theirs = in_turns(*ways, turns=turns)
             engine.close()
             aim = "   " + goal(1 / (ours / theirs), 1 / 1.15, "1.15x at most") if name == "spark" else ""
