@@ -107,8 +107,8 @@ def by_rows(folder: Path, sizes: list[int], mechanism: Mechanism, turns: int) ->
     """Private against plain; the seconds of Spark for each row of the largest size."""
     public = Schema("people", (Column("region", "text", REGIONS), Column("score", "integer", low=0, high=SCORES - 1)))
     question = ask(public, by=["region", "score"])
-    say(f"1. Counting rows into {question.cells:,} cells: seconds, median of {turns} in turns, after {WARMING} to warm up")
-    say("   in Spark, private and plain read the same prepared view in the same session")
+    say(f"1. Counting rows into {question.cells:,} cells: seconds, median of {turns} in turns")
+    say(f"   after {WARMING} that warm up; in Spark, both read the same prepared view in the same session")
     say("  engine        rows   private    plain   ratio")
     spent = []
     for name in ("duckdb", "spark"):
