@@ -69,12 +69,12 @@ class Fingerprints:
             return content_hash(source)
         if "://" in source.location:
             return self._of_server(source)
-        files = _files(source, source.paths() if paths is None else paths)
-        known = self._remembered(source, files)
+        listed = source.paths() if paths is None else paths
+        known = self._remembered(source, _files(source, listed))
         if known is not None:
             return known
         with self._lock:  # so that two threads do not read the same file
-            return self._of_files(source, files)
+            return self._of_files(source, _files(source, listed))
 
     def look(self, source: Source) -> Look:
         """What a source holds now, and what would show that it does no longer."""
@@ -118,10 +118,12 @@ class Fingerprints:
         changed = False
         for path in files:
             trace, known = traces(path), self._known.get(path)
-            if not isinstance(known, list) or known[:-1] != trace or _fresh(trace):
-                self._known[path] = [*trace, _file_hash(path)]
-                changed = changed or known != self._known[path]
-            whole.update(str(self._known[path][-1]).encode())
+            fresh = _fresh(trace)
+            if not isinstance(known, list) or known[:-1] != trace or fresh:
+                known = [*trace, _file_hash(path)]
+                if not fresh:  # another write within the same tick would leave no trace: it is read again later
+                    self._known[path], changed = known, True
+            whole.update(str(known[-1]).encode())
         if changed:
             self._keep()
         return whole.hexdigest()

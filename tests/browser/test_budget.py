@@ -133,3 +133,17 @@ def test_a_record_that_was_changed_is_reported(visit: Visit, served: Served) -> 
     page.reload()
     expect(page.get_by_role("alert")).to_contain_text("The chain does not hold.")
     assert page.get_by_text("Chain verified").count() == 0
+    assert "ledger" in [line.get("problem") for line in served.lines()], "whoever reads the log sees it too"
+
+
+def test_data_that_is_gone_is_named_in_the_log(visit: Visit, served: Served, watch: Watch) -> None:
+    watch.refusals = {503}
+    page = visit("/login")
+    enter(page, served.key("cora", "curator"))
+    page.get_by_role("link", name="Ask").click()
+    (served.folder / "people.csv").unlink()
+    page.get_by_role("button", name="What would it cost?").click()
+    page.get_by_role("button", name="Ask, for 1 answer").click()
+    expect(page.get_by_role("alert")).to_contain_text("ask again, or tell the curator")
+    page.reload()
+    assert "engine" in [line.get("problem") for line in served.lines()]

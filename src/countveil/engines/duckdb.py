@@ -53,7 +53,6 @@ FAMILIES: dict[str, Family] = {
     "BOOLEAN": "boolean",
     "DATE": "date",
 }
-TYPES: dict[Kind, str] = {"text": "VARCHAR", "integer": "BIGINT", "boolean": "BOOLEAN", "date": "DATE"}
 DATABASE = "countveil_source"
 UNREADABLE = "the source could not be read; the curator can look with: countveil inspect"
 
@@ -68,10 +67,10 @@ class DuckDBDialect(Dialect):
         return f"regexp_matches({expression}, '{pattern}')"
 
     def among(self, expression: str, parameter: str, kind: Kind) -> str:
-        return f"{expression} IN (SELECT unnest(CAST({parameter} AS {TYPES[kind]}[])))"
+        return f"{expression} IN (SELECT unnest(CAST({parameter} AS {duckdb_held.TYPES[kind]}[])))"
 
     def listed(self, parameter: str, kind: Kind) -> str:
-        values = f"CAST({parameter} AS {TYPES[kind]}[])"
+        values = f"CAST({parameter} AS {duckdb_held.TYPES[kind]}[])"
         return f"(SELECT unnest({values}) AS v, generate_subscripts({values}, 1) - 1 AS i)"
 
 

@@ -6,8 +6,9 @@ to count. A source is held only if that changes no count:
 
 - its types are those of the file, so that conditions read values as before, question by question; only where a value
   stands in the list of its column is looked up once, and that is what rows are grouped by;
-- a CSV file that is not UTF-8 throughout is not held: which of its records can be read depends on the columns asked
-  about, and must not depend on the size of the file.
+- a CSV file is held only if it is UTF-8 throughout, and if all its records can be read whichever columns are asked
+  about: otherwise what is skipped depends on the columns of the question, and must not depend on the size of the file,
+  or on the record of somebody else.
 """
 
 from __future__ import annotations
@@ -18,20 +19,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from countveil.engines.source import Source
-from countveil.engines.statement import Compiler
+from countveil.engines.statement import INLINE, Compiler
 from countveil.query import Question
-from countveil.schema import Column, Schema
+from countveil.schema import Column, Kind, Schema
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+TYPES: dict[Kind, str] = {"text": "VARCHAR", "integer": "BIGINT", "boolean": "BOOLEAN", "date": "DATE"}
 MAX_BYTES = 16 << 20
 """Of all files together."""
 MAX_ROWS = 500_000
 """Of Parquet files, which say how many there are: a few bytes of theirs can stand for many rows."""
 MAX_TEXT = 64 << 20
 """Bytes of text in Parquet files."""
+JOINED = 16
+"""Columns with long lists that are looked up in one statement: to plan many joins takes long."""
 NAME = "countveil_held"
 
 
@@ -43,18 +47,54 @@ def hold(
     if not _small(connection, source, paths, compiler.relation, columns):
         return None
     connection.execute("SET threads = 1")  # threads that wait for so few rows cost more than they bring
-    name, listed = compiler.dialect.name, [column for column in schema.columns if column.listed]
+    listed = [column for column in schema.columns if column.listed]
     stored = {column: f"\x1f{i}" for i, column in enumerate(listed)}  # no declared name has such a letter
-    read = [f"{compiler.read(column)} AS {name(stored[column])}" for column in listed]
-    shown, joins = [f"source.{column}" for column in columns], []
-    for i, column in enumerate(listed):
-        value = name(stored[column])
-        shown.append(f"CAST(d{i}.i AS INTEGER) AS {value}")
-        joins.append(f" LEFT JOIN {compiler.listing(column)} AS d{i} ON source.{value} = d{i}.v")
-    inner = f"SELECT {', '.join([*columns, *read])} FROM {compiler.relation}"
-    statement = compiler.statement(f"SELECT {', '.join(shown)} FROM ({inner}) AS source{''.join(joins)}")
+    long = [column for column in listed if len(column.values) > INLINE]
+    found = [compiler.read(column) if column in long else _place(compiler, column) for column in listed]
+    kept = [f"{each} AS {compiler.dialect.name(stored[column])}" for each, column in zip(found, listed, strict=True)]
+    statement = compiler.statement(f"SELECT {', '.join([*columns, *kept])} FROM {compiler.relation}")
     connection.execute(f"CREATE TABLE {NAME} AS {statement.sql}", dict(statement.values))
+    if source.scheme == "csv" and not _whole(connection, paths, compiler.relation, columns):
+        connection.execute(f"DROP TABLE {NAME}")
+        return None
+    for at in range(0, len(long), JOINED):
+        _look_up(connection, compiler, {column: stored[column] for column in long[at : at + JOINED]})
     return stored
+
+
+def _whole(connection: Any, paths: list[str], relation: str, columns: list[str]) -> bool:
+    """Every record that can be read for some column was read for all. Text after a closing quote may be cut in the
+    middle of a letter, and is then no text: this takes quotes and letters that are not ASCII."""
+    texts = [Path(path).read_bytes() for path in paths]
+    if all(text.isascii() or b'"' not in text for text in texts):
+        return True
+    each = [f"SELECT count(*) FILTER (WHERE {name} IS NULL) + count({name}) FROM {relation}" for name in columns]
+    rows = _rows(connection, NAME)
+    return all(connection.execute(sql).fetchone()[0] == rows for sql in each)
+
+
+def _place(compiler: Compiler, column: Column) -> str:
+    """The index of a value in a short list."""
+    values = f"CAST({compiler.bind(list(column.values))} AS {TYPES[column.kind]}[])"
+    return f"CAST(list_position({values}, {compiler.read(column)}) - 1 AS INTEGER)"
+
+
+def _look_up(connection: Any, compiler: Compiler, stored: Mapping[Column, str]) -> None:
+    """Put the index in the place of the value in some columns of the table, NULL for a value that is not listed."""
+    compiler, indexes, joins = Compiler(compiler.dialect, NAME, compiler.families), [], []  # with values of its own
+    for i, (column, stored_name) in enumerate(stored.items()):
+        value = compiler.dialect.name(stored_name)
+        indexes.append(f"CAST(d{i}.i AS INTEGER) AS {value}")
+        joins.append(f"LEFT JOIN {compiler.listing(column)} AS d{i} ON source.{value} = d{i}.v")
+    shown = f"SELECT source.* REPLACE ({', '.join(indexes)})"
+    statement = compiler.statement(f"{shown} FROM {NAME} AS source {' '.join(joins)}")
+    connection.execute(f"CREATE TABLE {NAME}_next AS {statement.sql}", dict(statement.values))
+    connection.execute(f"DROP TABLE {NAME}")
+    connection.execute(f"ALTER TABLE {NAME}_next RENAME TO {NAME}")
+
+
+def _rows(connection: Any, relation: str) -> int:
+    return int(connection.execute(f"SELECT count(*) FROM {relation}").fetchone()[0])
 
 
 def placed(question: Question, groups: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
@@ -80,8 +120,7 @@ def _small(connection: Any, source: Source, paths: list[str], relation: str, col
     if source.scheme not in ("csv", "parquet") or sum(map(os.path.getsize, paths)) > MAX_BYTES:
         return False
     if source.scheme == "parquet":
-        rows = int(connection.execute(f"SELECT count(*) FROM {relation}").fetchone()[0])
-        return rows <= MAX_ROWS and _text_of(connection, relation, columns) <= MAX_TEXT
+        return _rows(connection, relation) <= MAX_ROWS and _text_of(connection, relation, columns) <= MAX_TEXT
     return not any(path.lower().endswith(".gz") for path in paths) and all(_is_text(path) for path in paths)
 
 

@@ -132,8 +132,7 @@ def bounded(config: Config) -> Config:
 
 async def _refused(request: Request, error: Exception) -> Response:
     found = error if isinstance(error, Problem) else internal()
-    if found.kind.status >= 500:  # what the curator has to see to
-        request.state.problem = found.kind.name if found.entry is None else f"{found.kind.name}: {found.entry}"
+    found.note(request)
     return refusal(request, found)
 
 

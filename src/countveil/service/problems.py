@@ -14,6 +14,7 @@ from typing import Any
 
 from fastapi import HTTPException
 from pydantic import BaseModel
+from starlette.requests import Request
 from starlette.responses import Response
 
 from countveil.errors import (
@@ -104,6 +105,11 @@ class Problem(HTTPException):
         self.kind, self.more = kind, dict(more or {})
         self.entry: str | None = None
         """The entry of the configuration at fault, for the log."""
+
+    def note(self, request: Request) -> None:
+        """Tell the log what the curator has to see to."""
+        if self.kind.status >= 500:
+            request.state.problem = self.kind.name if self.entry is None else f"{self.kind.name}: {self.entry}"
 
     def response(self) -> Response:
         body = {

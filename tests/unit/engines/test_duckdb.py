@@ -694,6 +694,53 @@ def test_records_that_cannot_be_read_do_not_depend_on_the_size_of_the_file(tmp_p
         assert counted(small, BOTH, sql) == counted(large, BOTH, sql)
 
 
+CUT = [  # the last five are not cut
+    '""é,a',
+    '"Bar" é,a',
+    '"é"é,a',
+    '"a"é,a',
+    '"é,a',
+    '"Anna" Köln,a',
+    '"é" x,a',
+    '"Café "Zoë"",a',
+    '"é","a"',
+    '"é"" é",a',
+]
+
+
+@pytest.mark.parametrize("record", CUT)
+def test_a_record_that_is_cut_in_a_letter_is_counted_alike_whoever_else_is_in_the_file(
+    tmp_path: Path, record: str
+) -> None:
+    """DuckDB cuts text after a closing quote in the middle of a letter: then the field, and not the file, is no text.
+    Such a record counts where its column is not asked about, be the file held or not."""
+    schema = Schema("people", (Column("w", "text", ("a", "b")), Column("p", "text", ("a", "b"))))
+    people = f"w,p\n{(record + chr(10)) * 100}b,b\n".encode()
+    without, with_one = csv_of(tmp_path, people), csv_of(tmp_path, people + b"\xff,b\n", "one.csv")
+    for by in ("w", "p"):
+        sql = f"SELECT {by}, count(*) FROM people GROUP BY {by}"
+        fewer, more = counted(without, schema, sql), counted(with_one, schema, sql)
+        assert sum(abs(a - b) for a, b in zip(fewer, more, strict=True)) <= 1
+        large = DuckDBEngine.holds
+        try:
+            DuckDBEngine.holds = False
+            assert counted(without, schema, sql) == fewer
+        finally:
+            DuckDBEngine.holds = large
+
+
+def test_many_columns_with_short_and_long_lists(tmp_path: Path) -> None:
+    long = tuple(str(i) for i in range(40))
+    columns = tuple(Column(f"c{i}", "text", long if i % 4 == 0 else ("1", "0")) for i in range(120))
+    rows = [",".join(str((i + j) % 3) for i in range(120)) for j in range(9)]
+    source = csv_of(tmp_path, "\n".join([",".join(c.name for c in columns), *rows]).encode() + b"\n")
+    schema = Schema("people", columns)
+    assert held(source, schema)
+    for i in (0, 1, 3, 64, 68, 119):
+        found = counted(source, schema, f"SELECT c{i}, count(*) FROM people GROUP BY c{i}")
+        assert found == ([3, 3, 3] + [0] * 37 if i % 4 == 0 else [3, 3])
+
+
 def test_questions_of_one_shape_are_checked_once() -> None:
     table = pa.table({"x": [1, 2, 3], "w": ["a", "b", "c"]})
     engine = DuckDBEngine(Source(frame=table), BOTH)

@@ -116,6 +116,7 @@ def _refused(error: CountveilError, sql: str) -> dict[str, Any]:
     """The refusal in the words of the service, with the place in the SQL marked."""
     said = problem(error)
     values: dict[str, Any] = {
+        "problem": said,
         "refusal": said.detail,
         "status": said.kind.status,
         "spent": isinstance(error, BudgetError),

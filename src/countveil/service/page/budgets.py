@@ -30,7 +30,7 @@ def page(curator: Curator, key: Key, verify: bool) -> dict[str, Any]:
         try:
             values["entries"] = curator.ledger.verify()
         except CountveilError as error:
-            values["broken"] = problem(error).detail
+            values["broken"] = problem(error)
     return values
 
 

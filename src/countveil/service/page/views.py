@@ -196,7 +196,7 @@ async def ask_page(request: Request) -> Response:
     """The page, filled in by its address if that says something; an address alone never asks."""
     key = _holder(request)
     form = FormData([(name, value) for name, value in request.query_params.multi_items() if name != "do"])
-    values = await run_in_threadpool(asking.page, request.app.state.curator, key, form)
+    values = await _asked(request, key, form)
     return rendered(request, "ask.html", **values)
 
 
@@ -207,8 +207,16 @@ async def ask_form(request: Request) -> Response:
         raise sessions.LoginNeededError(await _typed(request))
     key = _holder(request)
     form = await form_of(request)
-    values = await run_in_threadpool(asking.page, request.app.state.curator, key, form)
+    values = await _asked(request, key, form)
     return rendered(request, "_asking.html" if part(request) else "ask.html", values.pop("status", 200), **values)
+
+
+async def _asked(request: Request, key: Key, form: FormData) -> dict[str, Any]:
+    """What the page shows for a form; what is wrong with the service is also said in the log."""
+    values = await run_in_threadpool(asking.page, request.app.state.curator, key, form)
+    if "problem" in values:
+        values.pop("problem").note(request)
+    return values
 
 
 @page.get("/ask/{receipt}.{ending}")
@@ -254,6 +262,8 @@ async def budget(request: Request) -> Response:
     key = _holder(request)
     verify = "verify" in request.query_params
     values = await run_in_threadpool(budgets.page, request.app.state.curator, key, verify)
+    if values["broken"] is not None:
+        values["broken"].note(request)
     return rendered(request, "_chain.html" if part(request) else "budget.html", **values)
 
 
