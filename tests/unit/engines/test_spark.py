@@ -25,6 +25,7 @@ from countveil import releases
 from countveil.curator import Curator
 from countveil.engines import Source, open_engine, spark_release
 from countveil.engines import spark as engine_module
+from countveil.engines.duckdb import DuckDBEngine
 from countveil.engines.labels import count_name, labels_of
 from countveil.engines.spark import SparkEngine, content_hash
 from countveil.engines.sql_engine import SqlEngine
@@ -203,7 +204,8 @@ def test_nothing_is_written_elsewhere_than_to_the_output(config: Path, tmp_path:
 def test_what_cannot_be_counts_is_not_quoted(engine: str, way: str, tmp_path: Path, monkeypatch: Any) -> None:
     write_ages(tmp_path / "people.parquet")
     config = configured(tmp_path, engine)
-    monkeypatch.setattr(SqlEngine, "count", lambda self, question, key: np.full(question.cells, -123456))
+    for counting in (SqlEngine, DuckDBEngine):
+        monkeypatch.setattr(counting, "count", lambda self, question, key: np.full(question.cells, -123456))
     wrong = "SELECT 0L AS cell, -123456L AS n"
     monkeypatch.setattr(SparkEngine, "counted", lambda self, question, key: self.session.sql(wrong))
     with Curator.open(config) as curator, pytest.raises(EngineError) as raised:
