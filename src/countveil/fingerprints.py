@@ -70,11 +70,14 @@ class Fingerprints:
         if "://" in source.location:
             return self._of_server(source)
         listed = source.paths() if paths is None else paths
-        known = self._remembered(source, _files(source, listed))
-        if known is not None:
-            return known
-        with self._lock:  # so that two threads do not read the same file
-            return self._of_files(source, _files(source, listed))
+        hashes = [self._remembered(path, traces(path)) for path in _files(source, listed)]
+        if None in hashes:
+            with self._lock:  # so that two threads do not read the same file
+                before = dict(self._known)
+                hashes = [self._read(path) for path in _files(source, listed)]
+                if self._known != before:
+                    self._keep()
+        return hashlib.sha256("".join([source.table or "", *map(str, hashes)]).encode()).hexdigest()
 
     def look(self, source: Source) -> Look:
         """What a source holds now, and what would show that it does no longer."""
@@ -103,30 +106,20 @@ class Fingerprints:
                 engine.close()
             self._servers.clear()
 
-    def _remembered(self, source: Source, files: list[str]) -> str | None:
-        """The hash of files of which none was touched since it was read; None if one was, or may have been."""
-        whole = hashlib.sha256((source.table or "").encode())
-        for path in files:
-            trace, known = traces(path), self._known.get(path)
-            if not isinstance(known, list) or known[:-1] != trace or _fresh(trace):
-                return None
-            whole.update(str(known[-1]).encode())
-        return whole.hexdigest()
+    def _remembered(self, path: str, trace: list[int]) -> str | None:
+        """The hash of a file that was not touched since it was read; None if it was, or may have been."""
+        known = self._known.get(path)
+        return str(known[-1]) if isinstance(known, list) and known[:-1] == trace and not _fresh(trace) else None
 
-    def _of_files(self, source: Source, files: list[str]) -> str:
-        whole = hashlib.sha256((source.table or "").encode())
-        changed = False
-        for path in files:
-            trace, known = traces(path), self._known.get(path)
-            fresh = _fresh(trace)
-            if not isinstance(known, list) or known[:-1] != trace or fresh:
-                known = [*trace, _file_hash(path)]
-                if not fresh:  # another write within the same tick would leave no trace: it is read again later
-                    self._known[path], changed = known, True
-            whole.update(str(known[-1]).encode())
-        if changed:
-            self._keep()
-        return whole.hexdigest()
+    def _read(self, path: str) -> str:
+        """The hash of a file, which is read unless it is remembered."""
+        trace = traces(path)
+        known, fresh = self._remembered(path, trace), _fresh(trace)
+        if known is None:
+            known = _file_hash(path)
+            if not fresh:  # another write within the same tick would leave no trace: it is read again later
+                self._known[path] = [*trace, known]
+        return known
 
     def _keep(self) -> None:
         if self._cache is None:
