@@ -101,6 +101,37 @@ def test_long_lists_of_integers(make: Any, kind: str) -> None:
     """Lists that are bound as a whole; numbers beyond 64 bits are in none of them."""
     values = [5, 39, 40, -1, None] + ([10**30, -(10**38) + 1] if kind == "huge" else [])
     assert sum(check(make, values, kind, Column("x", "integer", tuple(range(40))))) == 2
+    if kind == "int64":
+        ends = tuple(sign * (BIG - i) for i in range(400) for sign in (1, -1))
+        assert sum(check(make, [BIG, -BIG, 399 - BIG, -BIG - 1, 0, None], kind, Column("x", "integer", ends))) == 3
+
+
+@pytest.mark.parametrize("size", [100, 3_000])
+def test_long_lists_of_texts_and_dates(make: Any, size: int) -> None:
+    """Short enough to be written into a statement, and too long for it."""
+    odd = [
+        "it's",
+        "\\",
+        "\\'); --",
+        '"',
+        "",
+        " ",
+        "é",
+        "e\u0301",
+        "😀",
+        "ß\u2028",
+        "x" * 200,
+        "\\u0041",
+        "?",
+        ":p0",
+        "a\tb",
+    ]
+    texts = [*odd, *(f"a text of a longer list {i}" for i in range(size))]
+    values = [*odd, "A", "a text of a longer list 7", "a text of a longer list", "A TEXT OF A LONGER LIST 7", None]
+    assert sum(check(make, values, "text", Column("x", "text", tuple(texts)))) == len(odd) + 1
+    days = [DAY + datetime.timedelta(i) for i in range(-size, size, 2)]
+    dates = [days[0], days[-1], days[0] - datetime.timedelta(1), days[5], None]
+    assert sum(check(make, dates, "date", Column("x", "date", tuple(days)))) == 3
 
 
 @pytest.mark.parametrize(("low", "high"), [(BIG - 10, BIG), (-BIG, -BIG + 10), (-5, 2**61)])

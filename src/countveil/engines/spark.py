@@ -11,11 +11,12 @@ import hashlib
 import json
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlparse
+from zlib import crc32
 
 from countveil.engines.dialect import Dialect, Family
 from countveil.engines.source import Source
@@ -24,7 +25,7 @@ from countveil.engines.sql_engine import SqlEngine
 from countveil.engines.statement import Compiler, Statement
 from countveil.errors import DataError, EngineError, MissingExtraError, shortened
 from countveil.query import Question
-from countveil.schema import Column, Kind, Schema
+from countveil.schema import Column, Kind, Schema, Value
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,6 +39,10 @@ GARBLED = "?"
 """What DuckDB puts for bytes of a Parquet file that are no text: people so named are not counted on either engine."""
 FEW_CELLS, FEW_VALUES = 10_000, 1_000
 """Up to here, keys are looked up in the driver: a join costs Spark more than all the rest of a small table."""
+BUCKETS = 128
+"""Parts of a list of values, of which a value is looked for in one."""
+WRITTEN = 50_000
+"""Characters of a list up to which it is written into the statement."""
 FAMILIES: dict[str, Family] = {
     **dict.fromkeys(["tinyint", "smallint", "int", "bigint"], "integer"),
     **dict.fromkeys(["float", "double"], "float"),
@@ -79,9 +84,13 @@ class SparkDialect(Dialect):
         return f"CASE WHEN {whole} = {raw} THEN {whole} END"
 
     def among(self, expression: str, parameter: str, kind: Kind) -> str:
-        """The list is bound as JSON text, because Spark takes no long or extreme arrays as arguments."""
-        members = f"CAST(from_json({parameter}, 'ARRAY<STRING>') AS ARRAY<{TYPES[kind]}>)"
-        return f"array_contains({members}, {self.try_cast(expression, TYPES[kind])})"
+        """The list is JSON text, because Spark takes no long or extreme arrays as arguments; and in buckets, because
+        Spark looks through an array from its beginning. See `bucketed`."""
+        buckets, value = f"from_json({parameter}, 'ARRAY<ARRAY<STRING>>')", expression
+        if kind != "text":
+            buckets, value = f"CAST({buckets} AS ARRAY<ARRAY<{TYPES[kind]}>>)", self.try_cast(value, TYPES[kind])
+        spread = {"text": f"crc32(CAST({value} AS BINARY))", "integer": value}.get(kind, "0")
+        return f"array_contains(element_at({buckets}, CAST(pmod({spread}, {BUCKETS}) AS INT) + 1), {value})"
 
     def legible(self, text: str) -> list[str]:
         return [f"is_valid_utf8({text})"]
@@ -91,6 +100,24 @@ class SparkDialect(Dialect):
 
     def whole(self, a: str, b: str) -> str:
         return f"({a} DIV {b})"
+
+
+def bucketed(members: Sequence[Value]) -> list[list[str]]:
+    """The members of a list: texts by their CRC-32, integers by their remainder, all others together."""
+    buckets: list[list[str]] = [[] for _ in range(BUCKETS)]
+    for member in members:
+        spread = 0
+        if isinstance(member, str):
+            spread = crc32(member.encode())
+        elif type(member) is int:
+            spread = member
+        buckets[spread % BUCKETS].append(str(_bound(member)))
+    return buckets
+
+
+def unplaced(column: Column) -> bool:
+    """The key is the value itself and its index the distance from the low end, which the driver takes."""
+    return not column.listed and column.kind == "integer" and column.step == 1
 
 
 class SparkCompiler(Compiler):
@@ -103,8 +130,16 @@ class SparkCompiler(Compiler):
     def listing(self, column: Column) -> str:
         return self._engine.listing(column)
 
+    def bind(self, value: object) -> str:
+        """Integers and short lists are written out, as digits alone: parameters cost Spark milliseconds."""
+        if type(value) is int:
+            return str(value)
+        if isinstance(value, list) and len(text := str(_bound(value))) <= WRITTEN:
+            return f"CAST(X'{text.encode().hex()}' AS STRING)"
+        return super().bind(value)
+
     def keyed(self, question: Question) -> Statement:
-        """Listed values as they are, indexes of other keys, and counts n: at most one row for each cell.
+        """Values of keys as they are, bins and dates as indexes, and counts n: at most one row for each cell.
 
         The condition names n, so that Spark tests groups and not rows: what needs a count is done after counting.
         """
@@ -114,6 +149,8 @@ class SparkCompiler(Compiler):
             if column.listed:
                 shown.append(f"{self.dialect.try_cast(f'k{i}', TYPES[column.kind])} AS k{i}")
                 tests.append(self.dialect.among(f"k{i}", self.bind(list(column.values)), column.kind))
+            elif unplaced(column):
+                shown.append(f"CAST(k{i} AS BIGINT) AS k{i}")  # within its range, as all that were counted
             else:
                 shown.append(f"CAST({self.index(column, f'k{i}')} AS BIGINT) AS k{i}")
         keys, inside = ", ".join(shown), " AND ".join(tests)
@@ -213,8 +250,8 @@ class SparkEngine(SqlEngine):
         cells, counts = np.zeros(len(found), dtype=np.int64), np.zeros(question.cells, dtype=np.int64)
         for i, column in enumerate(question.by):
             keys = found.column(f"k{i}")
-            index = pc.index_in(keys, value_set=_values(column)) if column.listed else keys
-            cells = cells * column.keys + index.to_numpy()
+            index = (pc.index_in(keys, value_set=_values(column)) if column.listed else keys).to_numpy()
+            cells = cells * column.keys + (index - column.low if unplaced(column) else index)
         counts[cells] = found.column("n").to_numpy()
         return counts
 
@@ -335,7 +372,7 @@ def content_hash(source: Source) -> str:
 def _bound(value: object) -> object:
     """A value as Spark takes it: lists as JSON, dates as text, because not all of Python's are Java's."""
     if isinstance(value, list):
-        return json.dumps([str(_bound(member)) for member in value])
+        return json.dumps(bucketed(value))
     return value.isoformat() if isinstance(value, datetime.date) else value
 
 
