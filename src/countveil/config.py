@@ -103,8 +103,13 @@ class Dataset:
                 f"dataset.{self.name}.columns.{guessed[0]}",
                 "this domain was guessed from the data; check it against public knowledge, then remove guessed = true",
             )
+        self.allowed()
+
+    def allowed(self) -> Budget:
+        """What may be spent; refused where nothing is."""
         if self.budget is None:
             raise ConfigError(f"dataset.{self.name}.budget", "no budget, no answers; declare epsilon, delta, answers")
+        return self.budget
 
 
 class _Confirmed(Mapping[str, Schema]):

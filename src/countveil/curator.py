@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -21,22 +20,22 @@ from typing import Any
 from countveil.answers import DryRun as DryRun
 from countveil.answers import PoolBudget as PoolBudget
 from countveil.answers import Receipt, Table, check_kind, kind_of
-from countveil.config import Budget, Config, Dataset, load
-from countveil.engines import Source
+from countveil.config import Config, Dataset, load
+from countveil.engines import QuickEngine, Source
 from countveil.errors import ConfigError, ConflictError, EngineError, LedgerError, ParameterError, shortened
 from countveil.exact import integer
-from countveil.files import from_text
 from countveil.fingerprints import Fingerprints
 from countveil.foretelling import foretold
 from countveil.intervals import Intervals
 from countveil.leases import Leases, opened_on
 from countveil.ledger import Charge, Ledger, PlanRecord, Request, Standing
 from countveil.ledger.opening import open_ledger
+from countveil.ledger.steps import Steps, alone
 from countveil.mechanism import Mechanism
-from countveil.plans import check, epsilon_with, make
+from countveil.plans import Plans, epsilon_with
 from countveil.query import Condition, Question, ask
 from countveil.releases import (
-    Paid,
+    Ready,
     Release,
     check_collectable,
     check_output,
@@ -50,6 +49,8 @@ from countveil.releases import (
 
 log = logging.getLogger("countveil.curator")
 CURATOR = "curator"
+FEW_CELLS = 10_000
+"""Cells up to which an answer from memory is a matter of milliseconds."""
 
 
 class Curator:
@@ -59,11 +60,8 @@ class Curator:
         self.config = config
         self.ledger = ledger
         self._frames = dict(sources or {})
-        self._lock = threading.RLock()
         self._engines = Leases()
-        self._plans: dict[str, PlanRecord] = {}
-        self._fitting: dict[str, PlanRecord] = {}  # by dataset: the record that was last found to be what the file says
-        self._intervals: dict[str, Intervals] = {}
+        self._plans = Plans(config, ledger)
         self._fingerprints = Fingerprints(config.ledger.with_name(f"{config.ledger.name}.fingerprints"))
 
     @classmethod
@@ -114,6 +112,18 @@ class Curator:
         answer again, whatever has become of the data.
         """
         question = ask(self.config.schemas, sql, dataset=dataset, by=by, where=where, people=people, name=name)
+        return alone(self.ledger, self.counting(question, analyst=analyst, frame=frame, most=most, request=request))
+
+    def counting(
+        self,
+        question: Question,
+        *,
+        analyst: str = CURATOR,
+        frame: str | None = None,
+        most: int | None = None,
+        request: Request | None = None,
+    ) -> Steps[Table]:
+        """`count`, step by step: see `countveil.ledger.steps`."""
         configured, who = self._configured(question), checked_analyst(analyst)
         kind = frame or kind_of(self._frames.get(configured.name))
         if kind is not None:
@@ -121,13 +131,17 @@ class Curator:
         check_collectable(question)
         before = None if request is None else self._answered(question, who, request)
         if before is not None:
-            return self._table(question, before, *self._plan(configured), True, kind)
-        with self._paid(question, configured, who, most, request) as paid:
-            charge, drawn = paid.charge, None
-            if charge.payload is None:
-                drawn = self._drawn(paid, question)
-                charge = self.ledger.record(charge, drawn)  # if another was first, its answer is the answer
-        return self._table(question, charge, paid.record, paid.intervals, charge.payload is not drawn, kind)
+            return self._table(question, before, *self._plans.of(configured), True, kind)
+        with self._ready(question, configured, who) as ready:
+            if question.cells > FEW_CELLS or not (isinstance(ready.engine, QuickEngine) and ready.engine.quick()):
+                yield None
+            charge: Charge = yield from self.ledger.charging(*ready.asked, most=most, request=request)
+            with self._settled():
+                drawn = None
+                if charge.payload is None:
+                    drawn = self._drawn(ready, question)
+                    charge = yield from self.ledger.recording(charge, drawn)  # whoever was first, its answer is it
+        return self._table(question, charge, ready.record, ready.intervals, charge.payload is not drawn, kind)
 
     def _answered(self, question: Question, analyst: str, request: Request) -> Charge | None:
         """The charge of a request that has its answer."""
@@ -145,11 +159,11 @@ class Curator:
         receipt = self._receipt(charge, record)
         return Table(question, unpacked(charge.payload, question.cells), intervals, receipt, replayed, kind)
 
-    def _drawn(self, paid: Paid, question: Question) -> bytes:
+    def _drawn(self, ready: Ready, question: Question) -> bytes:
         """Count and draw. The true counts live in this body and nowhere else."""
-        counts = paid.engine.count(question, key=self._key(question))
-        self._unchanged(paid)
-        return packed(noised(paid.intervals.mechanism, counts))
+        counts = ready.engine.count(question, key=self._key(question))
+        self._unchanged(ready)
+        return packed(noised(ready.intervals.mechanism, counts))
 
     def release(
         self,
@@ -166,54 +180,52 @@ class Curator:
         """As `count`, for tables that are not collected: Parquet files in a new folder under `output`, drawn once."""
         question = ask(self.config.schemas, sql, dataset=dataset, by=by, where=where, people=people, name=name)
         configured, who, place = self._configured(question), checked_analyst(analyst), check_output(output)
-        with self._paid(question, configured, who, keep=True) as paid:
-            charge, replayed = paid.charge, paid.charge.payload is not None
-            if charge.payload is None:
-                folder, key = new_folder(place, charge.id), self._key(question)
-                charge = evaluated(
-                    paid, question, folder, key=key, unchanged=lambda: self._unchanged(paid), record=self.ledger.record
-                )
-            path, manifest = opened(charge, question, place)
+        with self._ready(question, configured, who, keep=True) as ready:
+            charge = self.ledger.charge(*ready.asked)
+            replayed = charge.payload is not None
+            with self._settled():
+                if charge.payload is None:
+                    folder, key = new_folder(place, charge.id), self._key(question)
+                    unchanged = partial(self._unchanged, ready)
+                    charge = evaluated(
+                        ready, charge, question, folder, key=key, unchanged=unchanged, record=self.ledger.record
+                    )
+                path, manifest = opened(charge, question, place)
         log.info("answered charge=%s dataset=%s cells=%d", charge.id, configured.name, question.cells)
-        receipt = self._receipt(charge, paid.record)
-        return Release(question, path, manifest, paid.intervals, receipt, replayed, paid.engine)
+        receipt = self._receipt(charge, ready.record)
+        return Release(question, path, manifest, ready.intervals, receipt, replayed, ready.engine)
 
     @contextmanager
-    def _paid(
-        self,
-        question: Question,
-        dataset: Dataset,
-        analyst: str,
-        most: int | None = None,
-        request: Request | None = None,
-        *,
-        keep: bool = False,
-    ) -> Iterator[Paid]:
-        """Everything that can be refused, then the charge: inside, the data may be looked at. An engine that is to be
-        kept is not let go afterwards: what is made with it is read later."""
+    def _ready(self, question: Question, dataset: Dataset, analyst: str, *, keep: bool = False) -> Iterator[Ready]:
+        """Everything that can be refused without looking at what was spent. The data may be looked at once the
+        question is charged. An engine that is to be kept is not let go afterwards: what it made is read later."""
         look = self._fingerprints.look(self._source(dataset))
         version, fingerprint = self.ledger.version(dataset.name, look.fingerprint), look.fingerprint
         opening = partial(opened_on, look, dataset.schema, dataset.engine)
         with self._engines.held(dataset.name, look.state, opening, keep=keep) as engine:
             check_collectable(question, engine)
-            record, intervals = self._plan(dataset, opened=True)
+            record, intervals = self._plans.of(dataset, opened=True)
             self.ledger.bind(dataset.name, record.pool, dataset.schema.unit, fingerprint)
             asked = (record.pool, dataset.name, version, question.sha256, question.text, analyst)
-            charge = self.ledger.charge(*asked, most=most, request=request)
-            try:
-                yield Paid(charge, record, intervals, engine, look)
-            except BaseException:
-                with suppress(LedgerError):  # nothing goes out, but the charge is not to be lost either
-                    self.ledger.settle_anchor()
-                raise
+            yield Ready(asked, record, intervals, engine, look)
+
+    @contextmanager
+    def _settled(self) -> Iterator[None]:
+        """After the charge: if it comes to nothing, nothing goes out, but the charge is not to be lost either."""
+        try:
+            yield
+        except BaseException:
+            with suppress(LedgerError):
+                self.ledger.settle_anchor()
+            raise
 
     def _key(self, question: Question) -> bytes:
         """What chooses the cells of people who are in too many."""
         return hashlib.sha256(f"{self.ledger.identity}|{question.sha256}".encode()).digest()
 
-    def _unchanged(self, paid: Paid) -> None:
+    def _unchanged(self, ready: Ready) -> None:
         """The data is still the version that was paid for."""
-        if self._fingerprints.of(paid.look.source) != paid.look.fingerprint:
+        if self._fingerprints.of(ready.look.source) != ready.look.fingerprint:
             raise EngineError("the source changed while it was counted; the charge is kept; ask again")
 
     def dry_run(
@@ -231,7 +243,7 @@ class Curator:
         """What a question costs and how accurate its answer will be, before it is asked. Nothing is put on record."""
         question = ask(self.config.schemas, sql, dataset=dataset, by=by, where=where, people=people, name=name)
         configured, who = self._configured(question), checked_analyst(analyst)
-        record, intervals = self._plan(configured)
+        record, intervals = self._plans.of(configured)
         found = None
         if self.ledger.plan(record.pool) is not None:
             version = self.ledger.known_version(configured.name, self._fingerprints.of(self._source(configured)))
@@ -259,11 +271,11 @@ class Curator:
 
     def mechanism(self, dataset: str) -> Mechanism:
         """The mechanism that answers questions about a dataset."""
-        return self._plan(self.config.dataset(dataset))[1].mechanism
+        return self._plans.of(self.config.dataset(dataset))[1].mechanism
 
     def _pool_budget(self, pool: str) -> PoolBudget:
         datasets = self.config.pool(pool)
-        record, intervals = self._plan(datasets[0])
+        record, intervals = self._plans.of(datasets[0])
         standing, shares = self._standing(datasets[0])
         return PoolBudget(
             pool,
@@ -284,14 +296,14 @@ class Curator:
         if not words:
             raise ParameterError("reason", reason, "a few words that stay on the record")
         (now,) = self.budget(pool)
-        record, intervals = self._plan(self.config.pool(now.pool)[0], opened=True)
+        record, intervals = self._plans.of(self.config.pool(now.pool)[0], opened=True)
         epsilon = epsilon_with(record, intervals.mechanism, more, self.ledger.debt(now.pool))
         self.ledger.extend(now.pool, more, epsilon, words[:500], since=record.total_answers)
         return self._pool_budget(now.pool)
 
     def _standing(self, dataset: Dataset) -> tuple[Standing, Mapping[str, Standing]]:
         """What is left of a dataset's pool and of the shares in it; all of it, before the plan is on record."""
-        budget = _budget(dataset)
+        budget = dataset.allowed()
         if self.ledger.plan(budget.pool) is not None:
             return self.ledger.standing(budget.pool), self.ledger.shares(budget.pool)
         return Standing(budget.answers, 0), {who: Standing(share, 0) for who, share in (budget.shares or {}).items()}
@@ -301,7 +313,7 @@ class Curator:
         standing, shares = self._standing(dataset)
         share = shares.get(analyst, Standing(0, 0)).left if shares else standing.left
         if most is not None:
-            share = min(share, most - self.ledger.spent_by(_budget(dataset).pool, analyst))
+            share = min(share, most - self.ledger.spent_by(dataset.allowed().pool, analyst))
         return max(0, min(standing.left, share))  # a share may have been lowered below what was spent of it
 
     # -- what is needed for an answer --------------------------------------------------------------------------------
@@ -310,40 +322,6 @@ class Curator:
         dataset = self.config.dataset(question.schema.name)
         dataset.confirmed()
         return dataset
-
-    def _plan(self, dataset: Dataset, *, opened: bool = False) -> tuple[PlanRecord, Intervals]:
-        """The plan of a dataset's pool, refused if the file now says otherwise than the record.
-
-        It goes on record when it must be `opened`: before the first charge, and not when someone looks at what it is.
-        """
-        budget = _budget(dataset)
-        recorded = self.ledger.plan(budget.pool)
-        if recorded is None and opened:
-            self.ledger.open_plan(self._made(budget))
-            recorded = self.ledger.plan(budget.pool)
-        record = recorded or self._made(budget)
-        if self._fitting.get(dataset.name) is not record:
-            check(record, budget, dataset.schema)
-            self._fitting[dataset.name] = record
-        if recorded is not None and opened:
-            shares = budget.shares or {}
-            for analyst in {**self.ledger.shares(budget.pool), **shares}:
-                self.ledger.set_share(budget.pool, analyst, shares.get(analyst, 0))
-        if record.mechanism not in self._intervals:
-            mechanism = from_text(record.document)
-            if mechanism.hash != record.mechanism:
-                raise ConfigError(
-                    f"pool {budget.pool}", "the recorded mechanism is not the planned one; verify the ledger"
-                )
-            self._intervals[record.mechanism] = Intervals(mechanism)
-        return record, self._intervals[record.mechanism]
-
-    def _made(self, budget: Budget) -> PlanRecord:
-        """The plan that a budget asks for, designed once."""
-        with self._lock:
-            if budget.pool not in self._plans:
-                self._plans[budget.pool] = make(budget, [each.schema for each in self.config.pool(budget.pool)])
-            return self._plans[budget.pool]
 
     def _source(self, dataset: Dataset) -> Source:
         frame = self._frames.get(dataset.name)
@@ -362,7 +340,7 @@ class Curator:
         question = ask(self.config.schemas, charge.text)
         if question.sha256 != charge.question:
             raise ConflictError("the schema changed since this was asked")
-        return self._table(question, charge, *self._plan(self._configured(question)), True, None)
+        return self._table(question, charge, *self._plans.of(self._configured(question)), True, None)
 
     def _receipt(self, charge: Charge, record: PlanRecord) -> Receipt:
         return Receipt(
@@ -391,9 +369,3 @@ def checked_analyst(analyst: object) -> str:
 def _one_line(text: str) -> str:
     """The words of a text, without anything that a terminal would act on."""
     return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
-
-
-def _budget(dataset: Dataset) -> Budget:
-    if dataset.budget is None:
-        raise ConfigError(f"dataset.{dataset.name}.budget", "no budget, no answers; declare epsilon, delta, answers")
-    return dataset.budget

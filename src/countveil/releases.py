@@ -216,10 +216,10 @@ def _settle(folder: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Paid:
-    """A paid question and what it takes to answer it."""
+class Ready:
+    """A question that can be charged, as the ledger is `asked` for it, and what it takes to answer it."""
 
-    charge: Charge
+    asked: tuple[str, str, int, str, str, str]
     record: PlanRecord
     intervals: Intervals
     engine: Engine
@@ -227,7 +227,8 @@ class Paid:
 
 
 def evaluated(
-    paid: Paid,
+    ready: Ready,
+    charge: Charge,
     question: Question,
     folder: Path,
     *,
@@ -236,23 +237,23 @@ def evaluated(
     record: Callable[[Charge, bytes], Charge],
 ) -> Charge:
     """Count, draw, write, record; the charge with what is on the record then: ours, or of whoever was first."""
-    engine, hidden = paid.engine, _hidden(folder)
+    engine, hidden = ready.engine, _hidden(folder)
     try:
         hidden.parent.mkdir(mode=0o700)
         if question.cells > COLLECTED and isinstance(engine, WritingEngine):
-            drawn, document = "workers", paid.record.document
+            drawn, document = "workers", ready.record.document
             count = engine.write_release(question, hidden, key=key, mechanism=document, unchanged=unchanged)
         else:
             drawn, counts = "driver", engine.count(question, key=key)
             unchanged()
-            count = write_counts(question, noised(paid.intervals.mechanism, counts), hidden)
+            count = write_counts(question, noised(ready.intervals.mechanism, counts), hidden)
         ours = sealed(hidden, folder.name, question, drawn, count).written()
     except BaseException as fault:
         shutil.rmtree(hidden.parent, ignore_errors=True)
         if isinstance(fault, OSError):
             raise EngineError(UNWRITTEN) from None
         raise
-    answered = record(paid.charge, ours)  # if this fails it may be on the record all the same: the files stay
+    answered = record(charge, ours)  # if this fails it may be on the record all the same: the files stay
     if answered.payload != ours:
         shutil.rmtree(hidden.parent, ignore_errors=True)  # another process was first; its answer is the answer
     return answered

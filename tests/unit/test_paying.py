@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,13 @@ import pandas as pd
 import pytest
 from curated import MANY, config_text, people, with_plan, written
 
+from countveil.config import load
 from countveil.curator import Curator
 from countveil.engines.duckdb import DuckDBEngine
 from countveil.errors import BudgetError, ConfigError
+from countveil.ledger import Charge
 from countveil.ledger.restoring import restore
-from countveil.ledger.sqlite import SqliteLedger
+from countveil.ledger.steps import together
 from countveil.query import Question
 
 
@@ -106,30 +109,35 @@ def test_a_share_can_be_taken_back(tmp_path: Path) -> None:
         curator.ledger.verify()
 
 
-def test_nothing_is_counted_before_it_is_paid_for(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("many", [1, 4])
+def test_nothing_is_counted_before_it_is_paid_for(config: Path, monkeypatch: pytest.MonkeyPatch, many: int) -> None:
+    """Nor answered before it is on disk; alone, and with others in one thread."""
     seen: list[str] = []
-    charge, count, record = SqliteLedger.charge, DuckDBEngine.count, SqliteLedger.record
+    count, table = DuckDBEngine.count, Curator._table
 
-    def charged(self: SqliteLedger, *words: Any, **more: Any) -> Any:
-        found = charge(self, *words, **more)
-        with sqlite3.connect(self.path) as other:  # another connection sees what is committed, and nothing else
-            seen.append(f"charged {other.execute('SELECT spent FROM pool').fetchone()[0]}")
-        return found
+    def on_disk(what: str) -> int:  # another connection sees what is committed, and nothing else
+        with closing(sqlite3.connect(load(config).ledger)) as other:
+            return int(other.execute(f"SELECT {what}").fetchone()[0])
 
     def counted(self: DuckDBEngine, question: Question, *, key: bytes) -> Any:
-        seen.append("counted")
+        seen.append(f"{on_disk('spent FROM pool')} charged, {on_disk('count(*) FROM answer')} answered")
         return count(self, question, key=key)
 
-    def recorded(self: SqliteLedger, *words: Any) -> Any:
-        seen.append("recorded")
-        return record(self, *words)
+    def shown(self: Curator, question: Question, charge: Charge, *more: Any) -> Any:
+        kept = on_disk(f"count(*) FROM answer WHERE charge = '{charge.id}'")
+        seen.append(f"{kept} of its answers on record")
+        return table(self, question, charge, *more)
 
-    monkeypatch.setattr(SqliteLedger, "charge", charged)
     monkeypatch.setattr(DuckDBEngine, "count", counted)
-    monkeypatch.setattr(SqliteLedger, "record", recorded)
+    monkeypatch.setattr(Curator, "_table", shown)
     with Curator.open(config) as curator:
-        ask(curator, 1)
-    assert seen == ["charged 1", "counted", "recorded"]
+        if many == 1:
+            ask(curator, 1)
+        else:
+            asked = [curator.question(f"SELECT count(*) FROM people WHERE age >= {i}") for i in range(many)]
+            ended = list(together(curator.ledger, [curator.counting(question) for question in asked]))
+            assert [[(each.error, each.slow) for each in stage] for stage in ended] == [[(None, False)] * many]
+    assert seen == [f"{many} charged, 0 answered"] * many + ["1 of its answers on record"] * many
 
 
 def test_what_is_released_has_the_law_of_the_mechanism(tmp_path: Path) -> None:

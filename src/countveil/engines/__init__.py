@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Engine", "GuestEngine", "Source", "WatchedEngine", "WritingEngine", "open_engine"]
+__all__ = ["Engine", "GuestEngine", "QuickEngine", "Source", "WatchedEngine", "WritingEngine", "open_engine"]
 
 ENGINES = {
     "frame": "duckdb",
@@ -49,6 +49,15 @@ class Engine(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class QuickEngine(Protocol):
+    """An engine that may have all of a small table in memory."""
+
+    def quick(self) -> bool:
+        """It has, and no question takes it long."""
+        ...
 
 
 @runtime_checkable

@@ -128,6 +128,9 @@ class DuckDBEngine(SqlEngine):
             return duckdb_held.placed(question, self.run(self.compiler().groups(question)))
         return super().count(question, key=key)
 
+    def quick(self) -> bool:
+        return self._stored is not None
+
     def compiler(self) -> Compiler:
         return Compiler(self.dialect, self.relation, self.columns(), self.garbled, self._stored)
 

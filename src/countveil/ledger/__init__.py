@@ -5,6 +5,7 @@
     store     one connection, durable changes, the chain and its anchor
     book      the rules of a ledger, once, whatever database keeps it
     grouping  changes that wait at the same time share one transaction and one sync
+    steps     work that stops where it needs a change, so that one thread does many at a time
     sqlite    one file, one writer at a time, durable before anything is answered; connection: how it is opened
     postgres  one database for curators on several hosts; opening: which of the two a configuration means
     checking  chain, tables and anchor against one another
@@ -16,10 +17,12 @@ the same version of the data is charged once; nothing is refunded; history is ch
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
+from countveil.ledger.grouping import Waiting
 from countveil.ledger.records import Charge, Entry, PlanRecord, Request, Standing
+from countveil.ledger.steps import Change, Steps
 
 __all__ = ["Charge", "Entry", "Ledger", "PlanRecord", "Request", "Standing"]
 
@@ -97,8 +100,31 @@ class Ledger(Protocol):
         """
         ...
 
+    def charging(
+        self,
+        pool: str,
+        dataset: str,
+        version: int,
+        question: str,
+        text: str,
+        analyst: str,
+        *,
+        most: int | None = None,
+        request: Request | None = None,
+    ) -> Steps[Charge]:
+        """`charge`, step by step."""
+        ...
+
     def record(self, charge: Charge, payload: bytes) -> Charge:
         """Keep the answer of a charge; durable when it returns. The first answer recorded is the answer."""
+        ...
+
+    def recording(self, charge: Charge, payload: bytes) -> Steps[Charge]:
+        """`record`, step by step."""
+        ...
+
+    def made(self, changes: Sequence[Change]) -> list[Waiting[Any]]:
+        """Make changes that are wanted at the same time, in one transaction as far as can be; what came of each."""
         ...
 
     def standing(self, pool: str, analyst: str | None = None) -> Standing: ...

@@ -153,7 +153,7 @@ class Anchor:
             except OSError as error:
                 raise self._unwritten(error) from None
             time.sleep(pause)
-            pause = min(1.5 * pause, 0.003)
+            pause = min(1.5 * pause, 0.0005)
 
     def _damaged(self) -> LedgerError:
         return LedgerError(

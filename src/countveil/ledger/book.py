@@ -11,12 +11,16 @@ from typing import Any
 from countveil.errors import BudgetError, ConfigError, ConflictError, LedgerError, RequestError
 from countveil.ledger.anchor import Anchor
 from countveil.ledger.records import Charge, PlanRecord, Request, Standing, charge_id, replayed
+from countveil.ledger.steps import Change, Steps, alone
 from countveil.ledger.store import Store
 
 BUDGETS = "SELECT kind, body, hash FROM entry WHERE kind IN ('plan', 'extend', 'restore') ORDER BY seq"
 LAST_BUDGET = f"{BUDGETS.replace('kind, body, hash', 'hash', 1)} DESC LIMIT 1"
 _CHARGE = "id, pool, dataset, version, question, text, analyst, charge.time"
 _FOUND = f"SELECT {_CHARGE}, payload, answer.time FROM charge LEFT JOIN answer ON answer.charge = charge.id"
+
+SETTLE = Change("settle", lambda: None)
+"""A change that moves the anchor and nothing else."""
 
 
 class Book(Store):
@@ -136,6 +140,22 @@ class Book(Store):
         most: int | None = None,
         request: Request | None = None,
     ) -> Charge:
+        asked = (pool, dataset, version, question, text, analyst)
+        return alone(self, self.charging(*asked, most=most, request=request))
+
+    def charging(
+        self,
+        pool: str,
+        dataset: str,
+        version: int,
+        question: str,
+        text: str,
+        analyst: str,
+        *,
+        most: int | None = None,
+        request: Request | None = None,
+    ) -> Steps[Charge]:
+        """`charge`, step by step."""
         found = self._find(pool, dataset, version, question)
         if found is not None and found.id in self._out and self._kept(found, analyst, request):
             return found
@@ -150,15 +170,15 @@ class Book(Store):
                 self._keep(charge, analyst, request)
             return charge
 
-        charge = self._shared("charge", change, anchored=False)
+        charge: Charge = yield Change("charge", change, anchored=False)
         if charge.payload is not None:  # it goes out now, and the record of this request with it
-            self.settle_anchor()
+            yield SETTLE
             self._out.add(charge.id)
         return charge
 
     def settle_anchor(self) -> None:
         """Everything that is on record is within the anchor."""
-        self._shared("settle", lambda: None)
+        self.made([SETTLE])[0].outcome()
 
     def _check_left(self, pool: str, analyst: str, most: int | None) -> bool:
         """Refuse what the budget does not cover; whether the pool has shares: then who has none has nothing."""
@@ -191,6 +211,11 @@ class Book(Store):
         return replace(_charge(row), fresh=True)
 
     def record(self, charge: Charge, payload: bytes) -> Charge:
+        return alone(self, self.recording(charge, payload))
+
+    def recording(self, charge: Charge, payload: bytes) -> Steps[Charge]:
+        """`record`, step by step."""
+
         def change() -> Charge:
             entry = self._next("answer", {"charge": charge.id, "sha256": hashlib.sha256(payload).hexdigest()})
             first = "INSERT INTO answer SELECT id, ?, ? FROM charge WHERE id = ? AND void = 0 ON CONFLICT DO NOTHING"
@@ -202,7 +227,7 @@ class Book(Store):
                 raise LedgerError("the charge of this answer is gone from the ledger; nothing was answered")
             return found  # another worker was first, and its answer is the answer
 
-        recorded = self._shared("answer", change)
+        recorded: Charge = yield Change("answer", change)
         self._out.add(charge.id)
         return recorded
 

@@ -16,21 +16,21 @@ import json
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from countveil.errors import LedgerError
 from countveil.ledger.anchor import Anchor, Mark
 from countveil.ledger.checking import check_anchor, check_held
 from countveil.ledger.grouping import Group, Waiting
 from countveil.ledger.records import Entry, body_of, canonical, sealed, walked
+from countveil.ledger.steps import Change
 
 Rows = list[tuple[Any, ...]]
-T = TypeVar("T")
 ENTRY = "SELECT seq, time, kind, body, previous, hash"
 
 
@@ -163,21 +163,24 @@ class Store(ABC):
                     self._step(f"{name}:anchor")
                     self.anchor.advance(Mark(self.identity, last.seq, last.hash), self._check_holds)
 
-    def _shared(self, name: str, change: Callable[[], T], *, anchored: bool = True) -> T:
-        """A change that shares its transaction, its sync and its move of the anchor with all that wait meanwhile.
+    def made(self, changes: Sequence[Change]) -> list[Waiting[Any]]:
+        """Changes that share their transaction, its sync and its move of the anchor with all that wait meanwhile.
 
         Each is done whole or not at all: it is refused before it writes anything, and the others go on. If the
         transaction fails, none of them happened.
         """
-        mine = self._group.join(name, change, anchored)
+        line = [self._group.join(*change) for change in changes]
         try:
-            mine.wait()
-            if not mine.done:
-                with self._lock, self._turn():  # whoever comes while it is not ours joins
-                    self._lead(self._group.take(), mine)
+            for mine in line:
+                mine.wait()
+                if not mine.done:
+                    with self._lock, self._turn():  # whoever comes while it is not ours joins
+                        self._lead(self._group.take(), mine)
+                self._group.leave(mine)
         finally:
-            self._group.leave(mine)
-        return mine.outcome()
+            for mine in line:
+                self._group.leave(mine)
+        return line
 
     def _lead(self, group: list[Waiting[Any]], leader: Waiting[Any]) -> None:
         try:

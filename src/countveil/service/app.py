@@ -25,6 +25,7 @@ from countveil.errors import CountveilError
 from countveil.keys import Keyring
 from countveil.sampling.entropy import token
 from countveil.service.access import Rates
+from countveil.service.clerks import Clerks
 from countveil.service.guard import Guard
 from countveil.service.models import WORDS
 from countveil.service.page.sessions import LoginNeededError, wanted
@@ -91,9 +92,11 @@ def create_app(settings: Settings) -> FastAPI:
         config = bounded(load(settings.config, copy=settings.document))
         app.state.curator, app.state.keyring = Curator.open(config), Keyring(config.service.keys)
         app.state.workshop, app.state.rates = Workshop(), Rates(settings.rate)
+        app.state.clerks = Clerks(app.state.curator.ledger)
         try:
             yield
         finally:
+            app.state.clerks.close()
             app.state.workshop.close()
             app.state.curator.close()
 

@@ -16,10 +16,12 @@ from countveil.curator import Curator
 from countveil.keys import Key
 from countveil.ledger import Charge
 from countveil.ledger import Request as Repeatable
+from countveil.ledger.steps import Steps
 from countveil.schema import Column
 from countveil.service import models
 from countveil.service.access import curator, designer, holder
 from countveil.service.bodies import StrictRoute
+from countveil.service.clerks import Clerks
 from countveil.service.metrics import ANSWERS, exposition
 from countveil.service.problems import (
     BAD_METHOD,
@@ -88,7 +90,7 @@ def plan(request: Request, ask: models.Ask, key: Holder) -> Response:
 
 
 @v1.post("/count", response_model=models.Table, responses=shown(*_ASKING, SPENT, CONFLICT), tags=["asking"])
-def count(
+async def count(
     request: Request,
     ask: models.Ask,
     key: Holder,
@@ -106,9 +108,15 @@ def count(
 
     The same question on the same data is answered from the record and costs nothing.
     """
-    asked = ask.model_dump()
+    clerks: Clerks = request.app.state.clerks
+    return await clerks.value(_counting(of(request), ask.model_dump(), key, idempotency_key))
+
+
+def _counting(here: Curator, asked: dict[str, Any], key: Key, idempotency_key: str | None) -> Steps[Response]:
+    """One library call, step by step."""
     repeatable = None if idempotency_key is None else Repeatable(_hash(idempotency_key), _hash(json.dumps(asked)))
-    table = of(request).count(**asked, analyst=key.name, most=key.answers, request=repeatable)
+    question = here.question(**asked)
+    table = yield from here.counting(question, analyst=key.name, most=key.answers, request=repeatable)
     ANSWERS.labels("replayed" if table.replayed else "charged").inc()
     return answer(described(table))
 

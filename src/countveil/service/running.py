@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import os
 import shutil
@@ -11,6 +12,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 from uvicorn.supervisors import Multiprocess
@@ -29,6 +31,8 @@ HUNG = 20
 """Seconds without a sign of life after which a worker is replaced; on a machine that is busy, 5 pass in no time."""
 BACKLOG = 2048
 """Connections that may wait to be taken."""
+PAUSE = 0.001
+"""Seconds between two connections that a worker takes."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +126,22 @@ def _listening(place: Place) -> socket.socket:
     return listener
 
 
+class FairLoop(asyncio.SelectorEventLoop):
+    """Takes one connection, then none for a moment. Workers share the listening socket, and one that took all that wait
+    would serve most of the clients while the others have none."""
+
+    def _accept_connection(
+        self, protocol: Any, listener: Any, tls: Any = None, server: Any = None, backlog: int = 1, *more: Any
+    ) -> None:
+        super()._accept_connection(protocol, listener, tls, server, 1, *more)  # type: ignore[misc]
+        self.remove_reader(listener)
+        self.call_later(PAUSE, self._accept_again, listener, (protocol, listener, tls, server, backlog, *more))
+
+    def _accept_again(self, listener: Any, given: tuple[Any, ...]) -> None:
+        if listener.fileno() >= 0:  # not closed meanwhile
+            self.add_reader(listener, self._accept_connection, *given)
+
+
 def _run(place: Place, listener: socket.socket) -> None:
     config = uvicorn.Config(
         "countveil.service.app:from_environment",
@@ -140,6 +160,7 @@ def _run(place: Place, listener: socket.socket) -> None:
         h11_max_incomplete_event_size=32 * 1024,
         log_config=LOGGING,
         ws="none",
+        loop="countveil.service.running:FairLoop",
     )
     if place.workers == 1:
         uvicorn.Server(config).run(sockets=[listener])

@@ -24,6 +24,7 @@ from countveil.ledger.grouping import Group, Waiting
 from countveil.ledger.readers import Readers
 from countveil.ledger.records import charge_id
 from countveil.ledger.sqlite import SqliteLedger
+from countveil.ledger.steps import Change
 
 Task = Callable[[], Any]
 
@@ -180,7 +181,10 @@ def test_a_change_that_is_refused_after_it_has_written_takes_all_with_it(ledger:
         raise BudgetError("people", 0)
 
     before = ledger.verify()
-    came = together(ledger, [lambda: ask(ledger, "a"), lambda: ledger._shared("share", late), lambda: ask(ledger, "b")])
+    came = together(
+        ledger,
+        [lambda: ask(ledger, "a"), lambda: ledger.made([Change("share", late)])[0].outcome(), lambda: ask(ledger, "b")],
+    )
     assert {type(what) for what in came} == {LedgerError}
     assert (ledger.verify(), charges(ledger)) == (before, [])
 
