@@ -49,8 +49,8 @@ from countveil.schema import Column, Schema
 REGIONS = tuple(f"region {i:03d}" for i in range(600))
 SCORES = 10
 PLAIN = "SELECT region, score, count(*) AS n FROM {rows} GROUP BY region, score"
-TURNS = 7
-WARMING = 25
+TURNS = 15
+WARMING = 40
 """Turns before the first that count: until Java has compiled what both ways run."""
 
 

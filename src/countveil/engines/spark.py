@@ -147,10 +147,11 @@ class SparkCompiler(Compiler):
         counted = self.counted(question, [self.key(column) for column in question.by], people=False)
         for i, column in enumerate(question.by):
             if column.listed:
-                shown.append(f"{self.dialect.try_cast(f'k{i}', TYPES[column.kind])} AS k{i}")
+                text = column.kind == "text"
+                shown.append(f"k{i}" if text else f"{self.dialect.try_cast(f'k{i}', TYPES[column.kind])} AS k{i}")
                 tests.append(self.dialect.among(f"k{i}", self.bind(list(column.values)), column.kind))
             elif unplaced(column):
-                shown.append(f"CAST(k{i} AS BIGINT) AS k{i}")  # within its range, as all that were counted
+                shown.append(f"k{i}")  # within its range, as all that were counted
             else:
                 shown.append(f"CAST({self.index(column, f'k{i}')} AS BIGINT) AS k{i}")
         keys, inside = ", ".join(shown), " AND ".join(tests)
@@ -244,14 +245,15 @@ class SparkEngine(SqlEngine):
     def _looked_up(self, question: Question) -> NDArray[np.int64]:
         """The true count of every cell of a small table, the keys looked up here."""
         import numpy as np
+        import pyarrow as pa
         import pyarrow.compute as pc
 
         found = self._arrow(self.compiler().keyed(question))
         cells, counts = np.zeros(len(found), dtype=np.int64), np.zeros(question.cells, dtype=np.int64)
         for i, column in enumerate(question.by):
             keys = found.column(f"k{i}")
-            index = (pc.index_in(keys, value_set=_values(column)) if column.listed else keys).to_numpy()
-            cells = cells * column.keys + (index - column.low if unplaced(column) else index)
+            index = pc.index_in(keys, value_set=_values(column)) if column.listed else pc.cast(keys, pa.int64())
+            cells = cells * column.keys + (index.to_numpy() - (column.low if unplaced(column) else 0))
         counts[cells] = found.column("n").to_numpy()
         return counts
 

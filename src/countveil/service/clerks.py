@@ -19,11 +19,11 @@ from starlette.concurrency import run_in_threadpool
 from countveil.ledger.steps import Changing, Done, Steps, alone, together
 
 T = TypeVar("T")
-AT_ONCE = 64
+AT_ONCE = 32
 """Counts that a clerk takes at once."""
 GATHERING = 0.002
 """Seconds that a clerk who was busy waits for others to come."""
-LONG = 0.1
+LONG = 0.5
 """Seconds that counts wait for a clerk before another comes."""
 MOST = 40
 """Clerks that there are at most."""
@@ -82,7 +82,7 @@ class Clerks:
     def _work(self) -> None:
         jobs: list[Job] = []
         while (first := self._line.get()) is not None:
-            self._taken = time.monotonic()
+            since = self._taken = time.monotonic()
             if len(jobs) > 1:  # who got their answers together will ask again together
                 time.sleep(GATHERING)
             jobs = [first, *self._waiting()]
@@ -92,10 +92,15 @@ class Clerks:
             except BaseException as error:  # of the thread, not of a work
                 fault = RuntimeError(type(error).__name__)
                 self._tell(jobs, [Done(number, error=fault) for number in range(len(jobs))])
-            with self._lock:
-                if self._clerks > 1:  # another came meanwhile; one is enough
-                    self._clerks -= 1
-                    return
+            if time.monotonic() - since > LONG and self._leave():
+                return
+
+    def _leave(self) -> bool:
+        """A clerk who was held up leaves the line to the one who came meanwhile, if one did."""
+        with self._lock:
+            leaves = self._clerks > 1
+            self._clerks -= leaves
+            return leaves
 
     def _waiting(self) -> list[Job]:
         """What else is in line."""

@@ -134,8 +134,8 @@ class FairLoop(asyncio.SelectorEventLoop):
         self, protocol: Any, listener: Any, tls: Any = None, server: Any = None, backlog: int = 1, *more: Any
     ) -> None:
         super()._accept_connection(protocol, listener, tls, server, 1, *more)  # type: ignore[misc]
-        self.remove_reader(listener)
-        self.call_later(PAUSE, self._accept_again, listener, (protocol, listener, tls, server, backlog, *more))
+        if self.remove_reader(listener):  # it is not, where there was no file left for one and asyncio waits longer
+            self.call_later(PAUSE, self._accept_again, listener, (protocol, listener, tls, server, backlog, *more))
 
     def _accept_again(self, listener: Any, given: tuple[Any, ...]) -> None:
         if listener.fileno() >= 0:  # not closed meanwhile
