@@ -16,7 +16,7 @@ from countveil.service.running import FairLoop
 
 
 class Greeting(asyncio.Protocol):
-    """Says who took the connection."""
+    """Says who took the connection, and ends it."""
 
     def __init__(self, name: bytes) -> None:
         self._name = name
@@ -24,6 +24,7 @@ class Greeting(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         transport.write(self._name)
+        transport.close()
 
 
 @contextmanager
@@ -36,6 +37,7 @@ def worker(name: bytes, listener: socket.socket) -> Iterator[None]:
         ready.set()
         await stop.wait()
         server.close()
+        await asyncio.sleep(0.01)  # what was closed is gone
 
     stop = asyncio.Event()
     thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
