@@ -21,7 +21,7 @@ from countveil.answers import DryRun as DryRun
 from countveil.answers import PoolBudget as PoolBudget
 from countveil.answers import Receipt, Table, check_kind, kind_of
 from countveil.config import Config, Dataset, load
-from countveil.engines import QuickEngine, Source
+from countveil.engines import Source
 from countveil.errors import ConfigError, ConflictError, EngineError, LedgerError, ParameterError, shortened
 from countveil.exact import integer
 from countveil.fingerprints import Fingerprints
@@ -132,9 +132,9 @@ class Curator:
         before = None if request is None else self._answered(question, who, request)
         if before is not None:
             return self._table(question, before, *self._plans.of(configured), True, kind)
+        if question.cells > FEW_CELLS or not self._engines.quick(configured.name):
+            yield None  # to find out whether a large table has changed takes as long as to count it
         with self._ready(question, configured, who) as ready:
-            if question.cells > FEW_CELLS or not (isinstance(ready.engine, QuickEngine) and ready.engine.quick()):
-                yield None
             charge: Charge = yield from self.ledger.charging(*ready.asked, most=most, request=request)
             with self._settled():
                 drawn = None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from countveil.engines import Engine, GuestEngine, open_engine
+from countveil.engines import Engine, GuestEngine, QuickEngine, open_engine
 from countveil.errors import EngineError
 from countveil.fingerprints import Look
 from countveil.schema import Schema
@@ -46,6 +46,11 @@ class Leases:
         self._lock = threading.Lock()
         self._current: dict[str, _Lease] = {}
         self._retired: list[_Lease] = []
+
+    def quick(self, dataset: str) -> bool:
+        """The engine of a dataset is open, and no question takes it long."""
+        lease = self._current.get(dataset)  # without the lock, which whoever opens a large source holds
+        return lease is not None and isinstance(lease.engine, QuickEngine) and lease.engine.quick()
 
     @contextmanager
     def held(
