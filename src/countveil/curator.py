@@ -129,11 +129,13 @@ class Curator:
         if kind is not None:
             check_kind(kind)
         check_collectable(question)
+        if question.cells > FEW_CELLS:
+            yield None
         before = None if request is None else self._answered(question, who, request)
         if before is not None:
             return self._table(question, before, *self._plans.of(configured), True, kind)
-        if question.cells > FEW_CELLS or not self._engines.quick(configured.name):
-            yield None  # to find out whether a large table has changed takes as long as to count it
+        if not (self._engines.quick(configured.name) and self._fingerprints.remembers(self._source(configured))):
+            yield None  # to open a source takes long, and to find out whether a large one has changed
         with self._ready(question, configured, who) as ready:
             charge: Charge = yield from self.ledger.charging(*ready.asked, most=most, request=request)
             with self._settled():

@@ -79,6 +79,11 @@ class Fingerprints:
                     self._keep()
         return hashlib.sha256("".join([source.table or "", *map(str, hashes)]).encode()).hexdigest()
 
+    def remembers(self, source: Source) -> bool:
+        """What a source holds can be told without reading it."""
+        paths = source.paths() if source.files else []
+        return bool(paths) and all(self._remembered(path, traces(path)) for path in _files(source, paths))
+
     def look(self, source: Source) -> Look:
         """What a source holds now, and what would show that it does no longer."""
         paths = source.paths() if source.files else []

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from curated import MANY, config_text, people, with_plan, written
 
+from countveil import fingerprints
 from countveil.config import load
 from countveil.curator import Curator
 from countveil.engines.duckdb import DuckDBEngine
@@ -131,6 +132,7 @@ def test_nothing_is_counted_before_it_is_paid_for(config: Path, monkeypatch: pyt
     monkeypatch.setattr(DuckDBEngine, "count", counted)
     monkeypatch.setattr(Curator, "_table", shown)
     with Curator.open(config) as curator:
+        monkeypatch.setattr(fingerprints, "RECENT", 0)  # what was just written is read again
         if many == 1:
             ask(curator, 1)
         else:
@@ -143,8 +145,9 @@ def test_nothing_is_counted_before_it_is_paid_for(config: Path, monkeypatch: pyt
     assert seen == [f"{before + many} charged, {before} answered"] * many + ["1 of its answers on record"] * many
 
 
-def test_only_what_is_open_in_memory_is_answered_beside_others(config: Path) -> None:
+def test_only_what_is_open_in_memory_is_answered_beside_others(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """To open a source, and to look at a large one, takes long."""
+    monkeypatch.setattr(fingerprints, "RECENT", 0)
     with Curator.open(config) as curator:
         question = curator.question("SELECT count(*) FROM people")
         first, again = curator.counting(question), curator.counting(question)
@@ -157,6 +160,11 @@ def test_only_what_is_open_in_memory_is_answered_beside_others(config: Path) -> 
         assert change is not None
         assert change.name == "charge"
         assert curator.ledger.standing("people").spent == 1, "a change that nobody makes is not made"
+        with monkeypatch.context() as patch:
+            patch.setattr("countveil.curator.FEW_CELLS", 0)
+            assert next(curator.counting(question)) is None, "a large table, even one on record, takes long to tell"
+        (config.parent / "people.csv").touch()
+        assert next(curator.counting(question)) is None, "whether it is the same has to be read"
 
 
 def test_what_is_released_has_the_law_of_the_mechanism(tmp_path: Path) -> None:

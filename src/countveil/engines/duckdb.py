@@ -87,6 +87,7 @@ class DuckDBEngine(SqlEngine):
         self._columns: dict[str, Family] | None = None
         self._idle: list[duckdb.DuckDBPyConnection] = []
         self._stored: dict[Column, str] | None = None
+        self._quick = False
         self._frame = arrow_table(source.frame, _wanted(schema)) if source.scheme == "frame" else None
         self.garbled = {"frame": OUTSIDE, "parquet": "?"}.get(source.scheme)
         self._scratch = tempfile.mkdtemp(prefix="countveil-")
@@ -129,7 +130,7 @@ class DuckDBEngine(SqlEngine):
         return super().count(question, key=key)
 
     def quick(self) -> bool:
-        return self._stored is not None
+        return self._quick
 
     def compiler(self) -> Compiler:
         return Compiler(self.dialect, self.relation, self.columns(), self.garbled, self._stored)
@@ -148,7 +149,7 @@ class DuckDBEngine(SqlEngine):
     def _hold(self, source: Source, paths: list[str], names: list[str], schema: Schema) -> None:
         self._stored = duckdb_held.hold(self._connection, source, paths, self.compiler(), names, schema)
         if self._stored is not None:
-            self.relation = duckdb_held.NAME
+            self.relation, self._quick = duckdb_held.NAME, duckdb_held.quick(self._connection)
 
     def _cursor(self) -> duckdb.DuckDBPyConnection:
         """A connection of its own, so that threads can ask at once; one that is idle, or a new one."""

@@ -32,6 +32,8 @@ MAX_BYTES = 16 << 20
 """Of all files together."""
 MAX_ROWS = 500_000
 """Of Parquet files, which say how many there are: a few bytes of theirs can stand for many rows."""
+QUICK_ROWS = 20_000
+"""Rows of which people's cells are bounded in about ten milliseconds."""
 MAX_TEXT = 64 << 20
 """Bytes of text in Parquet files."""
 JOINED = 16
@@ -91,6 +93,11 @@ def _look_up(connection: Any, compiler: Compiler, stored: Mapping[Column, str]) 
     connection.execute(f"CREATE TABLE {NAME}_next AS {statement.sql}", dict(statement.values))
     connection.execute(f"DROP TABLE {NAME}")
     connection.execute(f"ALTER TABLE {NAME}_next RENAME TO {NAME}")
+
+
+def quick(connection: Any) -> bool:
+    """The table is so small that no question takes long."""
+    return _rows(connection, NAME) <= QUICK_ROWS
 
 
 def _rows(connection: Any, relation: str) -> int:

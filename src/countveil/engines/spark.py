@@ -131,7 +131,7 @@ class SparkCompiler(Compiler):
         return self._engine.listing(column)
 
     def bind(self, value: object) -> str:
-        """Integers and short lists are written out, as digits alone: parameters cost Spark milliseconds."""
+        """Integers are written as digits, short lists as hexadecimal ones: parameters cost Spark milliseconds."""
         if type(value) is int:
             return str(value)
         if isinstance(value, list) and len(text := str(_bound(value))) <= WRITTEN:

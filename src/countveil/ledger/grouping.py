@@ -51,7 +51,7 @@ class Waiting(Generic[T]):
             self._error = error
 
     def fail(self, error: BaseException) -> None:
-        """The transaction failed, so this did not happen, whatever came of it inside.
+        """The transaction failed, or never began, so this did not happen, whatever came of it inside.
 
         Nor does a refusal stand: it may rest on what another change of the transaction would have spent.
         """
@@ -95,15 +95,18 @@ class Group:
         with self._lock:
             return [self._line.popleft() for _ in range(min(MOST, len(self._line)))]
 
-    def leave(self, mine: Waiting[Any]) -> None:
-        """Whatever came of it, it is no longer in line, and does not lead."""
-        if mine.done and not mine.leads:
+    def leave(self, *mine: Waiting[Any]) -> None:
+        """Whatever came of them, they are no longer in line, and none of them leads."""
+        if all(each.done and not each.leads for each in mine):
             return
         with self._lock:
-            if mine in self._line:
-                self._line.remove(mine)
-            if mine.leads:
-                mine.leads, self._led = False, bool(self._line)
+            led = any(each.leads for each in mine)
+            for each in mine:
+                each.leads = False
+                if each in self._line:
+                    self._line.remove(each)
+            if led:
+                self._led = bool(self._line)
                 if self._line:
                     self._line[0].leads = True
                     self._line[0].ring()

@@ -7,6 +7,7 @@ it; it yields None where what follows may take long, so that nobody has to wait 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from countveil.ledger.grouping import Waiting
@@ -62,24 +63,30 @@ def together(ledger: Changing, works: Sequence[Steps[Any]]) -> Iterator[list[Don
     Yields those that have ended, as soon as they have. One that says it is slow is left where it is.
     """
     going: list[tuple[int, Waiting[Any] | None]] = [(number, None) for number in range(len(works))]
-    while going:
-        done, wanting, changes = [], [], []
-        for number, came in going:
-            try:
-                change = _resumed(works[number], came)
-            except StopIteration as end:
-                done.append(Done(number, end.value))
-            except Exception as error:
-                done.append(Done(number, error=error))
-            else:
-                if change is None:
-                    done.append(Done(number, slow=True))
+    try:
+        while going:
+            done, wanting, changes = [], [], []
+            for number, came in going:
+                try:
+                    change = _resumed(works[number], came)
+                except StopIteration as end:
+                    done.append(Done(number, end.value))
+                except Exception as error:
+                    done.append(Done(number, error=error))
                 else:
-                    wanting.append(number)
-                    changes.append(change)
-        if done:
-            yield done
-        going = list(zip(wanting, ledger.made(changes), strict=True)) if changes else []
+                    if change is None:
+                        done.append(Done(number, slow=True))
+                    else:
+                        wanting.append(number)
+                        changes.append(change)
+            going = [(number, None) for number in wanting]
+            if done:
+                yield done
+            going = list(zip(wanting, ledger.made(changes), strict=True)) if changes else []
+    finally:  # here, and not wherever the memory of a work is freed
+        for number, _ in going:
+            with suppress(Exception):
+                works[number].close()
 
 
 def _resumed(steps: Steps[Any], came: Waiting[Any] | None) -> Change | None:

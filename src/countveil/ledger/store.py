@@ -169,18 +169,29 @@ class Store(ABC):
         Each is done whole or not at all: it is refused before it writes anything, and the others go on. If the
         transaction fails, none of them happened.
         """
-        line = [self._group.join(*change) for change in changes]
+        line: list[Waiting[Any]] = []
         try:
+            line.extend(self._group.join(*change) for change in changes)
             for mine in line:
                 mine.wait()
                 if not mine.done:
-                    with self._lock, self._turn():  # whoever comes while it is not ours joins
-                        self._lead(self._group.take(), mine)
+                    self._led(mine, line)
                 self._group.leave(mine)
         finally:
-            for mine in line:
-                self._group.leave(mine)
+            self._group.leave(*line)
         return line
+
+    def _led(self, mine: Waiting[Any], line: list[Waiting[Any]]) -> None:
+        """Lead those in line; what keeps us from it is what came of all of ours."""
+        try:
+            with self._lock, self._turn():  # whoever comes while it is not ours joins
+                self._lead(self._group.take(), mine)
+        except Exception as error:
+            left = [each for each in line if not each.done]
+            self._group.leave(*left)  # before the next one leads, so that nobody makes what is said to have failed
+            for each in left:
+                each.fail(error)
+                each.done = True
 
     def _lead(self, group: list[Waiting[Any]], leader: Waiting[Any]) -> None:
         try:

@@ -70,30 +70,36 @@ class Clerks:
         """Another clerk, if nobody came for what waits."""
         self._watched = not self._line.empty()
         if self._watched:
-            if time.monotonic() - self._taken > LONG and self._clerks < MOST:
-                self._come()
             self._loop.call_later(LONG, self._watch)
+            if time.monotonic() - self._taken > LONG and self._clerks < MOST:
+                with suppress(RuntimeError):  # the system has no thread left; perhaps later
+                    self._come()
 
     def _come(self) -> None:
         with self._lock:
+            threading.Thread(target=self._work, daemon=True).start()
             self._clerks += 1
-        threading.Thread(target=self._work, daemon=True).start()
 
     def _work(self) -> None:
-        jobs: list[Job] = []
+        several = False
         while (first := self._line.get()) is not None:
             since = self._taken = time.monotonic()
-            if len(jobs) > 1:  # who got their answers together will ask again together
+            if several:  # who got their answers together will ask again together
                 time.sleep(GATHERING)
-            jobs = [first, *self._waiting()]
-            try:
-                for done in together(self._ledger, [job.steps for job in jobs]):
-                    self._tell(jobs, done)
-            except BaseException as error:  # of the thread, not of a work
-                fault = RuntimeError(type(error).__name__)
-                self._tell(jobs, [Done(number, error=fault) for number in range(len(jobs))])
+            several = self._serve([first, *self._waiting()]) > 1
+            del first
             if time.monotonic() - since > LONG and self._leave():
                 return
+
+    def _serve(self, jobs: list[Job]) -> int:
+        """Work on some side by side; how many they were."""
+        try:
+            for done in together(self._ledger, [job.steps for job in jobs]):
+                self._tell(jobs, done)
+        except BaseException as error:  # of the thread, not of a work
+            fault = RuntimeError(type(error).__name__)
+            self._tell(jobs, [Done(number, error=fault) for number in range(len(jobs))])
+        return len(jobs)
 
     def _leave(self) -> bool:
         """A clerk who was held up leaves the line to the one who came meanwhile, if one did."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -131,6 +133,64 @@ def test_a_fault_of_the_ledger_reaches_every_work_where_it_waits(ledger: SqliteL
     assert alone(ledger, answering(ledger, "after")).payload == b"after"
 
 
+@pytest.mark.parametrize("stage", ["charge", "record"])
+def test_a_ledger_that_cannot_be_had_is_a_fault_of_all_and_of_nobody_later(
+    ledger: SqliteLedger, monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    """The lock of the anchor could not be opened: every work is told where it waits, and ends."""
+    real, ends = os.open, []
+
+    def careful(question: str) -> Steps[Charge]:
+        try:
+            return (yield from answering(ledger, question, log))
+        except BaseException as error:
+            ends.append(type(error))
+            raise
+
+    class Log(list[str]):
+        def append(self, line: str) -> None:
+            full()
+
+    def refused(path: Any, *more: Any) -> int:
+        if str(path).endswith(".lock"):
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return real(path, *more)
+
+    def full() -> None:
+        monkeypatch.setattr(os, "open", refused)
+
+    log = Log() if stage == "record" else None
+    if stage == "charge":
+        full()
+    found = ended(ledger, [careful(f"{i}") for i in range(5)])
+    monkeypatch.setattr(os, "open", real)
+    assert ends == [LedgerError] * 5
+    assert {type(done.error) for done in found.values()} == {LedgerError}
+    assert ledger.standing("people").spent == (5 if stage == "record" else 0)
+    again = ended(ledger, [answering(ledger, f"{i}") for i in range(5)])
+    assert [again[i].value.payload for i in range(5)] == [f"{i}".encode() for i in range(5)]
+    assert ledger.standing("people").spent == 5
+    ledger.verify()
+
+
+def test_works_that_nobody_goes_on_with_are_ended_at_once(ledger: SqliteLedger) -> None:
+    left: list[int] = []
+
+    def work(i: int) -> Steps[int]:
+        try:
+            if i == 0:
+                return 0
+            yield Change("settle", lambda: None)
+        finally:
+            left.append(i)
+        return i
+
+    stages = together(ledger, [work(i) for i in range(3)])
+    assert [done.number for done in next(stages)] == [0]
+    stages.close()  # type: ignore[attr-defined]
+    assert left == [0, 1, 2]
+
+
 def test_an_interrupt_ends_a_work_where_it_waits(ledger: SqliteLedger) -> None:
     left: list[str] = []
 
@@ -148,6 +208,7 @@ def test_an_interrupt_ends_a_work_where_it_waits(ledger: SqliteLedger) -> None:
     assert left == ["left"]
     with pytest.raises(KeyboardInterrupt):
         ended(ledger, [answering(ledger, "a"), work(), answering(ledger, "b")])
+    assert left == ["left"] * 2
     assert ledger.standing("people").spent == 0
     assert alone(ledger, answering(ledger, "after")).payload == b"after"
 

@@ -133,6 +133,38 @@ def test_a_clerk_that_is_held_up_is_joined_by_another_which_is_then_the_one(monk
     run(main)
 
 
+def test_no_thread_to_be_had_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clerk that there is stays, and another comes once it can."""
+    monkeypatch.setattr(clerks, "LONG", 0.02)
+
+    async def main(here: Clerks, made: Made) -> None:
+        go, tried, real = threading.Event(), threading.Event(), threading.Thread.start
+
+        def refused(self: threading.Thread) -> None:
+            tried.set()
+            raise RuntimeError("can't start new thread")
+
+        def stuck() -> Steps[str]:
+            go.wait(20)
+            return (yield from work(1))
+
+        monkeypatch.setattr(threading.Thread, "start", refused)
+        late = asyncio.create_task(here.value(stuck()))
+        await asyncio.sleep(0.01)
+        waiting = asyncio.create_task(here.value(work(2)))
+        while not tried.is_set():
+            await asyncio.sleep(0.01)
+        assert here._clerks == 1
+        monkeypatch.setattr(threading.Thread, "start", real)
+        assert (await waiting).startswith("2 in")
+        assert not late.done()
+        go.set()
+        assert (await late).startswith("1 in")
+        assert (await here.value(work(3))).startswith("3 in")
+
+    run(main)
+
+
 def test_who_no_longer_waits_does_not_disturb_the_others() -> None:
     async def main(here: Clerks, made: Made) -> None:
         made.gate.clear()
