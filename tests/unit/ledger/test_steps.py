@@ -14,6 +14,7 @@ from ledgers import opened, plan
 
 from countveil.errors import BudgetError, ConfigError, LedgerError
 from countveil.ledger import Charge, grouping
+from countveil.ledger.grouping import Waiting
 from countveil.ledger.sqlite import SqliteLedger
 from countveil.ledger.steps import Change, Done, Steps, alone, together
 
@@ -173,6 +174,31 @@ def test_a_ledger_that_cannot_be_had_is_a_fault_of_all_and_of_nobody_later(
     assert [again[i].value.payload for i in range(5)] == [f"{i}".encode() for i in range(5)]
     assert ledger.standing("people").spent == 6
     ledger.verify()
+
+
+def test_what_failed_is_out_of_line_before_someone_else_leads(
+    ledger: SqliteLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Someone stood between two of ours, and leads next: ours are not made with theirs."""
+    group, others = ledger._group, []
+    join = group.join
+
+    def joined(*change: Any) -> Waiting[Any]:
+        mine = join(*change)
+        if not others:
+            others.append(join("settle", lambda: None))
+        return mine
+
+    def refused(self: SqliteLedger) -> None:
+        raise LedgerError("busy")
+
+    monkeypatch.setattr(group, "join", joined)
+    monkeypatch.setattr(SqliteLedger, "_turn", refused)
+    found = ended(ledger, [answering(ledger, f"{i}") for i in range(3)])
+    assert {type(done.error) for done in found.values()} == {LedgerError}
+    assert others[0].leads
+    assert group.take() == others
+    group.leave(*others)
 
 
 def test_works_that_nobody_goes_on_with_are_ended_at_once(ledger: SqliteLedger) -> None:
