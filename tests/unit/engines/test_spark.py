@@ -135,8 +135,8 @@ def test_one_key_gives_the_same_numbers_both_ways_whatever_the_source_becomes(co
     """The counts are on disk, in a private folder, before anything is drawn; then they are gone."""
     with Curator.open(config) as curator:
         question = curator.question(**ASKED)
-        mechanism = curator._plan(curator.config.dataset("people"))[1].mechanism
-        document = curator._plan(curator.config.dataset("people"))[0].document
+        mechanism = curator._plans.of(curator.config.dataset("people"))[1].mechanism
+        document = curator._plans.of(curator.config.dataset("people"))[0].document
         engine = SparkEngine(Source(str(tmp_path / "people.parquet")), question.schema)
         private = []
 
@@ -172,7 +172,7 @@ def test_counts_that_are_not_all_read_back_are_not_drawn_from(config: Path, tmp_
     """As where every worker has a disk of its own: what is read back is not what was written."""
     with Curator.open(config) as curator:
         question = curator.question(**ASKED)
-        document = curator._plan(curator.config.dataset("people"))[0].document
+        document = curator._plans.of(curator.config.dataset("people"))[0].document
         engine = SparkEngine(Source(str(tmp_path / "people.parquet")), question.schema)
 
         def lost() -> None:
@@ -566,7 +566,7 @@ def test_outputs_that_are_no_folder(output: object, config: Path) -> None:
 
 def test_cells_out_of_order_are_drawn_with_their_own_bits(config: Path) -> None:
     with Curator.open(config) as curator:
-        mechanism = curator._plan(curator.config.dataset("people"))[1].mechanism
+        mechanism = curator._plans.of(curator.config.dataset("people"))[1].mechanism
     cells = np.array([5, 6, 7, 100, 3, 4, 2**40])
     counts = np.array([0, 1, 2, 3, 4, 5, 6])
     found = spark_release.drawn(mechanism, cells, counts, Key(bytes(32)))
