@@ -28,7 +28,7 @@ from countveil.fingerprints import Fingerprints
 from countveil.foretelling import foretold
 from countveil.intervals import Intervals
 from countveil.leases import Leases, opened_on
-from countveil.ledger import Charge, Ledger, PlanRecord, Request, Standing
+from countveil.ledger import Asked, Charge, Ledger, PlanRecord, Request, Standing
 from countveil.ledger.opening import open_ledger
 from countveil.ledger.steps import Steps, alone
 from countveil.mechanism import Mechanism
@@ -137,7 +137,7 @@ class Curator:
         if not (self._engines.quick(configured.name) and self._fingerprints.remembers(self._source(configured))):
             yield None  # to open a source takes long, and to find out whether a large one has changed
         with self._ready(question, configured, who) as ready:
-            charge: Charge = yield from self.ledger.charging(*ready.asked, most=most, request=request)
+            charge: Charge = yield from self.ledger.charging(ready.asked, most=most, request=request)
             with self._settled():
                 drawn = None
                 if charge.payload is None:
@@ -208,7 +208,7 @@ class Curator:
             check_collectable(question, engine)
             record, intervals = self._plans.of(dataset, opened=True)
             self.ledger.bind(dataset.name, record.pool, dataset.schema.unit, fingerprint)
-            asked = (record.pool, dataset.name, version, question.sha256, question.text, analyst)
+            asked = Asked(record.pool, dataset.name, version, question.sha256, question.text, analyst)
             yield Ready(asked, record, intervals, engine, look)
 
     @contextmanager

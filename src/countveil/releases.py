@@ -36,7 +36,7 @@ from countveil.engines.labels import count_name, labels_of
 from countveil.errors import EngineError, MissingExtraError, ParameterError, RequestError, shortened
 from countveil.fingerprints import Look
 from countveil.intervals import Intervals
-from countveil.ledger import Charge, PlanRecord
+from countveil.ledger import Asked, Charge, PlanRecord
 from countveil.mechanism import Mechanism
 from countveil.query import Question
 
@@ -219,7 +219,7 @@ def _settle(folder: Path) -> None:
 class Ready:
     """A question that can be charged, as the ledger is `asked` for it, and what it takes to answer it."""
 
-    asked: tuple[str, str, int, str, str, str]
+    asked: Asked
     record: PlanRecord
     intervals: Intervals
     engine: Engine

@@ -21,10 +21,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from countveil.ledger.grouping import Waiting
-from countveil.ledger.records import Charge, Entry, PlanRecord, Request, Standing
+from countveil.ledger.records import Asked, Charge, Entry, PlanRecord, Request, Standing
 from countveil.ledger.steps import Change, Steps
 
-__all__ = ["Charge", "Entry", "Ledger", "PlanRecord", "Request", "Standing"]
+__all__ = ["Asked", "Charge", "Entry", "Ledger", "PlanRecord", "Request", "Standing"]
 
 
 class Ledger(Protocol):
@@ -100,18 +100,7 @@ class Ledger(Protocol):
         """
         ...
 
-    def charging(
-        self,
-        pool: str,
-        dataset: str,
-        version: int,
-        question: str,
-        text: str,
-        analyst: str,
-        *,
-        most: int | None = None,
-        request: Request | None = None,
-    ) -> Steps[Charge]:
+    def charging(self, asked: Asked, *, most: int | None = None, request: Request | None = None) -> Steps[Charge]:
         """`charge`, step by step."""
         ...
 

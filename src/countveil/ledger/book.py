@@ -10,7 +10,7 @@ from typing import Any
 
 from countveil.errors import BudgetError, ConfigError, ConflictError, LedgerError, RequestError
 from countveil.ledger.anchor import Anchor
-from countveil.ledger.records import Charge, PlanRecord, Request, Standing, charge_id, replayed
+from countveil.ledger.records import Asked, Charge, PlanRecord, Request, Standing, charge_id, replayed
 from countveil.ledger.steps import Change, Steps, alone
 from countveil.ledger.store import Store
 
@@ -140,22 +140,12 @@ class Book(Store):
         most: int | None = None,
         request: Request | None = None,
     ) -> Charge:
-        asked = (pool, dataset, version, question, text, analyst)
-        return alone(self, self.charging(*asked, most=most, request=request))
+        asked = Asked(pool, dataset, version, question, text, analyst)
+        return alone(self, self.charging(asked, most=most, request=request))
 
-    def charging(
-        self,
-        pool: str,
-        dataset: str,
-        version: int,
-        question: str,
-        text: str,
-        analyst: str,
-        *,
-        most: int | None = None,
-        request: Request | None = None,
-    ) -> Steps[Charge]:
+    def charging(self, asked: Asked, *, most: int | None = None, request: Request | None = None) -> Steps[Charge]:
         """`charge`, step by step."""
+        pool, dataset, version, question, text, analyst = asked
         found = self._find(pool, dataset, version, question)
         if found is not None and found.id in self._out and self._kept(found, analyst, request):
             return found

@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from countveil.errors import LedgerError
 
@@ -95,6 +95,17 @@ class Request:
 
     key: str
     body: str
+
+
+class Asked(NamedTuple):
+    """A question to be charged: who pays, about which version of the data, its hash and text, who asks."""
+
+    pool: str
+    dataset: str
+    version: int
+    question: str
+    text: str
+    analyst: str
 
 
 @dataclass

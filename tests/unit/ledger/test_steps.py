@@ -13,7 +13,7 @@ import pytest
 from ledgers import opened, plan
 
 from countveil.errors import BudgetError, ConfigError, LedgerError
-from countveil.ledger import Charge, grouping
+from countveil.ledger import Asked, Charge, grouping
 from countveil.ledger.grouping import Waiting
 from countveil.ledger.sqlite import SqliteLedger
 from countveil.ledger.steps import Change, Done, Steps, alone, together
@@ -37,7 +37,7 @@ def ledger(tmp_path: Path, begun: list[str]) -> Iterator[SqliteLedger]:
 
 
 def answering(ledger: SqliteLedger, question: str, log: list[str] | None = None, **more: Any) -> Steps[Charge]:
-    charge = yield from ledger.charging("people", "people", 1, question, question, "ann", **more)
+    charge = yield from ledger.charging(Asked("people", "people", 1, question, question, "ann"), **more)
     if log is not None:
         log.append(f"charged {question}")
     if charge.payload is None:
