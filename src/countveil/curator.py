@@ -24,7 +24,7 @@ from countveil.config import Config, Dataset, load
 from countveil.engines import Source
 from countveil.errors import ConfigError, ConflictError, EngineError, LedgerError, ParameterError, shortened
 from countveil.exact import integer
-from countveil.fingerprints import Fingerprints
+from countveil.fingerprints import Fingerprints, Look
 from countveil.foretelling import foretold
 from countveil.intervals import Intervals
 from countveil.leases import Leases, opened_on
@@ -134,9 +134,11 @@ class Curator:
         before = None if request is None else self._answered(question, who, request)
         if before is not None:
             return self._table(question, before, *self._plans.of(configured), True, kind)
-        if not (self._engines.quick(configured.name) and self._fingerprints.remembers(self._source(configured))):
+        look = self._fingerprints.glance(self._source(configured)) if self._engines.quick(configured.name) else None
+        if look is None:
             yield None  # to open a source takes long, and to find out whether a large one has changed
-        with self._ready(question, configured, who) as ready:
+            look = self._fingerprints.look(self._source(configured))
+        with self._ready(question, configured, who, look) as ready:
             charge: Charge = yield from self.ledger.charging(ready.asked, most=most, request=request)
             with self._settled():
                 drawn = None
@@ -182,7 +184,8 @@ class Curator:
         """As `count`, for tables that are not collected: Parquet files in a new folder under `output`, drawn once."""
         question = ask(self.config.schemas, sql, dataset=dataset, by=by, where=where, people=people, name=name)
         configured, who, place = self._configured(question), checked_analyst(analyst), check_output(output)
-        with self._ready(question, configured, who, keep=True) as ready:
+        look = self._fingerprints.look(self._source(configured))
+        with self._ready(question, configured, who, look, keep=True) as ready:
             charge = self.ledger.charge(*ready.asked)
             replayed = charge.payload is not None
             with self._settled():
@@ -198,10 +201,11 @@ class Curator:
         return Release(question, path, manifest, ready.intervals, receipt, replayed, ready.engine)
 
     @contextmanager
-    def _ready(self, question: Question, dataset: Dataset, analyst: str, *, keep: bool = False) -> Iterator[Ready]:
+    def _ready(
+        self, question: Question, dataset: Dataset, analyst: str, look: Look, *, keep: bool = False
+    ) -> Iterator[Ready]:
         """Everything that can be refused without looking at what was spent. The data may be looked at once the
         question is charged. An engine that is to be kept is not let go afterwards: what it made is read later."""
-        look = self._fingerprints.look(self._source(dataset))
         version, fingerprint = self.ledger.version(dataset.name, look.fingerprint), look.fingerprint
         opening = partial(opened_on, look, dataset.schema, dataset.engine)
         with self._engines.held(dataset.name, look.state, opening, keep=keep) as engine:

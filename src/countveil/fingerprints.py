@@ -59,36 +59,44 @@ class Fingerprints:
                 found = json.loads(cache.read_bytes())
                 self._known = found if isinstance(found, dict) else {}
 
-    def of(self, source: Source, paths: list[str] | None = None) -> str:
-        """The hash of what a source holds now; `paths` are its files, if they were just listed."""
+    def of(self, source: Source) -> str:
+        """The hash of what a source holds now."""
+        return self.look(source).fingerprint
+
+    def look(self, source: Source) -> Look:
+        """What a source holds now, and what would show that it does no longer."""
+        if not source.files:
+            return Look(source, (), (), True, self._of_others(source))
+        return self.glance(source) or self._study(source)
+
+    def glance(self, source: Source) -> Look | None:
+        """As `look`, if it can be told without reading anything."""
+        if not source.files:
+            return None
+        paths = source.paths()
+        seen = {path: traces(path) for path in _files(source, paths)}
+        known = [self._remembered(path, trace) for path, trace in seen.items()]
+        return None if None in known else _look(source, paths, list(seen.values()), known)
+
+    def _study(self, source: Source) -> Look:
+        """Read the files that are not remembered."""
+        paths = source.paths()
+        files = _files(source, paths)
+        with self._lock:  # so that two threads do not read the same file
+            seen, before = [traces(path) for path in files], dict(self._known)  # traces first: they are no younger
+            known = [self._read(path) for path in files]
+            if self._known != before:
+                self._keep()
+        return _look(source, paths, seen, known)
+
+    def _of_others(self, source: Source) -> str:
         if source.scheme == "frame":
             return frame_hash(source.frame)
         if source.scheme == "spark":
             from countveil.engines.spark import content_hash
 
             return content_hash(source)
-        if "://" in source.location:
-            return self._of_server(source)
-        listed = source.paths() if paths is None else paths
-        hashes = [self._remembered(path, traces(path)) for path in _files(source, listed)]
-        if None in hashes:
-            with self._lock:  # so that two threads do not read the same file
-                before = dict(self._known)
-                hashes = [self._read(path) for path in _files(source, listed)]
-                if self._known != before:
-                    self._keep()
-        return hashlib.sha256("".join([source.table or "", *map(str, hashes)]).encode()).hexdigest()
-
-    def remembers(self, source: Source) -> bool:
-        """What a source holds can be told without reading it."""
-        paths = source.paths() if source.files else []
-        return bool(paths) and all(self._remembered(path, traces(path)) for path in _files(source, paths))
-
-    def look(self, source: Source) -> Look:
-        """What a source holds now, and what would show that it does no longer."""
-        paths = source.paths() if source.files else []
-        seen = [tuple(traces(path)) for path in _files(source, paths)]  # before the content, so that it is no older
-        return Look(source, tuple(paths), tuple(seen), not any(map(_fresh, seen)), self.of(source, paths or None))
+        return self._of_server(source)
 
     def _of_server(self, source: Source) -> str:
         """What a server says of its table, through a connection that is kept."""
@@ -134,6 +142,11 @@ class Fingerprints:
             part.touch(mode=0o600)
             part.write_text(json.dumps(self._known))
             os.replace(part, self._cache)
+
+
+def _look(source: Source, paths: list[str], seen: Sequence[Sequence[int]], hashes: Sequence[str | None]) -> Look:
+    found = hashlib.sha256("".join([source.table or "", *map(str, hashes)]).encode()).hexdigest()
+    return Look(source, tuple(paths), tuple(map(tuple, seen)), not any(map(_fresh, seen)), found)
 
 
 def _files(source: Source, paths: list[str]) -> list[str]:

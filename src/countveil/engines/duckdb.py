@@ -32,6 +32,7 @@ import duckdb
 from countveil.engines import duckdb_held
 from countveil.engines.dialect import Dialect, Family
 from countveil.engines.frames import OUTSIDE, arrow_table
+from countveil.engines.points import PointRows
 from countveil.engines.source import Source
 from countveil.engines.sql_engine import SqlEngine
 from countveil.engines.statement import Compiler, Statement
@@ -87,6 +88,7 @@ class DuckDBEngine(SqlEngine):
         self._columns: dict[str, Family] | None = None
         self._idle: list[duckdb.DuckDBPyConnection] = []
         self._stored: dict[Column, str] | None = None
+        self._points: PointRows | None = None
         self._quick = False
         self._frame = arrow_table(source.frame, _wanted(schema)) if source.scheme == "frame" else None
         self.garbled = {"frame": OUTSIDE, "parquet": "?"}.get(source.scheme)
@@ -124,9 +126,8 @@ class DuckDBEngine(SqlEngine):
         return self._columns
 
     def count(self, question: Question, *, key: bytes) -> NDArray[np.int64]:
-        stored = self._stored is not None and all(column in self._stored for column in question.by if column.listed)
-        if stored and question.schema.unit_is_row:
-            return duckdb_held.placed(question, self.run(self.compiler().groups(question)))
+        if self._points is not None and question.schema.unit_is_row and self._points.can(question):
+            return self._points.count(question)
         return super().count(question, key=key)
 
     def quick(self) -> bool:
@@ -150,6 +151,8 @@ class DuckDBEngine(SqlEngine):
         self._stored = duckdb_held.hold(self._connection, source, paths, self.compiler(), names, schema)
         if self._stored is not None:
             self.relation, self._quick = duckdb_held.NAME, duckdb_held.quick(self._connection)
+            if schema.unit_is_row:
+                self._points = duckdb_held.points(self._connection, self.compiler(), schema)
 
     def _cursor(self) -> duckdb.DuckDBPyConnection:
         """A connection of its own, so that threads can ask at once; one that is idle, or a new one."""

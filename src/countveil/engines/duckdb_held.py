@@ -1,11 +1,11 @@
 """Small sources are read once: their declared columns are kept in DuckDB's memory for as long as the engine is open.
 
 To open a file, read its header and plan the scan costs more than to count a few thousand rows, and CSV is read afresh
-for every question otherwise. Nor does it pay then to let DuckDB put groups into cells: to plan that takes longer than
-to count. A source is held only if that changes no count:
+for every question otherwise. Where every row counts, even to plan a statement takes longer than to count: such rows are
+kept as points too, and no statement is needed. A source is held only if that changes no count:
 
-- its types are those of the file, so that conditions read values as before, question by question; only where a value
-  stands in the list of its column is looked up once, and that is what rows are grouped by;
+- its types are those of the file, and values are read from them by the same expressions as in a statement; only where a
+  value stands in the list of its column is looked up once;
 - a CSV file is held only if it is UTF-8 throughout, and if all its records can be read whichever columns are asked
   about: otherwise what is skipped depends on the columns of the question, and must not depend on the size of the file,
   or on the record of somebody else.
@@ -16,18 +16,16 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from countveil.engines.points import NULL, OUTSIDE, PointRows
 from countveil.engines.source import Source
 from countveil.engines.statement import INLINE, Compiler
-from countveil.query import Question
 from countveil.schema import Column, Kind, Schema
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 TYPES: dict[Kind, str] = {"text": "VARCHAR", "integer": "BIGINT", "boolean": "BOOLEAN", "date": "DATE"}
+WIDTHS = ((2**7 - 1, "TINYINT"), (2**15 - 1, "SMALLINT"), (2**31 - 1, "INTEGER"), (2**63 - 1, "BIGINT"))
+"""What the integers of a column fit into."""
 MAX_BYTES = 16 << 20
 """Of all files together."""
 MAX_ROWS = 500_000
@@ -104,23 +102,16 @@ def _rows(connection: Any, relation: str) -> int:
     return int(connection.execute(f"SELECT count(*) FROM {relation}").fetchone()[0])
 
 
-def placed(question: Question, groups: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
-    """The count of every cell, from the indexes of the keys of every group and its rows; the last column runs fastest.
-
-    A group with a key outside of its column, which comes masked, is in no cell.
-    """
-    import numpy as np
-
-    cells, known = np.zeros(len(groups["n"]), dtype=np.int64), np.ones(len(groups["n"]), dtype=np.bool_)
-    for i, column in enumerate(question.by):
-        key = groups[f"k{i}"]
-        if isinstance(key, np.ma.MaskedArray):
-            known &= ~np.ma.getmaskarray(key)
-            key = key.filled(0)
-        cells = cells * column.keys + key.astype(np.int64)
-    counts = np.zeros(question.cells, dtype=np.int64)
-    counts[cells[known]] = groups["n"][known]
-    return counts
+def points(connection: Any, compiler: Compiler, schema: Schema) -> PointRows:
+    """The rows of the table as points; `compiler` reads them."""
+    shown = []
+    for i, column in enumerate(schema.columns):
+        type_ = next(type_ for most, type_ in WIDTHS if column.last - column.first <= most)
+        absent = f"CASE WHEN {compiler.missing(column)} THEN {NULL} ELSE {OUTSIDE} END"
+        shown.append(f"CAST(coalesce({compiler.above(column)}, {absent}) AS {type_}) AS c{i}")
+    statement = compiler.statement(f"SELECT {', '.join(shown)} FROM {NAME}")
+    found = connection.execute(statement.sql, dict(statement.values)).fetchnumpy()
+    return PointRows(_rows(connection, NAME), {column: found[f"c{i}"] for i, column in enumerate(schema.columns)})
 
 
 def _small(connection: Any, source: Source, paths: list[str], relation: str, columns: list[str]) -> bool:

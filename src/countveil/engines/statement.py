@@ -124,15 +124,6 @@ class Compiler:
             answer = f"SELECT cell, CAST(sum(n) AS {self.dialect.integer_type}) AS n FROM bounded GROUP BY cell"
         return self.statement(f"WITH {', '.join(parts)} {answer}")
 
-    def groups(self, question: Question) -> Statement:
-        """For a source that stores indexes: the rows of every group, to be put into cells elsewhere; the index of each
-        key, NULL for none, and n."""
-        keys = [self.key(column) for column in question.by]
-        keys = [
-            key if column.listed else self.index(column, key) for column, key in zip(question.by, keys, strict=True)
-        ]
-        return self.statement(self.counted(question, keys, people=False))
-
     def counted(self, question: Question, keys: list[str], people: bool) -> str:
         filters = [self.condition(question.where)] if question.where is not None else []
         filters += [self.between(column, column.low, column.high) for column in question.by if not column.listed]
@@ -163,6 +154,17 @@ class Compiler:
         offset = self.offset(column, read, low)
         return f"CASE WHEN {read} BETWEEN {low} AND {high} THEN {self.dialect.whole(offset, str(column.step))} END"
 
+    def above(self, column: Column) -> str:
+        """How far the point of a value is above the least of its column, NULL for a value that is not in the domain."""
+        if column in self.stored:
+            return self.dialect.name(self.stored[column])
+        return self.within(column, self.read(column))
+
+    def within(self, column: Column, value: str) -> str:
+        """How far a value is above the low end of its range, NULL for one that is not in it."""
+        low, high = self.bind(column.value(column.low)), self.bind(column.value(column.high))
+        return f"CASE WHEN {value} BETWEEN {low} AND {high} THEN {self.offset(column, value, low)} END"
+
     def offset(self, column: Column, value: str, low: str) -> str:
         """How far a value of the domain is above its low end, in 64 bits."""
         if column.kind == "date":
@@ -192,10 +194,7 @@ class Compiler:
 
     def index(self, column: Column, key: str) -> str:
         """The index of a key in the range of its column."""
-        if column.step > 1:
-            return key
-        low, high = self.bind(column.value(column.low)), self.bind(column.value(column.high))
-        return f"CASE WHEN {key} BETWEEN {low} AND {high} THEN {self.offset(column, key, low)} END"
+        return key if column.step > 1 else self.within(column, key)
 
     def listing(self, column: Column) -> str:
         """A relation (v, i) of a column's listed values and their indexes from 0."""
