@@ -231,7 +231,8 @@ class Curator:
 
     def _unchanged(self, ready: Ready) -> None:
         """The data is still the version that was paid for."""
-        if self._fingerprints.of(ready.look.source) != ready.look.fingerprint:
+        look = ready.look
+        if not look.still() and self._fingerprints.of(look.source) != look.fingerprint:
             raise EngineError("the source changed while it was counted; the charge is kept; ask again")
 
     def dry_run(
@@ -360,7 +361,7 @@ class Curator:
             record.total_epsilon,
             record.delta,
             record.total_answers,
-            self.ledger.standing(record.pool).left,
+            self.ledger.standing(record.pool).left if charge.left is None else charge.left,
             charge.answered or charge.time,
         )
 

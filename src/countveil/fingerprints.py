@@ -41,6 +41,10 @@ class Look:
         """Equal for looks between which nothing was written; where that is not sure, equal to no other."""
         return (self.fingerprint, *self.paths, *self.traces, *([] if self.sure else [object()]))
 
+    def still(self) -> bool:
+        """Nothing was written since, for sure; also False where that cannot be told from files."""
+        return self.sure and bool(self.traces) and self.holds()
+
     def holds(self) -> bool:
         """Nothing was written since."""
         return tuple(tuple(traces(path)) for path in _files(self.source, list(self.paths))) == self.traces

@@ -93,8 +93,8 @@ class Intervals:
         Chernoff's bound. Errors Z of different cells are independent, and K(t) = max over n of ln E[exp(t Z) | n], so
         P(sum > m) <= exp(cells K(t) - t m) for every t > 0, and the same below with -t. Bias of small counts is in K.
         """
-        if cells <= 1:
-            return max(self.mechanism.family.column(n).margin(self.level) for n in self._counts)
+        if cells not in self._sums and cells <= 1:
+            self._sums[cells] = max(self.mechanism.family.column(n).margin(self.level) for n in self._counts)
         if cells not in self._sums:
             scale = max(float(self.mechanism.certificate.variance * cells) ** 0.5, 1e-9)
             orders = np.geomspace(0.1, 10, 25) / scale

@@ -145,7 +145,7 @@ class Book(Store):
 
     def charging(self, asked: Asked, *, most: int | None = None, request: Request | None = None) -> Steps[Charge]:
         """`charge`, step by step."""
-        pool, dataset, version, question, text, analyst = asked
+        pool, dataset, version, question, _, analyst = asked
         found = self._find(pool, dataset, version, question)
         if found is not None and found.id in self._out and self._kept(found, analyst, request):
             return found
@@ -154,8 +154,8 @@ class Book(Store):
             charge = self._find(pool, dataset, version, question)
             before = self._may_keep(charge, analyst, request)
             if charge is None:
-                shared = self._check_left(pool, analyst, most)
-                charge = self._charged(pool, dataset, version, question, text, analyst, shared)
+                left, shared = self._check_left(pool, analyst, most)
+                charge = replace(self._charged(asked, shared), fresh=True, left=left - 1)
             if request is not None and (before is None or before.id != charge.id):
                 self._keep(charge, analyst, request)
             return charge
@@ -170,8 +170,9 @@ class Book(Store):
         """Everything that is on record is within the anchor."""
         self.made([SETTLE])[0].outcome()
 
-    def _check_left(self, pool: str, analyst: str, most: int | None) -> bool:
-        """Refuse what the budget does not cover; whether the pool has shares: then who has none has nothing."""
+    def _check_left(self, pool: str, analyst: str, most: int | None) -> tuple[int, bool]:
+        """Refuse what the budget does not cover. What is left of the pool, and whether it has shares: then who has none
+        has nothing."""
         any_share = "EXISTS (SELECT 1 FROM share WHERE share.pool = p.name AND share.answers > 0)"
         rows = self._read(f"SELECT answers, spent, {any_share} FROM pool AS p WHERE name = ?", (pool,))
         answers, spent, shared = rows[0] if rows else (0, 0, False)
@@ -181,24 +182,21 @@ class Book(Store):
             raise BudgetError(pool, share.answers, analyst)
         if most is not None and self.spent_by(pool, analyst) >= most:
             raise BudgetError(pool, most, analyst)
-        return bool(shared)
+        return answers - spent, bool(shared)
 
-    def _charged(
-        self, pool: str, dataset: str, version: int, question: str, text: str, analyst: str, shared: bool
-    ) -> Charge:
+    def _charged(self, asked: Asked, shared: bool) -> Charge:
         """The guarded statements."""
-        body = {"pool": pool, "dataset": dataset, "version": version, "question": question}
-        body |= {"text": text, "analyst": analyst}
-        entry = self._append("charge", body)
+        pool, analyst = asked.pool, asked.analyst
+        entry = self._append("charge", asked._asdict())
         spend = "UPDATE pool SET spent = spent + 1 WHERE name = ? AND spent < answers"
         if self._change("charge:spend", spend, (pool,)) != 1:
             raise BudgetError(pool, self.standing(pool).answers)
         spend = "UPDATE share SET spent = spent + 1 WHERE pool = ? AND analyst = ? AND spent < answers"
         if shared and self._change("charge:share", spend, (pool, analyst)) != 1:
             raise BudgetError(pool, self.standing(pool, analyst).answers, analyst)
-        row = (charge_id(entry), pool, dataset, version, question, text, analyst, entry.time, 0)
+        row = (charge_id(entry), *asked, entry.time, 0)
         self._change("charge:row", "INSERT INTO charge VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
-        return replace(_charge(row), fresh=True)
+        return _charge(row)
 
     def record(self, charge: Charge, payload: bytes) -> Charge:
         return alone(self, self.recording(charge, payload))

@@ -31,6 +31,13 @@ class Entry:
     hash: str
 
 
+class Link(NamedTuple):
+    """What the next entry needs to know of an entry."""
+
+    seq: int
+    hash: str
+
+
 @dataclass(frozen=True)
 class PlanRecord:
     """What was planned for a pool: `answers` answers of one certified mechanism cost (epsilon, delta) together."""
@@ -87,6 +94,8 @@ class Charge:
     fresh: bool = False
     payload: bytes | None = None
     answered: str | None = None
+    left: int | None = field(default=None, compare=False)
+    """Answers of the pool that were left when this was charged just now."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +141,10 @@ class State:
 
 def canonical(body: Mapping[str, Any]) -> str:
     """The one way to write a body."""
-    return json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return _CANONICAL(body)
+
+
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode
 
 
 def entry_hash(previous: str, seq: int, time: str, kind: str, written: str) -> str:
@@ -140,7 +152,9 @@ def entry_hash(previous: str, seq: int, time: str, kind: str, written: str) -> s
     return hashlib.sha256(f"{previous}\n{seq}\n{time}\n{kind}\n{written}".encode()).hexdigest()
 
 
-def sealed(previous: Entry | None, time: str, kind: str, body: Mapping[str, Any], seq: int | None = None) -> Entry:
+def sealed(
+    previous: Entry | Link | None, time: str, kind: str, body: Mapping[str, Any], seq: int | None = None
+) -> Entry:
     """The entry that follows another; `seq` may leap, after a restore."""
     before = previous.hash if previous else START
     number = seq if seq is not None else previous.seq + 1 if previous else 1

@@ -16,10 +16,10 @@ from countveil.ledger.book import Book
 from countveil.ledger.connection import FAULTS, LATEST, check_file, connect, copied, fault, file_of, migration
 from countveil.ledger.forking import around_forks
 from countveil.ledger.readers import Readers
-from countveil.ledger.records import Entry
-from countveil.ledger.store import ENTRY, Rows, entry_of, now
+from countveil.ledger.records import Entry, Link
+from countveil.ledger.store import Rows, now
 
-_LAST = f"{ENTRY}, (SELECT user_version FROM pragma_user_version) FROM entry ORDER BY seq DESC LIMIT 1"
+_LAST = "SELECT seq, hash, (SELECT user_version FROM pragma_user_version) FROM entry ORDER BY seq DESC LIMIT 1"
 
 
 class SqliteLedger(Book):
@@ -172,12 +172,12 @@ class SqliteLedger(Book):
         if file_of(self.path) != self._file:
             raise LedgerError("the ledger was removed or replaced while it was open; nothing was answered; start again")
 
-    def _last(self) -> Entry | None:
+    def _last(self) -> Link | None:
         """Whatever is written follows it, so that here is where to see that nobody moved the file to another format."""
         row = self._execute(_LAST).fetchone()
-        if row is not None and row[6] != LATEST:
+        if row is not None and row[2] != LATEST:
             raise LedgerError("another version of countveil changed the ledger's format; nothing was answered; update")
-        return None if row is None else entry_of(row)
+        return None if row is None else Link(row[0], row[1])
 
     def backup(self, target: Path) -> int:
         """A complete copy of this moment, in a new file of its own, checked; the number of entries in it."""

@@ -27,7 +27,7 @@ from countveil.errors import LedgerError
 from countveil.ledger.anchor import Anchor, Mark
 from countveil.ledger.checking import check_anchor, check_held
 from countveil.ledger.grouping import Group, Waiting
-from countveil.ledger.records import Entry, body_of, canonical, sealed, walked
+from countveil.ledger.records import Entry, Link, body_of, canonical, sealed, walked
 from countveil.ledger.steps import Change
 
 Rows = list[tuple[Any, ...]]
@@ -56,7 +56,7 @@ class Store(ABC):
         self._connection: Any = None
         self._process = self._forking = os.getpid()
         self._group = Group()
-        self._tail: Entry | None = None
+        self._tail: Entry | Link | None = None
         """The last entry, as far as the change under way has written one."""
         self._written = 0
         """Statements that changed something, or were to."""
@@ -243,8 +243,9 @@ class Store(ABC):
         self._tail = entry
         return entry
 
-    def _last(self) -> Entry | None:
-        return self._entry("ORDER BY seq DESC LIMIT 1")
+    def _last(self) -> Link | None:
+        row = self._execute("SELECT seq, hash FROM entry ORDER BY seq DESC LIMIT 1").fetchone()
+        return None if row is None else Link(*row)
 
     def _entry(self, which: str, values: tuple[object, ...] = ()) -> Entry | None:
         row = self._execute(f"{ENTRY} FROM entry {which}", values).fetchone()

@@ -61,8 +61,10 @@ class Sampler(ABC):
         is the same for any number.
         """
         result = np.empty(len(counts), dtype=np.int64) if out is None else out
-        wanted = min(MOST_THREADS, os.cpu_count() or 1) if threads is None else threads
-        size = -(-len(counts) // max(1, min(wanted, len(counts) // (4 * BATCH)))) or 1
+        parts = len(counts) // (4 * BATCH)
+        if parts > 1:
+            parts = min(parts, min(MOST_THREADS, os.cpu_count() or 1) if threads is None else threads)
+        size = -(-len(counts) // max(1, parts)) or 1
         starts = range(0, len(counts), size)
         tasks = [(counts[i : i + size], bits, first + i, result[i : i + size]) for i in starts]
         if len(tasks) > 1:
