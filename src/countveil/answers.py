@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -137,9 +138,8 @@ class Table:
         """The cells as plain values: labels, count, low, high."""
         labels = [column.key_labels() for column in self.question.shown]
         low, high = self.intervals.of(self._shown)
-        keys = [self._keys(i) for i in range(len(labels))]
-        for i, (y, a, b) in enumerate(zip(self._shown.tolist(), low.tolist(), high.tolist(), strict=True)):
-            yield (*(labels[j][keys[j][i]] for j in range(len(labels))), y, a, b)
+        for place, *cell in zip(product(*labels), self._shown.tolist(), low.tolist(), high.tolist(), strict=True):
+            yield (*place, *cell)
 
     def _keys(self, i: int) -> NDArray[np.int64]:
         """Which key of the i-th shown column each cell has."""
@@ -202,8 +202,8 @@ class Table:
             "rows": rows,
             "margin_95": self.margin_95,
             "worst_error": self.worst_error,
-            "total": asdict(self.total()),
-            "receipt": asdict(self.receipt),
+            "total": dict(vars(self.total())),
+            "receipt": dict(vars(self.receipt)),
             "replayed": self.replayed,
         }
 
