@@ -62,6 +62,7 @@ class Curator:
         self._frames = dict(sources or {})
         self._engines = Leases()
         self._plans = Plans(config, ledger)
+        self._versions: dict[tuple[str, str], tuple[PlanRecord, int]] = {}
         self._fingerprints = Fingerprints(config.ledger.with_name(f"{config.ledger.name}.fingerprints"))
 
     @classmethod
@@ -206,14 +207,22 @@ class Curator:
     ) -> Iterator[Ready]:
         """Everything that can be refused without looking at what was spent. The data may be looked at once the
         question is charged. An engine that is to be kept is not let go afterwards: what it made is read later."""
-        version, fingerprint = self.ledger.version(dataset.name, look.fingerprint), look.fingerprint
         opening = partial(opened_on, look, dataset.schema, dataset.engine)
         with self._engines.held(dataset.name, look.state, opening, keep=keep) as engine:
             check_collectable(question, engine)
             record, intervals = self._plans.of(dataset, opened=True)
-            self.ledger.bind(dataset.name, record.pool, dataset.schema.unit, fingerprint)
+            version = self._version(dataset, look.fingerprint, record)
+            self.ledger.bind(dataset.name, record.pool, dataset.schema.unit, look.fingerprint)
             asked = Asked(record.pool, dataset.name, version, question.sha256, question.text, analyst)
             yield Ready(asked, record, intervals, engine, look)
+
+    def _version(self, dataset: Dataset, fingerprint: str, record: PlanRecord) -> int:
+        """The number of a dataset's content. It stands until a restore, and then the pool's record is read anew."""
+        before, version = self._versions.get((dataset.name, fingerprint), (None, 0))
+        if before is not record:
+            version = self.ledger.version(dataset.name, fingerprint)
+            self._versions[dataset.name, fingerprint] = record, version
+        return version
 
     @contextmanager
     def _settled(self) -> Iterator[None]:

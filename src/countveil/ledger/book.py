@@ -154,8 +154,7 @@ class Book(Store):
             charge = self._find(pool, dataset, version, question)
             before = self._may_keep(charge, analyst, request)
             if charge is None:
-                left, shared = self._check_left(pool, analyst, most)
-                charge = replace(self._charged(asked, shared), fresh=True, left=left - 1)
+                charge = self._charged(asked, *self._check_left(pool, analyst, most))
             if request is not None and (before is None or before.id != charge.id):
                 self._keep(charge, analyst, request)
             return charge
@@ -184,7 +183,7 @@ class Book(Store):
             raise BudgetError(pool, most, analyst)
         return answers - spent, bool(shared)
 
-    def _charged(self, asked: Asked, shared: bool) -> Charge:
+    def _charged(self, asked: Asked, left: int, shared: bool) -> Charge:
         """The guarded statements."""
         pool, analyst = asked.pool, asked.analyst
         entry = self._append("charge", asked._asdict())
@@ -194,9 +193,9 @@ class Book(Store):
         spend = "UPDATE share SET spent = spent + 1 WHERE pool = ? AND analyst = ? AND spent < answers"
         if shared and self._change("charge:share", spend, (pool, analyst)) != 1:
             raise BudgetError(pool, self.standing(pool, analyst).answers, analyst)
-        row = (charge_id(entry), *asked, entry.time, 0)
-        self._change("charge:row", "INSERT INTO charge VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
-        return _charge(row)
+        row = (charge_id(entry), *asked, entry.time)
+        self._change("charge:row", "INSERT INTO charge VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0)", row)
+        return Charge(*row, fresh=True, left=left - 1)
 
     def record(self, charge: Charge, payload: bytes) -> Charge:
         return alone(self, self.recording(charge, payload))

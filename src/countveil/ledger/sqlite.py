@@ -19,8 +19,6 @@ from countveil.ledger.readers import Readers
 from countveil.ledger.records import Entry, Link
 from countveil.ledger.store import Rows, now
 
-_LAST = "SELECT seq, hash, (SELECT user_version FROM pragma_user_version) FROM entry ORDER BY seq DESC LIMIT 1"
-
 
 class SqliteLedger(Book):
     """A ledger file and its anchor. `clock` tells the time; `step` is called before every statement that changes it."""
@@ -174,10 +172,10 @@ class SqliteLedger(Book):
 
     def _last(self) -> Link | None:
         """Whatever is written follows it, so that here is where to see that nobody moved the file to another format."""
-        row = self._execute(_LAST).fetchone()
-        if row is not None and row[2] != LATEST:
+        last = super()._last()
+        if last is not None and self._execute("PRAGMA user_version").fetchone()[0] != LATEST:
             raise LedgerError("another version of countveil changed the ledger's format; nothing was answered; update")
-        return None if row is None else Link(row[0], row[1])
+        return last
 
     def backup(self, target: Path) -> int:
         """A complete copy of this moment, in a new file of its own, checked; the number of entries in it."""
