@@ -42,7 +42,7 @@ class Look:
         return (self.fingerprint, *self.paths, *self.traces, *([] if self.sure else [object()]))
 
     def still(self) -> bool:
-        """Nothing was written since, for sure; also False where that cannot be told from files."""
+        """Nothing was written to its files since, for sure; False where there are none to tell it."""
         return self.sure and bool(self.traces) and self.holds()
 
     def holds(self) -> bool:
@@ -78,20 +78,22 @@ class Fingerprints:
         if not source.files:
             return None
         paths = source.paths()
-        seen = {path: traces(path) for path in _files(source, paths)}
-        known = [self._remembered(path, trace) for path, trace in seen.items()]
-        return None if None in known else _look(source, paths, list(seen.values()), known)
+        files = _files(source, paths)
+        seen = [traces(path) for path in files]
+        known = [self._remembered(path, trace) for path, trace in zip(files, seen, strict=True)]
+        return None if None in known else _look(source, paths, seen, True, known)
 
     def _study(self, source: Source) -> Look:
         """Read the files that are not remembered."""
         paths = source.paths()
         files = _files(source, paths)
         with self._lock:  # so that two threads do not read the same file
-            seen, before = [traces(path) for path in files], dict(self._known)  # traces first: they are no younger
+            seen, before = [traces(path) for path in files], dict(self._known)
+            sure = not any(map(_fresh, seen))  # before anything is read: so no younger than what is found
             known = [self._read(path) for path in files]
             if self._known != before:
                 self._keep()
-        return _look(source, paths, seen, known)
+        return _look(source, paths, seen, sure, known)
 
     def _of_others(self, source: Source) -> str:
         if source.scheme == "frame":
@@ -148,9 +150,11 @@ class Fingerprints:
             os.replace(part, self._cache)
 
 
-def _look(source: Source, paths: list[str], seen: Sequence[Sequence[int]], hashes: Sequence[str | None]) -> Look:
+def _look(
+    source: Source, paths: list[str], seen: Sequence[Sequence[int]], sure: bool, hashes: Sequence[str | None]
+) -> Look:
     found = hashlib.sha256("".join([source.table or "", *map(str, hashes)]).encode()).hexdigest()
-    return Look(source, tuple(paths), tuple(map(tuple, seen)), not any(map(_fresh, seen)), found)
+    return Look(source, tuple(paths), tuple(map(tuple, seen)), sure, found)
 
 
 def _files(source: Source, paths: list[str]) -> list[str]:

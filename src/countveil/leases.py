@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from countveil.engines import Engine, GuestEngine, QuickEngine, open_engine
 from countveil.errors import EngineError
@@ -29,7 +29,7 @@ class _Lease:
 
 def opened_on(look: Look, schema: Schema, engine: str | None) -> Engine:
     """An engine on the content that was looked at: what it reads while it is opened, it may keep."""
-    opened = open_engine(look.source, schema, engine)
+    opened = open_engine(replace(look.source, listed=look.paths), schema, engine)
     try:
         if not look.holds():
             raise EngineError("source: it was written while it was opened; nothing was charged; ask again")

@@ -28,7 +28,6 @@ class Plans:
         self._lock = threading.Lock()
         self._designed: dict[str, PlanRecord] = {}
         self._fitting: dict[str, PlanRecord] = {}  # by dataset: the record that was last found to be what the file says
-        self._shared: dict[str, PlanRecord] = {}  # by dataset: the record since which the shares are what the file says
         self._intervals: dict[str, Intervals] = {}
 
     def of(self, dataset: Dataset, *, opened: bool = False) -> tuple[PlanRecord, Intervals]:
@@ -45,11 +44,10 @@ class Plans:
         if self._fitting.get(dataset.name) is not record:
             check(record, budget, dataset.schema)
             self._fitting[dataset.name] = record
-        if recorded is not None and opened and self._shared.get(dataset.name) is not recorded:
+        if recorded is not None and opened:
             shares = budget.shares or {}
             for analyst in {**self._ledger.shares(budget.pool), **shares}:
                 self._ledger.set_share(budget.pool, analyst, shares.get(analyst, 0))
-            self._shared[dataset.name] = recorded
         if record.mechanism not in self._intervals:
             mechanism = from_text(record.document)
             if mechanism.hash != record.mechanism:

@@ -352,6 +352,38 @@ def test_a_source_written_while_it_is_opened_is_not_kept(
         assert curator.count(BY_REGION).receipt.version == 1
 
 
+@pytest.mark.parametrize("source", ["now.csv", "part-*.csv"], ids=["another target of a link", "one file more"])
+def test_a_name_that_comes_to_mean_other_files_while_they_are_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    """What is counted is the files that were looked at, and paid for, also where the old meaning comes back."""
+    few, many = people(tmp_path, "N", "part-1.csv"), people(tmp_path, "N" * 500, "many.csv")
+    os.utime(few, (1, 1))  # old enough to be sure of
+    os.utime(many, (1, 1))
+    time.sleep(2.1)
+    now, config = tmp_path / "now.csv", written(tmp_path, config_text(source=source, unit="row", budget=MANY))
+    now.symlink_to(few)
+    with_plan(config)
+
+    def opening(source: Source, schema: Any, engine: Any) -> Any:
+        now.unlink()
+        now.symlink_to(many)
+        (tmp_path / "part-2.csv").hardlink_to(many)
+        try:
+            return open_engine(source, schema, engine)
+        finally:
+            (tmp_path / "part-2.csv").unlink()
+            now.unlink()
+            now.symlink_to(few)
+
+    with Curator.open(config) as curator:
+        with monkeypatch.context() as patched:
+            patched.setattr("countveil.leases.open_engine", opening)
+            found = [curator.count(f"{TOTAL} WHERE age >= {age}") for age in (0, 5, 10)]
+        assert [table.receipt.version for table in found] == [1, 1, 1]
+        assert all(abs(int(table.released[0]) - 1) <= table.worst_error < 400 for table in found)
+
+
 def test_an_engine_that_was_opened_just_after_a_write_is_not_used_again(config: Path) -> None:
     """Its files could have been written twice and show the same times."""
     with Curator.open(config) as curator:

@@ -91,6 +91,36 @@ def test_files_of_a_glob(tmp_path: Path) -> None:
     assert Fingerprints().of(glob) == first
 
 
+def test_one_file_by_two_names_is_the_same_at_a_glance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "p1.csv").write_text("a\n1\n")
+    (tmp_path / "p2.csv").symlink_to(tmp_path / "p1.csv")
+    monkeypatch.setattr(fingerprints, "RECENT", 0)
+    known, glob = Fingerprints(), Source("p*.csv", directory=tmp_path)
+    assert known.glance(glob) is None, "it was not read yet"
+    studied = known.look(glob)
+    assert known.glance(glob) == studied
+    assert studied.holds()
+    assert studied.still()
+    assert len(studied.traces) == 2
+
+
+def test_what_was_fresh_before_it_was_read_is_not_sure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the reading takes: a second write within the same tick would leave the same traces."""
+    path = tmp_path / "a.csv"
+    path.write_text("a\n1\n")
+    real = fingerprints._file_hash
+
+    def slow(path: str) -> str:
+        monkeypatch.setattr(fingerprints, "RECENT", 0)  # as if it had taken a while
+        return real(path)
+
+    monkeypatch.setattr(fingerprints, "_file_hash", slow)
+    look = Fingerprints().look(source(path))
+    assert not look.sure
+    assert not look.still()
+    assert look.holds()
+
+
 def test_the_table_of_a_database_counts(tmp_path: Path) -> None:
     path = tmp_path / "a.duckdb"
     with duckdb.connect(str(path)) as db:

@@ -110,6 +110,20 @@ def test_a_share_can_be_taken_back(tmp_path: Path) -> None:
         curator.ledger.verify()
 
 
+def test_a_share_is_enforced_whatever_another_process_was_told(tmp_path: Path) -> None:
+    people(tmp_path)
+    mine = written(tmp_path, config_text() + "\n[dataset.people.budget.shares]\nalice = 1\n", "mine.toml")
+    same_ledger = f'[ledger]\npath = "{load(mine).ledger}"\nanchor = "{load(mine).anchor}"\n'
+    theirs = written(tmp_path, same_ledger + config_text(), "theirs.toml")
+    with_plan(mine)
+    with Curator.open(mine) as curator, Curator.open(theirs) as other:
+        ask(curator, 1, analyst="alice")
+        ask(other, 2, analyst="bob")  # theirs knows no shares
+        for who in ("alice", "bob"):
+            with pytest.raises(BudgetError):
+                ask(curator, 3, analyst=who)
+
+
 @pytest.mark.parametrize("many", [1, 3])
 def test_nothing_is_counted_before_it_is_paid_for(config: Path, monkeypatch: pytest.MonkeyPatch, many: int) -> None:
     """Nor answered before it is on disk; alone, and with others in one thread."""

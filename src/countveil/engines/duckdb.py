@@ -127,7 +127,10 @@ class DuckDBEngine(SqlEngine):
 
     def count(self, question: Question, *, key: bytes) -> NDArray[np.int64]:
         if self._points is not None and question.schema.unit_is_row and self._points.can(question):
-            return self._points.count(question)
+            try:
+                return self._points.count(question)
+            except Exception:
+                raise EngineError(UNREADABLE) from None
         return super().count(question, key=key)
 
     def quick(self) -> bool:
@@ -152,7 +155,7 @@ class DuckDBEngine(SqlEngine):
         if self._stored is not None:
             self.relation, self._quick = duckdb_held.NAME, duckdb_held.quick(self._connection)
             if schema.unit_is_row:
-                self._points = duckdb_held.points(self._connection, self.compiler(), schema)
+                self._points = duckdb_held.points(self._connection, self.compiler, schema)
 
     def _cursor(self) -> duckdb.DuckDBPyConnection:
         """A connection of its own, so that threads can ask at once; one that is idle, or a new one."""

@@ -14,7 +14,7 @@ kept as points too, and no statement is needed. A source is held only if that ch
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,6 @@ from countveil.engines.statement import INLINE, Compiler
 from countveil.schema import Column, Kind, Schema
 
 TYPES: dict[Kind, str] = {"text": "VARCHAR", "integer": "BIGINT", "boolean": "BOOLEAN", "date": "DATE"}
-WIDTHS = ((2**7 - 1, "TINYINT"), (2**15 - 1, "SMALLINT"), (2**31 - 1, "INTEGER"), (2**63 - 1, "BIGINT"))
-"""What the integers of a column fit into."""
 MAX_BYTES = 16 << 20
 """Of all files together."""
 MAX_ROWS = 500_000
@@ -34,6 +32,10 @@ QUICK_ROWS = 20_000
 """Rows of which people's cells are bounded in about ten milliseconds."""
 MAX_TEXT = 64 << 20
 """Bytes of text in Parquet files."""
+MAX_POINTS = 128 << 20
+"""Bytes of points."""
+READ = 32
+"""Columns that are read as points in one statement: to plan many takes long."""
 JOINED = 16
 """Columns with long lists that are looked up in one statement: to plan many joins takes long."""
 NAME = "countveil_held"
@@ -102,16 +104,28 @@ def _rows(connection: Any, relation: str) -> int:
     return int(connection.execute(f"SELECT count(*) FROM {relation}").fetchone()[0])
 
 
-def points(connection: Any, compiler: Compiler, schema: Schema) -> PointRows:
-    """The rows of the table as points; `compiler` reads them."""
-    shown = []
-    for i, column in enumerate(schema.columns):
-        type_ = next(type_ for most, type_ in WIDTHS if column.last - column.first <= most)
-        absent = f"CASE WHEN {compiler.missing(column)} THEN {NULL} ELSE {OUTSIDE} END"
-        shown.append(f"CAST(coalesce({compiler.above(column)}, {absent}) AS {type_}) AS c{i}")
-    statement = compiler.statement(f"SELECT {', '.join(shown)} FROM {NAME}")
-    found = connection.execute(statement.sql, dict(statement.values)).fetchnumpy()
-    return PointRows(_rows(connection, NAME), {column: found[f"c{i}"] for i, column in enumerate(schema.columns)})
+def points(connection: Any, compiling: Callable[[], Compiler], schema: Schema) -> PointRows | None:
+    """The rows of the table as points, read by statements of `compiling`; None if they would take too much memory. The
+    table stays for questions about other columns than the schema's."""
+    rows = _rows(connection, NAME)
+    widths = {column: _width(column) for column in schema.columns}
+    if rows * sum(widths.values()) > MAX_POINTS:
+        return None
+    offsets: dict[Column, Any] = {}
+    for at in range(0, len(schema.columns), READ):
+        compiler, shown, batch = compiling(), [], schema.columns[at : at + READ]
+        for i, column in enumerate(batch):
+            absent = f"CASE WHEN {compiler.missing(column)} THEN {NULL} ELSE {OUTSIDE} END"
+            shown.append(f"CAST(coalesce({compiler.above(column)}, {absent}) AS INT{widths[column]}) AS c{i}")
+        statement = compiler.statement(f"SELECT {', '.join(shown)} FROM {NAME}")
+        found = connection.execute(statement.sql, dict(statement.values)).fetchnumpy()
+        offsets |= {column: found[f"c{i}"] for i, column in enumerate(batch)}
+    return PointRows(rows, offsets)
+
+
+def _width(column: Column) -> int:
+    """Bytes that hold every offset of a column."""
+    return next(width for width in (1, 2, 4, 8) if column.last - column.first < 1 << 8 * width - 1)
 
 
 def _small(connection: Any, source: Source, paths: list[str], relation: str, columns: list[str]) -> bool:

@@ -37,7 +37,7 @@ class PointRows:
         for column in question.by:
             offsets = self._offsets[column]
             kept &= offsets >= 0
-            cells = cells * column.keys + (offsets if column.step == 1 else offsets // column.step)
+            cells = cells * column.keys + (offsets if column.step == 1 else offsets.astype(np.int64) // column.step)
         return np.bincount(cells[kept], minlength=question.cells).astype(np.int64, copy=False)
 
     def _where(self, condition: Typed) -> NDArray[np.bool_]:

@@ -25,6 +25,8 @@ class Source:
     delimiter: str | None = None
     frame: object = None
     directory: Path = Path()
+    listed: tuple[str, ...] = ()
+    """The files, where they are settled: whatever the location has come to mean since."""
 
     @property
     def scheme(self) -> str:
@@ -57,6 +59,8 @@ class Source:
 
     def paths(self) -> list[str]:
         """The files meant, a glob opened here and not by an engine, in a fixed order."""
+        if self.listed:
+            return list(self.listed)
         pattern = os.path.join(self.directory, os.path.expanduser(self.location))
         if glob.has_magic(pattern) and not os.path.exists(pattern):
             found = sorted(path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path))

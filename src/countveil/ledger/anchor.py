@@ -166,12 +166,15 @@ class Anchor:
 
 
 def _content(path: Path) -> bytes:
-    """The beginning of a file, more than an anchor has."""
+    """What a file holds, if it is no longer than an anchor could be."""
     file = os.open(path, os.O_RDONLY)
     try:
-        return os.read(file, 16 * LENGTH)
+        content = os.read(file, 2 * LENGTH)
     finally:
         os.close(file)
+    if len(content) == 2 * LENGTH:
+        raise ValueError
+    return content
 
 
 def _line(mark: Mark) -> bytes:

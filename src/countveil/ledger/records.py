@@ -107,7 +107,8 @@ class Request:
 
 
 class Asked(NamedTuple):
-    """A question to be charged: who pays, about which version of the data, its hash and text, who asks."""
+    """A question to be charged: who pays, about which version of the data, its hash and text, who asks. Its fields are
+    the body of the entry, and so a part of the format."""
 
     pool: str
     dataset: str

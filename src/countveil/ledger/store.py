@@ -56,7 +56,7 @@ class Store(ABC):
         self._connection: Any = None
         self._process = self._forking = os.getpid()
         self._group = Group()
-        self._tail: Entry | Link | None = None
+        self._tail: Entry | None = None
         """The last entry, as far as the change under way has written one."""
         self._written = 0
         """Statements that changed something, or were to."""
@@ -156,7 +156,8 @@ class Store(ABC):
             self._tail = None
             with self._changing(name):
                 yield
-            last, self._tail = self._tail, None
+            last: Entry | Link | None = self._tail
+            self._tail = None
             if anchored and name != "migrate":
                 last = last or self._last()
                 if last is not None:

@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countveil.engines import Source
+from countveil.engines import Source, duckdb_held
 from countveil.engines.duckdb import DuckDBEngine
 from countveil.engines.points import NULL, OUTSIDE, PointRows
+from countveil.errors import EngineError
 from countveil.query import Question, ask, sets
 from countveil.query.condition import ALWAYS, NEVER, All, Any, Member, Typed
 from countveil.schema import Column, Schema
@@ -88,6 +89,7 @@ def test_columns_of_every_width(tmp_path: Path, low: int, last: int) -> None:
     values = [low, low + 1, high - 1, high, high, low - 1, high + 1, None]
     pq.write_table(pa.table({"x": pa.array(values, pa.int64())}), tmp_path / "rows.parquet")
     schema = Schema("people", (Column("x", "integer", low=low, high=high, step=max(1, last // 2)),))
+    whole = Schema("people", (Column("x", "integer", low=low, high=high, step=last + 1),))
     engine = DuckDBEngine(Source("rows.parquet", directory=tmp_path), schema)
 
     def counted(where: str) -> list[int]:
@@ -109,6 +111,40 @@ def test_columns_of_every_width(tmp_path: Path, low: int, last: int) -> None:
     assert counted(f"x IS NULL OR x = {low} OR x = {high}") == [4, 4]
     grouped = engine.count(ask(schema, "SELECT x, count(*) FROM people GROUP BY x"), key=b"")
     assert (grouped[0], grouped.sum()) == (2, 5)
+    engine.close()
+    engine = DuckDBEngine(Source("rows.parquet", directory=tmp_path), whole)
+    assert engine.count(ask(whole, "SELECT x, count(*) FROM people GROUP BY x"), key=b"").tolist() == [5]
+    assert engine._points is not None
+    engine.close()
+
+
+def test_columns_are_read_in_batches_and_not_kept_as_points_where_they_are_too_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"c{i}" for i in range(7)]
+    values = {name: [(i + j) % 9 - 1 for j in range(40)] for i, name in enumerate(names)}
+    pq.write_table(pa.table(values), tmp_path / "rows.parquet")
+    schema = Schema("people", tuple(Column(name, "integer", low=0, high=6) for name in names))
+    source = Source("rows.parquet", directory=tmp_path)
+    sqls = [f"SELECT {a}, count(*) FROM people WHERE {b} >= 3 GROUP BY {a}" for a in names for b in names if a != b]
+    found = []
+    for most, kept in ((duckdb_held.MAX_POINTS, True), (7 * 40, True), (7 * 40 - 1, False)):
+        monkeypatch.setattr(duckdb_held, "MAX_POINTS", most)
+        monkeypatch.setattr(duckdb_held, "READ", 3)
+        engine = DuckDBEngine(source, schema)
+        assert (engine._points is not None) is kept
+        found.append([engine.count(ask(schema, sql), key=b"").tolist() for sql in sqls])
+        engine.close()
+    assert found[0] == found[1] == found[2]
+
+
+def test_a_fault_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pq.write_table(pa.table({"x": [1, 2]}), tmp_path / "rows.parquet")
+    schema = Schema("people", (Column("x", "integer", low=0, high=9),))
+    engine = DuckDBEngine(Source("rows.parquet", directory=tmp_path), schema)
+    monkeypatch.setattr(PointRows, "_where", lambda self, condition: 1 / 0)
+    with pytest.raises(EngineError, match=r"^the source could not be read"):
+        engine.count(ask(schema, "SELECT count(*) FROM people WHERE x = 1"), key=b"")
     engine.close()
 
 
