@@ -270,6 +270,20 @@ def test_new_data_is_a_new_version_of_the_same_plan(config: Path) -> None:
         assert left(curator) == 2
 
 
+def test_the_number_of_a_version_is_asked_again_when_the_record_is_another(
+    curator: Curator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a restore it may be; every restore leaves an entry, and so another record of the pool."""
+    asked, version = [], curator.ledger.version
+    monkeypatch.setattr(curator.ledger, "version", lambda *content: asked.append(content) or version(*content))
+    for age in (10, 20):
+        curator.count(f"{TOTAL} WHERE age >= {age}")
+    assert len(asked) == 1
+    curator.open_budget("people", 1, "to have another record")
+    assert curator.count(f"{TOTAL} WHERE age >= 30").receipt.version == 1
+    assert len(asked) == 2
+
+
 def test_rewriting_the_same_bytes_is_the_same_version(config: Path) -> None:
     with Curator.open(config) as curator:
         first = curator.count(BY_REGION)
