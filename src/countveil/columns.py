@@ -56,7 +56,7 @@ class Columns:
     def __post_init__(self) -> None:
         if self.hi is None and self.top:
             raise ValueError("top columns need a largest count")
-        if self.hi is not None and self.hi < self.lo + len(self.small) + len(self.top) - 1:
+        if self.hi is not None and self.hi < self.lo + max(1, len(self.small) + len(self.top)) - 1:
             raise ValueError("more columns than counts")
 
     @property

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ LARGEST_BITS = 128
 POLICIES = ("nonnegative", "signed", "floor")
 METHODS = ("paper", "optimal", "program", "remap", "gaussian")
 _DIGITS = 20
+_MEMBERS = ("format", "version", "policy", "method", "counts", "columns", "claims", "notes", "hash")
 
 
 def save(mechanism: Mechanism, path: str | Path) -> None:
@@ -144,6 +145,8 @@ def rebuild(document: Mapping[str, Any]) -> Mechanism:
     """The mechanism of a parsed file, refused if its hash or any claim fails."""
     if document["format"] != FORMAT or document["version"] != VERSION:
         raise CertificateError(f"format is not {FORMAT} version {VERSION}")
+    _check_members("the file", document, _MEMBERS)
+    _check_members("counts", document["counts"], ("low", "high"))
     stated = document["claims"]
     if document["policy"] not in POLICIES or document["method"] not in METHODS:
         raise CertificateError("names a policy or method that does not exist")
@@ -171,8 +174,10 @@ def rebuild(document: Mapping[str, Any]) -> Mechanism:
 def _check(mechanism: Mechanism, stated: Mapping[str, Any]) -> None:
     """Every claim against what was measured, and no claim that is not."""
     c = mechanism.certificate
-    if set(stated) != set(claims(c, mechanism.D)):
-        raise CertificateError("makes claims that are not known, or leaves some out")
+    known = claims(c, mechanism.D)
+    _check_members("claims", stated, known)
+    if set(stated) != set(known):
+        raise CertificateError("leaves out claims: " + ", ".join(sorted(set(known) - set(stated))))
     if mechanism.policy == "nonnegative" and not c.never_negative:
         raise CertificateError("has policy nonnegative, but its weights release negative counts")
 
@@ -235,6 +240,7 @@ def _parse_family(stored: Mapping[str, Any]) -> ColumnFamily:
 
 
 def _parse_columns(stored: Mapping[str, Any]) -> Columns:
+    _check_members("columns", stored, ("kind", "low", "high", "small", "stationary", "top"))
     return Columns(
         stationary=_parse_law(stored["stationary"]),
         small=tuple(_parse_law(law) for law in stored["small"]),
@@ -245,6 +251,7 @@ def _parse_columns(stored: Mapping[str, Any]) -> Columns:
 
 
 def _parse_remap(stored: Mapping[str, Any]) -> Remap:
+    _check_members("columns", stored, ("kind", "source", "map_bits", "negative", "rows", "n0", "D"))
     if not 1 <= _integer(stored["map_bits"]) <= LARGEST_BITS or abs(_integer(stored["n0"])) > LARGEST_LAW:
         raise CertificateError("the map is out of range")
     return Remap(
@@ -262,6 +269,7 @@ def _law(law: Law) -> dict[str, Any]:
 
 
 def _parse_law(stored: Mapping[str, Any]) -> Law:
+    _check_members("a law", stored, ("left", "bits", "weights"))
     bits = _integer(stored["bits"])
     if not 1 <= bits <= LARGEST_BITS:
         raise CertificateError(f"bits {bits} is outside 1..{LARGEST_BITS}")
@@ -277,6 +285,14 @@ def _row(row: Row) -> list[list[Any]]:
 
 def _parse_row(stored: list[Any]) -> Row:
     return tuple((_integer(y), _weight(weight)) for y, weight in stored)
+
+
+def _check_members(where: str, stored: Mapping[str, Any], known: Collection[str]) -> None:
+    """Refuse what this version does not read: whoever wrote it meant something by it."""
+    unknown = sorted(set(stored) - set(known))
+    if unknown:
+        shown = _one_line(", ".join(unknown))
+        raise CertificateError(f"{where} has members that are not known: {shown}; leave them out")
 
 
 def _weight(text: object) -> int:
@@ -307,6 +323,6 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _one_line(error: Exception) -> str:
-    text = " ".join(str(error).split()) or type(error).__name__
+def _one_line(words: object) -> str:
+    text = " ".join(str(words).split()) or type(words).__name__
     return text[:120]

@@ -10,6 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
+from countveil.errors import ParameterError
+from countveil.exact import Number, number
+
 
 @dataclass(frozen=True, slots=True)
 class Law:
@@ -93,11 +96,19 @@ class Law:
         start = max(0, self.left - distance)
         return Fraction(sum(self.weights[start : max(0, self.left + distance + 1)]), self.total)
 
-    def margin(self, level: Fraction) -> int:
-        """The least m with P(|Z| <= m) >= level."""
+    def margin(self, level: Number) -> int:
+        """The least m with P(|Z| <= m) >= level, a probability as text or number.
+
+        >>> Law(weights=(1, 2, 1), left=1, bits=2).margin("0.95")
+        1
+        """
+        allowed = "a probability: a decimal number from 0 to 1"
+        share = number("level", level, allowed)
+        if not 0 <= share <= 1:
+            raise ParameterError("level", level, allowed)
         covered = self.weight(0)
         m = 0
-        while covered < level * self.total:
+        while covered < share * self.total:
             m += 1
             covered += self.weight(m) + self.weight(-m)
         return m

@@ -5,11 +5,12 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from test_designs import brute_force_delta, check
 
 import countveil as cv
+from countveil.files import from_text, to_text
 
 EPSILONS = st.sampled_from(["0.3", "0.7", "1", "1.5", "3"])
 
@@ -53,6 +54,66 @@ def test_every_question_meets_its_target(epsilon: str, delta: str) -> None:
         assert m.certificate.never_negative
         assert m.unbiased_from is not None
     assert best.delta <= Fraction(delta)
+
+
+QUESTIONS = (
+    ("epsilon", "delta"),
+    ("epsilon", "delta", "D"),
+    ("epsilon", "delta", "eta"),
+    ("epsilon", "eta", "D"),
+    ("delta", "eta", "D"),
+    ("epsilon", "delta", "eta", "D"),
+)
+VALUES = st.fixed_dictionaries(
+    {
+        "epsilon": st.sampled_from(["0", "0.7", "1.5", "5"]),
+        "delta": st.sampled_from(["1e-3", "1e-2", "0.3"]),
+        "eta": st.sampled_from(["0.05", "0.3", "0.5", "0.9"]),
+        "D": st.integers(1, 5),
+    }
+)
+PROMISES = st.one_of(
+    st.none(),
+    st.tuples(st.integers(0, 8), st.none()),
+    st.builds(lambda low, width: (low, low + width), st.integers(0, 8), st.integers(1, 12)),
+)
+
+
+@given(
+    VALUES,
+    st.sampled_from(QUESTIONS),
+    PROMISES,
+    st.sampled_from(["floor", "signed", "nonnegative"]),
+    st.sampled_from(["auto", "auto", "paper", "optimal", "program", "remap"]),
+    st.sampled_from(["delta", "singleton", "variance"]),
+    st.sampled_from([1, 1, 2]),
+    st.booleans(),
+)
+@example({"epsilon": "1.5", "delta": "1e-9"}, QUESTIONS[0], (0, 10), "floor", "auto", "delta", 1, False)
+@example({"epsilon": "1.5", "delta": "1e-2", "eta": "0.3"}, QUESTIONS[2], (0, 3), "floor", "auto", "delta", 1, False)
+@example({"epsilon": "1", "eta": "0.5", "D": 2}, QUESTIONS[3], (0, 2), "floor", "auto", "delta", 1, False)
+@settings(max_examples=150)
+def test_every_request_is_answered_or_refused_in_words(
+    values: dict[str, object],
+    question: tuple[str, ...],
+    counts: tuple[int, int | None] | None,
+    policy: str,
+    method: str,
+    objective: str,
+    sensitivity: int,
+    cap: bool,
+) -> None:
+    """Never an internal error; and the file of what was designed is accepted again."""
+    given = {name: values[name] for name in question}
+    terms = {"counts": counts, "policy": policy, "method": method, "objective": objective, "sensitivity": sensitivity}
+    try:
+        m = cv.design(**given, **terms, cap=cap)  # type: ignore[arg-type]
+    except cv.CountveilError as error:
+        assert "\n" not in str(error)
+        return
+    assert from_text(to_text(m)).hash == m.hash
+    assert m.describe()["margin_95"] is not None
+    assert m.margin_95 <= m.certificate.worst_error
 
 
 @pytest.mark.parametrize("policy", ["signed", "nonnegative"])

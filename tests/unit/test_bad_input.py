@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -119,6 +120,9 @@ def test_numbers_on_the_command_line(option: str, given: str) -> None:
         ("--epsilon", "1", "--eta", "0.4", "-D", "10", "--method", "paper"),
         ("--epsilon", "1.1", "--eta", "0.01", "-D", "6", "--method", "paper", "--policy", "signed"),
         ("--epsilon", "1", "--eta", "0.4", "-D", "10", "--cap"),
+        ("--epsilon", "1.5", "--delta", "1e-9", "--counts", "0:10", "--policy", "floor"),
+        ("--epsilon", "1.5", "--delta", "1e-2", "--eta", "0.3", "--counts", "0:3", "--policy", "floor"),
+        ("--epsilon", "1", "--eta", "0.5", "-D", "2", "--counts", "0:2", "--policy", "floor"),
         ("--epsilon", "1", "--eta", "0.4", "-D", "10", "--nonsense"),
         ("--epsilon",),
         ("--epsilon", "1", "--delta", "1e-6", "-o", "/nonexistent/folder/m.json", "--policy", "signed"),
@@ -138,6 +142,15 @@ def test_floats_mean_their_shortest_decimal() -> None:
     assert cv.design(epsilon=1.1, eta=0.5, D=8, policy="signed").hash == (
         cv.design(epsilon="1.1", eta="0.5", D=8, policy="signed").hash
     )
+
+
+def test_margins_take_a_level_as_text_or_number_and_refuse_the_rest() -> None:
+    law = cv.design(**GOOD).column(9)  # type: ignore[arg-type]
+    assert law.margin("0.95") == law.margin(0.95) == law.margin(Fraction(95, 100))
+    assert law.margin("1") == law.worst_error
+    for level in ("95", 1.5, -1, "nan", True, None, "most"):
+        with pytest.raises(cv.ParameterError, match="level: got .*, allowed is a probability"):
+            law.margin(level)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("count", [-1, 2.5, "many", True, None, 2**63, 10**30], ids=repr)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import countveil as cv
+from countveil.files import from_text, to_text
 
 DESIGNS = {
     "signed": {"epsilon": "1", "delta": "1e-6", "policy": "signed"},
@@ -177,6 +178,29 @@ def test_forgeries_are_refused(tmp_path: Path, name: str, forge: Callable[[dict[
     with pytest.raises(cv.CertificateError) as caught:
         cv.Mechanism.load(path)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["remap", "capped"])
+def test_unknown_members_are_refused_at_every_level(name: str) -> None:
+    """Also with the right hash: a member that is not read may have been meant as a limit."""
+    document = json.loads(to_text(cv.design(**DESIGNS[name])))  # type: ignore[arg-type]
+    places = members(document)
+    assert len(places) > {"remap": 4, "capped": 8}[name]
+    for where in places:
+        forged = json.loads(json.dumps(document))
+        inner = forged
+        for step in where:
+            inner = inner[step]
+        inner["valid_until"] = "2020-01-01"
+        with pytest.raises(cv.CertificateError, match="members that are not known: valid_until"):
+            from_text(json.dumps(sealed(forged)))
+
+
+def members(part: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The place of every object in a document."""
+    found = [path] if isinstance(part, dict) else []
+    inner = part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ()
+    return found + [place for key, value in inner for place in members(value, (*path, key))]
 
 
 def test_a_larger_claim_is_no_lie(tmp_path: Path) -> None:

@@ -136,8 +136,18 @@ def _check_together(request: Request) -> None:
         raise RequestError("objective variance needs the linear program: use method program or auto")
     if request.method == "paper" and (request.sensitivity > 1 or request.max_variance is not None):
         raise RequestError("the paper's closed form is for sensitivity 1 and no variance limit; use method program")
-    if request.policy == "floor" and request.D is not None and high is not None and high < request.D:
-        raise RequestError(f"policy floor releases max(n, D) + Z; counts up to {high} never reach D = {request.D}")
+    if request.policy == "floor" and request.D is not None:
+        check_floor(request.counts, request.D)
+
+
+def check_floor(counts: tuple[int, int | None], D: int) -> None:
+    """Policy floor releases max(n, D) + Z: refuse a promise of counts that are all treated as D."""
+    low, high = counts
+    if high is not None and high <= D:
+        raise RequestError(
+            f"policy floor releases max(n, D) + Z, and no count in {low}:{high} is above D = {D}, so every count would "
+            f"be released as {D} + Z; promise counts beyond {D} (--counts {low}:HI), or use policy nonnegative or signed"
+        )
 
 
 def _question(names: list[str], least_variance: bool) -> Question:

@@ -21,7 +21,7 @@ from countveil.decimals import decimal, proposals
 from countveil.design import optimal, paper
 from countveil.design.linear import NoSolution
 from countveil.design.program import ColumnProgram, Model
-from countveil.design.request import LARGEST_D, SMALLEST_EPSILON, Question, Request
+from countveil.design.request import LARGEST_D, SMALLEST_EPSILON, Question, Request, check_floor
 from countveil.errors import InfeasibleError, RequestError, SolverError
 from countveil.exact import decimal_text
 from countveil.mechanism import Mechanism
@@ -43,6 +43,8 @@ def answer(request: Request) -> Mechanism:
     for spare in (Fraction(1), SPARE):  # the exact optimum may miss delta by its rounding; then aim a little lower
         solver = Solver(request, spare)
         epsilon, eta, D = solver.parameters()
+        if request.policy == "floor":
+            check_floor(request.counts, D)
         found = solver.mechanism(epsilon, eta, D)
         if request.delta is None or found.delta <= request.delta:
             return found
