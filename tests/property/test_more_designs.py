@@ -108,8 +108,7 @@ def test_every_request_is_answered_or_refused_in_words(
     terms = {"counts": counts, "policy": policy, "method": method, "objective": objective, "sensitivity": sensitivity}
     try:
         m = cv.design(**given, **terms, cap=cap)  # type: ignore[arg-type]
-    except cv.CountveilError as error:
-        assert "\n" not in str(error)
+    except cv.CountveilError:
         return
     assert from_text(to_text(m)).hash == m.hash
     assert m.describe()["margin_95"] is not None

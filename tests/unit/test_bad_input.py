@@ -149,7 +149,7 @@ def test_margins_take_a_level_as_text_or_number_and_refuse_the_rest() -> None:
     assert law.margin("0.95") == law.margin(0.95) == law.margin(Fraction(95, 100))
     assert law.margin("1") == law.worst_error
     for level in ("95", 1.5, -1, "nan", True, None, "most"):
-        with pytest.raises(cv.ParameterError, match="level: got .*, allowed is a probability"):
+        with pytest.raises(cv.ParameterError, match=r"level: got .*, allowed is a probability"):
             law.margin(level)  # type: ignore[arg-type]
 
 

@@ -146,7 +146,7 @@ def check_floor(counts: tuple[int, int | None], D: int) -> None:
     if high is not None and high <= D:
         raise RequestError(
             f"policy floor releases max(n, D) + Z, and no count in {low}:{high} is above D = {D}, so every count would "
-            f"be released as {D} + Z; promise counts beyond {D} (--counts {low}:HI), or use policy nonnegative or signed"
+            f"be released as {D} + Z; promise counts beyond {D} (--counts {low}:HI), or use another policy"
         )
 
 
