@@ -18,6 +18,7 @@ import countveil
 from countveil.cli.audit import audit
 from countveil.cli.budget import budget
 from countveil.cli.certify import certify
+from countveil.cli.commands import Group
 from countveil.cli.compare import compare
 from countveil.cli.count import count
 from countveil.cli.demo import demo
@@ -35,7 +36,7 @@ from countveil.cli.serve import serve
 from countveil.errors import CountveilError
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(countveil.__version__, prog_name="countveil")
 def cli() -> None:
     """Publish counts that protect the people counted.

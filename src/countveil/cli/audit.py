@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from countveil.cli.commands import Command
 from countveil.cli.output import busy, print_json, short
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from countveil.auditing import Audit
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("-m", "--mechanism", "path", required=True, metavar="FILE", help="A saved mechanism.")
 @click.option("--draws", default="1000000", show_default=True, metavar="N", help="Draws at each count.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from countveil.cli.commands import Command
 from countveil.cli.output import busy, print_json, short
 
 if TYPE_CHECKING:
     from countveil.answers import PoolBudget
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("name", required=False)
 @click.option("-c", "--config", metavar="FILE", help="The configuration (default: countveil.toml).")
 @click.option("--url", metavar="URL", help="Ask the service there instead; the key is in COUNTVEIL_KEY.")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import click
 
+from countveil.cli.commands import Command
 from countveil.cli.output import busy, print_json, print_mechanism, short
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("file")
 @click.option(
     "--epsilon",

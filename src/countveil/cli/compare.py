@@ -7,10 +7,11 @@ from typing import Any
 
 import click
 
+from countveil.cli.commands import Command
 from countveil.cli.output import print_json, short, steps
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("--epsilon", metavar="E", help="Privacy loss that all share (or leave it out, and give delta).")
 @click.option("--delta", metavar="D", help="Delta that all share (or leave it out, and give epsilon).")
 @click.option("--variance", metavar="V", help="Compare at this variance.")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from countveil.cli.commands import Command
 from countveil.cli.output import busy, print_json, short
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 MOST_ROWS = 60
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("sql")
 @click.option("-c", "--config", metavar="FILE", help="The configuration (default: countveil.toml).")
 @click.option("--url", metavar="URL", help="Ask the service there instead; the key is in COUNTVEIL_KEY.")

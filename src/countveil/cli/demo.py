@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from countveil.cli.commands import Command
 from countveil.cli.output import busy, print_json
 
 if TYPE_CHECKING:
     from countveil.demo import Asked, Demo
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("--out", default="countveil-demo", show_default=True, metavar="DIR", help="Where everything is written.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def demo(out: str, as_json: bool) -> None:

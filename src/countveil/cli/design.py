@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import click
 
+from countveil.cli.commands import Command
 from countveil.cli.output import busy, print_json, print_mechanism
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("--epsilon", metavar="E", help="Privacy loss, a decimal number; 0 is allowed.")
 @click.option("--delta", metavar="D", help="Probability that the guarantee may fail, for instance 1e-6.")
 @click.option("--eta", metavar="P", help="Probability of releasing the exact count.")

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 
 import click
 
+from countveil.cli.commands import Command
 from countveil.cli.output import print_json, steps
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("--out", required=True, metavar="DIR", help="Folder for the files; it is made if it is not there.")
 @click.option("--only", multiple=True, metavar="NAME", help="Only this figure (may repeat; default: all but one).")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")

@@ -6,10 +6,11 @@ import json
 
 import click
 
+from countveil.cli.commands import Command
 from countveil.cli.output import busy, print_json
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("file")
 @click.option("--table", metavar="T", help="The table, where FILE is a DuckDB database.")
 @click.option("--delimiter", metavar="C", help="What separates the fields of a CSV file (default: a comma).")

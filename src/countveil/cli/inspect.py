@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from countveil.cli.commands import Command
 from countveil.cli.output import busy, print_json
 
 if TYPE_CHECKING:
     from countveil.inspecting import Inspection
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("dataset", required=False)
 @click.option("-c", "--config", metavar="FILE", help="The configuration (default: countveil.toml).")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")

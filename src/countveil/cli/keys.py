@@ -6,13 +6,14 @@ from typing import Any
 
 import click
 
+from countveil.cli.commands import Group
 from countveil.cli.output import print_json
 
 _CONFIG = click.option("-c", "--config", metavar="FILE", help="The configuration (default: countveil.toml).")
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 
-@click.group()
+@click.group(cls=Group)
 def keys() -> None:
     """Keys for `countveil serve`: each has a name, a role and, if you like, a number of answers.
 

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import click
 
+from countveil.cli.commands import Group
 from countveil.cli.output import busy, print_json
 
 _CONFIG = click.option("-c", "--config", metavar="FILE", help="The configuration (default: countveil.toml).")
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 
-@click.group()
+@click.group(cls=Group)
 def ledger() -> None:
     """The record of every charge and answer: append-only, hash-chained, anchored outside its file.
 

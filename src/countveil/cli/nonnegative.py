@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import click
 
+from countveil.cli.commands import Command
 from countveil.cli.output import busy, print_json, print_mechanism
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("file", required=False)
 @click.option("--gaussian", metavar="S2", help="Instead of FILE: a discrete Gaussian of this parameter (its variance).")
 @click.option("--epsilon", metavar="E", help="With --gaussian: where its delta is stated.")

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from countveil.cli.commands import Command
 from countveil.cli.output import busy, print_json, print_mechanism, short, steps
 
 if TYPE_CHECKING:
     from countveil.mechanism import Mechanism
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("--epsilon", metavar="E", help="Privacy loss of all answers together.")
 @click.option("--delta", metavar="D", help="Delta of all answers together.")
 @click.option("--answers", metavar="K", help="How many answers (tables) are planned.")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from countveil.cli.commands import Group
 from countveil.cli.output import busy, print_json, short
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ FORMAT_HELP = "tau-argus, sas, cellkey or ons"
 SHOWN_ROWS = 12
 
 
-@click.group()
+@click.group(cls=Group)
 def ptable() -> None:
     """Judge, design and write p-tables, the tables of the cell-key method.
 

@@ -9,10 +9,11 @@ from typing import Any
 
 import click
 
+from countveil.cli.commands import Command
 from countveil.cli.output import busy, print_json, short
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("table")
 @click.option("--column", required=True, metavar="NAME", help="The column with the counts.")
 @click.option("-m", "--mechanism", "file", required=True, metavar="FILE", help="A mechanism made by countveil design.")

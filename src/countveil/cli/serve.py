@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import click
 
+from countveil.cli.commands import Command
 
-@click.command()
+
+@click.command(cls=Command)
 @click.option("-c", "--config", metavar="FILE", help="The configuration (default: countveil.toml).")
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="The address to listen on.")
 @click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one.")
