@@ -18,6 +18,7 @@ from countveil.remap import CountProfile, Remap
 
 SHOWN_COUNTS = (0, 1, 2, 5, 10)
 NEARLY = 1000
+LEVEL_95 = Fraction(95, 100)
 LARGEST_FLOOR = 200_000
 
 
@@ -31,8 +32,8 @@ class Certificate:
     P2: P(Y = n | n) = eta for eta_from <= n <= eta_to. P3: the bias is exactly zero for unbiased_from <= n <=
     unbiased_to and at most `bias_below` in size elsewhere; from `nearly_unbiased_from` on it is at most a thousandth of
     the standard deviation. An upper end of None is the end of the promise.
-    eta, variance, within_3 and margin_95 are those of a typical count: stationary or, where the promise has no
-    stationary count, in its middle.
+    eta, variance, within_3 and typical_margin_95 are those of a typical count: stationary or, where the promise has
+    no stationary count, in its middle. The margin that holds for every count is `Mechanism.margin_95`.
     """
 
     epsilon: Fraction
@@ -49,7 +50,7 @@ class Certificate:
     bias_below: Fraction
     variance: Fraction
     within_3: Fraction
-    margin_95: int
+    typical_margin_95: int
     worst_error: int
     noise_bound: int
     never_negative: bool
@@ -96,7 +97,7 @@ def measure(family: ColumnFamily, epsilon: Fraction, sensitivity: int, counts: t
         bias_below=max((abs(row.bias) for row in profiles), default=Fraction(0)),
         variance=law.variance,
         within_3=law.within(3),
-        margin_95=law.margin(Fraction(95, 100)),
+        typical_margin_95=law.margin(LEVEL_95),
         worst_error=worst,
         noise_bound=law.worst_error,
         never_negative=not negative,
@@ -143,6 +144,14 @@ def profile(family: ColumnFamily, counts: tuple[int, int | None]) -> list[CountP
             law = family.column(n)
             rows.append(CountProfile(n, law.mean, law.eta, law.mse))
     return rows
+
+
+def margin_95(family: ColumnFamily, counts: tuple[int, int | None] = (0, None)) -> int:
+    """The least m with P(|Y - n| <= m | n) >= 95 % for every promised count n."""
+    low, high = counts
+    ends = {low} if high is None else {low, high}
+    unlike = ends | {n for n in distinct_counts(family) if n >= low and (high is None or n <= high)}
+    return max(family.column(n).margin(LEVEL_95) for n in unlike)
 
 
 def _raised(law: Law, lo: int, low: int) -> list[CountProfile]:

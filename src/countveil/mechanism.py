@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from countveil import privacy
-from countveil.certificate import Certificate, profile
-from countveil.columns import ColumnFamily, distinct_counts
+from countveil.certificate import Certificate, margin_95, profile
+from countveil.columns import ColumnFamily
 from countveil.errors import ParameterError
 from countveil.exact import Number, decimal_text, exp_bounds, integer, log_upper, number
 from countveil.law import Law
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from countveil.sampling.draw import Sampler
 
 LARGEST_COUNT = 2**63 - 1
-_95 = Fraction(95, 100)
 SHOWN_NOISE = 20
 
 
@@ -110,13 +109,7 @@ class Mechanism:
     @cached_property
     def margin_95(self) -> int:
         """The least m with P(|Y - n| <= m | n) >= 95 % for every promised count n: the mechanism's, not the data's."""
-        return max([self.certificate.margin_95, *(self.family.column(n).margin(_95) for n in self._unlike_counts())])
-
-    def _unlike_counts(self) -> list[int]:
-        """Promised counts at which every law of a promised count occurs, the ends of the promise among them."""
-        low, high = self.counts
-        ends = {low} if high is None else {low, high}
-        return sorted(ends | {n for n in distinct_counts(self.family) if n >= low and (high is None or n <= high)})
+        return margin_95(self.family, self.counts)
 
     def bounds(self, y: Any) -> tuple[Any, Any]:
         """The least and the largest true count that can have given y: certain, and functions of y alone."""
@@ -168,7 +161,8 @@ class Mechanism:
             "bias_below": decimal_text(c.bias_below, rounding="up"),
             "variance": decimal_text(c.variance),
             "within_3": decimal_text(c.within_3),
-            "margin_95": c.margin_95,
+            "margin_95": self.margin_95,
+            "typical_margin_95": c.typical_margin_95,
             "worst_error": c.worst_error,
             "never_negative": c.never_negative,
             "stationary_from": c.stationary_from,

@@ -50,7 +50,9 @@ def shows(page: Page, m: Mechanism, delta: Fraction | None = None) -> None:
     expect(page.locator("#fact-useful")).to_have_text(f"{useful_from(m):,}")
     expect(page.locator("#fact-variance")).to_have_text(decimal_text(c.variance, 4))
     noise = page.get_by_role("img", name=re.compile("^The noise"))
-    expect(noise).to_have_attribute("aria-label", re.compile(rf"within ±{c.margin_95} .* never beyond ±{m.D}\b"))
+    expect(noise).to_have_attribute(
+        "aria-label", re.compile(rf"within ±{c.typical_margin_95} .* never beyond ±{m.D}\b")
+    )
     expect(page.locator(".words li").first).to_contain_text(f"never further off than {c.worst_error}")
 
 

@@ -48,6 +48,21 @@ def read_csv(path: Path) -> list[list[str]]:
 # What comes back
 
 
+def test_a_new_ledger_is_announced_once_whichever_command_begins_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: Run, budget: Run
+) -> None:
+    said = "a new ledger begins: countveil.ledger; keep it and its anchor, they are the budget\n"
+    for name, first in (("a", budget), ("b", count)):
+        folder = tmp_path / name
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        people(folder)
+        written(folder)
+        words = (TOTAL,) if first is count else ()
+        assert first(*words, "--json").err == said
+        assert (first(*words, "--json").err, budget("--json").err, count(TOTAL, "--json").err) == ("", "", "")
+
+
 def test_json(config: Path, count: Run) -> None:
     done = count(BY_REGION, "--json")
     assert (done.code, done.err) == (0, "")

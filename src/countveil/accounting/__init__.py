@@ -138,11 +138,11 @@ def plan(
 ) -> Plan:
     """The best mechanism for so many answers within (epsilon, delta), certified for all of them together.
 
-    `objective` is what is best: least "variance", largest "eta" or least 95 % "margin". From the count `unbiased_from`
-    on (policy nonnegative; default: found) the bias is at most `max_bias` (default: as little as is nearly free).
-    Counts are made never negative by `method` "remap" or by "program", which has P2 from n = 1 on and exactly no bias
-    from `unbiased_from` on, for noise up to 48. With `prices`, the price list of other numbers of answers too;
-    `progress` wraps those numbers, to show how far it is.
+    `objective` is what is best of a typical count: least "variance", largest "eta" or least 95 % "margin". From the
+    count `unbiased_from` on (policy nonnegative; default: found) the bias is at most `max_bias` (default: as little as
+    is nearly free). Counts are made never negative by `method` "remap" or by "program", which has P2 from n = 1 on and
+    exactly no bias from `unbiased_from` on, for noise up to 48. With `prices`, the price list of other numbers of
+    answers too; `progress` wraps those numbers, to show how far it is.
 
     >>> found = plan(epsilon="3", delta="1e-6", answers=10, policy="signed")
     >>> float(found.mechanism.certificate.variance) < 20.1, found.certified.upper <= 1e-6
@@ -166,7 +166,7 @@ def plan(
         method=method,
     )
     found = make_plan(ask)
-    return replace(found, price_list=price_list(ask, progress)) if prices else found
+    return replace(found, price_list=price_list(found, progress)) if prices else found
 
 
 def _ask(

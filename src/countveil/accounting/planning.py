@@ -20,8 +20,9 @@ from countveil.accounting import float_below
 from countveil.accounting.composition import Bounds, Composition
 from countveil.accounting.pairs import Floats, answer_of
 from countveil.accounting.programmed import law_of, propose
-from countveil.accounting.searching import Found, margin_of, search
+from countveil.accounting.searching import Found, search
 from countveil.accounting.shapes import LARGEST_D, NoRootError, Target, composed_delta, normalised, root
+from countveil.certificate import LEVEL_95, margin_95
 from countveil.certify import Terms, bind
 from countveil.columns import ColumnFamily, Columns
 from countveil.design import design
@@ -129,34 +130,39 @@ def make_plan(ask: Ask) -> Plan:
     )
 
 
-def price(ask: Ask) -> dict[str, object]:
-    """What a number of answers costs in accuracy, quickly: shapes between geometric and Gaussian, not certified."""
+def estimate(ask: Ask) -> ColumnFamily:
+    """About the columns of a plan, quickly: shapes between geometric and Gaussian, remapped if asked, not certified."""
     if ask.pairs == 1 or ask.epsilon > LARGE_SHARE * ask.pairs:
         epsilon, delta = ask.epsilon / ask.pairs, ask.delta / ask.pairs
-        law = design(epsilon=epsilon, delta=delta, policy="signed", sensitivity=ask.sensitivity).column(10**6)
-        half = np.array([float(law.probability(z)) for z in range(law.right + 1)])
+        law = design(epsilon=epsilon, delta=delta, policy="signed", sensitivity=ask.sensitivity).family.stationary
     else:
-        half = search(ask.target, ask.objective, polish=False).half
-    spread = float(2 * half @ np.arange(len(half), dtype=float) ** 2)
-    return {
-        "answers": ask.answers,
-        "variance": f"{spread:.6g}",
-        "margin_95": margin_of(half),
-        "eta": f"{half[0]:.6g}",
-        "D": len(half) - 1,
-    }
+        law = law_of(search(ask.target, ask.objective, polish=False).half)
+    return _family(ask, law)
 
 
-def price_list(ask: Ask, steps: Callable[[Iterable[int]], Iterable[int]] = iter) -> tuple[dict[str, object], ...]:
-    """Prices of 1, 2, 5, ... 1000 answers, and of the number asked for."""
-    counts = sorted({*LISTED, ask.answers})
+def price_list(plan: Plan, steps: Callable[[Iterable[int]], Iterable[int]] = iter) -> tuple[dict[str, object], ...]:
+    """Prices of 1, 2, 5, ... 1000 answers: estimates, but for the plan that was made, whose own figures stand there."""
+    counts = sorted({*LISTED, plan.answers})
     rows = []
     for k in steps(counts):
-        try:
-            rows.append({**price(replace(ask, answers=k)), "chosen": k == ask.answers})
-        except (NoRootError, InfeasibleError):
-            continue
+        made = k == plan.answers
+        with suppress(NoRootError, InfeasibleError, RequestError):
+            family = plan.mechanism.family if made else estimate(replace(plan.ask, answers=k))
+            D = plan.mechanism.D if made else _bound(family)
+            rows.append({"answers": k, **_price(family, D), "chosen": made})
     return tuple(rows)
+
+
+def _price(family: ColumnFamily, D: int) -> dict[str, object]:
+    """How accurate an answer is: of a typical count, but for `margin_95`, which holds for every count."""
+    law = family.stationary
+    return {
+        "variance": decimal_text(law.variance, 6),
+        "margin_95": margin_95(family),
+        "typical_margin_95": law.margin(LEVEL_95),
+        "eta": decimal_text(law.eta, 6),
+        "D": D,
+    }
 
 
 def _single(ask: Ask) -> Plan:
@@ -268,14 +274,13 @@ def _mechanism(ask: Ask, family: ColumnFamily) -> Mechanism:
     share = ask.delta / ask.pairs
     order = epsilon_order(family, share, ask.sensitivity)
     epsilon = ask.epsilon if order is None else min(ask.epsilon, log_upper(order, 6))
-    D = family.D if hasattr(family, "D") else family.stationary.worst_error
     return bind(
         family,
         Terms(
             epsilon=epsilon,
             policy=ask.policy,
             method="program" if ask.policy == "signed" else ask.method,
-            D=D,
+            D=_bound(family),
             sensitivity=ask.sensitivity,
             notes=(
                 f"planned for {ask.answers} answers within epsilon {decimal_text(ask.epsilon)}, delta "
@@ -285,6 +290,11 @@ def _mechanism(ask: Ask, family: ColumnFamily) -> Mechanism:
             details=details(family, ask.unbiased_from) if isinstance(family, Remap) else None,
         ),
     )
+
+
+def _bound(family: ColumnFamily) -> int:
+    """D: a remap states its own."""
+    return family.D if isinstance(family, Remap) else family.stationary.worst_error
 
 
 def _notes(found: Found, bounds: Bounds) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from countveil.cli.commands import Command
-from countveil.cli.output import busy, print_json, short
+from countveil.cli.output import busy, print_begun, print_json, short
 
 if TYPE_CHECKING:
     from countveil.answers import PoolBudget
@@ -53,6 +53,7 @@ def _looked_up(name: str | None, config: str | None, more: str | None, reason: s
     from countveil.curator import Curator
 
     with Curator.open(config) as curator:
+        print_begun(curator.ledger.begun)
         return [curator.open_budget(name or "", more, reason or "")] if more is not None else curator.budget(name)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from countveil.cli.commands import Command
-from countveil.cli.output import busy, print_json, short
+from countveil.cli.output import busy, print_begun, print_json, short
 
 if TYPE_CHECKING:
     from countveil.answers import DryRun, Table
@@ -82,9 +82,8 @@ def _asked(sql: str, config: str | None, analyst: str | None, dry_run: bool) -> 
     from countveil.curator import CURATOR, Curator
 
     loaded, who = load(config), CURATOR if analyst is None else analyst
-    if isinstance(loaded.ledger, Path) and not loaded.ledger.exists():
-        click.echo(f"a new ledger begins: {loaded.ledger.name}; keep it and its anchor, they are the budget", err=True)
     with Curator.open(loaded) as curator:
+        print_begun(curator.ledger.begun)
         return curator.dry_run(sql, analyst=who) if dry_run else curator.count(sql, analyst=who)
 
 

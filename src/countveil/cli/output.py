@@ -18,6 +18,12 @@ def print_json(result: Mapping[str, Any]) -> None:
     click.echo(json.dumps(result, indent=2))
 
 
+def print_begun(ledger: str | None) -> None:
+    """Say that a ledger began, if one did."""
+    if ledger is not None:
+        click.echo(f"a new ledger begins: {ledger}; keep it and its anchor, they are the budget", err=True)
+
+
 @contextmanager
 def busy(message: str) -> Iterator[None]:
     """A spinner on stderr while something takes a while; nothing where stderr is no terminal."""
@@ -86,7 +92,8 @@ def _facts(m: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     exact = f"exact with probability {short(m['eta'])} (eta)"
     yield "released", f"a whole number, {never}, {exact}" + (f" from n = {m['eta_from']} on" if m["eta_from"] else "")
     far = "" if m["worst_error"] <= m["D"] else f"; at small counts up to {m['worst_error']}"
-    often = f"±{m['margin_95']} in 95 % of releases; within ±3 with probability {short(m['within_3'])}"
+    typical = "" if m["typical_margin_95"] == m["margin_95"] else f" (a typical count ±{m['typical_margin_95']})"
+    often = f"±{m['margin_95']} in 95 % of releases{typical}; within ±3 with probability {short(m['within_3'])}"
     yield "error", f"at most {m['D']} (D){far}; {often}"
     if m["unbiased_from"] is None:
         yield "bias", f"at most {short(m['bias_below'], 4, 'up')}"

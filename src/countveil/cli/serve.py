@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 
 from countveil.cli.commands import Command
+from countveil.cli.output import print_begun
+
 
 
 @click.command(cls=Command)
@@ -53,4 +55,4 @@ def serve(
             click.echo("nobody has a key yet; give one with: countveil keys add NAME", err=True)
 
     place = Place(host, port, workers, names, tls_certificate, tls_key, behind_proxy)
-    serve(loaded, place, announce)
+    serve(loaded, place, announce, print_begun)

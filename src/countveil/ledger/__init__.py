@@ -35,6 +35,11 @@ class Ledger(Protocol):
         """A name that no other ledger has."""
         ...
 
+    @property
+    def begun(self) -> str | None:
+        """The name of the ledger, if it began with this opening."""
+        ...
+
     def open_plan(self, plan: PlanRecord) -> None:
         """Put a pool's plan on the record; a pool has one plan."""
         ...

@@ -116,9 +116,14 @@ class PostgresLedger(Book):
 
     @property
     def shown(self) -> str:
-        """The location for messages: never with a password, or whatever else an address carries."""
-        rest = self.location.partition("://")[2]
-        return shortened(f"postgresql://{rest.rpartition('@')[2].partition('?')[0]}", 100)
+        """The server and the database for messages: never a password, or whatever else an address carries."""
+        try:
+            found = self._driver.conninfo.conninfo_to_dict(self.location)
+        except self._driver.Error:
+            return "postgresql://"
+        host, port, name = (str(found.get(key, "")) for key in ("host", "port", "dbname"))
+        place = (f"[{host}]" if ":" in host else host) + (f":{port}" if port.strip(",") else "")
+        return shortened(f"postgresql://{place}/{name}", 100)
 
     def _open(self) -> Any:
         options: dict[str, Any] = {"connect_timeout": 30, "client_encoding": "UTF8", "application_name": "countveil"}
@@ -175,6 +180,7 @@ class PostgresLedger(Book):
                 self._change("migrate", migration(number))
             self._change("migrate", f"INSERT INTO place (format, here) VALUES ({LATEST}, {HERE})")
             self._append("open", {"ledger": mark.ledger if mark else uuid.uuid4().hex})
+            self.begun = self.shown
 
     # -- what the rules of a ledger need -----------------------------------------------------------------------------
 

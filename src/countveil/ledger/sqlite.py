@@ -89,6 +89,7 @@ class SqliteLedger(Book):
                 if mark is None or mark.seq > 0:
                     raise LedgerError("the ledger is empty, but it is not new; restore a backup")
                 self._append("open", {"ledger": mark.ledger})
+                self.begun = self.path.name
 
     # -- what the rules of a ledger need -----------------------------------------------------------------------------
 

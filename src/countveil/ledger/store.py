@@ -54,6 +54,8 @@ class Store(ABC):
         self.anchor, self._clock, self._step = anchor, clock, step
         self._lock, self._closed = threading.RLock(), False
         self._connection: Any = None
+        self.begun: str | None = None
+        """The name of the ledger, if it began with this opening."""
         self._process = self._forking = os.getpid()
         self._group = Group()
         self._tail: Entry | None = None

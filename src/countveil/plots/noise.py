@@ -18,7 +18,7 @@ MOST_BARS = 161
 def noise_rows(mechanism: Mechanism) -> theme.Rows:
     """{z, p, within}: P(Z = z) of a typical count, and whether z is in the 95 % band; from -D to D."""
     law = mechanism.column(mechanism.certificate.typical)
-    margin = mechanism.certificate.margin_95
+    margin = mechanism.certificate.typical_margin_95
     reach = range(-max(mechanism.D, -law.least), max(mechanism.D, law.greatest) + 1)
     return [{"z": z, "p": float(law.probability(z)), "within": abs(z) <= margin} for z in reach]
 
@@ -34,7 +34,7 @@ def noise_chart(mechanism: Mechanism) -> alt.LayerChart:
     x = alt.X("z:Q", title="noise z: published minus true count (people)").scale(domain=[-edge, edge], nice=False)
     x = x.axis(grid=False, tickMinStep=1)
     y = alt.Y("p:Q", title="probability P(Z = z)").scale(domain=[0, top], nice=False).axis(format="~%")
-    band = alt.Chart(theme.data([{"low": -c.margin_95 - 0.5, "high": c.margin_95 + 0.5}]))
+    band = alt.Chart(theme.data([{"low": -c.typical_margin_95 - 0.5, "high": c.typical_margin_95 + 0.5}]))
     shade = band.mark_rect(color=theme.BAND).encode(x=alt.X("low:Q"), x2=alt.X2("high:Q"))
     if len(rows) <= MOST_BARS:
         thick = max(1.5, min(16.0, 0.75 * theme.WIDTH / len(rows)))
@@ -43,7 +43,7 @@ def noise_chart(mechanism: Mechanism) -> alt.LayerChart:
         step = -(-len(rows) // (2 * theme.WIDTH))
         kept = [row for row in rows if row["z"] % step == 0 or abs(row["z"]) == 1]
         pmf = alt.Chart(theme.data(kept)).mark_area(color=theme.DARK, interpolate="step").encode(x=x, y=y)
-    often = f"within ±{c.margin_95} (shaded) in {theme.percent(_within(mechanism))} of releases"
+    often = f"within ±{c.typical_margin_95} (shaded) in {theme.percent(_within(mechanism))} of its releases"
     heading = theme.title(
         "What is added to a count",
         f"Exact with probability eta, {often}, never further off than D;",
@@ -63,7 +63,7 @@ def noise_chart(mechanism: Mechanism) -> alt.LayerChart:
 
 def _within(mechanism: Mechanism) -> Fraction:
     c = mechanism.certificate
-    return mechanism.column(c.typical).within(c.margin_95)
+    return mechanism.column(c.typical).within(c.typical_margin_95)
 
 
 def _which(mechanism: Mechanism) -> str:

@@ -29,7 +29,7 @@ LEAST_PRINTED = 0.005
 def small_count_rows(mechanism: Mechanism) -> theme.Rows:
     """{n, y, last, p, exact}: P(y <= Y <= last | n), for the first counts n of the promise."""
     low, high = mechanism.counts
-    step = max(1, -(-mechanism.certificate.margin_95 // WIDE))
+    step = max(1, -(-mechanism.certificate.typical_margin_95 // WIDE))
     counts = [n for n in range(low, low + ROWS * step, step) if high is None or n <= high]
     laws = {n: mechanism.column(n) for n in counts}
     first = min(n + _quantile(laws[n].weights, laws[n].total, SHOWN_MASS) - laws[n].left for n in counts)

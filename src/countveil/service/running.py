@@ -76,10 +76,16 @@ class Place:
             )
 
 
-def serve(config: Config, place: Place, announce: Callable[[str], None]) -> None:
-    """Serve until a signal comes; requests that are under way are finished."""
+def serve(
+    config: Config,
+    place: Place,
+    announce: Callable[[str], None],
+    began: Callable[[str | None], None] = lambda name: None,
+) -> None:
+    """Serve until a signal comes; requests that are under way are finished. `began` gets the name of a new ledger."""
     place.check()
-    Curator.open(config).close()  # what is wrong with the configuration or the ledger is said here, once
+    with Curator.open(config) as curator:  # what is wrong with the configuration or the ledger is said here, once
+        began(curator.ledger.begun)
     Keyring(config.service.keys).keys()
     opened = config.service.open_design
     settings = Settings(

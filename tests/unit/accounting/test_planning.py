@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 import countveil as cv
 from countveil.accounting import answers_within, compose, plan
 from countveil.accounting.planning import Plan
+from countveil.exact import decimal_text
 from countveil.remap import Remap
 
 BUDGETS = [("1", "1e-6"), ("3", "1e-6"), ("5", "1e-9")]
@@ -116,6 +118,23 @@ def test_prices_and_description() -> None:
     described = found.describe()
     assert float(str(described["delta"])) <= 1e-6
     assert described["answers"] == 3
+
+
+def test_every_margin_95_holds_for_every_count_and_the_price_list_has_the_plan_that_was_made() -> None:
+    found = plan(epsilon="3", delta="1e-6", answers=30, prices=True)
+    described, m = found.describe(), found.mechanism
+    each: Any = described["per_answer"]
+    (made,) = [row for row in found.price_list if row["chosen"]]
+    level = Fraction(95, 100)
+    worst = max(m.column(n).margin(level) for n in range(m.family.stationary_from + 1))
+    assert worst > m.column(10**6).margin(level)  # some small count is further off than a typical one
+    assert {m.margin_95, each["margin_95"], made["margin_95"]} == {worst}
+    typical = {m.certificate.typical_margin_95, each["typical_margin_95"], made["typical_margin_95"]}
+    assert typical == {m.column(10**6).margin(level)}
+    assert (made["D"], Fraction(str(made["variance"]))) == (m.D, Fraction(decimal_text(m.certificate.variance, 6)))
+    assert Fraction(str(made["eta"])) == Fraction(decimal_text(m.eta, 6))
+    (hundred,) = [row for row in found.price_list if row["answers"] == 100]
+    assert abs(int(str(hundred["margin_95"])) - plan(epsilon="3", delta="1e-6", answers=100).mechanism.margin_95) <= 1
 
 
 # Bad input

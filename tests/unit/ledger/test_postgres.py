@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from curated import runner
 from ledgers import answered, database, plan
 from servers import postgres, wait_until
 
@@ -507,6 +508,24 @@ def test_a_curator_and_the_commands(tmp_path: Path) -> None:
     code, said = run(tmp_path, "ledger", "restore", "copy")
     assert (code, "pg_restore" in said) == (2, True)
     assert run(tmp_path, "ledger", "restore") == (0, "nothing was lost\n")
+
+
+def test_a_new_ledger_is_announced_once_by_its_name_and_never_with_a_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    location = database()
+    secret = location.replace("writer@", "writer:s3?cret@") + "?application_name=a@b"
+    config = tmp_path / "countveil.toml"
+    config.write_text(CONFIG.format(secret))
+    (tmp_path / "people.csv").write_text("region\n" + "North\nSouth\n" * 50)
+    count, asked = runner(monkeypatch, capsys, "count"), "SELECT count(*) FROM people"
+    said = count(asked, "-c", config, "--dry-run").err
+    name = location.replace("writer@", "")
+    assert said == f"a new ledger begins: {name}; keep it and its anchor, they are the budget\n"
+    for more in ((), ("--dry-run",), ()):
+        done = count(asked, "-c", config, *more)
+        assert (done.code, "new ledger" in done.err) == (0, False)
+    assert "new ledger" not in runner(monkeypatch, capsys, "budget")("-c", config).err
 
 
 def test_opening_by_address(ground: Ground, tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def test_every_picture_of_a_design(fields: dict[str, str]) -> None:
     found = explore.shown(fields)
     facts = found["facts"]
     assert f"±{facts['D']}" in whole(
-        pictures.noise(found["noise"], facts["D"], facts["typical_margin"], facts["eta_percent"])
+        pictures.noise(found["noise"], facts["D"], facts["typical_margin_95"], facts["eta_percent"])
     )
     whole(pictures.heat(found["small"]))
     whole(pictures.useful(found["useful"], facts["useful_from"]))

@@ -144,7 +144,7 @@ def shown(fields: Mapping[str, str]) -> dict[str, Any]:
         "D": m.D,
         "worst_error": c.worst_error,
         "margin_95": m.margin_95,
-        "typical_margin": c.margin_95,
+        "typical_margin_95": c.typical_margin_95,
         "variance": decimal_text(c.variance, 4),
         "deviation": f"{float(c.variance) ** 0.5:.3g}",
         "unbiased_from": nearly if is_nearly else exactly,

@@ -66,7 +66,9 @@ def noise(rows: Rows, D: int, margin: int, eta: str) -> str:
         _text(x(D) - 4, TOP + 10, f"{D}", "end"),
         _text(x(0), y(max(r["p"] for r in rows)) - 5, f"exact {eta} %", "middle", "strong"),
     ]
-    return _svg(parts, f"The noise: within ±{margin} in 95 % of releases (shaded), never beyond ±{D}.")
+    return _svg(
+        parts, f"The noise of a typical count: within ±{margin} in 95 % of its releases (shaded), never beyond ±{D}."
+    )
 
 
 def heat(rows: Rows) -> str:

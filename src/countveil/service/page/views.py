@@ -144,7 +144,7 @@ async def download(request: Request, name: str) -> Response:
     result = found["result"]
     if name in drawn:
         facts = result["facts"]
-        margin = facts.get("typical_margin", max(abs(row["z"]) for row in result["noise"] if row["within"]))
+        margin = facts.get("typical_margin_95", max(abs(row["z"]) for row in result["noise"] if row["within"]))
         eta = facts.get("eta_percent", facts.get("last_stay"))
         shown = pictures.noise(result["noise"], facts["D"], margin, eta)
         text = pictures.standalone(shown if name == "noise.svg" else pictures.heat(result["small"]))
