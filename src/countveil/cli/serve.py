@@ -8,7 +8,6 @@ from countveil.cli.commands import Command
 from countveil.cli.output import print_begun
 
 
-
 @click.command(cls=Command)
 @click.option("-c", "--config", metavar="FILE", help="The configuration (default: countveil.toml).")
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="The address to listen on.")
