@@ -94,12 +94,12 @@ def test_a_design_that_is_not_to_be_had_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_anchor_has_what_was_said_of_a_charge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A replay under a new idempotency key, and a charge whose counting failed: neither is lost with an older copy."""
+    """An answer with its idempotency key, and a charge whose counting failed: neither is lost with an older copy."""
     with Curator.open(load(place(tmp_path))) as curator:
-        curator.count(BY_REGION)
         curator.count(BY_REGION, request=Request("k" * 64, "b" * 64))
-        last = list(curator.ledger.entries())[-1]
-        assert (last.kind, curator.ledger.anchor.found().seq) == ("request", last.seq)  # type: ignore[attr-defined]
+        *_, charge, request, last = curator.ledger.entries()
+        assert (charge.kind, request.kind, last.kind) == ("charge", "request", "answer")
+        assert curator.ledger.anchor.found().seq == last.seq  # type: ignore[attr-defined]
 
         def fails(*given: object, **named: object) -> None:
             raise EngineError("the source could not be read")

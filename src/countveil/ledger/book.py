@@ -147,16 +147,17 @@ class Book(Store):
         """`charge`, step by step."""
         pool, dataset, version, question, _, analyst = asked
         found = self._find(pool, dataset, version, question)
-        if found is not None and found.id in self._out and self._kept(found, analyst, request):
+        if found is not None and found.id in self._out:
+            self._check_request(found, analyst, request)
             return found
 
         def change() -> Charge:  # whatever is refused is refused before anything is written
             charge = self._find(pool, dataset, version, question)
-            before = self._may_keep(charge, analyst, request)
+            self._check_request(charge, analyst, request)
             if charge is None:
                 charge = self._charged(asked, *self._check_left(pool, analyst, most))
-            if request is not None and (before is None or before.id != charge.id):
-                self._keep(charge, analyst, request)
+                if request is not None:
+                    self._keep(charge, analyst, request)
             return charge
 
         charge: Charge = yield Change("charge", change, anchored=False)
@@ -239,22 +240,17 @@ class Book(Store):
             self._out.add(charge.id)
         return charge
 
-    def _kept(self, charge: Charge, analyst: str, request: Request | None) -> bool:
-        """Nothing has to be written for this request."""
-        if request is None:
-            return True
-        before = self._requested(analyst, request)
-        return before is not None and before.id == charge.id
-
-    def _may_keep(self, charge: Charge | None, analyst: str, request: Request | None) -> Charge | None:
-        """What a request was given before; refused if that is the answer of another charge than it would get now."""
+    def _check_request(self, charge: Charge | None, analyst: str, request: Request | None) -> None:
+        """Refuse an idempotency key that has the answer of another charge than its request would get now."""
         before = None if request is None else self._requested(analyst, request)
         if before is not None and before.payload is not None and (charge is None or before.id != charge.id):
             raise ConflictError("this idempotency key has its answer; use a new key for a new question")
-        return before
 
     def _keep(self, charge: Charge, analyst: str, request: Request) -> None:
-        """Put on record which charge a request got, so that the same request gets it again whatever has changed."""
+        """Put on record which charge a request paid for, so that the same request gets it again whatever has changed.
+
+        A request that is answered from the record pays nothing, and nothing is written for it.
+        """
         body = {"analyst": analyst, "key": request.key, "body": request.body, "charge": charge.id}
         self._append("request", body)
         self._change(
