@@ -28,7 +28,7 @@ from serving import ALL, BY_REGION, SOME, UNLIMITED, WAIT, Answer, Client, Serve
 
 from countveil.errors import ConfigError, CountveilError, ParameterError, RequestError
 from countveil.keys import Key, Keyring
-from countveil.service.access import Rates
+from countveil.service.clients import Rates
 from countveil.service.running import Place, _listening
 
 SECURITY_HEADERS = {
@@ -38,7 +38,7 @@ SECURITY_HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
-    "referrer-policy": "no-referrer",
+    "referrer-policy": "same-origin",
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
 }
@@ -383,7 +383,7 @@ def test_too_many_requests(tmp_path: Path) -> None:
         assert server.ask("POST", "/v1/count", b"not JSON", key=eve).status == 400
         assert server.get("/v1/budget", eve).status == 429, "what cannot be read counts too"
         assert server.ask("POST", "/v1/design", {}).status == 422
-        assert server.ask("POST", "/v1/design", {}).status == 429, "whoever has no key shares one rate"
+        assert server.ask("POST", "/v1/design", {}).status == 429, "who has no key has the rate of their address"
         assert {server.get("/v1/budget", FOREIGN).status for _ in range(20)} == {401}
         assert server.get("/healthz").status == 200
 

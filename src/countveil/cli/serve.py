@@ -16,7 +16,14 @@ from countveil.cli.output import print_begun
 @click.option("--name", "names", multiple=True, metavar="HOST", help="A name it is asked by (may repeat).")
 @click.option("--tls-certificate", metavar="FILE", help="The certificate chain, for TLS.")
 @click.option("--tls-key", metavar="FILE", help="The certificate's key.")
-@click.option("--behind-proxy", is_flag=True, help="A proxy on this machine does TLS and sets X-Forwarded headers.")
+@click.option("--behind-proxy", is_flag=True, help="A proxy does TLS and adds to X-Forwarded-For.")
+@click.option(
+    "--proxy",
+    "proxies",
+    multiple=True,
+    metavar="ADDRESS",
+    help="The address or network of a proxy to believe (may repeat; default: this machine).",
+)
 def serve(
     config: str | None,
     host: str,
@@ -26,6 +33,7 @@ def serve(
     tls_certificate: str | None,
     tls_key: str | None,
     behind_proxy: bool,
+    proxies: tuple[str, ...],
 ) -> None:
     """Serve the datasets of a configuration: HTTP API, documentation at /docs, and a page to ask and to explore.
 
@@ -53,5 +61,5 @@ def serve(
         if not loaded.service.keys.exists():
             click.echo("nobody has a key yet; give one with: countveil keys add NAME", err=True)
 
-    place = Place(host, port, workers, names, tls_certificate, tls_key, behind_proxy)
+    place = Place(host, port, workers, names, tls_certificate, tls_key, behind_proxy, proxies)
     serve(loaded, place, announce, print_begun)

@@ -5,7 +5,8 @@
     models     what goes in and out, as the OpenAPI document shows it
     problems   every refusal as problem+json, with its status and code
     bodies     JSON read strictly: size, depth, duplicate names, tokens
-    access     keys and roles; rates: how often
+    access     keys and roles
+    clients    addresses, behind proxies too; rates: how often
     guard      what every request goes through: host, headers, keys in addresses, the log
     metrics    counters for Prometheus; nothing of the data
     work       designs in a process of their own, with a time limit

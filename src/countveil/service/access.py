@@ -1,45 +1,22 @@
 """Who asks? A key in the Authorization header, its role, and how often it may ask.
 
+Keys are limited each by itself; who has none is limited by address, so that nobody is kept out by others.
 Every refusal for want of a right key is the same, whether the key is missing, malformed, unknown or revoked.
 """
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable
+from typing import Literal
 
 from starlette.requests import Request
 
 from countveil.keys import Key
+from countveil.service.clients import name_client
 from countveil.service.problems import FORBIDDEN, TOO_MANY, UNAUTHORIZED, Problem
 
 _NEEDED = "send a key that the curator gave you: Authorization: Bearer cvk_..."
 ANYONE = Key("anyone", "analyst", None, "", "", "")
 """Who asks without a key, where that is allowed."""
-ENTERING = Key("anyone", "analyst", None, "login", "", "")
-"""Who logs in: counted apart, so that nobody who explores keeps others out."""
-
-
-class Rates:
-    """How often each name may ask: `rate` a minute, up to ten seconds' worth at once."""
-
-    def __init__(self, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._per_second, self._most = rate / 60, max(1.0, rate / 6)
-        self._clock, self._lock = clock, threading.Lock()
-        self._left: dict[str, tuple[float, float]] = {}
-
-    def take(self, name: str) -> float:
-        """0 if it may ask now, otherwise the seconds until it may."""
-        now = self._clock()
-        with self._lock:
-            left, since = self._left.get(name, (self._most, now))
-            left = min(self._most, left + (now - since) * self._per_second)
-            if left < 1:
-                self._left[name] = (left, now)
-                return (1 - left) / self._per_second
-            self._left[name] = (left - 1, now)
-            return 0.0
 
 
 def key_of(request: Request) -> Key | None:
@@ -70,8 +47,10 @@ async def curator(request: Request) -> Key:
 
 async def designer(request: Request) -> Key:
     """Anyone, where designs are open; otherwise a holder."""
-    if request.app.state.settings.open_design and "authorization" not in request.headers:
-        request.state.key = getattr(request.state, "key", None) or limited(request, ANYONE)
+    known, opened = getattr(request.state, "key", None), request.app.state.settings.open_design
+    if known is None and opened and "authorization" not in request.headers:
+        limit_client(request, "page")
+        request.state.key = ANYONE
     return await holder(request)
 
 
@@ -83,8 +62,19 @@ takes a thread from those who do."""
 def limited(request: Request, key: Key) -> Key:
     """The same key, if it has not asked too often."""
     request.state.who = key.name
-    wait = request.app.state.rates.take(key.id)
+    _check_wait(request.app.state.key_rates.take(key.id))
+    return key
+
+
+def limit_client(request: Request, what: Literal["page", "login"]) -> None:
+    """Refuse a client without a key that has asked too often. Log-ins are counted apart from the other pages."""
+    request.state.who = ANYONE.name
+    peer, forwarded = request.client, request.headers.getlist("x-forwarded-for")
+    client = name_client(peer.host if peer else "", forwarded, request.app.state.proxies)
+    _check_wait(request.app.state.client_rates.take(f"{what} {client}"))
+
+
+def _check_wait(wait: float) -> None:
     if wait:
         seconds = max(1, int(wait + 0.999))
         raise Problem(TOO_MANY, f"ask again in {seconds} s", {"Retry-After": str(seconds)})
-    return key

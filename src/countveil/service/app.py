@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
+import tempfile
 import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, replace
+from ipaddress import ip_network
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -24,8 +27,8 @@ from countveil.curator import Curator
 from countveil.errors import CountveilError
 from countveil.keys import Keyring
 from countveil.sampling.entropy import token
-from countveil.service.access import Rates
 from countveil.service.clerks import Clerks
+from countveil.service.clients import Rates
 from countveil.service.guard import Guard
 from countveil.service.models import WORDS
 from countveil.service.page.sessions import LoginNeededError, wanted
@@ -58,15 +61,29 @@ class Settings:
     rate: float = 600.0
     secure: bool = False
     """Cookies only over TLS, ours or a proxy's."""
-    secret: str = ""
-    """Signs sessions; the workers of one run share it."""
     supervised: bool = False
     """One of several workers, which end when the process that started them is gone."""
-    document: str | None = None
-    """The configuration as it was checked when the run began."""
+    proxies: tuple[str, ...] = ()
+    """Addresses and networks whose X-Forwarded-For is believed."""
+    folder: str | None = None
+    """The private folder of this run: the configuration as it was checked when the run began, and the secret."""
+
+    @property
+    def document(self) -> Path | None:
+        return None if self.folder is None else Path(self.folder) / "countveil.toml"
 
     def text(self) -> str:
         return json.dumps(asdict(self))
+
+
+def make_folder(config: Config) -> str:
+    """A private folder for one run: what its workers share, and what has no place in their environment."""
+    folder = tempfile.mkdtemp(prefix="countveil-serve-")  # of mode 0700
+    for name, text in (("countveil.toml", config.text), ("secret", token(32))):
+        file = os.open(Path(folder) / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(file, "w", encoding="utf-8") as opened:
+            opened.write(text)
+    return folder
 
 
 def from_environment() -> FastAPI:
@@ -74,7 +91,7 @@ def from_environment() -> FastAPI:
     found = json.loads(os.environ[ENVIRONMENT])
     if found.get("supervised"):
         threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
-    return create_app(Settings(**{**found, "hosts": tuple(found["hosts"])}))
+    return create_app(Settings(**{**found, "hosts": tuple(found["hosts"]), "proxies": tuple(found["proxies"])}))
 
 
 def _end_with(parent: int) -> None:
@@ -91,7 +108,8 @@ def create_app(settings: Settings) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         config = bounded(load(settings.config, copy=settings.document))
         app.state.curator, app.state.keyring = Curator.open(config), Keyring(config.service.keys)
-        app.state.workshop, app.state.rates = Workshop(), Rates(settings.rate)
+        app.state.workshop = Workshop()
+        app.state.key_rates, app.state.client_rates = Rates(settings.rate), Rates(settings.rate)
         app.state.clerks = Clerks(app.state.curator.ledger)
         try:
             yield
@@ -109,7 +127,9 @@ def create_app(settings: Settings) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.state.settings = settings if settings.secret else replace(settings, secret=token(32))
+    app.state.settings = settings
+    app.state.proxies = tuple(ip_network(each) for each in settings.proxies)
+    app.state.secret = token(32) if settings.folder is None else (Path(settings.folder) / "secret").read_text()
     app.include_router(v1)
     app.include_router(plain)
     app.include_router(page)

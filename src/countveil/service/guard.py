@@ -26,7 +26,7 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # with "no-referrer" browsers send the origin of our own forms as "null"
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
@@ -58,6 +58,9 @@ class Guard:
             await send(message)
 
         scope.setdefault("state", {})["who"] = None
+        method = _method(scope)
+        if method == "HEAD":  # is answered as GET is; the server, whose scope is another, sends no body
+            scope = {**scope, "method": "GET"}
         refused = self._refused(scope)
         try:
             if refused is not None:
@@ -65,10 +68,10 @@ class Guard:
             else:
                 await self._app(scope, receive, sending)
         except Exception as error:  # nothing of it may reach anyone: it could quote the data
-            log.error(_line(scope, 500, type(error).__name__))
+            log.error(_line(scope, method, 500, type(error).__name__))
             if status == 500:
                 await internal().response()(scope, receive, sending)
-        _noted(scope, status)
+        _noted(scope, method, status)
 
     def _refused(self, scope: Scope) -> Problem | None:
         host = _PORT.sub("", Headers(scope=scope).get("host", "").lower())
@@ -91,15 +94,15 @@ class ServerLines(logging.Formatter):
         return json.dumps({"time": _now(), "level": record.levelname.lower(), "server": record.getMessage().strip()})
 
 
-def _noted(scope: Scope, status: int) -> None:
-    REQUESTS.labels(_route(scope), _method(scope), str(status)).inc()
-    log.info(_line(scope, status))
+def _noted(scope: Scope, method: str, status: int) -> None:
+    REQUESTS.labels(_route(scope), method, str(status)).inc()
+    log.info(_line(scope, method, status))
 
 
-def _line(scope: Scope, status: int, error: str | None = None) -> str:
+def _line(scope: Scope, method: str, status: int, error: str | None = None) -> str:
     line = {
         "time": _now(),
-        "method": _method(scope),
+        "method": method,
         "route": _route(scope),
         "status": status,
         "who": scope["state"].get("who"),

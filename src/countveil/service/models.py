@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 TEXT = r"^[^\x00]+$"
 DECIMAL = r"^[0-9]{1,20}(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,3})?$"
@@ -26,6 +26,17 @@ Decimal = Annotated[
 ]
 
 
+def _listed(value: object) -> object:
+    """One name is a list of one."""
+    return [value] if isinstance(value, str) else value
+
+
+def _or_one(schema: dict[str, Any]) -> None:
+    """Say in the OpenAPI document that one entry of a list may stand for the list."""
+    array = {name: schema.pop(name) for name in ("type", "items", "maxItems")}
+    schema["anyOf"] = [array["items"], array]
+
+
 class Strict(BaseModel):
     """Unknown members are refused, and nothing is converted."""
 
@@ -37,7 +48,9 @@ class Ask(Strict):
 
     sql: Text | None = Field(None, examples=["SELECT region, count(*) FROM people GROUP BY region"])
     dataset: Short | None = None
-    by: Annotated[list[Short], Field(max_length=64)] = Field([], description="Group columns.")
+    by: Annotated[list[Short], BeforeValidator(_listed), Field(max_length=64, json_schema_extra=_or_one)] = Field(
+        [], description="Group columns: a list, or the name of one."
+    )
     where: Text | None = Field(None, examples=["age >= 65"], description="A condition in the query language.")
     people: bool = Field(False, description="Count people instead of rows.")
     name: Short | None = Field(None, description="The name of the count in the answer.")

@@ -8,9 +8,8 @@ import os
 import shutil
 import socket
 import ssl
-import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,7 @@ from countveil.config import Config
 from countveil.curator import Curator
 from countveil.errors import ParameterError, RequestError
 from countveil.keys import Keyring
-from countveil.sampling.entropy import token
-from countveil.service.app import ENVIRONMENT, LOOPBACK, Settings
+from countveil.service.app import ENVIRONMENT, LOOPBACK, Settings, make_folder
 from countveil.service.metrics import SHARED
 
 GRACE = 30
@@ -31,6 +29,8 @@ HUNG = 20
 """Seconds without a sign of life after which a worker is replaced; on a machine that is busy, 5 pass in no time."""
 BACKLOG = 2048
 """Connections that may wait to be taken."""
+THIS_MACHINE = ("127.0.0.0/8", "::1/128")
+"""The proxies that are believed if none is named."""
 PAUSE = 0.001
 """Seconds between two connections that a worker takes."""
 
@@ -46,6 +46,7 @@ class Place:
     certificate: str | None = None
     key: str | None = None
     behind_proxy: bool = False
+    proxies: tuple[str, ...] = ()
 
     @property
     def loopback(self) -> bool:
@@ -69,6 +70,14 @@ class Place:
                     f"{self.certificate} and {self.key} cannot be used for TLS; give a certificate and its own key, "
                     "both in PEM, the key without a pass phrase"
                 ) from None
+        if self.proxies and not self.behind_proxy:
+            raise RequestError("--proxy says which proxies to believe, and --behind-proxy that there is one; give both")
+        for proxy in self.proxies:
+            try:
+                ipaddress.ip_network(proxy)
+            except ValueError:
+                allowed = "an address or a network, such as 10.0.0.7 or 10.0.0.0/24"
+                raise ParameterError("proxy", proxy, allowed) from None
         if not self.loopback and self.certificate is None and not self.behind_proxy:
             raise RequestError(
                 f"{self.host} can be reached from other machines, and keys would travel in the clear: give "
@@ -88,6 +97,7 @@ def serve(
         began(curator.ledger.begun)
     Keyring(config.service.keys).keys()
     opened = config.service.open_design
+    folder = make_folder(config)
     settings = Settings(
         str(config.path),
         place.loopback and not place.behind_proxy if opened is None else opened,
@@ -95,15 +105,13 @@ def serve(
         place.certificate is not None,
         config.service.rate / place.workers,
         place.certificate is not None or place.behind_proxy,
-        token(32),
         place.workers > 1,
+        place.proxies or (THIS_MACHINE if place.behind_proxy else ()),
+        folder,
     )
-    shared = tempfile.mkdtemp(prefix="countveil-serve-")
-    (Path(shared) / "countveil.toml").write_text(config.text, encoding="utf-8")  # what was checked, whatever becomes
-    settings = replace(settings, document=str(Path(shared) / "countveil.toml"))  # of the file while workers come and go
     os.environ[ENVIRONMENT] = settings.text()
     if place.workers > 1:
-        os.environ[SHARED] = shared
+        os.environ[SHARED] = folder
     try:
         with _listening(place) as listener:
             host = f"[{place.host}]" if ":" in place.host else place.host
@@ -111,7 +119,7 @@ def serve(
             announce(f"http{secure}://{host}:{listener.getsockname()[1]}")
             _run(place, listener)
     finally:
-        shutil.rmtree(shared, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _listening(place: Place) -> socket.socket:
@@ -156,7 +164,7 @@ def _run(place: Place, listener: socket.socket) -> None:
         log_level="warning",
         access_log=False,
         server_header=False,
-        proxy_headers=place.behind_proxy,
+        proxy_headers=False,
         ssl_certfile=place.certificate,
         ssl_keyfile=place.key,
         timeout_graceful_shutdown=GRACE,

@@ -27,6 +27,8 @@ PATIENCE = 1.0
 WAITING = 16
 """Tasks that may wait for the helper. Whoever comes then is sent away: threads have to be left for answers."""
 REMEMBERED = 512
+PRIVATE = ("COUNTVEIL", "PG", "PROMETHEUS")
+"""How variables begin that tell where data and ledger are, and how to get at them: the helper needs none of it."""
 Values = Mapping[str, Any]
 
 
@@ -124,7 +126,8 @@ class Workshop:
         if self._helper is None or self._helper.poll() is not None:
             self.close()
             command = [sys.executable, "-m", "countveil.service.work"]
-            self._helper = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            environment = {name: value for name, value in os.environ.items() if not name.startswith(PRIVATE)}
+            self._helper = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
         return self._helper
 
     def _line(self, helper: subprocess.Popen[bytes], stop: Stop | None) -> bytes:

@@ -21,7 +21,7 @@ def ring(tmp_path: Path) -> Keyring:
 
 
 def request(ring: Keyring, cookie: str = "", secret: str = "s", **headers: str) -> Request:
-    state = SimpleNamespace(keyring=ring, settings=SimpleNamespace(secret=secret, secure=False))
+    state = SimpleNamespace(keyring=ring, secret=secret, settings=SimpleNamespace(secure=False))
     given = [(b"host", b"localhost:8000"), *((n.replace("_", "-").encode(), v.encode()) for n, v in headers.items())]
     if cookie:
         given.append((b"cookie", f"{sessions.COOKIE}={cookie}".encode()))
@@ -87,6 +87,8 @@ def test_a_session_ends_with_its_key_and_its_time(ring: Keyring, monkeypatch: py
         ({"sec_fetch_site": "same-site"}, False),
         ({"origin": "http://evil.example"}, False),
         ({"origin": "http://localhost:9000"}, False),
+        ({"origin": "null"}, False),
+        ({"sec_fetch_site": "same-origin", "origin": "null"}, False),
     ],
 )
 def test_forms_of_other_sites_are_told_apart(ring: Keyring, headers: dict[str, str], own: bool) -> None:

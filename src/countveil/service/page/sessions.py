@@ -53,8 +53,7 @@ def _plain(address: str) -> bool:
 
 
 def signed(request: Request, id: str, until: int) -> str:
-    secret = request.app.state.settings.secret.encode()
-    return hmac.new(secret, f"{id}.{until}".encode(), hashlib.sha256).hexdigest()
+    return hmac.new(request.app.state.secret.encode(), f"{id}.{until}".encode(), hashlib.sha256).hexdigest()
 
 
 def begin(request: Request, response: Response, key: Key) -> None:
@@ -89,8 +88,11 @@ def current(request: Request) -> Key | None:
 
 
 def own_page(request: Request) -> bool:
-    """A form of ours sent this, and no other site: cookies alone do not prove it in every browser."""
+    """A form of ours sent this, and no other site: cookies alone do not prove it in every browser.
+
+    Pages without an origin (sandboxed frames, files) say "null": they are not ours either.
+    """
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         return False
     origin = request.headers.get("origin")
-    return origin is None or origin == "null" or urlsplit(origin).netloc == request.headers.get("host", "")
+    return origin is None or urlsplit(origin).netloc == request.headers.get("host", "")

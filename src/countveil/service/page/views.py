@@ -24,7 +24,7 @@ from starlette.responses import RedirectResponse, Response
 
 from countveil.errors import CountveilError
 from countveil.keys import Key
-from countveil.service.access import ANYONE, ENTERING, limited
+from countveil.service.access import limit_client, limited
 from countveil.service.bodies import StrictRequest
 from countveil.service.page import agency, asking, budgets, explore, pictures, sessions
 from countveil.service.problems import FORBIDDEN, NOT_FOUND, Problem
@@ -156,10 +156,8 @@ async def download(request: Request, name: str) -> Response:
 
 def _designer(request: Request) -> None:
     """Whoever may design: anyone where that is open, otherwise whoever is logged in."""
-    key = sessions.current(request)
-    if key is None and not request.app.state.settings.open_design:
+    if _visitor(request) is None and not request.app.state.settings.open_design:
         raise sessions.LoginNeededError
-    limited(request, key or ANYONE)
 
 
 def _link(fields: Mapping[str, str], office: bool) -> str:
@@ -203,9 +201,9 @@ async def ask_page(request: Request) -> Response:
 @page.post("/ask")
 async def ask_form(request: Request) -> Response:
     """Fields to SQL, SQL to fields, the dry run, and the question itself: what the button that was pressed says."""
-    if sessions.current(request) is None:  # what was typed is still there after logging in
+    key = _visitor(request)
+    if key is None:  # what was typed is still there after logging in
         raise sessions.LoginNeededError(await _typed(request))
-    key = _holder(request)
     form = await form_of(request)
     values = await _asked(request, key, form)
     return rendered(request, "_asking.html" if part(request) else "ask.html", values.pop("status", 200), **values)
@@ -243,11 +241,20 @@ async def _typed(request: Request) -> str:
     return sessions.typed(str(form.get("sql", "")).strip())
 
 
-def _holder(request: Request) -> Key:
+def _visitor(request: Request) -> Key | None:
+    """The key of whoever is logged in; they, or else the client's address, have not asked too often."""
     key = sessions.current(request)
     if key is None:
-        raise sessions.LoginNeededError
+        limit_client(request, "page")
+        return None
     return limited(request, key)
+
+
+def _holder(request: Request) -> Key:
+    key = _visitor(request)
+    if key is None:
+        raise sessions.LoginNeededError
+    return key
 
 
 def _attached(name: str) -> dict[str, str]:
@@ -261,6 +268,8 @@ def _attached(name: str) -> dict[str, str]:
 async def budget(request: Request) -> Response:
     key = _holder(request)
     verify = "verify" in request.query_params
+    if verify and key.role != "curator":
+        raise Problem(FORBIDDEN, "to verify the ledger is for curators")
     values = await run_in_threadpool(budgets.page, request.app.state.curator, key, verify)
     if values["broken"] is not None:
         values["broken"].note(request)
@@ -272,13 +281,14 @@ async def budget(request: Request) -> Response:
 
 @page.get("/login")
 def login_page(request: Request) -> Response:
+    limit_client(request, "login")
     return rendered(request, "login.html", to=sessions.local(request.query_params.get("to", "")), wrong=False)
 
 
 @page.post("/login")
 async def login(request: Request) -> Response:
+    limit_client(request, "login")
     form = await form_of(request)
-    limited(request, ENTERING)
     key = request.app.state.keyring.recognised(str(form.get("key", "")).strip())
     to = sessions.local(str(form.get("to", "")))
     if key is None:
@@ -291,6 +301,7 @@ async def login(request: Request) -> Response:
 
 @page.post("/logout")
 async def logout(request: Request) -> Response:
+    _visitor(request)
     await form_of(request)
     response = RedirectResponse("/", 303)
     sessions.end(response)
@@ -300,6 +311,7 @@ async def logout(request: Request) -> Response:
 @page.get("/docs")
 def documentation(request: Request) -> Response:
     """The API, from its own OpenAPI document."""
+    _visitor(request)
     return rendered(request, "docs.html", api=request.app.openapi(), operations=_operations(request.app.openapi()))
 
 
