@@ -4,8 +4,9 @@
     GRANT USAGE ON SCHEMA public TO countveil;
     GRANT SELECT ON people TO countveil;
 
-The role is checked at the start: one that could write, or that is above the rules, is refused. A statement that takes
-too long is cancelled. What the server says goes nowhere: it can quote the data.
+The table and the role are checked when the source is opened and again in every transaction that reads rows (see
+postgres_checks): what would be evaluated while it is counted is refused, and so is a role that could write or is above
+the rules. A statement that takes too long is cancelled. What the server says goes nowhere: it can quote the data.
 """
 
 from __future__ import annotations
@@ -14,16 +15,17 @@ import hashlib
 import os
 import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from countveil.engines.dialect import Family
-from countveil.engines.postgres_role import EXCESS, GRANT, REASONS
+from countveil.engines.postgres_checks import MAY_NOT_LOOK, REFUSALS, TREE, check_statement
 from countveil.engines.postgres_sql import NUMBERS, PostgresCompiler, PostgresDialect, family_of
 from countveil.engines.source import Source
 from countveil.engines.sql_engine import SqlEngine
 from countveil.engines.statement import Statement
-from countveil.errors import DataError, EngineError, MissingExtraError, shortened
+from countveil.errors import CountveilError, DataError, EngineError, MissingExtraError, shortened
 from countveil.schema import Schema
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 TIMEOUT = 3600
 """Seconds that one statement may take."""
+CHANGED = "the source's columns changed; ask again"
 UNREADABLE = "the source could not be read; the curator can look with: countveil inspect"
 BEGIN = (
     "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL search_path = pg_catalog, pg_temp; "
@@ -39,37 +42,21 @@ BEGIN = (
 )
 """Whatever the role, the database or a pooler has set."""
 FIND = """
-SELECT n.nspname, c.relname, CAST(c.relkind AS text), row_security_active(c.oid),
-    has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')
+SELECT n.nspname, c.relname
 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p', 'm', 'v', 'f') AND concat(n.nspname, '.', c.relname) = %(name)s
 """
-TREE = """
-WITH RECURSIVE tree (oid) AS (
-    SELECT c.oid FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-    WHERE n.nspname = %(schema)s AND c.relname = %(table)s
-    UNION SELECT i.inhrelid FROM pg_inherits AS i JOIN tree ON i.inhparent = tree.oid
-)
-"""
-"""A table, its partitions, and those that inherit from it: a count of it is a count of them all."""
-FOREIGN = TREE + "SELECT 1 FROM tree JOIN pg_class AS c ON c.oid = tree.oid WHERE c.relkind = 'f' LIMIT 1"
-COLUMNS = """
-SELECT a.attname, t.typname, CAST(t.typtype AS text), a.atttypmod, t.typnamespace = 'pg_catalog'::regnamespace,
-    CAST(a.attgenerated AS text) = 'v'
-FROM pg_attribute AS a JOIN pg_type AS t ON t.oid = a.atttypid JOIN pg_class AS c ON c.oid = a.attrelid
-    JOIN pg_namespace AS n ON n.oid = c.relnamespace
-WHERE n.nspname = %(schema)s AND c.relname = %(table)s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
-"""
-TRACE = (
-    TREE
-    + """
-SELECT CAST(c.oid AS bigint), CAST(c.relfilenode AS bigint), s.n_tup_ins, s.n_tup_upd, s.n_tup_del,
-    CAST(pg_postmaster_start_time() AS text),
+TRACE = f"""
+WITH RECURSIVE {TREE}
+SELECT CAST(c.relkind AS text), CAST(c.oid AS bigint), CAST(c.relfilenode AS bigint),
+    s.n_tup_ins, s.n_tup_upd, s.n_tup_del, CAST(pg_postmaster_start_time() AS text),
     CAST((SELECT stats_reset FROM pg_stat_database WHERE datname = current_database()) AS text),
+    CAST((SELECT stats_reset FROM pg_stat_bgwriter) AS text),
     CASE WHEN pg_is_in_recovery() THEN CAST(pg_last_wal_replay_lsn() AS text) END
-FROM tree JOIN pg_class AS c ON c.oid = tree.oid LEFT JOIN pg_stat_all_tables AS s ON s.relid = c.oid ORDER BY 1
+FROM tree JOIN pg_class AS c ON c.oid = tree.oid LEFT JOIN pg_stat_all_tables AS s ON s.relid = c.oid
+ORDER BY tree.root DESC, c.oid
 """
-)
+"""The server's counters of changes, and when they began: a crash of one session sets all of them back."""
 CONTENT = (
     "SELECT count(*), CAST(sum(hashtextextended(concat(tableoid, '|', ctid, '|', xmin), 0)) AS text) FROM {relation}"
 )
@@ -92,14 +79,13 @@ class PostgresEngine(SqlEngine):
         self._shown = shortened(source.table, 100)
         self._lock = threading.Lock()
         self._connection: Any = None
-        self._columns: dict[str, Family] | None = None
-        self._numbers: frozenset[str] = frozenset()
-        self._content: tuple[object, object] | None = None
+        self._content: tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]] | None = None
         _OPEN.add(self)
         try:
             self._place = self._find(source.table)
             self.relation = ".".join(self.dialect.name(part) for part in self._place.values())
-            self._check_role()
+            with self._transaction() as cursor:
+                self._look: Any = self._check(cursor)
             if schema is not None:
                 self.check(schema)
         except BaseException:
@@ -146,59 +132,73 @@ class PostgresEngine(SqlEngine):
             _INHERITED.append(self._connection)
             self._connection = None
 
-    def _fetch(
-        self, sql: str, values: Mapping[str, object] | None = None, unwritable: str = ""
-    ) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """The names and rows of a statement, in a transaction of its own; `unwritable` refuses values that it cannot
-        take. Whatever goes wrong, its words stay here: they can quote the data."""
+    @contextmanager
+    def _transaction(self, unwritable: str = "") -> Iterator[Any]:
+        """A cursor in a transaction of its own; `unwritable` refuses values that it cannot take.
+
+        Whatever goes wrong, the server's words stay here: they can quote the data.
+        """
         with self._lock:
             try:
                 with self._begun().cursor() as cursor:
-                    cursor.execute(sql, dict(values or {}))
-                    found = [column.name for column in cursor.description or ()], cursor.fetchall()
+                    yield cursor
                     cursor.execute("COMMIT")
-                    return found
-            except EngineError:
-                raise
             except BaseException as error:
                 self._drop()  # the server ends the transaction
-                if not isinstance(error, Exception):
+                if isinstance(error, CountveilError) or not isinstance(error, Exception):
                     raise
                 if unwritable and isinstance(error, (self._driver.DataError, UnicodeError)):
                     raise DataError(unwritable) from None
                 raise EngineError(UNREADABLE) from None
 
-    # -- what is checked at the start --------------------------------------------------------------------------------
+    def _fetch(self, sql: str, values: Mapping[str, object], unwritable: str = "") -> list[tuple[Any, ...]]:
+        """The rows of a statement that reads no table of the source."""
+        with self._transaction(unwritable) as cursor:
+            found: list[tuple[Any, ...]] = cursor.execute(sql, values).fetchall()
+            return found
+
+    # -- what is checked, at the start and at every count ------------------------------------------------------------
 
     def _find(self, table: str) -> dict[str, str]:
         """The schema and name of the table, in `public` if no schema is given."""
         name = table if "." in table else f"public.{table}"
         unknown = f"source: {self._source.shown} has no table {self._shown} that this role can see"
-        _, rows = self._fetch(FIND, {"name": name}, unknown)
+        rows = self._fetch(FIND, {"name": name}, unknown)
         if len(rows) != 1:
             raise DataError(unknown if not rows else f"source: there are several tables called {self._shown}")
-        ((schema, found, kind, guarded, reads),) = rows
-        place = {"schema": schema, "table": found}
-        if not reads:
-            words = f"GRANT USAGE ON SCHEMA {shortened(schema)} TO it and GRANT SELECT ON {self._shown} TO it"
-            raise DataError(f"source: this role may not read {self._shown}; {words}")
-        if kind in "vf" or self._fetch(FOREIGN, place)[1]:
-            words = "is a view or a foreign table, or has one as a partition, which is evaluated while it is counted"
-            raise DataError(f"source: {self._shown} {words}; make it a MATERIALIZED VIEW or a table")
-        if guarded:
-            words = "has row security, which is evaluated while it is counted"
-            raise DataError(f"source: {self._shown} {words}; make a MATERIALIZED VIEW of the rows that may be counted")
-        return place
+        ((schema, found),) = rows
+        return {"schema": schema, "table": found}
 
-    def _check_role(self) -> None:
-        """The role can read, and can do nothing else."""
-        _, rows = self._fetch(EXCESS)
-        if rows:
-            reason = REASONS[rows[0][0]]
-            raise DataError(f"source: this role can do more than read {self._shown}: {reason}; {GRANT}")
+    def _lock_table(self, cursor: Any, kind: object) -> None:
+        """Until the transaction ends nobody makes policies for the table or changes its columns; before the first
+        statement, so that its snapshot is of what is locked. Materialized views have no policies, and no lock."""
+        if kind in ("r", "p"):
+            cursor.execute(f"LOCK TABLE ONLY {self.relation} IN ACCESS SHARE MODE", {})
+
+    def _check(self, cursor: Any) -> tuple[object, ...]:
+        """Refuse a table that may not be counted, or not by this role; otherwise what it looks like: its kind,
+        its server, its columns, how its rows are stored."""
+        try:
+            cursor.execute(check_statement(cursor.connection.info.server_version), self._place)
+        except self._driver.errors.InsufficientPrivilege:
+            raise DataError(f"source: {MAY_NOT_LOOK}") from None
+        reason, *look = cursor.fetchone()
+        if look[0] is None:
+            raise EngineError(UNREADABLE)
+        if reason is not None:
+            words = REFUSALS[reason].format(table=self._shown, schema=shortened(self._place["schema"]))
+            raise DataError(f"source: {words}")
+        return tuple(look)
 
     def check(self, schema: Schema) -> None:
-        """Also refuse declared values that the database cannot hold."""
+        """Also refuse types that someone made casts for, and declared values that the database cannot hold."""
+        cast = {name for name, *_, cast in self._look[2] if cast}
+        for name in [column.name for column in schema.columns] + [schema.unit] * (not schema.unit_is_row):
+            if name in cast:
+                words = "casts of someone's own (CREATE CAST), which are evaluated while it is counted"
+                raise DataError(
+                    f"column {name}: its type, or text, has {words}; DROP CAST, or store it in a type without"
+                )
         super().check(schema)
         for column in schema.columns:
             if column.kind == "text":
@@ -209,19 +209,21 @@ class PostgresEngine(SqlEngine):
     # -- the protocol ------------------------------------------------------------------------------------------------
 
     def columns(self) -> Mapping[str, Family]:
-        if self._columns is None:
-            _, rows = self._fetch(COLUMNS, self._place)
-            self._numbers = frozenset(name for name, kind, *_ in rows if kind in NUMBERS)
-            self._columns = {name: family_of(*kind) for name, *kind in rows}
-        return self._columns
+        return {name: family_of(*kind) for name, *kind, _ in self._look[2]}
 
     def compiler(self) -> PostgresCompiler:
-        return PostgresCompiler(self.dialect, self.relation, self.columns(), self._numbers)
+        numbers = frozenset(name for name, kind, *_ in self._look[2] if kind in NUMBERS)
+        return PostgresCompiler(self.dialect, self.relation, self.columns(), numbers)
 
     def run(self, statement: Statement) -> dict[str, NDArray[np.generic]]:
         import numpy as np
 
-        names, rows = self._fetch(statement.sql, statement.values)
+        with self._transaction() as cursor:
+            self._lock_table(cursor, self._look[0])
+            if self._check(cursor)[2] != self._look[2]:  # the statement was written for other columns
+                raise EngineError(CHANGED)
+            rows = cursor.execute(statement.sql, dict(statement.values)).fetchall()
+            names = [column.name for column in cursor.description or ()]
         columns = list(zip(*rows, strict=True)) if rows else [() for _ in names]
         whole = {"cell", "n"}
         return {
@@ -230,18 +232,23 @@ class PostgresEngine(SqlEngine):
         }
 
     def fingerprint(self) -> str:
-        """The columns of the table and the versions of its rows, whatever their order: where each is and who wrote it.
+        """The server, the table's columns and the versions of its rows: where each is and who wrote it, in any order.
 
         Rows are read again when the server's counters of changes have moved, or may have begun anew. Counters can be
         seconds late. A change that they do not show yet is not noticed: a stale replay, never a leak.
         """
-        _, trace = self._fetch(TRACE, self._place)  # before the rows: a change in between is seen the next time
+        trace = self._fetch(TRACE, self._place)  # before the rows: a change in between is seen the next time
         if not trace:
             raise EngineError(UNREADABLE)
-        if self._content is None or self._content[0] != trace:
-            self._content = (trace, self._fetch(CONTENT.format(relation=self.relation)))
-        _, shape = self._fetch(COLUMNS, self._place)
-        return hashlib.sha256(repr((self._place, shape, self._content[1])).encode()).hexdigest()
+        known = self._content
+        with self._transaction() as cursor:
+            if known is not None and known[0] == trace:
+                look = self._check(cursor)
+            else:
+                self._lock_table(cursor, trace[0][0])
+                look = self._check(cursor)
+                known = self._content = trace, cursor.execute(CONTENT.format(relation=self.relation), {}).fetchall()
+        return hashlib.sha256(repr((self._place, look, known[1])).encode()).hexdigest()
 
     def close(self) -> None:
         with self._lock:

@@ -7,6 +7,7 @@ import logging
 import os
 import shutil
 import signal
+import subprocess
 import tempfile
 import threading
 import time
@@ -23,8 +24,8 @@ from servers import Postgres, postgres, wait_until
 from countveil.curator import Curator
 from countveil.engines import Source, open_engine, postgres_sql
 from countveil.engines import postgres as module
-from countveil.engines.postgres import UNREADABLE, PostgresEngine
-from countveil.engines.postgres_role import GRANT
+from countveil.engines.postgres import CHANGED, UNREADABLE, PostgresEngine
+from countveil.engines.postgres_checks import GRANT, MAY_NOT_LOOK
 from countveil.engines.postgres_sql import LONGEST, family_of
 from countveil.engines.statement import Statement
 from countveil.engines.survey import guess_column, survey_column, survey_people
@@ -330,13 +331,16 @@ def test_what_is_evaluated_while_it_is_counted_is_refused(server: Postgres) -> N
 
 # -- the role ----------------------------------------------------------------------------------------------------------
 
-ABOVE, MEMBER, OWNS, WRITES, CREATES, FOREIGN = (
+ABOVE, MEMBER, OWNS, WRITES, CREATES, FOREIGN, SETS, LARGE, LATER = (
     "above the rules",
     "a role of the server's own",
     "owns something",
     "may write to a table or pass a grant on",
     "may create things",
     "may use foreign servers",
+    "may set parameters",
+    "may write large objects",
+    "will be granted more than SELECT",
 )
 TOO_MUCH = {
     **{f"table {p}": (WRITES, f"GRANT {p} ON {{t}} TO {{r}}") for p in ("INSERT", "UPDATE", "DELETE", "TRUNCATE")},
@@ -377,6 +381,14 @@ TOO_MUCH = {
     "member of an owner": (OWNS, "CREATE ROLE {o}; ALTER TABLE {t} OWNER TO {o}; GRANT {o} TO {r}"),
     "foreign server": (FOREIGN, "CREATE FOREIGN DATA WRAPPER {o}; GRANT USAGE ON FOREIGN DATA WRAPPER {o} TO {r}"),
     "files": (FOREIGN, "GRANT EXECUTE ON FUNCTION pg_read_file(text) TO {r}"),
+    "SET": (SETS, "GRANT SET ON PARAMETER log_statement TO {r}"),
+    "ALTER SYSTEM": (SETS, "GRANT ALTER SYSTEM ON PARAMETER shared_buffers TO {r}"),
+    "large object": (LARGE, "SELECT lo_create(4711); GRANT UPDATE ON LARGE OBJECT 4711 TO {r}"),
+    "default privileges": (LATER, "ALTER DEFAULT PRIVILEGES GRANT INSERT ON TABLES TO {r}"),
+    "default privileges of sequences": (
+        LATER,
+        "CREATE SCHEMA {o}; ALTER DEFAULT PRIVILEGES IN SCHEMA {o} GRANT USAGE ON SEQUENCES TO {r}",
+    ),
 }
 
 
@@ -415,11 +427,18 @@ def test_a_session_that_set_its_role(server: Postgres, role: tuple[str, str, str
 
 
 def test_a_role_that_reads_is_accepted(server: Postgres, role: tuple[str, str, str, str]) -> None:
-    """Other tables, through another role, with temporary tables and defaults: nothing of that is too much."""
+    """Other tables and large objects, now and later, through another role, with temporary tables: not too much."""
     name, url, table, other = role
     server.sql(f"CREATE TABLE {other} (x int)")
     server.sql(f"CREATE ROLE {other}")
-    for statement in (f"GRANT SELECT ON {other} TO {other}", f"GRANT {other} TO {name}"):
+    for statement in (
+        f"GRANT SELECT ON {other} TO {other}",
+        f"GRANT {other} TO {name}",
+        f"ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO {name}",
+        f"ALTER DEFAULT PRIVILEGES GRANT EXECUTE ON FUNCTIONS TO {name}",
+        "SELECT lo_create(4712)",
+        f"GRANT SELECT ON LARGE OBJECT 4712 TO {name}",
+    ):
         server.sql(statement)
     with psycopg.connect(url) as own:
         own.execute("CREATE TEMP TABLE mine (x int)")
@@ -432,6 +451,18 @@ def test_a_role_that_may_not_read(server: Postgres, role: tuple[str, str, str, s
     name, url, table, _ = role
     server.sql(f"REVOKE SELECT ON {table} FROM {name}")
     assert f"this role may not read {table}; GRANT USAGE" in refused(url, table)
+
+
+def test_a_role_that_may_not_ask_which_server_this_is(server: Postgres, role: tuple[str, str, str, str]) -> None:
+    name, url, table, _ = role
+    functions = "FUNCTION pg_control_system(), pg_control_checkpoint()"
+    server.sql(f"REVOKE EXECUTE ON {functions} FROM PUBLIC")
+    try:
+        assert refused(url, table) == f"source: {MAY_NOT_LOOK}"
+        server.sql(f"GRANT EXECUTE ON {functions} TO {name}")
+        PostgresEngine(Source(url, table=table)).close()
+    finally:
+        server.sql(f"GRANT EXECUTE ON {functions} TO PUBLIC")
 
 
 # -- the connection ----------------------------------------------------------------------------------------------------
@@ -580,6 +611,109 @@ def test_what_is_refused_is_refused_before_it_is_charged(server: Postgres, tmp_p
     assert charged(path) == 0
 
 
+LATER_REFUSED = {
+    "row security": (
+        "has row security",
+        "CREATE POLICY p ON {t} USING (1 / (person - 2) >= -1); ALTER TABLE {t} ENABLE ROW LEVEL SECURITY",
+        "ALTER TABLE {t} DISABLE ROW LEVEL SECURITY",
+    ),
+    "a foreign heir": (
+        "a foreign table, or has one as a partition",
+        "CREATE FOREIGN DATA WRAPPER {o}; CREATE SERVER {o} FOREIGN DATA WRAPPER {o}; "
+        "CREATE FOREIGN TABLE {o} () INHERITS ({t}) SERVER {o}",
+        "DROP FOREIGN DATA WRAPPER {o} CASCADE",
+    ),
+    "a view": (
+        "a view or a foreign table",
+        "ALTER TABLE {t} RENAME TO {o}; CREATE VIEW {t} AS SELECT 1 / (person - 2) AS person, region FROM {o}; "
+        "GRANT SELECT ON {t} TO reader",
+        "DROP VIEW {t}; ALTER TABLE {o} RENAME TO {t}",
+    ),
+    "a grant": ("may write to a table", "GRANT INSERT ON {t} TO reader", "REVOKE INSERT ON {t} FROM reader"),
+    "a parameter": (
+        "may set parameters",
+        "GRANT SET ON PARAMETER log_statement TO reader",
+        "REVOKE SET ON PARAMETER log_statement FROM reader",
+    ),
+    "a grant to come": (
+        "will be granted more than SELECT",
+        "ALTER DEFAULT PRIVILEGES GRANT DELETE ON TABLES TO reader",
+        "ALTER DEFAULT PRIVILEGES REVOKE DELETE ON TABLES FROM reader",
+    ),
+    "a cast": (
+        "column region: its type, or text, has casts of someone's own",
+        "CREATE FUNCTION {o}({e}) RETURNS text IMMUTABLE LANGUAGE sql AS $$ SELECT CAST(1 / (length($1::char) - 5) AS "
+        "text) $$; CREATE CAST ({e} AS text) WITH FUNCTION {o}({e})",
+        "DROP FUNCTION {o} CASCADE",
+    ),
+}
+
+
+def test_what_is_refused_later_is_refused_at_every_count(server: Postgres, tmp_path: Path) -> None:
+    """Before the charge by whoever looks at the source, and in the transaction of a count that is under way."""
+    kind, other = new("mood"), new("other")
+    server.sql(f"CREATE TYPE {kind} AS ENUM ('North', 'South')")
+    table = made(server, f"person int, region {kind}", [(1, "North"), (2, "North"), (3, "South")])
+    path, declared = configured(server, tmp_path, table), Column("region", "text", ("North", "South"))
+
+    def run(statements: str) -> None:
+        for statement in statements.format(t=table, o=other, e=kind).split("; "):
+            server.sql(statement)
+
+    with Curator.open(path) as curator, opened(server, table, declared) as count:
+        curator.count(by="region")
+        for case, (said, statements, undo) in LATER_REFUSED.items():
+            run(statements)
+            try:
+                with pytest.raises(DataError) as error:
+                    curator.count(by="region", where="region = 'North'")
+                assert said in str(error.value), case
+                assert "\n" not in str(error.value)
+                with pytest.raises((DataError, EngineError)) as error:  # an engine that was open before
+                    count("region")
+                assert str(error.value) == CHANGED if case == "a cast" else said in str(error.value)
+            finally:
+                run(undo)
+            assert curator.count(by="region").replayed, case
+            assert charged(path) == 1
+
+
+def test_no_policy_comes_between_the_check_and_the_count(server: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, tried = made(server, "x int", [(1,)]), list[str]()
+    with opened(server, table, Column("x", "integer", low=1, high=2)) as count:
+        real = count.engine._check
+
+        def check(cursor: Any) -> object:
+            look = real(cursor)
+            with psycopg.connect(server.admin, options="-c lock_timeout=100ms") as db:
+                with pytest.raises(psycopg.errors.LockNotAvailable):
+                    db.execute(f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY")
+                tried.append(table)
+            return look
+
+        monkeypatch.setattr(count.engine, "_check", check)
+        assert count("x") == [1, 0]
+        count.engine.fingerprint()
+        assert len(tried) == 2
+
+
+def test_casts_on_types_that_are_not_declared_are_no_fault(server: Postgres) -> None:
+    kind, function = new("mood"), new("f")
+    server.sql(f"CREATE TYPE {kind} AS ENUM ('a')")
+    server.sql(f"CREATE FUNCTION {function}({kind}) RETURNS text IMMUTABLE LANGUAGE sql AS $$ SELECT 'b' $$")
+    table = made(server, f"x text, y {kind}", [("a", "a")])
+    before = fingerprint(server, table)
+    server.sql(f"CREATE CAST ({kind} AS text) WITH FUNCTION {function}({kind})")
+    assert fingerprint(server, table) != before
+    with opened(server, table, Column("x", "text", ("a", "b"))) as count:
+        assert count("x") == [1, 0]
+    for schema in (
+        Schema("people", (Column("y", "text", ("a",)),)),
+        Schema("people", (Column("x", "text", ("a",)),), "y"),
+    ):
+        assert "column y: its type, or text, has casts of someone's own" in refused(server.url, table, schema)
+
+
 def fingerprint(server: Postgres, table: str) -> str:
     with closing(PostgresEngine(Source(server.url, table=table))) as engine:
         return engine.fingerprint()
@@ -605,6 +739,140 @@ def test_every_change_is_another_fingerprint(server: Postgres) -> None:
         server.sql(f"DROP TABLE {table}")
         with pytest.raises(EngineError, match="could not be read"):
             engine.fingerprint()
+
+
+SILENT = {
+    "a column again": ("text", "ALTER TABLE {t} DROP COLUMN x; ALTER TABLE {t} ADD COLUMN x text"),
+    "another default": (
+        "text",
+        "ALTER TABLE {t} DROP COLUMN x, ADD COLUMN x text DEFAULT 'a'",
+        "ALTER TABLE {t} DROP COLUMN x, ADD COLUMN x text DEFAULT 'b'",
+        "ALTER TABLE {t} DROP COLUMN x, ADD COLUMN x text DEFAULT 'a'",
+    ),
+    "swapped labels": (
+        "{e}",
+        "ALTER TYPE {e} RENAME VALUE 'a' TO 'c'; ALTER TYPE {e} RENAME VALUE 'b' TO 'a'; "
+        "ALTER TYPE {e} RENAME VALUE 'c' TO 'b'",
+    ),
+    "swapped columns": (
+        "text",
+        "ALTER TABLE {t} RENAME x TO z; ALTER TABLE {t} RENAME y TO x; ALTER TABLE {t} RENAME z TO y",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SILENT)
+@pytest.mark.parametrize("child", ["", "PARTITION OF {t} DEFAULT"])
+def test_changes_that_write_no_row_are_another_fingerprint(server: Postgres, case: str, child: str) -> None:
+    kind, table, enum = SILENT[case][0], new(), new("e")
+    server.sql(f"CREATE TYPE {enum} AS ENUM ('a', 'b')")
+    kind = kind.format(e=enum)
+    part = " PARTITION BY LIST (i)" if child else ""
+    server.sql(f"CREATE TABLE {table} (i int, x {kind} DEFAULT 'a', y {kind} DEFAULT 'b'){part}")
+    server.sql(f"GRANT SELECT ON {table} TO reader")
+    if child:
+        server.sql(f"CREATE TABLE {table}_1 {child.format(t=table)}")
+    change(server, f"INSERT INTO {table} VALUES (1), (2)")
+    with closing(PostgresEngine(Source(server.url, table=table))) as engine:
+        seen = [engine.fingerprint()]
+        for statements in SILENT[case][1:]:
+            for statement in statements.format(t=table, e=enum).split("; "):
+                server.sql(statement)
+            seen.append(engine.fingerprint())
+            assert seen[-1] == engine.fingerprint() == fingerprint(server, table)
+        assert len(set(seen)) == len(seen)
+
+
+def test_a_value_of_old_rows_that_only_a_partition_has(server: Postgres) -> None:
+    """The partition is taken out, its column is made anew, and it is put back: no row is written."""
+    table = new()
+    server.sql(f"CREATE TABLE {table} (i int, x text) PARTITION BY LIST (i)")
+    server.sql(f"CREATE TABLE {table}_1 (i int, x text)")
+    server.sql(f"GRANT SELECT ON {table} TO reader")
+    server.sql(f"ALTER TABLE {table} ATTACH PARTITION {table}_1 DEFAULT")
+    change(server, f"INSERT INTO {table} VALUES (1, 'a')")
+    before = fingerprint(server, table)
+    for step in (
+        f"ALTER TABLE {table} DETACH PARTITION {table}_1",
+        f"ALTER TABLE {table}_1 DROP COLUMN x, ADD COLUMN x text DEFAULT 'b'",
+        f"ALTER TABLE {table} ATTACH PARTITION {table}_1 DEFAULT",
+    ):
+        server.sql(step)
+    assert fingerprint(server, table) != before
+    with opened(server, table, Column("x", "text", ("a", "b"))) as count:
+        assert count("x") == [0, 1]
+
+
+SCRIPT = (
+    "CREATE TABLE people (person int, region text)",
+    "GRANT SELECT ON people TO reader",
+    "INSERT INTO people VALUES (1, 'North'), (2, 'North'), (3, 'South')",
+)
+
+
+@pytest.mark.slow
+def test_other_servers_and_other_histories(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two servers built by one script; one that was recovered to an earlier state; one whose counters were lost."""
+    memory = Path("/dev/shm")
+    if memory.is_dir() and shutil.disk_usage(memory).free > 2**29:
+        monkeypatch.setattr(tempfile, "tempdir", str(memory))
+    first, twin = (Postgres(postgres().programs) for _ in range(2))
+    try:
+        for server in (first, twin):
+            for statement in SCRIPT:
+                change(server, statement)
+        assert fingerprint(first, "people") != fingerprint(twin, "people")
+
+        lost_counters(first)
+
+        first.stop()
+        subprocess.run(["cp", "-a", first.data, first.folder / "copy"], check=True)
+        first.start()
+        change(first, "UPDATE people SET region = 'South' WHERE person = 1")
+        before = fingerprint(first, "people")
+        first.stop()
+        shutil.rmtree(first.data)
+        (first.folder / "copy").rename(first.data)
+        (first.data / "recovery.signal").touch()
+        with (first.data / "postgresql.auto.conf").open("a") as settings:
+            settings.write("restore_command = 'false'\n")
+        first.start()
+        wait_until(lambda: recovered(first))
+        change(first, "UPDATE people SET region = 'North' WHERE person = 1")
+        assert fingerprint(first, "people") != before
+    finally:
+        first.remove()
+        twin.remove()
+
+
+def lost_counters(server: Postgres) -> None:
+    """The session of someone else crashes: all counters begin anew, although the server was not started again."""
+    with closing(PostgresEngine(Source(server.url, table="people"))) as engine:
+        before = engine.fingerprint()
+        with suppressed(), psycopg.connect(server.admin) as crashed:
+            os.kill(crashed.info.backend_pid, signal.SIGKILL)
+            wait_until(lambda: not reachable(server, crashed.info.backend_pid))
+            crashed.execute("SELECT 1")
+        wait_until(lambda: reachable(server, 0))
+        change(server, "INSERT INTO people VALUES (4, 'North'), (5, 'North'), (6, 'South')")  # as many as before
+        assert engine.fingerprint() != before
+
+
+def recovered(server: Postgres) -> bool:
+    with psycopg.connect(server.admin) as db:
+        return db.execute("SELECT pg_is_in_recovery()").fetchone() == (False,)
+
+
+def reachable(server: Postgres, backend: int) -> bool:
+    """The server answers, and has this session."""
+    try:
+        with psycopg.connect(server.admin) as db:
+            return (
+                db.execute("SELECT 1 FROM pg_stat_activity WHERE pid = %s OR %s = 0", [backend] * 2).fetchone()
+                is not None
+            )
+    except psycopg.OperationalError:
+        return False
 
 
 def test_partitions_and_heirs_count(server: Postgres) -> None:
@@ -639,11 +907,11 @@ def test_counters_that_begin_anew_change_nothing(server: Postgres) -> None:
 def test_the_rows_are_read_once_for_a_state_of_the_counters(server: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
     table, read = people(server), list[str]()
     with closing(PostgresEngine(Source(server.url, table=table))) as engine:
-        real = engine._fetch
-        monkeypatch.setattr(engine, "_fetch", lambda sql, *more: read.append(sql) or real(sql, *more))
+        real = engine._lock_table  # before rows are read
+        monkeypatch.setattr(engine, "_lock_table", lambda cursor, kind: read.append(kind) or real(cursor, kind))
         for _ in range(3):
             engine.fingerprint()
-        assert sum("hashtextextended" in sql for sql in read) == 1
+        assert read == ["r"]
 
 
 @contextmanager

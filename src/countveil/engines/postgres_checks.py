@@ -1,0 +1,137 @@
+"""Whether a table of PostgreSQL may be counted, and what it looks like: one statement, run in every transaction that
+reads the table's rows.
+
+Refused are what is evaluated while it is counted (views, foreign tables, row security) and roles that can do more than
+read: everything counts that the role, or a role that it can become, is granted. What every role may do by default is no
+fault: connect, temporary tables, the catalogues, functions. Refusals depend on the schema and the grants only.
+
+The same statement tells which server this is and how the table's rows are to be read: attribute numbers, the values of
+columns that were added without writing rows, labels of enumerations, casts. A change of any of them is a change of the
+table, although no row was written.
+"""
+
+from __future__ import annotations
+
+GRANT = "use a role of its own: GRANT SELECT ON the table TO it, and nothing else"
+MAY_NOT_LOOK = (
+    "this role may not ask which server this is; "
+    "GRANT EXECUTE ON FUNCTION pg_control_system(), pg_control_checkpoint() TO it"
+)
+_EXCESS = (
+    "it is above the rules, or can become a role that is (superuser, CREATEROLE, CREATEDB, REPLICATION, BYPASSRLS)",
+    "it is a member of a role of the server's own (pg_...)",
+    "it owns something, or can become a role that does",
+    "it may write to a table or pass a grant on",
+    "it may create things in a schema or database (before PostgreSQL 15: REVOKE CREATE ON SCHEMA public FROM PUBLIC)",
+    "it may use foreign servers or functions that others may not",
+    "it may set parameters of the server that others may not (GRANT SET or ALTER SYSTEM ON PARAMETER)",
+    "it may write large objects",
+    "it will be granted more than SELECT on what is created later (ALTER DEFAULT PRIVILEGES)",
+)
+REFUSALS = (
+    "this role may not read {table}; GRANT USAGE ON SCHEMA {schema} TO it and GRANT SELECT ON {table} TO it",
+    "{table} is a view or a foreign table, or has one as a partition, which is evaluated while it is counted; "
+    "make it a MATERIALIZED VIEW or a table",
+    "{table} has row security, which is evaluated while it is counted; "
+    "make a MATERIALIZED VIEW of the rows that may be counted",
+    *(f"this role can do more than read {{table}}: {excess}; {GRANT}" for excess in _EXCESS),
+)
+"""By the number of the reason."""
+
+TREE = """
+tree (oid, root) AS (
+    SELECT c.oid, TRUE FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE n.nspname = %(schema)s AND c.relname = %(table)s
+    UNION SELECT i.inhrelid, FALSE FROM pg_inherits AS i JOIN tree ON i.inhparent = tree.oid
+)"""
+"""A table, its partitions, and those that inherit from it: a count of it is a count of them all."""
+_SYSTEM = "(to_regnamespace('pg_catalog'), to_regnamespace('information_schema'))"
+_PARAMETERS = "UNION ALL SELECT paracl, ARRAY[]::text[], FALSE, 9 FROM pg_parameter_acl"
+_ROLE = f"""
+reached AS (
+    SELECT oid, left(rolname, 3) = 'pg_' AS predefined,
+        rolsuper OR rolcreaterole OR rolcreatedb OR rolbypassrls OR rolreplication AS above
+    FROM pg_roles
+    WHERE pg_has_role(session_user, oid, 'MEMBER') OR pg_has_role(current_user, oid, 'MEMBER')
+), acls AS (
+    SELECT relacl AS acl, ARRAY['SELECT'] AS fine, relnamespace IN {_SYSTEM} AS system, 6 AS reason FROM pg_class
+    UNION ALL
+    SELECT a.attacl, ARRAY['SELECT'], c.relnamespace IN {_SYSTEM}, 6
+    FROM pg_attribute AS a JOIN pg_class AS c ON c.oid = a.attrelid WHERE a.attacl IS NOT NULL
+    UNION ALL SELECT nspacl, ARRAY['USAGE'], FALSE, 7 FROM pg_namespace
+    UNION ALL SELECT datacl, ARRAY['CONNECT', 'TEMPORARY'], FALSE, 7 FROM pg_database
+    UNION ALL SELECT spcacl, ARRAY[]::text[], FALSE, 7 FROM pg_tablespace
+    UNION ALL SELECT srvacl, ARRAY[]::text[], FALSE, 8 FROM pg_foreign_server
+    UNION ALL SELECT fdwacl, ARRAY[]::text[], FALSE, 8 FROM pg_foreign_data_wrapper
+    UNION ALL
+    SELECT proacl, ARRAY[]::text[], TRUE, 8 FROM pg_proc
+    WHERE pronamespace = 'pg_catalog'::regnamespace AND proname NOT IN ('pg_control_system', 'pg_control_checkpoint')
+    {{parameters}}
+    UNION ALL SELECT lomacl, ARRAY['SELECT'], FALSE, 10 FROM pg_largeobject_metadata
+    UNION ALL
+    SELECT defaclacl, CASE defaclobjtype WHEN 'f' THEN ARRAY['EXECUTE'] WHEN 'T' THEN ARRAY['USAGE']
+        WHEN 'n' THEN ARRAY['USAGE'] ELSE ARRAY['SELECT'] END, FALSE, 11 FROM pg_default_acl
+), granted AS (
+    SELECT acls.reason
+    FROM acls, aclexplode(acls.acl) AS item
+    WHERE acls.acl IS NOT NULL
+        AND (item.grantee IN (SELECT oid FROM reached) OR item.grantee = 0 AND NOT acls.system)
+        AND (item.is_grantable OR item.privilege_type <> ALL (acls.fine))
+)"""
+"""What is granted. Owners are looked up where the server keeps track of whom it needs; the grants of an object include
+those of its columns. 0 stands for everyone among the grantees."""
+_REASONS = """
+refused (reason) AS (
+    SELECT 0 FROM tree JOIN pg_class AS c ON c.oid = tree.oid
+    WHERE tree.root AND NOT (has_schema_privilege(c.relnamespace, 'USAGE') AND has_table_privilege(c.oid, 'SELECT'))
+    UNION ALL SELECT 1 FROM tree JOIN pg_class AS c ON c.oid = tree.oid WHERE c.relkind NOT IN ('r', 'p', 'm')
+    UNION ALL SELECT 2 FROM tree WHERE tree.root AND row_security_active(tree.oid)
+    UNION ALL SELECT 3 FROM reached WHERE above
+    UNION ALL SELECT 4 FROM reached WHERE predefined
+    UNION ALL
+    SELECT 5 FROM pg_shdepend AS d LEFT JOIN pg_class AS c ON d.classid = 'pg_class'::regclass AND c.oid = d.objid
+    WHERE d.refclassid = 'pg_authid'::regclass AND d.refobjid IN (SELECT oid FROM reached) AND d.deptype = 'o'
+        AND d.dbid IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
+        AND coalesce(c.relpersistence, 'p') <> 't'
+    UNION ALL SELECT reason FROM granted
+)"""
+_KIND = "SELECT CAST(c.relkind AS text) FROM tree JOIN pg_class AS c ON c.oid = tree.oid WHERE tree.root"
+_SERVER = """
+SELECT concat(s.system_identifier, '/', CASE WHEN pg_is_in_recovery()
+    THEN lpad(upper(to_hex(k.timeline_id)), 8, '0') ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END)
+FROM pg_control_system() AS s, pg_control_checkpoint() AS k"""
+"""Which server, and which history of it: a server that was recovered to an earlier time begins a new timeline."""
+_COLUMNS = """
+SELECT json_agg(json_build_array(a.attname, t.typname, t.typtype, a.atttypmod,
+    t.typnamespace = 'pg_catalog'::regnamespace, a.attgenerated = 'v', EXISTS (
+        SELECT FROM pg_cast AS k JOIN pg_type AS target ON target.oid = k.casttarget
+        WHERE k.oid >= 16384 AND k.castsource IN (a.atttypid, 'text'::regtype)
+            AND target.typnamespace = 'pg_catalog'::regnamespace
+            AND (k.castmethod = 'f' OR k.castmethod = 'b' AND t.typnamespace = 'pg_catalog'::regnamespace)
+    )) ORDER BY a.attnum)
+FROM tree JOIN pg_attribute AS a ON a.attrelid = tree.oid JOIN pg_type AS t ON t.oid = a.atttypid
+WHERE tree.root AND a.attnum > 0 AND NOT a.attisdropped"""
+"""The columns of the table, as `family_of` takes them. The last member: whether someone made a cast from the type (or
+from text, which many values are read through) to a type of the server's own. Objects of users have numbers from 16384
+on. Binary casts run no function: citext has some."""
+_STORED = """
+SELECT md5(string_agg(CAST(json_build_array(a.attrelid, a.attnum, a.attname, a.atttypid, a.atttypmod,
+    CAST(a.attmissingval AS text),
+    (SELECT json_agg(json_build_array(e.oid, e.enumlabel) ORDER BY e.oid) FROM pg_enum AS e
+     WHERE e.enumtypid = a.atttypid)) AS text), ',' ORDER BY a.attrelid, a.attnum))
+FROM tree JOIN pg_attribute AS a ON a.attrelid = tree.oid WHERE a.attnum > 0 AND NOT a.attisdropped"""
+"""How the rows of the whole tree are stored. A column that was dropped and added again has another number; one that was
+added with a default has a value for the rows of before that is not in them; labels are stored by their numbers."""
+
+
+def check_statement(version: int) -> str:
+    """One row: the number of the first reason to refuse, if there is one; then the table's kind, the server, the
+    columns, how rows are stored.
+
+    `version` is the server's: parameters are granted from PostgreSQL 15 on.
+    """
+    role = _ROLE.format(parameters=_PARAMETERS if version >= 150000 else "")
+    return (
+        f"WITH RECURSIVE {TREE}, {role}, {_REASONS} "
+        f"SELECT (SELECT min(reason) FROM refused), ({_KIND}), ({_SERVER}), ({_COLUMNS}), ({_STORED})"
+    )
