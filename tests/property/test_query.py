@@ -32,7 +32,7 @@ SCHEMA = Schema(
         Column("region", "text", ("North", "it's", "Süd", "-", "b")),
         Column("size", "integer", (30, 10, 20)),
         Column("ok", "boolean", (False, True)),
-        Column("on", "date", (datetime.date(2020, 2, 29), datetime.date(2019, 1, 1))),
+        Column("date", "date", (datetime.date(2020, 2, 29), datetime.date(2019, 1, 1))),
         Column("Größe", "integer", low=1, high=4),
         Column("-", "text", ("x", "y")),
         Column("count", "integer", low=0, high=3),
@@ -162,7 +162,7 @@ class Grammar:
         return self.rng.choice([" ", " ", " ", "\n", "\t ", "  "])
 
     def name(self, name: str) -> str:
-        if name.isidentifier() and name.isascii() and name != "count" and self.rng.random() < 0.8:
+        if name.isidentifier() and name.isascii() and self.rng.random() < 0.8:
             return self.rng.choice([name, name.upper(), name.capitalize()])
         return '"' + name.replace('"', '""') + '"'
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from countveil.errors import QueryError
-from countveil.query.tokens import UNWRITABLE
+from countveil.query.tokens import ARITHMETIC, UNWRITABLE
 from countveil.schema import INT64
 
 MAX_LIST = 10_000
@@ -201,6 +201,12 @@ class ColumnReference:
 
     def __invert__(self) -> NoReturn:
         raise _not_a_condition(self)
+
+    def __add__(self, other: object) -> NoReturn:
+        raise QueryError(*ARITHMETIC)
+
+    __sub__ = __mul__ = __truediv__ = __floordiv__ = __mod__ = __pow__ = __add__
+    __radd__ = __rsub__ = __rmul__ = __rtruediv__ = __rfloordiv__ = __rmod__ = __rpow__ = __add__
 
     def __bool__(self) -> NoReturn:
         raise QueryError("a column has no truth value of its own", 'compare it: cv.col("ok") == True')

@@ -245,6 +245,10 @@ def _column(name: Name, schema: Schema) -> Column:
     if found is not None:
         return found
     names = [column.name for column in schema.columns]
+    alike = schema.column(name.text, quoted=False)
+    if alike is not None:
+        shown = shortened(quoted(alike.name), 100)
+        raise QueryError(f"the column {shortened(name.text, 40)} is not declared", f"write it as {shown}", name.at)
     near = difflib.get_close_matches(name.text[:40], names[:2000], 1)
     hint = f"did you mean {shortened(near[0], 100)}?" if near else f"declared are {shortened(', '.join(names), 100)}"
     raise QueryError(f"the column {shortened(name.text, 40)} is not declared", hint, name.at)

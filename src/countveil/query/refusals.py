@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from countveil.errors import QueryError, shortened
 from countveil.query.expression import Name
-from countveil.query.tokens import ARITHMETIC, Token
+from countveil.query.tokens import A_COLUMN, ARITHMETIC, Token
 
 _CONSTRUCTS = {
     "JOIN": ("a join", "one dataset is asked at a time"),
@@ -29,7 +29,7 @@ _CONSTRUCTS = {
     "SIMILAR": ("SIMILAR TO", "write IN ('value', ...)"),
     "GLOB": ("GLOB", "write IN ('value', ...)"),
     "REGEXP": ("a pattern match", "write IN ('value', ...)"),
-    "CASE": ("CASE", "join conditions with AND, OR, NOT"),
+    "CASE": ("CASE", f"join conditions with AND, OR, NOT, and group by declared columns; {A_COLUMN}"),
     "CAST": ("a cast", "literals take the declared type of their column"),
     "TRY_CAST": ("a cast", "literals take the declared type of their column"),
     "EXISTS": ("a subquery", "ask one question at a time"),
@@ -65,6 +65,19 @@ _JOINS = (
     "SEMI",
     "ANTI",
 )
+_STATISTICS = frozenset(
+    [
+        *("SUM", "AVG", "MEAN", "MEDIAN", "MODE", "MIN", "MAX", "HISTOGRAM", "STDDEV", "STDDEV_POP", "STDDEV_SAMP"),
+        *("VARIANCE", "VAR_POP", "VAR_SAMP", "QUANTILE", "QUANTILE_CONT", "QUANTILE_DISC"),
+        *("PERCENTILE", "PERCENTILE_CONT", "PERCENTILE_DISC"),
+    ]
+)
+_DATE_PARTS = frozenset(
+    [
+        *("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "DAYOFWEEK", "DAYOFYEAR", "WEEKDAY", "DATE", "STRFTIME"),
+        *("EXTRACT", "DATE_TRUNC", "DATETRUNC", "DATE_PART", "DATEPART", "DATE_FORMAT", "TO_CHAR", "TRUNC"),
+    ]
+)
 
 
 _STATEMENT = "the form is SELECT columns, count(*) FROM dataset WHERE condition GROUP BY columns"
@@ -87,10 +100,30 @@ def refusal(token: Token, allowed: str) -> QueryError:
     return QueryError(f"{what.get(token.kind, 'the word')} {shortened(token.value, 40)}", allowed, token.at)
 
 
+def keyword(token: Token, allowed: str) -> QueryError:
+    """The refusal of a keyword where a name belongs: it may be a name that needs quotes."""
+    refused = refusal(token, allowed)
+    return QueryError(refused.construct, f"{refused.allowed}; {quoting(token)}", token.at)
+
+
+def quoting(token: Token) -> str:
+    """How a name that is also a keyword is written."""
+    return f'a column of that name is written in double quotes: "{shortened(token.value, 40)}"'
+
+
 def function(token: Token, allowed: str) -> QueryError:
     """The refusal of a word with parentheses after it."""
-    if token.word in _CONSTRUCTS:
-        return QueryError(*_CONSTRUCTS[token.word], token.at)
+    word = token.word
+    if word in _CONSTRUCTS:
+        return QueryError(*_CONSTRUCTS[word], token.at)
+    if word == "COUNT":
+        return QueryError("a count in this place", "count(*) stands once, before FROM; filter the answer", token.at)
+    if word in _STATISTICS:
+        allowed = "only counts exist: GROUP BY the column for a histogram by its declared step, and compute with that"
+    elif word in _DATE_PARTS:
+        allowed = f"a date is compared with DATE '2026-01-31' or grouped by its declared step of days; {A_COLUMN}"
+    else:
+        allowed = f"{allowed}; {A_COLUMN}"
     return QueryError(f"the function {shortened(token.value, 40)}", allowed, token.at)
 
 
@@ -105,10 +138,12 @@ def not_a_select(token: Token) -> QueryError:
     return refusal(token, _STATEMENT)
 
 
-def not_a_column(token: Token) -> QueryError | None:
+def not_a_column(token: Token, following: Token) -> QueryError | None:
     """The refusal of what people select besides columns and count(*)."""
     if token.kind == "symbol" and token.value == "*":
         return QueryError("* for all columns", "rows are counted, not shown: write count(*)", token.at)
+    if following.kind == "symbol" and following.value == ",":
+        return None
     if token.word == "COUNT":
         return QueryError("count without parentheses", "write count(*) or count(DISTINCT unit)", token.at)
     if token.word == "FROM":
@@ -147,6 +182,8 @@ def not_a_test(name: Name, token: Token, allowed: str) -> QueryError:
     """The refusal of what follows a column in a condition and is no test."""
     if not name.quoted and name.text.upper() in _CONSTRUCTS:
         return QueryError(*_CONSTRUCTS[name.text.upper()], name.at)
+    if not name.quoted and name.text.upper() == "DATE" and token.kind in ("integer", "quoted"):
+        return not_a_date(token)
     column = shortened(name.text, 40)
     ends = token.kind == "end" or token.word in ("AND", "OR", "GROUP") or token.value in (")", ";")
     if ends and token.kind not in ("text", "quoted"):
@@ -179,3 +216,8 @@ def not_a_literal(token: Token, allowed: str) -> QueryError:
     if token.kind == "word" and token.word not in _CONSTRUCTS:
         return QueryError(f"the word {shortened(token.value, 40)} in place of a value", allowed, token.at)
     return refusal(token, allowed)
+
+
+def not_a_date(token: Token) -> QueryError:
+    """The refusal of what follows DATE and is no date."""
+    return QueryError(f"DATE {shortened(token.value or 'alone', 40)}", "write a date as DATE '2026-01-31'", token.at)

@@ -9,6 +9,8 @@
     op         = '=' | '<>' | '!=' | '<' | '<=' | '>' | '>='
     literal    = 'text' | integer | TRUE | FALSE | DATE 'YYYY-MM-DD'
 
+A name is a word that is no keyword, COUNT, DATE or BY where the neighbouring token says so, or text in double quotes.
+
 Text is only a syntax: the engine's query is generated from the typed question, never from these words.
 """
 
@@ -32,7 +34,7 @@ from countveil.query.expression import (
     Query,
     count_name,
 )
-from countveil.query.tokens import RESERVED, Token, tokenise
+from countveil.query.tokens import NAMEABLE, RESERVED, Token, tokenise
 from countveil.schema import INT64, MAX_NAME, date_from_text
 
 MAX_DEPTH = 64
@@ -78,6 +80,10 @@ class _Parser:
     def now(self) -> Token:
         return self.tokens[self.i]
 
+    def peek(self, ahead: int = 1) -> Token:
+        """A token after this one; after the end is the end."""
+        return self.tokens[min(self.i + ahead, len(self.tokens) - 1)]
+
     def take(self) -> Token:
         token = self.tokens[self.i]
         self.i = min(self.i + 1, len(self.tokens) - 1)
@@ -117,14 +123,16 @@ class _Parser:
         if not self.accept("SELECT"):
             raise refusals.not_a_select(self.now)
         selected: list[Name] = []
-        while not (self.now.word == "COUNT" and self.tokens[self.i + 1].value == "("):
-            self.forbid(refusals.not_a_column(self.now))
+        while not (self.now.word == "COUNT" and _is(self.peek(), "(")):
+            self.forbid(refusals.not_a_column(self.now, self.peek()))
             selected.append(self.name("a column or count(*)"))
             if self.now.word == "FROM":
                 raise QueryError("a query without a count", "write count(*) before FROM", self.now.at)
             self.expect(",", "a comma, more columns, then count(*)")
         distinct = self.count()
         name = self.alias()
+        if _is(self.now, ",") and self.peek().kind == "word" and _is(self.peek(2), "("):
+            raise refusals.function(self.peek(), "the count comes last")
         self.expect("FROM", "the count comes last: write FROM and the name of one dataset after it")
         self.forbid(refusals.not_a_dataset(self.now))
         dataset = self.name("the name of a dataset")
@@ -148,7 +156,7 @@ class _Parser:
         return distinct
 
     def alias(self) -> Name | None:
-        bare = self.now.kind == "word" and self.tokens[self.i + 1].word == "FROM"
+        bare = self.now.kind == "word" and self.peek().word == "FROM"
         if not self.accept("AS") and self.now.kind != "quoted" and not bare:
             return None
         found = self.name("a name for the count")
@@ -171,13 +179,23 @@ class _Parser:
 
     def name(self, what: str) -> Name:
         token = self.now
-        plain = token.kind == "word" and token.word not in RESERVED
-        if plain and self.tokens[self.i + 1].value == "(" and self.tokens[self.i + 1].kind == "symbol":
+        plain = token.kind == "word" and (token.word not in RESERVED or token.word in NAMEABLE)
+        if plain and _is(self.peek(), "("):
             raise refusals.function(token, f"{what} is expected here")
+        if self.starts_case():
+            raise self.refuse(what)
         if plain or (token.kind == "quoted" and token.value):
             self.take()
             return Name(token.value, token.kind == "quoted", token.at)
+        if token.word in RESERVED:
+            raise refusals.keyword(token, f"{what} is expected here")
         raise self.refuse(f"{what} is expected here")
+
+    def starts_case(self) -> bool:
+        """CASE WHEN or CASE column WHEN is next; no name is followed by a name."""
+        operand = self.peek().kind in ("word", "quoted") and self.peek().word not in RESERVED
+        when = self.peek().word == "WHEN" or (operand and self.peek(2).word == "WHEN")
+        return self.now.word == "CASE" and when
 
     # -- conditions --------------------------------------------------------------------------------------------------
 
@@ -195,12 +213,14 @@ class _Parser:
 
     def factor(self) -> Condition:
         negations = 0
-        while self.accept("NOT"):
+        while self.now.word == "NOT":
+            if self.starts_test(1) and not self.starts_test(2):
+                raise refusals.keyword(self.now, TEST)
+            self.take()
             negations += 1
             if negations > MAX_DEPTH:
                 raise QueryError("too many NOT in a row", f"at most {MAX_DEPTH} are allowed", self.now.at)
-        opened = self.now.kind == "symbol" and self.now.value == "("
-        found = self.parenthesis() if opened else self.test()
+        found = self.parenthesis() if _is(self.now, "(") else self.test()
         return Negation(found) if negations % 2 else found
 
     def parenthesis(self) -> Condition:
@@ -214,8 +234,7 @@ class _Parser:
         return found
 
     def test(self) -> Condition:
-        signed = self.now.kind == "symbol" and self.now.value == "-"
-        if signed or self.now.kind in ("text", "integer") or self.now.word in ("TRUE", "FALSE", "DATE"):
+        if self.starts_literal():
             return self.reversed()
         column = self.name("a declared column")
         negated = self.accept("NOT")
@@ -232,22 +251,34 @@ class _Parser:
             if not self.accept("NULL"):
                 raise refusals.not_null(self.now)
             found = IsNull(column)
-        elif self.now.kind == "symbol" and self.now.value in FLIPPED:
+        elif _is(self.now, *FLIPPED):
             found = Comparison(column, self.take().value, self.literal())
         else:
             raise refusals.not_a_test(column, self.now, TEST)
         return Negation(found) if negated else found
 
+    def starts_test(self, ahead: int) -> bool:
+        """That token is an operator, IN, BETWEEN or IS: what follows a column."""
+        token = self.peek(ahead)
+        return _is(token, *FLIPPED) or token.word in ("IN", "BETWEEN", "IS")
+
+    def starts_literal(self) -> bool:
+        """A literal is next; DATE is one before a text, and a name otherwise."""
+        dated = self.now.word == "DATE" and self.peek().kind == "text"
+        return dated or _is(self.now, "-") or self.now.kind in ("text", "integer") or self.now.word in ("TRUE", "FALSE")
+
     def reversed(self) -> Condition:
         """literal op column, read as column op literal."""
+        first = self.now
+        allowed = f"{TEST}; {refusals.quoting(first)}" if first.word in ("TRUE", "FALSE") else TEST
         constant = self.literal()
-        if self.now.kind != "symbol" or self.now.value not in FLIPPED:
+        if not _is(self.now, *FLIPPED):
             if self.now.kind == "end" or self.now.word in ("AND", "OR", "GROUP"):
-                raise QueryError("a value alone as a condition", TEST, constant.at)
-            raise self.refuse(TEST)
+                raise QueryError("a value alone as a condition", allowed, constant.at)
+            raise self.refuse(allowed)
         op = FLIPPED[self.take().value]
-        if self.now.kind in ("text", "integer") or self.now.word in ("TRUE", "FALSE", "DATE", "NULL"):
-            raise QueryError("a comparison without a column", TEST, constant.at)
+        if self.starts_literal() and self.now.word not in ("TRUE", "FALSE"):
+            raise QueryError("a comparison without a column", allowed, constant.at)
         return Comparison(self.name("a declared column"), op, constant)
 
     def literals(self) -> tuple[Constant, ...]:
@@ -272,8 +303,7 @@ class _Parser:
         if self.accept("DATE"):
             date = date_from_text(self.now.value) if self.now.kind == "text" else None
             if date is None:
-                allowed = "write a date as DATE '2026-01-31', a column of that name as \"date\""
-                raise QueryError(f"DATE {shortened(self.now.value or 'alone', 40)}", allowed, self.now.at)
+                raise refusals.not_a_date(self.now)
             self.take()
             return Constant(date, token.at)
         return self.integer()
@@ -288,6 +318,10 @@ class _Parser:
         if not INT64[0] <= value <= INT64[1]:
             raise QueryError("a number beyond 64 bits", "whole numbers lie in -2^63..2^63-1", token.at)
         return Constant(value, token.at)
+
+
+def _is(token: Token, *symbols: str) -> bool:
+    return token.kind == "symbol" and token.value in symbols
 
 
 def _check_columns(selected: list[Name], by: list[Name], name: Name | None) -> tuple[Name, ...]:

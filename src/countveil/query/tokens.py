@@ -20,6 +20,10 @@ RESERVED = frozenset(
         *("AND", "OR", "NOT", "IN", "BETWEEN", "IS", "NULL", "TRUE", "FALSE", "DATE"),
     ]
 )
+"""Keywords of the language: names like these are written in quotes."""
+NAMEABLE = frozenset(["COUNT", "DATE", "BY"])
+"""Keywords that may also be names without quotes, because the neighbouring token tells which is meant: the keyword
+COUNT comes before a parenthesis, DATE before a text, BY after GROUP, and a name never does."""
 
 UNWRITABLE = re.compile("[\x00\ud800-\udfff]")
 _TOKEN = re.compile(
@@ -33,7 +37,11 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 
-ARITHMETIC = ("arithmetic", "count(*) stands alone, and a condition is column op literal")
+A_COLUMN = "for other groups or values, ask the curator for a column that holds them"
+ARITHMETIC = (
+    "arithmetic",
+    f"count(*) stands alone, and a column is compared with a literal or grouped by its declared step; {A_COLUMN}",
+)
 _SYMBOLS = {
     "--": ("a comment", "leave comments out"),
     "/*": ("a comment", "leave comments out"),

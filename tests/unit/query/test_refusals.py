@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import countveil as cv
 from countveil.errors import QueryError
 from countveil.query import ask, parse_condition
 from countveil.schema import Column, Schema
@@ -19,6 +20,8 @@ SCHEMA = Schema(
     unit="person",
 )
 START = "SELECT count(*) FROM people WHERE "
+HISTOGRAM = "only counts exist: GROUP BY the column for a histogram by its declared step"
+CURATOR = "ask the curator for a column that holds them"
 
 REFUSED = [
     ("SELECT * FROM people", 8, "* for all columns", "write count(*)"),
@@ -27,7 +30,29 @@ REFUSED = [
     ("SELECT count(1) FROM people", 14, "the number 1", "write count(*) or count(DISTINCT unit)"),
     ("SELECT count(age) FROM people", 14, "the word age", "write count(*) or count(DISTINCT unit)"),
     ("SELECT count(DISTINCT age) FROM people", 23, "count(DISTINCT age)", "write count(*) or count(DISTINCT person)"),
-    ("SELECT sum(age) FROM people", 8, "the function sum", "a column or count(*)"),
+    ("SELECT sum(age) FROM people", 8, "the function sum", HISTOGRAM),
+    ("SELECT region, AVG(age), count(*) FROM people GROUP BY region", 16, "the function AVG", HISTOGRAM),
+    ("SELECT region, count(*), avg(age) FROM people GROUP BY region", 26, "the function avg", HISTOGRAM),
+    ("SELECT Median(age) FROM people", 8, "the function Median", HISTOGRAM),
+    ("SELECT count(*) FROM people WHERE max(age) = 3", 35, "the function max", HISTOGRAM),
+    ("SELECT age/10, count(*) FROM people GROUP BY age/10", 11, "arithmetic", "grouped by its declared step"),
+    ("SELECT age, count(*) FROM people GROUP BY age/10", 46, "arithmetic", CURATOR),
+    ("SELECT age * 2, count(*) FROM people", 12, "arithmetic", CURATOR),
+    ("SELECT age - 2, count(*) FROM people", 12, "arithmetic", CURATOR),
+    ("SELECT month(born), count(*) FROM people GROUP BY month(born)", 8, "the function month", "step of days"),
+    ("SELECT count(*) FROM people GROUP BY year(born)", 38, "the function year", CURATOR),
+    ("SELECT count(*) FROM people WHERE EXTRACT(year FROM born) = 1990", 35, "EXTRACT", "DATE '2026-01-31'"),
+    ("SELECT lower(region), count(*) FROM people GROUP BY region", 8, "the function lower", CURATOR),
+    ("SELECT CASE WHEN age < 18 THEN 1 END, count(*) FROM people", 8, "CASE", CURATOR),
+    ("SELECT CASE age WHEN 18 THEN 1 END, count(*) FROM people", 8, "CASE", CURATOR),
+    ("SELECT region, count(*) FROM people GROUP BY region, CASE WHEN ok = TRUE THEN 1 END", 54, "CASE", CURATOR),
+    ("SELECT count(*), count(*) FROM people", 18, "a count in this place", "once, before FROM"),
+    ("SELECT count(*) FROM people WHERE count(*) > 5", 35, "a count in this place", "filter the answer"),
+    ("SELECT region, count FROM people GROUP BY region", 16, "count without parentheses", "write count(*)"),
+    ("SELECT group, count(*) FROM people GROUP BY group", 8, "the word group", 'in double quotes: "group"'),
+    ("SELECT from, count(*) FROM people", 8, "the word from", 'in double quotes: "from"'),
+    ("SELECT all, count(*) FROM people", 8, "ALL", 'in double quotes: "all"'),
+    ("SELECT count(*) FROM people WHERE in IN (1)", 35, "the word in", 'in double quotes: "in"'),
     ("SELECT CAST(age AS text), count(*) FROM people", 8, "a cast", "declared type"),
     ("SELECT DISTINCT region FROM people", 8, "SELECT DISTINCT", "GROUP BY"),
     ("SELECT count(*), region FROM people", 16, "the symbol ,", "the count comes last"),
@@ -70,7 +95,9 @@ REFUSED = [
     (START + "abs(age) = 5", 35, "the function abs", "a declared column"),
     (START + "age = 5 5", 43, "the number 5", "AND, OR, GROUP BY"),
     (START + "(age = 5", 43, "stops too early", "closing parenthesis"),
-    (START + "DATE = 5", 40, "DATE", 'a column of that name as "date"'),
+    (START + "DATE = 5", 35, "the column DATE is not declared", "declared are age"),
+    (START + "DATE 5 < born", 40, "DATE 5", "write a date as DATE '2026-01-31'"),
+    (START + "born = DATE born", 47, "DATE born", "write a date as DATE '2026-01-31'"),
     (START + "region = ‘North’", 44, "a typographic quote", "'text'"),
 ]
 
@@ -82,6 +109,13 @@ def test_a_refusal_says_what_where_and_what_instead(text: str, position: int, co
     assert construct in refused.value.construct
     assert allowed in refused.value.allowed
     assert refused.value.position == position
+
+
+def test_arithmetic_in_python_is_refused_as_in_text() -> None:
+    age = cv.col("age")
+    for compute in (lambda: age / 10, lambda: age // 10, lambda: 2 * age, lambda: age + 1, lambda: 1 - age):
+        with pytest.raises(QueryError, match=r"arithmetic; .*grouped by its declared step; .*ask the curator"):
+            compute()
 
 
 def test_a_condition_alone_is_refused_the_same_way() -> None:
