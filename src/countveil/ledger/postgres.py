@@ -2,10 +2,12 @@
 
     CREATE ROLE curator LOGIN PASSWORD '...';
     CREATE DATABASE ledger OWNER curator;
+    REVOKE CONNECT, TEMPORARY ON DATABASE ledger FROM PUBLIC;
 
 Every change is one transaction that first takes the ledger's lock, so that the chain is serial; the guarded statement
 and the CHECK hold all the same. Commits are on disk when they return, and a server that does not write to disk is
-refused. A commit whose outcome is unknown counts as a failure: asking again finds its charge, or makes one.
+refused, at the start and in every change. A commit whose outcome is unknown counts as a failure: asking again finds its
+charge, or makes one.
 
 The anchor is a local file of each host, and remembers how far that host has seen the ledger. A host without one joins:
 its anchor begins with what it sees. What the server says goes nowhere: it can quote questions and passwords.
@@ -138,8 +140,7 @@ class PostgresLedger(Book):
             ) from None
         try:
             fsync, encoding = db.execute(_translated(_SETTINGS), (wait,)).fetchone()[:2]
-            if fsync != "on":
-                raise LedgerError("the ledger's server does not write to disk (fsync = off); use one that does")
+            check_disk(fsync)
             if encoding != "UTF8":
                 raise LedgerError("the ledger's database does not hold all text; make one with ENCODING 'UTF8'")
         except BaseException:
@@ -237,7 +238,9 @@ class PostgresLedger(Book):
 
     def _check_place(self, name: str) -> None:
         """The ledger is where it was made, has our format, and holds what this host has seen of it."""
-        version, here = self._execute(f"SELECT format, here = {HERE} FROM place").fetchone()
+        asked = f"SELECT format, here = {HERE}, current_setting('fsync') FROM place"
+        version, here, fsync = self._execute(asked).fetchone()
+        check_disk(fsync)
         if version != LATEST:
             raise LedgerError("another version of countveil changed the ledger's format; nothing was answered; update")
         if name == "restore":
@@ -292,6 +295,14 @@ def settle(location: str, anchor: Path, *, accept_loss: bool = False, latest: bo
         lost = ledger.settle(accept_loss=accept_loss, latest=latest)
         ledger.verify()
     return lost
+
+
+def check_disk(fsync: str) -> None:
+    """Refuse a server whose commits are not on disk when they return; this can be set while it runs."""
+    if fsync != "on":
+        raise LedgerError(
+            "the ledger's server does not write to disk (fsync = off); nothing was answered; set it to on"
+        )
 
 
 def migration(number: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -120,8 +121,21 @@ def setting(text: str, name: str, value: str) -> Iterator[None]:
 
 
 def test_a_server_that_does_not_write_to_disk(ground: Ground) -> None:
-    with setting("fsync = off", "fsync", "off"), pytest.raises(LedgerError, match=r"fsync = off"):
-        ground.open()
+    """Also one that stopped to do so after the ledger was opened, or after the charge: no charge, or no answer."""
+    with closing(ground.open()) as ledger:
+        charge = ledger.charge("people", "people", 1, "d", "", "ann")
+        with setting("fsync = off", "fsync", "off"):
+            for use in (
+                ground.open,
+                lambda: ledger.charge("people", "people", 1, "e", "", "ann"),
+                lambda: ledger.record(charge, b"answer to d"),
+                lambda: ground.settle(),
+            ):
+                with pytest.raises(LedgerError, match=r"fsync = off"):
+                    use()
+        assert ledger.find("people", "people", 1, "e") is None
+        assert ledger.record(charge, b"answer to d").payload == b"answer to d"
+        assert ledger.verify() == END + 2
 
 
 def test_a_database_that_cannot_hold_all_text(tmp_path: Path) -> None:
@@ -384,6 +398,18 @@ def test_a_dump_is_settled_before_anyone_uses_it(ground: Ground, later: int) -> 
             ground.settle()
     assert ground.settle(accept_loss=bool(later)) == 2 * later
     assert ground.spent() == ground.spent("new") == 3 + 2 * later
+
+
+def test_the_documented_database_is_closed_to_others(tmp_path: Path) -> None:
+    """Whoever can connect can hold the ledger's lock."""
+    page = (Path(__file__).parents[3] / "docs" / "budget.md").read_text()
+    (statements,) = re.findall(r"```sql\n(CREATE ROLE curator.*?)```", page, re.DOTALL)
+    for statement in statements.strip().splitlines():
+        postgres().sql(statement)
+    location = postgres().ledgers.replace("writer@", "curator@").replace("/ledgers", "/ledger")
+    PostgresLedger(location, tmp_path / "x.anchor").close()
+    with pytest.raises(psycopg.OperationalError, match="permission denied for database"):
+        psycopg.connect(location.replace("curator@", "reader@"))
 
 
 def test_a_settlement_that_dies_before_its_anchor(ground: Ground) -> None:
