@@ -92,6 +92,7 @@ PROMISES = st.one_of(
 @example({"epsilon": "1.5", "delta": "1e-9"}, QUESTIONS[0], (0, 10), "floor", "auto", "delta", 1, False)
 @example({"epsilon": "1.5", "delta": "1e-2", "eta": "0.3"}, QUESTIONS[2], (0, 3), "floor", "auto", "delta", 1, False)
 @example({"epsilon": "1", "eta": "0.5", "D": 2}, QUESTIONS[3], (0, 2), "floor", "auto", "delta", 1, False)
+@example({"epsilon": "0", "eta": "0.05", "D": 5}, QUESTIONS[3], None, "nonnegative", "remap", "delta", 1, False)
 @settings(max_examples=150)
 def test_every_request_is_answered_or_refused_in_words(
     values: dict[str, object],

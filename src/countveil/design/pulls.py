@@ -30,6 +30,8 @@ from countveil.law import Law
 Floats = NDArray[np.float64]
 FAR = 300.0
 """Gains beyond e^300 are measured against the largest."""
+FLAT = 1e-6
+"""Share by which sides must fall from one outcome to the next to count as geometric."""
 
 
 def geometric_capacity(ratio: float, T: int) -> float:
@@ -107,7 +109,7 @@ def geometric_side(law: Law) -> tuple[float, int] | None:
     """(a, onset): P(Z = -i) = c a^i for all i >= onset (onset 0: the centre too), or None.
 
     Ratios are compared to 1e-6 among weights large enough to tell; the outermost cell, which the cutting of
-    a law may lower, is left out.
+    a law may lower, is left out. Sides that fall by less than that (epsilon 0) are flat, not geometric.
     """
     if not law.is_symmetric():
         return None
@@ -118,7 +120,9 @@ def geometric_side(law: Law) -> tuple[float, int] | None:
         return None
     ratio = sides[-1] / sides[-2]
     onset = len(sides) - 2
-    while onset > 0 and abs(sides[onset] / sides[onset - 1] - ratio) < 1e-6 * ratio:
+    while onset > 0 and abs(sides[onset] / sides[onset - 1] - ratio) < FLAT * ratio:
         onset -= 1
     heaviest = max(onset, 1)  # of the sides proper: light weights are rounded, and the centre may differ a little
-    return (sides[heaviest + 1] / sides[heaviest], onset) if onset + 3 <= len(sides) else None
+    if onset + 3 > len(sides) or sides[heaviest] - sides[heaviest + 1] < FLAT * sides[heaviest]:
+        return None
+    return sides[heaviest + 1] / sides[heaviest], onset
