@@ -15,8 +15,8 @@ LAYERS = {
     2: {"columns", "remap", "privacy", "rounding", "decimals", "certificate"},
     3: {"sampling"},
     4: {"mechanism", "certify", "files", "releasing"},
-    5: {"design", "families", "auditing", "tables"},
-    6: {"comparison", "plots", "accounting", "engines", "config", "ledger", "ptables"},
+    5: {"design", "families", "auditing"},
+    6: {"comparison", "plots", "accounting", "engines", "config", "ledger", "ptables", "noisy_columns", "tables"},
     7: {
         "figures",
         "proposing",

@@ -43,7 +43,9 @@ def released(mechanism: Mechanism, counts: NDArray[np.int64], key: Key, first: i
     return mechanism.sampler.release(counts, key, first=first)
 
 
-def as_counts(mechanism: Mechanism, values: NDArray[Any], first_row: int = 1) -> NDArray[np.int64]:
+def as_counts(
+    mechanism: Mechanism, values: NDArray[Any], first_row: int = 1, argument: str = "count"
+) -> NDArray[np.int64]:
     """An array as int64 counts, one-dimensional and checked; the rest is refused with its row."""
     if values.ndim != 1:
         raise ParameterError("counts", f"an array of {values.ndim} dimensions", "one dimension")
@@ -64,7 +66,7 @@ def as_counts(mechanism: Mechanism, values: NDArray[Any], first_row: int = 1) ->
         raise ParameterError("counts", f"an array of {values.dtype}", _ALLOWED.format(top=top))
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
-        raise ParameterError(f"count in row {first_row + row}", _shown(values[row]), _ALLOWED.format(top=top))
+        raise ParameterError(f"{argument} in row {first_row + row}", _shown(values[row]), _ALLOWED.format(top=top))
     return values.astype(np.int64, copy=False)
 
 

@@ -1,13 +1,13 @@
 """Releases of finished count tables: CSV and Parquet files in, the same kind of file with noisy counts out.
 
-**Guarantee.** No true count is written anywhere, not even to a temporary file: the count column holds n + Z. The other
-columns and the order of the rows are kept. The added columns `margin_95`, `certain_low` and `certain_high` are
-functions of the mechanism and the released count alone; the certain range holds for counts that keep the promise that
-the mechanism was designed for.
+**Guarantee.** No true count of a named column is written anywhere, not even to a temporary file: the column holds
+n + Z. The other columns and the order of the rows are kept. The added columns `margin_95`, `certain_low` and
+`certain_high` are functions of the mechanism and the released count alone; the certain range holds for counts that keep
+the promise that the mechanism was designed for.
 
-One release is one key: row r is cell r - 1, so every row has noise of its own, whatever the batches. Rows are read,
-checked and written in batches, so a file may be larger than memory. What cannot be a count is refused with its row (the
-first row after the header is row 1). The output appears when it is complete, or not at all.
+`noisy_columns` has the noise and the guarantee of the columns together. Rows are read, checked and written in batches,
+so a file may be larger than memory. What cannot be a count is refused with its row (the first row after the header is
+row 1). The output appears when it is complete, or not at all.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from fractions import Fraction
 from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, BinaryIO
@@ -29,10 +30,8 @@ from numpy.typing import NDArray
 
 from countveil.errors import MissingExtraError, ParameterError
 from countveil.mechanism import LARGEST_COUNT, Mechanism
-from countveil.releasing import as_counts, released
-from countveil.sampling.entropy import Key
+from countveil.noisy_columns import Counts, NoisyColumns, compose_columns, plain
 
-ADDED = ("margin_95", "certain_low", "certain_high")
 CSV_BATCH = 50_000
 PARQUET_BATCH = 122_880
 _BUFFER = 1 << 20
@@ -40,87 +39,54 @@ _DIGITS = re.compile(r"\+?[0-9]+\Z", re.ASCII)
 _BOM = b"\xef\xbb\xbf"
 
 Progress = Callable[[int, int], None]
-Counts = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class TableRelease:
+    """What was released, and the guarantee of all its columns together."""
+
+    rows: int
+    columns: tuple[str, ...]
+    unchanged: tuple[str, ...]
+    """The other columns of the table, which were published as they are."""
+    disjoint: bool
+    epsilon: Fraction
+    delta: Fraction
 
 
 def release_table(
     mechanism: Mechanism,
     source: str | Path,
-    column: str,
+    columns: str | Sequence[str],
     target: str | Path,
     *,
+    disjoint: bool = False,
     null_as_zero: bool = False,
     progress: Progress | None = None,
-) -> int:
-    """Write `source` to `target` with noisy counts in `column` and the margins added; the number of rows.
+) -> TableRelease:
+    """Write `source` to `target` with noisy counts in `columns`, a name or several, and the margins of each added.
 
-    The extensions, .csv or .parquet, tell the format, which must be the same. `progress(done, total)` is called after
-    every batch, in bytes or rows. Every call is a release of its own and spends privacy again.
+    The extensions, .csv or .parquet, tell the format, which must be the same. `disjoint` says that each person is
+    counted in one of the columns. `progress(done, total)` is called after every batch, in bytes or rows. Every call is
+    a release of its own and spends privacy again.
     """
     read, write = Path(source), Path(os.path.realpath(target))
     copy = _format(source, target)
     _check_paths(read, write, target)
-    release = _Release(mechanism, column, null_as_zero)
+    names = (columns,) if isinstance(columns, str) else tuple(columns)
+    release = NoisyColumns(mechanism, names, null_as_zero)
+    if disjoint and len(names) == 1:
+        raise ParameterError("disjoint", "one column", "two columns or more", "with one column there is nothing to say")
+    epsilon, delta = compose_columns(mechanism, 1 if disjoint else len(names))
     with appearing(write, target) as file:
         copy(release, read, file, progress or _silent)
-    return release.rows
-
-
-@dataclass
-class _Release:
-    """One release in the making: its key, and how many rows have been drawn."""
-
-    mechanism: Mechanism
-    column: str
-    null_as_zero: bool
-    rows: int = 0
-    key: Key = field(default_factory=Key)
-
-    def draw(self, values: NDArray[Any]) -> tuple[Counts, Counts, Counts]:
-        """The next rows: checked, then y, and the certain range of n given y."""
-        counts = as_counts(self.mechanism, values, first_row=self.rows + 1)
-        self._check_room(counts)
-        y = released(self.mechanism, counts, self.key, first=self.rows)
-        low, high = self.mechanism.bounds(y)
-        self.rows += len(y)
-        return y, low, high
-
-    @property
-    def largest(self) -> int:
-        """The largest count whose certain range fits into 64 bits, whatever is drawn."""
-        return LARGEST_COUNT - 2 * self.mechanism.certificate.worst_error
-
-    @property
-    def allowed(self) -> str:
-        return f"whole numbers from 0 to {self.largest}"
-
-    def _check_room(self, counts: Counts) -> None:
-        wrong = np.flatnonzero(counts > self.largest)
-        if len(wrong):
-            raise self.refusal(int(wrong[0]), str(counts[wrong[0]]), self.allowed)
-
-    def refusal(self, index: int, given: str, allowed: str, hint: str = "") -> ParameterError:
-        """What to raise for row `index` of the batch to be drawn next."""
-        return ParameterError(f"count in row {self.rows + 1 + index}", given, allowed, hint)
-
-    def position(self, names: Sequence[str]) -> int:
-        """Where the count column is among the columns of the table, which must be distinct and leave room for ours."""
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise ParameterError("table", f"more than one column {_listed(twice)}", "columns with distinct names")
-        taken = [name for name in ADDED if name in names]
-        if taken:
-            allowed = f"a table without {_listed(ADDED)}, which are added"
-            raise ParameterError("table", f"a table with the column {_listed(taken)}", allowed)
-        if self.column not in names:
-            raise ParameterError("column", _plain(self.column), f"a column of the table: {_listed(names)}")
-        return names.index(self.column)
+    return TableRelease(release.rows, names, release.unchanged, disjoint, epsilon, delta)
 
 
 # CSV: the csv module, as text; values keep their characters, quotes are set where they are needed
 
 
-def _copy_csv(release: _Release, source: Path, file: BinaryIO, progress: Progress) -> None:
+def _copy_csv(release: NoisyColumns, source: Path, file: BinaryIO, progress: Progress) -> None:
     with _opened(source) as raw:
         first_line = raw.readline(1 << 16)
         raw.seek(0)
@@ -129,14 +95,14 @@ def _copy_csv(release: _Release, source: Path, file: BinaryIO, progress: Progres
         text = io.TextIOWrapper(raw, encoding=encoding, errors="surrogateescape", newline="")
         rows = csv.reader(text, strict=True)
         header = _header(source, rows)
-        position = release.position(header)
+        positions = release.find(header)
         total = os.fstat(raw.fileno()).st_size
         with _text(file, encoding) as out:
             writer = csv.writer(_Lines(out, "\r\n" if first_line.endswith(b"\r\n") else "\n"))
-            writer.writerow([*header, *ADDED])
+            writer.writerow([*header, *release.added])
             for batch in _csv_batches(source, rows, len(header)):
                 first = release.rows + 1
-                _replace(release, batch, position)
+                _replace(release, batch, positions)
                 _write_rows(writer, batch, first)
                 progress(raw.tell(), total)
 
@@ -145,7 +111,7 @@ def _header(source: Path, rows: Iterator[list[str]]) -> list[str]:
     try:
         header = next(rows, [])
     except csv.Error as error:
-        raise ParameterError("header", _plain(str(error)), "column names separated by commas") from None
+        raise ParameterError("header", plain(str(error)), "column names separated by commas") from None
     if not header:
         raise ParameterError("table", str(source), "a file with a header line; this one begins with nothing")
     if _undecodable(header):
@@ -167,21 +133,23 @@ def _csv_batches(source: Path, rows: Iterator[list[str]], width: int) -> Iterato
                     yield batch
                     batch = []
     except csv.Error as error:
-        raise ParameterError(f"row {number + 1}", _plain(str(error)), "well-formed CSV, quotes in pairs") from None
+        raise ParameterError(f"row {number + 1}", plain(str(error)), "well-formed CSV, quotes in pairs") from None
     if batch:
         yield batch
 
 
-def _replace(release: _Release, batch: list[list[Any]], position: int) -> None:
+def _replace(release: NoisyColumns, batch: list[list[Any]], positions: list[int]) -> None:
     """Put the noisy counts where the true ones were, and the margins at the end of each row."""
-    y, low, high = release.draw(_parsed(release, [row[position] for row in batch]))
+    texts = ([row[position] for row in batch] for position in positions)
+    drawn = release.draw([_parsed(release, column, given) for column, given in enumerate(texts)])
     margin = release.mechanism.margin_95
-    for row, noisy, least, most in zip(batch, y.tolist(), low.tolist(), high.tolist(), strict=True):
-        row[position] = noisy
-        row += (margin, least, most)
+    for position, (y, low, high) in zip(positions, drawn, strict=True):
+        for row, noisy, least, most in zip(batch, y.tolist(), low.tolist(), high.tolist(), strict=True):
+            row[position] = noisy
+            row += (margin, least, most)
 
 
-def _parsed(release: _Release, texts: list[str]) -> Counts:
+def _parsed(release: NoisyColumns, column: int, texts: list[str]) -> Counts:
     """Texts as integers: plain digits with at most a + in front. int() alone would accept 1_000 and ' 7'."""
     together = "".join(texts)
     if together.isascii() and together.isdigit():
@@ -189,19 +157,19 @@ def _parsed(release: _Release, texts: list[str]) -> Counts:
             return np.array([int(text) for text in texts], dtype=np.int64)
         except (ValueError, OverflowError):  # an empty text, or a number too large: found with its row below
             pass
-    return np.array([_count(release, index, text) for index, text in enumerate(texts)], dtype=np.int64)
+    return np.array([_count(release, column, index, text) for index, text in enumerate(texts)], dtype=np.int64)
 
 
-def _count(release: _Release, index: int, text: str) -> int:
+def _count(release: NoisyColumns, column: int, index: int, text: str) -> int:
     if not text:
         if release.null_as_zero:
             return 0
-        raise release.refusal(index, "an empty field", release.allowed, "--null-as-zero counts it as 0")
+        raise release.refusal(column, index, "an empty field", release.allowed, "--null-as-zero counts it as 0")
     if not _DIGITS.match(text):
-        raise release.refusal(index, _plain(text), f"{release.allowed}, in plain digits, such as 12 or +12")
+        raise release.refusal(column, index, plain(text), f"{release.allowed}, in plain digits, such as 12 or +12")
     digits = text.lstrip("+0")
     if len(digits) > len(str(LARGEST_COUNT)) or int(digits or "0") > release.largest:
-        raise release.refusal(index, text, release.allowed)
+        raise release.refusal(column, index, text, release.allowed)
     return int(digits or "0")
 
 
@@ -242,7 +210,7 @@ def _text(file: BinaryIO, encoding: str) -> Iterator[IO[str]]:
 # Parquet: pyarrow, one batch of records at a time
 
 
-def _copy_parquet(release: _Release, source: Path, file: BinaryIO, progress: Progress) -> None:
+def _copy_parquet(release: NoisyColumns, source: Path, file: BinaryIO, progress: Progress) -> None:
     pa, pq = _pyarrow()
     with _reading(source, pa.ArrowException):
         # read ahead, pyarrow would keep every byte read until the end (apache/arrow#39808)
@@ -250,18 +218,20 @@ def _copy_parquet(release: _Release, source: Path, file: BinaryIO, progress: Pro
         table = pq.ParquetFile(str(source), **options)
     with table:
         fields = list(table.schema_arrow)
-        position = release.position([f.name for f in fields])
-        _check_type(pa, fields[position])
-        fields[position] = pa.field(release.column, pa.int64())
+        positions = release.find([f.name for f in fields])
+        for position in positions:
+            _check_type(pa, fields[position])
+            fields[position] = pa.field(fields[position].name, pa.int64())
         # metadata of the file is left behind: it may say anything about the true counts
-        schema = pa.schema([*fields, *(pa.field(name, pa.int64()) for name in ADDED)])
+        schema = pa.schema([*fields, *(pa.field(name, pa.int64()) for name in release.added)])
         with pq.ParquetWriter(file, schema) as writer:
             for batch in _parquet_batches(pa, table, source):
-                y, low, high = release.draw(_numbers(pa, release, batch.column(position)))
-                margin = np.full_like(y, release.mechanism.margin_95)
+                given = (batch.column(position) for position in positions)
+                drawn = release.draw([_numbers(pa, release, i, column) for i, column in enumerate(given)])
                 arrays = list(batch.columns)
-                arrays[position] = pa.array(y)
-                arrays += [pa.array(added) for added in (margin, low, high)]
+                for position, (y, low, high) in zip(positions, drawn, strict=True):
+                    arrays[position] = pa.array(y)
+                    arrays += [pa.array(added) for added in (np.full_like(y, release.mechanism.margin_95), low, high)]
                 writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
                 progress(release.rows, table.metadata.num_rows)
 
@@ -275,7 +245,7 @@ def _pyarrow() -> tuple[Any, Any]:
 
 def _check_type(pa: Any, column: Any) -> None:
     if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
-        given = f"{_plain(column.name)} of type {_plain(str(column.type))}"
+        given = f"{plain(column.name)} of type {plain(str(column.type))}"
         raise ParameterError("column", given, "a column of integers, or of floats with whole values")
 
 
@@ -290,29 +260,29 @@ def _parquet_batches(pa: Any, table: Any, source: Path) -> Iterator[Any]:
         yield batch
 
 
-def _numbers(pa: Any, release: _Release, column: Any) -> NDArray[Any]:
+def _numbers(pa: Any, release: NoisyColumns, column: int, given: Any) -> NDArray[Any]:
     """A column as numbers without NULLs. NaN is no NULL, and no count."""
-    if column.null_count:
+    if given.null_count:
         if not release.null_as_zero:
-            index = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
-            raise release.refusal(index, "NULL", release.allowed, "--null-as-zero counts it as 0")
-        column = column.fill_null(pa.scalar(0, column.type))
-    values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+            index = int(np.flatnonzero(given.is_null().to_numpy(zero_copy_only=False))[0])
+            raise release.refusal(column, index, "NULL", release.allowed, "--null-as-zero counts it as 0")
+        given = given.fill_null(pa.scalar(0, given.type))
+    values: NDArray[Any] = given.to_numpy(zero_copy_only=False)
     if values.dtype.kind == "f" and np.isnan(values).any():
-        raise release.refusal(int(np.isnan(values).argmax()), "NaN", release.allowed)
+        raise release.refusal(column, int(np.isnan(values).argmax()), "NaN", release.allowed)
     return values
 
 
 # Files
 
 
-_FORMATS: dict[str, Callable[[_Release, Path, BinaryIO, Progress], None]] = {
+_FORMATS: dict[str, Callable[[NoisyColumns, Path, BinaryIO, Progress], None]] = {
     ".csv": _copy_csv,
     ".parquet": _copy_parquet,
 }
 
 
-def _format(source: str | Path, target: str | Path) -> Callable[[_Release, Path, BinaryIO, Progress], None]:
+def _format(source: str | Path, target: str | Path) -> Callable[[NoisyColumns, Path, BinaryIO, Progress], None]:
     given, wanted = Path(source).suffix.lower(), Path(target).suffix.lower()
     for argument, path, suffix in (("table", source, given), ("output", target, wanted)):
         if suffix not in _FORMATS:
@@ -369,18 +339,7 @@ def _reading(source: Path, *others: type[Exception]) -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
-    return _plain(getattr(error, "strerror", None) or str(error) or type(error).__name__)
-
-
-def _listed(names: Sequence[str], limit: int = 20) -> str:
-    shown = ", ".join(_plain(name, 40) or "''" for name in names[:limit])
-    return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
-
-
-def _plain(text: str, limit: int = 100) -> str:
-    """Text of a file on one line: control characters shown as ?, the rest cut."""
-    line = "".join(character if character.isprintable() else "?" for character in text[: limit + 1])
-    return line if len(line) <= limit else line[: limit - 1] + "…"
+    return plain(getattr(error, "strerror", None) or str(error) or type(error).__name__)
 
 
 def _silent(done: int, total: int) -> None:

@@ -13,6 +13,7 @@ import sys
 import tracemalloc
 from collections.abc import Callable, Sequence
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +23,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import countveil as cv
-from countveil import cli, tables
+from countveil import cli, noisy_columns, tables
+from countveil.cli.output import short
 
 ADDED = ["margin_95", "certain_low", "certain_high"]
 
@@ -216,15 +218,159 @@ def test_what_is_said(signed_file: Path, tmp_path: Path, run: Run) -> None:
         "schema_version": 1,
         "output": str(tmp_path / "out.csv"),
         "rows": 2,
-        "column": "n",
+        "columns": ["n"],
+        "unchanged_columns": [],
+        "disjoint": False,
         "mechanism_hash": mechanism.hash,
         "epsilon": "0.5",
         "delta": mechanism.describe()["delta"],
+        "per_column": {"epsilon": "0.5", "delta": mechanism.describe()["delta"]},
         "sensitivity": 1,
         "margin_95": mechanism.margin_95,
     }
     for words in ("released 2 counts", "epsilon 0.5, delta ", "adds at most 1", "spends privacy again"):
         assert words in done.err
+    assert "no other column is published unchanged" in done.err
+
+
+# Several columns
+
+FEW = {"region": ["N", "S", "W"], "F": [0, 7, 40], "M": [3, 10**6, 1], "T": [3, 10**6 + 7, 41]}
+
+
+def write_table(path: Path, columns: dict[str, list[Any]]) -> None:
+    if path.suffix == ".csv":
+        write_csv(path, list(columns), list(zip(*columns.values(), strict=True)))
+    else:
+        pq.write_table(pa.table(columns), path)
+
+
+def read_table(path: Path) -> dict[str, list[Any]]:
+    if path.suffix == ".parquet":
+        return dict(pq.read_table(path).to_pydict())
+    header, rows = read_csv(path)
+    return {name: list(values) for name, values in zip(header, zip(*rows, strict=True), strict=True)}
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_every_named_column_is_noised_with_margins_of_its_own(
+    kind: str, mechanism_file: Path, tmp_path: Path, run: Run
+) -> None:
+    source, target = tmp_path / f"in.{kind}", tmp_path / f"out.{kind}"
+    columns = {name: values * 200 for name, values in FEW.items()}
+    write_table(source, columns)
+    done = run(source, "--column", "M", "--column", "F", "-m", mechanism_file, "-o", target)
+    assert done.code == 0, done.err
+    found = read_table(target)
+    added = [f"{name}_{added}" for name in ("M", "F") for added in ADDED]
+    assert list(found) == ["region", "F", "M", "T", *added]
+    assert found["region"] == columns["region"]
+    assert list(map(int, found["T"])) == columns["T"]
+    for name in ("F", "M"):
+        margins = [found[f"{name}_{added}"] for added in ADDED]
+        check_noise(cv.Mechanism.load(mechanism_file), columns[name], found[name], *margins)
+        assert list(map(int, found[name])) != columns[name]
+
+
+def test_columns_do_not_share_noise(signed_file: Path, tmp_path: Path) -> None:
+    """The same counts in both columns: a difference of 0 everywhere would show the noise of one in the other."""
+    write_table(tmp_path / "in.csv", {"F": [100] * 500, "M": [100] * 500})
+    tables.release_table(cv.Mechanism.load(signed_file), tmp_path / "in.csv", ("F", "M"), tmp_path / "out.csv")
+    found = read_table(tmp_path / "out.csv")
+    assert sum(f != m for f, m in zip(found["F"], found["M"], strict=True)) > 200
+
+
+@pytest.mark.parametrize("file", ["signed", "remap"])
+def test_the_guarantee_of_several_columns_is_composed(
+    file: str, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, run: Run
+) -> None:
+    """Between what one column has and what basic composition adds up; an attack on all three needs most of it."""
+    saved = _saved(file, tmp_path_factory)
+    mechanism = cv.Mechanism.load(saved)
+    write_table(tmp_path / "in.csv", FEW)
+    named = ("--column", "F", "--column", "M", "--column", "T")
+    done = run(tmp_path / "in.csv", *named, "-m", saved, "-o", tmp_path / "out.csv", "--json")
+    said = json.loads(done.out)
+    assert said["columns"] == ["F", "M", "T"]
+    assert said["unchanged_columns"] == ["region"]
+    assert said["per_column"] == {"epsilon": "0.5", "delta": mechanism.describe()["delta"]}
+    epsilon, delta = Fraction(said["epsilon"]), Fraction(said["delta"])
+    assert Fraction("0.5") < epsilon <= Fraction("1.5")
+    assert 3 * mechanism.delta <= delta <= 3 * mechanism.delta * (1 + Fraction(1, 10**12))
+    composition = cv.compose(mechanism, 3, fine=True)
+    assert composition.upper(float(epsilon)) <= float(delta) * (1 + 1e-9)
+    assert composition.lower(float(epsilon) * 0.98) > float(delta)
+    assert "released 3 counts of each of the 3 columns F, M, T to " in done.err
+    assert "1 other column is published unchanged: region" in done.err
+    assert f"guarantee of all columns together: epsilon {short(said['epsilon'], 6, 'up')}, delta " in done.err
+
+
+def test_disjoint_columns_have_the_guarantee_of_one(signed_file: Path, tmp_path: Path, run: Run) -> None:
+    write_table(tmp_path / "in.csv", FEW)
+    named = ("--column", "F", "--column", "M", "--disjoint")
+    done = run(tmp_path / "in.csv", *named, "-m", signed_file, "-o", tmp_path / "out.csv", "--json")
+    said = json.loads(done.out)
+    assert {"epsilon": said["epsilon"], "delta": said["delta"]} == said["per_column"]
+    assert said["disjoint"] is True
+    assert said["unchanged_columns"] == ["region", "T"]
+    assert "2 other columns are published unchanged: region, T" in done.err
+    assert "guarantee: epsilon 0.5, delta " in done.err
+    assert "counted in one row of one of the columns" in done.err
+
+
+def test_python_states_the_same_guarantee(signed_file: Path, tmp_path: Path) -> None:
+    write_table(tmp_path / "in.csv", FEW)
+    mechanism = cv.Mechanism.load(signed_file)
+    ask = (mechanism, tmp_path / "in.csv", ["F", "M"], tmp_path / "out.csv")
+    both, apart = tables.release_table(*ask), tables.release_table(*ask, disjoint=True)
+    assert (both.rows, both.columns, both.unchanged) == (3, ("F", "M"), ("region", "T"))
+    assert (apart.epsilon, apart.delta) == (mechanism.epsilon, mechanism.delta)
+    assert mechanism.epsilon < both.epsilon <= 2 * mechanism.epsilon
+    assert both.delta == 2 * mechanism.delta
+    with pytest.raises(cv.ParameterError, match="column: got none"):
+        tables.release_table(mechanism, tmp_path / "in.csv", [], tmp_path / "out.csv")
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize(
+    ("named", "words"),
+    [
+        (["F", "F"], "column: got F twice, allowed is each column once"),
+        (["F", "X"], "column: got X, allowed is a column of the table: region, F, M, T"),
+        (["F", "region"], "region"),
+        (["F", "--disjoint"], "disjoint: got one column, allowed is two columns or more"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_columns_that_are_refused(
+    kind: str, named: list[str], words: str, signed_file: Path, tmp_path: Path, run: Run
+) -> None:
+    source, target = tmp_path / f"in.{kind}", tmp_path / f"out.{kind}"
+    write_table(source, FEW)
+    options = [word for name in named for word in (["--column", name] if name[0] != "-" else [name])]
+    done = run(source, *options, "-m", signed_file, "-o", target)
+    assert done.code == 2
+    assert words in done.err
+    assert done.err.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == [source.name]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_bad_counts_are_named_with_their_column(kind: str, signed_file: Path, tmp_path: Path, run: Run) -> None:
+    write_table(tmp_path / f"in.{kind}", {**FEW, "M": [3, -4, 1]})
+    out = tmp_path / f"out.{kind}"
+    done = run(tmp_path / f"in.{kind}", "--column", "F", "--column", "M", "-m", signed_file, "-o", out)
+    assert done.code == 2
+    assert "count of M in row 2: got -4" in done.err
+    assert not out.exists()
+
+
+def test_names_of_added_columns_that_are_taken(signed_file: Path, tmp_path: Path, run: Run) -> None:
+    write_table(tmp_path / "in.csv", {**FEW, "M_certain_low": [0, 0, 0], "margin_95": [1, 1, 1]})
+    ask = (tmp_path / "in.csv", "-m", signed_file, "-o", tmp_path / "out.csv", "--column", "F")
+    assert "a table with the column margin_95" in run(*ask).err
+    assert "a table with the column M_certain_low" in run(*ask, "--column", "M").err
+    assert run(*ask, "--column", "T").code == 0
 
 
 # Batches
@@ -240,13 +386,13 @@ def test_every_row_has_noise_of_its_own(
     monkeypatch.setattr(tables, "CSV_BATCH", BATCHED)
     monkeypatch.setattr(tables, "PARQUET_BATCH", BATCHED)
     seen: list[tuple[object, int, int]] = []
-    real = tables.released
+    real = noisy_columns.released
 
     def watched(mechanism: Any, counts: Any, key: Any, first: int = 0) -> Any:
         seen.append((key, first, len(counts)))
         return real(mechanism, counts, key, first=first)
 
-    monkeypatch.setattr(tables, "released", watched)
+    monkeypatch.setattr(noisy_columns, "released", watched)
     size = 5 * BATCHED + 300
     source, target = tmp_path / f"in.{kind}", tmp_path / f"out.{kind}"
     if kind == "csv":
@@ -254,10 +400,10 @@ def test_every_row_has_noise_of_its_own(
     else:
         pq.write_table(pa.table({"n": [100] * size}), source, row_group_size=1700)
     steps: list[tuple[int, int]] = []
-    rows = tables.release_table(
+    done = tables.release_table(
         cv.Mechanism.load(signed_file), source, "n", target, progress=lambda done, total: steps.append((done, total))
     )
-    assert rows == size
+    assert done.rows == size
     assert len({id(key) for key, _, _ in seen}) == 1
     cells = [cell for _, first, length in seen for cell in range(first, first + length)]
     assert cells == list(range(size))
@@ -291,7 +437,7 @@ def test_a_large_csv_is_streamed(signed_file: Path, tmp_path: Path, monkeypatch:
     mechanism.release(np.arange(9))  # guide tables are built
     tracemalloc.start()
     try:
-        assert tables.release_table(mechanism, source, "n", tmp_path / "out.csv") == size
+        assert tables.release_table(mechanism, source, "n", tmp_path / "out.csv").rows == size
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -581,7 +727,7 @@ def test_an_interrupted_release_leaves_the_old_file(
 ) -> None:
     monkeypatch.setattr(tables, "CSV_BATCH", 100)
     monkeypatch.setattr(tables, "PARQUET_BATCH", 100)
-    real = tables.released
+    real = noisy_columns.released
     parts: list[str] = []
 
     def failing(mechanism: Any, counts: Any, key: Any, first: int = 0) -> Any:
@@ -590,7 +736,7 @@ def test_an_interrupted_release_leaves_the_old_file(
             raise failure
         return real(mechanism, counts, key, first=first)
 
-    monkeypatch.setattr(tables, "released", failing)
+    monkeypatch.setattr(noisy_columns, "released", failing)
     source, target = tmp_path / f"in.{kind}", tmp_path / f"out.{kind}"
     if kind == "csv":
         write_csv(source, ["n"], [[100]] * 1000)
@@ -611,7 +757,7 @@ def test_an_interrupted_release_leaves_the_old_file(
 def test_no_true_count_reaches_the_disk(signed_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Counts that the noise moves by 1,000,000 at the least: then no byte of output may be of a true count."""
     monkeypatch.setattr(tables, "CSV_BATCH", 10)
-    monkeypatch.setattr(tables, "released", lambda mechanism, counts, key, first=0: counts + 10**6)
+    monkeypatch.setattr(noisy_columns, "released", lambda mechanism, counts, key, first=0: counts + 10**6)
     written: list[bytes] = []
     real = os.replace
 

@@ -11,27 +11,37 @@ import click
 
 from countveil.cli.commands import Command
 from countveil.cli.output import busy, print_json, short
+from countveil.exact import decimal_text
 
 
 @click.command(cls=Command)
 @click.argument("table")
-@click.option("--column", required=True, metavar="NAME", help="The column with the counts.")
+@click.option(
+    "--column", "columns", required=True, multiple=True, metavar="NAME", help="A column with counts (may repeat)."
+)
 @click.option("-m", "--mechanism", "file", required=True, metavar="FILE", help="A mechanism made by countveil design.")
 @click.option("-o", "--output", required=True, metavar="OUT", help="Where the released table goes; same format.")
+@click.option("--disjoint", is_flag=True, help="Each person is counted in one of the columns, not in several.")
 @click.option("--null-as-zero", is_flag=True, help="Count NULL (in CSV: an empty field) as 0 instead of refusing it.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def release(table: str, column: str, file: str, output: str, null_as_zero: bool, as_json: bool) -> None:
+def release(
+    table: str, columns: tuple[str, ...], file: str, output: str, disjoint: bool, null_as_zero: bool, as_json: bool
+) -> None:
     """Release the counts of TABLE, a CSV (UTF-8, with a header) or Parquet file of any size.
 
-    OUT has noisy counts in place of the true ones, which are written nowhere. The other columns and the order of the
-    rows stay as they are. Three columns are added: margin_95 (the error is within it with probability 95 % or more),
-    certain_low and certain_high (the true count is never outside). OUT appears only when it is complete.
+    OUT has noisy counts in place of the true ones, which are written nowhere. Every column that is not named is
+    published as it is, and the order of the rows stays. Three columns are added: margin_95 (the error is within it with
+    probability 95 % or more), certain_low and certain_high (the true count is never outside); for several columns three
+    each, as in NAME_margin_95. OUT appears only when it is complete.
+
+    The guarantee of several columns is that of all together, for a person who may be counted in each of them.
 
     Releasing the same counts again spends privacy again: release once, and publish that one table.
 
     \b
     Examples:
       countveil release table.csv --column n -m mechanism.json -o noisy.csv
+      countveil release table.csv --column F --column M --disjoint -m mechanism.json -o noisy.csv
       countveil release table.parquet --column n -m mechanism.json -o noisy.parquet --null-as-zero --json
     """
     from countveil.mechanism import Mechanism
@@ -40,34 +50,46 @@ def release(table: str, column: str, file: str, output: str, null_as_zero: bool,
     with busy("certifying the mechanism"):
         mechanism = Mechanism.load(file)
     with _bar() as progress:
-        rows = release_table(mechanism, table, column, output, null_as_zero=null_as_zero, progress=progress)
+        done = release_table(
+            mechanism, table, columns, output, disjoint=disjoint, null_as_zero=null_as_zero, progress=progress
+        )
     m = mechanism.describe()
     result = {
         "schema_version": 1,
         "output": output,
-        "rows": rows,
-        "column": column,
+        "rows": done.rows,
+        "columns": list(done.columns),
+        "unchanged_columns": list(done.unchanged),
+        "disjoint": done.disjoint,
         "mechanism_hash": m["hash"],
-        "epsilon": m["epsilon"],
-        "delta": m["delta"],
+        "epsilon": decimal_text(done.epsilon, rounding="up"),
+        "delta": decimal_text(done.delta, rounding="up"),
+        "per_column": {"epsilon": m["epsilon"], "delta": m["delta"]},
         "sensitivity": m["sensitivity"],
         "margin_95": mechanism.margin_95,
     }
-    _explain(result)
+    for line in _words(result):
+        click.echo(line, err=True)
     if as_json:
         print_json(result)
 
 
-def _explain(r: dict[str, Any]) -> None:
-    """What was released and what that guarantees, in words, on stderr."""
-    pair = f"epsilon {r['epsilon']}, delta {short(r['delta'], 6, 'up')}"
-    words = (
-        f"released {r['rows']} counts of column {r['column']} to {r['output']}, ±{r['margin_95']} in 95 % of cases",
-        f"guarantee: {pair} for each person who is counted in one row and adds at most {r['sensitivity']} to it;",
-        "  a person counted in k rows has k times both; the other columns are published as they are",
-        "releasing the same counts again spends privacy again: publish this table, and keep it",
-    )
-    click.echo("\n".join(words), err=True)
+def _words(r: dict[str, Any]) -> Iterator[str]:
+    """What was released and what that guarantees, line by line."""
+    from countveil.noisy_columns import listed
+
+    several, names, others = len(r["columns"]) > 1, listed(r["columns"]), r["unchanged_columns"]
+    what = f"each of the {len(r['columns'])} columns {names}" if several else f"column {names}"
+    yield f"released {r['rows']} counts of {what} to {r['output']}, ±{r['margin_95']} in 95 % of cases"
+    number = {0: "no other column is", 1: "1 other column is"}.get(len(others), f"{len(others)} other columns are")
+    yield f"{number} published unchanged" + (f": {listed(others)}" if others else "")
+    pair = f"epsilon {short(r['epsilon'], 6, 'up')}, delta {short(r['delta'], 6, 'up')}"
+    together = several and not r["disjoint"]
+    yield f"guarantee{' of all columns together' * together}: {pair}"
+    where = "one row of one of the columns" if r["disjoint"] else "one row of each column" if several else "one row"
+    yield f"  for each person who is counted in {where} and adds at most {r['sensitivity']} there;"
+    yield "  a person counted in k rows has k times both"
+    yield "releasing the same counts again spends privacy again: publish this table, and keep it"
 
 
 @contextmanager
