@@ -42,6 +42,8 @@ class Receipt:
     answers: int
     answers_left: int
     time: str
+    answers_lost: int | None = 0
+    """Answers that lost history may have given beyond these, and epsilon covers; None: nobody knows how many."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,8 @@ class PoolBudget:
     mechanism: str
     margin_95: int
     shares: Mapping[str, Standing]
+    answers_lost: int | None = 0
+    """Answers that lost history may have given beyond these, and epsilon covers; None: nobody knows how many."""
 
 
 @dataclass(frozen=True)

@@ -21,18 +21,17 @@ from countveil.answers import DryRun as DryRun
 from countveil.answers import PoolBudget as PoolBudget
 from countveil.answers import Receipt, Table, check_kind, kind_of
 from countveil.config import Config, Dataset, load
-from countveil.engines import Source
-from countveil.errors import ConfigError, ConflictError, EngineError, LedgerError, ParameterError, shortened
-from countveil.exact import integer
+from countveil.engines import Engine, Source
+from countveil.errors import ConflictError, EngineError, LedgerError, ParameterError
 from countveil.fingerprints import Fingerprints, Look
 from countveil.foretelling import foretold
 from countveil.intervals import Intervals
 from countveil.leases import Leases, opened_on
-from countveil.ledger import Asked, Charge, Ledger, PlanRecord, Request, Standing
+from countveil.ledger import Asked, Charge, Ledger, PlanRecord, Request
 from countveil.ledger.opening import open_ledger
 from countveil.ledger.steps import Steps, alone
 from countveil.mechanism import Mechanism
-from countveil.plans import Plans, epsilon_with
+from countveil.plans import Plans, lost_answers
 from countveil.query import Condition, Question, ask
 from countveil.releases import (
     Ready,
@@ -125,17 +124,14 @@ class Curator:
         request: Request | None = None,
     ) -> Steps[Table]:
         """`count`, step by step: see `countveil.ledger.steps`."""
-        configured, who = self._configured(question), checked_analyst(analyst)
-        kind = frame or kind_of(self._frames.get(configured.name))
-        if kind is not None:
-            check_kind(kind)
+        configured, who, kind = self._admitted(question, analyst, frame)
         check_collectable(question)
         if question.cells > FEW_CELLS:
             yield None
         before = None if request is None else self._answered(question, who, request)
         if before is not None:
             return self._table(question, before, *self._plans.of(configured), True, kind)
-        look = self._fingerprints.glance(self._source(configured)) if self._engines.quick(configured.name) else None
+        look = self._glance(configured)
         if look is None:
             yield None  # to open a source takes long, and to find out whether a large one has changed
             look = self._fingerprints.look(self._source(configured))
@@ -147,6 +143,18 @@ class Curator:
                     drawn = self._drawn(ready, question)
                     charge = yield from self.ledger.recording(charge, drawn)  # whoever was first, its answer is it
         return self._table(question, charge, ready.record, ready.intervals, charge.payload is not drawn, kind)
+
+    def _admitted(self, question: Question, analyst: str, frame: str | None = None) -> tuple[Dataset, str, str | None]:
+        """Who asks what, and the kind of frame that is wanted; what can be refused before the source is looked at."""
+        configured, who = self._configured(question), checked_analyst(analyst)
+        kind = frame or kind_of(self._frames.get(configured.name))
+        if kind is not None:
+            check_kind(kind)
+        return configured, who, kind
+
+    def _glance(self, dataset: Dataset) -> Look | None:
+        """The state of a source where that is quickly known."""
+        return self._fingerprints.glance(self._source(dataset)) if self._engines.quick(dataset.name) else None
 
     def _answered(self, question: Question, analyst: str, request: Request) -> Charge | None:
         """The charge of a request that has its answer."""
@@ -207,14 +215,20 @@ class Curator:
     ) -> Iterator[Ready]:
         """Everything that can be refused without looking at what was spent. The data may be looked at once the
         question is charged. An engine that is to be kept is not let go afterwards: what it made is read later."""
-        opening = partial(opened_on, look, dataset.schema, dataset.engine)
-        with self._engines.held(dataset.name, look.state, opening, keep=keep) as engine:
-            check_collectable(question, engine)
+        with self._engine(question, dataset, look, keep=keep) as engine:
             record, intervals = self._plans.of(dataset, opened=True)
             version = self._version(dataset, look.fingerprint, record)
             self.ledger.bind(dataset.name, record.pool, dataset.schema.unit, look.fingerprint)
             asked = Asked(record.pool, dataset.name, version, question.sha256, question.text, analyst)
             yield Ready(asked, record, intervals, engine, look)
+
+    @contextmanager
+    def _engine(self, question: Question, dataset: Dataset, look: Look, *, keep: bool = False) -> Iterator[Engine]:
+        """The engine of a dataset in the state that was seen, if it can answer a question."""
+        opening = partial(opened_on, look, dataset.schema, dataset.engine)
+        with self._engines.held(dataset.name, look.state, opening, keep=keep) as engine:
+            check_collectable(question, engine)
+            yield engine
 
     def _version(self, dataset: Dataset, fingerprint: str, record: PlanRecord) -> int:
         """The number of a dataset's content. It stands until a restore, and then the pool's record is read anew."""
@@ -256,81 +270,40 @@ class Curator:
         analyst: str = CURATOR,
         most: int | None = None,
     ) -> DryRun:
-        """What a question costs and how accurate its answer will be, before it is asked. Nothing is put on record."""
+        """What a question costs and how accurate its answer will be, before it is asked. Nothing is put on record.
+
+        What `count` would refuse is refused here, in the same words.
+        """
         question = ask(self.config.schemas, sql, dataset=dataset, by=by, where=where, people=people, name=name)
-        configured, who = self._configured(question), checked_analyst(analyst)
-        record, intervals = self._plans.of(configured)
-        found = None
-        if self.ledger.plan(record.pool) is not None:
-            version = self.ledger.known_version(configured.name, self._fingerprints.of(self._source(configured)))
-            if version is not None:
-                found = self.ledger.find(record.pool, configured.name, version, question.sha256)
+        configured, who, _ = self._admitted(question, analyst)
+        look = self._glance(configured) or self._fingerprints.look(self._source(configured))
+        with self._engine(question, configured, look):
+            record, intervals = self._plans.of(configured)
+        self.ledger.check_binding(configured.name, record.pool, configured.schema.unit, look.fingerprint)
+        version, found = self.ledger.known_version(configured.name, look.fingerprint), None
+        if version is not None:
+            found = self.ledger.find(record.pool, configured.name, version, question.sha256)
+        if found is None:
+            self._plans.check_left(configured, who, most)
         return foretold(question, record, intervals, found, self.left(configured, who, most))
 
     # -- the budget --------------------------------------------------------------------------------------------------
 
     def budget(self, pool: str | None = None) -> list[PoolBudget]:
         """What is left of every pool, or of the pool of one dataset or name."""
-        names = {d.budget.pool: None for d in self.config.datasets.values() if d.budget is not None}
-        if not names:
-            raise ConfigError("dataset", "no dataset has a budget, so there is nothing to ask; declare one")
-        if pool is not None:
-            named = self.config.datasets.get(pool)
-            wanted = named.budget.pool if named is not None and named.budget is not None else pool
-            if wanted not in names:
-                raise ConfigError(
-                    "pool",
-                    f"{shortened(pool)} is neither a dataset with a budget nor a pool; there are {', '.join(names)}",
-                )
-            names = {wanted: None}
-        return [self._pool_budget(name) for name in names]
+        return [self._plans.budget(name) for name in self._plans.pools(pool)]
 
     def mechanism(self, dataset: str) -> Mechanism:
         """The mechanism that answers questions about a dataset."""
         return self._plans.of(self.config.dataset(dataset))[1].mechanism
 
-    def _pool_budget(self, pool: str) -> PoolBudget:
-        datasets = self.config.pool(pool)
-        record, intervals = self._plans.of(datasets[0])
-        standing, shares = self._standing(datasets[0])
-        return PoolBudget(
-            pool,
-            tuple(dataset.name for dataset in datasets),
-            standing.answers,
-            standing.left,
-            record.total_epsilon,
-            record.delta,
-            record.mechanism,
-            intervals.mechanism.margin_95,
-            shares,
-        )
-
     def open_budget(self, pool: str, answers: int | str, reason: str) -> PoolBudget:
         """Open more answers of a pool's mechanism. It stays on the record, with the epsilon of all answers together."""
-        more = integer("answers", answers, 1, 10**6)
-        words = _one_line(reason) if isinstance(reason, str) else ""
-        if not words:
-            raise ParameterError("reason", reason, "a few words that stay on the record")
-        (now,) = self.budget(pool)
-        record, intervals = self._plans.of(self.config.pool(now.pool)[0], opened=True)
-        epsilon = epsilon_with(record, intervals.mechanism, more, self.ledger.debt(now.pool))
-        self.ledger.extend(now.pool, more, epsilon, words[:500], since=record.total_answers)
-        return self._pool_budget(now.pool)
-
-    def _standing(self, dataset: Dataset) -> tuple[Standing, Mapping[str, Standing]]:
-        """What is left of a dataset's pool and of the shares in it; all of it, before the plan is on record."""
-        budget = dataset.allowed()
-        if self.ledger.plan(budget.pool) is not None:
-            return self.ledger.standing(budget.pool), self.ledger.shares(budget.pool)
-        return Standing(budget.answers, 0), {who: Standing(share, 0) for who, share in (budget.shares or {}).items()}
+        return self._plans.extend(pool, answers, reason)
 
     def left(self, dataset: Dataset, analyst: str, most: int | None = None) -> int:
         """How many answers of a dataset's pool an analyst, who may pay for at most so many, can still ask for."""
-        standing, shares = self._standing(dataset)
-        share = shares.get(analyst, Standing(0, 0)).left if shares else standing.left
-        if most is not None:
-            share = min(share, most - self.ledger.spent_by(dataset.allowed().pool, analyst))
-        return max(0, min(standing.left, share))  # a share may have been lowered below what was spent of it
+        return self._plans.left(dataset, analyst, most)
 
     # -- what is needed for an answer --------------------------------------------------------------------------------
 
@@ -367,11 +340,12 @@ class Curator:
             charge.text,
             record.mechanism,
             record.pool,
-            record.total_epsilon,
+            self._plans.epsilon(record),
             record.delta,
             record.total_answers,
             self.ledger.standing(record.pool).left if charge.left is None else charge.left,
             charge.answered or charge.time,
+            lost_answers(record),
         )
 
 
@@ -380,8 +354,3 @@ def checked_analyst(analyst: object) -> str:
     if not isinstance(analyst, str) or not 0 < len(analyst) <= 100 or not analyst.isprintable():
         raise ParameterError("analyst", analyst, "a name of 1 to 100 printable characters")
     return analyst
-
-
-def _one_line(text: str) -> str:
-    """The words of a text, without anything that a terminal would act on."""
-    return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())

@@ -102,12 +102,14 @@ class BudgetError(CountveilError):
         self.pool = pool
         self.answers = answers
         self.analyst = analyst
-        more = f"questions asked before stay free; more is opened with: countveil budget {pool} --open N --reason WHY"
+        more = f"more is opened with: countveil budget {pool} --open N --reason WHY"
+        if analyst is not None:
+            more = "a curator can raise the share in countveil.toml, or the limit of the key"
         if analyst is not None and answers == 0:
             super().__init__(f"{shortened(analyst, 40)} has no share in the budget of {pool}; a curator can give one")
             return
         whose = f"the share of {shortened(analyst, 40)} in" if analyst else "the budget of"
-        super().__init__(f"{whose} {pool} is spent: all {answers} planned answers were given; {more}")
+        super().__init__(f"{whose} {pool} is spent, all {answers} answers; questions asked before stay free; {more}")
 
 
 class ConflictError(CountveilError):

@@ -7,6 +7,7 @@ from countveil.exact import decimal_text
 from countveil.intervals import Intervals
 from countveil.ledger import Charge, PlanRecord
 from countveil.query import Question
+from countveil.releases import MOST_COLLECTED
 
 
 def foretold(question: Question, record: PlanRecord, intervals: Intervals, found: Charge | None, left: int) -> DryRun:
@@ -23,8 +24,8 @@ def foretold(question: Question, record: PlanRecord, intervals: Intervals, found
     if found is not None:
         ready = "the answer is on the record" if found.payload is not None else "it is paid for, not yet answered"
         notes.append(f"asked before: {ready}, and free")
-    elif left <= 0:
-        notes.append("no answer is left: it would be refused; a curator can open more")
+    if question.cells > MOST_COLLECTED:
+        notes.append("too large to collect: release(..., output=...) writes it to files")
     if question.never:
         notes.append("no declared value satisfies the condition: the answer would be noise around zero")
     return DryRun(

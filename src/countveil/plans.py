@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 from countveil.accounting import compose, float_below, plan
+from countveil.answers import PoolBudget
 from countveil.config import Budget, Config, Dataset
-from countveil.errors import ConfigError, RequestError
-from countveil.exact import decimal_text, number
+from countveil.errors import BudgetError, ConfigError, ParameterError, RequestError, shortened
+from countveil.exact import decimal_text, integer, number
 from countveil.files import from_text, to_text
 from countveil.intervals import Intervals
-from countveil.ledger import Ledger, PlanRecord
+from countveil.ledger import Ledger, PlanRecord, Standing
 from countveil.mechanism import Mechanism
 from countveil.schema import Schema
 
 MOST_ANSWERS = 10**6
+"""Answers that are composed; of more than that, lost in a restore, nobody knows the epsilon."""
 
 
 class Plans:
@@ -27,6 +30,7 @@ class Plans:
         self._config, self._ledger = config, ledger
         self._lock = threading.Lock()
         self._designed: dict[str, PlanRecord] = {}
+        self._stated: dict[str, tuple[PlanRecord, str]] = {}  # by pool
         self._fitting: dict[str, PlanRecord] = {}  # by dataset: the record that was last found to be what the file says
         self._intervals: dict[str, Intervals] = {}
 
@@ -38,9 +42,9 @@ class Plans:
         budget = dataset.allowed()
         recorded = self._ledger.plan(budget.pool)
         if recorded is None and opened:
-            self._ledger.open_plan(self._made(budget))
+            self._ledger.open_plan(self._made(budget, self._ledger.lost()))
             recorded = self._ledger.plan(budget.pool)
-        record = recorded or self._made(budget)
+        record = recorded or self._made(budget, self._ledger.lost())
         if self._fitting.get(dataset.name) is not record:
             check(record, budget, dataset.schema)
             self._fitting[dataset.name] = record
@@ -48,22 +52,136 @@ class Plans:
             shares = budget.shares or {}
             for analyst in {**self._ledger.shares(budget.pool), **shares}:
                 self._ledger.set_share(budget.pool, analyst, shares.get(analyst, 0))
+        return record, self.intervals(record)
+
+    def intervals(self, record: PlanRecord) -> Intervals:
+        """The mechanism of a plan, and what its answers say."""
         if record.mechanism not in self._intervals:
             mechanism = from_text(record.document)
             if mechanism.hash != record.mechanism:
                 raise ConfigError(
-                    f"pool {budget.pool}", "the recorded mechanism is not the planned one; verify the ledger"
+                    f"pool {record.pool}", "the recorded mechanism is not the planned one; verify the ledger"
                 )
             self._intervals[record.mechanism] = Intervals(mechanism)
-        return record, self._intervals[record.mechanism]
+        return self._intervals[record.mechanism]
 
-    def _made(self, budget: Budget) -> PlanRecord:
-        """The plan that a budget asks for, designed once."""
+    def _made(self, budget: Budget, lost: int) -> PlanRecord:
+        """The plan that a budget asks for, designed once; what was lost may have been answers of it."""
         with self._lock:
-            if budget.pool not in self._designed:
-                schemas = [each.schema for each in self._config.pool(budget.pool)]
-                self._designed[budget.pool] = make(budget, schemas)
+            made = self._designed.get(budget.pool)
+            if made is None:
+                made = make(budget, [each.schema for each in self._config.pool(budget.pool)])
+            debt = max(0, lost - made.answers)
+            self._designed[budget.pool] = made if made.debt == debt else replace(made, debt=debt)
             return self._designed[budget.pool]
+
+    # -- what is stated ----------------------------------------------------------------------------------------------
+
+    def epsilon(self, record: PlanRecord) -> str:
+        """The epsilon of everything that was opened or may have been answered, at the plan's delta.
+
+        **Guarantee.** Never less than what was spent: answers that lost history may have given are composed too. Worked
+        out once for every change of the record.
+        """
+        known = self._stated.get(record.pool)
+        if known is None or known[0] is not record:
+            known = self._stated[record.pool] = record, self._composed(record)
+        return known[1]
+
+    def _composed(self, record: PlanRecord) -> str:
+        if not record.debt:
+            return record.opened_epsilon
+        if record.debt > MOST_ANSWERS:
+            return "unknown"
+        total = record.total_answers + record.debt
+        found = composed_epsilon(record, self.intervals(record).mechanism, total)
+        return f"unknown, at most {total} answers" if found is None else found
+
+    def epsilon_with(self, record: PlanRecord, more: int) -> str:
+        """The same if more answers are opened; they first pay the debt."""
+        total = record.total_answers + max(more, record.debt)
+        if total > MOST_ANSWERS:
+            raise RequestError(f"so much history of pool {record.pool} was lost that no more can be opened")
+        found = composed_epsilon(record, self.intervals(record).mechanism, total)
+        if found is None:
+            raise RequestError(
+                f"{more} more answers have no epsilon at delta {record.delta}: the noise was planned for fewer"
+            )
+        return found
+
+    # -- budgets -----------------------------------------------------------------------------------------------------
+
+    def pools(self, name: str | None = None) -> list[str]:
+        """Every pool that pays for a dataset, or the one with this name, or of the dataset with this name."""
+        known = list(dict.fromkeys(d.budget.pool for d in self._config.datasets.values() if d.budget is not None))
+        if not known:
+            raise ConfigError("dataset", "no dataset has a budget, so there is nothing to ask; declare one")
+        if name is None:
+            return known
+        named = self._config.datasets.get(name)
+        wanted = named.budget.pool if named is not None and named.budget is not None else name
+        if wanted not in known:
+            raise ConfigError(
+                "pool", f"{shortened(name)} is neither a dataset with a budget nor a pool; there are {', '.join(known)}"
+            )
+        return [wanted]
+
+    def budget(self, pool: str) -> PoolBudget:
+        """What is left of a pool."""
+        datasets = self._config.pool(pool)
+        record, intervals = self.of(datasets[0])
+        whole, shares = self.standing(datasets[0])
+        return PoolBudget(
+            pool,
+            tuple(dataset.name for dataset in datasets),
+            whole.answers,
+            whole.left,
+            self.epsilon(record),
+            record.delta,
+            record.mechanism,
+            intervals.mechanism.margin_95,
+            shares,
+            lost_answers(record),
+        )
+
+    def extend(self, name: str, answers: int | str, reason: str) -> PoolBudget:
+        """Open more answers of a pool's mechanism, on the record."""
+        more, words = integer("answers", answers, 1, MOST_ANSWERS), given_reason(reason)
+        (pool,) = self.pools(name)
+        record, _ = self.of(self._config.pool(pool)[0], opened=True)
+        self._ledger.extend(pool, more, self.epsilon_with(record, more), words, since=record.total_answers)
+        return self.budget(pool)
+
+    # -- what is left ------------------------------------------------------------------------------------------------
+
+    def standing(self, dataset: Dataset) -> tuple[Standing, Mapping[str, Standing]]:
+        """What is left of a dataset's pool and of the shares in it, as the next question would find them."""
+        budget = dataset.allowed()
+        shares = {who: (share, self._ledger.standing(budget.pool, who)) for who, share in (budget.shares or {}).items()}
+        if self._ledger.plan(budget.pool) is not None:
+            whole = self._ledger.standing(budget.pool)
+        else:
+            whole = Standing(budget.answers, min(budget.answers, self._ledger.lost()))
+        return whole, {who: Standing(share, before.spent) for who, (share, before) in shares.items()}
+
+    def left(self, dataset: Dataset, analyst: str, most: int | None = None) -> int:
+        """How many answers of a dataset's pool an analyst, who may pay for at most so many, can still ask for."""
+        whole, shares = self.standing(dataset)
+        share = shares.get(analyst, Standing(0, 0)).left if shares else whole.left
+        if most is not None:
+            share = min(share, most - self._ledger.spent_by(dataset.allowed().pool, analyst))
+        return max(0, min(whole.left, share))  # a share may have been lowered below what was spent of it
+
+    def check_left(self, dataset: Dataset, analyst: str, most: int | None = None) -> None:
+        """Refuse what a charge would be refused for, in the same words."""
+        pool, (whole, shares) = dataset.allowed().pool, self.standing(dataset)
+        share = shares.get(analyst, Standing(0, 0))
+        if whole.left < 1:
+            raise BudgetError(pool, whole.answers)
+        if shares and share.left < 1:
+            raise BudgetError(pool, share.answers, analyst)
+        if most is not None and self._ledger.spent_by(pool, analyst) >= most:
+            raise BudgetError(pool, most, analyst)
 
 
 def make(budget: Budget, schemas: Sequence[Schema]) -> PlanRecord:
@@ -94,28 +212,36 @@ def check(record: PlanRecord, budget: Budget, schema: Schema) -> None:
     if (*planned, record.policy, record.objective) != (*wanted, budget.policy, budget.objective):
         raise ConfigError(
             f"dataset.{schema.name}.budget",
-            f"pool {record.pool} was opened with epsilon {record.epsilon}, delta {record.delta}, "
-            f"answers {record.answers}, policy {record.policy}, objective {record.objective}; "
-            "put these back (countveil budget --open adds answers)",
+            f"the plan of pool {record.pool} is on record with other values; restore these values in countveil.toml: "
+            f'epsilon = "{record.epsilon}", delta = "{record.delta}", answers = {record.answers}, '
+            f'policy = "{record.policy}", objective = "{record.objective}" (countveil budget --open adds answers)',
         )
     wide = schema.cells_per_person > record.cells or schema.rows_per_person > record.sensitivity
     if wide or (schema.neighbours == "replace" and record.neighbours != "replace"):
         raise ConfigError(
             f"dataset.{schema.name}",
-            f"the plan of pool {record.pool} covers {record.sensitivity} rows of a person in {record.cells} cells "
-            f"({record.neighbours}), not more; put these back, or use another pool",
+            f"the plan of pool {record.pool} does not cover these bounds; restore these values in countveil.toml: "
+            f"rows_per_person = {record.sensitivity}, cells_per_person = {record.cells}, "
+            f'neighbours = "{record.neighbours}"',
         )
 
 
-def epsilon_with(record: PlanRecord, mechanism: Mechanism, more: int, debt: int) -> str:
-    """The epsilon of all answers of a plan together, at its delta, if so many more are opened and a debt is paid."""
-    total = record.total_answers + more + debt
-    if total > MOST_ANSWERS:
-        raise RequestError(f"so much history of pool {record.pool} was lost that no more can be opened")
-    composed = compose(mechanism, total, neighbours=record.neighbours, cells=record.cells)
+def lost_answers(record: PlanRecord) -> int | None:
+    """Answers that lost history may have given beyond those that were opened; None where nobody knows how many."""
+    return record.debt if record.debt <= MOST_ANSWERS else None
+
+
+def given_reason(reason: object) -> str:
+    """The words of a reason, without anything that a terminal would act on."""
+    letters = reason if isinstance(reason, str) else ""
+    words = " ".join("".join(letter if letter.isprintable() else " " for letter in letters).split())
+    if not words:
+        raise ParameterError("reason", reason, "a few words that stay on the record")
+    return words[:500]
+
+
+def composed_epsilon(record: PlanRecord, mechanism: Mechanism, answers: int) -> str | None:
+    """The epsilon of so many answers of a plan together, at its delta, rounded up; None if there is none."""
+    composed = compose(mechanism, answers, neighbours=record.neighbours, cells=record.cells)
     found = composed.epsilon(float_below(number("delta", record.delta)))
-    if found is None:
-        raise RequestError(
-            f"{more} more answers have no epsilon at delta {record.delta}: the noise was planned for fewer"
-        )
-    return decimal_text(Fraction(found.upper), 6, "up")
+    return None if found is None else decimal_text(Fraction(found.upper), 6, "up")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -172,5 +172,7 @@ def _pool(body: dict[str, Any]) -> PoolBudget:
 
 
 def _record(kind: type[R], body: dict[str, Any]) -> R:
-    """A dataclass from members of the same names; further members are of later versions."""
-    return kind(**{each.name: body[each.name] for each in fields(kind)})  # type: ignore[arg-type]
+    """A dataclass from members of the same names; further members are of later versions, missing ones with a default of
+    earlier ones."""
+    expected = [each.name for each in fields(kind) if each.default is MISSING or each.name in body]  # type: ignore[arg-type]
+    return kind(**{name: body[name] for name in expected})

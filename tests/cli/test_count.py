@@ -215,8 +215,9 @@ def test_a_dry_run_when_nothing_is_left(config: Path, count: Run) -> None:
     for age in range(4):
         assert count(f"{TOTAL} WHERE age > {age}").code == 0
     done = count(BY_REGION, "--dry-run")
-    assert done.code == 0
-    assert "costs      1 answer, but none is left" in done.out
+    assert done == count(BY_REGION)
+    assert (done.code, done.out) == (4, "")
+    assert done.err.startswith("countveil: the budget of people is spent, all 4 answers; ")
 
 
 # Exit codes

@@ -152,7 +152,7 @@ class LedgerContract(ABC):
         found = place().plan("people")
         assert found is not None
         assert found.more == ((2, "1.5"), (1, "1.7"))
-        assert (found.answers, found.total_answers, found.total_epsilon) == (3, 6, "1.7")
+        assert (found.answers, found.total_answers, found.opened_epsilon) == (3, 6, "1.7")
         assert ledger.standing("people") == Standing(6, 0)
         assert [entry.body["reason"] for entry in ledger.entries() if entry.kind == "extend"] == [
             "a second edition",

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import json
+import re
 import sqlite3
 from contextlib import closing
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from curated import MANY, config_text, people, with_plan, written
+from curated import MANY, config_text, people, runner, with_plan, written
 
 from countveil import fingerprints
+from countveil.accounting import compose, float_below
 from countveil.config import load
 from countveil.curator import Curator
 from countveil.engines.duckdb import DuckDBEngine
-from countveil.errors import BudgetError, ConfigError
+from countveil.errors import BudgetError, ConfigError, RequestError
+from countveil.files import from_text
+from countveil.keys import Key
 from countveil.ledger import Charge
 from countveil.ledger.restoring import restore
 from countveil.ledger.steps import alone, together
 from countveil.query import Question
+from countveil.service import models
+from countveil.service.page import budgets, views
+from countveil.service.routes import described, pools
 
 
 def ask(curator: Curator, i: int, **more: Any) -> Any:
@@ -65,11 +74,99 @@ def test_what_was_lost_is_taken_from_what_is_opened_later(config: Path) -> None:
     assert answers(config, 40) == 0
 
 
+def lossy(config: Path, entries: int = 0, *, anchor: bool = True) -> int:
+    """Spend all, back up, open and spend three more, write some entries; bring back the copy. What was lost."""
+    loaded = load(config)
+    assert answers(config, 1) == 4
+    with Curator.open(config) as curator:
+        curator.ledger.backup(config.parent / "old")  # type: ignore[attr-defined]
+        curator.open_budget("people", 3, "more")
+        for i in range(entries):
+            curator.ledger.version("other", f"{i:064d}")
+    assert answers(config, 20) == 3
+    if not anchor:
+        loaded.anchor.unlink()
+    return restore(config.parent / "old", loaded.ledger, loaded.anchor, accept_loss=True)
+
+
+def stated(config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> set[str]:
+    """The epsilon that budget, receipt and replay state: in Python, on the command line, over HTTP, on the page."""
+    monkeypatch.chdir(config.parent)
+    count, budget = (runner(monkeypatch, capsys, command) for command in ("count", "budget"))
+    sql = "SELECT count(*) FROM people WHERE age >= 1"
+    with Curator.open(config) as curator:
+        (found,) = curator.budget()
+        table = curator.count(sql)
+        key = Key("ann", "analyst", None, "0", "0", "now")
+        (served,) = models.Budget(schema_version=1, pools=pools(curator, key)).pools
+        given = models.Table(**described(table)).receipt
+        page = views._templates.get_template("budget.html").render(
+            who=key, path="/", **budgets.page(curator, key, False)
+        )
+        shown = re.search(r"together, including (.*) that lost history may have given: epsilon (.*), delta", page)
+        assert shown is not None
+        assert served.answers_lost == given.answers_lost == found.answers_lost
+        kept = curator.receipt(table.receipt.id)
+        assert kept is not None
+        assert table.replayed
+        assert found.answers_lost == table.receipt.answers_lost == kept[1].answers_lost
+        lost = "an unknown number" if found.answers_lost is None else f"up to {found.answers_lost} more"
+        assert found.answers_lost is None or found.answers_lost > 3
+        assert shown[1] == lost
+        texts = {found.epsilon, table.receipt.epsilon, kept[1].epsilon, served.epsilon, given.epsilon, shown[2]}
+    for told in (budget().out, count(sql).err):
+        words = " ".join(told.split())
+        assert f"including {lost} that lost history may have given" in words
+        texts.add(words.partition("epsilon ")[2].rpartition(", delta")[0])
+    texts.add(json.loads(budget("--json").out)["epsilon"])
+    texts.add(json.loads(count(sql, "--json").out)["receipt"]["epsilon"])
+    return texts
+
+
+def test_what_is_stated_after_a_restore_covers_what_was_lost(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lost = lossy(config)
+    (epsilon,) = stated(config, monkeypatch, capsys)
+    with Curator.open(config) as curator:
+        record = curator.ledger.plan("people")
+        assert record is not None
+        composed = compose(from_text(record.document), 4 + lost)
+        assert composed.delta(float_below(Fraction(epsilon))).upper <= Fraction(record.delta)
+        assert composed.delta(float_below(Fraction(epsilon)) * 0.99).upper > Fraction(record.delta)
+        more = curator.open_budget("people", lost + 2, "again")  # what is opened pays for what was lost
+        assert (more.answers_left, more.answers_lost) == (2, 0)
+        composed = compose(from_text(record.document), 4 + lost + 2)
+        assert composed.delta(float_below(Fraction(more.epsilon))).upper <= Fraction(record.delta)
+        assert composed.delta(float_below(Fraction(more.epsilon)) * 0.99).upper > Fraction(record.delta)
+
+
+def test_where_no_epsilon_holds_for_what_was_lost_it_is_unknown(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lost = lossy(config, 150)
+    assert stated(config, monkeypatch, capsys) == {f"unknown, at most {4 + lost} answers"}
+    with Curator.open(config) as curator, pytest.raises(RequestError, match="more answers have no epsilon at delta"):
+        curator.open_budget("people", 1, "again")
+
+
+def test_where_nobody_knows_what_was_lost_so_is_epsilon(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lossy(config, anchor=False)
+    assert stated(config, monkeypatch, capsys) == {"unknown"}
+    with Curator.open(config) as curator, pytest.raises(RequestError, match="so much history"):
+        curator.open_budget("people", 1, "again")
+
+
 @pytest.mark.parametrize("change", [("[dataset.people.budget]", '[dataset.people.budget]\npool = "fresh"')])
 def test_another_pool_is_no_new_budget(config: Path, change: tuple[str, str]) -> None:
     assert answers(config, 1) == 4
     config.write_text(config.read_text().replace(*change))
-    with Curator.open(config) as curator, pytest.raises(ConfigError, match="asked before with pool people"):
+    with (
+        Curator.open(config) as curator,
+        pytest.raises(ConfigError, match=r'restore these values in countveil\.toml: pool = "people"'),
+    ):
         ask(curator, 1)
 
 
@@ -88,7 +185,7 @@ def test_who_a_person_is_stays(tmp_path: Path) -> None:
         before = curator.config.dataset("people").schema.unit
         ask(curator, 1)
     path.write_text(path.read_text().replace(f'unit = "{before}"', 'unit = "age"'))
-    with Curator.open(path) as curator, pytest.raises(ConfigError, match=f"unit {before}; put these back"):
+    with Curator.open(path) as curator, pytest.raises(ConfigError, match=f'unit = "{before}"'):
         ask(curator, 2)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from countveil.cli.commands import Command
-from countveil.cli.output import busy, print_begun, print_json, short
+from countveil.cli.output import busy, lost_words, print_begun, print_json, short
 
 if TYPE_CHECKING:
     from countveil.answers import PoolBudget
@@ -83,6 +83,7 @@ def _print(found: PoolBudget, *, yours: bool) -> None:
     bar = Text("#" * filled, style="red").append("." * (width - filled), style="green")
     console.print(Text("  ").append(bar).append(f"  {found.answers_left} of {found.answers_total} answers left{whose}"))
     promise = f"epsilon {found.epsilon}, delta {short(found.delta, 3, 'up')} for all of them together"
+    promise += lost_words(found.answers_lost)
     spent = "" if yours else f"{found.answers_total - found.answers_left} spent; "
     console.print(Text(f"  {spent}{promise}"))
     console.print(Text(f"  each count ±{found.margin_95} in 95 % of releases"))

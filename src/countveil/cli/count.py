@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from countveil.cli.commands import Command
-from countveil.cli.output import busy, print_begun, print_json, short
+from countveil.cli.output import busy, lost_words, print_begun, print_json, short
 
 if TYPE_CHECKING:
     from countveil.answers import DryRun, Table
@@ -132,8 +132,8 @@ def _print_dry_run(found: DryRun, as_json: bool) -> None:
         print_json({"schema_version": 1, **asdict(found), "notes": list(found.notes)})
         return
     click.echo(f"question   {found.text}")
-    left = f"1 answer of {found.answers_left} left" if found.answers_left > 0 else "1 answer, but none is left"
-    click.echo(f"costs      {'nothing: it was asked before' if found.cost == 0 else left}")
+    price = f"1 answer of {found.answers_left} left" if found.cost else "nothing: it was asked before"
+    click.echo(f"costs      {price}")
     click.echo(f"gives      {found.cells:,} count{'s' if found.cells != 1 else ''}, each ±{found.margin_95} (95 %)")
     for note in found.notes:
         click.echo(f"- {note}")
@@ -226,6 +226,7 @@ def _print_receipt(table: Answered, as_json: bool, output: str | None) -> None:
     paid = "free: asked before" if table.replayed else "paid: 1 answer"
     left = f"{receipt.answers_left} of {receipt.answers} left"
     promise = f"all together epsilon {receipt.epsilon}, delta {short(receipt.delta, 3, 'up')}"
+    promise += lost_words(receipt.answers_lost)
     click.echo(f"{where}{paid}, {left} ({promise})", err=output is None and not sys.stdout.isatty())
     words = f"±{table.margin_95} in 95 % of releases, never more than ±{table.worst_error}; receipt {receipt.id}"
     click.echo(words, err=output is None and not sys.stdout.isatty())

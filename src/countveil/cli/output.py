@@ -24,6 +24,14 @@ def print_begun(ledger: str | None) -> None:
         click.echo(f"a new ledger begins: {ledger}; keep it and its anchor, they are the budget", err=True)
 
 
+def lost_words(lost: int | None) -> str:
+    """What an epsilon covers beyond the answers that were opened."""
+    if lost == 0:
+        return ""
+    many = "an unknown number" if lost is None else f"up to {lost} more"
+    return f", including {many} that lost history may have given"
+
+
 @contextmanager
 def busy(message: str) -> Iterator[None]:
     """A spinner on stderr while something takes a while; nothing where stderr is no terminal."""

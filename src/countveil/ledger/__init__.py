@@ -71,8 +71,16 @@ class Ledger(Protocol):
         """Put on record which pool pays for a dataset, and who a person is in it; a change is refused."""
         ...
 
+    def check_binding(self, dataset: str, pool: str, unit: str, fingerprint: str) -> bool:
+        """Refuse what `bind` would refuse, without a change; whether the dataset is on record already."""
+        ...
+
     def debt(self, pool: str) -> int:
         """Answers that lost history may have given beyond all that a pool had."""
+        ...
+
+    def lost(self) -> int:
+        """Entries that restored copies lacked: every pool that is planned from now on is charged with as many."""
         ...
 
     def find(self, pool: str, dataset: str, version: int, question: str) -> Charge | None:

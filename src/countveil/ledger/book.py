@@ -37,16 +37,14 @@ class Book(Store):
     # -- budgets -----------------------------------------------------------------------------------------------------
 
     def open_plan(self, plan: PlanRecord) -> None:
-        body = {name: value for name, value in asdict(plan).items() if name not in ("document", "more")}
+        body = {name: value for name, value in asdict(plan).items() if name not in ("document", "more", "debt")}
         body["document"] = hashlib.sha256(plan.document.encode()).hexdigest()
         with self._transaction("plan"):
             if self._read("SELECT 1 FROM pool WHERE name = ?", (plan.pool,)):
                 return  # another process was first; what it planned is what counts
-            said = self._read(BUDGETS)
-            lost = sum(json.loads(written)["lost"] for kind, written, _ in said if kind == "restore")
             self._append("plan", body)
             # what was lost may have been charges of this very pool
-            row = (plan.pool, plan.answers, min(plan.answers, lost))
+            row = (plan.pool, plan.answers, min(plan.answers, self.lost()))
             self._change("plan:pool", "INSERT INTO pool VALUES (?, ?, ?)", row)
             self._change("plan:row", "INSERT INTO plan VALUES (?, ?)", (plan.pool, plan.document))
 
@@ -65,32 +63,42 @@ class Book(Store):
 
     def debt(self, pool: str) -> int:
         """Answers that lost history may have given beyond all that the pool had; what is opened later pays them."""
-        if not any(kind == "restore" for kind, _, _ in self._read(BUDGETS)):
-            return 0
-        return replayed(self.entries()).debts.get(pool, 0)
+        record = self.plan(pool)
+        return 0 if record is None else record.debt
+
+    def lost(self) -> int:
+        """Entries that restored copies lacked: every pool that is planned from now on is charged with as many."""
+        restored = self._read("SELECT body FROM entry WHERE kind = 'restore'")
+        return sum(json.loads(body)["lost"] for (body,) in restored)
 
     def bind(self, dataset: str, pool: str, unit: str, fingerprint: str) -> None:
         """Put on record which pool pays for a dataset and who a person is in it; neither ever changes silently."""
         if (dataset, pool, unit, fingerprint) in self._bound:
             return
         with self._transaction("dataset"):
-            said = (json.loads(body) for (body,) in self._read("SELECT body FROM entry WHERE kind = 'dataset'"))
-            known = {body["dataset"]: (body["pool"], body["unit"]) for body in said}
-            if known.get(dataset, (pool, unit)) != (pool, unit):
-                before = known[dataset]
-                raise ConfigError(
-                    f"dataset.{dataset}", f"was asked before with pool {before[0]} and unit {before[1]}; put these back"
-                )
-            for (other,) in self._read("SELECT dataset FROM version WHERE fingerprint = ?", (fingerprint,)):
-                if known.get(other, (pool, ""))[0] != pool:
-                    raise ConfigError(
-                        f"dataset.{dataset}",
-                        f"its data is that of {other}, which pool {known[other][0]} pays for; "
-                        "datasets about the same people share one pool",
-                    )
-            if dataset not in known:
+            if not self.check_binding(dataset, pool, unit, fingerprint):
                 self._append("dataset", {"dataset": dataset, "pool": pool, "unit": unit})
         self._bound.add((dataset, pool, unit, fingerprint))
+
+    def check_binding(self, dataset: str, pool: str, unit: str, fingerprint: str) -> bool:
+        """Refuse what `bind` would refuse, without a change; whether the dataset is on record already."""
+        said = (json.loads(body) for (body,) in self._read("SELECT body FROM entry WHERE kind = 'dataset'"))
+        known = {body["dataset"]: (body["pool"], body["unit"]) for body in said}
+        if known.get(dataset, (pool, unit)) != (pool, unit):
+            before = known[dataset]
+            raise ConfigError(
+                f"dataset.{dataset}",
+                "was asked before with another pool or unit; restore these values in countveil.toml: "
+                f"pool = {_quoted(before[0])} (under budget), unit = {_quoted(before[1])}",
+            )
+        for (other,) in self._read("SELECT dataset FROM version WHERE fingerprint = ?", (fingerprint,)):
+            if known.get(other, (pool, ""))[0] != pool:
+                raise ConfigError(
+                    f"dataset.{dataset}",
+                    f"its data is that of {other}, which pool {known[other][0]} pays for; set pool = "
+                    f"{_quoted(known[other][0])} under its budget: datasets about the same people share one pool",
+                )
+        return dataset in known
 
     def set_share(self, pool: str, analyst: str, answers: int) -> None:
         known = "SELECT 1 FROM share WHERE pool = ? AND analyst = ? AND answers = ?"
@@ -292,7 +300,9 @@ class Book(Store):
         said = self._read(BUDGETS)
         plan, *more = [body for _, written, _ in said if (body := json.loads(written)).get("pool") == pool]
         opened = tuple((body["answers"], body["epsilon"]) for body in more)
-        record = PlanRecord(**{**plan, "document": rows[0][0]}, more=opened)
+        restored = any(kind == "restore" for kind, _, _ in said)
+        debt = replayed(self.entries()).debts[pool] if restored else 0
+        record = PlanRecord(**{**plan, "document": rows[0][0]}, more=opened, debt=debt)
         self._plans[pool] = (said[-1][2], record)
         return record
 
@@ -319,6 +329,11 @@ class Book(Store):
         )
         for row in rows:
             yield replace(_charge(row), answered=row[8])
+
+
+def _quoted(text: str) -> str:
+    """As a value of TOML."""
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _charge(row: tuple[Any, ...]) -> Charge:

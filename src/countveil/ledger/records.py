@@ -56,14 +56,17 @@ class PlanRecord:
     """The mechanism's file; `mechanism` is its hash."""
     more: tuple[tuple[int, str], ...] = field(compare=False, default=())
     """What a curator opened later: answers, and the epsilon of everything together since then."""
+    debt: int = field(compare=False, default=0)
+    """Answers that lost history may have given beyond all that were opened."""
 
     @property
-    def total_epsilon(self) -> str:
-        """The epsilon of all answers that can be asked now, at the plan's delta."""
+    def opened_epsilon(self) -> str:
+        """The epsilon of all answers that were opened, at the plan's delta: without a debt, what is stated."""
         return self.more[-1][1] if self.more else self.epsilon
 
     @property
     def total_answers(self) -> int:
+        """All answers that were opened."""
         return self.answers + sum(answers for answers, _ in self.more)
 
 

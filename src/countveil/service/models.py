@@ -130,7 +130,7 @@ class Dataset(BaseModel):
     columns: list[Column]
     pool: str
     answers_total: int
-    epsilon: str
+    epsilon: str = Field(description="A number, or what begins with unknown after history was lost.")
     delta: str
     mechanism: MechanismFacts
 
@@ -172,11 +172,14 @@ class Receipt(BaseModel):
     text: str
     mechanism: str
     pool: str
-    epsilon: str
+    epsilon: str = Field(description="A number, or what begins with unknown after history was lost.")
     delta: str
     answers: int
     answers_left: int
     time: str
+    answers_lost: int | None = Field(
+        0, description="Answers that lost history may have given beyond these; null: nobody knows."
+    )
 
 
 class Table(BaseModel):
@@ -201,10 +204,13 @@ class Pool(BaseModel):
     datasets: list[str]
     answers_total: int
     answers_left: int = Field(description="What the holder of this key can still ask for.")
-    epsilon: str
+    epsilon: str = Field(description="A number, or what begins with unknown after history was lost.")
     delta: str
     mechanism: str
     margin_95: int
+    answers_lost: int | None = Field(
+        0, description="Answers that lost history may have given beyond these; null: nobody knows."
+    )
     shares: dict[str, Share] | None = Field(None, description="For curators.")
 
 

@@ -160,7 +160,7 @@ def documented(kinds: Iterable[Kind], model: type[BaseModel]) -> dict[int | str,
 def _spent(error: BudgetError) -> str:
     """Without the curator's command: who reads this cannot run it."""
     if error.analyst is None:
-        return f"all {error.answers} planned answers of {error.pool} were given; questions asked before stay free"
+        return f"all {error.answers} answers of {error.pool} are spent; questions asked before stay free"
     if error.answers == 0:
         return f"this key has no share in the budget of {error.pool}"
     return f"all {error.answers} answers of {error.pool} that this key may ask for were given; repeats stay free"

@@ -82,9 +82,12 @@ def datasets(request: Request, key: Holder) -> Response:
     return answer({"datasets": listed})
 
 
-@v1.post("/plan", response_model=models.DryRun, responses=shown(*_ASKING), tags=["asking"])
+@v1.post("/plan", response_model=models.DryRun, responses=shown(*_ASKING, SPENT), tags=["asking"])
 def plan(request: Request, ask: models.Ask, key: Holder) -> Response:
-    """A dry run: what a question costs, how many cells it has, how accurate it will be. Spends nothing."""
+    """A dry run: what a question costs, how many cells it has, how accurate it will be. Spends nothing.
+
+    What would be refused is refused here, in the same words.
+    """
     found = of(request).dry_run(**ask.model_dump(), analyst=key.name, most=key.answers)
     return answer(asdict(found))
 
