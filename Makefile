@@ -1,4 +1,5 @@
 # make demo, make test and make check each work on a fresh clone with Python 3.11 and make.
+# make bench runs every benchmark, for hours; make bench BENCH=--save also writes benchmarks/results.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -27,7 +28,7 @@ check: $(VENV)/.developed
 	$(BIN)/mypy
 
 bench: $(VENV)/.developed
-	$(BIN)/python benchmarks/design.py
+	$(BIN)/python benchmarks $(BENCH)
 
 vectors: $(VENV)/.developed
 	for maker in paper optimal program remap families accounting ptables; do $(BIN)/python vectors/makers/$$maker.py || exit 1; done

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -148,3 +149,16 @@ def test_public_names() -> None:
 def test_modules_stay_readable() -> None:
     long = {str(p.relative_to(ROOT)): n for p in modules() if (n := len(p.read_text().splitlines())) > 400}
     assert not long, "modules over 400 lines: is it still one concept?"
+
+
+@pytest.mark.parametrize("package", ["accounting", "demo", "sampling", "service", "service/page"])
+def test_the_map_of_a_package_names_every_module(package: str) -> None:
+    folder = ROOT / package
+    text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or ""
+    listed = {
+        name
+        for names in re.findall(r"^ *([a-z_]+(?:, [a-z_]+)*) {2,}\S", text, re.MULTILINE)
+        for name in names.split(", ")
+    }
+    here = {path.stem for path in folder.iterdir() if path.name[0] not in "._"}
+    assert listed == here

@@ -2,7 +2,13 @@
 
 docs/http.md is one session: its commands, curl among them, and its Python run in order against the server it starts.
 
-Run as a script, this rewrites docs/cli.md.
+A figure that a benchmark measured stands before a mark that names its file in benchmarks/results and the words around
+it there, with {} for the figure itself and ... for any one word:
+
+    82 %<!-- service.txt: durably charged, 16 clients: {} %, -->       in text
+    seconds = 14.72  # scale.txt: 10,000,000 ... {} the driver         in code
+
+Run as a script, this rewrites docs/cli.md, and the marked figures from benchmarks/results.
 """
 
 from __future__ import annotations
@@ -10,6 +16,7 @@ from __future__ import annotations
 import doctest
 import os
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -161,5 +168,93 @@ def test_links_between_pages_lead_somewhere() -> None:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+RESULTS = ROOT / "benchmarks" / "results"
+MARK = re.compile(
+    r"(?P<figure>[0-9][0-9.,]*)(?P<unit> %)?\s*(?:<!--|#) (?P<file>[a-z]+\.txt): (?P<row>.*?\{\}.*?)(?: -->|$)",
+    re.MULTILINE,
+)
+NUMBER = r"([0-9](?:[0-9.,]*[0-9])?(?:e[-+]?[0-9]+)?)"
+
+
+def measured(mark: re.Match[str]) -> str:
+    """The figure that the results have, with as many decimals as the page shows."""
+    results = " ".join((RESULTS / mark["file"]).read_text().split())
+    before, after = (re.escape(part).replace(re.escape("..."), r"\S+") for part in mark["row"].split("{}"))
+    found = re.findall(before + NUMBER + after, results)
+    assert len(found) == 1, f"{mark['file']} has {len(found)} places like {mark['row']!r}"
+    decimals = len(mark["figure"].partition(".")[2])
+    return f"{float(found[0].replace(',', '')):,.{decimals}f}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_figures_are_those_of_the_results(page: Path) -> None:
+    for mark in MARK.finditer(page.read_text()):
+        assert mark["figure"] == measured(mark), f"{page.name}: {mark.group()}; run: python tests/test_docs.py"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_figures_beside_a_benchmark_are_marked(page: Path) -> None:
+    """Where a paragraph or row names a benchmark, no figure with a unit stands without its mark."""
+    unmarked = MARK.sub("", page.read_text())
+    for paragraph in re.split(r"\n\n|\n(?=[|])", unmarked):
+        if "benchmarks/" in paragraph:
+            assert not re.findall(r"[0-9.,]+ ?(?:%|x\b|s\b|ms\b|[MG]B\b|times\b|answers\b)", paragraph), paragraph
+
+
+def test_the_service_has_one_figure() -> None:
+    pages = [(ROOT / "docs" / name).read_text() for name in ("http.md", "reliability.md")]
+    figures = [{(m["row"], m["figure"]) for m in MARK.finditer(page) if m["file"] == "service.txt"} for page in pages]
+    assert len(figures[0]) == 3
+    assert figures[0] == figures[1]
+
+
+def test_the_questions_of_the_readme_are_as_many_as_it_says() -> None:
+    title, table = re.search(
+        r"^## (\w+) questions$.*?^\|---\|---\|\n(.*?)\n\n", PAGES[0].read_text(), re.MULTILINE | re.DOTALL
+    ).groups()
+    assert title == ("Zero", "One", "Two", "Three", "Four", "Five", "Six", "Seven")[len(table.splitlines())]
+
+
+def test_documents_that_are_named_are_in_the_repository() -> None:
+    """Names in text are given from the root, from docs, or from where they stand."""
+    folders = ("src", "docs", "tests", "vectors", "benchmarks")
+    files = [
+        path for folder in folders for path in (ROOT / folder).rglob("*.*") if path.suffix in (".py", ".md", ".json")
+    ]
+    for path in (*files, *ROOT.glob("*.md"), ROOT / "Makefile"):
+        for name in re.findall(r"(?<![\w./-])([\w-]+(?:/[\w-]+)*\.md)(?!\w)", path.read_text(encoding="utf-8")):
+            places = (ROOT, ROOT / "docs", path.parent)
+            assert any((place / name).exists() for place in places), f"{path.relative_to(ROOT)} names {name}"
+
+
+def test_every_benchmark_is_run_and_starts() -> None:
+    """`make bench` runs them all; here each only shows its help, which needs everything that it imports."""
+    recipe = subprocess.run(["make", "-n", "bench"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert recipe.splitlines()[-1].endswith("/python benchmarks ")
+    done = subprocess.run(
+        [sys.executable, "benchmarks", "--help"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    for path in (ROOT / "benchmarks").glob("[a-z]*.py"):
+        assert f"== benchmarks/{path.name}\nusage: {path.name} " in done.stdout
+
+
+def test_a_benchmark_that_lacks_something_says_what(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    bench = runpy.run_path(str(ROOT / "benchmarks" / "__main__.py"))
+    assert bench["missing"]("scale") == "Java is missing: apt-get install openjdk-17-jre-headless"
+    assert bench["missing"]("ledger") is None
+
+
+def rewrite_figures(page: Path) -> None:
+    text = page.read_text()
+    for mark in reversed(list(MARK.finditer(text))):
+        text = text[: mark.start("figure")] + measured(mark) + text[mark.end("figure") :]
+    page.write_text(text)
+
+
 if __name__ == "__main__":
     (ROOT / "docs" / "cli.md").write_text(reference())
+    for shown in PAGES:
+        rewrite_figures(shown)

@@ -105,6 +105,11 @@ CORPUS = [pytest.param(line, id=f"line-{i}") for i, line in enumerate(LINES)] + 
 ]
 
 
+def test_the_page_on_reliability_says_how_many() -> None:
+    page = Path(__file__).parents[2] / "docs" / "reliability.md"
+    assert f"| hostile query texts | {len(CORPUS)}: all refused" in page.read_text()
+
+
 class RecordingEngine(DuckDBEngine):
     """A real engine that keeps every statement it is asked to run."""
 

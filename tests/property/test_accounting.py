@@ -351,7 +351,7 @@ def test_replacing_across_columns(family: Columns, epsilon: float) -> None:
 
 
 def test_twice_the_worse_change_is_no_bound_for_replacing() -> None:
-    """MATH 7: for an asymmetric law the up move with the down move can be worse than either twice."""
+    """For an asymmetric law the up move with the down move can be worse than either twice."""
     law, epsilon = Law((1, 12, 3), 1, 4), math.log(8)
     (up,), (down,) = changes(Columns(law))
     low, _ = order_bounds(epsilon)

@@ -1,4 +1,4 @@
-"""End to end on real people: the PUMS extract that accompanies the paper's field (shared/data/pums).
+"""End to end on real people: a PUMS extract, which is not in the repository.
 
 Every bound is at p <= 1e-9 and no test is retried: a failure is a failure.
 """

@@ -1,7 +1,7 @@
 """The paper's closed form and what its law really has (makes paper.json).
 
 All in mpmath with enough digits that 60 survive the cancellations (E^D ones included):
-* delta_k, C_k, k, delta_star and alpha from their defining sums (MATH.md section 3);
+* delta_k, C_k, k, delta_star and alpha from their defining sums in the paper;
 * `condition`: alpha_1 <= E*C + B*delta_star, where the closed form is right;
 * `singleton_up`/`singleton_down`: largest p(y|n) - E p(y|n+1), and p(y|n+1) - E p(y|n), over
   every y (0 at least), by brute force on the two columns;

@@ -109,7 +109,7 @@ def main():
     write(
         "ptables.json",
         "exact delta of p-tables in four readings: designed, zero frozen, counts >= 1, last row",
-        "vectors/makers/ptables.py: brute force over Fractions; published: figures of PTABLES.md",
+        "vectors/makers/ptables.py: brute force over Fractions; published: figures that others printed",
         cases,
     )
 

@@ -4,7 +4,11 @@ pairs         one answer: neighbouring laws as probabilities and losses
 grid          losses on a grid: laws that dominate a pair, and laws that it dominates
 powers        the sum of many losses by Fourier transform, every error bounded
 composition   upper and lower bounds for k answers, both changes, both neighbour relations
+basic         what is proved where mechanisms were chosen on the way
 planning      the best law for k answers
+searching     the search for it: shapes, then D, then freely
+shapes        symmetric laws by their half, in floats, for the search only
+polish        the weights themselves, optimised directly
 programmed    a law for each small count, with curves held under that of the best signed law
 """
 

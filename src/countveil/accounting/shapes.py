@@ -21,7 +21,7 @@ WIDEST_STEP = 16.0
 
 @dataclass(frozen=True)
 class Target:
-    """(epsilon, delta) of k answers together; `changes` pairs are composed per answer (2 if a person is replaced)."""
+    """(epsilon, delta) of k answers together; one person changes a count by at most `sensitivity`."""
 
     epsilon: float
     delta: float

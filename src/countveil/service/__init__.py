@@ -8,9 +8,11 @@
     access     keys and roles
     clients    addresses, behind proxies too; rates: how often
     guard      what every request goes through: host, headers, keys in addresses, the log
+    clerks     counts that wait at the same time, answered together by one thread
     metrics    counters for Prometheus; nothing of the data
     work       designs in a process of their own, with a time limit
     running    the server: where it binds, its workers, its end
+    page       the web page: explore mechanisms, ask, see the budget
 
 Over HTTP nothing is computed that the library does not compute: an edge reads, calls, and writes.
 """

@@ -41,8 +41,8 @@ def test_every_mechanism_has_the_guarantee_and_little_more_noise_than_needed(gua
         assert row.delta <= Fraction("1e-6")
     found = by_name(guarantee)
     assert found["discrete-gaussian"].delta >= Fraction("0.99999e-6")
-    assert abs(found["geometric"].variance - Fraction("1.8413")) < Fraction("1e-4")  # MATH 7: 1.84
-    assert abs(found["discrete-gaussian"].variance - Fraction("17.9")) < Fraction("0.05")  # MATH 7: 17.9
+    assert abs(found["geometric"].variance - Fraction("1.8413")) < Fraction("1e-4")  # 2a / (1 - a)^2, a = 1/e
+    assert abs(found["discrete-gaussian"].variance - Fraction("17.9")) < Fraction("0.05")
     assert min(guarantee.rows, key=lambda row: row.variance).mechanism == "countveil-variance"
     assert max(guarantee.rows, key=lambda row: row.eta).mechanism in ("countveil-signed", "countveil-variance")
 

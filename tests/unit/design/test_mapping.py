@@ -60,7 +60,7 @@ def check(family: Remap, n0: int, bias: Fraction) -> None:
     ids=["geometric 0.2, one standard deviation", "discrete Gaussian 72"],
 )
 def test_residues(law: Law, n0: int, residue: str) -> None:
-    """MATH.md 5b, met without naming a bias, and no count pays more than a quarter of the variance for it."""
+    """The residue is reached without naming a bias, and no count pays more than a quarter of the variance for it."""
     family = mapping.balanced(law, n0)
     check(family, n0, Fraction(residue))
     assert mapping.worst_error(family) <= Fraction(5, 4) * law.variance
