@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,33 @@ def plan(answers: int = 10, pool: str = "people") -> PlanRecord:
 
 
 _numbers = itertools.count(1)
+FORMAT1 = Path(__file__).parent / "data" / "format1"
+"""Ledgers of the format before fingerprints were keyed, with their data and configuration: see make.py there."""
+
+
+def format1(folder: Path, server: str | None = None) -> Path:
+    """The configuration of such a ledger: in a file, or on a server in an empty database."""
+    for name in ("people.csv", "countveil.toml"):
+        shutil.copy(FORMAT1 / name, folder / name)
+    kind = "postgres" if server else "countveil.ledger"
+    shutil.copy(FORMAT1 / f"{kind}.anchor", folder / "countveil.ledger.anchor")
+    if server is None:
+        (folder / "countveil.ledger").write_bytes(gzip.decompress((FORMAT1 / "countveil.ledger.gz").read_bytes()))
+        return folder / "countveil.toml"
+    import psycopg
+
+    from countveil.ledger.postgres import HERE, migration
+
+    with psycopg.connect(server) as db:
+        db.execute(migration(1))
+        db.execute(f"INSERT INTO countveil.place (format, here) VALUES (1, {HERE})")
+        for table, rows in json.loads((FORMAT1 / "postgres.json").read_text()).items():
+            for row in rows:
+                values = [bytes.fromhex(v) if (table, i) == ("answer", 2) else v for i, v in enumerate(row)]
+                db.execute(f"INSERT INTO countveil.{table} VALUES ({', '.join(['%s'] * len(row))})", values)
+    text = (folder / "countveil.toml").read_text()
+    (folder / "countveil.toml").write_text(f'[ledger]\npath = "{server}"\nanchor = "countveil.ledger.anchor"\n\n{text}')
+    return folder / "countveil.toml"
 
 
 def database() -> str:

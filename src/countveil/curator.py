@@ -27,7 +27,7 @@ from countveil.fingerprints import Fingerprints, Look
 from countveil.foretelling import foretold
 from countveil.intervals import Intervals
 from countveil.leases import Leases, opened_on
-from countveil.ledger import Asked, Charge, Ledger, PlanRecord, Request
+from countveil.ledger import Asked, Charge, Keyed, Ledger, PlanRecord, Request
 from countveil.ledger.opening import open_ledger
 from countveil.ledger.steps import Steps, alone
 from countveil.mechanism import Mechanism
@@ -61,8 +61,9 @@ class Curator:
         self._frames = dict(sources or {})
         self._engines = Leases()
         self._plans = Plans(config, ledger)
-        self._versions: dict[tuple[str, str], tuple[PlanRecord, int]] = {}
-        self._fingerprints = Fingerprints(config.ledger.with_name(f"{config.ledger.name}.fingerprints"))
+        self._versions: dict[tuple[str, Keyed], tuple[PlanRecord, int]] = {}
+        cache = config.ledger.with_name(f"{config.ledger.name}.fingerprints")
+        self._fingerprints = Fingerprints(ledger.keyed, cache)
 
     @classmethod
     def open(cls, config: str | Path | Config | None = None, *, sources: Mapping[str, object] | None = None) -> Curator:
@@ -230,7 +231,7 @@ class Curator:
             check_collectable(question, engine)
             yield engine
 
-    def _version(self, dataset: Dataset, fingerprint: str, record: PlanRecord) -> int:
+    def _version(self, dataset: Dataset, fingerprint: Keyed, record: PlanRecord) -> int:
         """The number of a dataset's content. It stands until a restore, and then the pool's record is read anew."""
         before, version = self._versions.get((dataset.name, fingerprint), (None, 0))
         if before is not record:

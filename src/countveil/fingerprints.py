@@ -1,8 +1,11 @@
-"""Is this still the same data? The content of a source as one hash, which never leaves the curator's side.
+"""Is this still the same data? The content of a source as one hash, keyed with the ledger's secret.
 
 Files are hashed whole, a DuckDB file together with its write-ahead log. A file whose size, times and inode are as
-before, and which was not written just now, is not read again; what was found is kept beside the ledger. A file that
-changed without any trace would be taken for the old one: a stale replay, never a leak.
+before, and which was not written just now, is not read again. A file that changed without any trace would be taken for
+the old one: a stale replay, never a leak.
+
+What was found of each source is kept in a file beside the ledger, and all of it keyed: neither hashes of the data nor
+the sizes of files are in it. A hash that is not keyed stays in this process.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +23,8 @@ from typing import Any
 
 from countveil.engines import ENGINES, Source, WatchedEngine, open_engine
 from countveil.errors import EngineError, shortened
+from countveil.ledger.secret import Keyed
+from countveil.private_files import replace_private
 
 RECENT = 2 * 10**9
 """Nanoseconds; some file systems count in seconds."""
@@ -27,14 +32,14 @@ RECENT = 2 * 10**9
 
 @dataclass(frozen=True)
 class Look:
-    """A source as it was found: its files, their traces, and the hash of what it holds."""
+    """A source as it was found: its files, their traces, and the keyed hash of what it holds."""
 
     source: Source
     paths: tuple[str, ...]
     traces: tuple[tuple[int, ...], ...]
     sure: bool
     """Nothing was written so recently that a second write could leave the same traces."""
-    fingerprint: str
+    fingerprint: Keyed
 
     @property
     def state(self) -> tuple[object, ...]:
@@ -51,26 +56,40 @@ class Look:
 
 
 class Fingerprints:
-    """Hashes of sources, remembered in a file."""
+    """Keyed hashes of sources, remembered in a file."""
 
-    def __init__(self, cache: Path | None = None) -> None:
-        self._cache = cache
+    def __init__(self, keyed: Callable[[str], Keyed], cache: Path | None = None) -> None:
+        self._keyed, self._cache = keyed, cache
         self._known: dict[str, list[Any]] = {}
+        """By path: the traces and the hash of a file."""
+        self._kept: dict[Keyed, list[Keyed]] = {}
+        """By source, all keyed: its traces and its fingerprint."""
         self._lock = threading.Lock()
         self._servers: dict[tuple[str, str | None], WatchedEngine] = {}
         if cache is not None:
-            with suppress(OSError, ValueError):
-                found = json.loads(cache.read_bytes())
-                self._known = found if isinstance(found, dict) else {}
+            with suppress(OSError):
+                self._kept = self._load(cache)
 
-    def of(self, source: Source) -> str:
-        """The hash of what a source holds now."""
+    def _load(self, cache: Path) -> dict[Keyed, list[Keyed]]:
+        """What the cache says. One of another ledger, or of a version that did not key it, is removed."""
+        with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            found = json.loads(cache.read_bytes())
+            if found["check"] == self._check():
+                return {Keyed(name): [state, fingerprint] for name, (state, fingerprint) in found["sources"].items()}
+        cache.unlink()
+        return {}
+
+    def _check(self) -> Keyed:
+        return self._keyed("a cache of fingerprints")
+
+    def of(self, source: Source) -> Keyed:
+        """The keyed hash of what a source holds now."""
         return self.look(source).fingerprint
 
     def look(self, source: Source) -> Look:
         """What a source holds now, and what would show that it does no longer."""
         if not source.files:
-            return Look(source, (), (), True, self._of_others(source))
+            return Look(source, (), (), True, self._keyed(self._of_others(source)))
         return self.glance(source) or self._study(source)
 
     def glance(self, source: Source) -> Look | None:
@@ -81,19 +100,30 @@ class Fingerprints:
         files = _files(source, paths)
         seen = [traces(path) for path in files]
         known = [self._remembered(path, trace) for path, trace in zip(files, seen, strict=True)]
-        return None if None in known else _look(source, paths, seen, True, known)
+        if None not in known:
+            return _look(source, paths, seen, True, self._keyed(_joined(source, known)))
+        if any(map(_fresh, seen)):
+            return None
+        kept = self._kept.get(self._name(source, files))
+        return _look(source, paths, seen, True, kept[1]) if kept and kept[0] == self._state(seen) else None
 
     def _study(self, source: Source) -> Look:
         """Read the files that are not remembered."""
         paths = source.paths()
         files = _files(source, paths)
         with self._lock:  # so that two threads do not read the same file
-            seen, before = [traces(path) for path in files], dict(self._known)
+            seen = [traces(path) for path in files]
             sure = not any(map(_fresh, seen))  # before anything is read: so no younger than what is found
-            known = [self._read(path) for path in files]
-            if self._known != before:
-                self._keep()
-        return _look(source, paths, seen, sure, known)
+            found = self._keyed(_joined(source, [self._read(path) for path in files]))
+            if all(self._remembered(path, trace) for path, trace in zip(files, seen, strict=True)):
+                self._keep(self._name(source, files), [self._state(seen), found])
+        return _look(source, paths, seen, sure, found)
+
+    def _name(self, source: Source, files: list[str]) -> Keyed:
+        return self._keyed(json.dumps([source.table, *files]))
+
+    def _state(self, seen: list[list[int]]) -> Keyed:
+        return self._keyed(json.dumps(seen))
 
     def _of_others(self, source: Source) -> str:
         if source.scheme == "frame":
@@ -140,21 +170,24 @@ class Fingerprints:
                 self._known[path] = [*trace, known]
         return known
 
-    def _keep(self) -> None:
-        if self._cache is None:
+    def _keep(self, name: Keyed, found: list[Keyed]) -> None:
+        if self._kept.get(name) == found:
             return
-        part = self._cache.with_name(f".{self._cache.name}.{os.getpid()}.part")
-        with suppress(OSError):
-            part.touch(mode=0o600)
-            part.write_text(json.dumps(self._known))
-            os.replace(part, self._cache)
+        self._kept[name] = found
+        if self._cache is not None:
+            with suppress(OSError):
+                replace_private(
+                    self._cache, json.dumps({"check": self._check(), "sources": self._kept}, indent=1).encode()
+                )
 
 
-def _look(
-    source: Source, paths: list[str], seen: Sequence[Sequence[int]], sure: bool, hashes: Sequence[str | None]
-) -> Look:
-    found = hashlib.sha256("".join([source.table or "", *map(str, hashes)]).encode()).hexdigest()
-    return Look(source, tuple(paths), tuple(map(tuple, seen)), sure, found)
+def _joined(source: Source, hashes: Sequence[str | None]) -> str:
+    """The hash of a source from those of its files."""
+    return hashlib.sha256("".join([source.table or "", *map(str, hashes)]).encode()).hexdigest()
+
+
+def _look(source: Source, paths: list[str], seen: Sequence[Sequence[int]], sure: bool, fingerprint: Keyed) -> Look:
+    return Look(source, tuple(paths), tuple(map(tuple, seen)), sure, fingerprint)
 
 
 def _files(source: Source, paths: list[str]) -> list[str]:

@@ -13,7 +13,6 @@ import fcntl
 import hashlib
 import hmac
 import json
-import os
 import re
 import threading
 from collections.abc import Iterator
@@ -25,7 +24,7 @@ from typing import Any
 
 from countveil.errors import ConfigError, ParameterError, RequestError, shortened
 from countveil.exact import integer
-from countveil.ledger.anchor import settle_folder
+from countveil.private_files import open_private, replace_private
 from countveil.sampling.entropy import token
 
 ROLES = ("analyst", "curator")
@@ -129,15 +128,8 @@ class Keyring:
             keys = dict(self._keys)
             yield keys
             body = {"format": "countveil-keys", "version": 1, "keys": [asdict(key) for key in keys.values()]}
-            part = self.path.with_name(f".{self.path.name}.part")
-            try:
-                with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-                    os.fchmod(file.fileno(), 0o600)  # whatever an earlier one was left with
-                    json.dump(body, file, indent=1)
-                    file.flush()
-                    os.fsync(file.fileno())
-                os.replace(part, self.path)
-                settle_folder(self.path.parent)  # a key that was refused is not accepted again after a power failure
+            try:  # durable: a key that was refused is not accepted again after a power failure
+                replace_private(self.path, json.dumps(body, indent=1).encode())
             except OSError as error:
                 raise _unwritten(self.path, error) from None
             self._seen = None
@@ -145,10 +137,10 @@ class Keyring:
     @contextmanager
     def _alone(self) -> Iterator[None]:
         try:
-            lock = self.path.with_name(f".{self.path.name}.lock").open("ab")
+            lock = open_private(self.path.with_name(f".{self.path.name}.lock"))
         except OSError as error:
             raise _unwritten(self.path, error) from None
-        with lock:
+        with open(lock, "rb"):
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 

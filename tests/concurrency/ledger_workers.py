@@ -382,6 +382,7 @@ TASKS: dict[str, Callable[..., None]] = {
 
 def serve() -> None:
     __import__(sys.argv[1])
+    __import__("countveil.sampling.entropy")  # once here, and not in every worker
     for request in sys.stdin:
         wanted = json.loads(request)
         children = [child(task) for task in wanted["tasks"]]

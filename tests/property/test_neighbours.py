@@ -228,7 +228,9 @@ class Seen:
                 self.shapes.append(self.ask(curator, sql))
             for entry in curator.ledger.entries():
                 body = {
-                    k: v for k, v in entry.body.items() if k not in ("ledger", "fingerprint", "charge", "sha256", "mac")
+                    k: v
+                    for k, v in entry.body.items()
+                    if k not in ("ledger", "nonce", "check", "keyed_fingerprint", "id", "charge", "sha256")
                 }
                 self.shapes.append((entry.seq, entry.kind, body))
             self.shapes.append(curator.budget())

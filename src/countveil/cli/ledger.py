@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
+import shlex
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import click
 
 from countveil.cli.commands import Group
 from countveil.cli.output import busy, print_json
+from countveil.ledger.records import Entry, charge_id
 
 _CONFIG = click.option("-c", "--config", metavar="FILE", help="The configuration (default: countveil.toml).")
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+_SHOWN = {
+    "open": (),
+    "secret": (),
+    "plan": (
+        *("pool", "epsilon", "delta", "answers", "neighbours", "cells", "sensitivity", "policy", "objective"),
+        *("mechanism", "document"),
+    ),
+    "extend": ("pool", "answers", "epsilon", "reason"),
+    "share": ("pool", "analyst", "answers"),
+    "version": ("dataset", "number"),
+    "dataset": ("dataset", "pool", "unit"),
+    "charge": ("id", "pool", "dataset", "version", "question", "text", "analyst"),
+    "request": ("analyst", "key", "body", "charge"),
+    "answer": ("charge", "sha256"),
+    "restore": ("lost",),
+}
+"""What is printed of each kind of entry. Never a fingerprint, a hash of an entry, a nonce, or the ledger's identity:
+with them, someone who knows everybody else's rows could test one person's."""
 
 
 @click.group(cls=Group)
@@ -31,15 +52,26 @@ def ledger() -> None:
 @_CONFIG
 @_JSON
 def verify(config: str | None, as_json: bool) -> None:
-    """Walk the whole chain again; check every table against it, and its end against the anchor."""
+    """Walk the whole chain again; check every table against it, and its end against the anchor.
+
+    Warns of files of the ledger, of its anchor and of the keys that others than their owner can read.
+    """
     from countveil.config import load
     from countveil.ledger.opening import open_ledger
+    from countveil.private_files import find_exposed
 
     loaded = load(config)
     with busy("verifying"), closing(open_ledger(loaded.ledger, loaded.anchor, loaded.server, create=False)) as opened:
         entries = opened.verify()
+    exposed = find_exposed([loaded.ledger, loaded.anchor, loaded.service.keys])
+    warnings = [
+        f"{file.name} has mode {mode:04o}, so that others may read it; run: chmod 600 {shlex.quote(str(file))}"
+        for file, mode in exposed.items()
+    ]
+    for warning in warnings:
+        click.echo(f"warning: {warning}", err=True)
     if as_json:
-        print_json({"schema_version": 1, "holds": True, "entries": entries})
+        print_json({"schema_version": 1, "holds": True, "entries": entries, "warnings": warnings})
         return
     click.echo(f"{entries} entries; the chain holds, the tables follow from it, the anchor agrees")
 
@@ -48,7 +80,8 @@ def verify(config: str | None, as_json: bool) -> None:
 @_CONFIG
 @_JSON
 def log(config: str | None, as_json: bool) -> None:
-    """Every entry, oldest first: plans, charges, answers, what was opened and restored. Never a count."""
+    """Every entry, oldest first: plans, charges, answers, what was opened and restored. Never a count, nor a hash of
+    the data."""
     from countveil.config import load
     from countveil.ledger.opening import open_ledger
 
@@ -56,17 +89,24 @@ def log(config: str | None, as_json: bool) -> None:
     with closing(open_ledger(loaded.ledger, loaded.anchor, loaded.server, create=False)) as opened:
         entries = list(opened.entries())
     if as_json:
-        listed = [{"seq": e.seq, "time": e.time, "kind": e.kind, "hash": e.hash, **e.body} for e in entries]
-        print_json({"schema_version": 1, "entries": listed})
+        print_json({"schema_version": 1, "entries": [_shown(entry) for entry in entries]})
         return
     for entry in entries:
-        click.echo(f"{entry.seq:6d}  {entry.time[:19]}  {entry.kind:8s} {_words(entry.kind, dict(entry.body))}")
+        click.echo(f"{entry.seq:6d}  {entry.time[:19]}  {entry.kind:8s} {_words(_shown(entry))}")
 
 
-def _words(kind: str, body: dict[str, object]) -> str:
+def _shown(entry: Entry) -> dict[str, Any]:
+    """What may be printed of an entry."""
+    body = {**entry.body, "id": charge_id(entry)} if entry.kind == "charge" else entry.body
+    shown = {name: body[name] for name in _SHOWN[entry.kind]}
+    return {"seq": entry.seq, "time": entry.time, "kind": entry.kind, **shown}
+
+
+def _words(entry: dict[str, Any]) -> str:
     """What an entry says, in a line."""
     shown = {
-        "open": "ledger {ledger}",
+        "open": "the ledger begins",
+        "secret": "the ledger has a secret: from here on its hashes are keyed and charges have random ids",
         "plan": "{pool}: {answers} answers, epsilon {epsilon}, delta {delta} together",
         "extend": "{pool}: {answers} more answers, epsilon {epsilon} together: {reason}",
         "share": "{pool}: {answers} answers for {analyst}",
@@ -76,8 +116,8 @@ def _words(kind: str, body: dict[str, object]) -> str:
         "request": "of {analyst}: gets charge {charge}",
         "answer": "of charge {charge}",
         "restore": "a copy took the ledger's place; {lost} entries lost and charged to every pool",
-    }[kind]
-    words = shown.format(**body)
+    }[entry["kind"]]
+    words = shown.format(**entry)
     return "".join(character if character.isprintable() else "\ufffd" for character in words)
 
 

@@ -1,6 +1,7 @@
 """The ledger: what may be spent, what was spent, and every answer given. Pay first; a repeat is a replay.
 
     records   entries in a hash chain, and what they add up to
+    secret    what keys the fingerprints of data
     anchor    how far the ledger had come, kept elsewhere
     store     one connection, durable changes, the chain and its anchor
     book      the rules of a ledger, once, whatever database keeps it
@@ -22,9 +23,10 @@ from typing import Any, Protocol
 
 from countveil.ledger.grouping import Waiting
 from countveil.ledger.records import Asked, Charge, Entry, PlanRecord, Request, Standing
+from countveil.ledger.secret import Keyed
 from countveil.ledger.steps import Change, Steps
 
-__all__ = ["Asked", "Charge", "Entry", "Ledger", "PlanRecord", "Request", "Standing"]
+__all__ = ["Asked", "Charge", "Entry", "Keyed", "Ledger", "PlanRecord", "Request", "Standing"]
 
 
 class Ledger(Protocol):
@@ -59,19 +61,23 @@ class Ledger(Protocol):
         """Everything that is on record is within the anchor."""
         ...
 
-    def version(self, dataset: str, fingerprint: str) -> int:
+    def keyed(self, text: str) -> Keyed:
+        """A hash of data, or anything else, as it may be stored: keyed with the ledger's secret."""
+        ...
+
+    def version(self, dataset: str, fingerprint: Keyed) -> int:
         """The number of a dataset's content, a new one for new content."""
         ...
 
-    def known_version(self, dataset: str, fingerprint: str) -> int | None:
+    def known_version(self, dataset: str, fingerprint: Keyed) -> int | None:
         """The number of a dataset's content, if it was asked about; nothing is written."""
         ...
 
-    def bind(self, dataset: str, pool: str, unit: str, fingerprint: str) -> None:
+    def bind(self, dataset: str, pool: str, unit: str, fingerprint: Keyed) -> None:
         """Put on record which pool pays for a dataset, and who a person is in it; a change is refused."""
         ...
 
-    def check_binding(self, dataset: str, pool: str, unit: str, fingerprint: str) -> bool:
+    def check_binding(self, dataset: str, pool: str, unit: str, fingerprint: Keyed) -> bool:
         """Refuse what `bind` would refuse, without a change; whether the dataset is on record already."""
         ...
 

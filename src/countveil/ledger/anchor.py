@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from countveil.errors import LedgerError
+from countveil.private_files import open_private, replace_private, settle_folder
 
 LENGTH = 256
 WAIT = 60.0
@@ -110,15 +111,8 @@ class Anchor:
 
     def write(self, mark: Mark) -> None:
         """Replace what the anchor says, while it is held."""
-        part = self.path.with_name(f".{self.path.name}.part")
         try:
-            with part.open("wb") as file:
-                os.fchmod(file.fileno(), 0o600)
-                file.write(_line(mark))
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(part, self.path)
-            settle_folder(self.path.parent)
+            replace_private(self.path, _line(mark))
         except OSError as error:
             raise self._unwritten(error) from None
 
@@ -130,7 +124,7 @@ class Anchor:
                 yield
                 return
             try:
-                lock = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+                lock = open_private(self._lock)
             except OSError as error:
                 raise self._unwritten(error) from None
             try:
@@ -197,12 +191,3 @@ def _mark(line: bytes) -> Mark:
 def _check(mark: Mark) -> str:
     """What tells a line from half of it; no secret."""
     return hashlib.sha256(f"{mark.ledger} {mark.seq} {mark.hash}".encode()).hexdigest()[:16]
-
-
-def settle_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -10,7 +10,8 @@ from typing import Any
 
 from countveil.errors import BudgetError, ConfigError, ConflictError, LedgerError, RequestError
 from countveil.ledger.anchor import Anchor
-from countveil.ledger.records import Asked, Charge, PlanRecord, Request, Standing, charge_id, replayed
+from countveil.ledger.records import Asked, Charge, PlanRecord, Request, Standing, replayed
+from countveil.ledger.secret import Keyed, Secret, new_charge_id, only_secret
 from countveil.ledger.steps import Change, Steps, alone
 from countveil.ledger.store import Store
 
@@ -28,11 +29,36 @@ class Book(Store):
 
     def __init__(self, anchor: Anchor, clock: Callable[[], str], step: Callable[[str], None]) -> None:
         super().__init__(anchor, clock, step)
-        self._bound: set[tuple[str, str, str, str]] = set()
+        self._bound: set[tuple[str, str, str, Keyed]] = set()
         self._plans: dict[str, tuple[str, PlanRecord]] = {}
         """Plans that were read, each with the hash of the last entry that set a budget."""
+        self._secret: Secret
         self._out: set[str] = set()
         """Charges whose answers this process knows to be on disk and within the anchor."""
+
+    # -- the secret --------------------------------------------------------------------------------------------------
+
+    def _load_secret(self) -> Secret:
+        self._secret = only_secret(self._read("SELECT value FROM secret"))
+        return self._secret
+
+    def keyed(self, text: str) -> Keyed:
+        """A hash of data, or anything else, as it may be stored: keyed with the ledger's secret."""
+        return self._secret.keyed(text)
+
+    def _draw_secret(self) -> dict[str, str]:
+        """Give the ledger its secret; what the chain holds of it."""
+        secret = Secret.draw()
+        self._change("secret:row", "INSERT INTO secret (value) VALUES (?)", (secret.export(),))
+        return secret.seal()
+
+    def _key_versions(self) -> None:
+        """Give a ledger of format 1 its secret, in the middle of its migration."""
+        self._append("secret", self._draw_secret())
+        secret = self._load_secret()
+        for dataset, number, fingerprint in self._read("SELECT dataset, number, fingerprint FROM version"):
+            row = (secret.keyed(fingerprint), dataset, number)
+            self._change("secret:version", "UPDATE version SET fingerprint = ? WHERE dataset = ? AND number = ?", row)
 
     # -- budgets -----------------------------------------------------------------------------------------------------
 
@@ -71,7 +97,7 @@ class Book(Store):
         restored = self._read("SELECT body FROM entry WHERE kind = 'restore'")
         return sum(json.loads(body)["lost"] for (body,) in restored)
 
-    def bind(self, dataset: str, pool: str, unit: str, fingerprint: str) -> None:
+    def bind(self, dataset: str, pool: str, unit: str, fingerprint: Keyed) -> None:
         """Put on record which pool pays for a dataset and who a person is in it; neither ever changes silently."""
         if (dataset, pool, unit, fingerprint) in self._bound:
             return
@@ -80,7 +106,7 @@ class Book(Store):
                 self._append("dataset", {"dataset": dataset, "pool": pool, "unit": unit})
         self._bound.add((dataset, pool, unit, fingerprint))
 
-    def check_binding(self, dataset: str, pool: str, unit: str, fingerprint: str) -> bool:
+    def check_binding(self, dataset: str, pool: str, unit: str, fingerprint: Keyed) -> bool:
         """Refuse what `bind` would refuse, without a change; whether the dataset is on record already."""
         said = (json.loads(body) for (body,) in self._read("SELECT body FROM entry WHERE kind = 'dataset'"))
         known = {body["dataset"]: (body["pool"], body["unit"]) for body in said}
@@ -117,7 +143,7 @@ class Book(Store):
                 (pool, analyst, answers),
             )
 
-    def version(self, dataset: str, fingerprint: str) -> int:
+    def version(self, dataset: str, fingerprint: Keyed) -> int:
         known = self.known_version(dataset, fingerprint)
         if known is not None:
             return known
@@ -127,11 +153,12 @@ class Book(Store):
                 return known
             last = self._read("SELECT max(number) FROM version WHERE dataset = ?", (dataset,))
             number = (last[0][0] or 0) + 1
-            self._append("version", {"dataset": dataset, "number": number, "fingerprint": fingerprint})
+            body = {"dataset": dataset, "number": number, "keyed_fingerprint": fingerprint}
+            self._append("version", body)
             self._change("version:row", "INSERT INTO version VALUES (?, ?, ?)", (dataset, number, fingerprint))
             return number
 
-    def known_version(self, dataset: str, fingerprint: str) -> int | None:
+    def known_version(self, dataset: str, fingerprint: Keyed) -> int | None:
         """The number of a dataset's content, if it was asked about."""
         rows = self._read("SELECT number FROM version WHERE dataset = ? AND fingerprint = ?", (dataset, fingerprint))
         return int(rows[0][0]) if rows else None
@@ -195,14 +222,15 @@ class Book(Store):
     def _charged(self, asked: Asked, left: int, shared: bool) -> Charge:
         """The guarded statements."""
         pool, analyst = asked.pool, asked.analyst
-        entry = self._append("charge", asked._asdict())
+        id = new_charge_id()
+        entry = self._append("charge", {"id": id, **asked._asdict()})
         spend = "UPDATE pool SET spent = spent + 1 WHERE name = ? AND spent < answers"
         if self._change("charge:spend", spend, (pool,)) != 1:
             raise BudgetError(pool, self.standing(pool).answers)
         spend = "UPDATE share SET spent = spent + 1 WHERE pool = ? AND analyst = ? AND spent < answers"
         if shared and self._change("charge:share", spend, (pool, analyst)) != 1:
             raise BudgetError(pool, self.standing(pool, analyst).answers, analyst)
-        row = (charge_id(entry), *asked, entry.time)
+        row = (id, *asked, entry.time)
         self._change("charge:row", "INSERT INTO charge VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0)", row)
         return Charge(*row, fresh=True, left=left - 1)
 

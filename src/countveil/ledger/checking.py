@@ -9,22 +9,27 @@ from typing import Any
 from countveil.errors import LedgerError
 from countveil.ledger.anchor import Mark
 from countveil.ledger.records import Entry, State, replayed, walked
+from countveil.ledger.secret import only_secret
 
 Rows = Callable[[str], Iterable[tuple[Any, ...]]]
 _CHARGE = ("pool", "dataset", "version", "question", "text", "analyst", "time", "void")
 _CHARGES = f"SELECT id, {', '.join(_CHARGE)} FROM charge"
 
 
-def check_rows(rows: Rows, order: str) -> list[Entry]:
+def check_rows(rows: Rows, order: str, format: int) -> list[Entry]:
     """The entries of a ledger whose chain holds and whose tables say what the entries say; otherwise a refusal.
 
-    `rows` reads; `order` is the column that tells the order of charges.
+    `rows` reads; `order` is the column that tells the order of charges. From format 2 on there is a secret.
     """
     try:
         entries = list(walked(rows("SELECT seq, time, kind, body, previous, hash FROM entry ORDER BY seq")))
         if not entries:
             raise LedgerError("the ledger is empty; restore a backup")
-        _check_tables(rows, order, replayed(entries), entries)
+        secret = only_secret(list(rows("SELECT value FROM secret"))) if format > 1 else None
+        state = replayed(entries, secret)
+        if state.keyed != (format > 1):
+            raise LedgerError("the ledger was changed: its entries do not belong to its format; restore a backup")
+        _check_tables(rows, order, state, entries)
     except (LookupError, TypeError, ValueError, OverflowError):
         raise LedgerError("the ledger was changed: an entry does not say what it should; restore a backup") from None
     return entries

@@ -13,10 +13,8 @@ from pathlib import Path
 from countveil.errors import LedgerError
 from countveil.ledger import anchor
 from countveil.ledger.checking import check_rows
-from countveil.ledger.records import Entry
-
-LATEST = 1
-"""The format of the ledger file: how many migrations there are."""
+from countveil.ledger.records import LATEST, Entry
+from countveil.private_files import create_private, open_private
 
 FAULTS = (sqlite3.DatabaseError, UnicodeDecodeError)
 """What SQLite raises for a file; the second where its own message quotes damaged text."""
@@ -25,7 +23,7 @@ FAULTS = (sqlite3.DatabaseError, UnicodeDecodeError)
 def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
     """A connection whose commits are on disk when they return."""
     if create:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # nobody else's to read; the log gets the same mode
+        os.close(open_private(path))  # the log gets the same mode
     where = f"{path.absolute().as_uri()}?mode={'rwc' if create else 'rw'}"
     db = sqlite3.connect(where, timeout=anchor.WAIT, isolation_level=None, check_same_thread=False, uri=True)
     try:
@@ -67,11 +65,11 @@ def migration(number: int) -> Iterator[str]:
 
 
 @cache
-def schema() -> frozenset[tuple[str, str, str, str | None]]:
-    """Every table, index and trigger of a ledger, as its migrations make them."""
+def schema(format: int) -> frozenset[tuple[str, str, str, str | None]]:
+    """Every table, index and trigger of a ledger of a format, as its migrations make them."""
     db = sqlite3.connect(":memory:", isolation_level=None)
     try:
-        for number in range(1, LATEST + 1):
+        for number in range(1, format + 1):
             for statement in migration(number):
                 db.execute(statement)
         return found_schema(db)
@@ -110,17 +108,28 @@ def file_of(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
+def format_of(db: sqlite3.Connection) -> int:
+    """The format of a ledger file, 0 if it is empty; one that this version does not know is refused."""
+    found = int(db.execute("PRAGMA user_version").fetchone()[0])
+    if found > LATEST:
+        raise LedgerError(f"the ledger has format {found}, this countveil knows {LATEST}; update countveil")
+    return found
+
+
 def check_file(db: sqlite3.Connection) -> list[Entry]:
-    """The entries of a ledger file that is whole, has its own tables, and holds; otherwise a refusal."""
+    """The entries of a ledger file, also of an earlier format, that is whole, has its own tables, and holds; otherwise
+    a refusal."""
     if db.execute("PRAGMA integrity_check").fetchone()[0] != "ok":
         raise LedgerError("the ledger file is damaged; restore a backup")
-    if found_schema(db) != schema():
+    format = format_of(db)
+    if found_schema(db) != schema(format):
         raise LedgerError("the ledger was changed: its tables, triggers or limits are not its own; restore a backup")
-    return check_rows(db.execute, "rowid")
+    return check_rows(db.execute, "rowid", format)
 
 
 def copied(source: sqlite3.Connection, target: Path) -> list[Entry]:
     """One moment of a ledger as a file of its own, without a log beside it; its entries, checked."""
+    os.close(create_private(target))
     copy = sqlite3.connect(target)
     try:
         copy.execute("PRAGMA synchronous = FULL")

@@ -27,14 +27,12 @@ from countveil.errors import LedgerError, MissingExtraError, RequestError, short
 from countveil.ledger import anchor as anchors
 from countveil.ledger.anchor import Anchor, Mark
 from countveil.ledger.book import Book
-from countveil.ledger.checking import check_rows
+from countveil.ledger.checking import check_anchor, check_rows
 from countveil.ledger.forking import around_forks
-from countveil.ledger.records import Entry
+from countveil.ledger.records import LATEST, Entry
 from countveil.ledger.settling import lost_entries, settlement
 from countveil.ledger.store import Rows, now
 
-LATEST = 1
-"""The format of the ledger: how many migrations there are."""
 LOCK = 0x636F756E747665
 """The ledger's lock, among the advisory locks of its database."""
 DUMP = "a ledger on PostgreSQL is copied with pg_dump and brought back with pg_restore"
@@ -105,11 +103,12 @@ class PostgresLedger(Book):
                 raise LedgerError(f"the folder {anchor.parent} of the anchor does not exist; make it first")
             with self._using():
                 around_forks(self)
-                self._migrate(create)
+                self._migrate(create, check)
                 if check:
                     self._check_place("open")
                     self.anchor.begin(self.identity)  # at 0, if this host has none; checked from there
                     self.verify()
+                    self._load_secret()
         except BaseException:
             self.close()
             raise
@@ -160,11 +159,34 @@ class PostgresLedger(Book):
         """Asked of the catalogue's rows: names are looked up in a cache, which the lock does not refresh."""
         return self._execute("SELECT 1 FROM pg_tables WHERE schemaname = 'countveil'").fetchone() is not None
 
-    def _migrate(self, create: bool) -> None:
+    def _format(self) -> int:
+        """The format of the ledger; one that this version does not know is refused."""
+        found = int(self._execute("SELECT format FROM place").fetchone()[0])
+        if found > LATEST:
+            raise LedgerError(f"the ledger has format {found}, this countveil knows {LATEST}; update countveil")
+        return found
+
+    def _upgrade(self) -> None:
+        """Bring a ledger of an earlier format to the latest, in one transaction, if its history holds."""
+        with self._transaction("migrate"):
+            version = self._format()
+            if version == LATEST:
+                return  # another process was first
+            self._check_place("migrate")
+            entries, mark = self._checked(), self.anchor.read()
+            if mark is not None:
+                check_anchor(entries, mark)
+            for number in range(version + 1, LATEST + 1):
+                self._change("migrate", migration(number))
+            self._change("migrate", "UPDATE place SET format = ?", (LATEST,))
+            if version == 1:
+                self._key_versions()
+
+    def _migrate(self, create: bool, upgrade: bool) -> None:
+        """Make the ledger's tables, or bring them to the latest format; one that is to be settled stays as it is."""
         if self._found():
-            version = self._execute("SELECT format FROM place").fetchone()[0]
-            if version > LATEST:
-                raise LedgerError(f"the ledger has format {version}, this countveil knows {LATEST}; update countveil")
+            if self._format() < LATEST and upgrade:
+                self._upgrade()
             return
         with self._transaction("migrate"):
             if self._found():
@@ -180,7 +202,8 @@ class PostgresLedger(Book):
             for number in range(1, LATEST + 1):
                 self._change("migrate", migration(number))
             self._change("migrate", f"INSERT INTO place (format, here) VALUES ({LATEST}, {HERE})")
-            self._append("open", {"ledger": mark.ledger if mark else uuid.uuid4().hex})
+            ledger = mark.ledger if mark else uuid.uuid4().hex
+            self._append("open", {"ledger": ledger, **self._draw_secret()})
             self.begun = self.shown
 
     # -- what the rules of a ledger need -----------------------------------------------------------------------------
@@ -238,24 +261,31 @@ class PostgresLedger(Book):
 
     def _check_place(self, name: str) -> None:
         """The ledger is where it was made, has our format, and holds what this host has seen of it."""
-        asked = f"SELECT format, here = {HERE}, current_setting('fsync') FROM place"
-        version, here, fsync = self._execute(asked).fetchone()
+        changing = name not in ("open", "migrate", "restore")
+        secret = "(SELECT value FROM secret)" if changing else "NULL"
+        asked = f"SELECT format, here = {HERE}, current_setting('fsync'), {secret} FROM place"
+        version, here, fsync, value = self._execute(asked).fetchone()
         check_disk(fsync)
-        if version != LATEST:
+        if version != LATEST and name not in ("migrate", "restore"):  # an older one is settled first, then migrated
             raise LedgerError("another version of countveil changed the ledger's format; nothing was answered; update")
         if name == "restore":
             return
         if not here:
             raise LedgerError("the ledger was brought back from a dump; settle it with: countveil ledger restore")
-        if name != "open":
+        if changing and value != self._secret.export():
+            raise LedgerError(
+                "the ledger's secret is not the one it was opened with; nothing was answered; start again"
+            )
+        if changing:
             self._check_holds(self.anchor.found())
 
     def _checked(self) -> list[Entry]:
-        if schema(self._execute(_SCHEMA).fetchall()) != written_schema():
+        format = self._format()
+        if schema(self._execute(_SCHEMA).fetchall()) != written_schema(format):
             raise LedgerError(
                 "the ledger was changed: its tables, triggers or limits are not its own; restore a backup"
             )
-        return check_rows(lambda sql: self._execute(sql).fetchall(), self.order)
+        return check_rows(lambda sql: self._execute(sql).fetchall(), self.order, format)
 
     def _fault(self, error: Exception) -> LedgerError:
         errors, lost = self._driver.errors, self._driver.OperationalError
@@ -293,7 +323,7 @@ def settle(location: str, anchor: Path, *, accept_loss: bool = False, latest: bo
     """Settle a ledger that lost history, or was brought back from a dump, where it is; then check it."""
     with closing(PostgresLedger(location, anchor, create=False, check=False)) as ledger:
         lost = ledger.settle(accept_loss=accept_loss, latest=latest)
-        ledger.verify()
+    PostgresLedger(location, anchor, create=False).close()
     return lost
 
 
@@ -315,9 +345,9 @@ def schema(rows: Rows) -> list[str]:
     return sorted(" | ".join(map(str, row)) for row in rows)
 
 
-def written_schema() -> list[str]:
-    """What they should be."""
-    return sorted(_resource("schema.txt").splitlines())
+def written_schema(format: int) -> list[str]:
+    """What they should be after so many migrations."""
+    return sorted(_resource(f"{format:04d}.txt").splitlines())
 
 
 def _resource(name: str) -> str:

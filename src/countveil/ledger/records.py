@@ -14,8 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from countveil.errors import LedgerError
+from countveil.ledger.secret import Secret
 
-KINDS = ("open", "plan", "extend", "share", "version", "dataset", "charge", "request", "answer", "restore")
+KINDS = ("open", "secret", "plan", "extend", "share", "version", "dataset", "charge", "request", "answer", "restore")
+LATEST = 2
+"""The format of a ledger: how many migrations there are. From 2 on it has a secret."""
 START = "0" * 64
 
 
@@ -111,7 +114,7 @@ class Request:
 
 class Asked(NamedTuple):
     """A question to be charged: who pays, about which version of the data, its hash and text, who asks. Its fields are
-    the body of the entry, and so a part of the format."""
+    in the body of the entry, and so a part of the format."""
 
     pool: str
     dataset: str
@@ -125,6 +128,10 @@ class Asked(NamedTuple):
 class State:
     """What the entries add up to."""
 
+    secret: Secret | None = None
+    """The ledger's secret, for those who compare versions."""
+    keyed: bool = False
+    """From here on fingerprints are keyed, and charges have random ids."""
     pools: dict[str, list[int]] = field(default_factory=dict)
     shares: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     plans: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -198,16 +205,17 @@ def body_of(seq: int, written: str) -> dict[str, Any]:
 
 
 def charge_id(entry: Entry) -> str:
-    """The public name of a charge: says nothing about how many there are."""
-    return entry.hash[:24]
+    """The public name of a charge. Before ledgers had a secret it was the beginning of the entry's hash."""
+    return str(entry.body["id"]) if "id" in entry.body else entry.hash[:24]
 
 
-def replayed(entries: Iterable[Entry]) -> State:
+def replayed(entries: Iterable[Entry], secret: Secret | None = None) -> State:
     """Everything the entries say: who may spend what, what was spent, what was answered.
 
-    A history that breaks a rule of the ledger is refused, however well it is chained.
+    A history that breaks a rule of the ledger is refused, however well it is chained. With the `secret`, it is checked,
+    and all versions are keyed as the table of versions has them.
     """
-    state = State()
+    state = State(secret)
     for entry in entries:
         _APPLY[entry.kind](state, entry)
     return state
@@ -223,6 +231,20 @@ def _units(entry: Entry, name: str, least: int) -> int:
     value = entry.body[name]
     _rule(type(value) is int and value >= least, entry)
     return int(value)
+
+
+def _open(state: State, entry: Entry) -> None:
+    if "nonce" in entry.body:
+        _secret(state, entry)
+
+
+def _secret(state: State, entry: Entry) -> None:
+    """The ledger has a secret from here on; versions that were known before become keyed."""
+    _rule(not state.keyed, entry)
+    state.keyed = True
+    if state.secret is not None:
+        state.secret.test(entry.body["nonce"], entry.body["check"])
+        state.versions = {version: state.secret.keyed(found) for version, found in state.versions.items()}
 
 
 def _plan(state: State, entry: Entry) -> None:
@@ -252,7 +274,7 @@ def _share(state: State, entry: Entry) -> None:
 def _version(state: State, entry: Entry) -> None:
     key = (entry.body["dataset"], _units(entry, "number", 1))
     _rule(key not in state.versions, entry)
-    state.versions[key] = entry.body["fingerprint"]
+    state.versions[key] = entry.body["keyed_fingerprint" if state.keyed else "fingerprint"]
 
 
 def _dataset(state: State, entry: Entry) -> None:
@@ -266,6 +288,7 @@ def _charge(state: State, entry: Entry) -> None:
     pool = state.pools[body["pool"]]
     asked = (body["pool"], body["dataset"], _units(entry, "version", 1), body["question"])
     _rule(pool[1] < pool[0] and asked not in state.asked, entry)
+    _rule(("id" in body) == state.keyed and charge_id(entry) not in state.charges, entry)
     pool[1] += 1
     state.asked.add(asked)
     if any(share[0] for (of, _), share in state.shares.items() if of == body["pool"]):
@@ -308,7 +331,8 @@ def _restore(state: State, entry: Entry) -> None:
 
 
 _APPLY = {
-    "open": lambda state, entry: None,
+    "open": _open,
+    "secret": _secret,
     "plan": _plan,
     "extend": _extend,
     "share": _share,

@@ -17,12 +17,13 @@ import sqlite3
 from pathlib import Path
 
 from countveil.errors import LedgerError, RequestError
-from countveil.ledger.anchor import Anchor, Mark, settle_folder
+from countveil.ledger.anchor import Anchor, Mark
 from countveil.ledger.connection import FAULTS, copied
 from countveil.ledger.records import Entry
 from countveil.ledger.settling import EVERYTHING, lost_entries, settlement
 from countveil.ledger.sqlite import SqliteLedger
 from countveil.ledger.store import now
+from countveil.private_files import create_private, settle_folder
 
 __all__ = ["EVERYTHING", "restore"]
 _FILES = ("", "-wal", "-shm", "-journal")
@@ -112,5 +113,7 @@ def _keep(ledger: Path) -> None:
             try:
                 os.link(old, new)
             except OSError:  # not every file system has links
-                shutil.copyfile(old, new)
+                with old.open("rb") as source, open(create_private(new), "wb") as target:
+                    shutil.copyfileobj(source, target)
+            new.chmod(0o600)  # the ledger's own may have been made by an earlier version
     settle_folder(ledger.parent)

@@ -11,13 +11,15 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from countveil.errors import LedgerError, RequestError
-from countveil.ledger.anchor import Anchor, Mark, settle_folder
+from countveil.ledger.anchor import Anchor, Mark
 from countveil.ledger.book import Book
-from countveil.ledger.connection import FAULTS, LATEST, check_file, connect, copied, fault, file_of, migration
+from countveil.ledger.checking import check_anchor
+from countveil.ledger.connection import FAULTS, check_file, connect, copied, fault, file_of, format_of, migration
 from countveil.ledger.forking import around_forks
 from countveil.ledger.readers import Readers
-from countveil.ledger.records import Entry, Link
+from countveil.ledger.records import LATEST, Entry, Link
 from countveil.ledger.store import Rows, now
+from countveil.private_files import settle_folder
 
 
 class SqliteLedger(Book):
@@ -48,6 +50,7 @@ class SqliteLedger(Book):
                 self._migrate(mark)
                 self._new = False
                 self.verify()
+                self._load_secret()
         except BaseException:
             self.close()
             raise
@@ -74,13 +77,12 @@ class SqliteLedger(Book):
         return connection
 
     def _migrate(self, mark: Mark | None) -> None:
-        version = self._db.execute("PRAGMA user_version").fetchone()[0]
-        if version == LATEST and self._db.execute("SELECT 1 FROM entry LIMIT 1").fetchone():
+        if format_of(self._db) == LATEST and self._db.execute("SELECT 1 FROM entry LIMIT 1").fetchone():
             return  # nothing is written, nor the anchor moved, before the ledger is verified
         with self._transaction("migrate"):
-            version = self._db.execute("PRAGMA user_version").fetchone()[0]
-            if version > LATEST:
-                raise LedgerError(f"the ledger has format {version}, this countveil knows {LATEST}; update countveil")
+            version = format_of(self._db)
+            if version and version < LATEST:  # nothing is added to a history that does not hold
+                check_anchor(self._checked(), self.anchor.found())
             for number in range(version + 1, LATEST + 1):
                 for statement in migration(number):
                     self._change("migrate", statement)
@@ -88,8 +90,10 @@ class SqliteLedger(Book):
             if self._last() is None:
                 if mark is None or mark.seq > 0:
                     raise LedgerError("the ledger is empty, but it is not new; restore a backup")
-                self._append("open", {"ledger": mark.ledger})
+                self._append("open", {"ledger": mark.ledger, **self._draw_secret()})
                 self.begun = self.path.name
+            elif version == 1:
+                self._key_versions()
 
     # -- what the rules of a ledger need -----------------------------------------------------------------------------
 

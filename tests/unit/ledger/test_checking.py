@@ -226,7 +226,7 @@ FORGED: dict[str, tuple[str, dict[str, object]]] = {
     "no such pool": ("extend", {"pool": "nobody", "answers": 3, "epsilon": "1", "reason": ""}),
     "an answer without a charge": ("answer", {"charge": "0" * 24, "sha256": "0" * 64}),
     "a restore that gives back": ("restore", {"lost": -3, "anchor": None}),
-    "a version again": ("version", {"dataset": "people", "number": 1, "fingerprint": "other"}),
+    "a version again": ("version", {"dataset": "people", "number": 1, "keyed_fingerprint": "other"}),
     "an unknown kind": ("refund", {"pool": "people"}),
     "a second beginning": ("open", {"ledger": "another"}),
     "a body without its facts": ("charge", {"pool": "people"}),

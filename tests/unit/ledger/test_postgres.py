@@ -19,6 +19,7 @@ from servers import postgres, wait_until
 from countveil.errors import BudgetError, LedgerError, RequestError
 from countveil.ledger.opening import open_ledger, settle_ledger
 from countveil.ledger.postgres import PostgresLedger, settle
+from countveil.ledger.records import LATEST
 from countveil.ledger.settling import EVERYTHING
 
 psycopg = pytest.importorskip("psycopg")
@@ -59,7 +60,8 @@ class Ground:
     def forget(self, seq: int) -> None:
         """The ledger as it was at an earlier entry, tables and all: what a restored disk gives."""
         self.sql(
-            f"CREATE TEMP TABLE gone AS SELECT left(hash, 24) AS id FROM entry WHERE seq > {seq} AND kind = 'charge'",
+            "CREATE TEMP TABLE gone AS SELECT body::json->>'id' AS id "
+            f"FROM entry WHERE seq > {seq} AND kind = 'charge'",
             f"DELETE FROM answer WHERE charge IN (SELECT body::json->>'charge' FROM entry WHERE seq > {seq})",
             "UPDATE pool SET spent = spent - (SELECT count(*) FROM charge WHERE pool = name AND id IN (TABLE gone))",
             "DELETE FROM charge WHERE id IN (TABLE gone)",
@@ -194,8 +196,8 @@ def test_a_ledger_that_is_not_there(tmp_path: Path) -> None:
 
 def test_a_newer_format_is_refused(ground: Ground) -> None:
     older = ground.open()
-    ground.sql("UPDATE place SET format = 2")
-    with pytest.raises(LedgerError, match="format 2, this countveil knows 1; update countveil"):
+    ground.sql(f"UPDATE place SET format = {LATEST + 1}")
+    with pytest.raises(LedgerError, match=f"format {LATEST + 1}, this countveil knows {LATEST}; update countveil"):
         ground.open()
     with pytest.raises(LedgerError, match="changed the ledger's format"):
         answered(older, "d")

@@ -13,7 +13,7 @@ from ledgers import answered, filled, opened, plan
 
 from countveil.errors import LedgerError
 from countveil.ledger import connection
-from countveil.ledger.records import START, canonical, entry_hash, sealed, walked
+from countveil.ledger.records import LATEST, START, canonical, entry_hash, sealed, walked
 
 
 def test_settings(tmp_path: Path) -> None:
@@ -52,8 +52,10 @@ def test_the_database_itself_refuses(tmp_path: Path, statement: str) -> None:
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     filled(tmp_path)
     with closing(sqlite3.connect(tmp_path / "x.ledger")) as db:
-        db.execute("PRAGMA user_version = 2")
-    with pytest.raises(LedgerError, match="the ledger has format 2, this countveil knows 1; update countveil"):
+        db.execute(f"PRAGMA user_version = {LATEST + 1}")
+    with pytest.raises(
+        LedgerError, match=f"the ledger has format {LATEST + 1}, this countveil knows {LATEST}; update countveil"
+    ):
         opened(tmp_path)
 
 
@@ -61,7 +63,7 @@ def test_a_process_of_an_older_version_stops_when_the_format_changes(tmp_path: P
     filled(tmp_path)
     older = opened(tmp_path)
     with closing(sqlite3.connect(tmp_path / "x.ledger")) as db:
-        db.execute("PRAGMA user_version = 2")
+        db.execute(f"PRAGMA user_version = {LATEST + 1}")
     with pytest.raises(LedgerError, match="another version of countveil changed the ledger's format"):
         answered(older, "e")
     older.close()
