@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -209,6 +210,16 @@ def test_a_dry_run(config: Path, count: Run) -> None:
     assert charged(config) == 0
     count(BY_REGION)
     assert "costs      nothing: it was asked before" in count(BY_REGION, "--dry-run").out
+
+
+def test_a_dry_run_says_how_far_a_sum_of_small_cells_is_off(config: Path, count: Run) -> None:
+    by_both = "SELECT region, age, count(*) FROM people GROUP BY region, age"
+    words = " ".join(count(by_both, "--dry-run").out.split())
+    stated = re.search(r"the sum of 48 cells can be up to ([0-9.]+) too high on average, if every count is 0; ", words)
+    assert stated is not None
+    assert "for sums use policy signed, or ask for the total as a question of its own" in words
+    found = json.loads(count(by_both, "--dry-run", "--json").out)
+    assert 0.5 <= float(found["sum_bias"]) <= float(stated[1]) <= 1.01 * float(found["sum_bias"])
 
 
 def test_a_dry_run_when_nothing_is_left(config: Path, count: Run) -> None:
