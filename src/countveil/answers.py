@@ -61,8 +61,6 @@ class DryRun:
     worst_error: int
     eta: str
     useful_from: int
-    sum_bias: str
-    """The most that the sum of all cells can be off on average: where they are all small."""
     notes: tuple[str, ...]
 
 
@@ -81,6 +79,8 @@ class PoolBudget:
     shares: Mapping[str, Standing]
     answers_lost: int | None = 0
     """Answers that lost history may have given beyond these, and epsilon covers; None: nobody knows how many."""
+    notes: tuple[str, ...] = ()
+    """What was decided after answers were seen."""
 
 
 @dataclass(frozen=True)

@@ -248,11 +248,8 @@ def _dataset(name: str, entry: Mapping[str, object], directory: Path, environmen
     table, delimiter, engine = (_optional(entry.get(k), f"{key}.{k}") for k in ("table", "delimiter", "engine"))
     if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n'):
         raise ConfigError(f"{key}.delimiter", f"got {shortened(delimiter)}, allowed is one ASCII character, no quote")
-    source = Source(location, table, delimiter, directory=directory)
-    if source.unused is not None:
-        raise ConfigError(f"{key}.{source.unused[0]}", source.unused[1])
     budget = _budget(name, _table(entry["budget"], f"{key}.budget")) if "budget" in entry else None
-    return Dataset(schema, source, engine, budget)
+    return Dataset(schema, Source(location, table, delimiter, directory=directory), engine, budget)
 
 
 def _budget(name: str, entry: Mapping[str, object]) -> Budget:

@@ -1,9 +1,9 @@
 """The workflow: dry run -> charge -> count -> draw -> record -> answer.
 
 **Guarantee.** Whatever is answered about the people of a pool, over all datasets, versions, analysts and processes, is
-post-processing of at most as many releases of the pool's one mechanism as its plan was certified for. A question is
-paid for before the data is looked at; an answer goes out only when it is on disk as the one answer of its charge; the
-same question on the same data is answered from the record.
+post-processing of at most as many releases of each of the pool's mechanisms, one for every plan, as were opened and as
+the stated epsilon was certified for. A question is paid for before the data is looked at; an answer goes out only when
+it is on disk as the one answer of its charge; the same question on the same data is answered from the record.
 """
 
 from __future__ import annotations
@@ -131,19 +131,20 @@ class Curator:
             yield None
         before = None if request is None else self._answered(question, who, request)
         if before is not None:
-            return self._table(question, before, *self._plans.of(configured), True, kind)
+            return self._table(question, before, self._plans.of_charge(before)[1], True, kind)
         look = self._glance(configured)
         if look is None:
             yield None  # to open a source takes long, and to find out whether a large one has changed
             look = self._fingerprints.look(self._source(configured))
         with self._ready(question, configured, who, look) as ready:
-            charge: Charge = yield from self.ledger.charging(ready.asked, most=most, request=request)
+            charge: Charge = yield from self.ledger.charging(ready.asked, most=most, request=request, plan=ready.record)
+            intervals = ready.intervals if charge.fresh else self._plans.of_charge(charge, ready.record)[1]
             with self._settled():
                 drawn = None
                 if charge.payload is None:
                     drawn = self._drawn(ready, question)
                     charge = yield from self.ledger.recording(charge, drawn)  # whoever was first, its answer is it
-        return self._table(question, charge, ready.record, ready.intervals, charge.payload is not drawn, kind)
+        return self._table(question, charge, intervals, charge.payload is not drawn, kind)
 
     def _admitted(self, question: Question, analyst: str, frame: str | None = None) -> tuple[Dataset, str, str | None]:
         """Who asks what, and the kind of frame that is wanted; what can be refused before the source is looked at."""
@@ -166,11 +167,9 @@ class Curator:
             raise ConflictError("the schema changed since this idempotency key was used; use a new key")
         return charge
 
-    def _table(
-        self, question: Question, charge: Charge, record: PlanRecord, intervals: Intervals, replayed: bool, kind: Any
-    ) -> Table:
+    def _table(self, question: Question, charge: Charge, intervals: Intervals, replayed: bool, kind: Any) -> Table:
         log.info("answered charge=%s dataset=%s cells=%d", charge.id, charge.dataset, question.cells)
-        receipt = self._receipt(charge, record)
+        receipt = self._receipt(charge, intervals.mechanism.hash)
         return Table(question, unpacked(charge.payload, question.cells), intervals, receipt, replayed, kind)
 
     def _drawn(self, ready: Ready, question: Question) -> bytes:
@@ -196,8 +195,9 @@ class Curator:
         configured, who, place = self._configured(question), checked_analyst(analyst), check_output(output)
         look = self._fingerprints.look(self._source(configured))
         with self._ready(question, configured, who, look, keep=True) as ready:
-            charge = self.ledger.charge(*ready.asked)
+            charge = self.ledger.charge(*ready.asked, plan=ready.record)
             replayed = charge.payload is not None
+            intervals = self._plans.of_charge(charge, ready.record)[1] if replayed else ready.intervals
             with self._settled():
                 if charge.payload is None:
                     folder, key = new_folder(place, charge.id), self._key(question)
@@ -207,8 +207,8 @@ class Curator:
                     )
                 path, manifest = opened(charge, question, place)
         log.info("answered charge=%s dataset=%s cells=%d", charge.id, configured.name, question.cells)
-        receipt = self._receipt(charge, ready.record)
-        return Release(question, path, manifest, ready.intervals, receipt, replayed, ready.engine)
+        receipt = self._receipt(charge, intervals.mechanism.hash)
+        return Release(question, path, manifest, intervals, receipt, replayed, ready.engine)
 
     @contextmanager
     def _ready(
@@ -286,6 +286,8 @@ class Curator:
             found = self.ledger.find(record.pool, configured.name, version, question.sha256)
         if found is None:
             self._plans.check_left(configured, who, most)
+        else:
+            intervals = self._plans.of_charge(found, record)[1]
         return foretold(question, record, intervals, found, self.left(configured, who, most))
 
     # -- the budget --------------------------------------------------------------------------------------------------
@@ -301,6 +303,14 @@ class Curator:
     def open_budget(self, pool: str, answers: int | str, reason: str) -> PoolBudget:
         """Open more answers of a pool's mechanism. It stays on the record, with the epsilon of all answers together."""
         return self._plans.extend(pool, answers, reason)
+
+    def replan_budget(self, pool: str, reason: str) -> PoolBudget:
+        """A new plan in a pool that has one, as it is configured now, on the record.
+
+        The epsilon that is stated covers everything ever opened in the pool; what was left of the old plan can no
+        longer be spent.
+        """
+        return self._plans.replan(pool, reason)
 
     def left(self, dataset: Dataset, analyst: str, most: int | None = None) -> int:
         """How many answers of a dataset's pool an analyst, who may pay for at most so many, can still ask for."""
@@ -320,8 +330,7 @@ class Curator:
     def receipt(self, id: str) -> tuple[Charge, Receipt] | None:
         """A charge by its public name, and its receipt."""
         charge = self.ledger.charge_of(id)
-        record = None if charge is None else self.ledger.plan(charge.pool)
-        return None if charge is None or record is None else (charge, self._receipt(charge, record))
+        return None if charge is None else (charge, self._receipt(charge, self._plans.of_charge(charge)[0].mechanism))
 
     def recorded(self, charge: Charge) -> Table | None:
         """The answer of a charge from the record, if there is one."""
@@ -330,16 +339,20 @@ class Curator:
         question = ask(self.config.schemas, charge.text)
         if question.sha256 != charge.question:
             raise ConflictError("the schema changed since this was asked")
-        return self._table(question, charge, *self._plans.of(self._configured(question)), True, None)
+        return self._table(question, charge, self._plans.of_charge(charge)[1], True, None)
 
-    def _receipt(self, charge: Charge, record: PlanRecord) -> Receipt:
+    def _receipt(self, charge: Charge, mechanism: str) -> Receipt:
+        """What was paid for, by the mechanism that answered; what is stated covers all of the pool."""
+        record = self.ledger.plan(charge.pool)
+        if record is None:
+            raise LedgerError("the plan of this charge is gone from the ledger; nothing was answered")
         return Receipt(
             charge.id,
             charge.dataset,
             charge.version,
             charge.question,
             charge.text,
-            record.mechanism,
+            mechanism,
             record.pool,
             self._plans.epsilon(record),
             record.delta,

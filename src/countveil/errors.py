@@ -82,8 +82,7 @@ class ConfigError(CountveilError):
 
 
 class DataError(CountveilError):
-    """A source does not fit the declared schema: its columns or their types, never its values; or a CSV file is not
-    RFC 4180, so that nobody knows where its records end."""
+    """A source does not fit the declared schema: its columns or their types, never its values."""
 
     exit_code = 5
 

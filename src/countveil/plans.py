@@ -15,8 +15,7 @@ from countveil.errors import BudgetError, ConfigError, ParameterError, RequestEr
 from countveil.exact import decimal_text, integer, number
 from countveil.files import from_text, to_text
 from countveil.intervals import Intervals
-from countveil.ledger import Ledger, PlanRecord, Standing
-from countveil.mechanism import Mechanism
+from countveil.ledger import Charge, Ledger, PlanRecord, Standing
 from countveil.schema import Schema
 
 MOST_ANSWERS = 10**6
@@ -52,6 +51,15 @@ class Plans:
             shares = budget.shares or {}
             for analyst in {**self._ledger.shares(budget.pool), **shares}:
                 self._ledger.set_share(budget.pool, analyst, shares.get(analyst, 0))
+        return record, self.intervals(record)
+
+    def of_charge(self, charge: Charge, current: PlanRecord | None = None) -> tuple[PlanRecord, Intervals]:
+        """The plan that a charge was made under; `current` is that of new charges, where it is known."""
+        if current is not None and not current.earlier:
+            return current, self.intervals(current)
+        record = self._ledger.plan_of(charge)
+        if record is None:
+            raise ConfigError(f"pool {charge.pool}", "has no plan on record; verify the ledger")
         return record, self.intervals(record)
 
     def intervals(self, record: PlanRecord) -> Intervals:
@@ -94,20 +102,22 @@ class Plans:
         if record.debt > MOST_ANSWERS:
             return "unknown"
         total = record.total_answers + record.debt
-        found = composed_epsilon(record, self.intervals(record).mechanism, total)
+        found = self._with(record, record.opened_answers + record.debt)
         return f"unknown, at most {total} answers" if found is None else found
 
-    def epsilon_with(self, record: PlanRecord, more: int) -> str:
-        """The same if more answers are opened; they first pay the debt."""
-        total = record.total_answers + max(more, record.debt)
-        if total > MOST_ANSWERS:
+    def _with(self, record: PlanRecord, answers: int) -> str | None:
+        """The epsilon of so many answers of a plan and of all that was opened or lost of the plans before it, at the
+        plan's delta, rounded up; None if there is none."""
+        known = [*((each, each.opened_answers + each.debt) for each in record.earlier), (record, answers)]
+        if sum(k for _, k in known) > MOST_ANSWERS:
             raise RequestError(f"so much history of pool {record.pool} was lost that no more can be opened")
-        found = composed_epsilon(record, self.intervals(record).mechanism, total)
-        if found is None:
-            raise RequestError(
-                f"{more} more answers have no epsilon at delta {record.delta}: the noise was planned for fewer"
-            )
-        return found
+        replaced = any(each.neighbours == "replace" for each, _ in known)
+        composed = compose(
+            [(self.intervals(each).mechanism, k * each.cells) for each, k in known],
+            neighbours="replace" if replaced else "add-remove",
+        )
+        found = composed.epsilon(float_below(number("delta", record.delta)))
+        return None if found is None else decimal_text(Fraction(found.upper), 6, "up")
 
     # -- budgets -----------------------------------------------------------------------------------------------------
 
@@ -142,6 +152,7 @@ class Plans:
             intervals.mechanism.margin_95,
             shares,
             lost_answers(record),
+            notes_on(record),
         )
 
     def extend(self, name: str, answers: int | str, reason: str) -> PoolBudget:
@@ -149,7 +160,34 @@ class Plans:
         more, words = integer("answers", answers, 1, MOST_ANSWERS), given_reason(reason)
         (pool,) = self.pools(name)
         record, _ = self.of(self._config.pool(pool)[0], opened=True)
-        self._ledger.extend(pool, more, self.epsilon_with(record, more), words, since=record.total_answers)
+        epsilon = self._with(record, record.opened_answers + max(more, record.debt))  # what is opened pays the debt
+        if epsilon is None:
+            raise RequestError(
+                f"{more} more answers have no epsilon at delta {record.delta}: the noise was planned for fewer"
+            )
+        self._ledger.extend(pool, more, epsilon, words, since=record.total_answers)
+        return self.budget(pool)
+
+    def replan(self, name: str, reason: str) -> PoolBudget:
+        """Make the plan that the configuration now asks for, in a pool that has one, on the record.
+
+        **Guarantee.** What is stated covers everything that was ever opened in the pool, spent or not, and what may
+        have been lost, each plan with its own mechanism, bounds and neighbours.
+        """
+        words, (pool,) = given_reason(reason), self.pools(name)
+        before = self._ledger.plan(pool)
+        if before is None:
+            raise RequestError(f"pool {pool} has no plan yet; its first question makes the one that is configured")
+        budget = self._config.pool(pool)[0].allowed()
+        lost = self._ledger.lost()
+        plan = replace(self._made(budget, lost), earlier=(*before.earlier, replace(before, earlier=())))
+        epsilon = self._with(plan, max(plan.answers, lost))
+        if epsilon is None:
+            raise RequestError(
+                f"all plans of pool {pool} together have no epsilon at delta {plan.delta}; "
+                "state a larger delta in countveil.toml"
+            )
+        self._ledger.replan(plan, epsilon, words, since=before)
         return self.budget(pool)
 
     # -- what is left ------------------------------------------------------------------------------------------------
@@ -214,7 +252,7 @@ def check(record: PlanRecord, budget: Budget, schema: Schema) -> None:
             f"dataset.{schema.name}.budget",
             f"the plan of pool {record.pool} is on record with other values; restore these values in countveil.toml: "
             f'epsilon = "{record.epsilon}", delta = "{record.delta}", answers = {record.answers}, '
-            f'policy = "{record.policy}", objective = "{record.objective}" (countveil budget --open adds answers)',
+            f'policy = "{record.policy}", objective = "{record.objective}"; {or_replan(record)}',
         )
     wide = schema.cells_per_person > record.cells or schema.rows_per_person > record.sensitivity
     if wide or (schema.neighbours == "replace" and record.neighbours != "replace"):
@@ -222,13 +260,32 @@ def check(record: PlanRecord, budget: Budget, schema: Schema) -> None:
             f"dataset.{schema.name}",
             f"the plan of pool {record.pool} does not cover these bounds; restore these values in countveil.toml: "
             f"rows_per_person = {record.sensitivity}, cells_per_person = {record.cells}, "
-            f'neighbours = "{record.neighbours}"',
+            f'neighbours = "{record.neighbours}"; {or_replan(record)}',
         )
+
+
+def or_replan(record: PlanRecord) -> str:
+    """The way to other values for data that was asked before."""
+    return f"or make a new plan on the record: countveil budget {record.pool} --replan --reason WHY"
 
 
 def lost_answers(record: PlanRecord) -> int | None:
     """Answers that lost history may have given beyond those that were opened; None where nobody knows how many."""
-    return record.debt if record.debt <= MOST_ANSWERS else None
+    lost = sum(each.debt for each in (*record.earlier, record))
+    return lost if lost <= MOST_ANSWERS else None
+
+
+def notes_on(record: PlanRecord) -> tuple[str, ...]:
+    """What was decided after answers were seen: composition speaks of decisions made before."""
+    seen = "decided after answers were seen, which is on the record and not in the number"
+    notes = [f"{sum(k for k, _ in record.more)} answers were opened later: {seen}"] if record.more else []
+    if record.earlier:
+        before, number = sum(each.opened_answers for each in record.earlier), len(record.earlier) + 1
+        notes.append(
+            f"plan {number} of this pool, made when {record.charges} answers had been paid for: {seen}; "
+            f"epsilon covers all {before} answers of the plans before, spent or not"
+        )
+    return tuple(notes)
 
 
 def given_reason(reason: object) -> str:
@@ -238,10 +295,3 @@ def given_reason(reason: object) -> str:
     if not words:
         raise ParameterError("reason", reason, "a few words that stay on the record")
     return words[:500]
-
-
-def composed_epsilon(record: PlanRecord, mechanism: Mechanism, answers: int) -> str | None:
-    """The epsilon of so many answers of a plan together, at its delta, rounded up; None if there is none."""
-    composed = compose(mechanism, answers, neighbours=record.neighbours, cells=record.cells)
-    found = composed.epsilon(float_below(number("delta", record.delta)))
-    return None if found is None else decimal_text(Fraction(found.upper), 6, "up")

@@ -168,7 +168,8 @@ def _pool(body: dict[str, Any]) -> PoolBudget:
         who: Standing(share["answers"], share["answers"] - share["left"])
         for who, share in (body["shares"] or {}).items()
     }
-    return _record(PoolBudget, {**body, "datasets": tuple(body["datasets"]), "shares": shares})
+    notes = tuple(body.get("notes", ()))
+    return _record(PoolBudget, {**body, "datasets": tuple(body["datasets"]), "shares": shares, "notes": notes})
 
 
 def _record(kind: type[R], body: dict[str, Any]) -> R:

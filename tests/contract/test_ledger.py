@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from ledgers import database, plan
 
 from countveil.errors import BudgetError, CountveilError, LedgerError, RequestError
-from countveil.ledger import Charge, Ledger, Standing
+from countveil.ledger import Asked, Charge, Ledger, Standing
 from countveil.ledger.postgres import PostgresLedger
 from countveil.ledger.records import charge_id, replayed
 from countveil.ledger.sqlite import SqliteLedger
@@ -145,6 +146,54 @@ class LedgerContract(ABC):
         assert self.pay(place(), "a").payload == payload
 
     # -- opening more --------------------------------------------------------------------------------------------------
+
+    def test_a_further_plan_closes_the_one_before_and_keeps_its_answers(self, ledger: Ledger, place: Open) -> None:
+        ledger.set_share("people", "ann", 2)
+        first = ledger.record(self.pay(ledger, "a"), b"x")
+        unanswered = self.pay(ledger, "b")
+        ledger.extend("people", 2, "1.5", "a second edition")
+        before = ledger.plan("people")
+        assert before is not None
+        further = replace(plan(4), mechanism="e" * 64, document='{"b": 2}')
+        ledger.replan(further, "2.5", "wider bounds", since=before)
+        assert ledger.standing("people") == Standing(9, 5)  # what was left of the plan before is spent
+        assert ledger.standing("people", "ann") == Standing(2, 0)
+        other = place()
+        found = other.plan("people")
+        assert found is not None
+        assert found == further
+        assert (found.document, found.opened_epsilon, found.total_answers) == ('{"b": 2}', "2.5", 9)
+        (closed,) = found.earlier
+        assert (closed, closed.document, closed.more) == (plan(3), plan(3).document, ((2, "1.5"),))
+        again = self.pay(other, "a")
+        assert (again.id, again.payload) == (first.id, b"x")
+        assert other.plan_of(again) == closed
+        anew = self.pay(other, "b")  # what was paid and not answered is void: nobody draws from the old mechanism
+        assert (anew.fresh, anew.id != unanswered.id) == (True, True)
+        assert other.plan_of(anew) == found
+        with pytest.raises(LedgerError, match="nothing was answered"):
+            ledger.record(unanswered, b"y")
+        assert other.verify() == len(list(other.entries()))
+        other.extend("people", 1, "2.75", "more of it")
+        assert other.plan("people").opened_epsilon == "2.75"  # type: ignore[union-attr]
+        assert place().verify() > 0
+
+    def test_a_charge_that_was_prepared_under_another_plan_is_refused(self, ledger: Ledger, place: Open) -> None:
+        before = ledger.plan("people")
+        assert before is not None
+        place().replan(plan(4), "2", "the same again", since=before)
+        asked = Asked("people", "people", 1, "a", "text", "ann")
+        with pytest.raises(RequestError, match="a new plan meanwhile; nothing was charged"):
+            ledger.charge(*asked, plan=before)
+        opened = ledger.charge(*asked, plan=ledger.plan("people"))
+        with pytest.raises(RequestError, match="a new plan meanwhile"):  # nor is what another one paid completed
+            ledger.charge(*asked, plan=before)
+        ledger.record(opened, b"x")
+        assert ledger.charge(*asked, plan=before).payload == b"x"
+        with pytest.raises(RequestError, match="was changed meanwhile"):
+            ledger.replan(plan(4), "3", "late", since=before)
+        assert ledger.standing("people") == Standing(7, 4)
+        assert ledger.verify() > 0
 
     def test_opening_more_stays_on_the_record(self, ledger: Ledger, place: Open) -> None:
         ledger.extend("people", 2, "1.5", "a second edition")

@@ -19,10 +19,17 @@ if TYPE_CHECKING:
 @click.option("-c", "--config", metavar="FILE", help="The configuration (default: countveil.toml).")
 @click.option("--url", metavar="URL", help="Ask the service there instead; the key is in COUNTVEIL_KEY.")
 @click.option("--open", "more", metavar="N", help="Open N more answers of the pool's mechanism; stays on the record.")
-@click.option("--reason", metavar="TEXT", help="With --open: why, for the record.")
+@click.option("--replan", is_flag=True, help="Make a new plan as it is configured now; stays on the record.")
+@click.option("--reason", metavar="TEXT", help="With --open or --replan: why, for the record.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def budget(
-    name: str | None, config: str | None, url: str | None, more: str | None, reason: str | None, as_json: bool
+    name: str | None,
+    config: str | None,
+    url: str | None,
+    more: str | None,
+    replan: bool,
+    reason: str | None,
+    as_json: bool,
 ) -> None:
     """Show what is left of the budget of NAME (a dataset or a pool), or of all.
 
@@ -31,16 +38,18 @@ def budget(
       countveil budget
       countveil budget people --json
       countveil budget people --open 10 --reason "second edition of the yearbook"
+      countveil budget people --replan --reason "people now have up to three visits"
       countveil budget --url https://counts.example.org
     """
     from countveil.errors import RequestError
 
-    if (more is None) != (reason is None) or (more is not None and name is None):
-        raise RequestError('to open more, name the pool, --open N and --reason "why"')
-    if url is not None and (config is not None or more is not None):
-        raise RequestError("with --url the service has the budget: leave out --config and --open")
-    with busy("reading the ledger"):
-        found = _looked_up(name, config, more, reason) if url is None else _looked_up_there(name, url)
+    changed = (more is not None) + replan
+    if changed != (reason is not None) or (changed and name is None):
+        raise RequestError('to open more or to plan anew, name the pool, --open N or --replan, and --reason "why"')
+    if url is not None and (config is not None or changed):
+        raise RequestError("with --url the service has the budget: leave out --config, --open and --replan")
+    with busy("planning" if replan else "reading the ledger"):
+        found = _looked_up(name, config, more, replan, reason) if url is None else _looked_up_there(name, url)
     if as_json:
         pools = [_plain(each) for each in found]
         print_json({"schema_version": 1, **(pools[0] if len(pools) == 1 else {}), "pools": pools})
@@ -49,12 +58,16 @@ def budget(
         _print(each, yours=url is not None)
 
 
-def _looked_up(name: str | None, config: str | None, more: str | None, reason: str | None) -> list[PoolBudget]:
+def _looked_up(
+    name: str | None, config: str | None, more: str | None, replan: bool, reason: str | None
+) -> list[PoolBudget]:
     from countveil.curator import Curator
 
     with Curator.open(config) as curator:
         print_begun(curator.ledger.begun)
-        return [curator.open_budget(name or "", more, reason or "")] if more is not None else curator.budget(name)
+        if more is not None:
+            return [curator.open_budget(name or "", more, reason or "")]
+        return [curator.replan_budget(name or "", reason or "")] if replan else curator.budget(name)
 
 
 def _looked_up_there(name: str | None, url: str) -> list[PoolBudget]:
@@ -66,7 +79,7 @@ def _looked_up_there(name: str | None, url: str) -> list[PoolBudget]:
 
 def _plain(found: PoolBudget) -> dict[str, object]:
     shares = {who: {"answers": s.answers, "left": max(0, s.left)} for who, s in found.shares.items()}
-    return {**asdict(found), "datasets": list(found.datasets), "shares": shares}
+    return {**asdict(found), "datasets": list(found.datasets), "shares": shares, "notes": list(found.notes)}
 
 
 def _print(found: PoolBudget, *, yours: bool) -> None:
@@ -89,3 +102,5 @@ def _print(found: PoolBudget, *, yours: bool) -> None:
     console.print(Text(f"  each count ±{found.margin_95} in 95 % of releases"))
     for who, share in found.shares.items():
         console.print(Text(f"  {who}: {max(0, share.left)} of {share.answers} left"))
+    for note in found.notes:
+        console.print(Text(f"  - {note}", style="dim"))

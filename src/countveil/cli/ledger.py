@@ -20,7 +20,7 @@ _SHOWN = {
     "secret": (),
     "plan": (
         *("pool", "epsilon", "delta", "answers", "neighbours", "cells", "sensitivity", "policy", "objective"),
-        *("mechanism", "document"),
+        *("mechanism", "document", "reason", "total", "charges", "after"),
     ),
     "extend": ("pool", "answers", "epsilon", "reason"),
     "share": ("pool", "analyst", "answers"),
@@ -98,7 +98,7 @@ def log(config: str | None, as_json: bool) -> None:
 def _shown(entry: Entry) -> dict[str, Any]:
     """What may be printed of an entry."""
     body = {**entry.body, "id": charge_id(entry)} if entry.kind == "charge" else entry.body
-    shown = {name: body[name] for name in _SHOWN[entry.kind]}
+    shown = {name: body[name] for name in _SHOWN[entry.kind] if name in body}
     return {"seq": entry.seq, "time": entry.time, "kind": entry.kind, **shown}
 
 
@@ -117,6 +117,11 @@ def _words(entry: dict[str, Any]) -> str:
         "answer": "of charge {charge}",
         "restore": "a copy took the ledger's place; {lost} entries lost and charged to every pool",
     }[entry["kind"]]
+    if "total" in entry:
+        shown = (
+            "{pool}: a new plan after {charges} answers were paid for: {answers} answers, with all before them "
+            "epsilon {total}, delta {delta} together: {reason}"
+        )
     words = shown.format(**entry)
     return "".join(character if character.isprintable() else "\ufffd" for character in words)
 

@@ -4,6 +4,7 @@
     secret    what keys the fingerprints of data
     anchor    how far the ledger had come, kept elsewhere
     store     one connection, durable changes, the chain and its anchor
+    budgets   plans of pools, what was opened in them, shares
     book      the rules of a ledger, once, whatever database keeps it
     grouping  changes that wait at the same time share one transaction and one sync
     steps     work that stops where it needs a change, so that one thread does many at a time
@@ -46,7 +47,21 @@ class Ledger(Protocol):
         """Put a pool's plan on the record; a pool has one plan."""
         ...
 
-    def plan(self, pool: str) -> PlanRecord | None: ...
+    def plan(self, pool: str) -> PlanRecord | None:
+        """The plan that new questions of a pool are answered under, with the plans before it."""
+        ...
+
+    def plan_of(self, charge: Charge) -> PlanRecord | None:
+        """The plan that a charge was made under."""
+        ...
+
+    def replan(self, plan: PlanRecord, epsilon: str, reason: str, *, since: PlanRecord) -> None:
+        """Put a further plan of a pool on the record; with all that was ever opened in the pool it costs `epsilon`.
+
+        What is left of the plans before can no longer be spent, and what was paid and not answered is void. `since` is
+        the plan that there was when `epsilon` was worked out; if it is no longer so, nothing is written.
+        """
+        ...
 
     def extend(self, pool: str, answers: int, epsilon: str, reason: str, *, since: int | None = None) -> None:
         """Open more answers of a pool's mechanism; all of them then cost `epsilon` together.
@@ -112,14 +127,23 @@ class Ledger(Protocol):
         *,
         most: int | None = None,
         request: Request | None = None,
+        plan: PlanRecord | None = None,
     ) -> Charge:
         """Pay for a question, once; durable when it returns. A question already paid for is found, not paid again.
 
-        `most` is how many answers of the pool this analyst may pay for; `request` gets this charge from now on.
+        `most` is how many answers of the pool this analyst may pay for; `request` gets this charge from now on. Nothing
+        is charged if `plan`, whose mechanism is to answer, is no longer the plan of the pool.
         """
         ...
 
-    def charging(self, asked: Asked, *, most: int | None = None, request: Request | None = None) -> Steps[Charge]:
+    def charging(
+        self,
+        asked: Asked,
+        *,
+        most: int | None = None,
+        request: Request | None = None,
+        plan: PlanRecord | None = None,
+    ) -> Steps[Charge]:
         """`charge`, step by step."""
         ...
 

@@ -5,18 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from countveil.errors import BudgetError, ConfigError, ConflictError, LedgerError, RequestError
 from countveil.ledger.anchor import Anchor
-from countveil.ledger.records import Asked, Charge, PlanRecord, Request, Standing, replayed
+from countveil.ledger.budgets import Budgets
+from countveil.ledger.records import Asked, Charge, PlanRecord, Request
 from countveil.ledger.secret import Keyed, Secret, new_charge_id, only_secret
 from countveil.ledger.steps import Change, Steps, alone
-from countveil.ledger.store import Store
 
-BUDGETS = "SELECT kind, body, hash FROM entry WHERE kind IN ('plan', 'extend', 'restore') ORDER BY seq"
-LAST_BUDGET = f"{BUDGETS.replace('kind, body, hash', 'hash', 1)} DESC LIMIT 1"
 _CHARGE = "id, pool, dataset, version, question, text, analyst, charge.time"
 _FOUND = f"SELECT {_CHARGE}, payload, answer.time FROM charge LEFT JOIN answer ON answer.charge = charge.id"
 
@@ -24,14 +22,12 @@ SETTLE = Change("settle", lambda: None)
 """A change that moves the anchor and nothing else."""
 
 
-class Book(Store):
+class Book(Budgets):
     """A ledger and its anchor."""
 
     def __init__(self, anchor: Anchor, clock: Callable[[], str], step: Callable[[str], None]) -> None:
         super().__init__(anchor, clock, step)
         self._bound: set[tuple[str, str, str, Keyed]] = set()
-        self._plans: dict[str, tuple[str, PlanRecord]] = {}
-        """Plans that were read, each with the hash of the last entry that set a budget."""
         self._secret: Secret
         self._out: set[str] = set()
         """Charges whose answers this process knows to be on disk and within the anchor."""
@@ -60,42 +56,7 @@ class Book(Store):
             row = (secret.keyed(fingerprint), dataset, number)
             self._change("secret:version", "UPDATE version SET fingerprint = ? WHERE dataset = ? AND number = ?", row)
 
-    # -- budgets -----------------------------------------------------------------------------------------------------
-
-    def open_plan(self, plan: PlanRecord) -> None:
-        body = {name: value for name, value in asdict(plan).items() if name not in ("document", "more", "debt")}
-        body["document"] = hashlib.sha256(plan.document.encode()).hexdigest()
-        with self._transaction("plan"):
-            if self._read("SELECT 1 FROM pool WHERE name = ?", (plan.pool,)):
-                return  # another process was first; what it planned is what counts
-            self._append("plan", body)
-            # what was lost may have been charges of this very pool
-            row = (plan.pool, plan.answers, min(plan.answers, self.lost()))
-            self._change("plan:pool", "INSERT INTO pool VALUES (?, ?, ?)", row)
-            self._change("plan:row", "INSERT INTO plan VALUES (?, ?)", (plan.pool, plan.document))
-
-    def extend(self, pool: str, answers: int, epsilon: str, reason: str, *, since: int | None = None) -> None:
-        if answers < 1:
-            raise RequestError(f"{answers} more answers is nothing to open; answers are never taken back")
-        with self._transaction("extend"):
-            planned = self.standing(pool).answers
-            if since is not None and planned != since:
-                raise RequestError(f"pool {pool} was opened to {planned} answers meanwhile; look, and ask again")
-            owed = min(self.debt(pool), answers)  # a pool with a debt has nothing left
-            self._append("extend", {"pool": pool, "answers": answers, "epsilon": epsilon, "reason": reason})
-            more = "UPDATE pool SET answers = answers + ?, spent = spent + ? WHERE name = ?"
-            if self._change("extend:row", more, (answers, owed, pool)) != 1:
-                raise RequestError(f"there is no plan for pool {pool}; ask a first question")
-
-    def debt(self, pool: str) -> int:
-        """Answers that lost history may have given beyond all that the pool had; what is opened later pays them."""
-        record = self.plan(pool)
-        return 0 if record is None else record.debt
-
-    def lost(self) -> int:
-        """Entries that restored copies lacked: every pool that is planned from now on is charged with as many."""
-        restored = self._read("SELECT body FROM entry WHERE kind = 'restore'")
-        return sum(json.loads(body)["lost"] for (body,) in restored)
+    # -- datasets ----------------------------------------------------------------------------------------------------
 
     def bind(self, dataset: str, pool: str, unit: str, fingerprint: Keyed) -> None:
         """Put on record which pool pays for a dataset and who a person is in it; neither ever changes silently."""
@@ -125,23 +86,6 @@ class Book(Store):
                     f"{_quoted(known[other][0])} under its budget: datasets about the same people share one pool",
                 )
         return dataset in known
-
-    def set_share(self, pool: str, analyst: str, answers: int) -> None:
-        known = "SELECT 1 FROM share WHERE pool = ? AND analyst = ? AND answers = ?"
-        if self._read(known, (pool, analyst, answers)):
-            return
-        with self._transaction("share"):
-            if self._read(known, (pool, analyst, answers)):
-                return
-            if not self._read("SELECT 1 FROM pool WHERE name = ?", (pool,)):
-                raise RequestError(f"there is no plan for pool {pool}; ask a first question")
-            self._append("share", {"pool": pool, "analyst": analyst, "answers": answers})
-            self._change(
-                "share:row",
-                "INSERT INTO share VALUES (?, ?, ?, 0) "
-                "ON CONFLICT (pool, analyst) DO UPDATE SET answers = excluded.answers",
-                (pool, analyst, answers),
-            )
 
     def version(self, dataset: str, fingerprint: Keyed) -> int:
         known = self.known_version(dataset, fingerprint)
@@ -174,11 +118,19 @@ class Book(Store):
         *,
         most: int | None = None,
         request: Request | None = None,
+        plan: PlanRecord | None = None,
     ) -> Charge:
         asked = Asked(pool, dataset, version, question, text, analyst)
-        return alone(self, self.charging(asked, most=most, request=request))
+        return alone(self, self.charging(asked, most=most, request=request, plan=plan))
 
-    def charging(self, asked: Asked, *, most: int | None = None, request: Request | None = None) -> Steps[Charge]:
+    def charging(
+        self,
+        asked: Asked,
+        *,
+        most: int | None = None,
+        request: Request | None = None,
+        plan: PlanRecord | None = None,
+    ) -> Steps[Charge]:
         """`charge`, step by step."""
         pool, dataset, version, question, _, analyst = asked
         found = self._find(pool, dataset, version, question)
@@ -189,6 +141,8 @@ class Book(Store):
         def change() -> Charge:  # whatever is refused is refused before anything is written
             charge = self._find(pool, dataset, version, question)
             self._check_request(charge, analyst, request)
+            if charge is None or charge.payload is None:
+                self._check_plan(pool, plan)
             if charge is None:
                 charge = self._charged(asked, *self._check_left(pool, analyst, most))
                 if request is not None:
@@ -204,6 +158,12 @@ class Book(Store):
     def settle_anchor(self) -> None:
         """Everything that is on record is within the anchor."""
         self.made([SETTLE])[0].outcome()
+
+    def _check_plan(self, pool: str, plan: PlanRecord | None) -> None:
+        """Refuse a charge that would be answered by the mechanism of a plan that another one has followed."""
+        now = None if plan is None else self.plan(pool)
+        if plan is not None and (now is None or (now, len(now.earlier)) != (plan, len(plan.earlier))):
+            raise RequestError(f"pool {pool} got a new plan meanwhile; nothing was charged; ask again")
 
     def _check_left(self, pool: str, analyst: str, most: int | None) -> tuple[int, bool]:
         """Refuse what the budget does not cover. What is left of the pool, and whether it has shares: then who has none
@@ -312,41 +272,6 @@ class Book(Store):
     def _charge_of(self, id: str) -> Charge | None:
         rows = self._read(f"{_FOUND} WHERE id = ? AND void = 0", (id,))
         return replace(_charge(rows[0]), payload=rows[0][8], answered=rows[0][9]) if rows else None
-
-    def spent_by(self, pool: str, analyst: str) -> int:
-        """How many answers of a pool an analyst has paid for."""
-        return int(self._read("SELECT count(*) FROM charge WHERE pool = ? AND analyst = ?", (pool, analyst))[0][0])
-
-    def plan(self, pool: str) -> PlanRecord | None:
-        last = self._read(LAST_BUDGET)
-        known = self._plans.get(pool)
-        if known is not None and last and known[0] == last[0][0]:
-            return known[1]  # no budget was set since: the chain behind an entry never changes
-        rows = self._read("SELECT document FROM plan WHERE pool = ?", (pool,))
-        if not rows:
-            return None
-        said = self._read(BUDGETS)
-        plan, *more = [body for _, written, _ in said if (body := json.loads(written)).get("pool") == pool]
-        opened = tuple((body["answers"], body["epsilon"]) for body in more)
-        restored = any(kind == "restore" for kind, _, _ in said)
-        debt = replayed(self.entries()).debts[pool] if restored else 0
-        record = PlanRecord(**{**plan, "document": rows[0][0]}, more=opened, debt=debt)
-        self._plans[pool] = (said[-1][2], record)
-        return record
-
-    def standing(self, pool: str, analyst: str | None = None) -> Standing:
-        if analyst is None:
-            rows = self._read("SELECT answers, spent FROM pool WHERE name = ?", (pool,))
-        else:
-            rows = self._read("SELECT answers, spent FROM share WHERE pool = ? AND analyst = ?", (pool, analyst))
-        return Standing(*rows[0]) if rows else Standing(0, 0)
-
-    def shares(self, pool: str) -> dict[str, Standing]:
-        """The shares that are set; one that was taken back is not among them."""
-        rows = self._read(
-            "SELECT analyst, answers, spent FROM share WHERE pool = ? AND answers > 0 ORDER BY analyst", (pool,)
-        )
-        return {analyst: Standing(answers, spent) for analyst, answers, spent in rows}
 
     def charges(self, pool: str | None = None, analyst: str | None = None) -> Iterator[Charge]:
         rows = self._read(

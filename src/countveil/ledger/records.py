@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
 from countveil.errors import LedgerError
@@ -61,16 +61,40 @@ class PlanRecord:
     """What a curator opened later: answers, and the epsilon of everything together since then."""
     debt: int = field(compare=False, default=0)
     """Answers that lost history may have given beyond all that were opened."""
+    total: str | None = field(compare=False, default=None)
+    """Of a plan that followed others: the epsilon of everything together since then."""
+    after: str | None = field(compare=False, default=None)
+    """Of a plan that followed others: the last charge of the pool before it."""
+    charges: int = field(compare=False, default=0)
+    """Of a plan that followed others: how many charges there were before it."""
+    earlier: tuple[PlanRecord, ...] = field(compare=False, default=(), repr=False)
+    """The plans that the pool had before, oldest first."""
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """What goes on record of a pool's first plan."""
+        said = {each.name: getattr(self, each.name) for each in fields(self) if each.compare}
+        return {**said, "document": hashlib.sha256(self.document.encode()).hexdigest()}
+
+    @property
+    def state(self) -> tuple[object, ...]:
+        """What an epsilon was worked out from: if it is another, so is the epsilon."""
+        return self.body, len(self.earlier), self.total_answers, self.debt
 
     @property
     def opened_epsilon(self) -> str:
         """The epsilon of all answers that were opened, at the plan's delta: without a debt, what is stated."""
-        return self.more[-1][1] if self.more else self.epsilon
+        return self.more[-1][1] if self.more else self.total or self.epsilon
+
+    @property
+    def opened_answers(self) -> int:
+        """All answers of this plan that were opened."""
+        return self.answers + sum(answers for answers, _ in self.more)
 
     @property
     def total_answers(self) -> int:
-        """All answers that were opened."""
-        return self.answers + sum(answers for answers, _ in self.more)
+        """All answers of the pool that were ever opened, whatever became of them."""
+        return self.opened_answers + sum(each.opened_answers for each in self.earlier)
 
 
 @dataclass(frozen=True)
@@ -144,8 +168,8 @@ class State:
     """Questions that are paid for: pool, dataset, version, question."""
     lost: int = 0
     """Entries that restored copies lacked."""
-    debts: dict[str, int] = field(default_factory=dict)
-    """What may have been spent of a pool beyond all it had: taken from whatever is opened later."""
+    debts: dict[str, list[int]] = field(default_factory=dict)
+    """For every plan of a pool, what may have been spent beyond all it had: taken from whatever is opened later."""
     datasets: dict[str, tuple[str, str]] = field(default_factory=dict)
     """The pool and the unit that a dataset was first asked with."""
 
@@ -249,19 +273,46 @@ def _secret(state: State, entry: Entry) -> None:
 
 def _plan(state: State, entry: Entry) -> None:
     """A pool's plan. If history was lost before, the pool may have been planned and spent there already."""
-    pool, answers = entry.body["pool"], _units(entry, "answers", 0)
-    _rule(pool not in state.pools, entry)
-    state.pools[pool] = [answers, min(answers, state.lost)]
-    state.debts[pool] = state.lost - state.pools[pool][1]
-    state.plans[pool] = dict(entry.body)
+    body = entry.body
+    pool, answers = body["pool"], _units(entry, "answers", 0)
+    _rule((pool in state.pools) == ("reason" in body), entry)
+    if "reason" in body:
+        _follow(state, entry)
+    else:
+        state.plans[pool], state.debts[pool] = dict(body), []
+    before = state.pools.get(pool, [0, 0])[0]
+    state.pools[pool] = [before + answers, before + min(answers, state.lost)]
+    state.debts[pool].append(state.lost - min(answers, state.lost))
+
+
+def _follow(state: State, entry: Entry) -> None:
+    """A plan that follows others: what was left of them is spent, what was paid and not answered is void."""
+    body = entry.body
+    earlier = [charge for charge, said in state.charges.items() if said["pool"] == body["pool"]]
+    _rule((body["charges"], body["after"]) == (len(earlier), earlier[-1] if earlier else None), entry)
+    _rule(hashlib.sha256(body["file"].encode()).hexdigest() == body["document"], entry)
+    for key, share in state.shares.items():
+        if key[0] == body["pool"]:
+            share[1] = 0
+    _void(state, earlier)
+
+
+def _void(state: State, charges: Iterable[str]) -> None:
+    """Charges that have no answer yet will have none."""
+    for charge in charges:
+        body = state.charges[charge]
+        if charge not in state.answers and not body["void"]:
+            body["void"] = 1
+            state.asked.remove((body["pool"], body["dataset"], body["version"], body["question"]))
+    state.requests = {key: found for key, found in state.requests.items() if not state.charges[found[1]]["void"]}
 
 
 def _extend(state: State, entry: Entry) -> None:
-    name, pool = entry.body["pool"], state.pools[entry.body["pool"]]
+    debts, pool = state.debts[entry.body["pool"]], state.pools[entry.body["pool"]]
     pool[0] += _units(entry, "answers", 1)
-    owed = min(state.debts[name], pool[0] - pool[1])
+    owed = min(debts[-1], pool[0] - pool[1])
     pool[1] += owed
-    state.debts[name] -= owed
+    debts[-1] -= owed
 
 
 def _share(state: State, entry: Entry) -> None:
@@ -320,14 +371,10 @@ def _restore(state: State, entry: Entry) -> None:
     for name, pool in state.pools.items():
         owed = pool[1] + lost
         pool[1] = min(pool[0], owed)
-        state.debts[name] += owed - pool[1]
+        state.debts[name][-1] += owed - pool[1]
     if lost == 0 and entry.body["anchor"] is not None:
         return  # the copy reached its anchor
-    for charge, body in state.charges.items():
-        if charge not in state.answers and not body["void"]:
-            body["void"] = 1
-            state.asked.remove((body["pool"], body["dataset"], body["version"], body["question"]))
-    state.requests = {key: found for key, found in state.requests.items() if not state.charges[found[1]]["void"]}
+    _void(state, state.charges)
 
 
 _APPLY = {

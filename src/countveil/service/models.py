@@ -153,7 +153,6 @@ class DryRun(BaseModel):
     worst_error: int
     eta: str
     useful_from: int
-    sum_bias: str
     notes: list[str]
 
 
@@ -212,6 +211,7 @@ class Pool(BaseModel):
     answers_lost: int | None = Field(
         0, description="Answers that lost history may have given beyond these; null: nobody knows."
     )
+    notes: list[str] = Field([], description="What was decided after answers were seen.")
     shares: dict[str, Share] | None = Field(None, description="For curators.")
 
 
