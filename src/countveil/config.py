@@ -7,6 +7,7 @@
     [dataset.people]
     source = "people.parquet"            # a path or glob; .duckdb needs table = "..."
     unit = "person_id"                   # or "row": every row is one person
+    allow_spark_ui = true                # in Spark: whoever sees the session's UI or event log may see the data
 
     [dataset.people.columns]
     region = ["North", "South"]
@@ -53,6 +54,7 @@ _DATASET_KEYS = {
     "table",
     "delimiter",
     "engine",
+    "allow_spark_ui",
     "unit",
     "rows_per_person",
     "cells_per_person",
@@ -249,7 +251,13 @@ def _dataset(name: str, entry: Mapping[str, object], directory: Path, environmen
     if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n'):
         raise ConfigError(f"{key}.delimiter", f"got {shortened(delimiter)}, allowed is one ASCII character, no quote")
     budget = _budget(name, _table(entry["budget"], f"{key}.budget")) if "budget" in entry else None
-    return Dataset(schema, Source(location, table, delimiter, directory=directory), engine, budget)
+    shown = entry.get("allow_spark_ui", False)
+    if not isinstance(shown, bool):
+        raise ConfigError(f"{key}.allow_spark_ui", f"got {shortened(shown)}, allowed is true or false")
+    source = Source(location, table, delimiter, directory=directory, schema=schema, allow_spark_ui=shown)
+    if "allow_spark_ui" in entry and "spark" not in (engine, source.scheme):
+        raise ConfigError(f"{key}.allow_spark_ui", 'is for what Spark counts; set engine = "spark", or remove it')
+    return Dataset(schema, source, engine, budget)
 
 
 def _budget(name: str, entry: Mapping[str, object]) -> Budget:

@@ -17,14 +17,17 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from countveil.engines import ENGINES, Source, WatchedEngine, open_engine
 from countveil.errors import EngineError, shortened
 from countveil.ledger.secret import Keyed
 from countveil.private_files import replace_private
+
+if TYPE_CHECKING:
+    from countveil.engines.spark_storage import Storage
 
 RECENT = 2 * 10**9
 """Nanoseconds; some file systems count in seconds."""
@@ -66,6 +69,7 @@ class Fingerprints:
         """By source, all keyed: its traces and its fingerprint."""
         self._lock = threading.Lock()
         self._servers: dict[tuple[str, str | None], WatchedEngine] = {}
+        self._storage: Storage | None = None
         if cache is not None:
             with suppress(OSError):
                 self._kept = self._load(cache)
@@ -88,6 +92,8 @@ class Fingerprints:
 
     def look(self, source: Source) -> Look:
         """What a source holds now, and what would show that it does no longer."""
+        if source.scheme == "spark":
+            return self._look_at_stored(source)
         if not source.files:
             return Look(source, (), (), True, self._keyed(self._of_others(source)))
         return self.glance(source) or self._study(source)
@@ -125,13 +131,19 @@ class Fingerprints:
     def _state(self, seen: list[list[int]]) -> Keyed:
         return self._keyed(json.dumps(seen))
 
+    def _look_at_stored(self, source: Source) -> Look:
+        """Rows of Spark's are stored before they are counted: their files are looked at, which nobody else writes."""
+        from countveil.engines.spark_storage import Storage
+
+        with self._lock:
+            self._storage = storage = self._storage or Storage()
+        rows = storage.rows(source)
+        seen = tuple(tuple(traces(path)) for path in rows.paths)
+        return Look(replace(source, stored=rows), rows.paths, seen, True, self._keyed(rows.fingerprint))
+
     def _of_others(self, source: Source) -> str:
         if source.scheme == "frame":
             return frame_hash(source.frame)
-        if source.scheme == "spark":
-            from countveil.engines.spark import content_hash
-
-            return content_hash(source)
         return self._of_server(source)
 
     def _of_server(self, source: Source) -> str:
@@ -149,8 +161,10 @@ class Fingerprints:
         return engine.fingerprint()
 
     def close(self) -> None:
-        """Let servers go."""
+        """Let servers go, and stored rows."""
         with self._lock:
+            if self._storage is not None:
+                self._storage.close()
             for engine in self._servers.values():
                 engine.close()
             self._servers.clear()

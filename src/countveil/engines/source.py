@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from countveil.errors import EngineError, shortened
+from countveil.schema import Schema
 
 CSV_ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 DUCKDB_ENDINGS = (".duckdb", ".ddb", ".db")
@@ -27,6 +28,12 @@ class Source:
     directory: Path = Path()
     listed: tuple[str, ...] = ()
     """The files, where they are settled: whatever the location has come to mean since."""
+    schema: Schema | None = None
+    """What may be asked, where it is known: of rows that are stored before they are counted, nothing else is."""
+    stored: object = None
+    """Rows of Spark's that were stored; see `spark_storage`."""
+    allow_spark_ui: bool = False
+    """Whoever sees the windows of the Spark session may see the data."""
 
     @property
     def scheme(self) -> str:

@@ -1,118 +1,43 @@
-"""Counting in Spark: a table of its catalogue, Parquet files, or a DataFrame; the counts come back through Arrow.
+"""Counting in Spark: Parquet files, or the stored rows of a DataFrame or table; the counts come back through Arrow.
 
 Parquet files are those that were listed and hashed, no others: their names are not opened as wildcards, a file that
-Spark would pass over is refused, and all of them have the same columns of the same types.
+Spark would pass over is refused, all of them have the same columns of the same types, and what the user's session has
+cached of them is not used. A DataFrame or a table of the catalogue is stored before it is counted: see `spark_storage`.
 """
 
 from __future__ import annotations
 
-import datetime
-import hashlib
-import json
 import threading
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlparse
-from zlib import crc32
 
-from countveil.engines.dialect import Dialect, Family
+from countveil.engines.dialect import Family
 from countveil.engines.source import Source
-from countveil.engines.spark_session import alive, local, ours, plain, quiet, session
+from countveil.engines.spark_session import alive, local, ours, plain, quiet, session, session_of
+from countveil.engines.spark_sql import TYPES, SparkDialect, bind_value, family_of
+from countveil.engines.spark_storage import LIMITS, StoredRows, store
 from countveil.engines.sql_engine import SqlEngine
 from countveil.engines.statement import Compiler, Statement
 from countveil.errors import DataError, EngineError, MissingExtraError, shortened
 from countveil.query import Question
-from countveil.schema import Column, Kind, Schema, Value
+from countveil.schema import Column, Kind, Schema
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 UNREADABLE = "the source could not be read; the curator can look with: countveil inspect"
-LIMITS = "it reads no time stamps in nanoseconds, no times of day and no decimals of more than 38 digits"
-STOPPED = "source: the Spark session of this DataFrame was stopped; give a frame of one that is running"
-CONNECT = "source: a DataFrame of Spark Connect cannot be counted; give one of a session in this process, or files"
 GARBLED = "?"
 """What DuckDB puts for bytes of a Parquet file that are no text: people so named are not counted on either engine."""
 FEW_CELLS, FEW_VALUES = 10_000, 1_000
 """Up to here, keys are looked up in the driver: a join costs Spark more than all the rest of a small table."""
-BUCKETS = 128
-"""Parts of a list of values, of which a value is looked for in one."""
 WRITTEN = 50_000
 """Characters of a list up to which it is written into the statement."""
-FAMILIES: dict[str, Family] = {
-    **dict.fromkeys(["tinyint", "smallint", "int", "bigint"], "integer"),
-    **dict.fromkeys(["float", "double"], "float"),
-    "string": "text",
-    "boolean": "boolean",
-    "date": "date",
-    "timestamp_ntz": "timestamp",
-    "timestamp": "zoned",
-}
-TYPES: dict[Kind, str] = {"text": "STRING", "integer": "BIGINT", "boolean": "BOOLEAN", "date": "DATE"}
-
-
-class SparkDialect(Dialect):
-    """Spark's spelling."""
-
-    text_type = "STRING"
-
-    def name(self, name: str) -> str:
-        return "`" + name.replace("`", "``") + "`"
-
-    def parameter(self, key: str) -> str:
-        return f":{key}"
-
-    def matches(self, expression: str, pattern: str) -> str:
-        whole = pattern.removesuffix("$") + r"\z"  # Java's $ is also true before a last line break
-        return f"{expression} RLIKE r'{whole}'"
-
-    def read_integer(self, family: Family, raw: str) -> str:
-        if family == "integer":
-            return raw
-        if family == "text":
-            text = self.trimmed(raw)
-            digits = self.try_cast(f"split_part({text}, '.', 1)", "BIGINT")
-            return f"CASE WHEN {self.matches(text, self.integer_text)} THEN {digits} END"
-        whole = self.try_cast(raw, "BIGINT")
-        if family == "float":
-            inside = f"{raw} >= -9.223372036854775808E18D AND {raw} < 9.223372036854775808E18D"
-            return f"CASE WHEN {inside} THEN CASE WHEN CAST({whole} AS DOUBLE) = {raw} THEN {whole} END END"
-        return f"CASE WHEN {whole} = {raw} THEN {whole} END"
-
-    def among(self, expression: str, parameter: str, kind: Kind) -> str:
-        """The list is JSON text, because Spark takes no long or extreme arrays as arguments; and in buckets, because
-        Spark looks through an array from its beginning. See `bucketed`."""
-        buckets, value = f"from_json({parameter}, 'ARRAY<ARRAY<STRING>>')", expression
-        if kind != "text":
-            buckets, value = f"CAST({buckets} AS ARRAY<ARRAY<{TYPES[kind]}>>)", self.try_cast(value, TYPES[kind])
-        spread = {"text": f"crc32(CAST({value} AS BINARY))", "integer": value}.get(kind, "0")
-        return f"array_contains(element_at({buckets}, CAST(pmod({spread}, {BUCKETS}) AS INT) + 1), {value})"
-
-    def legible(self, text: str) -> list[str]:
-        return [f"is_valid_utf8({text})"]
-
-    def days(self, later: str, earlier: str) -> str:
-        return f"datediff({later}, {earlier})"
-
-    def whole(self, a: str, b: str) -> str:
-        return f"({a} DIV {b})"
-
-
-def bucketed(members: Sequence[Value]) -> list[list[str]]:
-    """The members of a list: texts by their CRC-32, integers by their remainder, all others together."""
-    buckets: list[list[str]] = [[] for _ in range(BUCKETS)]
-    for member in members:
-        spread = 0
-        if isinstance(member, str):
-            spread = crc32(member.encode())
-        elif type(member) is int:
-            spread = member
-        buckets[spread % BUCKETS].append(str(_bound(member)))
-    return buckets
 
 
 def unplaced(column: Column) -> bool:
@@ -134,7 +59,7 @@ class SparkCompiler(Compiler):
         """Integers are written as digits, short lists as hexadecimal ones: parameters cost Spark milliseconds."""
         if type(value) is int:
             return str(value)
-        if isinstance(value, list) and len(text := str(_bound(value))) <= WRITTEN:
+        if isinstance(value, list) and len(text := str(bind_value(value))) <= WRITTEN:
             return f"CAST(X'{text.encode().hex()}' AS STRING)"
         return super().bind(value)
 
@@ -164,21 +89,18 @@ class SparkEngine(SqlEngine):
     dialect = SparkDialect()
 
     def __init__(self, source: Source, schema: Schema | None = None) -> None:
-        if type(source.frame).__module__.startswith("pyspark.sql.connect"):
-            raise EngineError(CONNECT)
-        self._source = source
         self._lock = threading.Lock()
-        self._columns: dict[str, Family] | None = None
         self._listings: dict[tuple[Kind, tuple[object, ...]], str] = {}
-        self._view = f"countveil_{uuid.uuid4().hex}"
-        frame: Any = source.frame
+        self.relation = f"countveil_{uuid.uuid4().hex}"
+        self._stored: StoredRows | None = source.stored if isinstance(source.stored, StoredRows) else None
+        self._owned = self._stored is None
         try:
-            self._user = session() if frame is None else frame.sparkSession
-            if not alive(self._user):
-                raise EngineError(STOPPED)
+            self._user = session_of(source.frame, shown=source.allow_spark_ui)
             self._session = ours(self._user)
+            if self._stored is None and not source.files:
+                self._stored = store(replace(source, schema=schema))
             with quiet(self._session):
-                self.relation = self._opened()
+                self._columns = self._create_view(source)
         except (EngineError, DataError, MissingExtraError):
             raise
         except Exception:
@@ -186,36 +108,20 @@ class SparkEngine(SqlEngine):
         if schema is not None:
             self.check(schema)
 
-    def _opened(self) -> str:
-        """The source as a view of our session, or one that all sessions share."""
-        if self._source.files:
-            self.garbled = GARBLED
-            _parquet(self._session, self._source.paths()).createOrReplaceTempView(self._view)
-            return self._view
-        frame: Any = self._source.frame
-        if frame is None:
-            names = self._source.location.partition("://")[2].split(".")
-            frame = self._user.table(".".join(self.dialect.name(name) for name in names))
-        frame.createOrReplaceGlobalTempView(self._view)
-        return f"{self.dialect.name(self._session.conf.get('spark.sql.globalTempDatabase'))}.{self._view}"
+    def _create_view(self, source: Source) -> Mapping[str, Family]:
+        """Make the rows a view of our session; the source's columns."""
+        if self._stored is not None:
+            self._stored.read(self._session).createOrReplaceTempView(self.relation)
+            return self._stored.families
+        self.garbled = GARBLED
+        found = _parquet(self._session, source.paths())
+        found.createOrReplaceTempView(self.relation)
+        return {field.name: family_of(field.dataType.simpleString()) for field in found.schema.fields}
 
     def columns(self) -> Mapping[str, Family]:
-        if self._columns is None:
-            try:
-                with quiet(self._session):
-                    fields = self._session.table(self.relation).schema.fields
-            except Exception:
-                raise EngineError(UNREADABLE) from None
-            self._columns = {field.name: _family(field.dataType.simpleString()) for field in fields}
         return self._columns
 
     def compiler(self) -> SparkCompiler:
-        if not self._source.files and self._source.frame is None:
-            try:
-                with quiet(self._session):
-                    self._opened()  # a table may have been written anew, with the same rows in other files
-            except Exception:
-                raise EngineError(UNREADABLE) from None
         return SparkCompiler(self)
 
     def listing(self, column: Column) -> str:
@@ -225,7 +131,7 @@ class SparkEngine(SqlEngine):
         key = (column.kind, column.values)
         with self._lock:
             if key not in self._listings:
-                values, view = _values(column), f"{self._view}_{len(self._listings)}"
+                values, view = _values(column), f"{self.relation}_{len(self._listings)}"
                 table = pa.table({"v": values, "i": pa.array(range(len(values)), pa.int64())})
                 try:
                     with quiet(self._session):
@@ -269,7 +175,9 @@ class SparkEngine(SqlEngine):
             raise EngineError(UNREADABLE) from None
 
     def _evaluable(self, statement: Statement) -> Any:
-        return self._session.sql(statement.sql, args={name: _bound(value) for name, value in statement.values.items()})
+        return self._session.sql(
+            statement.sql, args={name: bind_value(value) for name, value in statement.values.items()}
+        )
 
     def alive(self) -> bool:
         return alive(self._session)
@@ -301,11 +209,11 @@ class SparkEngine(SqlEngine):
 
     def close(self) -> None:
         with suppress(Exception):  # a session that was stopped has no views any more
-            catalog = self._session.catalog
-            for view in (*self._listings.values(), self._view):
-                catalog.dropTempView(view)
-            if not self._source.files:
-                catalog.dropGlobalTempView(self._view)
+            for view in (*self._listings.values(), self.relation):
+                self._session.catalog.dropTempView(view)
+        if self._owned and self._stored is not None:
+            self._stored.remove()
+        self._stored = None
 
 
 def _parquet(session: Any, paths: list[str]) -> Any:
@@ -321,7 +229,8 @@ def _parquet(session: Any, paths: list[str]) -> Any:
             raise DataError(
                 f"source: {shortened(path, 100)} has other columns or types than {shortened(paths[0], 100)}"
             )
-    found = session.read.parquet(*map(plain, paths))
+    unlike = {"countveil": uuid.uuid4().hex}  # anything that someone has cached
+    found = session.read.options(**unlike).parquet(*map(plain, paths))
     if sorted(unquote(urlparse(file).path) for file in found.inputFiles()) != sorted(paths):
         raise EngineError("source: Spark would read other files than those that are meant; give them plain names")
     return found
@@ -346,39 +255,3 @@ def _values(column: Column) -> Any:
 
     kinds = {"text": pa.string(), "integer": pa.int64(), "boolean": pa.bool_(), "date": pa.date32()}
     return pa.array(column.values, kinds[column.kind])
-
-
-def content_hash(source: Source) -> str:
-    """What a DataFrame or a table of Spark's holds now, whatever the order of its rows: one pass over all of them.
-
-    Columns of types that cannot be declared are left out, as no answer depends on them. The hash of a row has 64 bits,
-    and rows are added up. Data that was made to collide would be taken for the same: a stale replay, never a leak.
-    """
-    engine = SparkEngine(source)
-    try:
-        with quiet(engine.session):
-            fields = engine.session.table(engine.relation).schema
-            shape = [(field.name, field.dataType.simpleString()) for field in fields]
-            names = [engine.dialect.name(name) for name, kind in shape if _family(kind) != "other"]
-            row = ", ".join(f"{name} IS NULL, {name}" for name in names) or "0"  # the hash of NULL is no hash at all
-            hashed = f"SELECT xxhash64({row}) AS h FROM {engine.relation}"
-            sums = f"count(*) AS n, sum(CAST(h AS DECIMAL(20, 0))) AS a, bit_xor(h) AS b FROM ({hashed})"
-            found = engine.session.sql(f"SELECT {sums}").collect()[0]
-    except Exception:
-        raise EngineError(UNREADABLE) from None
-    finally:
-        engine.close()
-    return hashlib.sha256(json.dumps([shape, [str(value) for value in found]]).encode()).hexdigest()
-
-
-def _bound(value: object) -> object:
-    """A value as Spark takes it: lists as JSON, dates as text, because not all of Python's are Java's."""
-    if isinstance(value, list):
-        return json.dumps(bucketed(value))
-    return value.isoformat() if isinstance(value, datetime.date) else value
-
-
-def _family(kind: str) -> Family:
-    if kind.startswith("decimal"):
-        return "integer" if kind.endswith(",0)") else "decimal"
-    return "text" if kind.startswith(("char", "varchar")) else FAMILIES.get(kind, "other")

@@ -51,6 +51,7 @@ WORKERS = (
 FAILED = "Spark could not finish the table; the charge is kept; ask again"
 LOST = "the workers' counts could not be read back: do all machines see the output folder? the charge is kept"
 NO_COUNTS = "the engine returned what cannot be counts; the charge is kept"
+COUNTS = ("count(1) AS cells", "sum(n) AS total")
 _FOREIGN = ("PYTHON_VERSION_MISMATCH", "No module named", "Cannot run program", "PYTHON_WORKER_EXITED")
 _TYPES = {"text": "STRING", "integer": "BIGINT", "boolean": "BOOLEAN", "date": "DATE"}
 
@@ -143,16 +144,16 @@ def write(
     return count_name(question)
 
 
-def _write_counts(engine: SparkEngine, question: Question, counts: Path, key: bytes) -> tuple[int, int]:
+def _write_counts(engine: SparkEngine, question: Question, counts: Path, key: bytes) -> list[Any]:
     """Write the counts; how many there are and their sum, as the tasks that wrote them say."""
-    frame, seen = noted(engine.counted(question, key=key))
+    frame, seen = noted(engine.counted(question, key=key), COUNTS)
     frame.write.parquet(str(counts))
     return seen()
 
 
-def _read_back(session: Any, counts: Path) -> tuple[int, int]:
-    (found,) = _written(session, counts).selectExpr("count(*)", "coalesce(sum(n), 0L)").collect()
-    return int(found[0]), int(found[1])
+def _read_back(session: Any, counts: Path) -> list[Any]:
+    (found,) = _written(session, counts).selectExpr(*COUNTS).collect()
+    return list(found)
 
 
 def _written(session: Any, counts: Path) -> Any:

@@ -1,8 +1,15 @@
 """Spark's sessions: whose it is, what it says aloud, and with which settings our statements run.
 
-A session that is already running is used; otherwise one is started, with the Python of this process for its workers and
-its log switched off. Statements of ours run in a session beside the user's, with the same context and its own settings:
-what the user has set for queries of theirs changes no count, and nothing of theirs is changed.
+A session that is already running is used; otherwise one is started, with the Python of this process for its workers,
+with its log, UI and event log switched off, and with its local files encrypted in a folder of mode 700.
+
+Statements of ours run in a session beside the user's, in the same context. **Guarantee.** Every `spark.sql` setting of
+a session has Spark's default there, or the value in `SETTINGS`; only those in `COPIED`, which say how work is divided
+and not what a row is, are the user's. So what the user has set changes no count, and nothing of theirs is changed. A
+frame of the user's is evaluated once, before it is counted, with the user's settings and those in `STORING` over them.
+
+The UI, the event log and listeners are shown row counts and the text of every statement: a session that has one is
+refused, unless the curator allows it. So are extensions that are not known to leave plain queries alone.
 
 While a statement of ours runs, Spark's log and Python's loggers of it are silent: what they say of a failed task can
 quote the data. Machines of a cluster write logs of their own, which only their owner can silence.
@@ -15,31 +22,67 @@ import os
 import re
 import shutil
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, finalize
 
-from countveil.errors import EngineError, MissingExtraError
+from countveil.errors import EngineError, MissingExtraError, shortened
 
 JAVA = "Spark needs Java 17 or later; install it, and set JAVA_HOME if it is not on the path"
-SETTINGS: Mapping[str, str] = {
-    "spark.sql.ansi.enabled": "true",
-    "spark.sql.ansi.enforceReservedKeywords": "false",
-    "spark.sql.groupByOrdinal": "true",
+STORING: Mapping[str, str] = {
     "spark.sql.parser.escapedStringLiterals": "false",
     "spark.sql.parser.quotedRegexColumnNames": "false",
     "spark.sql.variable.substitute": "false",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.writeLegacyFormat": "false",
+}
+"""How a frame of the user's is written; what it is, is the user's own, files that it reads with the user's settings."""
+SETTINGS: Mapping[str, str] = {
+    **STORING,
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.ansi.enforceReservedKeywords": "false",
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.groupByOrdinal": "true",
+    "spark.sql.session.timeZone": "UTC",
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.parquet.binaryAsString": "false",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.inferTimestampNTZ.enabled": "true",
     "spark.sql.parquet.mergeSchema": "false",
     "spark.sql.legacy.parquet.nanosAsLong": "false",
 }
-"""What statements of ours mean, whatever the user has set."""
+"""What all other statements of ours mean, whatever the user has set and whatever becomes Spark's default."""
+COPIED = (
+    "spark.sql.autoBroadcastJoinThreshold",
+    "spark.sql.broadcastTimeout",
+    "spark.sql.files.maxPartitionBytes",
+    "spark.sql.files.openCostInBytes",
+    "spark.sql.shuffle.partitions",
+)
+"""What the user has set for how work is divided."""
+WINDOWS = {
+    "spark.ui.enabled": "true",
+    "spark.eventLog.enabled": "false",
+    "spark.extraListeners": "",
+    "spark.sql.queryExecutionListeners": "",
+}
+"""Settings of a context that show others what is counted, and what they are if nobody has set them."""
+EXTENSIONS = {
+    "io.delta.sql.DeltaSparkSessionExtension",
+    "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+}
+"""Extensions that add commands and tables of their own, and leave queries of Parquet files as they are."""
+STOPPED = "source: the Spark session of this DataFrame was stopped; give a frame of one that is running"
+CONNECT = "source: a DataFrame of Spark Connect cannot be counted; give one of a session in this process, or files"
 QUOTING = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 """Loggers of pyspark that print what an error quotes."""
 LINGER = 0.5
@@ -72,41 +115,118 @@ def session() -> Any:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     try:
-        started = (
-            SparkSession.builder.appName("countveil")
-            .config("spark.ui.enabled", "false")
-            .config("spark.ui.showConsoleProgress", "false")
-            .config("spark.sql.session.timeZone", "UTC")
-            .getOrCreate()
-        )
-        started.sparkContext.setLogLevel("OFF")
+        started = _start(SparkSession.builder.appName("countveil"))
     except Exception:
         raise EngineError(JAVA) from None
     return started
 
 
+def _start(builder: Any) -> Any:
+    """A session that shows nobody anything; what Spark puts on this disk is encrypted, in a folder of mode 700."""
+    before = os.environ.get("SPARK_LOCAL_DIRS")
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.eventLog.enabled": "false",
+        "spark.io.encryption.enabled": "true",
+        "spark.local.dir": str(_private_local_folder().path),
+        "spark.sql.session.timeZone": "UTC",
+    }
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    os.environ["SPARK_LOCAL_DIRS"] = settings["spark.local.dir"]  # which Spark prefers to its own setting
+    try:
+        started = builder.getOrCreate()
+    finally:
+        os.environ.pop("SPARK_LOCAL_DIRS") if before is None else os.environ.update(SPARK_LOCAL_DIRS=before)
+    started.sparkContext.setLogLevel("OFF")
+    return started
+
+
+@cache
+def _private_local_folder() -> PrivateFolder:
+    """Where sessions that this process starts keep shuffle files, until it ends."""
+    return PrivateFolder("countveil-spark-", os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or None)
+
+
+class PrivateFolder:
+    """A folder of mode 700, removed with its last user, by `remove`, or when this process ends."""
+
+    def __init__(self, prefix: str, place: str | None = None) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
+        self.remove = finalize(self, _remove, self.path, os.getpid())
+
+
+def _remove(folder: Path, process: int) -> None:
+    if os.getpid() == process:  # a fork has the object, but not the folder
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def session_of(frame: Any, *, shown: bool) -> Any:
+    """The session of a frame, or of this process, if it may be used; `shown`: others may see what it counts."""
+    if type(frame).__module__.startswith("pyspark.sql.connect"):
+        raise EngineError(CONNECT)
+    user = session() if frame is None else frame.sparkSession
+    if not alive(user):
+        raise EngineError(STOPPED)
+    conf = user.sparkContext.getConf()
+    seen = [key for key, usual in WINDOWS.items() if conf.get(key, usual).strip().lower() not in ("", "false")]
+    if seen and not shown:
+        raise EngineError(
+            f"source: the Spark session has {' and '.join(seen)} on, which shows row counts and the values of "
+            "conditions to whoever can look; start it without, or set allow_spark_ui = true for the dataset"
+        )
+    added = {name.strip() for name in conf.get("spark.sql.extensions", "").split(",")} - EXTENSIONS - {""}
+    if added:
+        raise EngineError(
+            f"source: the Spark session has spark.sql.extensions={shortened(min(added), 80)}, which can change what is "
+            "counted; start it without"
+        )
+    return user
+
+
 def ours(base: Any) -> Any:
-    """A session of the same context for statements of ours: the user's settings of today, and `SETTINGS` over them."""
+    """The session of the same context in which we count."""
     with _LOCK:
         found = _OURS.get(base)
         if found is None:
-            found = _OURS[base] = _beside(base)
+            found = _OURS[base] = plain_session(base)
         return found
 
 
-def _beside(base: Any) -> Any:
+def plain_session(base: Any) -> Any:
+    """A new session of the same context with Spark's defaults, `SETTINGS` and `COPIED`; it has cached nothing."""
+    made = _new_session(base)
+    for key in made.conf.getAll:  # what the context was started with
+        if key.startswith("spark.sql."):
+            with suppress(Exception):  # of the context, and not of any session
+                made.conf.unset(key)
+    _apply(made, {**{key: base.conf.get(key) for key in COPIED}, **SETTINGS})
+    return made
+
+
+def user_session(base: Any) -> Any:
+    """A new session of the same context with all that the user has set, and `STORING` over it."""
+    made = _new_session(base)
+    wanted = {key: value for key, value in base.conf.getAll.items() if base.conf.isModifiable(key)}
+    _apply(made, {**wanted, **STORING})
+    return made
+
+
+def _new_session(base: Any) -> Any:
     from pyspark import RDD
 
     bound = RDD.toDF  # which pyspark binds to the newest session
     try:
-        made = base.newSession()
+        return base.newSession()
     finally:
         RDD.toDF = bound  # type: ignore[method-assign]
-    wanted = {key: value for key, value in base.conf.getAll.items() if base.conf.isModifiable(key)}
-    for key, value in {**wanted, **SETTINGS}.items():
-        if made.conf.get(key, None) != value:  # to set some of them warns
-            made.conf.set(key, value)
-    return made
+
+
+def _apply(session: Any, settings: Mapping[str, str]) -> None:
+    for key, value in settings.items():
+        if session.conf.get(key, None) != value:  # to set some of them warns
+            session.conf.set(key, value)
 
 
 def alive(session: Any) -> bool:
@@ -175,14 +295,14 @@ def local(session: Any, table: Any) -> Any:
             sessions.setActiveSession(active.get()) if active.isDefined() else sessions.clearActiveSession()
 
 
-def noted(frame: Any) -> tuple[Any, Callable[[], tuple[int, int]]]:
-    """A frame of counts n, and after it was written once: how many there were, and their sum."""
+def noted(frame: Any, sums: Sequence[str]) -> tuple[Any, Callable[[], list[Any]]]:
+    """A frame, and after it was written once: what these aggregates with names came to."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
 
     seen = Observation()
-    observed = frame.observe(seen, f.count(f.lit(1)).alias("rows"), f.sum("n").alias("total"))
-    return observed, lambda: (int(seen.get.get("rows") or 0), int(seen.get.get("total") or 0))
+    observed = frame.observe(seen, *map(f.expr, sums))
+    return observed, lambda: [seen.get.get(each.rpartition(" AS ")[2]) for each in sums]
 
 
 def plain(path: str) -> str:

@@ -44,20 +44,7 @@ class SqlEngine:
         return Compiler(self.dialect, self.relation, self.columns(), self.garbled)
 
     def check(self, schema: Schema) -> None:
-        """Refuse a source that lacks a declared column or holds a type that cannot be read as declared."""
-        families = self.columns()
-        for column in schema.columns:
-            if column.name not in families:
-                raise DataError(f"column {column.name} is declared, but the source has no column of that name")
-            check_readable(column, families[column.name])
-        if schema.unit_is_row:
-            return
-        if schema.unit not in families:
-            raise DataError(f"unit {schema.unit} is declared, but the source has no column of that name")
-        if families[schema.unit] not in UNITS:
-            raise DataError(
-                f"unit {schema.unit}: people are identified by integers or text, not {families[schema.unit]}"
-            )
+        check_columns(schema, self.columns())
 
     def count(self, question: Question, *, key: bytes) -> NDArray[np.int64]:
         """The true count of every cell."""
@@ -67,3 +54,17 @@ class SqlEngine:
         counts = np.zeros(question.cells, dtype=np.int64)
         counts[found["cell"].astype(np.int64)] = found["n"].astype(np.int64)
         return counts
+
+
+def check_columns(schema: Schema, families: Mapping[str, Family]) -> None:
+    """Refuse a source that lacks a declared column or holds a type that cannot be read as declared."""
+    for column in schema.columns:
+        if column.name not in families:
+            raise DataError(f"column {column.name} is declared, but the source has no column of that name")
+        check_readable(column, families[column.name])
+    if schema.unit_is_row:
+        return
+    if schema.unit not in families:
+        raise DataError(f"unit {schema.unit} is declared, but the source has no column of that name")
+    if families[schema.unit] not in UNITS:
+        raise DataError(f"unit {schema.unit}: people are identified by integers or text, not {families[schema.unit]}")

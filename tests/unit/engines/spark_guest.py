@@ -5,18 +5,25 @@ What is found is printed as JSON; what anyone prints to stderr is for the test t
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import sys
+import tempfile
 import threading
 import warnings
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 sys.path.insert(0, str(Path(__file__).parents[2]))
 warnings.simplefilter("ignore")
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 os.environ["PYSPARK_PYTHON"] = sys.executable
+LEFT: list[Any] = []
+"""Curators that nobody closes."""
 
 
 def main(folder: Path) -> dict[str, Any]:
@@ -26,7 +33,8 @@ def main(folder: Path) -> dict[str, Any]:
 
     from countveil.curator import Curator
     from countveil.engines import Source
-    from countveil.engines.spark import SparkEngine, content_hash
+    from countveil.engines.spark import SparkEngine
+    from countveil.engines.spark_storage import content_hash
     from countveil.errors import EngineError
     from countveil.query import ask
     from countveil.schema import Column, Schema
@@ -109,7 +117,43 @@ def main(folder: Path) -> dict[str, Any]:
         except EngineError as error:
             found["stopped"] = str(error)
     found["charges"] = [found["charges"], charged(path)]
+    SparkSession.getActiveSession().stop()
+    watched = watching(folder)
+    found["windows"] = []
+    allowed = written(folder, config.replace("\nunit", "\nallow_spark_ui = true\nunit"), "allowed.toml")
+    for each in (path, allowed):
+        with Curator.open(each) as curator:
+            try:
+                found["windows"].append(int(curator.count(dataset="people", where="age = 1").released.size))
+            except EngineError as error:
+                found["windows"].append(str(error))
+    found["charges"].append(charged(path))
+    pq.write_table(pa.table({"d": [datetime.date(1500, 3, 1)]}), folder / "d.parquet")
+    days = Schema("people", (Column("d", "date", (datetime.date(1500, 3, 1),)),))
+    engine = SparkEngine(Source(str(folder / "d.parquet"), allow_spark_ui=True), days)
+    found["calendar"] = engine.count(ask(days, by=["d"]), key=b"k").tolist()
+    watched.stop()
+    odd = SparkSession.builder.config("spark.ui.enabled", "false").config("spark.sql.extensions", "org.example.Odd")
+    try:
+        SparkEngine(Source(frame=odd.getOrCreate().range(3)))
+    except EngineError as error:
+        found["extended"] = str(error)
+    SparkSession.getActiveSession().stop()
+    LEFT.append(Curator.open(path, sources={"people": started().sql("SELECT 1L AS age, true AS half")}))
+    LEFT[0].dry_run(dataset="people")
+    found["left"] = len(list(Path(tempfile.gettempdir()).glob("countveil-rows-*")))
     return found
+
+
+def watching(folder: Path) -> Any:
+    """A session with everything that shows others what it does, and the calendar of the Romans."""
+    from pyspark.sql import SparkSession
+
+    (folder / "events").mkdir()
+    builder = SparkSession.builder.master("local[1]").config("spark.ui.port", "0").config("spark.ui.enabled", "true")
+    builder = builder.config("spark.eventLog.enabled", "true").config("spark.eventLog.dir", str(folder / "events"))
+    builder = builder.config("spark.extraListeners", "org.apache.spark.scheduler.StatsReportListener")
+    return builder.config("spark.sql.parquet.datetimeRebaseModeInRead", "LEGACY").getOrCreate()
 
 
 if __name__ == "__main__":

@@ -24,17 +24,37 @@ pytestmark = [
 def test_as_a_guest(tmp_path: Path) -> None:
     script = Path(__file__).with_name("spark_guest.py")
     words = [sys.executable, str(script), str(tmp_path)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=900)
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=900, env=environment)
     assert done.returncode == 0, done.stderr[-4000:]
     found = json.loads(done.stdout.splitlines()[-1])
     assert (found["integers"], found["dates"], found["dollars"]) == (2, 2, 2)
     assert found["untouched"] == [True] * 5
     assert found["heard"]
-    assert found["refused"] == ["the source could not be read; the curator can look with: countveil inspect"] * 6
+    assert {*found["refused"]} == {
+        "source: Spark could not evaluate and store the frame, so nothing can be asked; nothing was charged; "
+        "the curator can see why with: frame.write.parquet(...)"
+    }
+    assert len(found["refused"]) == 6
     assert "secret" not in done.stderr + done.stdout
     assert found["without"] == 4
     assert found["again"] == [8, 2]
     assert found["stopped"] == (
         "source: the Spark session of this DataFrame was stopped; give a frame of one that is running"
     )
-    assert found["charges"] == [3, 3]
+    assert found["windows"] == [
+        "source: the Spark session has spark.ui.enabled and spark.eventLog.enabled and spark.extraListeners on, which "
+        "shows row counts and the values of conditions to whoever can look; start it without, or set "
+        "allow_spark_ui = true for the dataset",
+        1,
+    ]
+    assert found["charges"] == [3, 3, 4]
+    assert found["calendar"] == [1]
+    assert found["extended"] == (
+        "source: the Spark session has spark.sql.extensions=org.example.Odd, which can change what is counted; "
+        "start it without"
+    )
+    assert found["left"] == 1
+    assert list(temporary.glob("countveil-*")) == []

@@ -1,0 +1,97 @@
+"""Spark's SQL: how a type is called, how a column is read, how a value is bound."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Sequence
+from zlib import crc32
+
+from countveil.engines.dialect import Dialect, Family
+from countveil.schema import Kind, Value
+
+BUCKETS = 128
+"""Parts of a list of values, of which a value is looked for in one."""
+FAMILIES: dict[str, Family] = {
+    **dict.fromkeys(["tinyint", "smallint", "int", "bigint"], "integer"),
+    **dict.fromkeys(["float", "double"], "float"),
+    "string": "text",
+    "boolean": "boolean",
+    "date": "date",
+    "timestamp_ntz": "timestamp",
+    "timestamp": "zoned",
+}
+TYPES: dict[Kind, str] = {"text": "STRING", "integer": "BIGINT", "boolean": "BOOLEAN", "date": "DATE"}
+
+
+class SparkDialect(Dialect):
+    """Spark's spelling."""
+
+    text_type = "STRING"
+
+    def name(self, name: str) -> str:
+        return "`" + name.replace("`", "``") + "`"
+
+    def parameter(self, key: str) -> str:
+        return f":{key}"
+
+    def matches(self, expression: str, pattern: str) -> str:
+        whole = pattern.removesuffix("$") + r"\z"  # Java's $ is also true before a last line break
+        return f"{expression} RLIKE r'{whole}'"
+
+    def read_integer(self, family: Family, raw: str) -> str:
+        if family == "integer":
+            return raw
+        if family == "text":
+            text = self.trimmed(raw)
+            digits = self.try_cast(f"split_part({text}, '.', 1)", "BIGINT")
+            return f"CASE WHEN {self.matches(text, self.integer_text)} THEN {digits} END"
+        whole = self.try_cast(raw, "BIGINT")
+        if family == "float":
+            inside = f"{raw} >= -9.223372036854775808E18D AND {raw} < 9.223372036854775808E18D"
+            return f"CASE WHEN {inside} THEN CASE WHEN CAST({whole} AS DOUBLE) = {raw} THEN {whole} END END"
+        return f"CASE WHEN {whole} = {raw} THEN {whole} END"
+
+    def among(self, expression: str, parameter: str, kind: Kind) -> str:
+        """The list is JSON text, because Spark takes no long or extreme arrays as arguments; and in buckets, because
+        Spark looks through an array from its beginning. See `bucketed`."""
+        buckets, value = f"from_json({parameter}, 'ARRAY<ARRAY<STRING>>')", expression
+        if kind != "text":
+            buckets, value = f"CAST({buckets} AS ARRAY<ARRAY<{TYPES[kind]}>>)", self.try_cast(value, TYPES[kind])
+        spread = {"text": f"crc32(CAST({value} AS BINARY))", "integer": value}.get(kind, "0")
+        return f"array_contains(element_at({buckets}, CAST(pmod({spread}, {BUCKETS}) AS INT) + 1), {value})"
+
+    def legible(self, text: str) -> list[str]:
+        return [f"is_valid_utf8({text})"]
+
+    def days(self, later: str, earlier: str) -> str:
+        return f"datediff({later}, {earlier})"
+
+    def whole(self, a: str, b: str) -> str:
+        return f"({a} DIV {b})"
+
+
+def bucketed(members: Sequence[Value]) -> list[list[str]]:
+    """The members of a list: texts by their CRC-32, integers by their remainder, all others together."""
+    buckets: list[list[str]] = [[] for _ in range(BUCKETS)]
+    for member in members:
+        spread = 0
+        if isinstance(member, str):
+            spread = crc32(member.encode())
+        elif type(member) is int:
+            spread = member
+        buckets[spread % BUCKETS].append(str(bind_value(member)))
+    return buckets
+
+
+def bind_value(value: object) -> object:
+    """A value as Spark takes it: lists as JSON, dates as text, because not all of Python's are Java's."""
+    if isinstance(value, list):
+        return json.dumps(bucketed(value))
+    return value.isoformat() if isinstance(value, datetime.date) else value
+
+
+def family_of(kind: str) -> Family:
+    if kind.startswith("decimal"):
+        return "integer" if kind.endswith(",0)") else "decimal"
+    return "text" if kind.startswith(("char", "varchar")) else FAMILIES.get(kind, "other")
