@@ -26,6 +26,7 @@ from countveil.config import load
 from countveil.curator import Curator
 from countveil.engines.duckdb import DuckDBEngine
 from countveil.errors import CountveilError, DataError
+from countveil.ledger.restoring import restore
 from countveil.query import ask
 
 HOSTILE = Path(__file__).parents[1] / "hostile" / "queries.txt"
@@ -318,6 +319,66 @@ def test_one_more_record_moves_one_cell_by_one(person: str, tmp_path: Path) -> N
         assert abs(with_ - without).sum() <= 1
     if "rows" in person or person == "ordinary":
         assert any((a != b).any() for a, b in zip(*counts, strict=True))
+
+
+def told(curator: Curator) -> list[Any]:
+    """The budget and every entry, without what is random in them."""
+    drawn = ("ledger", "nonce", "check", "keyed_fingerprint", "id", "charge", "sha256", "anchor", "after")
+    kept = [
+        (entry.seq, entry.kind, {k: v for k, v in entry.body.items() if k not in drawn})
+        for entry in curator.ledger.entries()
+    ]
+    return [curator.budget(), *kept]
+
+
+def restored_history(folder: Path, knows: bool) -> list[Any]:
+    """What can be seen of a ledger that lost history, and of a new plan on it."""
+    path = written(folder, config_text(columns=COLUMNS))
+    with_plan(path)
+    loaded, questions = load(path, {}), valid(0)
+
+    def asked(*chosen: str) -> list[Any]:
+        seen = []
+        with Curator.open(path) as curator:
+            for sql in chosen:
+                try:
+                    dry, table = curator.dry_run(sql), curator.count(sql)
+                    receipt = {k: v for k, v in asdict(table.receipt).items() if k not in ("id", "time")}
+                    seen.append((dry, receipt, table.replayed, table.total().margin_95))
+                except CountveilError as error:
+                    seen.append((type(error), str(error)))
+            return seen + told(curator)
+
+    shapes = asked(*questions[:2])
+    with Curator.open(path) as curator:
+        curator.ledger.backup(folder / "old")  # type: ignore[attr-defined]
+    shapes += asked(questions[2])
+    if not knows:
+        loaded.anchor.unlink()
+    shapes.append(restore(folder / "old", loaded.ledger, loaded.anchor, accept_loss=True))
+    shapes += asked(*questions[:4])
+    before = path.read_text()
+    path.write_text(before.replace('epsilon = "10"', 'epsilon = "2"'))
+    with Curator.open(path) as curator:
+        try:
+            shapes.append(curator.replan_budget("people", "after a loss"))
+        except CountveilError as error:
+            shapes.append((type(error), str(error)))
+            path.write_text(before)
+    return shapes + asked(*questions[:4])
+
+
+@pytest.mark.parametrize("knows", [True, False])
+def test_a_restored_ledger_and_a_new_plan_say_the_same(knows: bool, tmp_path: Path) -> None:
+    both = []
+    for name, extra in (("without", b""), ("with", AWKWARD_ROWS["another type"])):
+        (tmp_path / name).mkdir()
+        csv_file(tmp_path / name, extra)
+        both.append(restored_history(tmp_path / name, knows))
+    assert both[0] == both[1]
+    words = str(both[0])
+    assert ("unknown" in words) != knows
+    assert ("plan 2 of this pool" in words) == knows
 
 
 def test_the_only_person(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
