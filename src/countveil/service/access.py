@@ -61,7 +61,7 @@ takes a thread from those who do."""
 
 def limited(request: Request, key: Key) -> Key:
     """The same key, if it has not asked too often."""
-    request.state.who = key.name
+    request.state.who, request.state.client = key.name, key.id
     _check_wait(request.app.state.key_rates.take(key.id))
     return key
 
@@ -70,7 +70,7 @@ def limit_client(request: Request, what: Literal["page", "login"]) -> None:
     """Refuse a client without a key that has asked too often. Log-ins are counted apart from the other pages."""
     request.state.who = ANYONE.name
     peer, forwarded = request.client, request.headers.getlist("x-forwarded-for")
-    client = name_client(peer.host if peer else "", forwarded, request.app.state.proxies)
+    client = request.state.client = name_client(peer.host if peer else "", forwarded, request.app.state.proxies)
     _check_wait(request.app.state.client_rates.take(f"{what} {client}"))
 
 

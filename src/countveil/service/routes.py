@@ -189,7 +189,7 @@ def metrics(request: Request, key: CuratorKey) -> Response:
 def worked(request: Request, task: str, arguments: dict[str, Any]) -> Response:
     """What the helper process makes of a task."""
     try:
-        return answer(request.app.state.workshop.run(task, arguments))
+        return answer(request.app.state.workshop.run(task, arguments, client=request.state.client))
     except RefusedError as error:
         raise (Problem(BAD_PARAMETER, str(error)) if error.code == 2 else internal()) from None
     except TooLongError:

@@ -14,9 +14,11 @@ import subprocess
 import sys
 import threading
 import time
+from bisect import insort
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -26,6 +28,8 @@ PATIENCE = 1.0
 """Seconds after which a task that nobody waits for is stopped: to start a new helper takes about as long."""
 WAITING = 16
 """Tasks that may wait for the helper. Whoever comes then is sent away: threads have to be left for answers."""
+EACH = 5
+"""Tasks of one client among them, so that nobody keeps others from the helper."""
 REMEMBERED = 512
 PRIVATE = ("COUNTVEIL", "PG", "PROMETHEUS")
 """How variables begin that tell where data and ledger are, and how to get at them: the helper needs none of it."""
@@ -54,23 +58,30 @@ class Stop:
     given = False
 
 
+@dataclass(frozen=True, eq=False)
+class Place:
+    """A task in line: whose it is, and how many of theirs were in line before it."""
+
+    client: str
+    rank: int
+
+
 class Workshop:
     """One helper process, started when it is first needed; what it found is remembered."""
 
     def __init__(self, seconds: float = SECONDS) -> None:
-        self._seconds, self._lock = seconds, threading.Lock()
-        self._places = threading.BoundedSemaphore(WAITING)
+        self._seconds, self._changed = seconds, threading.Condition()
+        self._queue: list[Place] = []
+        """The first is at the helper; behind it the first tasks of all clients, then their second ones, and so on."""
         self._helper: subprocess.Popen[bytes] | None = None
         self._known: OrderedDict[str, dict[str, Any]] = OrderedDict()
 
-    def run(self, task: str, arguments: Values, stop: Stop | None = None) -> dict[str, Any]:
+    def run(self, task: str, arguments: Values, stop: Stop | None = None, *, client: str = "") -> dict[str, Any]:
         """The result of a task; the same task again costs nothing. Whoever asked can change their mind by `stop`."""
         line = json.dumps({"task": task, "arguments": dict(arguments)}, sort_keys=True)
         found = self._known.get(line)
         if found is None:
-            with self._turn():
-                if stop is not None and stop.given:
-                    raise TooLongError
+            with self._turn(client, stop):
                 found = self._known.get(line) or self._asked(line, stop)
             self._known[line] = found
             while len(self._known) > REMEMBERED:
@@ -81,19 +92,30 @@ class Workshop:
         return result
 
     @contextmanager
-    def _turn(self) -> Iterator[None]:
+    def _turn(self, client: str, stop: Stop | None) -> Iterator[None]:
         """The helper alone. Whoever finds too many waiting, or waits too long, is sent away."""
-        if not self._places.acquire(blocking=False):
-            raise BusyError
-        try:
-            if not self._lock.acquire(timeout=self._seconds):
+        with self._changed:
+            place = Place(client, sum(each.client == client for each in self._queue))
+            if len(self._queue) >= WAITING or place.rank >= EACH:
                 raise BusyError
-            try:
-                yield
-            finally:
-                self._lock.release()
+            insort(self._queue, place, lo=min(1, len(self._queue)), key=lambda each: each.rank)
+        try:
+            self._wait(place, stop)
+            yield
         finally:
-            self._places.release()
+            with self._changed:
+                self._queue.remove(place)
+                self._changed.notify_all()
+
+    def _wait(self, place: Place, stop: Stop | None) -> None:
+        until = time.monotonic() + 2 * self._seconds  # whoever is at the helper has its time, and then it is ours
+        with self._changed:
+            while self._queue[0] is not place:
+                self._changed.wait(0.1)
+                if stop is not None and stop.given:
+                    raise TooLongError
+                if time.monotonic() > until:
+                    raise BusyError
 
     def close(self) -> None:
         """Stop the helper, whatever it is doing."""
@@ -104,11 +126,6 @@ class Workshop:
             for pipe in (helper.stdin, helper.stdout):
                 if pipe is not None:
                     pipe.close()
-
-    def warm(self) -> None:
-        """Start the helper before it is needed."""
-        with self._lock:
-            self._running()
 
     def _asked(self, line: str, stop: Stop | None) -> dict[str, Any]:
         try:

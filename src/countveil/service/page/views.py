@@ -10,6 +10,7 @@ import csv
 import io
 import json
 from collections.abc import Mapping
+from functools import partial
 from importlib.resources import files
 from types import ModuleType
 from typing import Any
@@ -171,7 +172,8 @@ def _module(task: str) -> ModuleType:
 async def _worked(request: Request, task: str, fields: Mapping[str, str]) -> dict[str, Any]:
     """What the helper makes of a task; stopped when the browser no longer waits for it."""
     stop = Stop()
-    running = asyncio.create_task(run_in_threadpool(request.app.state.workshop.run, task, fields, stop))
+    run = partial(request.app.state.workshop.run, task, fields, stop, client=request.state.client)
+    running = asyncio.create_task(run_in_threadpool(run))
     while not running.done():
         await asyncio.wait({running}, timeout=0.25)
         stop.given = stop.given or (not running.done() and await request.is_disconnected())
