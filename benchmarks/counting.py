@@ -11,6 +11,7 @@ counts; both ways end with the keys and counts, or the whole flat table, as nump
    bounds with DuckDB's own hash(), and the same for people who are in one cell only. Our hash is MD5 so that every
    engine chooses the same cells; "arithmetic" is what a keyed product modulo 2^31 - 1 would take instead.
 3. Questions a second: parse, type, simplify, hash.
+4. The pass over a CSV file that finds what is not RFC 4180, against reading the file and against its hash.
 
 `--save` writes the output, with date and machine, to benchmarks/results/counting.txt.
 """
@@ -18,6 +19,7 @@ counts; both ways end with the keys and counts, or the whole flat table, as nump
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import platform
 import resource
@@ -34,6 +36,7 @@ import duckdb
 import numpy as np
 
 from countveil.engines import Source
+from countveil.engines.csv_files import check_file
 from countveil.engines.duckdb import DuckDBEngine
 from countveil.query import ask
 from countveil.schema import Column, Schema
@@ -56,6 +59,7 @@ def main() -> None:
         say(f"Other work was running (load average {busy:.1f}): times are too long and noisy; ratios take turns.")
     say()
     questions()
+    checking()
     folder = Path(tempfile.mkdtemp(prefix="counting-"))
     try:
         sizes = [options.rows // 25, options.rows // 5, options.rows]
@@ -194,6 +198,44 @@ def questions() -> None:
     speed = len(asked) / (time.perf_counter() - started)
     verdict = "met" if speed >= 1000 else "MISSED"
     say(f"3. Questions: {speed:,.0f} a second parsed and made canonical (goal 1,000: {verdict})\n")
+
+
+def checking() -> None:
+    """Bytes a second of `check_file` on 200 MB that the system has in memory."""
+    say("The pass over a CSV file, in GB/s (reading alone | hashing | checking)")
+    records = {
+        "no quotes": b"1234567,North,45\n",
+        "CRLF, no quotes": b"1234567,North,45\r\n",
+        "text quoted": b'1234567,"North",45\n',
+        "all quoted": b'"1234567","North","45"\n',
+        "line ends within quotes": b'1234567,"North\nor ""so""",45\n',
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "rows.csv")
+        for name, record in records.items():
+            size = Path(path).write_bytes(b"id,region,age\n" + record * (200_000_000 // len(record)))
+            runs = (lambda: read(path), lambda: digest(path), lambda: check_file(path, ","))
+            best = [float("inf")] * len(runs)
+            for _ in range(TURNS):
+                for i, run in enumerate(runs):
+                    start = time.perf_counter()
+                    run()
+                    best[i] = min(best[i], time.perf_counter() - start)
+            rates = " | ".join(f"{size / seconds / 1e9:5.2f}" for seconds in best)
+            say(f"  {name:<24} {rates}   {best[0] / best[2]:.0%} of reading")
+    say()
+
+
+def read(path: str) -> None:
+    buffer = bytearray(1 << 18)
+    with open(path, "rb", buffering=0) as file:
+        while file.readinto(buffer):
+            pass
+
+
+def digest(path: str) -> None:
+    with open(path, "rb") as file:
+        hashlib.file_digest(file, "sha256")
 
 
 def in_turns(*runs: Callable[[], np.ndarray], turns: int = TURNS) -> list[float]:

@@ -88,12 +88,20 @@ class Client:
 class Server:
     """A server that runs. What it writes to stderr is in `log`."""
 
-    def __init__(self, config: Path, *options: str, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        config: Path,
+        *options: str,
+        environment: Mapping[str, str] | None = None,
+        files: int | None = None,
+    ) -> None:
         self.config = config
         self.folder = config.parent
         self.keyring = Keyring(load(config, {}).service.keys)
         self._log = self.folder / f"server-{time.monotonic_ns()}.log"
         command = [sys.executable, "-m", "countveil", "serve", "--config", str(config), "--port", "0", *options]
+        if files is not None:
+            command = ["sh", "-c", f'ulimit -n {files} && exec "$@"', "sh", *command]
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
                 command,
@@ -201,8 +209,11 @@ class Server:
 
 
 @contextmanager
-def serving(config: Path, *options: str, environment: Mapping[str, str] | None = None) -> Iterator[Server]:
-    server = Server(config, *options, environment=environment)
+def serving(
+    config: Path, *options: str, environment: Mapping[str, str] | None = None, files: int | None = None
+) -> Iterator[Server]:
+    """A server until the end of the block; `files` is how many each of its processes may open."""
+    server = Server(config, *options, environment=environment, files=files)
     try:
         yield server
     finally:

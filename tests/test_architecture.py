@@ -15,7 +15,7 @@ LAYERS = {
     1: {"law", "query"},
     2: {"columns", "remap", "privacy", "rounding", "decimals", "certificate"},
     3: {"sampling"},
-    4: {"mechanism", "certify", "files", "releasing"},
+    4: {"mechanism", "certify", "files", "releasing", "sum_bias"},
     5: {"design", "families", "auditing"},
     6: {"comparison", "plots", "accounting", "engines", "config", "ledger", "ptables", "noisy_columns", "tables"},
     7: {

@@ -61,6 +61,8 @@ class DryRun:
     worst_error: int
     eta: str
     useful_from: int
+    sum_bias: str
+    """The most that the sum of all cells can be off on average: where they are all small."""
     notes: tuple[str, ...]
 
 

@@ -255,6 +255,8 @@ def _dataset(name: str, entry: Mapping[str, object], directory: Path, environmen
     if not isinstance(shown, bool):
         raise ConfigError(f"{key}.allow_spark_ui", f"got {shortened(shown)}, allowed is true or false")
     source = Source(location, table, delimiter, directory=directory, schema=schema, allow_spark_ui=shown)
+    if source.unused is not None:
+        raise ConfigError(f"{key}.{source.unused[0]}", source.unused[1])
     if "allow_spark_ui" in entry and "spark" not in (engine, source.scheme):
         raise ConfigError(f"{key}.allow_spark_ui", 'is for what Spark counts; set engine = "spark", or remove it')
     return Dataset(schema, source, engine, budget)

@@ -82,7 +82,8 @@ class ConfigError(CountveilError):
 
 
 class DataError(CountveilError):
-    """A source does not fit the declared schema: its columns or their types, never its values."""
+    """A source does not fit the declared schema: its columns or their types, never its values; or a CSV file is not
+    RFC 4180, so that nobody knows where its records end."""
 
     exit_code = 5
 

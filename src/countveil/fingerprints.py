@@ -197,7 +197,7 @@ class Fingerprints:
 
 def _joined(source: Source, hashes: Sequence[str | None]) -> str:
     """The hash of a source from those of its files."""
-    return hashlib.sha256("".join([source.table or "", *map(str, hashes)]).encode()).hexdigest()
+    return hashlib.sha256("".join([source.file_table, *map(str, hashes)]).encode()).hexdigest()
 
 
 def _look(source: Source, paths: list[str], seen: Sequence[Sequence[int]], sure: bool, fingerprint: Keyed) -> Look:

@@ -90,6 +90,12 @@ class Mechanism:
         """Bias, P(Y = n | n) and mean squared error of every count up to the stationary one, exactly."""
         return profile(self.family, self.counts)
 
+    @cached_property
+    def most_biased(self) -> tuple[CountProfile, CountProfile]:
+        """The promised counts of least and of largest bias; of equal ones the smallest."""
+        rows = self.profile()
+        return min(rows, key=lambda row: row.bias), max(rows, key=lambda row: row.bias)
+
     def release(self, counts: Any) -> Any:
         """Noisy counts: an int for an int; for a numpy array or a pandas, polars or pyarrow column the same kind.
 

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -209,6 +210,16 @@ def test_a_dry_run(config: Path, count: Run) -> None:
     assert charged(config) == 0
     count(BY_REGION)
     assert "costs      nothing: it was asked before" in count(BY_REGION, "--dry-run").out
+
+
+def test_a_dry_run_says_how_far_a_sum_of_small_cells_is_off(config: Path, count: Run) -> None:
+    by_both = "SELECT region, age, count(*) FROM people GROUP BY region, age"
+    words = " ".join(count(by_both, "--dry-run").out.split())
+    stated = re.search(r"the sum of 48 cells can be up to ([0-9.]+) too high on average, if every count is 0; ", words)
+    assert stated is not None
+    assert "for sums use policy signed, or ask for the total as a question of its own" in words
+    found = json.loads(count(by_both, "--dry-run", "--json").out)
+    assert 0.5 <= float(found["sum_bias"]) <= float(stated[1]) <= 1.01 * float(found["sum_bias"])
 
 
 def test_a_dry_run_when_nothing_is_left(config: Path, count: Run) -> None:
@@ -428,3 +439,30 @@ def test_counts_never_come_out_of_the_command_line(
     assert all(texts)
     if str(prime) not in released:
         assert not any(str(prime) in text for text in texts)
+
+
+# A file that one record could break
+
+
+def test_one_record_that_breaks_a_csv_file_is_refused_with_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Read as it comes, it would leave 150 people of 1000 in each half."""
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{i},{('North', 'South')[i % 2]},{i % 100}\n" for i in range(2000)]
+    whole = "".join(["person,region,age\n", *rows])
+    broken = "".join(["person,region,age\n", *rows[:300], '9001,No"rth,"50\n', *rows[300:]])
+    config = written(tmp_path, config_text(columns='region = ["North", "South"]\n'))
+    with_plan(config)
+    count, inspect, init = (runner(monkeypatch, capsys, name) for name in ("count", "inspect", "init"))
+    (tmp_path / "people.csv").write_text(broken)
+    for done in (count(BY_REGION), count(TOTAL), inspect(), init("people.csv", "-o", "-")):
+        assert (done.code, done.out) == (5, "")
+        assert "people.csv is no CSV by RFC 4180, line 302: a quote inside a field that is not quoted" in done.err
+        assert done.err.count("\n") == 1
+    assert charged(config) == 0
+    (tmp_path / "people.csv").write_text(whole)
+    found = json.loads(count(BY_REGION, "--json").out)
+    assert all(abs(row[1] - 1000) <= found["worst_error"] for row in found["rows"])
+    (tmp_path / "people.csv").write_text(broken)
+    assert count(BY_REGION).code == 5, "also where the same question was answered before"

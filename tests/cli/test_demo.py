@@ -56,6 +56,7 @@ def test_the_report_needs_nothing_else(folder: Path) -> None:
     page = (folder / "report.html").read_text()
     assert not re.search(r"<script|https?://|src=|url\(|@import|<link", page)
     assert page.count("<svg") == 4  # the budget, and a plot for each answered question
+    assert re.search(r"The sum of 12 cells can be up to [0-9.]+ too high on average, if every count is 0; for", page)
     for words in ("refused, nothing charged", "replayed, free", "paid: one answer", "Larkspur", "What is promised"):
         assert words in page
     opened: list[str] = []

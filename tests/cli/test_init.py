@@ -209,6 +209,23 @@ def test_columns_of_too_many_values_stay_comments(run: Run, tmp_path: Path) -> N
     assert list(load(tmp_path / "countveil.toml", {}).dataset("people").schema.by_name) == ["n"]
 
 
+def test_a_file_with_semicolons_names_the_delimiter(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_text('person;"region";age\n1;"North, or so";20\n')
+    for words in ([], ["--unit", "person"]):
+        done = run("people.csv", *words)
+        assert (done.code, done.out) == (5, "")
+        assert 'use: countveil init --delimiter ";", or delimiter = ";" in countveil.toml' in done.err
+    assert run("people.csv", "--unit", "person", "--delimiter", ";").code == 0
+    assert load(tmp_path / "countveil.toml", {}).dataset("people").source.delimiter == ";"
+
+
+def test_a_file_has_no_tables(run: Run, tmp_path: Path) -> None:
+    people(tmp_path)
+    done = run("people.csv", "--table", "x")
+    assert (done.code, done.out) == (2, "")
+    assert "table: got x, allowed is nothing; a csv source has no tables to choose from; remove table" in done.err
+
+
 def test_a_source_without_rows(run: Run, tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_text("person,region\n")
     assert run("people.csv", "--unit", "person").code == 0

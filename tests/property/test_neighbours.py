@@ -188,9 +188,11 @@ AWKWARD_ROWS = {
     "empty": b"\n",
     "not UTF-8": b"1000,W\xe9st\xff,44,true,2026-02-02,12\n",
     "NUL": b"1000,West\x00,4\x004,true,2026-02-02,12\n",
-    "quotes inside": b'1000,We"st,"4"4,true,2026-02-02,1"2\n',
+    "quotes": b'1000,"We""st","44",true,"2026-02-02","12"\n',
+    "quoted line ends": b'"1000","West\r\n1000,West,44,true,2026-02-02,12\n",44,"true\r",2026-02-02,12\r\n',
+    "quotes beyond the header": b'1000,West,44,true,2026-02-02,12,"more\n1000,West,44,true,2026-02-02,12"\n',
     "huge": b"1000," + b"x" * 3_000_000 + b",44,true,2026-02-02,12\n",
-    "carriage returns": b"1000,We\rst,44\r,true,2026-02-02,12\r\n",
+    "CRLF": b"1000,West,44,true,2026-02-02,12\r\n",
     "injection": b"1000,'; DROP TABLE people; --,44,true,2026-02-02,12\n",
 }
 FAR = datetime.date(9999, 12, 31)
@@ -403,15 +405,33 @@ def test_the_comparison_can_fail(tmp_path: Path, caplog: pytest.LogCaptureFixtur
         compare(tmp_path, other, ("SELECT count(*) FROM people",), caplog)
 
 
-def test_a_record_that_never_ends_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
-    """It would swallow the records after it, whoever they are about; so the file is refused, whatever the question."""
-    source = csv_file(tmp_path, b'1000,"West,44,true,2026-02-02,12\n')
-    path = written(tmp_path, config_text(source=source, columns=COLUMNS, budget=MANY))
+BREAKING = {
+    "never closed": b'1000,"West,44,true,2026-02-02,12\n',
+    "inside": b'1000,We"st,44,true,2026-02-02,"12\n',
+    "after": b'1000,"We"st,44,true,2026-02-02,12\n',
+    "carriage return": b"1000,We\rst,44,true,2026-02-02,12\n",
+    "huge": b'1000,"' + b"1,West,44\n" * 300_000 + b'",44,true,2026-02-02,12\n',
+}
+
+
+@pytest.mark.parametrize("record", sorted(BREAKING))
+def test_a_record_that_could_break_others_is_refused_before_anything_is_asked(record: str, tmp_path: Path) -> None:
+    """It would swallow the records after it, whoever they are about; so the file is refused, whatever the question,
+    also if it was asked before the record was there."""
+    csv_file(tmp_path, b"")
+    path = written(tmp_path, config_text(columns=COLUMNS, budget=MANY))
+    with_plan(path)
     with Curator.open(path) as curator:
+        for sql in valid(1):
+            curator.count(sql)
+        before = len(list(curator.ledger.charges()))
+        csv_file(tmp_path, BREAKING[record])
         said = set()
         for sql in valid(2):
-            with pytest.raises(DataError) as refused:
+            with pytest.raises(DataError, match=r"people\.csv is no CSV by RFC 4180, line 32: ") as refused:
                 curator.count(sql)
             said.add(str(refused.value))
         assert len(said) == 1
-        assert not list(curator.ledger.charges())
+        assert len(list(curator.ledger.charges())) == before
+        csv_file(tmp_path, b"")
+        assert all(curator.count(sql).replayed for sql in valid(1))

@@ -174,7 +174,8 @@ def test_what_is_hardly_http_is_logged_without_what_it_was(server: Server) -> No
 def test_the_process_is_well(server: Server) -> None:
     answer = server.get("/healthz")
     assert (answer.status, answer.body) == (200, b'{"status": "ok"}')
-    assert server.ask("HEAD", "/healthz").status == 405
+    assert server.ask("HEAD", "/healthz").status == 200
+    assert server.ask("PUT", "/healthz").status == 405
 
 
 def test_a_ledger_that_cannot_be_read_is_not_well(tmp_path: Path) -> None:

@@ -466,7 +466,10 @@ def unusual(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, 
     naive = pa.array([datetime(2026, 1, 1, 23, 59)] * 20 + [datetime(2026, 1, 2)], pa.timestamp("us"))
     pq.write_table(pa.table({"person": range(21), "day": naive}), folder / "naive.parquet")
     pq.write_table(pa.table({"person": [1], "other": [1]}), folder / "missing.parquet")
-    columns = dict.fromkeys((*truth, "missing.parquet"), "n = { min = 0, max = 3 }\n")
+    (folder / "inside.csv").write_bytes(b'person,n\n1,1\n9001,No"rth,"50\n2,2\n')
+    (folder / "after.csv").write_bytes(b"person,n\n" + b"1,1\n" * 50 + b'9002,"North"1\n2,2\n')
+    unfit = ("missing.parquet", "inside.csv", "after.csv")
+    columns = dict.fromkeys((*truth, *unfit), "n = { min = 0, max = 3 }\n")
     columns |= dict.fromkeys(("zoned.parquet", "naive.parquet"), 'day = { min = "2026-01-01", max = "2026-01-02" }\n')
     text = "".join(
         f'[dataset.{name.partition(".")[0]}]\nsource = "{name}"\nunit = "person"\n'
@@ -504,11 +507,12 @@ def test_days_are_those_of_the_declared_type(unusual: tuple[Server, str, dict[st
 
 
 def test_data_that_does_not_fit_is_an_error_of_the_schema(unusual: tuple[Server, str, dict[str, list[int]]]) -> None:
-    """A time with a zone is on no one day, and a column that is not there is nowhere: said before anything is paid."""
+    """A time with a zone is on no one day, a column that is not there is nowhere, and in a broken CSV file nobody knows
+    where records end: said before anything is paid, in the same words whichever record broke it."""
     server, key, _ = unusual
     before = charged(server.config)
     bodies = set()
-    for dataset in ("zoned", "missing"):
+    for dataset in ("zoned", "missing", "inside", "after"):
         answer = server.count(f"SELECT count(*) FROM {dataset}", key)
         refused(answer, 503, "data-does-not-fit")
         bodies.add(answer.body)

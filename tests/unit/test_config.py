@@ -150,6 +150,30 @@ def test_bad_values(more: str, key: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("source", "more", "key"),
+    [
+        ("people.csv", "table = 'x'", "table"),
+        ("people.tsv.gz", "table = 'x'", "table"),
+        ("people.parquet", "table = 'x'", "table"),
+        ("years/*", "table = 'x'", "table"),
+        ("people.parquet", "table = 'x'\nengine = 'spark'", "table"),
+        ("spark://people", "table = 'x'", "table"),
+        ("people.parquet", "delimiter = ';'", "delimiter"),
+        ("people.duckdb", "table = 'people'\ndelimiter = ';'", "delimiter"),
+        ("postgresql://role@host/data", "table = 'people'\ndelimiter = ';'", "delimiter"),
+    ],
+)
+def test_settings_that_mean_nothing_for_a_source(source: str, more: str, key: str, tmp_path: Path) -> None:
+    """They would make the same data look like other data, with a budget of its own."""
+    refused = refusal(tmp_path, config_text(source=source, more=more))
+    assert refused.key == f"dataset.people.{key}"
+    assert f"remove {key}" in refused.reason
+    moved = written(tmp_path, config_text(source="people.duckdb", more="table = 'x'"))
+    with pytest.raises(ConfigError, match=r"^dataset\.people\.table"):
+        load(moved, {"COUNTVEIL_SOURCE_PEOPLE": "people.csv"})
+
+
+@pytest.mark.parametrize(
     ("change", "key"),
     [
         ("pool = 'a b'", "pool"),

@@ -37,8 +37,10 @@ from countveil.errors import (
     QueryError,
     RequestError,
 )
+from countveil.exact import decimal_text
 from countveil.files import from_text
 from countveil.query import Question
+from countveil.sum_bias import bias_of_sum
 
 BY_REGION = "SELECT region, count(*) FROM people GROUP BY region"
 TOTAL = "SELECT count(*) FROM people"
@@ -158,6 +160,10 @@ def test_a_dry_run_says_what_the_answer_will_be(curator: Curator) -> None:
     assert (found.cells, found.cost, found.answers_left) == (4, 1, 4)
     assert (found.margin_95, found.worst_error) == (table.mechanism.margin_95, table.mechanism.certificate.worst_error)
     assert f"within {table.total().margin_95} of the truth" in " ".join(found.notes)
+    sums = bias_of_sum(table.mechanism, 4)
+    assert sums.high > 0
+    assert sums.note in found.notes
+    assert found.sum_bias == decimal_text(sums.largest, 6, "up")
 
 
 def test_a_dry_run_spends_nothing(curator: Curator) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from functools import partial
 from pathlib import Path
@@ -130,6 +131,31 @@ def test_the_table_of_a_database_counts(tmp_path: Path) -> None:
     with duckdb.connect(str(path)) as db:
         db.execute("CREATE TABLE t AS SELECT 1 AS a")
     assert Fingerprints().of(source(path, table="t")) != Fingerprints().of(source(path, table="u"))
+
+
+def test_one_table_has_one_fingerprint_however_it_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "a.duckdb"
+    with duckdb.connect(str(path)) as db:
+        db.execute("CREATE TABLE t AS SELECT 1 AS a")
+    same = {Fingerprints().of(source(path, table=table)) for table in ("t", "T", "main.t", "Main.T")}
+    assert same == {
+        Secret("of these tests").keyed(
+            hashlib.sha256(f"t{hashlib.sha256(path.read_bytes()).hexdigest()}".encode()).hexdigest()
+        )
+    }
+    others = {Fingerprints().of(source(path, table=table)) for table in ("t", "other.t", "é", "É")}
+    assert len(others) == 4, "DuckDB takes letters for one another in ASCII only"
+
+
+def test_a_file_without_tables_has_the_fingerprint_of_its_bytes(tmp_path: Path) -> None:
+    """As ever, so that what was answered before is found."""
+    path = tmp_path / "a.csv"
+    path.write_text("a\n1\n")
+    bytes_alone = Secret("of these tests").keyed(
+        hashlib.sha256(hashlib.sha256(path.read_bytes()).hexdigest().encode()).hexdigest()
+    )
+    for table in (None, "x"):
+        assert Fingerprints().of(source(path, table=table)) == bytes_alone
 
 
 def test_what_is_in_the_log_of_a_database_counts(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import sys
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -136,7 +137,7 @@ def _print_dry_run(found: DryRun, as_json: bool) -> None:
     click.echo(f"costs      {price}")
     click.echo(f"gives      {found.cells:,} count{'s' if found.cells != 1 else ''}, each ±{found.margin_95} (95 %)")
     for note in found.notes:
-        click.echo(f"- {note}")
+        click.echo(textwrap.fill(note, 80, initial_indent="- ", subsequent_indent="  "))
 
 
 def _print_table(table: Answered, output: str | None, style: str | None, as_json: bool) -> None:

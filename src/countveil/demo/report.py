@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from html import escape
 from typing import TYPE_CHECKING
 
+from countveil.sum_bias import bias_of_sum
+
 if TYPE_CHECKING:
     from countveil.answers import Table
     from countveil.demo import Asked, Demo
@@ -180,7 +182,7 @@ def _promise(table: Table) -> str:
         f"Every released number is a whole number, never negative, never more than {m.certificate.worst_error} from "
         f"the truth. All {table.receipt.answers} answers together are proved to be (epsilon {table.receipt.epsilon}, "
         f"delta {table.receipt.delta})-differentially private on the very integers that are sampled. "
-        "The numbers below belong to the mechanism, not to the data."
+        f"{bias_of_sum(m, table.cells).sentence} The numbers below belong to the mechanism, not to the data."
     )
     return (
         f'<section><h2>What is promised</h2><p>{words}</p><div class="scroll"><table><thead><tr>{heads}</tr></thead>'

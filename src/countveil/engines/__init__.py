@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from countveil.engines.source import Source
-from countveil.errors import EngineError, shortened
+from countveil.errors import EngineError, ParameterError, shortened
 from countveil.query import Question
 from countveil.schema import Schema
 
@@ -100,6 +100,9 @@ class WritingEngine(Protocol):
 
 def open_engine(source: Source, schema: Schema | None = None, engine: str | None = None) -> Engine:
     """The engine that counts on a source; with a schema, the source's columns are checked against it."""
+    if source.unused is not None:
+        setting, reason = source.unused
+        raise ParameterError(setting, getattr(source, setting), "nothing", reason)
     name = engine or ENGINES.get(source.scheme)
     if name is None:
         raise EngineError(

@@ -4,23 +4,20 @@ The connection can read its own source and nothing else: paths are allowed one b
 variables of the process are out of reach, a database is opened read-only, and the settings are locked before the first
 question.
 
-CSV is read as text without looking at the data, from first byte to last by one thread: where a record ends must not
-depend on how a file is cut up for several. A record that is shorter than the header or longer than 2 MB is skipped, and
-so is one with a field that is asked about and not in UTF-8; fields beyond the header's are ignored. All files of a
-source have the same columns of the same types.
+CSV is RFC 4180 (see `csv_files`). It is read as text without looking at the data, from first byte to last by one
+thread: where a record ends must not depend on how a file is cut up for several. A record that is shorter than the
+header or longer than 2 MB is skipped, and so is one with a field that is asked about and not in UTF-8; fields beyond
+the header's are ignored. All files of a source have the same columns of the same types.
 """
 
 from __future__ import annotations
 
-import csv
 import glob
-import gzip
 import os
 import re
 import shutil
 import tempfile
 import weakref
-import zlib
 from collections.abc import Mapping
 from functools import lru_cache
 from itertools import takewhile
@@ -29,14 +26,14 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from countveil.engines import duckdb_held
+from countveil.engines import csv_files, duckdb_held
 from countveil.engines.dialect import Dialect, Family
 from countveil.engines.frames import OUTSIDE, arrow_table
 from countveil.engines.points import PointRows
 from countveil.engines.source import Source
 from countveil.engines.sql_engine import SqlEngine
 from countveil.engines.statement import Compiler, Statement
-from countveil.errors import DataError, EngineError, ParameterError, shortened
+from countveil.errors import DataError, EngineError, shortened
 from countveil.query import Question
 from countveil.schema import Column, Kind, Schema
 
@@ -305,51 +302,22 @@ def _read_parquet(paths: list[str], partitioned: bool) -> str:
 
 
 def _csv(paths: list[str], source: Source) -> str:
-    """CSV as text columns named by the header; nothing is guessed from the rows."""
-    delimiter = source.delimiter or ("\t" if paths[0].lower().endswith((".tsv", ".tsv.gz")) else ",")
-    if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0':
-        raise ParameterError("delimiter", delimiter, "one ASCII character that is no quote and no line end")
-    header = _header(paths[0], delimiter)
-    if not header or not all(header) or len({name.casefold() for name in header}) != len(header):
-        raise DataError(f"source: the header of {shortened(paths[0], 100)} needs a different name for every column")
-    for path in paths[1:]:
-        if _header(path, delimiter) != header:
-            raise DataError(f"source: {shortened(path, 100)} has another header than {shortened(paths[0], 100)}")
+    """CSV as text columns named by the header; nothing is guessed from the rows.
+
+    Files are RFC 4180 here, but for line ends: with `new_line` of CRLF, DuckDB takes both kinds as they come, and in a
+    file of one column does not take the two bytes for two ends of records.
+    """
+    delimiter, packed = csv_files.delimiter_of(source, paths[0]), csv_files.is_packed(paths[0])
+    header = csv_files.read_header(paths, source, delimiter)
     for path in paths:
-        _check_quotes(path)
+        csv_files.check_file(path, delimiter, packed)
     columns = ", ".join(f"{_text(name)}: 'VARCHAR'" for name in header)
     return (
         f"read_csv({_files(paths)}, auto_detect = false, header = true, delim = {_text(delimiter)}, "
         f"quote = '\"', escape = '\"', nullstr = '', allow_quoted_nulls = false, ignore_errors = true, "
-        f"strict_mode = false, parallel = false, hive_partitioning = false, columns = {{{columns}}})"
+        f"strict_mode = false, new_line = '\\r\\n', compression = '{'gzip' if packed else 'none'}', "
+        f"parallel = false, hive_partitioning = false, columns = {{{columns}}})"
     )
-
-
-def _check_quotes(path: str) -> None:
-    """Quotes come in pairs. One without the other would swallow the rows after it, whoever they are about."""
-    opened = gzip.open if path.lower().endswith(".gz") else open
-    quotes = 0
-    try:
-        with opened(path, "rb") as file:
-            while chunk := file.read(1 << 20):
-                quotes += chunk.count(b'"')
-    except (OSError, EOFError, zlib.error):
-        raise EngineError(f"source: {shortened(path, 100)} could not be read") from None
-    if quotes % 2:
-        raise DataError(
-            f'source: {shortened(path, 100)} has a quote (") that is never closed; write quotes in a field as two'
-        )
-
-
-def _header(path: str, delimiter: str) -> list[str]:
-    opened = gzip.open if path.lower().endswith(".gz") else open
-    try:  # what does not decode is kept as surrogates, so that a fault in the rows after the header does no harm here
-        with opened(path, "rt", encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-            names = next(csv.reader(file, delimiter=delimiter), [])
-        "".join(names).encode()
-    except (OSError, EOFError, zlib.error, UnicodeError, csv.Error):
-        raise EngineError(f"source: the header of {shortened(path, 100)} could not be read as UTF-8 text") from None
-    return names
 
 
 def _text(text: str) -> str:

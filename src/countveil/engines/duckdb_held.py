@@ -6,9 +6,8 @@ kept as points too, and no statement is needed. A source is held only if that ch
 
 - its types are those of the file, and values are read from them by the same expressions as in a statement; only where a
   value stands in the list of its column is looked up once;
-- a CSV file is held only if it is UTF-8 throughout, and if all its records can be read whichever columns are asked
-  about: otherwise what is skipped depends on the columns of the question, and must not depend on the size of the file,
-  or on the record of somebody else.
+- a CSV file is held only if it is UTF-8 throughout, so that all its fields are: otherwise what is skipped depends on
+  the columns of the question, and must not depend on the size of the file, or on the record of somebody else.
 """
 
 from __future__ import annotations
@@ -56,23 +55,9 @@ def hold(
     kept = [f"{each} AS {compiler.dialect.name(stored[column])}" for each, column in zip(found, listed, strict=True)]
     statement = compiler.statement(f"SELECT {', '.join([*columns, *kept])} FROM {compiler.relation}")
     connection.execute(f"CREATE TABLE {NAME} AS {statement.sql}", dict(statement.values))
-    if source.scheme == "csv" and not _whole(connection, paths, compiler.relation, columns):
-        connection.execute(f"DROP TABLE {NAME}")
-        return None
     for at in range(0, len(long), JOINED):
         _look_up(connection, compiler, {column: stored[column] for column in long[at : at + JOINED]})
     return stored
-
-
-def _whole(connection: Any, paths: list[str], relation: str, columns: list[str]) -> bool:
-    """Every record that can be read for some column was read for all. Text after a closing quote may be cut in the
-    middle of a letter, and is then no text: this takes quotes and letters that are not ASCII."""
-    texts = [Path(path).read_bytes() for path in paths]
-    if all(text.isascii() or b'"' not in text for text in texts):
-        return True
-    each = [f"SELECT count(*) FILTER (WHERE {name} IS NULL) + count({name}) FROM {relation}" for name in columns]
-    rows = _rows(connection, NAME)
-    return all(connection.execute(sql).fetchone()[0] == rows for sql in each)
 
 
 def _place(compiler: Compiler, column: Column) -> str:

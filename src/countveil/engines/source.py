@@ -56,6 +56,24 @@ class Source:
         return self.frame is None and "://" not in self.location
 
     @property
+    def file_table(self) -> str:
+        """The table that is counted where files have tables: one text for one table, however it is written."""
+        if self.scheme != "duckdb":
+            return ""
+        return (self.table or "").encode().lower().decode().removeprefix("main.")  # DuckDB folds ASCII and no more
+
+    @property
+    def unused(self) -> tuple[str, str] | None:
+        """A setting that means nothing for this source, and why: it would look like other data than it is."""
+        if self.frame is not None:
+            return None
+        if self.table is not None and self.scheme in ("csv", "parquet", "spark"):
+            return "table", f"a {self.scheme} source has no tables to choose from; remove table"
+        if self.delimiter is not None and self.scheme in ("parquet", "duckdb", "spark", "postgresql", "postgres"):
+            return "delimiter", f"only CSV files have one, and this is a {self.scheme} source; remove delimiter"
+        return None
+
+    @property
     def shown(self) -> str:
         """The location for messages: never with a password, or whatever else an address carries."""
         head, mark, rest = self.location.partition("://")

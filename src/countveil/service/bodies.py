@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
+from starlette.requests import ClientDisconnect
 
 from countveil.service.access import WHO
 from countveil.service.problems import BAD_PARAMETER, BAD_REQUEST, MEDIA_TYPE, TOO_LARGE, Problem
@@ -25,10 +26,13 @@ class StrictRequest(Request):
             if stated.isdecimal() and int(stated[:20]) > MOST_BYTES:
                 raise _too_large()
             read = bytearray()
-            async for chunk in self.stream():
-                read += chunk
-                if len(read) > MOST_BYTES:
-                    raise _too_large()
+            try:
+                async for chunk in self.stream():
+                    read += chunk
+                    if len(read) > MOST_BYTES:
+                        raise _too_large()
+            except ClientDisconnect:
+                raise Problem(BAD_REQUEST, "the body did not arrive whole") from None
             self._body = bytes(read)
         return self._body
 

@@ -153,6 +153,7 @@ class DryRun(BaseModel):
     worst_error: int
     eta: str
     useful_from: int
+    sum_bias: str
     notes: list[str]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 import os
 import shutil
@@ -11,7 +10,6 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import uvicorn
 from uvicorn.supervisors import Multiprocess
@@ -21,18 +19,15 @@ from countveil.curator import Curator
 from countveil.errors import ParameterError, RequestError
 from countveil.keys import Keyring
 from countveil.service.app import ENVIRONMENT, LOOPBACK, Settings, make_folder
+from countveil.service.connections import BACKLOG
 from countveil.service.metrics import SHARED
 
 GRACE = 30
 """Seconds that requests have to finish when the server ends."""
 HUNG = 20
 """Seconds without a sign of life after which a worker is replaced; on a machine that is busy, 5 pass in no time."""
-BACKLOG = 2048
-"""Connections that may wait to be taken."""
 THIS_MACHINE = ("127.0.0.0/8", "::1/128")
 """The proxies that are believed if none is named."""
-PAUSE = 0.001
-"""Seconds between two connections that a worker takes."""
 
 
 @dataclass(frozen=True)
@@ -140,22 +135,6 @@ def _listening(place: Place) -> socket.socket:
     return listener
 
 
-class FairLoop(asyncio.SelectorEventLoop):
-    """Takes one connection, then none for a moment. Workers share the listening socket, and one that took all that wait
-    would serve most of the clients while the others have none."""
-
-    def _accept_connection(
-        self, protocol: Any, listener: Any, tls: Any = None, server: Any = None, backlog: int = 1, *more: Any
-    ) -> None:
-        super()._accept_connection(protocol, listener, tls, server, 1, *more)  # type: ignore[misc]
-        if self.remove_reader(listener):  # it is not, where there was no file left for one and asyncio waits longer
-            self.call_later(PAUSE, self._accept_again, listener, (protocol, listener, tls, server, backlog, *more))
-
-    def _accept_again(self, listener: Any, given: tuple[Any, ...]) -> None:
-        if listener.fileno() >= 0:  # not closed meanwhile
-            self.add_reader(listener, self._accept_connection, *given)
-
-
 def _run(place: Place, listener: socket.socket) -> None:
     config = uvicorn.Config(
         "countveil.service.app:from_environment",
@@ -170,11 +149,11 @@ def _run(place: Place, listener: socket.socket) -> None:
         timeout_graceful_shutdown=GRACE,
         timeout_keep_alive=30,
         timeout_worker_healthcheck=HUNG,
-        backlog=BACKLOG,
         h11_max_incomplete_event_size=32 * 1024,
         log_config=LOGGING,
         ws="none",
-        loop="countveil.service.running:FairLoop",
+        http="countveil.service.connections:Connection",
+        loop="countveil.service.connections:Loop",
     )
     if place.workers == 1:
         uvicorn.Server(config).run(sockets=[listener])

@@ -11,7 +11,6 @@ import os
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -222,8 +221,6 @@ def test_what_does_not_fit_into_memory_is_spilled(tmp_path: Path) -> None:
         (b"x,w", 0),
         (b"x,w\n1\n2,b\n\n3,a\n", 2),
         (b"x,w\n1,a,z,z\n2,b\n", 2),
-        (b'x,w\n1,"a"b\n2,b\n3,a\n', 3),
-        (b'x,w\n1, "a"\n2,b\n3,a""\n', 3),
         (b"x,w\n1,\xff\n2,b\n", 2),
         (b"x,w\n1,\x00\n2,b\n", 2),
         (b"x,w\n1," + b"a" * 3_000_000 + b"\n2,b\n", 1),
@@ -262,15 +259,19 @@ def test_a_header_that_cannot_be_read(tmp_path: Path, data: bytes, name: str) ->
         total(csv_of(tmp_path, data, name))
 
 
-@settings(max_examples=300)
+@settings(max_examples=60)
 @given(data=st.lists(st.sampled_from(["a", "1", ",", '"', '""', "\n", "\r\n", "\r", " ", "é", "\udcff", "\x00"])))
 def test_no_bytes_make_csv_fail(tmp_path_factory: pytest.TempPathFactory, data: list[str]) -> None:
-    """But for a quote without its pair, which is refused when the file is opened, whatever is asked."""
+    """But for what is not RFC 4180, which is refused when the file is opened, whatever is asked."""
     folder = tmp_path_factory.getbasetemp()
     content = b"x,w\n" + "".join(data).encode("utf-8", "surrogateescape")
-    expected = pytest.raises(DataError, match="never closed") if content.count(b'"') % 2 else nullcontext()
-    with expected:
-        total(csv_of(folder, content, "fuzz.csv"))
+    source = csv_of(folder, content, "fuzz.csv")
+    try:
+        engine = DuckDBEngine(source, BOTH)
+    except DataError:
+        return
+    engine.count(ask(BOTH, "SELECT w, count(*) FROM people GROUP BY w"), key=b"")
+    engine.close()
 
 
 @pytest.mark.slow
@@ -587,16 +588,6 @@ def test_a_person_column_of_uuids(tmp_path: Path) -> None:
         assert counted(source, schema, "SELECT x, count(*) FROM people GROUP BY x") == [2, 2]
 
 
-@pytest.mark.parametrize("name", ["rows.csv", "rows.csv.gz"])
-def test_a_quote_that_is_never_closed_swallows_nobody(name: str, tmp_path: Path) -> None:
-    content = b'w,x\na,"1\nb,2\nb,3\n'
-    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
-    with pytest.raises(DataError, match="never closed"):
-        counted(Source(name, directory=tmp_path), BOTH, "SELECT count(*) FROM people")
-    (tmp_path / "whole.csv").write_bytes(b'w,x\na,"1"\n"b",2\n"b ""or"" c",3\n')
-    assert counted(Source("whole.csv", directory=tmp_path), BOTH, "SELECT count(*) FROM people") == [3]
-
-
 @pytest.mark.parametrize(
     ("value", "read"),
     [("1E+9999999", [0]), ("sNaN", [0]), ("NaN", [0]), ("-Infinity", [0]), ("5.0", [1]), ("5.5", [0]), ("5E-400", [0])],
@@ -694,39 +685,17 @@ def test_records_that_cannot_be_read_do_not_depend_on_the_size_of_the_file(tmp_p
         assert counted(small, BOTH, sql) == counted(large, BOTH, sql)
 
 
-CUT = [  # the last five are not cut
-    '""é,a',
-    '"Bar" é,a',
-    '"é"é,a',
-    '"a"é,a',
-    '"é,a',
-    '"Anna" Köln,a',
-    '"é" x,a',
-    '"Café "Zoë"",a',
-    '"é","a"',
-    '"é"" é",a',
-]
-
-
-@pytest.mark.parametrize("record", CUT)
-def test_a_record_that_is_cut_in_a_letter_is_counted_alike_whoever_else_is_in_the_file(
-    tmp_path: Path, record: str
-) -> None:
-    """DuckDB cuts text after a closing quote in the middle of a letter: then the field, and not the file, is no text.
-    Such a record counts where its column is not asked about, be the file held or not."""
+@pytest.mark.parametrize("record", ['"é","a"', '"é"" é",a', '"a\né",a', '"Zoë\r\n","a"', "é,a"])
+def test_quotes_and_letters_are_counted_alike_whoever_else_is_in_the_file(tmp_path: Path, record: str) -> None:
+    """With a record that is not UTF-8 the file is not held: what is counted of the others stays the same."""
     schema = Schema("people", (Column("w", "text", ("a", "b")), Column("p", "text", ("a", "b"))))
     people = f"w,p\n{(record + chr(10)) * 100}b,b\n".encode()
     without, with_one = csv_of(tmp_path, people), csv_of(tmp_path, people + b"\xff,b\n", "one.csv")
-    for by in ("w", "p"):
+    assert (held(without, schema), held(with_one, schema)) == (True, False)
+    for by, expected in (("w", [0, 1]), ("p", [100, 1])):
         sql = f"SELECT {by}, count(*) FROM people GROUP BY {by}"
-        fewer, more = counted(without, schema, sql), counted(with_one, schema, sql)
-        assert sum(abs(a - b) for a, b in zip(fewer, more, strict=True)) <= 1
-        large = DuckDBEngine.holds
-        try:
-            DuckDBEngine.holds = False
-            assert counted(without, schema, sql) == fewer
-        finally:
-            DuckDBEngine.holds = large
+        assert counted(without, schema, sql) == expected
+        assert counted(with_one, schema, sql) == [expected[0], expected[1] + (by == "p")]
 
 
 def test_many_columns_with_short_and_long_lists(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from countveil.plots.noise import noise_rows
 from countveil.plots.small_counts import small_count_rows
 from countveil.plots.suspicion import order_leaving, posterior
 from countveil.plots.usefulness import useful_from, usefulness_rows
+from countveil.sum_bias import SHOWN_CELLS, bias_of_sum
 
 FIELDS = ("epsilon", "delta", "answers", "eta", "D", "policy", "n0", "method")
 DEFAULTS = {"epsilon": "1", "delta": "1e-6", "answers": "1", "policy": "nonnegative", "method": "quick"}
@@ -150,6 +151,7 @@ def shown(fields: Mapping[str, str]) -> dict[str, Any]:
         "unbiased_from": nearly if is_nearly else exactly,
         "nearly": is_nearly,
         "bias_below": decimal_text(c.bias_below, 2, "up"),
+        "sums": bias_of_sum(m, SHOWN_CELLS).sentence,
         "useful_from": useful,
         "policy": m.policy,
         "method": m.method,
@@ -177,9 +179,10 @@ def sentences(facts: Mapping[str, Any]) -> list[str]:
         f"“It is exactly right with probability {facts['eta_percent']} %"
         + (f", from {_people(facts['eta_from'])} on.”" if facts["eta_from"] else ", whatever the count is.”"),
     ]
-    if facts["unbiased_from"] is not None:
-        kind = "right on average, to a thousandth of the noise," if facts["nearly"] else "right on average, exactly,"
-        said.append(f"“Counts from {facts['unbiased_from']} on are {kind} so sums of many cells stay honest.”")
+    if facts["unbiased_from"]:
+        kind = "to a thousandth of the noise" if facts["nearly"] else "exactly"
+        said.append(f"“Counts from {facts['unbiased_from']} on are right on average, {kind}.”")
+    said.append(f"“{facts['sums']}”")
     if facts["never_negative"]:
         said.append("“No published count is negative.”")
     if facts["useful_from"] is not None:

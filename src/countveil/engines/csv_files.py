@@ -1,0 +1,262 @@
+"""CSV files are RFC 4180, or they are refused before anything is asked.
+
+In a file that is not, one record can take others with it: a parser that guesses what `9001,No"rth,"50` means may read
+everything up to the next quote as one field. So all bytes are looked at once when a file is opened. What is accepted:
+fields are quoted as a whole or have no quote; a quote within quotes is written twice; records end with CRLF or LF, the
+last one also with the file. Text need not be ASCII.
+
+In an accepted file, a quote is an opening and a closing one in turn (a doubled one closes and opens), so whether bytes
+are within quotes is the parity of the quotes before them, and one record changes the meaning of no other.
+
+Two limits are DuckDB's. It skips a record of more than 2 MB, but it loses its place in one that is longer than its
+buffers and has line ends within quotes: a record of more than 2 MB with a quote is refused. And it takes a carriage
+return for the end of a record: outside quotes, one without a line feed is refused.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from countveil.engines.source import Source
+from countveil.errors import DataError, EngineError, ParameterError, shortened
+
+CHUNK = 1 << 18
+"""Bytes that are looked at together: few enough for the processor's own memory."""
+MAX_RECORD = 2_000_000
+"""Bytes of a record that has a quote; no less than `CHUNK`."""
+BOM = b"\xef\xbb\xbf"
+QUOTE, LF, CR = b'"\n\r'
+WORD = 64
+LONE = "a carriage return without a line feed, outside quotes"
+Words = NDArray[np.uint64]
+NONE = np.zeros(1, np.uint64)
+SEPARATORS = {";": ";", ",": ",", "|": "|", "\t": "\\t"}
+"""What separates fields in files that are called CSV, as it is written in a configuration."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Where a file is not RFC 4180: the number of bytes before it, and where it is within quotes, before these."""
+
+    reason: str
+    offset: int
+    opened: int | None = None
+
+
+def delimiter_of(source: Source, path: str) -> str:
+    """What separates fields: as configured, or by the name of the file."""
+    delimiter = source.delimiter or ("\t" if path.lower().endswith((".tsv", ".tsv.gz")) else ",")
+    if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0':
+        raise ParameterError("delimiter", delimiter, "one ASCII character that is no quote and no line end")
+    return delimiter
+
+
+def is_packed(path: str) -> bool:
+    """The file is gzip."""
+    return path.lower().endswith(".gz")
+
+
+def read_header(paths: list[str], source: Source, delimiter: str) -> list[str]:
+    """The names of the columns, which all files have in common; either all of these are packed, or none."""
+    packed = is_packed(paths[0])
+    header = _first_record(paths[0], delimiter, packed)
+    others = [mark for mark in SEPARATORS if mark != delimiter and mark in "".join(header)]
+    if len(header) == 1 and others and source.delimiter is None:
+        shown = SEPARATORS[others[0]]
+        raise DataError(
+            f'source: the header of {shortened(paths[0], 100)} is one name with "{shown}" in it; if that separates the '
+            f'columns, use: countveil init --delimiter "{shown}", or delimiter = "{shown}" in countveil.toml; '
+            f'if not, "{SEPARATORS.get(delimiter, delimiter)}"'
+        )
+    if not header or not all(header) or len({name.casefold() for name in header}) != len(header):
+        raise DataError(f"source: the header of {shortened(paths[0], 100)} needs a different name for every column")
+    for path in paths[1:]:
+        if _first_record(path, delimiter, packed) != header:
+            raise DataError(f"source: {shortened(path, 100)} has another header than {shortened(paths[0], 100)}")
+    return header
+
+
+def check_file(path: str, delimiter: str, packed: bool = False) -> None:
+    """Refuse a file that is not RFC 4180, with the number of the line; one pass over its bytes."""
+    try:
+        with _open_bytes(path, packed) as file:
+            fault = find_fault(file.readinto, delimiter)
+        if fault is None:
+            return
+        line, opened = (_line(path, packed, offset) for offset in (fault.offset, fault.opened))
+    except (OSError, EOFError, zlib.error):
+        raise EngineError(f"source: {shortened(path, 100)} could not be read") from None
+    place = f"line {line}" if opened in (None, line) else f"line {line}, with quotes that were opened on line {opened}"
+    raise DataError(
+        f"source: {shortened(path, 100)} is no CSV by RFC 4180, {place}: {fault.reason}; "
+        "quote a field that has quotes or line ends as a whole, and write each quote in it twice"
+    )
+
+
+def find_fault(read_into: Callable[[Any], int | None], delimiter: str) -> Fault | None:
+    """The first place where what is read is not RFC 4180.
+
+    The window begins with a byte that was looked at already; its last bytes are looked at with those that follow.
+    """
+    window = bytearray(CHUNK + 4 * WORD)
+    window[0], size, more = LF, 1, True
+    scan, view = _Scan(window, ord(delimiter)), memoryview(window)
+    while more:
+        read = read_into(view[size : size + CHUNK]) or 0
+        size, more = size + read, read > 0
+        if more and size < WORD + 2 + len(BOM):
+            continue
+        if scan.offset == 0 and window.startswith(BOM, 1):
+            window[1 : size - len(BOM)] = window[1 + len(BOM) : size]
+            scan.offset, size = len(BOM), size - len(BOM)
+        length = (size - 2) // WORD * WORD
+        if not more:  # the end of the file ends a field, as a delimiter does
+            length += 2 * WORD
+            window[size : length + 2] = bytes([ord(delimiter)]) * (length + 2 - size)
+        fault = scan.find(length)
+        if fault is not None:
+            return fault
+        rest = window[length:size]
+        window[: len(rest)], size = rest, len(rest)
+    return Fault("a quote is never closed", scan.opened) if scan.inside else None
+
+
+class _Scan:
+    """One pass over a file, window by window: of every byte there is one bit in words of 64, so that a step is done for
+    64 bytes at a time. Position 0 is that of the second byte in the window."""
+
+    def __init__(self, window: bytearray, delimiter: int) -> None:
+        self.window, self.data, self.delimiter = window, np.frombuffer(window, np.uint8), delimiter
+        self.offset = 0
+        """The number of bytes before position 0."""
+        self.inside = False
+        """Position 0 is within quotes."""
+        self.opened = 0
+        self.began = 0
+        """Where the record began that position 0 is in."""
+        self.quoted = False
+        """That record has a quote."""
+
+    def find(self, length: int) -> Fault | None:
+        """Look at so many bytes, a multiple of 64."""
+        window, stop = self.window, length + 1
+        if not self.inside and window.find(QUOTE, 1, stop) < 0 and window.find(CR, 1, stop) < 0:
+            fault = self._measure(length, NONE, self._bits(LF, length))
+        else:
+            fault = self._find(length)
+        self.offset += length
+        return fault
+
+    def _bits(self, byte: int, length: int) -> Words:
+        """Where a byte is."""
+        return np.packbits(self.data[1 : length + 1] == byte, bitorder="little").view("<u8")
+
+    def _find(self, length: int) -> Fault | None:
+        quotes, feeds, returns, delimiters = (self._bits(byte, length) for byte in (QUOTE, LF, CR, self.delimiter))
+        inside = _parities(quotes, self.inside)  # with the byte itself
+        opening, closing = quotes & inside, quotes & ~inside
+        first, last = self.window[0], self.window[length + 1]
+        bounds, ends = quotes | feeds | delimiters, (QUOTE, LF, self.delimiter)
+        wrong_quotes = opening & ~_next(bounds, first in ends)
+        texts = closing & ~_previous(bounds | returns, last in (*ends, CR))
+        lone = returns & ~inside & ~_previous(feeds, last == LF)
+        at = _first(wrong_quotes | texts | lone)
+        self.inside = bool(inside[-1] >> np.uint64(WORD - 1))
+        if at >= 0 or self.inside:
+            last_opened = _last(opening if at < 0 else _up_to(opening, at))
+            self.opened = self.opened if last_opened < 0 else self.offset + last_opened
+        if at < 0:
+            return self._measure(length, quotes, feeds & ~inside)
+        if at == _first(texts):
+            return Fault("text after a closing quote", self.offset + at, self.opened)
+        reason = "a quote inside a field that is not quoted" if at == _first(wrong_quotes) else LONE
+        return Fault(reason, self.offset + at)
+
+    def _measure(self, length: int, quotes: Words, ends: Words) -> Fault | None:
+        """Is a record too long? `ends` are the ends of records. A record may be longer than a window, so only the one
+        that began before the window can be."""
+        first_end, last_end, first_quote = _first(ends), _last(ends), _first(quotes)
+        stop = length if first_end < 0 else first_end
+        self.quoted |= 0 <= first_quote < stop
+        if self.quoted and self.offset + stop - self.began > MAX_RECORD:
+            return Fault(f"a record of more than {MAX_RECORD:,} bytes that has quotes", self.began)
+        if last_end >= 0:
+            self.began, self.quoted = self.offset + last_end + 1, _last(quotes) > last_end
+        return None
+
+
+def _next(bits: Words, first: bool) -> Words:
+    """Every bit one position later; `first` is that of the position before all."""
+    carried = np.concatenate((np.array([first], bits.dtype), bits[:-1] >> np.uint64(WORD - 1)))
+    return bits << np.uint64(1) | carried
+
+
+def _previous(bits: Words, last: bool) -> Words:
+    """Every bit one position earlier; `last` is that of the position after all."""
+    carried = np.concatenate((bits[1:], np.array([last], bits.dtype))) << np.uint64(WORD - 1)
+    return bits >> np.uint64(1) | carried
+
+
+def _parities(bits: Words, odd: bool) -> Words:
+    """Bit by bit, whether the number of bits up to this one is odd; `odd` is that of the bits before all."""
+    found = bits
+    for shift in (1, 2, 4, 8, 16, 32):
+        found = found ^ (found << np.uint64(shift))
+    totals = np.bitwise_xor.accumulate(found >> np.uint64(WORD - 1))
+    carried = np.concatenate((np.zeros(1, totals.dtype), totals[:-1])) ^ np.uint64(odd)
+    return found ^ (np.uint64(0) - carried)
+
+
+def _first(bits: Words) -> int:
+    """The first bit that is set, -1 if none is."""
+    word = int((bits != 0).argmax())
+    found = int(bits[word])
+    return word * WORD + (found & -found).bit_length() - 1 if found else -1
+
+
+def _last(bits: Words) -> int:
+    """The last bit that is set, -1 if none is."""
+    word = len(bits) - 1 - int((bits[::-1] != 0).argmax())
+    found = int(bits[word])
+    return word * WORD + found.bit_length() - 1 if found else -1
+
+
+def _up_to(bits: Words, at: int) -> Words:
+    """The bits before a position, of all words up to its own."""
+    found = bits[: at // WORD + 1].copy()
+    found[-1] &= np.uint64((1 << at % WORD) - 1)
+    return found
+
+
+def _open_bytes(path: str, packed: bool) -> Any:
+    return gzip.open(path, "rb") if packed else open(path, "rb", buffering=0)
+
+
+def _line(path: str, packed: bool, offset: int | None) -> int | None:
+    """The number of the line that a byte is in."""
+    if offset is None:
+        return None
+    line = 1
+    with _open_bytes(path, packed) as file:
+        while offset > 0 and (chunk := file.read(min(offset, CHUNK))):
+            line, offset = line + chunk.count(b"\n"), offset - len(chunk)
+    return line
+
+
+def _first_record(path: str, delimiter: str, packed: bool) -> list[str]:
+    opened = gzip.open if packed else open
+    try:  # what does not decode is kept as surrogates, so that a fault in the rows after the header does no harm here
+        with opened(path, "rt", encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+            names = next(csv.reader(file, delimiter=delimiter), [])
+        "".join(names).encode()
+    except (OSError, EOFError, zlib.error, UnicodeError, csv.Error):
+        raise EngineError(f"source: the header of {shortened(path, 100)} could not be read as UTF-8 text") from None
+    return names

@@ -1,0 +1,85 @@
+"""Connections that anyone can open: 2,000 half-sent requests to a real server."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from serving import BY_REGION, WAIT, Server, place, serving
+
+MANY = 2000
+HEAD = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Half: "
+BODY = b"POST /login HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100000\r\n\r\nkey="
+"""Requests without their ends."""
+
+
+@pytest.fixture(autouse=True)
+def files() -> Iterator[None]:
+    """As many files as this process may open."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= before[1] < MANY + 200:
+        pytest.skip(f"needs {MANY + 200} open files, the limit is {before[1]}")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (before[1], before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+class Pulse:
+    """Asks /healthz on new connections, again and again; `longest` is the longest that it took."""
+
+    def __init__(self, server: Server) -> None:
+        self._server, self._end = server, threading.Event()
+        self.longest, self.statuses, self.faults = 0.0, list[int](), list[str]()
+        self._thread = threading.Thread(target=self._beat)
+
+    def _beat(self) -> None:
+        while not self._end.wait(0.02):
+            begun = time.monotonic()
+            try:
+                self.statuses.append(self._server.get("/healthz").status)
+            except (OSError, ValueError) as error:
+                self.faults.append(repr(error))
+            self.longest = max(self.longest, time.monotonic() - begun)
+
+    def __enter__(self) -> Pulse:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join()
+
+
+def connect(server: Server) -> socket.socket:
+    return socket.create_connection((server.host, server.port), WAIT)
+
+
+def count_files(server: Server) -> int:
+    return max(len(list(Path(f"/proc/{pid}/fd").iterdir())) for pid in server.family())
+
+
+@pytest.mark.parametrize("limit", [1024, 300])
+def test_the_service_is_well_among_2000_half_sent_requests(tmp_path: Path, limit: int) -> None:
+    with serving(place(tmp_path), files=limit) as server, contextlib.ExitStack() as stack, Pulse(server) as pulse:
+        key = server.key("ann")
+        for i in range(MANY):
+            half = stack.enter_context(connect(server))
+            with contextlib.suppress(OSError):
+                half.sendall(BODY if i % 3 == 0 else HEAD[: i % len(HEAD)])
+        assert server.count(BY_REGION, key).status == 200
+        assert count_files(server) < limit
+        heard = len(pulse.statuses)
+        while len(pulse.statuses) < heard + 20:
+            assert pulse._thread.is_alive()
+            time.sleep(0.01)
+    assert not pulse.faults
+    assert set(pulse.statuses) == {200}
+    assert pulse.longest < 5
+    assert "out of system resource" not in server.log
+    assert {line["status"] for line in server.lines() if "status" in line} <= {200, 400}
