@@ -692,7 +692,7 @@ def test_the_file_is_for_its_owner_alone(tmp_path: Path) -> None:
     file = tmp_path / "x.keys"
     before = os.umask(0)
     try:
-        left = tmp_path / ".x.keys.part"
+        left = tmp_path / f".x.keys.{os.getpid()}.part"
         left.write_text("left by a process that died")
         left.chmod(0o666)
         ring(tmp_path).add("ann")

@@ -26,6 +26,7 @@ from countveil.config import Config, load
 from countveil.curator import Curator
 from countveil.errors import CountveilError
 from countveil.keys import Keyring
+from countveil.private_files import create_private
 from countveil.sampling.entropy import token
 from countveil.service.clerks import Clerks
 from countveil.service.clients import Rates
@@ -80,9 +81,8 @@ def make_folder(config: Config) -> str:
     """A private folder for one run: what its workers share, and what has no place in their environment."""
     folder = tempfile.mkdtemp(prefix="countveil-serve-")  # of mode 0700
     for name, text in (("countveil.toml", config.text), ("secret", token(32))):
-        file = os.open(Path(folder) / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with open(file, "w", encoding="utf-8") as opened:
-            opened.write(text)
+        with open(create_private(Path(folder) / name), "w", encoding="utf-8") as file:
+            file.write(text)
     return folder
 
 
