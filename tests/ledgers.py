@@ -39,7 +39,8 @@ def format1(folder: Path, server: str | None = None) -> Path:
 
     with psycopg.connect(server) as db:
         db.execute(migration(1))
-        db.execute(f"INSERT INTO countveil.place (format, here) VALUES (1, {HERE})")
+        db.execute("INSERT INTO countveil.place (format, here) VALUES (1, '')")
+        db.execute(f"UPDATE countveil.place SET here = {HERE}")
         for table, rows in json.loads((FORMAT1 / "postgres.json").read_text()).items():
             for row in rows:
                 values = [bytes.fromhex(v) if (table, i) == ("answer", 2) else v for i, v in enumerate(row)]

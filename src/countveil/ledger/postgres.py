@@ -37,10 +37,13 @@ LOCK = 0x636F756E747665
 """The ledger's lock, among the advisory locks of its database."""
 DUMP = "a ledger on PostgreSQL is copied with pg_dump and brought back with pg_restore"
 HERE = (
-    "(SELECT system_identifier || '/' || d.oid || '/' || CAST('countveil.entry' AS regclass)::oid "
+    "(SELECT system_identifier || '/' || d.oid || '/' || CAST('countveil.entry' AS regclass)::oid || "
+    "CASE WHEN format > 1 THEN '/' || (SELECT xmin FROM countveil.entry WHERE seq = 1) ELSE '' END "
     "FROM pg_control_system(), pg_database AS d WHERE d.datname = current_database())"
 )
-"""Which table of which server the ledger is: a dump that was brought back is another one."""
+"""Which table of which server the ledger is, and (from format 2 on) which transaction wrote its first entry; for a row
+of `place`. A dump that was brought back is another table, and the data of one, brought back into the tables that were
+there, was written by another transaction."""
 _SETTINGS = (
     "SELECT current_setting('fsync'), current_setting('server_encoding'), "
     "set_config('synchronous_commit', 'on', false), set_config('search_path', 'countveil, pg_temp', false), "
@@ -179,6 +182,7 @@ class PostgresLedger(Book):
             for number in range(version + 1, LATEST + 1):
                 self._change("migrate", migration(number))
             self._change("migrate", "UPDATE place SET format = ?", (LATEST,))
+            self._change("migrate", f"UPDATE place SET here = {HERE}")
             if version == 1:
                 self._key_versions()
 
@@ -201,9 +205,10 @@ class PostgresLedger(Book):
                 raise LedgerError(f"there is no ledger on {self.shown}")
             for number in range(1, LATEST + 1):
                 self._change("migrate", migration(number))
-            self._change("migrate", f"INSERT INTO place (format, here) VALUES ({LATEST}, {HERE})")
+            self._change("migrate", f"INSERT INTO place (format, here) VALUES ({LATEST}, '')")
             ledger = mark.ledger if mark else uuid.uuid4().hex
             self._append("open", {"ledger": ledger, **self._draw_secret()})
+            self._change("migrate", f"UPDATE place SET here = {HERE}")
             self.begun = self.shown
 
     # -- what the rules of a ledger need -----------------------------------------------------------------------------

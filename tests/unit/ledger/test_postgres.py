@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 from curated import runner
-from ledgers import answered, database, plan
+from ledgers import answered, database, format1, plan
 from servers import postgres, wait_until
 
+from countveil.config import load
 from countveil.errors import BudgetError, LedgerError, RequestError
 from countveil.ledger.opening import open_ledger, settle_ledger
 from countveil.ledger.postgres import PostgresLedger, settle
@@ -310,7 +311,7 @@ def test_a_commit_that_the_server_turned_into_a_rollback(ground: Ground) -> None
 # -- what was changed --------------------------------------------------------------------------------------------------
 
 CHANGES = {
-    "an entry": "UPDATE entry SET body = replace(body, 'text of a', 'text of b')",
+    "an entry": "UPDATE entry SET body = replace(body, 'text of a', 'text of b') WHERE kind = 'charge'",
     "an entry removed": "DELETE FROM entry WHERE seq = 5",
     "a budget": "UPDATE pool SET answers = 100",
     "what was spent": "UPDATE pool SET spent = 0",
@@ -400,6 +401,54 @@ def test_a_dump_is_settled_before_anyone_uses_it(ground: Ground, later: int) -> 
             ground.settle()
     assert ground.settle(accept_loss=bool(later)) == 2 * later
     assert ground.spent() == ground.spent("new") == 3 + 2 * later
+
+
+@pytest.mark.parametrize("emptied", ["TRUNCATE {}", "DELETE FROM {}"])
+@pytest.mark.parametrize("without", [(), ("--exclude-table=countveil.place",)], ids=["all tables", "entries"])
+def test_a_dump_of_the_data_alone_is_settled_before_anyone_uses_it(
+    ground: Ground, emptied: str, without: tuple[str, ...]
+) -> None:
+    """Brought back into the tables that are there, with triggers off: neither the server nor the tables are others."""
+    programs, file = postgres().programs, ground.folder / "dump"
+    subprocess.run([programs / "pg_dump", "-Fc", "--data-only", *without, "-f", file, ground.location], check=True)
+    with closing(ground.open()) as ledger:
+        answered(ledger, "later")
+    admin = ground.location.replace("writer@", "owner@")
+    with psycopg.connect(admin) as db:
+        db.execute("SET session_replication_role = replica")
+        found = "SELECT tablename FROM pg_tables WHERE schemaname = 'countveil'"
+        tables = [f"countveil.{name}" for (name,) in db.execute(found) if not (without and name == "place")]
+        for each in [", ".join(tables)] if "TRUNCATE" in emptied else tables:
+            db.execute(emptied.format(each))
+    restore = [programs / "pg_restore", "--data-only", "--disable-triggers", "--single-transaction", "-d", admin, file]
+    subprocess.run(restore, check=True)
+    for host in ("new", "x"):
+        with pytest.raises(LedgerError, match="brought back from a dump; settle it with: countveil ledger restore"):
+            ground.open(host)
+    with pytest.raises(RequestError, match="2 entries would be lost"):
+        ground.settle()
+    with pytest.raises(RequestError, match="without an anchor nobody knows what is missing"):
+        ground.settle("new")
+    assert ground.settle(accept_loss=True) == 2
+    assert ground.spent() == ground.spent("new") == 3 + 2
+
+
+def test_a_ledger_that_is_migrated_gets_the_mark(tmp_path: Path) -> None:
+    location = database()
+    config = load(format1(tmp_path, location))
+    open_ledger(config.ledger, config.anchor, config.server).close()
+    with psycopg.connect(location.replace("writer@", "owner@")) as db:
+        db.execute("SET session_replication_role = replica; SET search_path = countveil")
+        db.execute("CREATE TEMP TABLE copy AS TABLE entry; TRUNCATE entry; INSERT INTO entry TABLE copy")
+    with pytest.raises(LedgerError, match="brought back from a dump"):
+        PostgresLedger(location, tmp_path / "new.anchor")
+
+
+def test_housekeeping_of_the_server_is_no_restore(ground: Ground) -> None:
+    with psycopg.connect(ground.location.replace("writer@", "owner@"), autocommit=True) as db:
+        for statement in ("VACUUM (FREEZE)", "VACUUM (FULL)", "CLUSTER countveil.entry USING entry_pkey", "REINDEX"):
+            db.execute(statement if statement != "REINDEX" else "REINDEX SCHEMA countveil")
+    assert ground.spent() == ground.spent("new") == 3
 
 
 def test_the_documented_database_is_closed_to_others(tmp_path: Path) -> None:
