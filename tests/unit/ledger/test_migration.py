@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import json
 import os
 import shutil
@@ -119,10 +120,9 @@ def test_the_chain_stays_and_what_follows_is_keyed(old: Old) -> None:
         assert entries[-1].kind == "secret"
         assert set(entries[-1].body) == {"nonce", "check"}
         assert len(entries[-1].body["nonce"]) == 64
-        keyed = old.sql("SELECT fingerprint FROM version ORDER BY number")
-        assert keyed == [(ledger.keyed(fingerprint),) for (fingerprint,) in versions]
-        assert not {value for (value,) in versions} & {value for (value,) in keyed}
         (secret,) = old.sql("SELECT value FROM secret")[0]
+        keyed = old.sql("SELECT fingerprint FROM version ORDER BY number")
+        assert keyed == [(hmac.new(secret.encode(), plain.encode(), "sha256").hexdigest(),) for (plain,) in versions]
         assert all(secret not in json.dumps(dict(entry.body)) for entry in entries)
     with closing(old.open()) as ledger:
         assert len(list(ledger.entries())) == len(entries), "a ledger is brought to the latest format once"
@@ -153,6 +153,24 @@ def test_a_kill_at_any_statement_leaves_the_old_ledger_or_the_new(old: Old) -> N
             assert found[:-1] == before
     assert kills >= 8, "begin, tables, format, secret, entry, two versions, commit, anchor"
     with closing(old.open()) as ledger:
+        assert ledger.verify() == ENTRIES + 1
+
+
+def test_processes_that_open_it_at_once_migrate_it_once(old: Old) -> None:
+    children = []
+    for _ in range(4):
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                old.open()
+                code = 0
+            finally:
+                os._exit(code)
+        children.append(pid)
+    assert [os.waitpid(pid, 0)[1] for pid in children] == [0] * 4
+    with closing(old.open()) as ledger:
+        assert [entry.kind for entry in ledger.entries()].count("secret") == 1
         assert ledger.verify() == ENTRIES + 1
 
 
