@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -466,3 +467,26 @@ def test_one_record_that_breaks_a_csv_file_is_refused_with_its_line(
     assert all(abs(row[1] - 1000) <= found["worst_error"] for row in found["rows"])
     (tmp_path / "people.csv").write_text(broken)
     assert count(BY_REGION).code == 5, "also where the same question was answered before"
+
+
+# Integers that are floats because one is missing
+
+
+def test_one_missing_id_or_code_in_a_file_of_pandas(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """pandas writes floats for integers as soon as one is missing: the same answer as without that row."""
+    monkeypatch.chdir(tmp_path)
+    config = written(tmp_path, config_text(source="people.parquet", columns='zip = ["101", "102"]\nage = [1, 2]\n'))
+    with_plan(config)
+    rows = [(i, 101 + i % 2, 1 + i % 2) for i in range(1000)]
+    count, inspect = (runner(monkeypatch, capsys, name) for name in ("count", "inspect"))
+    for extra in ([], [(None, 101, 1)], [(1000, None, None)]):
+        frame = pd.DataFrame([*rows, *extra], columns=["person", "zip", "age"])
+        assert (frame.dtypes == "float64").any() == bool(extra)
+        frame.to_parquet("people.parquet")
+        done = count("SELECT zip, count(*) FROM people WHERE age <= 2 GROUP BY zip", "--json")
+        assert (done.code, done.err) == (0, "")
+        found = json.loads(done.out)
+        assert all(abs(row[1] - 500) <= found["worst_error"] for row in found["rows"])
+    assert inspect().code == 0

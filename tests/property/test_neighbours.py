@@ -11,12 +11,16 @@ import datetime
 import logging
 import random
 import re
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from functools import cache
+from decimal import Decimal
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -24,10 +28,12 @@ from curated import MANY, config_text, with_plan, written
 
 from countveil.config import load
 from countveil.curator import Curator
+from countveil.engines import Source
 from countveil.engines.duckdb import DuckDBEngine
 from countveil.errors import CountveilError, DataError
 from countveil.ledger.restoring import restore
 from countveil.query import ask
+from countveil.schema import Schema
 
 HOSTILE = Path(__file__).parents[1] / "hostile" / "queries.txt"
 COLUMNS = (
@@ -36,6 +42,7 @@ COLUMNS = (
 )
 NAMES = ["person", "region", "age", "ok", "day", "code"]
 Row = dict[str, Any]
+ALL = "SELECT count(*) FROM people"
 
 
 # Questions
@@ -219,14 +226,22 @@ def masked(text: str) -> str:
 class Seen:
     """Everything that someone without the true counts can see of one dataset."""
 
-    def __init__(self, folder: Path, source: str, questions: tuple[str, ...], caplog: pytest.LogCaptureFixture) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        source: str,
+        questions: tuple[str, ...],
+        caplog: pytest.LogCaptureFixture,
+        frame: object = None,
+    ) -> None:
         self.shapes: list[Any] = []
         self.intervals: dict[int, tuple[int, int]] = {}
         self.released: list[list[int]] = []
         path = written(folder, config_text(source=source, columns=COLUMNS, budget=MANY))
         with_plan(path)
+        frames = None if frame is None else {"people": frame}
         caplog.clear()
-        with caplog.at_level(logging.DEBUG, "countveil"), Curator.open(path) as curator:
+        with caplog.at_level(logging.DEBUG, "countveil"), Curator.open(path, sources=frames) as curator:
             for sql in questions:
                 self.shapes.append(self.ask(curator, sql))
             for entry in curator.ledger.entries():
@@ -257,12 +272,17 @@ class Seen:
 
 
 def compare(
-    folder: Path, make: Callable[[Path, bool], str], questions: tuple[str, ...], caplog: Any
+    folder: Path,
+    make: Callable[[Path, bool], str],
+    questions: tuple[str, ...],
+    caplog: Any,
+    frames: Mapping[str, object] | None = None,
 ) -> tuple[Seen, Seen]:
     both = []
     for name in ("without", "with"):
         (folder / name).mkdir()
-        both.append(Seen(folder / name, make(folder / name, name == "with"), questions, caplog))
+        frame = (frames or {}).get(name)
+        both.append(Seen(folder / name, make(folder / name, name == "with"), questions, caplog, frame))
     for a, b in zip(both[0].shapes, both[1].shapes, strict=True):
         assert a == b
     for y in set(both[0].intervals) & set(both[1].intervals):
@@ -403,6 +423,98 @@ def test_the_comparison_can_fail(tmp_path: Path, caplog: pytest.LogCaptureFixtur
 
     with pytest.raises(AssertionError):
         compare(tmp_path, other, ("SELECT count(*) FROM people",), caplog)
+
+
+# Frames, whose types are those of their values
+
+ZIPS = 'zip = ["101", "102", "103"]\n'
+FRAMES: dict[str, Callable[[list[Row]], Any]] = {
+    "pandas": pd.DataFrame,
+    "polars": partial(pl.DataFrame, infer_schema_length=None),
+    "pyarrow": pa.Table.from_pylist,
+}
+IDS: dict[str, Callable[[int], Any]] = {
+    "integers": lambda i: i + 1,
+    "large integers": lambda i: 2**53 - 1 - i,
+    "floats": lambda i: float(i + 1),
+    "text": lambda i: f"p{i}",
+    "digits": lambda i: str(i),
+    "UUIDs as text": lambda i: str(uuid.UUID(int=i)),
+    "decimals": lambda i: Decimal(i),
+}
+UNNAMED: dict[str, Callable[[int], Any]] = {
+    "booleans": lambda i: bool(i % 2),
+    "dates": lambda i: datetime.date(2026, 1, 1) + datetime.timedelta(days=i),
+    "time stamps": lambda i: datetime.datetime(2026, 1, 1, 12) + datetime.timedelta(days=i),
+    "fractions": lambda i: i + 0.5,
+    "floats of 2^53 and more": lambda i: 2.0**53 + 2 * i,
+}
+
+
+def inhabitants(name: Callable[[int], Any]) -> list[Row]:
+    """People without anything missing, so that every column has the type of its values."""
+    rng = random.Random(11)
+    rows = [{**row, "person": name(i), "zip": rng.choice([101, 102, 103])} for i, row in enumerate(crowd())]
+    return [{**row, "region": row["region"] or "East", "ok": bool(row["ok"])} for row in rows]
+
+
+def counts_of(frame: Any, schema: Schema) -> list[int]:
+    engine = DuckDBEngine(Source(frame=frame), schema)
+    names = [column.name for column in schema.columns]
+    asked = [f"SELECT {name}, count(*) FROM people GROUP BY {name}" for name in names]
+    asked.append(f"SELECT count(*) FROM people WHERE {' OR '.join(f'{name} IS NULL' for name in names)}")
+    try:
+        return [n for sql in [*asked, ALL] for n in engine.count(ask(schema, sql), key=b"key").tolist()]
+    finally:
+        engine.close()
+
+
+@pytest.fixture(scope="module")
+def frame_schema(tmp_path_factory: pytest.TempPathFactory) -> Schema:
+    text = config_text(columns=COLUMNS + ZIPS)
+    return load(written(tmp_path_factory.mktemp("frames"), text), {}).dataset("people").schema
+
+
+@pytest.mark.parametrize("library", sorted(FRAMES))
+@pytest.mark.parametrize("ids", [*IDS, *UNNAMED])
+def test_a_row_with_a_missing_value_changes_the_counts_by_that_row_alone(
+    ids: str, library: str, frame_schema: Schema
+) -> None:
+    name, make = {**IDS, **UNNAMED}[ids], FRAMES[library]
+    rows = inhabitants(name)
+    without = counts_of(make(rows), frame_schema)
+    assert without[-1] == (60 if ids in IDS else 0)
+    for missing in [*NAMES, "zip", ""] if ids == "integers" else ["person", "zip"]:
+        extra = {**rows[7], "person": name(60), **({missing: None} if missing else dict.fromkeys(rows[7]))}
+        with_one, alone = (counts_of(make(found), frame_schema) for found in ([*rows, extra], [extra]))
+        assert [a - b for a, b in zip(with_one, without, strict=True)] == alone, missing
+        assert alone[-1] == int(ids in IDS and missing not in ("person", "")), missing
+
+
+@pytest.mark.parametrize("library", sorted(FRAMES))
+@pytest.mark.parametrize("column", [*NAMES[1:], "zip"])
+def test_the_only_value_of_a_column(column: str, library: str, frame_schema: Schema) -> None:
+    """Whatever it is, all other rows are counted as they were."""
+    make, rows = FRAMES[library], [{**row, column: None} for row in inhabitants(IDS["integers"])]
+    without = counts_of(make(rows), frame_schema)
+    values = [True, 12, 12.5, "West", datetime.datetime(2026, 1, 2, 3)]
+    for value in values:
+        found = counts_of(make([*rows, {**rows[7], "person": 61, column: value}]), frame_schema)
+        assert found[-1] - without[-1] == 1, value
+        assert all(0 <= a - b <= 1 for a, b in zip(found, without, strict=True)), value
+
+
+@pytest.mark.parametrize("library", sorted(FRAMES))
+@pytest.mark.parametrize("missing", ["person", "ok"])
+def test_a_frame_with_a_missing_value_looks_the_same(
+    missing: str, library: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = inhabitants(IDS["integers"])
+    frames = {
+        name: FRAMES[library](found)
+        for name, found in (("without", rows), ("with", [*rows, {**rows[7], "person": 61, missing: None}]))
+    }
+    compare(tmp_path, lambda folder, more: "people.csv", valid(0)[:3], caplog, frames)
 
 
 BREAKING = {

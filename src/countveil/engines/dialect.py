@@ -7,8 +7,12 @@ gives NULL here, and `missing` tells it from a true NULL. One rule set for all e
   optional sign and a fraction of zeros, spaces around it ignored ("1e3", "0x10", "1_000" are outside);
 - dates: dates; time stamps without zone by their day; text YYYY-MM-DD, spaces around it ignored;
 - booleans: booleans; what reads as the integer 0 or 1; text true, false, t, f in any case, spaces around it ignored;
-- text: text as it is, character by character; integers as their digits;
+- text: text as it is, character by character; integers, and floats that are whole numbers, as their digits;
+- people: text, integers, and floats of 64 bits that are whole numbers below 2^53. Beyond, two people can have the same
+  float, so it names nobody; floats of 32 bits are refused, because that may have happened below too;
 - NaN is a missing number, so it reads as NULL.
+
+pandas makes floats of integers as soon as one is missing: whatever reads as integers reads as such floats too.
 
 A space is U+0020 and nothing else. No value of a source may make an engine fail: what overflows is outside too.
 """
@@ -20,14 +24,20 @@ from typing import Literal
 from countveil.errors import DataError
 from countveil.schema import Column, Kind
 
-Family = Literal["integer", "float", "decimal", "text", "boolean", "date", "timestamp", "zoned", "other"]
+Family = Literal["integer", "float", "single", "decimal", "text", "boolean", "date", "timestamp", "zoned", "other"]
 
+FLOATS: tuple[Family, ...] = ("float", "single")
+"""Of 64 and of 32 bits."""
+UNITS: tuple[Family, ...] = ("integer", "text", "float")
+"""What people are identified by."""
 READABLE: dict[Kind, tuple[Family, ...]] = {
-    "integer": ("integer", "float", "decimal", "text"),
-    "text": ("text", "integer"),
-    "boolean": ("boolean", "integer", "float", "decimal", "text"),
+    "integer": ("integer", *FLOATS, "decimal", "text"),
+    "text": ("text", "integer", *FLOATS),
+    "boolean": ("boolean", "integer", *FLOATS, "decimal", "text"),
     "date": ("date", "timestamp", "text"),
 }
+EXACT = 2**53
+"""Floats of 64 bits below it are told apart from their neighbours."""
 
 
 class Dialect:
@@ -114,7 +124,14 @@ class Dialect:
         return f"CASE WHEN {raw} = trunc({raw}) THEN {self.try_cast(raw, self.integer_type)} END"
 
     def read_text(self, family: Family, raw: str) -> str:
-        return f"CAST({raw} AS {self.text_type})"
+        value = self.read_integer(family, raw) if family in FLOATS else raw
+        return f"CAST({value} AS {self.text_type})"
+
+    def read_person(self, family: Family, raw: str) -> str:
+        """What names a person, NULL for nobody."""
+        if family != "float":
+            return raw
+        return f"CASE WHEN {raw} > -{EXACT} AND {raw} < {EXACT} THEN {self.read_integer(family, raw)} END"
 
     def read_boolean(self, family: Family, raw: str) -> str:
         if family == "boolean":
@@ -135,7 +152,7 @@ class Dialect:
 
     def missing(self, family: Family, raw: str) -> str:
         """The value is NULL, or NaN."""
-        return f"({raw} IS NULL OR {self.is_nan(raw)})" if family == "float" else f"{raw} IS NULL"
+        return f"({raw} IS NULL OR {self.is_nan(raw)})" if family in FLOATS else f"{raw} IS NULL"
 
 
 def check_readable(column: Column, family: Family) -> None:

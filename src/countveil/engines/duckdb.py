@@ -45,7 +45,8 @@ FAMILIES: dict[str, Family] = {
     **dict.fromkeys(["TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"], "integer"),
     **dict.fromkeys(["UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"], "integer"),
     "UHUGEINT": "decimal",  # compared with a BIGINT it overflows
-    **dict.fromkeys(["FLOAT", "DOUBLE"], "float"),
+    "DOUBLE": "float",
+    "FLOAT": "single",
     **dict.fromkeys(["VARCHAR", "UUID", '"NULL"'], "text"),
     **dict.fromkeys(["TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"], "timestamp"),
     "BOOLEAN": "boolean",
@@ -87,7 +88,7 @@ class DuckDBEngine(SqlEngine):
         self._stored: dict[Column, str] | None = None
         self._points: PointRows | None = None
         self._quick = False
-        self._frame = arrow_table(source.frame, _wanted(schema)) if source.scheme == "frame" else None
+        self._frame = arrow_table(source.frame, schema) if source.scheme == "frame" else None
         self.garbled = {"frame": OUTSIDE, "parquet": "?"}.get(source.scheme)
         self._scratch = tempfile.mkdtemp(prefix="countveil-")
         self._tidy = weakref.finalize(self, shutil.rmtree, self._scratch, ignore_errors=True)

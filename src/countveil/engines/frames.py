@@ -1,8 +1,14 @@
 """A frame of pandas, polars or pyarrow as an Arrow table that an engine reads without surprises.
 
-How a column is converted depends on its declared type alone, never on its values, and no value makes it fail. Columns
-of Python objects are read as text, value by value; text that is no Unicode gets replacement characters; a type that no
-declared column can have becomes binary, so that it is refused by name when it is declared.
+No value makes a frame fail. Its types can be those of its values: one missing value makes floats of integers in pandas,
+and objects of booleans; one word makes objects of everything. So whether a frame opens, and how the values of others
+are read, does not depend on which of these types a column has: columns of Python objects are read as text, value by
+value, and so is a column of numbers, booleans, dates or time stamps whose type is not read as the declared one. Text
+that is no Unicode gets replacement characters. A type that no declared column can have becomes binary, so that it is
+refused by name when it is declared; so are times with a zone.
+
+People are named by text and by whole numbers. Anything else names nobody, and neither does a float that is so large
+that two people could have the same.
 """
 
 from __future__ import annotations
@@ -12,19 +18,21 @@ import decimal
 import fractions
 import numbers
 import uuid
-from collections.abc import Collection
 from typing import Any
 
+from countveil.engines.dialect import EXACT, READABLE, UNITS, Family
 from countveil.errors import DataError, MissingExtraError, ParameterError
+from countveil.schema import Schema
 
 OUTSIDE = "\ufffd"
-LIMIT = 2**64
+LIMIT = 2**63
 HUGE = 10**100
+EPOCH, LAST = datetime.date(1970, 1, 1).toordinal(), datetime.date.max.toordinal() + 1
 NAMES = "source: every column of the frame needs a name of its own, a text"
 
 
-def arrow_table(frame: Any, wanted: Collection[str] | None = None) -> Any:
-    """The columns of the frame, or those of them that are wanted."""
+def arrow_table(frame: Any, schema: Schema | None = None) -> Any:
+    """The columns of the frame as they are, or those of a schema as they can be read."""
     import narwhals as nw
 
     try:
@@ -40,32 +48,86 @@ def arrow_table(frame: Any, wanted: Collection[str] | None = None) -> Any:
     names = list(eager.columns)
     if len(set(names)) != len(names) or not all(isinstance(name, str) and name for name in names):
         raise DataError(NAMES)
-    return pa.table({name: _column(eager, name) for name in names if wanted is None or name in wanted})
+    if schema is None:
+        return pa.table({name: _column(eager, name) for name in names})
+    declared = {column.name: set(READABLE[column.kind]) for column in schema.columns}
+    people = set() if schema.unit_is_row else {schema.unit}
+    readable = declared | {name: declared.get(name, set(UNITS)) & set(UNITS) for name in people}
+    return pa.table(
+        {
+            name: _fitted(_column(eager, name, name in people), readable[name], name in people)
+            for name in names
+            if name in readable
+        }
+    )
 
 
-def _column(frame: Any, name: str) -> Any:
+def _fitted(column: Any, readable: set[Family], person: bool) -> Any:
+    """The column as it is if it can be read, and value by value if its type is one that other values would change."""
+    import pyarrow as pa
+
+    inner = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    family = _family(inner)
+    if family is None or family in readable:
+        return column
+    if family in ("date", "timestamp"):
+        return _as_text(_days(column.cast(inner)), person)
+    exact = 2**24 if family == "single" else EXACT
+    return _as_text(column.to_pylist(), person, exact)
+
+
+def _family(kind: Any) -> Family | None:
+    """The family of the types that a frame's values can change; None for all others."""
+    import pyarrow as pa
+
+    if pa.types.is_decimal(kind):
+        return "integer" if kind.scale == 0 else "decimal"
+    families: dict[Family, bool] = {
+        "boolean": pa.types.is_boolean(kind),
+        "integer": pa.types.is_integer(kind),
+        "single": pa.types.is_float32(kind),
+        "float": pa.types.is_float64(kind),
+        "date": pa.types.is_date(kind),
+        "timestamp": pa.types.is_timestamp(kind) and kind.tz is None,
+    }
+    return next((family for family, fits in families.items() if fits), None)
+
+
+def _days(column: Any) -> list[object]:
+    """The day of every date or time stamp; one that Python has no date for is no date."""
+    import pyarrow as pa
+
+    kind = column.type
+    units = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+    day = 1 if pa.types.is_date32(kind) else 86_400 * (1000 if pa.types.is_date64(kind) else units[kind.unit])
+    whole = column.cast(pa.int32()).to_pylist() if pa.types.is_date32(kind) else column.cast(pa.int64()).to_pylist()
+    numbers_of_days = [None if value is None else value // day + EPOCH for value in whole]
+    return [n if n is None else datetime.date.fromordinal(n) if 0 < n < LAST else OUTSIDE for n in numbers_of_days]
+
+
+def _column(frame: Any, name: str, person: bool = False) -> Any:
     import narwhals as nw
     import pyarrow as pa
 
     series = frame[name]
     if str(getattr(series.to_native(), "dtype", "")).lower() == "object":
-        return _as_text(series.to_list())
+        return _as_text(series.to_list(), person)
     try:
         found = series.to_arrow()
     except Exception:
         if series.dtype in (nw.String, nw.Categorical, nw.Enum):
-            return _as_text(series.to_list())
+            return _as_text(series.to_list(), person)
         return pa.nulls(len(series), pa.binary())
-    return _readable(found)
+    return _readable(found, person)
 
 
-def _readable(column: Any) -> Any:
+def _readable(column: Any, person: bool) -> Any:
     """The column with a type and with values that an engine can read."""
     import pyarrow as pa
 
     inner = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if pa.types.is_float16(inner):
-        return column.cast(pa.float32())
+        return _as_text(column.to_pylist(), True, 2**11) if person else column.cast(pa.float32())
     if pa.types.is_decimal(inner):
         return column if 0 <= inner.scale <= inner.precision <= 38 else pa.nulls(len(column), pa.binary())
     if pa.types.is_string(inner) or pa.types.is_large_string(inner) or pa.types.is_string_view(inner):
@@ -85,10 +147,26 @@ def _readable(column: Any) -> Any:
     return column if any(simple) else pa.nulls(len(column), pa.binary())
 
 
-def _as_text(values: list[object]) -> Any:
+def _as_text(values: list[Any], person: bool = False, exact: int = EXACT) -> Any:
     import pyarrow as pa
 
-    return pa.array([text_of(value) for value in values], pa.large_string())
+    texts = [person_of(value, exact) for value in values] if person else [text_of(value) for value in values]
+    return pa.array(texts, pa.large_string())
+
+
+def person_of(value: object, exact: int = EXACT) -> str | None:
+    """What a Python value names a person with: None or U+FFFD for nobody. A float has to be below `exact`.
+
+    >>> person_of(12.0), person_of("Ann"), person_of(2.0**53), person_of(2**53), person_of(True)
+    ('12', 'Ann', '\ufffd', '9007199254740992', '\ufffd')
+    """
+    if isinstance(value, (bool, datetime.date)) or type(value).__name__ == "bool":
+        return OUTSIDE if value == value else None  # NaT is a date that is missing
+    if isinstance(value, numbers.Real) and not isinstance(value, numbers.Rational):
+        number: Any = value
+        bound = {"float16": 2**11, "float32": 2**24}.get(type(value).__name__, exact)
+        return text_of(value) if number != number or abs(number) < bound else OUTSIDE
+    return text_of(value)
 
 
 def text_of(value: object) -> str | None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from countveil.engines.dialect import Dialect, Family
+from countveil.engines.dialect import FLOATS, Dialect, Family
 from countveil.engines.statement import Compiler
 from countveil.schema import Kind
 
 FAMILIES: dict[str, Family] = {
     **dict.fromkeys(["int2", "int4", "int8"], "integer"),
-    **dict.fromkeys(["float4", "float8"], "float"),
+    "float8": "float",
+    "float4": "single",
     **dict.fromkeys(["text", "varchar", "bpchar", "uuid", "name", "citext"], "text"),
     "numeric": "decimal",
     "bool": "boolean",
@@ -64,7 +65,7 @@ class PostgresDialect(Dialect):
             few = f"CASE WHEN length({digits}) <= {_DIGITS} THEN {fits} END"
             written = f"CASE WHEN {self.matches(text, self.integer_text)} THEN {few} END"
             return f"CASE WHEN {self.short(raw)} THEN {written} END"
-        if family == "float":
+        if family in FLOATS:
             inside = f"{raw} >= CAST({_LOW} AS float8) AND {raw} < CAST(9223372036854775808 AS float8)"
             return f"CASE WHEN {inside} THEN CASE WHEN {raw} = trunc({raw}) THEN CAST({raw} AS bigint) END END"
         return f"CASE WHEN {raw} BETWEEN {_LOW} AND {_HIGH} AND {raw} = trunc({raw}) THEN CAST({raw} AS bigint) END"
@@ -120,7 +121,7 @@ class PostgresCompiler(Compiler):
         return f"NULLIF({column}, 'NaN')" if name in self.numbers else column
 
     def person(self, name: str) -> str:
-        column = self.raw(name)
+        column = super().person(name)
         return f"CASE WHEN {self._short(column)} THEN {column} END" if self.families[name] == "text" else column
 
 

@@ -7,14 +7,15 @@ import json
 from collections.abc import Sequence
 from zlib import crc32
 
-from countveil.engines.dialect import Dialect, Family
+from countveil.engines.dialect import FLOATS, Dialect, Family
 from countveil.schema import Kind, Value
 
 BUCKETS = 128
 """Parts of a list of values, of which a value is looked for in one."""
 FAMILIES: dict[str, Family] = {
     **dict.fromkeys(["tinyint", "smallint", "int", "bigint"], "integer"),
-    **dict.fromkeys(["float", "double"], "float"),
+    "double": "float",
+    "float": "single",
     "string": "text",
     "boolean": "boolean",
     "date": "date",
@@ -47,7 +48,7 @@ class SparkDialect(Dialect):
             digits = self.try_cast(f"split_part({text}, '.', 1)", "BIGINT")
             return f"CASE WHEN {self.matches(text, self.integer_text)} THEN {digits} END"
         whole = self.try_cast(raw, "BIGINT")
-        if family == "float":
+        if family in FLOATS:
             inside = f"{raw} >= -9.223372036854775808E18D AND {raw} < 9.223372036854775808E18D"
             return f"CASE WHEN {inside} THEN CASE WHEN CAST({whole} AS DOUBLE) = {raw} THEN {whole} END END"
         return f"CASE WHEN {whole} = {raw} THEN {whole} END"

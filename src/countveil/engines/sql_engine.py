@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from countveil.engines.dialect import Dialect, Family, check_readable
+from countveil.engines.dialect import UNITS, Dialect, Family, check_readable
 from countveil.engines.statement import Compiler, Statement
 from countveil.errors import DataError
 from countveil.query import Question
@@ -14,8 +14,6 @@ from countveil.schema import Schema
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-UNITS: tuple[Family, ...] = ("integer", "text")
 
 
 class SqlEngine:
@@ -67,4 +65,6 @@ def check_columns(schema: Schema, families: Mapping[str, Family]) -> None:
     if schema.unit not in families:
         raise DataError(f"unit {schema.unit} is declared, but the source has no column of that name")
     if families[schema.unit] not in UNITS:
-        raise DataError(f"unit {schema.unit}: people are identified by integers or text, not {families[schema.unit]}")
+        raise DataError(
+            f"unit {schema.unit}: people are identified by integers or text, not {families[schema.unit]} values"
+        )

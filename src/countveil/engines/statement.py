@@ -74,7 +74,7 @@ class Compiler:
 
     def person(self, name: str) -> str:
         """What the column of the unit names a person with; NULL for nobody."""
-        return self.raw(name)
+        return self.dialect.read_person(self.families[name], self.raw(name))
 
     def missing(self, column: Column) -> str:
         return self.dialect.missing(self.families[column.name], self.raw(column.name))

@@ -601,6 +601,41 @@ def test_decimals_in_a_frame_never_fail(value: str, read: list[int]) -> None:
     assert counted(source, schema, "SELECT count(*) FROM people WHERE x IS NULL") == [int("NaN" in value)]
 
 
+PEOPLE = Schema("people", (X,), "person")
+FLOAT_IDS = [2.0**53, 2.0**53 + 2, -(2.0**53), 2.0**53 - 1, 1.5, float("inf"), float("nan"), 2.0**24, 7.0, -0.0]
+
+
+@pytest.mark.parametrize("way", ["pandas", "polars", "pyarrow", "objects", "parquet", "duckdb"])
+def test_floats_name_people_below_the_limit_of_their_precision(way: str, tmp_path: Path) -> None:
+    """Two people with ids of 2^53 and more could have the same float; so could two of 2^24 in 32 bits."""
+    table = pa.table({"person": pa.array(FLOAT_IDS, pa.float64()), "x": pa.array([1] * len(FLOAT_IDS))})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    with duckdb.connect(tmp_path / "rows.duckdb") as database:
+        database.execute(f"CREATE TABLE rows AS FROM '{tmp_path / 'rows.parquet'}'")
+    frame = table.to_pandas()
+    source = {
+        "pandas": Source(frame=frame),
+        "polars": Source(frame=pl.from_arrow(table)),
+        "pyarrow": Source(frame=table),
+        "objects": Source(frame=frame.assign(person=frame["person"].astype(object))),
+        "parquet": Source("rows.parquet", directory=tmp_path),
+        "duckdb": Source("rows.duckdb", table="rows", directory=tmp_path),
+    }[way]
+    assert total(source, PEOPLE) == 4
+
+
+@pytest.mark.parametrize(("kind", "people"), [(pa.float32(), [2**24 - 1, 5]), (pa.float16(), [2047, 5])])
+def test_shorter_floats_name_people_below_their_own_limit(kind: Any, people: list[int], tmp_path: Path) -> None:
+    ids = pa.array([float(2 * (people[0] + 1)), float(people[0] + 1), *map(float, people)], pa.float64()).cast(kind)
+    table = pa.table({"person": ids, "x": [1] * 4})
+    assert total(Source(frame=table), PEOPLE) == 2
+    if kind == pa.float32():
+        assert total(Source(frame=table.to_pandas()), PEOPLE) == 2
+        pq.write_table(table, tmp_path / "rows.parquet")
+        with pytest.raises(DataError, match="people are identified by integers or text, not single values"):
+            total(Source("rows.parquet", directory=tmp_path), PEOPLE)
+
+
 # -- small files are read once -----------------------------------------------------------------------------------------
 
 

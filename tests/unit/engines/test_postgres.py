@@ -1022,3 +1022,17 @@ def suppressed() -> Iterator[None]:
 def test_the_longest_text_is_what_is_documented() -> None:
     page = (Path(__file__).parents[3] / "docs" / "postgres.md").read_text()
     assert f"{postgres_sql.LONGEST:,} bytes" in page
+
+
+# -- floats that are integers ------------------------------------------------------------------------------------------
+
+
+def test_floats_name_people_and_codes_below_the_limit_of_their_precision(server: Postgres) -> None:
+    ids = [2.0**53, 2.0**53 + 2, 2.0**53 - 1, 1.5, float("inf"), float("nan"), None, 7.0, 7.0, -0.0]
+    table = made(server, "person float8, x float8, y float4", [(i, 5.0, 5.0) for i in ids])
+    declared = Column("x", "text", ("5", "5.0")), Column("y", "text", ("5",))
+    with opened(server, table, *declared, unit="person") as count:
+        assert count() == [3]
+        assert (count("x"), count("y")) == ([3, 0], [3])
+    with pytest.raises(DataError, match="people are identified by integers or text, not single values"):
+        open_engine(Source(server.url, table=table), Schema("people", declared[:1], unit="y"))

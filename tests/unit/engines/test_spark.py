@@ -530,6 +530,22 @@ def test_people_without_readable_names_are_the_same_on_both_engines(tmp_path: Pa
         assert counts_of(tmp_path / "x.parquet", engine, schema) == [0, 0, 1, 2, *[0] * 6]
 
 
+def test_floats_name_people_and_codes_below_the_limit_of_their_precision(tmp_path: Path) -> None:
+    ids = [2.0**53, 2.0**53 + 2, 2.0**53 - 1, 1.5, float("inf"), float("nan"), None, 7.0, 7.0, -0.0]
+    table = {"person": pa.array(ids, pa.float64()), "x": [5.0] * 10, "y": pa.array([5] * 10, pa.float32())}
+    pq.write_table(pa.table(table), tmp_path / "rows.parquet")
+    source = Source("rows.parquet", directory=tmp_path)
+    declared = Column("x", "text", ("5", "5.0")), Column("y", "text", ("5",))
+    for name in ("duckdb", "spark"):
+        schema = Schema("people", declared, "person")
+        engine = open_engine(source, schema, name)
+        found = [engine.count(ask(schema, dataset="people", by=by), key=b"").tolist() for by in ((), "x", "y")]
+        engine.close()
+        assert found == [[3], [3, 0], [3]], name
+        with pytest.raises(DataError, match="people are identified by integers or text, not single values"):
+            open_engine(source, Schema("people", declared[:1], "y"), name)
+
+
 @pytest.mark.parametrize("column", KINDS, ids=lambda column: column.name)
 def test_labels_are_those_of_collected_tables(column: Column) -> None:
     before, after = Column("before", "text", ("x", "y")), Column("z", "integer", low=0, high=2)
