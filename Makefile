@@ -4,7 +4,11 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check bench vectors clean
+# What needs another server or much time; `make test` leaves it out but for one smoke test of each server.
+LONG := spark or postgres or browser or faults or fuzz or slow
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --durations 10
+
+.PHONY: demo test test-all test-system check bench vectors clean
 
 $(VENV)/.installed: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -20,7 +24,16 @@ demo: $(VENV)/.installed
 	$(BIN)/countveil demo
 
 test: $(VENV)/.developed
-	$(BIN)/python -m pytest
+	COUNTVEIL_TESTS=fast $(PYTEST) -m 'smoke or not ($(LONG))'
+
+test-all: test
+	$(PYTEST) -m 'not smoke and ($(LONG) or examples)'
+
+# Debian's packages that test-all uses; as root.
+test-system:
+	apt-get update -qq
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+		postgresql chromium openjdk-17-jre-headless curl gcc libc6-dev > /dev/null
 
 check: $(VENV)/.developed
 	$(BIN)/ruff check .

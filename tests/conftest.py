@@ -1,13 +1,66 @@
-"""Shared settings: property tests are reproducible and have no deadline (exact arithmetic takes the time it takes)."""
+"""What every test has: markers by folder, hypothesis profiles, workers that share what is slow to start, a time limit.
+
+Markers say what a test needs or why it takes long (pyproject.toml lists them). `make test` leaves out those that need
+another server or much time; `make test-all` runs them afterwards.
+"""
 
 from __future__ import annotations
 
-import sys
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
-for folder in ("", "property"):
-    sys.path.insert(0, str(Path(__file__).parent / folder))
+from tests.support import needs
+
 settings.register_profile("countveil", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("countveil")
+
+TESTS = Path(__file__).parent
+PLACES = {
+    "browser": "browser",
+    "faults": "faults",
+    "service": "server",
+    "test_docs": "docs",
+    "test_fuzz": "fuzz",
+    "test_postgres": "postgres",
+    "test_spark": "spark",
+    "test_spark_faults": "spark",
+    "test_spark_guest": "spark",
+}
+"""Markers of all tests in a folder or a file."""
+SHARED = ("browser", "server", "spark")
+"""Markers of tests that share something slow to start: the tests of one file run on one worker."""
+LONG = {"spark", "postgres", "browser", "server", "faults", "fuzz", "docs", "slow"}
+LIMIT = 2.0
+"""Seconds of processor time that a test without one of these markers may take."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(TESTS):
+            for name in item.path.relative_to(TESTS).with_suffix("").parts:
+                if name in PLACES:
+                    item.add_marker(PLACES[name])
+        if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+            item.add_marker("examples")
+        if any(item.get_closest_marker(name) for name in SHARED):
+            spark = item.get_closest_marker("spark") is not None
+            item.add_marker(pytest.mark.xdist_group("spark" if spark else str(item.path)))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    needs.given = {mark.name for mark in item.iter_markers()}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """On CI, a test that takes long says why by a marker, or fails."""
+    before = sum(os.times()[:4])
+    result = yield
+    spent = sum(os.times()[:4]) - before
+    if os.environ.get("CI") and spent > LIMIT and not any(item.get_closest_marker(name) for name in LONG):
+        pytest.fail(f"takes {spent:.1f} s of processor time; make it cheaper, or mark it as slow and say why")
+    return result

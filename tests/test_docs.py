@@ -8,13 +8,12 @@ it there, with {} for the figure itself and ... for any one word:
     82 %<!-- service.txt: durably charged, 16 clients: {} %, -->       in text
     seconds = 14.72  # scale.txt: 10,000,000 ... {} the driver         in code
 
-Run as a script, this rewrites docs/cli.md, and the marked figures from benchmarks/results.
+`python -m tests.test_docs` writes docs/cli.md anew, and the marked figures from benchmarks/results.
 """
 
 from __future__ import annotations
 
 import doctest
-import os
 import re
 import runpy
 import shlex
@@ -24,6 +23,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+
+from countveil.cli import cli
+from tests.support.curated import runner
+from tests.support.serving import Server, clean
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -44,24 +48,44 @@ def test_python_examples(page: Path) -> None:
     assert results.failed == 0
 
 
-def shown_commands() -> list[str]:
-    lines = [line for page in PAGES if page != SERVED for line in page.read_text().splitlines()]
-    found = [line[2:] for line in lines if line.startswith("$ countveil ")]
-    helps = subprocess.run(
-        [sys.executable, "-m", "countveil", "design", "--help"], capture_output=True, text=True, check=True
-    )
-    found += [line.strip() for line in helps.stdout.splitlines() if line.strip().startswith("countveil design --")]
+def shown_commands(page: Path) -> list[str]:
+    """The commands of a page, in order, without those of the help; each runs once."""
+    found = [line[2:] for line in page.read_text().splitlines() if line.startswith("$ countveil ")]
     return list(dict.fromkeys(found))
 
 
-def test_commands_shown_to_users_work(tmp_path: Path) -> None:
-    commands = shown_commands()
-    assert len(commands) >= 6
-    for command in commands:
-        words = shlex.split(command.split("  ")[0])
-        done = subprocess.run([sys.executable, "-m", *words], cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, f"{command}: {done.stderr}"
-        assert done.stdout
+BEFORE = {"budget.md": ["countveil demo --out census"]}
+"""What a page takes for granted."""
+
+
+@pytest.mark.slow  # plans, figures and a demo, for every page that shows them
+@pytest.mark.parametrize("page", [p for p in PAGES if p != SERVED and shown_commands(p)], ids=lambda p: p.name)
+def test_commands_shown_to_users_work(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for command in [*BEFORE.get(page.name, []), *shown_commands(page)]:
+        check_command(command, monkeypatch, capsys)
+
+
+def test_examples_of_the_help_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = runner(monkeypatch, capsys, "design")
+    lines = [line.strip() for line in run("--help").out.splitlines()]
+    examples = [line for line in lines if line.startswith("countveil design --")]
+    assert len(examples) >= 6
+    for command in examples:
+        check_command(command, monkeypatch, capsys)
+
+
+def check_command(command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """It ends well and prints something."""
+    name, *words = shlex.split(command.split("  ")[0])[1:]
+    done = runner(monkeypatch, capsys, name)(*words)
+    assert done.code == 0, f"{command}: {done.err}"
+    assert done.out, command
 
 
 def blocks(page: Path) -> list[tuple[str, str]]:
@@ -78,8 +102,6 @@ def commands(block: str) -> list[tuple[str, str]]:
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="the page is written with curl")
 def test_the_page_of_the_service_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from serving import Server, clean
-
     environment, names = {**clean(), "NO_PROXY": "*"}, {}
     checker, checked, server = doctest.OutputChecker(), 0, None
     python = doctest.DocTestRunner(checker)
@@ -143,23 +165,18 @@ def test_routes_on_the_page_of_the_service() -> None:
 
 def reference() -> str:
     """The command-line reference, from the commands' own help."""
-    parts = ["# Command line\n\nGenerated from `--help` by `python tests/test_docs.py`.\n"]
+    parts = ["# Command line\n\nGenerated from `--help` by `python -m tests.test_docs`.\n"]
     for words in ([], *(name.split() for name in COMMANDS)):
-        done = subprocess.run(
-            [sys.executable, "-m", "countveil", *words, "--help"],
-            capture_output=True,
-            text=True,
-            check=True,
-            env={**os.environ, "COLUMNS": "100"},
-        )
+        done = CliRunner().invoke(cli, [*words, "--help"], prog_name="countveil", terminal_width=98)
+        assert done.exit_code == 0, words
         title = " ".join(["countveil", *words])
-        body = re.sub(r"^Usage: .*? \[", f"Usage: {title} [", done.stdout, count=1)
+        body = re.sub(r"^Usage: .*? \[", f"Usage: {title} [", done.output, count=1)
         parts.append(f"## {title}\n\n```text\n{body.rstrip()}\n```\n")
     return "\n".join(parts)
 
 
 def test_reference_is_up_to_date() -> None:
-    assert (ROOT / "docs" / "cli.md").read_text() == reference(), "run: python tests/test_docs.py"
+    assert (ROOT / "docs" / "cli.md").read_text() == reference(), "run: python -m tests.test_docs"
 
 
 def test_links_between_pages_lead_somewhere() -> None:

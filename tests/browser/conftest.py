@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from browsing import Visit, Watch, launched, opened
 from playwright.sync_api import Browser, Page
-from served import Served
+
+from tests.support.browsing import Visit, Watch, launched, opened
+from tests.support.served import Served
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +26,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture
 def watch(served: Served) -> Watch:
-    return Watch(served.address)
+    return Watch(served.url)
 
 
 @pytest.fixture
@@ -43,7 +39,7 @@ def visit(browser: Browser, served: Served, watch: Watch) -> Iterator[Visit]:
         contexts.append(context)
         watch.over(context)
         page = context.new_page()
-        page.goto(served.address + path)
+        page.goto(served.url + path)
         return page
 
     yield go

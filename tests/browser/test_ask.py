@@ -10,12 +10,12 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from browsing import ASK, COST, Visit, Watch, asked, enter
 from playwright.sync_api import Page, expect
-from served import Served
 
 from countveil.answers import Table
 from countveil.curator import Curator
+from tests.support.browsing import ASK, COST, Visit, Watch, asked, enter
+from tests.support.served import Served
 
 ALL = "SELECT count(*) FROM people"
 
@@ -53,6 +53,7 @@ def recorded(served: Served, receipt: str) -> Table:
 # -- logging in --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.smoke
 def test_a_key_is_typed_once_and_never_seen_again(visit: Visit, served: Served, keys: dict[str, str]) -> None:
     page, key = visit("/ask"), keys["ana"]
     assert "/login?to=%2Fask" in page.url
@@ -72,7 +73,7 @@ def test_a_key_is_typed_once_and_never_seen_again(visit: Visit, served: Served, 
     (login,) = (line for line in sent if secret in line)
     assert "/login " in login
     kept = page.evaluate("JSON.stringify([{...localStorage}, {...sessionStorage}, history.state, document.cookie])")
-    for text in (*sources, page.content(), page.url, kept, served.log.read_text(), str(page.context.cookies())):
+    for text in (*sources, page.content(), page.url, kept, served.log, str(page.context.cookies())):
         assert secret not in text
         assert hashlib.sha256(secret.encode()).hexdigest() not in text
     (cookie,) = page.context.cookies()
@@ -101,7 +102,7 @@ def test_logging_in_goes_nowhere_else(visit: Visit, served: Served, keys: dict[s
         page = visit("/login?to=" + quote(to, safe=""))
         page.get_by_label("Your key").fill(keys["ana"])
         page.get_by_role("button", name="Log in").click()
-        page.wait_for_url(f"{served.address}/ask")
+        page.wait_for_url(f"{served.url}/ask")
 
 
 def test_logging_out(visit: Visit, keys: dict[str, str]) -> None:
@@ -360,11 +361,11 @@ def test_the_python_and_curl_lines_do_the_same(visit: Visit, served: Served, key
     receipt = asked(page, "SELECT works, count(*) FROM people WHERE region = 'North' GROUP BY works")
     rows = [list(row) for row in recorded(served, receipt).rows]
     page.get_by_text("The same in Python and with curl").click()
-    names = {"cv": cv, "URL": served.address, "KEY": keys["ana"]}
+    names = {"cv": cv, "URL": served.url, "KEY": keys["ana"]}
     exec(page.get_by_label("Python", exact=True).inner_text(), names)
     assert [list(row) for row in names["table"].rows] == rows  # type: ignore[attr-defined]
     names["service"].close()  # type: ignore[attr-defined]
-    line = page.get_by_label("curl", exact=True).inner_text().replace("URL", served.address, 1)
+    line = page.get_by_label("curl", exact=True).inner_text().replace("URL", served.url, 1)
     environment = {"PATH": "/usr/bin:/bin", "COUNTVEIL_KEY": keys["ana"]}
     done = subprocess.run(line, shell=True, env=environment, capture_output=True, check=True)
     assert json.loads(done.stdout)["rows"] == rows
@@ -395,7 +396,7 @@ def test_an_address_alone_never_asks(visit: Visit, served: Served, keys: dict[st
     text = "SELECT count(*) FROM people WHERE age = 77"
     with Curator.open(served.config) as curator:
         priced = curator.question(text).sha256
-    page.goto(f"{served.address}/ask?dataset=people&do=count&priced={priced}&sql={quote(text)}")
+    page.goto(f"{served.url}/ask?dataset=people&do=count&priced={priced}&sql={quote(text)}")
     says(page, text)
     assert page.locator("#answer").count() == 0
     assert len(served.charges()) == before
@@ -480,7 +481,7 @@ def test_analysts_see_their_own_questions_and_curators_all(
         assert ("age &gt;= 91" in page.content()) is seen, key
         assert (receipt[:8] in page.content()) is seen, key
         assert ("age &gt;= 92" in page.content()) is (key != "ana"), key
-        status = page.request.get(f"{served.address}/ask/{receipt}.csv").status
+        status = page.request.get(f"{served.url}/ask/{receipt}.csv").status
         assert status == (200 if seen else 404), key
     expect(cora.get_by_role("columnheader", name="who")).to_be_visible()
     expect(ben.get_by_role("columnheader", name="who")).to_have_count(0)

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browsing import ASK, COST, Visit, Watch, asked, enter
 from playwright.sync_api import Page, expect
-from served import Served
 
 from countveil.config import load
 from countveil.ledger.sqlite import SqliteLedger
+from tests.support.browsing import ASK, COST, Visit, Watch, asked, enter
+from tests.support.served import Served
 
 AGES = "SELECT count(*) FROM people WHERE age >= {}"
 
@@ -74,10 +74,10 @@ def test_a_key_with_few_answers_ends_before_the_pool(visit: Visit, served: Serve
     page.get_by_role("button", name=COST).click()
     expect(page.get_by_role("alert").locator("p")).to_contain_text("that this key may ask for were given")
     expect(page.get_by_role("button", name=ASK)).to_have_count(0)
-    page.goto(f"{served.address}/budget")
+    page.goto(f"{served.url}/budget")
     assert "0 of 1 answers left for you" in pool(page, "people")
     assert "You have no answer left here." in pool(page, "people")
-    other.goto(f"{served.address}/budget")
+    other.goto(f"{served.url}/budget")
     assert "3 of 4 answers left for you" in pool(other, "people")
 
 
@@ -88,7 +88,7 @@ def test_the_page_of_the_budget(visit: Visit, served: Served) -> None:
     assert "4 of 4 answers left for you" in pool(ana, "people")
     assert "no share for you" in pool(ana, "visits")
     assert "answers left" not in pool(ana, "visits")
-    ana.goto(f"{served.address}/ask")
+    ana.goto(f"{served.url}/ask")
     receipt = asked(ana, AGES.format(7))
     enter(cora, served.key("cora", "curator"), "/budget")
     assert "3 of 4 answers left\n" in pool(cora, "people") + "\n"
@@ -113,10 +113,10 @@ def test_a_share_is_the_whole_of_who_has_it(visit: Visit, served: Served) -> Non
     enter(vera, served.key("vera"), "/budget")
     assert "2 of 2 answers left for you" in pool(vera, "visits")
     assert "4 of 4 answers left for you" in pool(vera, "people")
-    vera.goto(f"{served.address}/ask")
+    vera.goto(f"{served.url}/ask")
     for place in ("clinic", "hospital"):
         asked(vera, f"SELECT count(*) FROM visits WHERE place = '{place}'")
-    vera.goto(f"{served.address}/budget")
+    vera.goto(f"{served.url}/budget")
     assert "0 of 2 answers left for you" in pool(vera, "visits")
     assert "You have no answer left here." in pool(vera, "visits")
 

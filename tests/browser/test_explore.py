@@ -18,15 +18,15 @@ from urllib.parse import parse_qs, urlsplit
 from xml.etree import ElementTree
 
 import pytest
-from browsing import Visit, Watch, a_new_view, slide, slider, until
 from playwright.sync_api import Page, expect
-from served import Served
 
 import countveil as cv
 from countveil import files, ptables
 from countveil.exact import decimal_text
 from countveil.mechanism import Mechanism
 from countveil.plots.usefulness import useful_from
+from tests.support.browsing import Visit, Watch, a_new_view, slide, slider, until
+from tests.support.served import Served
 
 BY_POLICY = {"nonnegative": "remap", "signed": "optimal"}
 
@@ -243,7 +243,7 @@ BAD = (
 def test_bad_values_get_one_line_that_names_the_field(visit: Visit, served: Served) -> None:
     page = visit("/explore")
     for link, words in BAD:
-        page.goto(f"{served.address}/explore?{link}")
+        page.goto(f"{served.url}/explore?{link}")
         said = page.get_by_role("alert").locator("p").inner_text()
         assert re.search(rf"\b{words}\b", said), (link, said)
         assert "\n" not in said, link

@@ -10,9 +10,10 @@ from pathlib import Path
 from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
-from browsing import COST, Visit, Watch, enter
 from playwright.sync_api import Page, expect
-from served import Served
+
+from tests.support.browsing import COST, Visit, Watch, enter
+from tests.support.served import Served
 
 TEXT = "SELECT sex, count(*) FROM people WHERE age >= 40 AND region = 'North' GROUP BY sex"
 
@@ -54,12 +55,12 @@ def test_what_was_typed_is_there_when_the_session_ended(
 )
 def test_what_does_not_go_into_an_address(served: Served, text: str) -> None:
     form = urllib.parse.urlencode({"sql": text, "do": "plan"}).encode()
-    assert located(f"{served.address}/ask", form) == "/login?to=%2Fask"
+    assert located(f"{served.url}/ask", form) == "/login?to=%2Fask"
 
 
 def test_a_form_that_cannot_be_read_goes_to_the_page(served: Served) -> None:
-    assert located(f"{served.address}/ask", b"sql=\xff") == "/login?to=%2Fask"
-    assert located(f"{served.address}/budget?x={'y' * 3000}") == "/login?to=%2Fbudget"
+    assert located(f"{served.url}/ask", b"sql=\xff") == "/login?to=%2Fask"
+    assert located(f"{served.url}/budget?x={'y' * 3000}") == "/login?to=%2Fbudget"
 
 
 def located(address: str, body: bytes | None = None) -> str:
@@ -95,8 +96,8 @@ def status(address: str, body: bytes | None = None) -> int:
 
 def test_who_explores_keeps_nobody_from_logging_in(slow: Served) -> None:
     key = slow.key("ana")
-    seen = [status(f"{slow.address}/explore/nothing.txt") for _ in range(12)]
+    seen = [status(f"{slow.url}/explore/nothing.txt") for _ in range(12)]
     assert seen[-1] == 429
     form = urllib.parse.urlencode({"key": key, "to": "/login"}).encode()
-    assert status(f"{slow.address}/login", form) == 200
-    assert 429 in [status(f"{slow.address}/login", b"key=wrong") for _ in range(12)]
+    assert status(f"{slow.url}/login", form) == 200
+    assert 429 in [status(f"{slow.url}/login", b"key=wrong") for _ in range(12)]

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import ASK, COST, Visit, Watch, asked, enter, until
 from playwright.sync_api import Page, expect
-from served import Served
+
+from tests.support.browsing import ASK, COST, Visit, Watch, asked, enter, until
+from tests.support.served import Served
 
 AXE = (Path(__file__).parent / "vendor" / "axe.min.js").read_text(encoding="utf-8")
 RULES = {
@@ -49,16 +50,16 @@ def views(visit: Visit, served: Served, key: str, watch: Watch, **look: bool) ->
     expect(page.get_by_label("Command", exact=True)).to_contain_text("signed")
     until(page, "!!document.querySelector('.curve canvas')")
     yield "explore-more-fields", page
-    page.goto(f"{served.address}/explore?epsilon=20&delta=0.01&answers=4")
+    page.goto(f"{served.url}/explore?epsilon=20&delta=0.01&answers=4")
     until(page, "!!document.querySelector('.curve canvas')")
     yield "explore-answers", page
-    page.goto(f"{served.address}/explore?epsilon=no")
+    page.goto(f"{served.url}/explore?epsilon=no")
     yield "explore-refused", page
-    page.goto(f"{served.address}/explore?words=agency")
+    page.goto(f"{served.url}/explore?words=agency")
     yield "explore-agency", page
-    page.goto(f"{served.address}/explore/more?epsilon=1&delta=1e-6")
+    page.goto(f"{served.url}/explore/more?epsilon=1&delta=1e-6")
     yield "guarantee", page
-    page.goto(f"{served.address}/login")
+    page.goto(f"{served.url}/login")
     yield "login", page
     page.get_by_label("Your key").fill("wrong")
     page.get_by_role("button", name="Log in").click()
@@ -80,10 +81,10 @@ def views(visit: Visit, served: Served, key: str, watch: Watch, **look: bool) ->
         details.click()
     yield "ask-answered", page
     asked(page, "SELECT count(*) FROM people WHERE age > 100")
-    page.goto(f"{served.address}/budget")
+    page.goto(f"{served.url}/budget")
     expect(page.get_by_text("Chain verified")).to_be_visible()
     yield "budget", page
-    page.goto(f"{served.address}/docs")
+    page.goto(f"{served.url}/docs")
     yield "docs", page
 
 
@@ -160,7 +161,7 @@ def test_every_control_is_reached_by_tab_and_shows_it(visit: Visit, served: Serv
         enter(page, served.key(f"tab-{path[1:]}", "curator"))
         asked(page, "SELECT region, count(*) FROM people GROUP BY region")
     if path != "/ask":
-        page.goto(served.address + path)
+        page.goto(served.url + path)
     page.wait_for_load_state("networkidle")
     stops = walked(page)
     assert "Skip to the content" in stops[0]["html"]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from browsing import Visit
 from playwright.sync_api import expect
+
+from tests.support.browsing import Visit
 
 
 def test_pictures_that_cannot_follow_say_why(visit: Visit) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from browsing import Visit, asked, enter, slider, until
 from playwright.sync_api import Page, expect
-from served import Served
+
+from tests.support.browsing import Visit, asked, enter, slider, until
+from tests.support.served import Served
 
 OUTSIDE = "e => { const r = e.getBoundingClientRect(); return r.left < 0 || r.right > innerWidth; }"
 
@@ -98,7 +99,7 @@ def test_a_phone_shows_flags_and_questions_whole(visit: Visit, served: Served) -
     for flag in flags.all()[:5]:
         assert not flag.evaluate(OUTSIDE)
     assert not sideways(page)
-    page.goto(f"{served.address}/budget")
+    page.goto(f"{served.url}/budget")
     box = page.locator("td code").first.bounding_box()
     assert box is not None
     assert box["width"] > 250

@@ -5,22 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from browsing import Visit, Watch, enter, opened, until
 from playwright.sync_api import Browser, expect
-from served import Served
+
+from tests.support.browsing import Visit, Watch, enter, opened, until
+from tests.support.served import Served
 
 
 def test_the_watch_sees_a_request_that_leaves(browser: Browser, served: Served) -> None:
     """The check itself: with the policy taken off, a page that asks elsewhere is noticed."""
-    watch, context = Watch(served.address), opened(browser)
+    watch, context = Watch(served.url), opened(browser)
     watch.over(context)
     context.route("http://elsewhere.example/**", lambda route: route.fulfill(body=""))
     page = context.new_page()
-    page.goto(served.address + "/login")
+    page.goto(served.url + "/login")
     watch.check()
     away = "<img src=http://elsewhere.example/x.png>"
     page.route("**/docs", lambda route: route.fulfill(content_type="text/html", body=away))
-    page.goto(served.address + "/docs")
+    page.goto(served.url + "/docs")
     context.close()
     assert watch.elsewhere == ["http://elsewhere.example/x.png"]
     with pytest.raises(AssertionError, match="left the host"):
@@ -40,10 +41,10 @@ def test_the_watch_sees_a_request_that_leaves(browser: Browser, served: Served) 
 )
 def test_the_policy_forbids_what_is_not_ours(browser: Browser, served: Served, deed: str) -> None:
     """Scripts and styles in the page, and anything from elsewhere, are refused by the browser; the watch sees it."""
-    watch, context = Watch(served.address), opened(browser)
+    watch, context = Watch(served.url), opened(browser)
     watch.over(context)
     page = context.new_page()
-    page.goto(served.address + "/login")
+    page.goto(served.url + "/login")
     page.evaluate(f"() => {{ {deed} }}")
     page.wait_for_timeout(200)
     assert page.evaluate("window.ran") is None
@@ -55,7 +56,7 @@ def test_no_page_brings_scripts_or_styles_of_its_own(visit: Visit, served: Serve
     page = visit("/login")
     enter(page, served.key("cora", "curator"))
     for path in ("/explore", "/explore?words=agency", "/ask", "/budget", "/docs", "/login"):
-        reply = page.request.get(served.address + path)
+        reply = page.request.get(served.url + path)
         policy = reply.headers["content-security-policy"]
         assert "default-src 'self'" in policy
         assert "unsafe" not in policy
@@ -67,12 +68,12 @@ def test_no_page_brings_scripts_or_styles_of_its_own(visit: Visit, served: Serve
 
 def test_too_many_requests_are_refused_in_words(browser: Browser, tmp_path: Path) -> None:
     served = Served(tmp_path, rate=60)  # ten at once
-    watch, context = Watch(served.address), opened(browser)
+    watch, context = Watch(served.url), opened(browser)
     try:
         watch.refusals = {429}
         watch.over(context)
         page = context.new_page()
-        page.goto(served.address + "/explore?epsilon=1&delta=1e-6")
+        page.goto(served.url + "/explore?epsilon=1&delta=1e-6")
         until(page, "!!document.querySelector('.curve canvas')")
         for i in range(12):
             page.locator("#epsilon").fill(f"1.{i}")
@@ -82,7 +83,7 @@ def test_too_many_requests_are_refused_in_words(browser: Browser, tmp_path: Path
         expect(alert).to_contain_text("ask again in")
         assert "{" not in page.locator("#view").inner_text(), "a problem for programs is shown to people"
         expect(page.locator("#controls")).to_be_visible()
-        page.goto(served.address + "/explore")
+        page.goto(served.url + "/explore")
         expect(page.get_by_role("alert")).to_contain_text("ask again in")
         expect(page.get_by_role("link", name="Explore")).to_be_visible()
         watch.check()
@@ -96,8 +97,8 @@ def test_what_is_not_there_is_a_page_for_people_and_a_problem_for_programs(
 ) -> None:
     watch.refusals = {404}
     page = visit("/login")
-    page.goto(served.address + "/nowhere")
+    page.goto(served.url + "/nowhere")
     expect(page.get_by_role("alert")).to_be_visible()
     expect(page.get_by_role("link", name="Explore")).to_be_visible()
-    reply = page.request.get(served.address + "/nowhere", headers={"Accept": "*/*"})
+    reply = page.request.get(served.url + "/nowhere", headers={"Accept": "*/*"})
     assert (reply.status, reply.headers["content-type"]) == (404, "application/problem+json")

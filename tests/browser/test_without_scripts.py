@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from browsing import Visit, Watch
 from playwright.sync_api import Page, expect
-from served import Served
 
 import countveil as cv
 from countveil import files
 from countveil.exact import decimal_text
+from tests.support.browsing import Visit, Watch
+from tests.support.served import Served
 
 
 @pytest.fixture(scope="module")

@@ -15,9 +15,20 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from curated import COLUMNS, QUICK, Run, charged, config_text, people, runner, with_plan, write_rows, written
 
 import countveil as cv
+from tests.support.curated import (
+    COLUMNS,
+    QUICK,
+    Run,
+    charged,
+    config_text,
+    people,
+    runner,
+    with_plan,
+    write_rows,
+    written,
+)
 
 BY_REGION = "SELECT region, count(*) FROM people GROUP BY region"
 TOTAL = "SELECT count(*) FROM people"

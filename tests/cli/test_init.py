@@ -13,11 +13,11 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from curated import Run, people, runner, write_rows
 
 from countveil.config import load
 from countveil.curator import Curator
 from countveil.errors import ConfigError
+from tests.support.curated import Run, people, runner, write_rows
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from curated import COLUMNS, Run, config_text, people, runner, write_rows, written
+
+from tests.support.curated import COLUMNS, Run, config_text, people, runner, write_rows, written
 
 
 @pytest.fixture

@@ -19,9 +19,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from curated import config_text, people, runner, with_plan, written
 
 from countveil import fingerprints
+from tests.support.curated import config_text, people, runner, with_plan, written
 
 BY_REGION = "SELECT region, count(*) FROM people GROUP BY region"
 NEIGHBOURS = ("NNNSSEW", "NNNSSEWW")

@@ -14,23 +14,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from contract import naive
-from contract.makers import ARROW, MAKERS, SLOW, Types, opened
-from contract.naive import Row, Test
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from countveil.engines import Engine
 from countveil.errors import DataError
 from countveil.query import ask
 from countveil.schema import Column, Schema
+from tests.support import naive
+from tests.support.effort import examples
+from tests.support.makers import ARROW, MAKERS, SLOW, Types, choices, opened
+from tests.support.naive import Row, Test
 
 KEY = b"a key of sixteen"
 DAY = datetime.date(2026, 1, 31)
 BIG = 2**63 - 1
 
 
-@pytest.fixture(params=MAKERS)
+@pytest.fixture(params=choices())
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
     """make_engine(rows, physical types, schema)."""
     engines: list[Engine] = []
@@ -355,9 +356,12 @@ def test_names_of_the_source_never_meet_ours(make: Any) -> None:
             agrees(engine, schema, rows, by, Test("=", (columns[4], (1,))) if unit == "row" else None)
 
 
-@pytest.mark.parametrize("cells", [1, 2, 3, 100])
-@pytest.mark.parametrize("most", [1, 2, 1000])
-@pytest.mark.parametrize("unit", ["int64", "uint64", "text", "category", "huge"])
+UNITS, CELLS, MOST = ["int64", "uint64", "text", "category", "huge"], [1, 2, 3, 100], [1, 2, 1000]
+PAIRWISE = [(c, MOST[(i + j) % 3], u) for i, u in enumerate(UNITS) for j, c in enumerate(CELLS)]
+"""Every two of the three choices meet."""
+
+
+@pytest.mark.parametrize(("cells", "most", "unit"), PAIRWISE)
 def test_people_in_many_rows_and_cells(make: Any, cells: int, most: int, unit: str) -> None:
     schema = Schema("people", (REGION, AGE), unit="id", cells_per_person=cells, rows_per_person=most)
     ids: list[Any] = [None, 0, 1, 2, 10**15, 3, 4]
@@ -467,16 +471,16 @@ def tables(draw: st.DrawFn) -> tuple[Schema, Types, list[Row]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in MAKERS if name not in SLOW])
-@settings(max_examples=120, suppress_health_check=list(HealthCheck))
+@pytest.mark.parametrize("name", choices(name for name in MAKERS if name not in SLOW))
+@examples(120, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_anything_is_counted_as_defined(name: str, data: st.DataObject) -> None:
     anything(name, data)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(SLOW))
-@settings(max_examples=12, suppress_health_check=list(HealthCheck))
+@pytest.mark.parametrize("name", choices(sorted(SLOW)))
+@examples(12, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_something_is_counted_as_defined(name: str, data: st.DataObject) -> None:
     anything(name, data)

@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from ledgers import database, plan
 
 from countveil.errors import BudgetError, CountveilError, LedgerError, RequestError
 from countveil.ledger import Asked, Charge, Ledger, Standing
 from countveil.ledger.postgres import PostgresLedger
 from countveil.ledger.records import charge_id, replayed
 from countveil.ledger.sqlite import SqliteLedger
+from tests.support.ledgers import database, plan
 
 Open = Callable[[], Ledger]
 
@@ -334,6 +334,7 @@ class TestSqlite(LedgerContract):
         return lambda: SqliteLedger(folder / "x.ledger", folder / "x.anchor")
 
 
+@pytest.mark.postgres
 class TestPostgres(LedgerContract):
     def opener(self, folder: Path) -> Open:
         location = database()

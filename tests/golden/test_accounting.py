@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-import vectors
 from countveil.accounting.composition import Bounds, Composition
 from countveil.accounting.pairs import answer_of
 from countveil.columns import ColumnFamily, Columns
@@ -16,6 +15,7 @@ from countveil.families.gaussian import discrete_gaussian
 from countveil.families.geometric import geometric, truncated_geometric
 from countveil.families.member import Member
 from countveil.law import Law
+from tests.support import vectors
 
 CASES = vectors.cases("accounting")
 

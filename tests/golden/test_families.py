@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-import vectors
 from countveil.exact import exp_bounds
 from countveil.families.fair import explicit_fair
 from countveil.families.gaussian import discrete_gaussian, parameter_for_variance
@@ -16,6 +15,7 @@ from countveil.families.laplace import rounded_laplace
 from countveil.families.maximum_entropy import maximum_entropy
 from countveil.families.member import Member
 from countveil.families.staircase import best_r, staircase
+from tests.support import vectors
 
 CASES = vectors.cases("families")
 TINY = Fraction(1, 2**85)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import countveil as cv
-import vectors
 from countveil.design import optimal
+from tests.support import vectors
 
 CASES = vectors.cases("optimal")
 

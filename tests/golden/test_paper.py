@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 import countveil as cv
-import vectors
 from countveil.columns import Columns
 from countveil.decimals import proposals
 from countveil.design import paper
 from countveil.exact import exp_bounds
 from countveil.privacy import delta, singleton
 from countveil.rounding import symmetric_law
+from tests.support import vectors
 
 CASES = vectors.cases("paper")
 

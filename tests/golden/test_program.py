@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import countveil as cv
-import vectors
 from countveil.design.program import ColumnProgram, Model
 from countveil.exact import decimal_text
+from tests.support import vectors
 
 CASES = vectors.cases("program")
 WHOLE = [c for c in CASES if c["kind"] == "whole"]

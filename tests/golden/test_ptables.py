@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-import vectors
 from countveil import ptables
 from countveil.ptables.measure import READINGS
+from tests.support import vectors
 
 CASES = vectors.cases("ptables")
 FOLDER = Path(__file__).parents[3] / "shared" / "data" / "ptables"

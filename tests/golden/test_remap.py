@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import countveil as cv
-import vectors
 from countveil.design import pulls
 from countveil.remap import Remap
+from tests.support import vectors
 
 CASES = vectors.cases("remap")
 NUMERIC = [c for c in CASES if c["epsilon"] != "ln 2"]

@@ -8,105 +8,33 @@ transform and error bounds: what it returns must enclose the sum, with no tolera
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from functools import cache, reduce
+from functools import cache
 from itertools import combinations_with_replacement, product
 
-import mpmath
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import countveil as cv
 from countveil.accounting import compose
 from countveil.accounting.composition import Bounds, Composition
 from countveil.accounting.pairs import answer_of
-from countveil.certify import Terms, bind
-from countveil.columns import ColumnFamily, Columns, neighbour_pairs
+from countveil.columns import ColumnFamily, Columns
 from countveil.law import Law
-from countveil.mechanism import Mechanism
-
-Ratios = dict[Fraction | None, Fraction]
-"""A pair (P, Q): the P-probability of every likelihood ratio P/Q; None is that of outcomes that Q does not have."""
-
-# The definition
-
-
-def order_bounds(epsilon: float) -> tuple[Fraction, Fraction]:
-    """e^epsilon from below and from above, to a relative 1e-60."""
-    if epsilon == 0:
-        return Fraction(1), Fraction(1)
-    with mpmath.workdps(80):
-        sign, mantissa, exponent, _ = mpmath.exp(mpmath.mpf(epsilon))._mpf_
-    middle = Fraction(-mantissa if sign else mantissa) * Fraction(2) ** exponent
-    return middle * (1 - Fraction(1, 10**60)), middle * (1 + Fraction(1, 10**60))
-
-
-def ratios(p: Law, q: Law) -> Ratios:
-    found: Ratios = {}
-    for z, weight in p.items():
-        if weight:
-            other = q.probability(z)
-            ratio = p.probability(z) / other if other else None
-            found[ratio] = found.get(ratio, Fraction(0)) + p.probability(z)
-    return found
-
-
-def times(a: Ratios, b: Ratios) -> Ratios:
-    """Both answers."""
-    found: Ratios = {}
-    for (r, p), (s, q) in product(a.items(), b.items()):
-        ratio = None if r is None or s is None else r * s
-        found[ratio] = found.get(ratio, Fraction(0)) + p * q
-    return found
-
-
-def together(parts: Iterable[Ratios]) -> Ratios:
-    return reduce(times, parts, {Fraction(1): Fraction(1)})
-
-
-def hockey_stick(pair: Ratios, order: Fraction) -> Fraction:
-    return sum((p if r is None else p * max(Fraction(0), 1 - order / r) for r, p in pair.items()), Fraction(0))
-
-
-def change_of(family: ColumnFamily, n: int, m: int) -> Ratios:
-    """The pair (column n, column m) in terms of the outcome Y."""
-    return ratios(family.column(n), family.column(m).shifted(m - n))
-
-
-def changes(family: ColumnFamily, sensitivity: int = 1) -> tuple[list[Ratios], list[Ratios]]:
-    """All pairs of a person added, and all of a person removed."""
-    pairs = list(neighbour_pairs(family, sensitivity))
-    return [change_of(family, n, m) for n, m in pairs], [change_of(family, m, n) for n, m in pairs]
-
-
-# Checks, which the planted errors below must fail
-
-
-def covers(upper: float, pair: Ratios, epsilon: float) -> bool:
-    """Is it a safe bound?"""
-    low, _ = order_bounds(epsilon)
-    return Fraction(upper) >= hockey_stick(pair, low)
-
-
-def encloses(found: Bounds, ways: Sequence[Ratios], epsilon: float) -> bool:
-    """Is the worst of these ways between lower and upper, and the estimate too?"""
-    low, high = order_bounds(epsilon)
-    most = max(hockey_stick(way, low) for way in ways)
-    least = max(hockey_stick(way, high) for way in ways)
-    return Fraction(found.lower) <= least and most <= Fraction(found.upper) and found.lower <= found.estimate <= 1
-
-
-def mechanism(family: ColumnFamily, sensitivity: int = 1) -> Mechanism:
-    counts = (family.lo, family.hi)
-    terms = Terms(epsilon=Fraction(1), policy="signed", method="program", D=20, sensitivity=sensitivity, counts=counts)
-    return bind(family, terms)
-
-
-def composed(family: ColumnFamily, k: int, sensitivity: int = 1, **more: object) -> Composition:
-    return Composition([(answer_of(family, sensitivity), k)], **more)  # type: ignore[arg-type]
-
+from tests.support.compositions import (
+    Ratios,
+    change_of,
+    changes,
+    composed,
+    covers,
+    encloses,
+    hockey_stick,
+    mechanism,
+    order_bounds,
+    together,
+)
+from tests.support.effort import examples
 
 # Small laws
 
@@ -162,7 +90,7 @@ def beside_a_loss(pair: Ratios, which: int, ulps: int) -> float:
 
 
 @given(LAWS, st.integers(1, 4), st.lists(EPSILONS, min_size=3, max_size=3), st.integers(0, 100), TINY)
-@settings(max_examples=100)
+@examples(100)
 def test_answers_of_one_law(law: Law, k: int, epsilons: list[float], which: int, ulps: int) -> None:
     """Both changes, any epsilon; beside a loss too, where rounding decides what counts."""
     family = Columns(law)
@@ -173,7 +101,7 @@ def test_answers_of_one_law(law: Law, k: int, epsilons: list[float], which: int,
 
 
 @given(falling_laws(), st.integers(2, 4), st.floats(0, 3))
-@settings(max_examples=40)
+@examples(40)
 def test_the_bracket_is_narrow(law: Law, k: int, epsilon: float) -> None:
     """Enclosing is not enough: [0, 1] encloses everything."""
     found = composed(Columns(law), k).delta(epsilon)
@@ -181,7 +109,7 @@ def test_the_bracket_is_narrow(law: Law, k: int, epsilon: float) -> None:
 
 
 @given(laws(), st.integers(1, 3), st.integers(2, 3), EPSILONS)
-@settings(max_examples=60)
+@examples(60)
 def test_sensitivity(law: Law, k: int, sensitivity: int, epsilon: float) -> None:
     """A person with up to d rows: every mixture of shifts 1..d, and the same shift each time as a lower bound."""
     family = Columns(law)
@@ -197,7 +125,7 @@ def test_sensitivity(law: Law, k: int, sensitivity: int, epsilon: float) -> None
 
 
 @given(laws(), st.integers(1, 40))
-@settings(max_examples=40)
+@examples(40)
 def test_infinite_losses_are_exact(law: Law, k: int) -> None:
     """Far out only outcomes that a neighbour cannot have are left: 1 - (1 - p)^k."""
     family = Columns(law)
@@ -221,7 +149,7 @@ def families(draw: st.DrawFn) -> Columns:
 
 
 @given(families(), st.integers(1, 3), EPSILONS, st.integers(0, 100), TINY)
-@settings(max_examples=100)
+@examples(100)
 def test_every_mixture_of_columns_is_covered(family: Columns, k: int, epsilon: float, which: int, ulps: int) -> None:
     """An analyst picks the cell of every answer: all products of the columns' pairs, in both directions."""
     found = compose(mechanism(family), k)
@@ -323,7 +251,7 @@ def test_remapped_answers_by_their_actual_columns(request_: dict[str, object], e
 
 
 @given(LAWS, laws(), st.integers(1, 2), st.integers(1, 2), EPSILONS)
-@settings(max_examples=80)
+@examples(80)
 def test_a_list_of_mechanisms(a: Law, b: Law, i: int, j: int, epsilon: float) -> None:
     found = compose([(mechanism(Columns(a)), i), (mechanism(Columns(b)), j)])
     ways = [together([p[0]] * i + [q[0]] * j) for p, q in zip(changes(Columns(a)), changes(Columns(b)), strict=True)]
@@ -331,7 +259,7 @@ def test_a_list_of_mechanisms(a: Law, b: Law, i: int, j: int, epsilon: float) ->
 
 
 @given(LAWS, st.integers(1, 2), st.integers(1, 2), EPSILONS)
-@settings(max_examples=80)
+@examples(80)
 def test_replacing_a_person_moves_one_cell_up_and_one_down(law: Law, k: int, cells: int, epsilon: float) -> None:
     (up,), (down,) = changes(Columns(law))
     both = together([up, down] * k * cells if k * cells < 4 else [up, down] * 2)
@@ -343,7 +271,7 @@ def test_replacing_a_person_moves_one_cell_up_and_one_down(law: Law, k: int, cel
 
 
 @given(families(), EPSILONS)
-@settings(max_examples=40)
+@examples(40)
 def test_replacing_across_columns(family: Columns, epsilon: float) -> None:
     up, down = changes(family)
     found = composed(family, 1, neighbours="replace").delta(epsilon)
@@ -363,7 +291,7 @@ def test_twice_the_worse_change_is_no_bound_for_replacing() -> None:
 
 
 @given(LAWS, st.integers(1, 2), st.integers(1, 3), EPSILONS)
-@settings(max_examples=60)
+@examples(60)
 def test_a_person_in_many_cells(law: Law, k: int, cells: int, epsilon: float) -> None:
     ways = [together([pair] * min(4, k * cells)) for (pair,) in changes(Columns(law))]
     found = composed(Columns(law), k, cells=cells).delta(epsilon)
@@ -382,7 +310,7 @@ def partitions(g: int, largest: int | None = None) -> list[tuple[int, ...]]:
 
 
 @given(st.one_of(symmetric_laws(), falling_laws()), st.integers(1, 2), st.integers(2, 3), st.floats(-1, 9))
-@settings(max_examples=60)
+@examples(60)
 def test_groups(law: Law, k: int, people: int, epsilon: float) -> None:
     """g persons in one cell (a shift of g), or in cells of their own, or anything between."""
     family = Columns(law)

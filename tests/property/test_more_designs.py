@@ -5,18 +5,19 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
-from test_designs import brute_force_delta, check
 
 import countveil as cv
 from countveil.files import from_text, to_text
+from tests.support.designs import brute_force_delta, check
+from tests.support.effort import examples
 
 EPSILONS = st.sampled_from(["0.3", "0.7", "1", "1.5", "3"])
 
 
 @given(EPSILONS, st.sampled_from(["0.05", "0.2", "0.4"]), st.integers(1, 5), st.integers(3, 60), st.integers(1, 3))
-@settings(max_examples=40)
+@examples(40)
 def test_caps(epsilon: str, eta: str, D: int, high: int, n0: int) -> None:
     """Never above HI, never below 0, zero bias from n0 to HI - n0, eta in between, for short and long ranges."""
     m = cv.design(epsilon=epsilon, eta=eta, D=D, counts=(0, high), cap=True, unbiased_from=n0, method="program")
@@ -33,14 +34,14 @@ def test_caps(epsilon: str, eta: str, D: int, high: int, n0: int) -> None:
 
 
 @given(EPSILONS, st.sampled_from(["0.05", "0.2", "0.3"]), st.integers(2, 5), st.integers(2, 3), st.integers(1, 4))
-@settings(max_examples=20)
+@examples(20)
 def test_whole_domain_with_larger_sensitivity(epsilon: str, eta: str, D: int, sensitivity: int, n0: int) -> None:
     m = cv.design(epsilon=epsilon, eta=eta, D=D, sensitivity=sensitivity, unbiased_from=n0, method="program")
     check(m, n0)
 
 
 @given(EPSILONS, st.sampled_from(["1e-2", "1e-4", "1e-7"]))
-@settings(max_examples=12)
+@examples(12)
 def test_every_question_meets_its_target(epsilon: str, delta: str) -> None:
     best = cv.design(epsilon=epsilon, delta=delta)
     eta = str(round(float(best.eta) * 0.9, 3))
@@ -93,7 +94,7 @@ PROMISES = st.one_of(
 @example({"epsilon": "1.5", "delta": "1e-2", "eta": "0.3"}, QUESTIONS[2], (0, 3), "floor", "auto", "delta", 1, False)
 @example({"epsilon": "1", "eta": "0.5", "D": 2}, QUESTIONS[3], (0, 2), "floor", "auto", "delta", 1, False)
 @example({"epsilon": "0", "eta": "0.05", "D": 5}, QUESTIONS[3], None, "nonnegative", "remap", "delta", 1, False)
-@settings(max_examples=150)
+@examples(150)
 def test_every_request_is_answered_or_refused_in_words(
     values: dict[str, object],
     question: tuple[str, ...],

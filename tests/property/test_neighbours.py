@@ -24,7 +24,6 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from curated import MANY, config_text, with_plan, written
 
 from countveil.config import load
 from countveil.curator import Curator
@@ -34,6 +33,7 @@ from countveil.errors import CountveilError, DataError
 from countveil.ledger.restoring import restore
 from countveil.query import ask
 from countveil.schema import Schema
+from tests.support.curated import MANY, config_text, with_plan, written
 
 HOSTILE = Path(__file__).parents[1] / "hostile" / "queries.txt"
 COLUMNS = (

@@ -14,13 +14,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from countveil.engines import Source
 from countveil.engines.duckdb import DuckDBEngine
 from countveil.query import Question, ask, col
 from countveil.schema import Column, Schema
+from tests.support.effort import examples
 
 OUTSIDE = object()
 DAY = datetime.date(2026, 1, 1).toordinal()
@@ -296,7 +297,7 @@ def meaning(tree: Tree | None, by: list[Column]) -> tuple[object, ...]:
     return frozenset(c.name for c in by), counted
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32), st.integers(1, 3))
 def test_equal_hashes_are_equal_truth_tables(seed: int, depth: int) -> None:
     """Groups of 12 questions on columns with few values, compared pair by pair."""
@@ -339,7 +340,7 @@ def rewritten(tree: Tree, rng: random.Random) -> Tree:
     return tree
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32))
 def test_rewritten_questions_keep_their_hash(seed: int) -> None:
     rng = random.Random(seed)
@@ -350,7 +351,7 @@ def test_rewritten_questions_keep_their_hash(seed: int) -> None:
     assert ask(SCHEMA, grammar.query(tree, by)).sha256 == ask(SCHEMA, grammar.query(other, by)).sha256
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200, deadline=None)
 @given(st.integers(0, 2**32))
 def test_the_python_form_asks_the_same(seed: int) -> None:
     grammar = Grammar(list(SCHEMA.columns), random.Random(seed))

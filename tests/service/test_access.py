@@ -23,13 +23,26 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from curated import Run, charged, runner
-from serving import ALL, BY_REGION, SOME, UNLIMITED, WAIT, Answer, Client, Server, clean, place, raw, serving
 
 from countveil.errors import ConfigError, CountveilError, ParameterError, RequestError
 from countveil.keys import Key, Keyring
 from countveil.service.clients import Rates
 from countveil.service.running import Place, _listening
+from tests.support.curated import Run, charged, runner
+from tests.support.serving import (
+    ALL,
+    BY_REGION,
+    SOME,
+    UNLIMITED,
+    WAIT,
+    Answer,
+    Client,
+    Server,
+    clean,
+    place,
+    raw,
+    serving,
+)
 
 SECURITY_HEADERS = {
     "cache-control": "no-store",

@@ -22,13 +22,13 @@ import polars as pl
 import polars.testing
 import pyarrow as pa
 import pytest
-from curated import Run, charged, config_text, runner, with_plan, write_rows, written
-from serving import BY_REGION, SOME, UNLIMITED, Server, place, serving
 
 import countveil as cv
 from countveil import client, received
 from countveil.service import problems
 from countveil.wire import address_of
+from tests.support.curated import Run, charged, config_text, runner, with_plan, write_rows, written
+from tests.support.serving import BY_REGION, SOME, UNLIMITED, Server, place, serving
 
 MANY = 'epsilon = "100"\ndelta = "0.1"\nanswers = 1000\n'
 COLUMNS = """

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from serving import BY_REGION, WAIT, Server, place, serving
+
+from tests.support.serving import BY_REGION, WAIT, Server, place, serving
 
 MANY = 2000
 HEAD = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Half: "

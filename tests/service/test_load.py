@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import random
 import signal
-import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -15,13 +14,22 @@ from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-
-from loads import Asked, Crowd, all_there, ask_all, audit, datasets, kill, numbered, questions, shared_out, workers
-from servers import wait_until
-from serving import Client, Server, serving
-
 from countveil.service.running import GRACE
+from tests.support.loads import (
+    Asked,
+    Crowd,
+    all_there,
+    ask_all,
+    audit,
+    datasets,
+    kill,
+    numbered,
+    questions,
+    shared_out,
+    workers,
+)
+from tests.support.servers import wait_until
+from tests.support.serving import Client, Server, serving
 
 CLIENTS, WORKERS = 64, 4
 TIGHT = 40

@@ -14,10 +14,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from curated import charged, write_rows
 from prometheus_client.parser import text_string_to_metric_families
-from servers import wait_until
-from serving import ALL, BY_REGION, WAIT, Client, Server, place, raw, serving
+
+from tests.support.curated import charged, write_rows
+from tests.support.servers import wait_until
+from tests.support.serving import ALL, BY_REGION, WAIT, Client, Server, place, raw, serving
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 PRIME = 7919

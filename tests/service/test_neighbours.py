@@ -11,7 +11,6 @@ import json
 import random
 import re
 import string
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -20,12 +19,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-sys.path.append(str(Path(__file__).parents[1] / "property"))
-
-from curated import MANY, config_text, with_plan, written
-from servers import wait_until
-from serving import UNLIMITED, Answer, Server, serving
-from test_neighbours import (
+from countveil.config import load
+from countveil.ledger.sqlite import SqliteLedger
+from tests.property.test_neighbours import (
     AWKWARD_ROWS,
     AWKWARD_VALUES,
     COLUMNS,
@@ -41,9 +37,9 @@ from test_neighbours import (
     parquet_file,
     question,
 )
-
-from countveil.config import load
-from countveil.ledger.sqlite import SqliteLedger
+from tests.support.curated import MANY, config_text, with_plan, written
+from tests.support.servers import wait_until
+from tests.support.serving import UNLIMITED, Answer, Server, serving
 
 ID, TIME = re.compile("[0-9a-f]{24}"), re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}\+00:00")
 CREATED = re.compile(r"^(countveil_[a-z]+_created\{.*\}) [0-9.e+]+$", re.MULTILINE)

@@ -6,24 +6,20 @@ import json
 import os
 import re
 import signal
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).parent))
-
-from curated import runner
-from loads import all_there, kill, workers
-from servers import wait_until
-from serving import place, serving
 
 from countveil.config import load
 from countveil.curator import Curator
 from countveil.engines.duckdb import DuckDBEngine
 from countveil.errors import EngineError
 from countveil.ledger import Request
+from tests.support.curated import runner
+from tests.support.loads import all_there, kill, workers
+from tests.support.servers import wait_until
+from tests.support.serving import place, serving
 
 BY_REGION = "SELECT region, count(*) FROM people GROUP BY region"
 ALL = "SELECT count(*) FROM people"

@@ -23,16 +23,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from curated import QUICK, charged, people, runner, with_plan, write_rows
-from curated import written as configured
-from servers import wait_until
-from serving import ALL, BY_REGION, SOME, UNLIMITED, WAIT, Answer, Client, Server, place, raw, serving
 
 from countveil.config import load
 from countveil.fingerprints import Fingerprints
 from countveil.ledger.sqlite import SqliteLedger
 from countveil.query import ask
 from countveil.releases import packed
+from tests.support.curated import QUICK, charged, people, runner, with_plan, write_rows
+from tests.support.curated import written as configured
+from tests.support.servers import wait_until
+from tests.support.serving import ALL, BY_REGION, SOME, UNLIMITED, WAIT, Answer, Client, Server, place, raw, serving
 
 COLUMNS = """
 age = { min = 0, max = 120 }

@@ -12,12 +12,12 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
-from serving import ALL, BY_REGION, WAIT, Answer, Server, place, serving
 
 from countveil.config import load
 from countveil.errors import ParameterError, RequestError
 from countveil.ledger.sqlite import SqliteLedger
 from countveil.service.running import Place
+from tests.support.serving import ALL, BY_REGION, WAIT, Answer, Server, place, serving
 
 DESIGN = {"epsilon": "1", "eta": "0.5", "D": 3}
 

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from curated import with_plan
 from numpy.typing import NDArray
 from scipy import stats
 
@@ -21,6 +20,7 @@ import countveil as cv
 from countveil.curator import Curator
 from countveil.intervals import Intervals
 from countveil.law import Law
+from tests.support.curated import with_plan
 
 PUMS = Path(__file__).parents[3] / "shared" / "data" / "pums" / "PUMS.csv"
 pytestmark = pytest.mark.skipif(not PUMS.exists(), reason="the PUMS extract is not on this machine")

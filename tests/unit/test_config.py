@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from curated import COLUMNS, QUICK, config_text, written
 
 from countveil.config import load
 from countveil.errors import ConfigError
+from tests.support.curated import COLUMNS, QUICK, config_text, written
 
 BUDGET = "dataset.people.budget"
 

@@ -19,7 +19,6 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from curated import COLUMNS, MANY, QUICK, charged, config_text, people, with_plan, write_rows, written
 from scipy import stats
 
 import countveil as cv
@@ -41,6 +40,7 @@ from countveil.exact import decimal_text
 from countveil.files import from_text
 from countveil.query import Question
 from countveil.sum_bias import bias_of_sum
+from tests.support.curated import COLUMNS, MANY, QUICK, charged, config_text, people, with_plan, write_rows, written
 
 BY_REGION = "SELECT region, count(*) FROM people GROUP BY region"
 TOTAL = "SELECT count(*) FROM people"

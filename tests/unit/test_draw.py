@@ -215,12 +215,12 @@ def test_another_process_draws_the_same_noise_for_the_same_key_and_cells(tmp_pat
     assert json.loads(there.stdout) == m.sampler.release(counts, key)[1234:].tolist()
 
 
-def _child(queue: multiprocessing.SimpleQueue[tuple[int, ...]]) -> None:
-    m = cv.design(epsilon="0.1", delta="1e-6", policy="signed")
+def _child(queue: multiprocessing.SimpleQueue[tuple[int, ...]], m: cv.Mechanism) -> None:
+    """Draw from the mechanism that the parent has drawn from before."""
     queue.put(tuple(m.release(10_000) for _ in range(12)))
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # a thousand processes
 def test_a_thousand_forked_children_draw_differently() -> None:
     m = cv.design(epsilon="0.1", delta="1e-6", policy="signed")
     m.release(np.arange(10))
@@ -228,7 +228,7 @@ def test_a_thousand_forked_children_draw_differently() -> None:
     queue: multiprocessing.SimpleQueue[tuple[int, ...]] = context.SimpleQueue()
     seen = set()
     for _ in range(100):
-        children = [context.Process(target=_child, args=(queue,)) for _ in range(10)]
+        children = [context.Process(target=_child, args=(queue, m)) for _ in range(10)]
         for child in children:
             child.start()
         seen |= {queue.get() for _ in children}

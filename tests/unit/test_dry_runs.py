@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from curated import QUICK, config_text, people, with_plan, written
 
 from countveil.config import load
 from countveil.curator import Curator
@@ -22,6 +21,7 @@ from countveil.errors import (
     RequestError,
 )
 from countveil.ledger.restoring import restore
+from tests.support.curated import QUICK, config_text, people, with_plan, written
 
 TOTAL = "SELECT count(*) FROM people"
 

@@ -6,10 +6,11 @@ from fractions import Fraction
 from math import exp
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from countveil.design.linear import NoSolution, Program
+from tests.support.effort import examples
 
 TINY = Fraction(1, 2**150)
 
@@ -84,7 +85,7 @@ def programs(draw: st.DrawFn) -> tuple[list[Fraction], list[list[Fraction]], lis
     return draw(vector), rows, draw(st.lists(small, min_size=height, max_size=height))
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150, deadline=None)
 @given(programs())
 def test_agrees_with_rational_simplex(
     case: tuple[list[Fraction], list[list[Fraction]], list[Fraction]],
@@ -103,7 +104,7 @@ def test_agrees_with_rational_simplex(
     assert solution.gap < TINY
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60, deadline=None)
 @given(programs(), st.data())
 def test_warm_start_does_not_change_the_optimum(
     case: tuple[list[Fraction], list[list[Fraction]], list[Fraction]], data: st.DataObject

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from curated import MANY, config_text, people, runner, with_plan, written
 
 from countveil import fingerprints
 from countveil.accounting import compose, float_below
@@ -30,6 +29,7 @@ from countveil.query import Question
 from countveil.service import models
 from countveil.service.page import budgets, views
 from countveil.service.routes import described, pools
+from tests.support.curated import MANY, config_text, people, runner, with_plan, written
 
 
 def ask(curator: Curator, i: int, **more: Any) -> Any:

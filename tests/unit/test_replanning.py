@@ -8,7 +8,6 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from curated import people, runner, with_plan, written
 
 from countveil.accounting import compose, float_below
 from countveil.answers import Table
@@ -17,6 +16,7 @@ from countveil.curator import Curator
 from countveil.errors import BudgetError, ConfigError, RequestError
 from countveil.ledger.restoring import restore
 from countveil.mechanism import Mechanism
+from tests.support.curated import people, runner, with_plan, written
 
 TOTAL = "SELECT count(*) FROM people"
 WIDER = ('unit = "person"', 'unit = "person"\ncells_per_person = 3\nneighbours = "replace"')

@@ -7,7 +7,6 @@ from fractions import Fraction
 
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
-from test_accounting import changes, composed, encloses, hockey_stick, mechanism, order_bounds, together
 
 import countveil as cv
 from countveil import privacy
@@ -19,6 +18,7 @@ from countveil.columns import ColumnFamily, Columns
 from countveil.exact import exp_bounds
 from countveil.families.gaussian import discrete_gaussian
 from countveil.law import Law
+from tests.support.compositions import changes, composed, encloses, hockey_stick, mechanism, order_bounds, together
 
 SYMMETRIC = Columns(Law((1, 4, 22, 4, 1), 2, 5))
 ASYMMETRIC = Columns(Law((1, 6, 40, 15, 2), 2, 6))

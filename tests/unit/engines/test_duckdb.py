@@ -22,7 +22,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from countveil.engines import Engine, Source, duckdb_held, open_engine
@@ -31,6 +31,7 @@ from countveil.engines.statement import Statement
 from countveil.errors import CountveilError, DataError, EngineError, ParameterError
 from countveil.query import ask
 from countveil.schema import Column, Schema
+from tests.support.effort import examples
 
 X = Column("x", "integer", low=0, high=9)
 WORD = Column("w", "text", ("a", "b", ""))
@@ -259,7 +260,7 @@ def test_a_header_that_cannot_be_read(tmp_path: Path, data: bytes, name: str) ->
         total(csv_of(tmp_path, data, name))
 
 
-@settings(max_examples=60)
+@examples(300)
 @given(data=st.lists(st.sampled_from(["a", "1", ",", '"', '""', "\n", "\r\n", "\r", " ", "é", "\udcff", "\x00"])))
 def test_no_bytes_make_csv_fail(tmp_path_factory: pytest.TempPathFactory, data: list[str]) -> None:
     """But for what is not RFC 4180, which is refused when the file is opened, whatever is asked."""

@@ -18,8 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from curated import charged, config_text, with_plan, written
-from servers import Postgres, postgres, wait_until
 
 from countveil.curator import Curator
 from countveil.engines import Source, open_engine, postgres_sql
@@ -32,6 +30,8 @@ from countveil.engines.survey import guess_column, survey_column, survey_people
 from countveil.errors import CountveilError, DataError, EngineError
 from countveil.query import ask
 from countveil.schema import Column, Schema
+from tests.support.curated import charged, config_text, with_plan, written
+from tests.support.servers import Postgres, postgres, wait_until
 
 psycopg = pytest.importorskip("psycopg")
 KEY = b"a key of sixteen"
@@ -576,6 +576,7 @@ def people(server: Postgres) -> str:
     return made(server, "person int, region text", [(1, "North"), (2, "North"), (3, "South")])
 
 
+@pytest.mark.smoke
 def test_from_the_table_to_the_receipt(server: Postgres, tmp_path: Path) -> None:
     table = people(server)
     path = configured(server, tmp_path, table)

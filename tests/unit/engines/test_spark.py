@@ -17,9 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from curated import QUICK, charged, config_text, with_plan, written
 from scipy import stats
-from servers import spark
 
 from countveil import releases
 from countveil.curator import Curator
@@ -36,6 +34,8 @@ from countveil.query import ask
 from countveil.releasing import released
 from countveil.sampling.entropy import Key
 from countveil.schema import Column, Schema
+from tests.support.curated import QUICK, charged, config_text, with_plan, written
+from tests.support.servers import spark
 
 KEYS = 20_000
 COLUMNS = f"half = [false, true]\nage = {{ min = 0, max = {KEYS - 1} }}\n"
@@ -396,6 +396,7 @@ def test_tables_that_cannot_be_collected(engine: str, tmp_path: Path, monkeypatc
     assert charged(config) == 0
 
 
+@pytest.mark.smoke
 def test_a_dataframe_as_the_source_and_new_data_as_a_new_version(config: Path, tmp_path: Path) -> None:
     frame = spark().read.parquet(str(tmp_path / "people.parquet"))
     question: dict[str, Any] = {"dataset": "people", "by": "half"}

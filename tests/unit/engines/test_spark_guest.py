@@ -16,18 +16,20 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(
         not os.environ.get("JAVA_HOME") and shutil.which("java") is None,
-        reason="Java is missing: apt-get install openjdk-17-jre-headless",
+        reason="Java is missing: make test-system, or apt-get install openjdk-17-jre-headless",
     ),
 ]
 
 
+ROOT = Path(__file__).parents[3]
+
+
 def test_as_a_guest(tmp_path: Path) -> None:
-    script = Path(__file__).with_name("spark_guest.py")
-    words = [sys.executable, str(script), str(tmp_path)]
+    words = [sys.executable, "-m", "tests.support.spark_guest", str(tmp_path)]
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     environment = {**os.environ, "TMPDIR": str(temporary)}
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=900, env=environment)
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=900, env=environment)
     assert done.returncode == 0, done.stderr[-4000:]
     found = json.loads(done.stdout.splitlines()[-1])
     assert (found["integers"], found["dates"], found["dollars"]) == (2, 2, 2)

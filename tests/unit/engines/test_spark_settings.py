@@ -7,9 +7,8 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from servers import spark
-
 from countveil.engines.spark_session import COPIED, SETTINGS, STORING, WINDOWS, plain_session, user_session
+from tests.support.servers import spark
 
 LOOKED_AT = Path(__file__).with_name("spark_settings.txt")
 OF_THE_CONTEXT = {

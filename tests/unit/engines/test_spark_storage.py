@@ -15,8 +15,6 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from curated import QUICK, charged, config_text, with_plan, written
-from servers import spark
 
 from countveil.config import load
 from countveil.curator import Curator
@@ -25,6 +23,8 @@ from countveil.engines.spark import SparkEngine
 from countveil.errors import ConfigError, DataError, EngineError
 from countveil.query import ask
 from countveil.schema import Column, Schema
+from tests.support.curated import QUICK, charged, config_text, with_plan, written
+from tests.support.servers import spark
 
 COLUMNS = "y = { min = 1, max = 100 }\nx = { min = 0, max = 3 }\n"
 ONE = Schema("people", (Column("x", "integer", low=0, high=9),))

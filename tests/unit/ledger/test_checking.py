@@ -13,11 +13,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from ledgers import answered, filled, opened, seen
 
 from countveil.errors import LedgerError
 from countveil.ledger.anchor import LENGTH, Anchor, Mark
 from countveil.ledger.records import canonical, entry_hash
+from tests.support.ledgers import answered, filled, opened, seen
 
 FLIPS = 2000
 TABLES = ("entry", "pool", "plan", "share", "version", "charge", "answer")
@@ -128,19 +128,23 @@ def test_flipped_bytes_of_the_file(original: Path, tmp_path: Path) -> None:
 def test_flipped_bytes_of_the_anchor(original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every byte of it, every bit; and every digit in place of every digit."""
     monkeypatch.setattr("countveil.ledger.anchor.time.sleep", lambda seconds: None)  # nobody is moving it
-    whole, meant = (original / "x.anchor").read_bytes(), seen(original)
+    whole, meant, refused = (original / "x.anchor").read_bytes(), Anchor(original / "x.anchor").read(), 0
     folder = copy(original, tmp_path / "copy")
-    accepted = []
     for place in range(len(whole)):
         for new in {whole[place] ^ 1 << bit for bit in range(8)} | {*b"0123456789"} - {whole[place]}:
-            (folder / "x.anchor").write_bytes(whole[:place] + bytes([new]) + whole[place + 1 :])
+            flipped = whole[:place] + bytes([new]) + whole[place + 1 :]
+            (folder / "x.anchor").write_bytes(flipped)
             try:
-                assert seen(folder) == meant
-                accepted.append(whole[:place] + bytes([new]) + whole[place + 1 :])
+                mark = Anchor(folder / "x.anchor").read()
             except LedgerError:
-                pass
-    told = json.loads(whole)
-    assert all(json.loads(each) == told for each in accepted), "only white space may change"
+                refused += 1
+                if refused % 100 == 0:  # what reads an anchor is the same whoever asks: a few show that it is asked
+                    with pytest.raises(LedgerError, match="anchor"):
+                        seen(folder)
+                continue
+            assert mark == meant
+            assert json.loads(flipped) == json.loads(whole), "only white space may change"
+    assert refused > 2500
 
 
 ROWS: dict[str, Change] = {

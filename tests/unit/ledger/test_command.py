@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from ledgers import answered, filled, opened
+
+from tests.support.ledgers import answered, filled, opened
 
 CONFIG = """
 [ledger]

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ledgers import opened, plan
 
 from countveil.errors import BudgetError, ConflictError, LedgerError
 from countveil.ledger import Charge, Request, grouping
@@ -25,6 +24,7 @@ from countveil.ledger.readers import Readers
 from countveil.ledger.records import charge_id
 from countveil.ledger.sqlite import SqliteLedger
 from countveil.ledger.steps import Change
+from tests.support.ledgers import opened, plan
 
 Task = Callable[[], Any]
 

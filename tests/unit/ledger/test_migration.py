@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from curated import runner
-from ledgers import FORMAT1, database, format1
 
 from countveil import Curator
 from countveil.config import load
@@ -23,6 +21,8 @@ from countveil.errors import BudgetError, ConflictError, LedgerError, RequestErr
 from countveil.ledger import Request
 from countveil.ledger.opening import open_ledger, settle_ledger
 from countveil.ledger.records import LATEST, Entry
+from tests.support.curated import runner
+from tests.support.ledgers import FORMAT1, database, format1
 
 EXPECTED = json.loads((FORMAT1 / "expected.json").read_text())
 ENTRIES = 18

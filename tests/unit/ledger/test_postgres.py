@@ -12,9 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from curated import runner
-from ledgers import answered, database, format1, plan
-from servers import postgres, wait_until
 
 from countveil.config import load
 from countveil.errors import BudgetError, LedgerError, RequestError
@@ -22,6 +19,9 @@ from countveil.ledger.opening import open_ledger, settle_ledger
 from countveil.ledger.postgres import PostgresLedger, settle
 from countveil.ledger.records import LATEST
 from countveil.ledger.settling import EVERYTHING
+from tests.support.curated import runner
+from tests.support.ledgers import answered, database, format1, plan
+from tests.support.servers import postgres, wait_until
 
 psycopg = pytest.importorskip("psycopg")
 LOST = "the connection to the ledger's server was lost; nothing was answered; ask again"

@@ -6,12 +6,12 @@ import shutil
 from pathlib import Path
 
 import pytest
-from ledgers import answered, filled, opened, plan, seen
 
 from countveil.errors import BudgetError, LedgerError, RequestError
 from countveil.ledger.anchor import Anchor
 from countveil.ledger.restoring import EVERYTHING, restore
 from countveil.ledger.sqlite import SqliteLedger
+from tests.support.ledgers import answered, filled, opened, plan, seen
 
 
 def put(folder: Path, copy: Path | None, **more: bool) -> int:

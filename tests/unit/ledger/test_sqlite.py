@@ -9,11 +9,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from ledgers import answered, filled, opened, plan
 
 from countveil.errors import LedgerError
 from countveil.ledger import connection
 from countveil.ledger.records import LATEST, START, canonical, entry_hash, sealed, walked
+from tests.support.ledgers import answered, filled, opened, plan
 
 
 def test_settings(tmp_path: Path) -> None:

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ledgers import opened, plan
 
 from countveil.errors import BudgetError, ConfigError, LedgerError
 from countveil.ledger import Asked, Charge, grouping
 from countveil.ledger.grouping import Waiting
 from countveil.ledger.sqlite import SqliteLedger
 from countveil.ledger.steps import Change, Done, Steps, alone, together
+from tests.support.ledgers import opened, plan
 
 ANSWERS = 500
 

@@ -6,10 +6,10 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from effort import within
 
 from countveil import ptables
 from countveil.ptables.lines import LARGEST_LINES
+from tests.support.effort import within
 
 HEAD = "i;j;p;v;p_ub\n"
 GOOD = "0;0;1;0;1\n1;0;0.5;-1;0.5\n1;2;0.5;1;1\n"

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
-from effort import within
 
 from countveil.engines import Source
 from countveil.engines.duckdb import DuckDBEngine
@@ -18,6 +17,7 @@ from countveil.errors import QueryError
 from countveil.query import Question, ask
 from countveil.query.effort import Effort
 from countveil.schema import Column, Schema
+from tests.support.effort import within
 
 CITIES = tuple(f"v{i * 7919 % 100_000}" for i in range(100_000))  # declared in no useful order
 SCHEMA = Schema(
@@ -118,6 +118,7 @@ def asked_quickly(where: str, by: str = "") -> Question | None:
     return None
 
 
+@pytest.mark.slow  # counting calls makes them five times as slow
 @pytest.mark.parametrize("name", HOSTILE)
 def test_expensive_questions_are_answered_or_refused_quickly(name: str, engine: DuckDBEngine) -> None:
     question = asked_quickly(HOSTILE[name])

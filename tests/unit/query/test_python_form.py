@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from effort import within
 
 from countveil.errors import QueryError
 from countveil.query import ask, col
 from countveil.query.expression import Among, Both, Comparison, Constant, Name, Negation
 from countveil.schema import Column, Schema
+from tests.support.effort import within
 
 SCHEMA = Schema(
     "people",

@@ -6,11 +6,11 @@ import datetime
 from typing import Any
 
 import pytest
-from effort import within
 
 from countveil.errors import ConfigError, QueryError
 from countveil.query import ask
 from countveil.schema import MAX_VALUES, Column, Schema, date_from_text, parse_column
+from tests.support.effort import within
 
 DAY = datetime.date(2026, 1, 31)
 BAD = {

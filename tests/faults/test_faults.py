@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ledger_workers import Place, Workers, audit, plan
 
 from countveil.errors import LedgerError
+from tests import support
+from tests.support.ledger_workers import Place, Workers, audit, plan
 
 CONFIG = """
 [dataset.people]
@@ -36,7 +37,7 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
     if compiler is None or not Path("/proc/self/fd").exists():
         pytest.skip("a C compiler and /proc are needed to make a disk fail")
     library = tmp_path_factory.mktemp("faulty") / "faulty.so"
-    source = Path(__file__).with_name("faulty.c")
+    source = Path(support.__file__).with_name("faulty.c")
     done = subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=False)
     if done.returncode != 0:
         pytest.skip("the C compiler here does not make shared libraries")

@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ledger_workers import Place, Workers, audit, lines, plan
-from ledgers import database
-from servers import Postgres, postgres
+
+from tests.support.ledger_workers import Place, Workers, audit, lines, plan
+from tests.support.ledgers import database
+from tests.support.servers import Postgres, postgres
 
 PROCESSES, HOSTS, ANSWERS = 16, 4, 7
 KILLS = 100

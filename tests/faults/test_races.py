@@ -9,10 +9,10 @@ import threading
 from pathlib import Path
 
 import pytest
-from ledger_workers import Place, Workers, audit, lines, plan
 
 from countveil.errors import BudgetError, LedgerError
 from countveil.ledger.sqlite import SqliteLedger
+from tests.support.ledger_workers import Place, Workers, audit, lines, plan
 
 PROCESSES = 32
 ANSWERS = 7

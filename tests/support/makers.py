@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import math
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,12 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
-from contract.naive import Row
+import pytest
 
 from countveil.engines import Engine, Source, open_engine
 from countveil.engines.duckdb import DuckDBEngine
 from countveil.schema import Schema
+from tests.support.naive import Row
 
 ARROW = {
     **{f"int{n}": getattr(pa, f"int{n}")() for n in (8, 16, 32, 64)},
@@ -140,7 +141,8 @@ POSTGRES = {
 def postgres_table(rows: list[Row], types: Types, folder: Path) -> Source:
     """A table of a server that the tests start; a role that can only read it."""
     import psycopg
-    from servers import postgres
+
+    from tests.support.servers import postgres
 
     server = postgres()
     table = f"rows_{uuid.uuid4().hex}"
@@ -157,7 +159,7 @@ def postgres_table(rows: list[Row], types: Types, folder: Path) -> Source:
 
 def spark_frame(rows: list[Row], types: Types, folder: Path) -> Source:
     """A DataFrame of a session that the tests start."""
-    from servers import spark
+    from tests.support.servers import spark
 
     session = spark()
     table = arrow(rows, {name: SPARK.get(kind, kind) for name, kind in types.items()})
@@ -166,7 +168,7 @@ def spark_frame(rows: list[Row], types: Types, folder: Path) -> Source:
 
 def spark_parquet(rows: list[Row], types: Types, folder: Path) -> Source:
     """A Parquet file that Spark reads; it reads no nanoseconds."""
-    from servers import spark
+    from tests.support.servers import spark
 
     spark()
     return parquet_file(rows, {name: "micros" if kind == "nanos" else kind for name, kind in types.items()}, folder)
@@ -201,6 +203,17 @@ def opened(name: str, rows: list[Row], types: Types, folder: Path, schema: Schem
     """The engine of a maker's source."""
     source = MAKERS[name](rows, types, folder)
     return NotHeld(source, schema) if name.endswith("-not-held") else open_engine(source, schema, ENGINE.get(name))
+
+
+MARKERS = {"postgres": "postgres", "spark": "spark", "spark-parquet": "spark"}
+"""What makers need beyond Python packages."""
+
+
+def choices(names: Iterable[str] = MAKERS) -> list[Any]:
+    """Makers as parameters of a test, marked with what they need."""
+    return [
+        pytest.param(name, marks=[getattr(pytest.mark, MARKERS[name])] if name in MARKERS else []) for name in names
+    ]
 
 
 SLOW = {"spark", "spark-parquet"}

@@ -16,10 +16,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from curated import config_text, people, with_plan, written
-
 from countveil.config import load
 from countveil.keys import Keyring
+from tests.support.curated import config_text, people, with_plan, written
 
 SOME = 'epsilon = "50"\ndelta = "0.1"\nanswers = 20\n'
 """A plan of twenty answers that is made in milliseconds."""

@@ -1,4 +1,6 @@
-"""Countveil as a guest of a user's Spark session, which logs as Spark does by default: python spark_guest.py FOLDER
+"""Countveil as a guest of a user's Spark session, which logs as Spark does by default.
+
+Run as: python -m tests.support.spark_guest FOLDER
 
 What is found is printed as JSON; what anyone prints to stderr is for the test to read.
 """
@@ -18,7 +20,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
 warnings.simplefilter("ignore")
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -27,7 +28,6 @@ LEFT: list[Any] = []
 
 
 def main(folder: Path) -> dict[str, Any]:
-    from curated import QUICK, charged, config_text, with_plan, written
     from pyspark import RDD
     from pyspark.sql import SparkSession
 
@@ -38,6 +38,7 @@ def main(folder: Path) -> dict[str, Any]:
     from countveil.errors import EngineError
     from countveil.query import ask
     from countveil.schema import Column, Schema
+    from tests.support.curated import QUICK, charged, config_text, with_plan, written
 
     def started() -> Any:
         session = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()

@@ -9,10 +9,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from servers import postgres
-
 from countveil.ledger import Charge, Ledger, PlanRecord
 from countveil.ledger.sqlite import SqliteLedger
+from tests.support.servers import postgres
 
 
 def plan(answers: int = 10, pool: str = "people") -> PlanRecord:

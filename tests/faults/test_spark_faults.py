@@ -18,17 +18,18 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(
         not os.environ.get("JAVA_HOME") and shutil.which("java") is None,
-        reason="Java is missing: apt-get install openjdk-17-jre-headless",
+        reason="Java is missing: make test-system, or apt-get install openjdk-17-jre-headless",
     ),
 ]
-SCRIPT = Path(__file__).with_name("spark_faults.py")
+ROOT = Path(__file__).parents[2]
 MASTERS = {"local[2,4]": ["fails"], "local-cluster[2,1,1024]": ["lost"], "hosts": ["slow"]}
 
 
 @pytest.mark.parametrize("master", MASTERS)
 def test_faults_change_no_number_and_cost_nothing_more(master: str, tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, str(SCRIPT), master, str(tmp_path), *MASTERS[master]],
+        [sys.executable, "-m", "tests.support.spark_faults", master, str(tmp_path), *MASTERS[master]],
+        cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,

@@ -12,13 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from curated import config_text, people, with_plan, written
-from servers import wait_until
-from serving import UNLIMITED, WAIT, Client, Server
-
 from countveil.config import load
 from countveil.ledger.sqlite import SqliteLedger
 from countveil.releases import unpacked
+from tests.support.curated import config_text, people, with_plan, written
+from tests.support.servers import wait_until
+from tests.support.serving import UNLIMITED, WAIT, Client, Server
 
 CUT_SHORT = (OSError, http.client.HTTPException, ValueError)
 """What a client sees when the worker it talks to dies: no connection, no response, or half of one."""

@@ -1,23 +1,15 @@
-"""A real service in a folder of its own: `countveil serve --port 0`, people made up here, keys made here."""
+"""The service that the page's tests visit: two datasets made up here, plans that are made in a moment."""
 
 from __future__ import annotations
 
 import csv
-import json
-import os
-import re
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
 from countveil.config import load
-from countveil.keys import Keyring
 from countveil.ledger.sqlite import SqliteLedger
+from tests.support.serving import Server
 
-ADDRESS = re.compile(r"serves at (http://[0-9.]+:[0-9]+);")
 CONFIG = """\
 [service]
 rate = {rate}
@@ -49,42 +41,14 @@ shares = {{ vera = 2 }}
 """Plans that are made in a moment."""
 
 
-class Served:
-    """A service that runs until `stop`; `log` is what it says on stderr."""
+class Served(Server):
+    """A service that runs until `stop`, with a configuration and people of its own."""
 
     def __init__(self, folder: Path, answers: int = 40, rate: int = 100_000) -> None:
-        self.folder, self.log = folder, folder / "log"
-        self.config = folder / "countveil.toml"
-        self.config.write_text(CONFIG.format(answers=answers, rate=rate))
+        config = folder / "countveil.toml"
+        config.write_text(CONFIG.format(answers=answers, rate=rate))
         _people(folder)
-        self.keyring = Keyring(load(self.config, {}).service.keys)
-        self.address = ""
-        self.start()
-
-    def start(self) -> None:
-        hidden = {name: value for name, value in os.environ.items() if not name.startswith("COUNTVEIL_")}
-        command = [sys.executable, "-m", "countveil", "serve", "--port", "0"]
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(command, cwd=self.folder, stderr=log, env=hidden)
-        deadline = time.monotonic() + 60
-        while not (found := ADDRESS.search(self.log.read_text())):
-            assert self.process.poll() is None, self.log.read_text()
-            assert time.monotonic() < deadline, "the service did not start"
-            time.sleep(0.02)
-        self.address = found[1]
-
-    def stop(self) -> None:
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGINT)
-            try:
-                self.process.wait(20)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
-
-    def key(self, name: str, role: str = "analyst", answers: int | None = None) -> str:
-        """A new key, as its holder types it."""
-        return self.keyring.add(name, role, answers)[1]
+        super().__init__(config)
 
     def charges(self) -> list[Any]:
         """What is on record, read from the ledger itself."""
@@ -96,10 +60,6 @@ class Served:
             return list(ledger.charges())
         finally:
             ledger.close()
-
-    def lines(self) -> list[dict[str, Any]]:
-        """The log, one record a request."""
-        return [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
 
     def helpers(self) -> list[int]:
         """The processes in which it designs."""

@@ -70,10 +70,11 @@ class Workers:
 
     def __init__(self, preload: str = "countveil.ledger.restoring", environment: dict[str, str] | None = None) -> None:
         self.server = subprocess.Popen(
-            [sys.executable, __file__, preload],
+            [sys.executable, "-m", "tests.support.ledger_workers", preload],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            cwd=Path(__file__).parents[2],
             env={**os.environ, **(environment or {})},
         )
 

@@ -7,10 +7,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from ledger_workers import KILLED, Place, Workers, plan
 
 from countveil.errors import LedgerError
 from countveil.ledger.restoring import restore
+from tests.support.ledger_workers import KILLED, Place, Workers, plan
 
 SPENT, LATER, ANSWERS = 3, 2, 20
 

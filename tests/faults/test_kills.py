@@ -8,7 +8,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from ledger_workers import KILLED, Place, Workers, audit, plan
+
+from tests.support.ledger_workers import KILLED, Place, Workers, audit, plan
 
 AT_RANDOM = 140
 AT_LINES = 120

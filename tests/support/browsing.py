@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, expect, sync_playwright
+
+from tests.support.needs import require
 
 COST, ASK = "What would it cost?", re.compile("^Ask, for 1 answer$|^Show it again")
 Visit = Callable[..., Page]
@@ -27,16 +26,11 @@ _CHANGED_MIND = re.compile(r"htmx:(afterRequest|sendAbort), \[object HTML\w+\]")
 expect.set_options(timeout=60_000)
 
 
-@cache
 def chromium() -> str:
-    """The program, installed from Debian's package if need be; without it the test is skipped, and says why."""
-    if not os.path.exists(PROGRAM) and os.geteuid() == 0 and shutil.which("apt-get"):
-        install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "chromium"]
-        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        subprocess.run(["apt-get", "update", "-qq"], check=False, env=environment, capture_output=True)
-        subprocess.run(install, check=False, env=environment, capture_output=True)
+    """The program; without it the test is skipped, and says why."""
+    require("browser")
     if not os.path.exists(PROGRAM):
-        pytest.skip("Chromium is missing: apt-get install chromium")
+        pytest.skip("Chromium is missing: make test-system, or apt-get install chromium")
     return PROGRAM
 
 

@@ -18,6 +18,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.needs import require
+
 
 class Postgres:
     """A cluster of its own: `url` for a role that can only connect and read, `admin` for the owner of everything."""
@@ -85,30 +87,34 @@ class Postgres:
             raise RuntimeError(f"{program}: {done.stderr.decode(errors='replace')}")
 
 
-@cache
 def postgres() -> Postgres:
-    """The cluster of this test run; without the package the test is skipped, with the name of what is missing."""
+    """The cluster of this worker; without the package the test is skipped, with the name of what is missing."""
+    require("postgres")
+    return _cluster()
+
+
+@cache
+def _cluster() -> Postgres:
     pytest.importorskip("psycopg", reason="psycopg is missing: pip install 'countveil[postgres]'")
     found = sorted(glob.glob("/usr/lib/postgresql/*/bin"))
-    if not found and os.geteuid() == 0 and shutil.which("apt-get"):
-        install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "postgresql"]
-        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        subprocess.run(["apt-get", "update", "-qq"], check=False, env=environment, capture_output=True)
-        subprocess.run(install, check=False, env=environment, capture_output=True)
-        found = sorted(glob.glob("/usr/lib/postgresql/*/bin"))
     if not found:
-        pytest.skip("PostgreSQL is missing: apt-get install postgresql")
+        pytest.skip("PostgreSQL is missing: make test-system, or apt-get install postgresql")
     server = Postgres(Path(found[-1]))
     atexit.register(server.remove)
     return server
 
 
-@cache
 def spark() -> Any:
-    """The Spark session of this test run, on two cores of this machine."""
+    """The Spark session of this worker, on two cores of this machine."""
+    require("spark")
+    return _session()
+
+
+@cache
+def _session() -> Any:
     pytest.importorskip("pyspark", reason="pyspark is missing: pip install 'countveil[spark]'")
     if not os.environ.get("JAVA_HOME") and shutil.which("java") is None:
-        pytest.skip("Java is missing: apt-get install openjdk-17-jre-headless")
+        pytest.skip("Java is missing: make test-system, or apt-get install openjdk-17-jre-headless")
     from countveil.engines.spark import session
 
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

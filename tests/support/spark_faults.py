@@ -1,4 +1,4 @@
-"""One release under faults, in a Spark session of its own: python spark_faults.py MASTER FOLDER FAULT...
+"""One release under faults, in a Spark session of its own: python -m tests.support.spark_faults MASTER FOLDER FAULT...
 
 MASTER is Spark's name of one, or "hosts": a standalone cluster of two hosts, 127.0.0.2 and 127.0.0.3, because Spark
 starts no speculative copy of a task on the host that runs it.
@@ -24,8 +24,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 CELLS = 20_000
 SECRET = bytes(range(32))
@@ -120,14 +118,13 @@ def faulty(fault: str, marks: str) -> Callable[[Any], Any]:
 
 
 def release(folder: Path, fault: str) -> dict[str, object]:
-    from curated import QUICK, charged, config_text, with_plan, written
-
     from countveil import releases
     from countveil.curator import Curator
     from countveil.engines import spark_release
     from countveil.engines.spark import SparkEngine
     from countveil.releasing import released
     from countveil.sampling.entropy import Key
+    from tests.support.curated import QUICK, charged, config_text, with_plan, written
 
     marks = folder / "drawn"
     marks.mkdir(parents=True)

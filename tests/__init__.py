@@ -1,0 +1,1 @@
+"""Tests of countveil; helpers are in `tests.support`."""

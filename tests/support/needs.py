@@ -1,0 +1,11 @@
+"""What a test needs from the machine is said by its markers, so that a run can leave it out."""
+
+from __future__ import annotations
+
+given: set[str] = set()
+"""The markers of the test that runs."""
+
+
+def require(marker: str) -> None:
+    """Fail a test that uses a server without the marker that says so."""
+    assert marker in given, f"this test uses {marker} and is not marked so: add pytest.mark.{marker}"
