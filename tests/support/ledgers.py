@@ -19,7 +19,7 @@ def plan(answers: int = 10, pool: str = "people") -> PlanRecord:
 
 
 _numbers = itertools.count(1)
-FORMAT1 = Path(__file__).parent / "data" / "format1"
+FORMAT1 = Path(__file__).parents[1] / "data" / "format1"
 """Ledgers of the format before fingerprints were keyed, with their data and configuration: see make.py there."""
 
 

@@ -74,7 +74,7 @@ class Old:
         return int(self.sql(f"SELECT {'format' if self.server else 'user_version'} FROM {table}")[0][0])
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 def old(request: pytest.FixtureRequest, tmp_path: Path) -> Old:
     return Old(request.param, tmp_path)
 
@@ -188,6 +188,7 @@ def test_a_different_secret_refuses_to_start(old: Old) -> None:
         old.open()
 
 
+@pytest.mark.postgres
 def test_a_secret_that_changes_meanwhile_stops_the_next_change(tmp_path: Path) -> None:
     old = Old("postgres", tmp_path)
     with closing(old.open()) as ledger:
@@ -232,6 +233,7 @@ def test_a_copy_from_before_the_migration_is_an_older_copy(tmp_path: Path) -> No
             assert curator.count(answer["sql"]).released.tolist() == answer["counts"]
 
 
+@pytest.mark.postgres
 def test_a_dump_from_before_the_migration_is_settled_and_then_migrated(tmp_path: Path) -> None:
     old = Old("postgres", tmp_path)
     old.sql("UPDATE place SET here = 'another server'")
