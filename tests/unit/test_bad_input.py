@@ -37,7 +37,9 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("argument", ["epsilon", "delta", "eta"])
-@pytest.mark.parametrize("given", BAD_NUMBERS + BAD_OBJECTS, ids=repr)
+@pytest.mark.parametrize(
+    "given", BAD_NUMBERS + BAD_OBJECTS, ids=lambda given: "an object" if type(given) is object else repr(given)
+)
 def test_numbers_in_the_library(argument: str, given: object) -> None:
     request = {"epsilon": "1", "delta": "1e-6", "policy": "signed"} if argument == "delta" else GOOD
     with pytest.raises(cv.ParameterError) as caught:
@@ -153,7 +155,11 @@ def test_margins_take_a_level_as_text_or_number_and_refuse_the_rest() -> None:
             law.margin(level)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("count", [-1, 2.5, "many", True, None, 2**63, 10**30], ids=repr)
+@pytest.mark.parametrize(
+    "count",
+    [-1, 2.5, "many", True, None, 2**63, 10**30],
+    ids=lambda given: "an object" if type(given) is object else repr(given),
+)
 def test_counts_that_cannot_be_released(count: object) -> None:
     m = cv.design(**GOOD)  # type: ignore[arg-type]
     with pytest.raises(cv.ParameterError, match="count: got"):

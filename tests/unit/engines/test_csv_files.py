@@ -10,7 +10,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from countveil.engines import Source, csv_files, open_engine
@@ -20,6 +20,7 @@ from countveil.engines.duckdb import DuckDBEngine
 from countveil.errors import CountveilError, DataError
 from countveil.query import ask
 from countveil.schema import Column, Schema
+from tests.support.effort import examples
 
 REGIONS = ("North", "South")
 SCHEMA = Schema("people", (Column("region", "text", REGIONS), Column("age", "integer", low=0, high=99)))
@@ -57,7 +58,7 @@ PIECES = [b"a", b"1", b",", b";", b'"', b'""', b"\n", b"\r\n", b"\r", b" ", "é"
 FIELDS = [b"a,", b"a\n", b'"a",', b'"a\r\n""",', b'""\n']
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(
     pieces=st.lists(st.sampled_from(PIECES) | st.sampled_from(FIELDS), max_size=60),
     delimiter=st.sampled_from(",;"),
@@ -226,7 +227,7 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         yield tmp_path_factory.mktemp("csv")
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(
     before=st.lists(st.tuples(good, ends), max_size=3),
     extra=good | wild,
@@ -246,7 +247,7 @@ def test_one_more_record_is_read_as_it_is_and_so_are_all_others(
         assert len(alone) <= 1 or b"\n" in re.sub(rb'"[^"]*"', b"", extra)
 
 
-@settings(max_examples=12)
+@examples(12)
 @given(records=st.lists(st.tuples(good, ends), max_size=4), extra=good | wild, end=ends, place=st.integers(0, 4))
 @example([(b"1,North,20", b"\n")], b'9001,No"rth,"50', b"\n", 0)
 @example([(b'1,"North",20', b"\n")], b'9001,"', b"\n", 0)
