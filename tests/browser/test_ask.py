@@ -68,7 +68,7 @@ def test_a_key_is_typed_once_and_never_seen_again(visit: Visit, served: Served, 
     asked(page, ALL)
     sources.append(page.content())
     page.get_by_role("link", name="Budget").click()
-    expect(page.get_by_text("Chain verified")).to_be_visible()
+    expect(page.get_by_role("heading", name="What you asked")).to_be_visible()
     secret = key.rpartition("_")[2]
     (login,) = (line for line in sent if secret in line)
     assert "/login " in login

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,9 +17,18 @@ from countveil.demo import census, run
 VOID = {"meta", "rect", "line", "circle", "path"}
 
 
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("demo")]  # a census of 100,000 people
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("demo")
+
+
+@pytest.fixture(scope="module")
+def printed(folder: Path) -> dict[str, Any]:
+    """What the first run prints."""
+    return json.loads(command(folder, "--json").stdout)
 
 
 def command(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -30,8 +40,8 @@ def command(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_four_questions(folder: Path) -> None:
-    found = json.loads(command(folder, "--json").stdout)
+def test_four_questions(printed: dict[str, Any]) -> None:
+    found = printed
     first, second, refused, again = found["asked"]
     assert [a["answer"]["replayed"] for a in (first, second, again)] == [False, False, True]
     assert refused["answer"] is None
@@ -45,14 +55,14 @@ def test_four_questions(folder: Path) -> None:
         assert low <= y <= high
 
 
-def test_the_census_is_as_it_says(folder: Path) -> None:
+def test_the_census_is_as_it_says() -> None:
     people = list(census.people())
     assert len(people) == 100_000
     assert {size for _, _, size in census.TOWNS} >= {90, 50_000}
     assert people == list(census.people())
 
 
-def test_the_report_needs_nothing_else(folder: Path) -> None:
+def test_the_report_needs_nothing_else(folder: Path, printed: dict[str, Any]) -> None:
     page = (folder / "report.html").read_text()
     assert not re.search(r"<script|https?://|src=|url\(|@import|<link", page)
     assert page.count("<svg") == 4  # the budget, and a plot for each answered question
@@ -74,7 +84,7 @@ def test_the_report_needs_nothing_else(folder: Path) -> None:
     assert not opened
 
 
-def test_a_second_run_is_replayed(folder: Path) -> None:
+def test_a_second_run_is_replayed(folder: Path, printed: dict[str, Any]) -> None:
     before = run(folder)
     assert all(asked.table is None or asked.table.replayed for asked in before.asked)
     shown = command(folder).stdout

@@ -24,6 +24,7 @@ def signed(tmp_path_factory: pytest.TempPathFactory) -> str:
     return path
 
 
+@pytest.mark.slow  # linear programs
 def test_residues(signed: str) -> None:
     for words, n0, residue in (
         (["nonnegative", signed, "--unbiased-from", "7"], 7, "5.6e-5"),
@@ -53,6 +54,7 @@ def test_saved_and_proved_again(signed: str, tmp_path: Path) -> None:
     assert max(abs(Fraction(row["bias"])) for row in rows if row["n"] >= 8) <= Fraction("1e-3")
 
 
+@pytest.mark.slow  # linear programs
 def test_bad_input(signed: str) -> None:
     for words, says in (
         ([], "give the FILE"),

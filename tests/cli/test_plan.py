@@ -61,6 +61,7 @@ def test_the_saved_mechanism_affords_what_was_planned(planned: Path) -> None:
     assert cv.Mechanism.load(planned).certificate.never_negative
 
 
+@pytest.mark.slow  # plans are searched for
 def test_two_of_three_give_the_third(planned: Path) -> None:
     epsilon = json.loads(run("-m", str(planned), "--answers", "10", "--delta", "1e-6", "--json").stdout)
     assert 2.9 < float(epsilon["epsilon_lower"]) <= float(epsilon["epsilon"]) <= 3.000001

@@ -58,6 +58,7 @@ def one_line(done: Done) -> str:
     return done.err
 
 
+@pytest.mark.slow  # draws pictures
 def test_design(tmp_path: Path) -> None:
     done = run("design", *QUICK, "--plot", "page.svg", "-o", "m.json", "--json", cwd=tmp_path)
     assert done.code == 0, done.err
@@ -67,6 +68,7 @@ def test_design(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["m.json", "page.svg"]
 
 
+@pytest.mark.slow  # draws pictures
 def test_certify(saved: Path, tmp_path: Path) -> None:
     done = run("certify", saved, "--plot", tmp_path / "page.png")
     assert done.code == 0, done.err
@@ -75,6 +77,7 @@ def test_certify(saved: Path, tmp_path: Path) -> None:
     assert (tmp_path / "page.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow  # draws pictures
 def test_an_existing_picture_is_replaced(saved: Path, tmp_path: Path) -> None:
     (tmp_path / "page.svg").write_text("old")
     assert run("certify", saved, "--plot", tmp_path / "page.svg").code == 0

@@ -72,6 +72,7 @@ def test_audit_for_people(incumbent: Path) -> None:
     assert "counts >= 3" in later.stdout
 
 
+@pytest.mark.slow  # designs tables by linear programs
 def test_audit_draws(incumbent: Path, tmp_path: Path) -> None:
     picture = tmp_path / "table.svg"
     assert run("audit", incumbent, "--plot", picture).returncode == 0
@@ -94,6 +95,7 @@ def test_three_commands(incumbent: Path, tmp_path: Path) -> None:
     assert {row["bias"] for row in after["rows"]} == {"0"}
 
 
+@pytest.mark.slow  # designs tables by linear programs
 def test_design_in_both_vocabularies(tmp_path: Path) -> None:
     theirs = result("design", "--D", "5", "--V", "3", "--pstay", "0.5", "--js", "1")
     ours = result("design", "-D", "5", "--max-variance", "3", "--eta", "0.5", "--js", "1")
@@ -127,6 +129,7 @@ def test_export_for_people(mechanism: Path, tmp_path: Path) -> None:
         assert words in done.stdout
 
 
+@pytest.mark.slow  # designs tables by linear programs
 def test_bad_input(mechanism: Path, incumbent: Path, tmp_path: Path) -> None:
     broken = tmp_path / "broken.txt"
     broken.write_text("i;j;p;v;p_ub\n0;0;1;0;1\n2;2;1;0;1\n")

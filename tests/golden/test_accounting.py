@@ -73,6 +73,7 @@ def test_vectors_reach_far() -> None:
         assert not any(contains(wrong.delta(float(e)), d) for e, d in case["deltas"])
 
 
+@pytest.mark.slow  # exact convolutions
 @pytest.mark.parametrize("case", of("weights"), ids=ident)
 def test_any_law_in_both_directions_and_replaced(case: dict[str, Any]) -> None:
     family = Columns(Law(tuple(int(w) for w in case["weights"]), case["left"], case["bits"]))

@@ -315,6 +315,7 @@ def test_one_more_record_in_a_csv_file(person: str, tmp_path: Path, caplog: pyte
     assert len(first.released) == len(valid(2))
 
 
+@pytest.mark.slow  # asks hundreds of questions of two datasets
 @pytest.mark.parametrize("person", sorted(AWKWARD_VALUES))
 def test_one_more_person_in_a_parquet_file(person: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     values, kinds = AWKWARD_VALUES[person]
@@ -390,6 +391,7 @@ def restored_history(folder: Path, knows: bool) -> list[Any]:
     return shapes + asked(*questions[:4])
 
 
+@pytest.mark.slow  # asks hundreds of questions of two datasets
 @pytest.mark.parametrize("knows", [True, False])
 def test_a_restored_ledger_and_a_new_plan_say_the_same(knows: bool, tmp_path: Path) -> None:
     both = []
@@ -504,6 +506,7 @@ def test_the_only_value_of_a_column(column: str, library: str, frame_schema: Sch
         assert all(0 <= a - b <= 1 for a, b in zip(found, without, strict=True)), value
 
 
+@pytest.mark.slow  # asks hundreds of questions of two datasets
 @pytest.mark.parametrize("library", sorted(FRAMES))
 @pytest.mark.parametrize("missing", ["person", "ok"])
 def test_a_frame_with_a_missing_value_looks_the_same(

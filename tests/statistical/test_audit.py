@@ -96,6 +96,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "countveil", *arguments], capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow  # a million draws
 def test_command(tmp_path: Path) -> None:
     path = tmp_path / "m.json"
     MECHANISMS["remap"].save(path)

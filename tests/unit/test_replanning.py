@@ -47,6 +47,7 @@ def check_epsilon(stated: str, parts: Sequence[tuple[Mechanism, int]], neighbour
     assert composed.delta(epsilon).upper <= Fraction("0.01") < composed.delta(epsilon * 0.99).upper
 
 
+@pytest.mark.slow  # plans are searched for
 def test_other_bounds_for_data_that_was_asked_before(config: Path) -> None:
     with Curator.open(config) as curator:
         ask(curator, 1)
@@ -158,6 +159,7 @@ def test_a_pool_without_a_plan_has_nothing_to_plan_anew(tmp_path: Path) -> None:
         curator.replan_budget("people", "why")
 
 
+@pytest.mark.slow  # plans are searched for
 def test_the_command(config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     budget, ledger = (runner(monkeypatch, capsys, command) for command in ("budget", "ledger"))
     with Curator.open(config) as curator:

@@ -47,6 +47,7 @@ def test_one_answer_is_the_design(epsilon: str, delta: str) -> None:
     assert found.certified.lower <= found.certified.upper <= float(delta)
 
 
+@pytest.mark.slow  # plans are searched for
 @pytest.mark.parametrize("answers", [2, 10, 200])
 def test_never_negative_by_default(answers: int) -> None:
     found = plan(epsilon="3", delta="1e-6", answers=answers)
@@ -109,6 +110,7 @@ def test_brackets_of_large_plans(answers: int) -> None:
     assert compose(found.mechanism, answers).delta(3.0).width <= 0.01
 
 
+@pytest.mark.slow  # plans are searched for
 def test_prices_and_description() -> None:
     found = signed("3", "1e-6", 3, prices=True)
     rows = found.price_list
@@ -120,6 +122,7 @@ def test_prices_and_description() -> None:
     assert described["answers"] == 3
 
 
+@pytest.mark.slow  # plans are searched for
 def test_every_margin_95_holds_for_every_count_and_the_price_list_has_the_plan_that_was_made() -> None:
     found = plan(epsilon="3", delta="1e-6", answers=30, prices=True)
     described, m = found.describe(), found.mechanism
@@ -180,6 +183,7 @@ def test_delta_0_says_why() -> None:
         plan(epsilon="3", delta="0", answers=10)
 
 
+@pytest.mark.slow  # plans are searched for
 def test_a_budget_that_needs_next_to_no_noise() -> None:
     """The first laws that come to mind have no two values on a side that a map could move; others do."""
     found = plan(epsilon="20", delta="0.01", answers=2)
@@ -187,6 +191,7 @@ def test_a_budget_that_needs_next_to_no_noise() -> None:
     assert found.mechanism.certificate.never_negative
 
 
+@pytest.mark.slow  # plans are searched for
 def test_a_budget_that_bounded_noise_cannot_meet() -> None:
     with pytest.raises(cv.InfeasibleError) as caught:
         plan(epsilon="0.001", delta="1e-15", answers=10**6)
@@ -196,6 +201,7 @@ def test_a_budget_that_bounded_noise_cannot_meet() -> None:
     assert "plan fewer answers" in message
 
 
+@pytest.mark.slow  # plans are searched for
 @pytest.mark.parametrize(
     ("epsilon", "delta", "answers", "policy"),
     [

@@ -145,6 +145,7 @@ def test_epsilon_within_a_variance() -> None:
     assert found["countveil"].never_negative
 
 
+@pytest.mark.slow  # tunes every contender
 def test_sensitivity_above_1_brings_the_staircase() -> None:
     table = cv.compare(epsilon="1", delta="1e-6", sensitivity=3)
     found = by_name(table)
@@ -161,6 +162,7 @@ def test_who_cannot_meet_the_terms_is_left_out_with_a_reason(guarantee: cv.Compa
         cv.compare(epsilon="1", delta="1e-6", mechanisms=["p-table"])
 
 
+@pytest.mark.slow  # tunes every contender
 @pytest.mark.parametrize("epsilon", ["0.02", "0.3", "4", "9"])
 @pytest.mark.parametrize("delta", ["1e-3", "1e-10"])
 def test_every_guarantee_can_be_compared(epsilon: str, delta: str) -> None:
@@ -174,6 +176,7 @@ def test_every_guarantee_can_be_compared(epsilon: str, delta: str) -> None:
     assert all(row.delta <= Fraction(delta) for row in table.rows)
 
 
+@pytest.mark.slow  # tunes every contender
 @pytest.mark.parametrize(
     "given",
     [

@@ -44,6 +44,7 @@ def test_all_files_are_written(folder: Path) -> None:
     assert set(os.listdir(folder)) == expected
 
 
+@pytest.mark.slow  # computes whole figures
 @pytest.mark.parametrize("name", NAMES)
 def test_axes_and_legends(name: str) -> None:
     spec = chart(name, figure(name).points).to_dict()

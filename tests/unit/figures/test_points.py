@@ -194,6 +194,7 @@ def test_the_boundary_by_an_independent_computation(D: int) -> None:
         assert float_condition(epsilon, eta * (1 + 1e-6), D)
 
 
+@pytest.mark.slow  # computes whole figures
 @pytest.mark.parametrize("D", [2, 6, 100])
 def test_the_boundary_in_closed_form(D: int) -> None:
     for point in made("failure").select(series="theorem fails below", D=D)[::9]:
@@ -255,6 +256,7 @@ def test_zero_bias() -> None:
             )
 
 
+@pytest.mark.slow  # computes whole figures
 def test_zero_bias_is_what_design_finds() -> None:
     import countveil as cv
 
@@ -267,6 +269,7 @@ def test_zero_bias_is_what_design_finds() -> None:
 # As rows
 
 
+@pytest.mark.slow  # computes whole figures
 @pytest.mark.parametrize("name", NAMES)
 def test_csv_has_the_points(name: str) -> None:
     found = made(name)

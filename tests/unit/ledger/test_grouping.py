@@ -131,6 +131,7 @@ def test_no_transaction_has_more_than_most(
     assert charges(ledger) == [f"{i}" for i in range(changes)]
 
 
+@pytest.mark.slow  # many threads and processes
 def test_threads_that_do_not_know_of_each_other_share_too(ledger: SqliteLedger, steps: Steps) -> None:
     """16 threads, 25 questions each: nobody arranges that they wait, the disk does."""
     went: list[int] = []
@@ -429,6 +430,7 @@ def test_a_connection_that_could_not_be_made_is_not_waited_for() -> None:
     readers.rejoin()
 
 
+@pytest.mark.slow  # many threads and processes
 def test_forks_while_others_read(ledger: SqliteLedger) -> None:
     over, read = threading.Event(), Counter[int]()
 

@@ -93,6 +93,7 @@ def test_the_curve_is_the_exact_delta(mechanism: cv.Mechanism) -> None:
     assert design == [float(mechanism.delta)]
 
 
+@pytest.mark.slow  # draws pictures
 def test_the_curve_never_rises() -> None:
     """Moves of a remapped law cost slack * (1 + E), which alone would rise with epsilon."""
     mechanism = cv.design(epsilon="0.5", delta="1e-6", sensitivity=3)
@@ -172,6 +173,7 @@ def wide() -> cv.Mechanism:
     return cv.design(epsilon="0.01", delta="1e-6")
 
 
+@pytest.mark.slow  # draws pictures
 def test_wide_maps_are_measured_on_their_columns(wide: cv.Mechanism) -> None:
     def share(n: int, m: int, t: Fraction) -> Fraction:
         here, there = law_of_y(wide, n), law_of_y(wide, m)
@@ -188,6 +190,7 @@ def test_wide_maps_are_measured_on_their_columns(wide: cv.Mechanism) -> None:
     assert suspicion.exceeding_share(wide, t) == max(share(a, b, t) for n, m in looked for a, b in ((n, m), (m, n)))
 
 
+@pytest.mark.slow  # draws pictures
 def test_the_picture_says_what_was_looked_at(wide: cv.Mechanism) -> None:
     def words(mechanism: cv.Mechanism) -> str:
         return " ".join(suspicion.suspicion_chart(mechanism).to_dict()["title"]["subtitle"])

@@ -27,6 +27,7 @@ def mechanism(request: pytest.FixtureRequest) -> cv.Mechanism:
     return cv.design(**DESIGNS[request.param])
 
 
+@pytest.mark.slow  # designs tables by linear programs
 @pytest.mark.parametrize(("kind", "keys"), FORMATS)
 def test_the_file_has_the_law(mechanism: cv.Mechanism, kind: str, keys: int | None, tmp_path: Path) -> None:
     exported = ptables.export(mechanism, kind, keys=keys)
@@ -109,6 +110,7 @@ def test_the_file_of_integer_keys_has_no_row_for_zero(mechanism: cv.Mechanism) -
     assert ptables.audit(exported.table).describe()["zero_frozen_in_file"] is True
 
 
+@pytest.mark.slow  # designs tables by linear programs
 def test_a_person_who_counts_twice_is_mentioned() -> None:
     exported = ptables.export(cv.design(epsilon="1", delta="1e-4", sensitivity=2))
     assert "changes a count by up to 2" in exported.notes[0]
