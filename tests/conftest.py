@@ -29,10 +29,13 @@ PLACES = {
     "test_spark": "spark",
     "test_spark_faults": "spark",
     "test_spark_guest": "spark",
+    "test_spark_settings": "spark",
+    "test_spark_storage": "spark",
 }
 """Markers of all tests in a folder or a file."""
-SHARED = ("browser", "server", "spark")
-"""Markers of tests that share something slow to start: the tests of one file run on one worker."""
+SPREAD = {"test_contract", "test_bounding", "test_hostile"}
+"""Files with many tests that share nothing. The tests of any other file run on one worker: what they share is made
+once. All tests of Spark do, in one session."""
 LONG = {"spark", "postgres", "browser", "server", "faults", "fuzz", "docs", "slow"}
 LIMIT = 2.0
 """Seconds of processor time that a test without one of these markers may take."""
@@ -41,14 +44,14 @@ LIMIT = 2.0
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(TESTS):
-            for name in item.path.relative_to(TESTS).with_suffix("").parts:
-                if name in PLACES:
-                    item.add_marker(PLACES[name])
+            for name in {item.path.relative_to(TESTS).parts[0], item.path.stem} & PLACES.keys():
+                item.add_marker(PLACES[name])
         if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
             item.add_marker("examples")
-        if any(item.get_closest_marker(name) for name in SHARED):
-            spark = item.get_closest_marker("spark") is not None
-            item.add_marker(pytest.mark.xdist_group("spark" if spark else str(item.path)))
+        if item.get_closest_marker("spark"):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+        elif item.path.stem not in SPREAD:
+            item.add_marker(pytest.mark.xdist_group(str(item.path)))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -61,6 +64,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     before = sum(os.times()[:4])
     result = yield
     spent = sum(os.times()[:4]) - before
+    item.user_properties.append(("processor_seconds", f"{spent:.2f}"))
     if os.environ.get("CI") and spent > LIMIT and not any(item.get_closest_marker(name) for name in LONG):
         pytest.fail(f"takes {spent:.1f} s of processor time; make it cheaper, or mark it as slow and say why")
     return result

@@ -17,7 +17,7 @@ from countveil.demo import census, run
 VOID = {"meta", "rect", "line", "circle", "path"}
 
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("demo")]  # a census of 100,000 people
+pytestmark = pytest.mark.slow  # a census of 100,000 people
 
 
 @pytest.fixture(scope="module")

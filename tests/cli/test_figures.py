@@ -41,6 +41,7 @@ def one_line(done: Done) -> str:
     return done.err
 
 
+@pytest.mark.slow  # a process for every command
 def test_some_figures(tmp_path: Path) -> None:
     done = run("figures", "--out", "new/folder", "--only", "gaussian", "--only", "noise", cwd=tmp_path)
     assert done.code == 0, done.err
@@ -54,6 +55,7 @@ def test_some_figures(tmp_path: Path) -> None:
     assert rows[1]["probability"].startswith("0.0898")
 
 
+@pytest.mark.slow  # a process for every command
 def test_json_and_replaced_files(tmp_path: Path) -> None:
     (tmp_path / "noise.svg").write_text("old")
     done = run("figures", "--out", tmp_path, "--only", "noise", "--json")
@@ -82,6 +84,7 @@ def test_out_is_needed() -> None:
     assert "--out" in one_line(done)
 
 
+@pytest.mark.slow  # a process for every command
 def test_folders_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for place in (tmp_path / "file", tmp_path / "file" / "below", "/proc/figures", ""):

@@ -30,6 +30,7 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow  # plans are searched for
 def test_json_has_the_promised_keys() -> None:
     done = run("--epsilon", "3", "--delta", "1e-6", "--answers", "10", "--policy", "signed", "--json")
     assert done.returncode == 0
@@ -44,6 +45,7 @@ def test_json_has_the_promised_keys() -> None:
     assert [row["answers"] for row in found["price_list"] if row["chosen"]] == [10]
 
 
+@pytest.mark.slow  # plans are searched for
 def test_never_negative_by_program() -> None:
     budget = ("--epsilon", "3", "--delta", "1e-6", "--answers", "2", "--no-prices", "--json")
     found = json.loads(run(*budget, "--method", "program").stdout)
@@ -76,6 +78,7 @@ def test_two_of_three_give_the_third(planned: Path) -> None:
     assert "not even one answer" in none.stdout
 
 
+@pytest.mark.slow  # plans are searched for
 def test_printed_figures_are_on_the_safe_side(planned: Path) -> None:
     found = json.loads(run("-m", str(planned), "--answers", "1e5", "--epsilon", "1", "--json").stdout)
     assert found["answers"] == 100_000
@@ -87,6 +90,7 @@ def test_printed_figures_are_on_the_safe_side(planned: Path) -> None:
     assert group.returncode == 0
 
 
+@pytest.mark.slow  # plans are searched for
 def test_the_price_list_is_drawn(tmp_path: Path) -> None:
     picture = tmp_path / "prices.svg"
     done = run("--epsilon", "20", "--delta", "1e-6", "--answers", "2", "--plot", str(picture))
@@ -95,6 +99,7 @@ def test_the_price_list_is_drawn(tmp_path: Path) -> None:
     assert "<- planned" in done.stdout
 
 
+@pytest.mark.slow  # plans are searched for
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -40,6 +40,7 @@ def test_whole_domain_with_larger_sensitivity(epsilon: str, eta: str, D: int, se
     check(m, n0)
 
 
+@pytest.mark.slow  # exact designs by the hundred
 @given(EPSILONS, st.sampled_from(["1e-2", "1e-4", "1e-7"]))
 @examples(12)
 def test_every_question_meets_its_target(epsilon: str, delta: str) -> None:
@@ -145,6 +146,7 @@ def test_the_worked_whole_domain_example() -> None:
     ]
 
 
+@pytest.mark.slow  # exact designs by the hundred
 @pytest.mark.parametrize(
     ("epsilon", "eta", "D"), [("1", "0.1", 24), ("0.5", "0.05", 24), ("0.3", "0.02", 30), ("20", "0.5", 500)]
 )
@@ -156,6 +158,7 @@ def test_auto_is_never_far_behind_another_method(epsilon: str, eta: str, D: int)
     assert auto.delta <= 2 * smaller.delta
 
 
+@pytest.mark.slow  # exact designs by the hundred
 @pytest.mark.parametrize("policy", ["signed", "floor", "nonnegative"])
 def test_a_delta_that_needs_no_epsilon(policy: str) -> None:
     m = cv.design(delta="0.9", eta="0.4", D=14, policy=policy)

@@ -67,9 +67,10 @@ def answers(found: Samples, how: str) -> int:
     return int(found.get(("countveil_answers_total", (("how", how),)), 0))
 
 
-@pytest.fixture(scope="module", params=["1", "2"], ids=["one worker", "two workers"])
-def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("metrics")
+@pytest.fixture(params=["1", "2"], ids=["one worker", "two workers"])
+def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
+    folder = tmp_path / "metrics"
+    folder.mkdir()
     rows = [(i, "North" if i < PRIME else "South", i % 120) for i in range(PRIME + 1000)]
     write_rows(folder / "people.csv", ["person", "region", "age"], rows)
     with serving(place(folder, source="people.csv"), "--workers", str(request.param)) as started:

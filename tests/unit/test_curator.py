@@ -463,7 +463,7 @@ def test_bad_questions_cost_nothing(form: dict[str, Any], error: type[CountveilE
         (config_text(source="people.csv", columns=COLUMNS + "sex = [1, 2]"), DataError),
         (config_text(source="people.csv", unit="nobody"), DataError),
         (config_text(source="zoned.parquet", columns="day = { min = 2026-01-01, max = 2026-01-31 }"), DataError),
-        (config_text(source="zoned.parquet", columns="a = [1]", unit="ratio"), DataError),
+        (config_text(source="zoned.parquet", columns="a = [1]", unit="day"), DataError),
         (config_text(columns='region = { values = ["North"], guessed = true }'), ConfigError),
         (config_text().split("[dataset.people.budget]")[0], ConfigError),
         (config_text(more='engine = "nope"'), EngineError),
@@ -584,6 +584,7 @@ def test_a_pool_of_two_datasets(tmp_path: Path) -> None:
             curator.count(BY_REGION)
 
 
+@pytest.mark.slow  # many processes
 @pytest.mark.parametrize("terms", ["", "cells_per_person = 2\nneighbours = 'replace'"])
 def test_more_budget_is_certified_and_stays_on_record(terms: str, tmp_path: Path) -> None:
     people(tmp_path)
@@ -689,6 +690,7 @@ def test_frames_for_unknown_datasets_and_of_unknown_kinds(config: Path) -> None:
 PRIMES = {"North": 104729, "South": 99991, "East": 86028121 % 100003, "West": 15485863 % 99999}
 
 
+@pytest.mark.slow  # many processes
 def test_true_counts_never_come_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Large primes as counts: unless one was released, no text, log, entry or file holds it."""
     rows = [(region,) for region, n in PRIMES.items() for _ in range(n)]

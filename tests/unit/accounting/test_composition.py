@@ -95,6 +95,7 @@ def test_the_grid_laws_enclose_the_pairs(family: ColumnFamily, step: float) -> N
             assert delta(grid) <= float(hockey_stick(pair, order)) * (1 + 1e-12)
 
 
+@pytest.mark.slow  # plans are searched for
 def test_groups_cost_at_least_as_much() -> None:
     m = cv.design(epsilon="0.2", delta="1e-9", policy="signed")
     deltas = [compose(m, 5, people=g).upper(2.0) for g in (1, 2, 3, 5)]
@@ -162,6 +163,7 @@ def test_dp_accounting_agrees(family: ColumnFamily, epsilon: float, k: int) -> N
     assert pessimistic - optimistic < 0.01 * pessimistic, "fine enough to say something"
 
 
+@pytest.mark.slow  # plans are searched for
 def test_dp_accounting_agrees_about_the_discrete_gaussian() -> None:
     family = discrete_gaussian(24).columns
     for epsilon, k in ((1.0, 10), (3.0, 10), (3.0, 30), (6.0, 100)):
@@ -244,6 +246,7 @@ def test_an_exact_fraction_is_a_budget_too() -> None:
     assert answers_within(m, Fraction(4), Fraction(1, 10**6)) == answers_within(m, "4", "1e-6")
 
 
+@pytest.mark.slow  # plans are searched for
 @pytest.mark.parametrize("answers", [2, 1000])
 @pytest.mark.parametrize(
     "weights", [(1, 2**60 - 2, 1), (1, 2**20, 2**60 - 2 - 2**21, 2**20, 1), (2**60 - 4, 3, 1)], ids=str

@@ -80,6 +80,7 @@ def spoilt(family: Columns) -> Columns:
 # What is promised
 
 
+@pytest.mark.slow  # plans are searched for
 @pytest.mark.parametrize(
     ("epsilon", "delta", "answers"), [("3", "1e-6", 2), ("3", "1e-6", 5), ("10", "1e-4", 10), ("4", "0.01", 10)]
 )
@@ -166,6 +167,7 @@ def test_chords_are_at_their_heights() -> None:
         assert pair.delta(-math.log(E)) == pytest.approx(float(1 - (1 - expected) / E), rel=1e-12)
 
 
+@pytest.mark.slow  # plans are searched for
 def test_small_counts_are_exact_as_often_as_large_ones() -> None:
     by_program, by_remap = planned(answers=5).mechanism, cv.plan(epsilon="3", delta="1e-6", answers=5).mechanism
     assert by_program.column(2).eta == by_program.eta > 4 * by_remap.column(2).eta
@@ -173,6 +175,7 @@ def test_small_counts_are_exact_as_often_as_large_ones() -> None:
     assert by_program.column(20).mean == 0 != by_remap.column(20).mean
 
 
+@pytest.mark.slow  # plans are searched for
 def test_a_count_from_which_there_is_no_bias_can_be_asked_for() -> None:
     usual, early = planned(answers=3), planned(answers=3, n0=2)
     assert usual.mechanism.unbiased_from == 4
@@ -197,6 +200,7 @@ def test_one_answer_and_much_epsilon_are_designs() -> None:
     assert much.certified.upper <= 1e-6
 
 
+@pytest.mark.slow  # plans are searched for
 def test_what_is_said() -> None:
     described = planned().describe()
     assert described["method"] == "program"

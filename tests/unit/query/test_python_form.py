@@ -121,6 +121,7 @@ def test_scalars_of_numpy_are_values() -> None:
     assert asked(col("age").isin(np.array([1, 2]))).text.endswith("age BETWEEN 1 AND 2")
 
 
+@pytest.mark.slow  # counting calls slows them down
 def test_long_chains_are_answered_quickly() -> None:
     with within(3_000_000):
         both, either = col("age") >= 0, col("age") == 0
