@@ -109,6 +109,9 @@ class PostgresLedger(Book):
                 self._migrate(create, check)
                 if check:
                     self._check_place("open")
+                    if self.anchor.read() is None:
+                        with self._moment():
+                            self._checked()  # so that who cannot join has no anchor that seems to know something
                     self.anchor.begin(self.identity)  # at 0, if this host has none; checked from there
                     self.verify()
                     self._load_secret()
@@ -314,6 +317,9 @@ class PostgresLedger(Book):
         with self.anchor.held(), self._using():  # nobody on this host gets an answer out until this is done
             with self._changing("restore"):
                 entries, mark = self._checked(), self.anchor.read()
+                if mark is not None and mark.seq == 0:  # left by a host that began to join: it remembers nothing
+                    check_anchor(entries, mark)
+                    mark = None
                 lost = lost_entries(entries, mark, accept_loss=accept_loss, latest=latest, hosts=True)
                 last, statements = settlement(entries[-1], mark, lost, self._clock())
                 for sql, values in statements:

@@ -15,6 +15,7 @@ import pytest
 
 from countveil.config import load
 from countveil.errors import BudgetError, LedgerError, RequestError
+from countveil.ledger.anchor import Anchor, Mark
 from countveil.ledger.opening import open_ledger, settle_ledger
 from countveil.ledger.postgres import PostgresLedger, settle
 from countveil.ledger.records import LATEST
@@ -483,6 +484,29 @@ def test_without_an_anchor_a_host_joins_or_writes_everything_off(ground: Ground)
     (ground.folder / "x.anchor").unlink()
     assert ground.settle(accept_loss=True) == EVERYTHING
     assert ground.spent() == ground.spent("new") == 20
+
+
+def test_a_join_that_fails_leaves_nothing_that_a_restore_trusts(ground: Ground) -> None:
+    """Not the host's anchor, nor one at 0 that a process left which died while it joined."""
+    trigger = "TRIGGER entry_is_never_changed"
+    ground.sql(f"ALTER TABLE entry DISABLE {trigger}", triggers=True)
+    with pytest.raises(LedgerError, match="its tables, triggers or limits are not its own"):
+        ground.open("new")
+    ground.sql(f"ALTER TABLE entry ENABLE {trigger}", triggers=True)
+    new = Anchor(ground.folder / "new.anchor")
+    assert new.read() is None
+    with closing(ground.open()) as ledger:
+        ledger.charge("people", "people", 1, "d", "", "ann")
+        new.begin(ledger.identity)
+    for latest, lost in ((True, 0), (False, EVERYTHING)):
+        with pytest.raises(RequestError, match="without an anchor nobody knows what is missing"):
+            ground.settle("new")
+        assert ground.settle("new", latest=latest, accept_loss=not latest) == lost
+        with closing(ground.open("new")) as ledger:
+            assert ledger.standing("people").spent == (20 if lost else 4)
+            new.write(Mark(ledger.identity, 0, ""))
+    with psycopg.connect(ground.location) as db:
+        assert db.execute("SELECT sum(void) FROM countveil.charge").fetchone() == (1,), "it may have been answered"
 
 
 # -- several hosts -----------------------------------------------------------------------------------------------------
