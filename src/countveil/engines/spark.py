@@ -94,6 +94,7 @@ class SparkEngine(SqlEngine):
         self.relation = f"countveil_{uuid.uuid4().hex}"
         self._stored: StoredRows | None = source.stored if isinstance(source.stored, StoredRows) else None
         self._owned = self._stored is None
+        self._unsafe: frozenset[str] = frozenset()
         try:
             self._user = session_of(source.frame, shown=source.allow_spark_ui)
             self._session = ours(self._user)
@@ -114,9 +115,18 @@ class SparkEngine(SqlEngine):
             self._stored.read(self._session).createOrReplaceTempView(self.relation)
             return self._stored.families
         self.garbled = GARBLED
-        found = _parquet(self._session, source.paths())
+        found, kinds = _parquet(self._session, source.paths())
         found.createOrReplaceTempView(self.relation)
-        return {field.name: family_of(field.dataType.simpleString()) for field in found.schema.fields}
+        self._unsafe = frozenset(name for name, (_, kind) in kinds.items() if "timeUnit=milliseconds" in kind)
+        types = {field.name: field.dataType.simpleString() for field in found.schema.fields}
+        return {name: "other" if name in self._unsafe else family_of(kind) for name, kind in types.items()}
+
+    def check(self, schema: Schema) -> None:
+        for column in schema.columns:
+            if column.name in self._unsafe:
+                words = "Spark fails on time stamps in milliseconds that are far away, so that one row could be seen"
+                raise DataError(f"column {column.name}: {words}; write microseconds or dates, or count with DuckDB")
+        super().check(schema)
 
     def columns(self) -> Mapping[str, Family]:
         return self._columns
@@ -216,9 +226,9 @@ class SparkEngine(SqlEngine):
         self._stored = None
 
 
-def _parquet(session: Any, paths: list[str]) -> Any:
-    """These files and no others; see `duckdb` for why they have the same columns."""
-    first = None
+def _parquet(session: Any, paths: list[str]) -> tuple[Any, dict[str, tuple[str, str]]]:
+    """These files and no others, and their types; see `duckdb` for why they have the same columns."""
+    first: dict[str, tuple[str, str]] = {}
     for path in paths:
         name = Path(path).name
         if name.startswith(("_", ".")) or name.endswith("._COPYING_") or ":" in name:
@@ -233,7 +243,7 @@ def _parquet(session: Any, paths: list[str]) -> Any:
     found = session.read.options(**unlike).parquet(*map(plain, paths))
     if sorted(unquote(urlparse(file).path) for file in found.inputFiles()) != sorted(paths):
         raise EngineError("source: Spark would read other files than those that are meant; give them plain names")
-    return found
+    return found, first
 
 
 def _kinds(path: str) -> dict[str, tuple[str, str]]:

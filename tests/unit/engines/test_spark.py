@@ -522,6 +522,19 @@ def test_time_stamps_of_96_bits_are_refused_as_days(tmp_path: Path) -> None:
         counts_of(tmp_path / "x.parquet", "spark", schema)
 
 
+@pytest.mark.parametrize("extreme", [[], [9223372036854776]], ids=["without", "with a far one"])
+def test_time_stamps_in_milliseconds_are_refused_whatever_they_are(extreme: list[int], tmp_path: Path) -> None:
+    """Spark fails on one that has no microseconds, in the questions that read it."""
+    times = pa.array([0, *extreme], pa.timestamp("ms"))
+    pq.write_table(pa.table({"x": [1] * len(times), "day": times}), tmp_path / "x.parquet")
+    days = Column("day", "date", low=DAY.toordinal(), high=DAY.toordinal() + 2)
+    with pytest.raises(
+        DataError, match=r"column day: Spark fails on time stamps in milliseconds .* or count with DuckDB"
+    ):
+        counts_of(tmp_path / "x.parquet", "spark", Schema("people", (*ONE.columns, days)))
+    assert counts_of(tmp_path / "x.parquet", "spark") == [0, len(times), *[0] * 8], "columns that nobody asks about"
+
+
 def test_people_without_readable_names_are_the_same_on_both_engines(tmp_path: Path) -> None:
     names = pa.array([b"a\xff", b"a\xfe", b"who?", b"\xef\xbf\xbd", b"b", b"b", None], pa.binary())
     text = pa.Array.from_buffers(pa.string(), len(names), names.buffers())
