@@ -41,9 +41,9 @@ class Plans:
         budget = dataset.allowed()
         recorded = self._ledger.plan(budget.pool)
         if recorded is None and opened:
-            self._ledger.open_plan(self._made(budget, self._ledger.lost()))
+            self._ledger.open_plan(self._made(budget))
             recorded = self._ledger.plan(budget.pool)
-        record = recorded or self._made(budget, self._ledger.lost())
+        record = recorded or self._made(budget)
         if self._fitting.get(dataset.name) is not record:
             check(record, budget, dataset.schema)
             self._fitting[dataset.name] = record
@@ -73,23 +73,26 @@ class Plans:
             self._intervals[record.mechanism] = Intervals(mechanism)
         return self._intervals[record.mechanism]
 
-    def _made(self, budget: Budget, lost: int) -> PlanRecord:
+    def _made(self, budget: Budget) -> PlanRecord:
         """The plan that a budget asks for, designed once; what was lost may have been answers of it."""
         with self._lock:
             made = self._designed.get(budget.pool)
             if made is None:
                 made = make(budget, [each.schema for each in self._config.pool(budget.pool)])
-            debt = max(0, lost - made.answers)
-            self._designed[budget.pool] = made if made.debt == debt else replace(made, debt=debt)
-            return self._designed[budget.pool]
+            debt, plan_lost = max(0, self._ledger.lost() - made.answers), self._ledger.plan_lost()
+            if (made.debt, made.plan_lost) != (debt, plan_lost):
+                made = replace(made, debt=debt, plan_lost=plan_lost)
+            self._designed[budget.pool] = made
+            return made
 
     # -- what is stated ----------------------------------------------------------------------------------------------
 
     def epsilon(self, record: PlanRecord) -> str:
         """The epsilon of everything that was opened or may have been answered, at the plan's delta.
 
-        **Guarantee.** Never less than what was spent: answers that lost history may have given are composed too. Worked
-        out once for every change of the record.
+        **Guarantee.** Never less than what was spent: answers that lost history may have given are composed too, and
+        where a plan may have been lost, whose mechanism nobody knows, there is no number. Worked out once for every
+        change of the record.
         """
         known = self._stated.get(record.pool)
         if known is None or known[0] is not record:
@@ -97,6 +100,8 @@ class Plans:
         return known[1]
 
     def _composed(self, record: PlanRecord) -> str:
+        if record.plan_lost:
+            return "unknown"
         if not record.debt:
             return record.opened_epsilon
         if record.debt > MOST_ANSWERS:
@@ -108,9 +113,11 @@ class Plans:
     def _with(self, record: PlanRecord, answers: int) -> str | None:
         """The epsilon of so many answers of a plan and of all that was opened or lost of the plans before it, at the
         plan's delta, rounded up; None if there is none."""
+        if record.plan_lost:
+            raise nothing_more(record.pool, "a plan may have been lost with its mechanism")
         known = [*((each, each.opened_answers + each.debt) for each in record.earlier), (record, answers)]
         if sum(k for _, k in known) > MOST_ANSWERS:
-            raise RequestError(f"so much history of pool {record.pool} was lost that no more can be opened")
+            raise nothing_more(record.pool, "too much history was lost")
         replaced = any(each.neighbours == "replace" for each, _ in known)
         composed = compose(
             [(self.intervals(each).mechanism, k * each.cells) for each, k in known],
@@ -179,9 +186,8 @@ class Plans:
         if before is None:
             raise RequestError(f"pool {pool} has no plan yet; its first question makes the one that is configured")
         budget = self._config.pool(pool)[0].allowed()
-        lost = self._ledger.lost()
-        plan = replace(self._made(budget, lost), earlier=(*before.earlier, replace(before, earlier=())))
-        epsilon = self._with(plan, max(plan.answers, lost))
+        plan = replace(self._made(budget), earlier=(*before.earlier, replace(before, earlier=())))
+        epsilon = self._with(plan, plan.answers + plan.debt)
         if epsilon is None:
             raise RequestError(
                 f"all plans of pool {pool} together have no epsilon at delta {plan.delta}; "
@@ -271,6 +277,8 @@ def or_replan(record: PlanRecord) -> str:
 
 def lost_answers(record: PlanRecord) -> int | None:
     """Answers that lost history may have given beyond those that were opened; None where nobody knows how many."""
+    if record.plan_lost:
+        return None
     lost = sum(each.debt for each in (*record.earlier, record))
     return lost if lost <= MOST_ANSWERS else None
 
@@ -285,7 +293,17 @@ def notes_on(record: PlanRecord) -> tuple[str, ...]:
             f"plan {number} of this pool, made when {record.charges} answers had been paid for: {seen}; "
             f"epsilon covers all {before} answers of the plans before, spent or not"
         )
+    if record.plan_lost:
+        notes.append("a plan may have been lost, and with it the mechanism of its answers: no epsilon can be stated")
     return tuple(notes)
+
+
+def nothing_more(pool: str, why: str) -> RequestError:
+    """Why a pool can neither be opened nor planned anew, and what is left."""
+    return RequestError(
+        f"{why}, so no epsilon can be stated and nothing more can be opened in pool {pool}; what was answered stays "
+        "free, and a new pool is only for people who are in no dataset of this one"
+    )
 
 
 def given_reason(reason: object) -> str:

@@ -6,6 +6,7 @@ import json
 import re
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ from countveil.errors import BudgetError, ConfigError, RequestError
 from countveil.files import from_text
 from countveil.keys import Key
 from countveil.ledger import Charge
+from countveil.ledger.anchor import Anchor
+from countveil.ledger.records import replayed, sealed
 from countveil.ledger.restoring import restore
 from countveil.ledger.steps import alone, together
 from countveil.query import Question
@@ -155,11 +158,78 @@ def test_where_nobody_knows_what_was_lost_so_is_epsilon(
 ) -> None:
     lossy(config, anchor=False)
     assert stated(config, monkeypatch, capsys) == {"unknown"}
-    with Curator.open(config) as curator, pytest.raises(RequestError, match="so much history"):
+    with Curator.open(config) as curator, pytest.raises(RequestError, match="a plan may have been lost"):
         curator.open_budget("people", 1, "again")
 
 
 @pytest.mark.parametrize("change", [("[dataset.people.budget]", '[dataset.people.budget]\npool = "fresh"')])
+def rewrite(config: Path, *change: str) -> None:
+    assert change[0] in config.read_text()
+    config.write_text(config.read_text().replace(*change))
+
+
+@pytest.mark.parametrize("forgotten", [False, True], ids=["anchor", "anchor of before"])
+def test_where_a_new_plan_was_lost_epsilon_is_unknown(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], forgotten: bool
+) -> None:
+    """Its answers came from a mechanism that nobody knows; also where the loss is less than what was left."""
+    loaded, larger = load(config), ('epsilon = "10"', 'epsilon = "20"')
+    with Curator.open(config) as curator:
+        ask(curator, 1)
+        curator.ledger.backup(config.parent / "old")  # type: ignore[attr-defined]
+    if not forgotten:
+        rewrite(config, *larger)
+        with Curator.open(config) as curator:
+            curator.replan_budget("people", "closer")
+        rewrite(config, *larger[::-1])
+    else:
+        with Curator.open(config) as curator:
+            curator.ledger.version("other", curator.ledger.keyed("x"))
+        anchor = Anchor(loaded.anchor)
+        anchor.write(replace(anchor.found(), plan=None))
+    assert restore(config.parent / "old", loaded.ledger, loaded.anchor, accept_loss=True) == 1
+    assert stated(config, monkeypatch, capsys) == {"unknown"}
+    with Curator.open(config) as curator:
+        (found,) = curator.budget()
+        assert (found.answers_left > 0, found.answers_lost) == (True, None)
+        assert any("a plan may have been lost" in note for note in found.notes)
+        assert ask(curator, 3).receipt.epsilon == "unknown"
+        for refused in (lambda: curator.open_budget("people", 1, "x"), lambda: curator.replan_budget("people", "x")):
+            with pytest.raises(RequestError, match="stays free, and a new pool is only for people who are in no data"):
+                refused()
+        assert curator.ledger.verify() > 0
+    # an older copy of the same, and a copy of what was settled, know it too
+    settled = config.parent / "settled"
+    with Curator.open(config) as curator:
+        curator.ledger.backup(settled)  # type: ignore[attr-defined]
+        ask(curator, 4)
+    for copy in (settled, config.parent / "old"):
+        restore(copy, loaded.ledger, loaded.anchor, accept_loss=True)
+        with Curator.open(config) as curator:
+            assert curator.budget()[0].epsilon == "unknown"
+
+
+def test_where_the_first_plan_was_lost_epsilon_is_unknown(config: Path) -> None:
+    loaded = load(config)
+    with Curator.open(config) as curator:
+        curator.ledger.backup(config.parent / "empty")  # type: ignore[attr-defined]
+        ask(curator, 1)
+    restore(config.parent / "empty", loaded.ledger, loaded.anchor, accept_loss=True)
+    rewrite(config, "answers = 4", "answers = 40")
+    rewrite(config, 'epsilon = "10"', 'epsilon = "20"')
+    with Curator.open(config) as curator:
+        assert curator.budget()[0].epsilon == "unknown"
+        assert ask(curator, 1).receipt.epsilon == "unknown"
+        assert curator.budget()[0].epsilon == "unknown"
+
+
+def test_a_restore_of_before_this_was_recorded_may_have_lost_a_plan() -> None:
+    for body, unknown in (({"lost": 2}, True), ({"lost": 0}, False), ({"lost": 2, "plan_lost": False}, False)):
+        first = sealed(None, "now", "open", {"ledger": "x"})
+        entries = [first, sealed(first, "now", "restore", {"anchor": [4, "0" * 64], **body}, 4)]
+        assert replayed(entries).plan_lost is unknown
+
+
 def test_another_pool_is_no_new_budget(config: Path, change: tuple[str, str]) -> None:
     assert answers(config, 1) == 4
     config.write_text(config.read_text().replace(*change))

@@ -29,7 +29,7 @@ _SHOWN = {
     "charge": ("id", "pool", "dataset", "version", "question", "text", "analyst"),
     "request": ("analyst", "key", "body", "charge"),
     "answer": ("charge", "sha256"),
-    "restore": ("lost",),
+    "restore": ("lost", "plan_lost"),
 }
 """What is printed of each kind of entry. Never a fingerprint, a hash of an entry, a nonce, or the ledger's identity:
 with them, someone who knows everybody else's rows could test one person's."""
@@ -122,6 +122,8 @@ def _words(entry: dict[str, Any]) -> str:
             "{pool}: a new plan after {charges} answers were paid for: {answers} answers, with all before them "
             "epsilon {total}, delta {delta} together: {reason}"
         )
+    if entry.get("plan_lost"):
+        shown += "; a plan may have been among them"
     words = shown.format(**entry)
     return "".join(character if character.isprintable() else "\ufffd" for character in words)
 
@@ -156,14 +158,16 @@ def restore(file: str | None, accept_loss: bool, latest: bool, config: str | Non
     A backup that ends before the anchor has lost history: whatever was charged since is charged again, to every pool.
     """
     from countveil.config import load
-    from countveil.ledger.opening import settle_ledger
+    from countveil.ledger.opening import open_ledger, settle_ledger
     from countveil.ledger.settling import EVERYTHING
 
     loaded = load(config)
     copy = Path(file) if file else None
     lost = settle_ledger(copy, loaded.ledger, loaded.anchor, loaded.server, accept_loss=accept_loss, latest=latest)
+    with closing(open_ledger(loaded.ledger, loaded.anchor, loaded.server, create=False)) as opened:
+        plan_lost = opened.plan_lost()
     if as_json:
-        print_json({"schema_version": 1, "lost": lost if lost < EVERYTHING else None})
+        print_json({"schema_version": 1, "lost": lost if lost < EVERYTHING else None, "plan_lost": plan_lost})
         return
     if lost >= EVERYTHING:
         click.echo("nobody knows what was lost; every pool counts as spent")
@@ -171,3 +175,5 @@ def restore(file: str | None, accept_loss: bool, latest: bool, config: str | Non
         click.echo(f"{lost} entries were lost; every pool is charged for as many answers")
     else:
         click.echo("nothing was lost")
+    if plan_lost:
+        click.echo("a plan may have been lost with its mechanism: from now on the epsilon of every pool is unknown")

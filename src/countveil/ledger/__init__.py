@@ -104,6 +104,10 @@ class Ledger(Protocol):
         """Entries that restored copies lacked: every pool that is planned from now on is charged with as many."""
         ...
 
+    def plan_lost(self) -> bool:
+        """Whether a plan may have been among those entries; then no pool has an epsilon that can be stated."""
+        ...
+
     def find(self, pool: str, dataset: str, version: int, question: str) -> Charge | None:
         """The charge of a question, with its answer if there is one."""
         ...

@@ -40,6 +40,8 @@ class Mark:
     ledger: str
     seq: int
     hash: str
+    plan: int | None = None
+    """The last entry that made a plan, or may have lost one; None in an anchor of before this was remembered."""
 
 
 class Anchor:
@@ -75,19 +77,20 @@ class Anchor:
         with self.held():
             mark = self.read()
             if mark is None:
-                mark = Mark(ledger, 0, "")
+                mark = Mark(ledger, 0, "", 0)
                 self.write(mark)
             return mark
 
-    def advance(self, mark: Mark, holds: Callable[[Mark], None]) -> None:
-        """Move forward to a mark; a mark that is not ahead changes nothing. Durable when it returns.
+    def advance(self, follow: Callable[[Mark], Mark]) -> None:
+        """Move forward to the mark that follows; one that is not ahead changes nothing. Durable when it returns.
 
-        `holds` refuses what the anchor says now unless the ledger holds it.
+        `follow` gets what the anchor says now, and refuses it unless the ledger holds it.
         """
         with self.held():
             before = self.found()
-            holds(before)
-            self._move(mark if mark.seq > before.seq else before)
+            mark = follow(before)
+            ahead = mark.seq > before.seq or (mark.seq == before.seq and before.plan is None)
+            self._move(mark if ahead else before)
 
     def _move(self, mark: Mark) -> None:
         """Write over the line that is there; also if it says the same: whoever wrote it may have died before a sync."""
@@ -173,6 +176,8 @@ def _content(path: Path) -> bytes:
 
 def _line(mark: Mark) -> bytes:
     said = {"ledger": mark.ledger, "seq": mark.seq, "hash": mark.hash, "check": _check(mark)}
+    if mark.plan is not None:
+        said["plan"] = mark.plan
     return json.dumps(said).encode().ljust(LENGTH - 1) + b"\n"
 
 
@@ -182,7 +187,12 @@ def _mark(line: bytes) -> Mark:
     ledger, seq, hash, check = (found[name] for name in ("ledger", "seq", "hash", "check"))
     if type(ledger) is not str or type(hash) is not str or type(seq) is not int or seq < 0:
         raise TypeError
-    mark = Mark(ledger, seq, hash)
+    plan = found.get("plan")
+    if plan is not None and type(plan) is not int:
+        raise TypeError
+    mark = Mark(ledger, seq, hash, plan)
+    if plan is not None and not 0 <= plan <= seq:
+        raise ValueError
     if not ledger or len(hash) != (64 if seq else 0) or check != _check(mark):
         raise ValueError
     return mark
@@ -190,4 +200,5 @@ def _mark(line: bytes) -> Mark:
 
 def _check(mark: Mark) -> str:
     """What tells a line from half of it; no secret."""
-    return hashlib.sha256(f"{mark.ledger} {mark.seq} {mark.hash}".encode()).hexdigest()[:16]
+    plan = "" if mark.plan is None else f" {mark.plan}"
+    return hashlib.sha256(f"{mark.ledger} {mark.seq} {mark.hash}{plan}".encode()).hexdigest()[:16]

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from countveil.errors import RequestError
 from countveil.ledger.anchor import Anchor
-from countveil.ledger.records import Charge, PlanRecord, Standing, replayed
+from countveil.ledger.records import Charge, PlanRecord, Standing, changes_plans, replayed
 from countveil.ledger.store import Store
 
 BUDGETS = "SELECT kind, body, hash FROM entry WHERE kind IN ('plan', 'extend', 'restore') ORDER BY seq"
@@ -77,6 +77,11 @@ class Budgets(Store):
         restored = self._read("SELECT body FROM entry WHERE kind = 'restore'")
         return sum(json.loads(body)["lost"] for (body,) in restored)
 
+    def plan_lost(self) -> bool:
+        """Whether a plan may have been among the entries that restored copies lacked."""
+        restored = self._read("SELECT body FROM entry WHERE kind = 'restore'")
+        return any(changes_plans("restore", json.loads(body)) for (body,) in restored)
+
     def set_share(self, pool: str, analyst: str, answers: int) -> None:
         known = "SELECT 1 FROM share WHERE pool = ? AND analyst = ? AND answers = ?"
         if self._read(known, (pool, analyst, answers)):
@@ -115,8 +120,9 @@ class Budgets(Store):
                 body.pop("reason", None)
                 plans.append(PlanRecord(**{**body, "document": document}))
         if any(kind == "restore" for kind, _, _ in said):
-            debts = replayed(self.entries()).debts[pool]
-            plans = [replace(each, debt=debt) for each, debt in zip(plans, debts, strict=True)]
+            state = replayed(self.entries())
+            owed = zip(plans, state.debts[pool], strict=True)
+            plans = [replace(each, debt=debt, plan_lost=state.plan_lost) for each, debt in owed]
         record = replace(plans[-1], earlier=tuple(plans[:-1]))
         self._plans[pool] = (said[-1][2], record)
         return record

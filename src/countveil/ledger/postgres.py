@@ -25,12 +25,12 @@ from typing import Any
 
 from countveil.errors import LedgerError, MissingExtraError, RequestError, shortened
 from countveil.ledger import anchor as anchors
-from countveil.ledger.anchor import Anchor, Mark
+from countveil.ledger.anchor import Anchor
 from countveil.ledger.book import Book
 from countveil.ledger.checking import check_anchor, check_rows
 from countveil.ledger.forking import around_forks
 from countveil.ledger.records import LATEST, Entry
-from countveil.ledger.settling import lost_entries, settlement
+from countveil.ledger.settling import lost_entries, settled_mark, settlement
 from countveil.ledger.store import Rows, now
 
 LOCK = 0x636F756E747665
@@ -326,7 +326,7 @@ class PostgresLedger(Book):
                     self._change("restore", sql, values)
                 self._change("restore", f"UPDATE place SET here = {HERE}")
             self._step("restore:anchor")
-            self.anchor.write(Mark(str(entries[0].body["ledger"]), last.seq, last.hash))
+            self.anchor.write(settled_mark(entries, last))
         return lost
 
 

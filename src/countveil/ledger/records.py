@@ -67,6 +67,8 @@ class PlanRecord:
     """Of a plan that followed others: the last charge of the pool before it."""
     charges: int = field(compare=False, default=0)
     """Of a plan that followed others: how many charges there were before it."""
+    plan_lost: bool = field(compare=False, default=False)
+    """Lost history may have held another plan, of which nobody knows the mechanism: no epsilon can be stated."""
     earlier: tuple[PlanRecord, ...] = field(compare=False, default=(), repr=False)
     """The plans that the pool had before, oldest first."""
 
@@ -168,6 +170,8 @@ class State:
     """Questions that are paid for: pool, dataset, version, question."""
     lost: int = 0
     """Entries that restored copies lacked."""
+    plan_lost: bool = False
+    """A plan may have been among them."""
     debts: dict[str, list[int]] = field(default_factory=dict)
     """For every plan of a pool, what may have been spent beyond all it had: taken from whatever is opened later."""
     datasets: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -231,6 +235,11 @@ def body_of(seq: int, written: str) -> dict[str, Any]:
 def charge_id(entry: Entry) -> str:
     """The public name of a charge. Before ledgers had a secret it was the beginning of the entry's hash."""
     return str(entry.body["id"]) if "id" in entry.body else entry.hash[:24]
+
+
+def changes_plans(kind: str, body: Mapping[str, Any]) -> bool:
+    """Whether an entry makes a plan, or may have lost one; a restore that does not say may have, if it lost any."""
+    return kind == "plan" or (kind == "restore" and bool(body.get("plan_lost", body["lost"] > 0)))
 
 
 def replayed(entries: Iterable[Entry], secret: Secret | None = None) -> State:
@@ -367,7 +376,9 @@ def _answer(state: State, entry: Entry) -> None:
 def _restore(state: State, entry: Entry) -> None:
     """History was lost: every lost entry may have been a charge, and every open charge may have been answered."""
     lost = _units(entry, "lost", 0)
+    _rule(type(entry.body.get("plan_lost", False)) is bool, entry)
     state.lost += lost
+    state.plan_lost |= changes_plans(entry.kind, entry.body)
     for name, pool in state.pools.items():
         owed = pool[1] + lost
         pool[1] = min(pool[0], owed)
@@ -377,16 +388,5 @@ def _restore(state: State, entry: Entry) -> None:
     _void(state, state.charges)
 
 
-_APPLY = {
-    "open": _open,
-    "secret": _secret,
-    "plan": _plan,
-    "extend": _extend,
-    "share": _share,
-    "version": _version,
-    "dataset": _dataset,
-    "charge": _charge,
-    "request": _request,
-    "answer": _answer,
-    "restore": _restore,
-}
+_RULES = (_open, _secret, _plan, _extend, _share, _version, _dataset, _charge, _request, _answer, _restore)
+_APPLY = dict(zip(KINDS, _RULES, strict=True))

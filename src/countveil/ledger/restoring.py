@@ -20,7 +20,7 @@ from countveil.errors import LedgerError, RequestError
 from countveil.ledger.anchor import Anchor, Mark
 from countveil.ledger.connection import FAULTS, copied
 from countveil.ledger.records import Entry
-from countveil.ledger.settling import EVERYTHING, lost_entries, settlement
+from countveil.ledger.settling import EVERYTHING, lost_entries, settled_mark, settlement
 from countveil.ledger.sqlite import SqliteLedger
 from countveil.ledger.store import now
 from countveil.private_files import create_private, settle_folder
@@ -51,7 +51,7 @@ def restore(copy: Path | None, ledger: Path, anchor: Path, *, accept_loss: bool 
                 _swap(part, ledger)
             finally:
                 _clear(part)
-            keeper.write(Mark(str(entries[0].body["ledger"]), last.seq, last.hash))
+            keeper.write(settled_mark(entries, last))
     except OSError as error:
         raise LedgerError(f"the ledger could not be restored ({error.strerror}); try again") from None
     SqliteLedger(ledger, anchor, create=False).close()

@@ -3,6 +3,9 @@
 A ledger that reaches its anchor has lost nothing. One that ends before it has lost some entries: any of them may have
 been a charge of any pool, and any open charge may have been answered since. So every pool, and every pool planned
 later, is charged with as many answers as entries were lost (never more than it has), and open charges are void.
+
+Where a plan may be among them, its answers came from a mechanism that nobody knows any more: the entry says so, and
+from then on no epsilon is stated.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 from countveil.errors import LedgerError, RequestError
 from countveil.ledger.anchor import Mark
 from countveil.ledger.checking import check_anchor
-from countveil.ledger.records import Entry, canonical, sealed
+from countveil.ledger.records import Entry, canonical, changes_plans, sealed
 
 EVERYTHING = 10**9
 """Entries lost where nobody knows how many: no pool has more answers."""
@@ -55,7 +58,8 @@ def settlement(
 
     They spend what may have been spent since, and void every charge that may have been answered.
     """
-    body = {"lost": lost, "anchor": [mark.seq, mark.hash] if mark else None}
+    anchor = [mark.seq, mark.hash] if mark else None
+    body = {"lost": lost, "anchor": anchor, "plan_lost": lost > 0 and not _knows_plans(last, mark)}
     seq = last.seq + lost + 1  # past all that may be missing, so that no older copy will ever count as less of a loss
     entry = sealed(last, time, "restore", body, seq)
     row = (entry.seq, entry.time, entry.kind, canonical(body), entry.previous, entry.hash)
@@ -68,3 +72,14 @@ def settlement(
         statements.append(("UPDATE charge SET void = 1 WHERE id NOT IN (SELECT charge FROM answer)", ()))
         statements.append(("DELETE FROM request WHERE charge IN (SELECT id FROM charge WHERE void = 1)", ()))
     return entry, statements
+
+
+def _knows_plans(last: Entry, mark: Mark | None) -> bool:
+    """Whether every plan that the anchor remembers is in a ledger that ends before the anchor."""
+    return mark is not None and mark.plan is not None and mark.plan <= last.seq < mark.seq
+
+
+def settled_mark(entries: list[Entry], last: Entry) -> Mark:
+    """Where the anchor is after a settlement."""
+    plans = [each.seq for each in (*entries, last) if changes_plans(each.kind, each.body)]
+    return Mark(str(entries[0].body["ledger"]), last.seq, last.hash, max(plans, default=0))

@@ -19,7 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from countveil.errors import LedgerError
 from countveil.ledger.anchor import Anchor, Mark
 from countveil.ledger.checking import check_anchor, check_held
 from countveil.ledger.grouping import Group, Waiting
-from countveil.ledger.records import Entry, Link, body_of, canonical, sealed, walked
+from countveil.ledger.records import Entry, Link, body_of, canonical, changes_plans, sealed, walked
 from countveil.ledger.steps import Change
 
 Rows = list[tuple[Any, ...]]
@@ -164,7 +164,7 @@ class Store(ABC):
                 last = last or self._last()
                 if last is not None:
                     self._step(f"{name}:anchor")
-                    self.anchor.advance(Mark(self.identity, last.seq, last.hash), self._check_holds)
+                    self.anchor.advance(partial(self._mark, last))
 
     def made(self, changes: Sequence[Change]) -> list[Waiting[Any]]:
         """Changes that share their transaction, its sync and its move of the anchor with all that wait meanwhile.
@@ -216,6 +216,15 @@ class Store(ABC):
                 each.done = True
                 if each is not leader:
                     each.ring()
+
+    def _mark(self, last: Entry | Link, before: Mark) -> Mark:
+        """The mark of an entry, given what the anchor says, which this ledger must hold."""
+        self._check_holds(before)
+        since = -1 if before.plan is None else before.seq
+        budgets = "SELECT seq, kind, body FROM entry WHERE seq > ? AND seq <= ? AND kind IN ('plan', 'restore')"
+        found = self._execute(budgets, (since, last.seq)).fetchall()
+        plans = [seq for seq, kind, written in found if changes_plans(kind, json.loads(written))]
+        return Mark(self.identity, last.seq, last.hash, max(plans, default=before.plan or 0))
 
     def _check_holds(self, mark: Mark) -> None:
         """This ledger holds what its anchor remembers: nobody restored another one meanwhile."""
@@ -271,6 +280,5 @@ class Store(ABC):
                 entries = self._checked()
             check_anchor(entries, mark)
             self._step("verify:anchor")
-            last = Mark(str(entries[0].body["ledger"]), entries[-1].seq, entries[-1].hash)
-            self.anchor.advance(last, self._check_holds)
+            self.anchor.advance(partial(self._mark, entries[-1]))
         return len(entries)

@@ -356,7 +356,7 @@ def test_whoever_reads_while_it_moves_never_sees_damage(tmp_path: Path) -> None:
     hashes = {seq: hashlib.sha256(str(seq).encode()).hexdigest() for seq in range(1, 400)}
     found: list[Mark] = []
     moving = threading.Thread(
-        target=lambda: [anchor.advance(Mark("a ledger", n, hashes[n]), lambda mark: None) for n in hashes]
+        target=lambda: [anchor.advance(lambda _, n=n: Mark("a ledger", n, hashes[n], n)) for n in hashes]
     )
     moving.start()
     while moving.is_alive():

@@ -67,6 +67,10 @@ class Ground:
             f"DELETE FROM answer WHERE charge IN (SELECT body::json->>'charge' FROM entry WHERE seq > {seq})",
             "UPDATE pool SET spent = spent - (SELECT count(*) FROM charge WHERE pool = name AND id IN (TABLE gone))",
             "DELETE FROM charge WHERE id IN (TABLE gone)",
+            "CREATE TEMP TABLE unplanned AS SELECT body::json->>'pool' AS pool "
+            f"FROM entry WHERE seq > {seq} AND kind = 'plan'",
+            "DELETE FROM plan WHERE pool IN (TABLE unplanned)",
+            "DELETE FROM pool WHERE name IN (TABLE unplanned)",
             f"DELETE FROM entry WHERE seq > {seq}",
         )
 
@@ -369,6 +373,21 @@ def test_an_older_state_is_refused_and_settled(ground: Ground) -> None:
         answered(running, "d", "other")
     running.verify()
     running.close()
+
+
+def test_a_plan_that_was_lost_is_on_the_record(ground: Ground) -> None:
+    ground.forget(6)
+    ground.settle(accept_loss=True)
+    with closing(ground.open()) as ledger:
+        assert not ledger.plan_lost(), "both plans are within the first six entries"
+        ledger.open_plan(plan(3, "third"))
+        last = list(ledger.entries())[-1].seq
+    ground.forget(last - 1)
+    assert ground.settle(accept_loss=True) == 1
+    with closing(ground.open()) as ledger:
+        ledger.verify()
+        assert ledger.plan_lost()
+        assert ledger.plan("people").plan_lost  # type: ignore[union-attr]
 
 
 def test_an_emptied_or_dropped_ledger_is_missed(ground: Ground) -> None:

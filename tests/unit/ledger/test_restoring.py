@@ -251,7 +251,7 @@ def test_the_curators_word_that_nothing_is_missing(backed: Path) -> None:
     assert put(backed, None, latest=True) == 0
     assert spent(backed) == (6, 15)
     ledger = opened(backed)
-    assert dict(list(ledger.entries())[-1].body) == {"lost": 0, "anchor": None}
+    assert dict(list(ledger.entries())[-1].body) == {"lost": 0, "anchor": None, "plan_lost": False}
     ledger.close()
 
 
