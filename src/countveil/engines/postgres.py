@@ -196,9 +196,7 @@ class PostgresEngine(SqlEngine):
         for name in [column.name for column in schema.columns] + [schema.unit] * (not schema.unit_is_row):
             if name in cast:
                 words = "casts of someone's own (CREATE CAST), which are evaluated while it is counted"
-                raise DataError(
-                    f"column {name}: its type, or text, has {words}; DROP CAST, or store it in a type without"
-                )
+                raise DataError(f"column {name}: its type has {words}; DROP CAST, or store it in a type without")
         super().check(schema)
         for column in schema.columns:
             if column.kind == "text":

@@ -1,9 +1,9 @@
 """Whether a table of PostgreSQL may be counted, and what it looks like: one statement, run in every transaction that
 reads the table's rows.
 
-Refused are what is evaluated while it is counted (views, foreign tables, row security) and roles that can do more than
-read: everything counts that the role, or a role that it can become, is granted. What every role may do by default is no
-fault: connect, temporary tables, the catalogues, functions. Refusals depend on the schema and the grants only.
+Refused are what is evaluated while it is counted (views, foreign tables, row security, casts) and roles that can do
+more than read: everything counts that the role, or a role that it can become, is granted. What every role may do by
+default is no fault: connect, temporary tables, the catalogues, functions. Refusals depend on the schema and the grants only.
 
 The same statement tells which server this is and how the table's rows are to be read: attribute numbers, the values of
 columns that were added without writing rows, labels of enumerations, casts. A change of any of them is a change of the
@@ -35,6 +35,8 @@ REFUSALS = (
     "{table} has row security, which is evaluated while it is counted; "
     "make a MATERIALIZED VIEW of the rows that may be counted",
     *(f"this role can do more than read {{table}}: {excess}; {GRANT}" for excess in _EXCESS),
+    "the database of {table} has casts between types of the server's own (CREATE CAST), which are evaluated while it "
+    "is counted; DROP CAST, or keep it in another database",
 )
 """By the number of the reason."""
 
@@ -94,7 +96,12 @@ refused (reason) AS (
         AND d.dbid IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
         AND coalesce(c.relpersistence, 'p') <> 't'
     UNION ALL SELECT reason FROM granted
+    UNION ALL
+    SELECT 12 FROM pg_cast AS k JOIN pg_type AS s ON s.oid = k.castsource JOIN pg_type AS t ON t.oid = k.casttarget
+    WHERE k.oid >= 16384
+        AND 'pg_catalog'::regnamespace = s.typnamespace AND 'pg_catalog'::regnamespace = t.typnamespace
 )"""
+"""Objects of users have numbers from 16384 on. Our statements cast between the server's own types."""
 _KIND = "SELECT CAST(c.relkind AS text) FROM tree JOIN pg_class AS c ON c.oid = tree.oid WHERE tree.root"
 _SERVER = """
 SELECT concat(s.system_identifier, '/', CASE WHEN pg_is_in_recovery()
@@ -105,15 +112,13 @@ _COLUMNS = """
 SELECT json_agg(json_build_array(a.attname, t.typname, t.typtype, a.atttypmod,
     t.typnamespace = 'pg_catalog'::regnamespace, a.attgenerated = 'v', EXISTS (
         SELECT FROM pg_cast AS k JOIN pg_type AS target ON target.oid = k.casttarget
-        WHERE k.oid >= 16384 AND k.castsource IN (a.atttypid, 'text'::regtype)
+        WHERE k.oid >= 16384 AND k.castsource = a.atttypid AND k.castmethod = 'f'
             AND target.typnamespace = 'pg_catalog'::regnamespace
-            AND (k.castmethod = 'f' OR k.castmethod = 'b' AND t.typnamespace = 'pg_catalog'::regnamespace)
     )) ORDER BY a.attnum)
 FROM tree JOIN pg_attribute AS a ON a.attrelid = tree.oid JOIN pg_type AS t ON t.oid = a.atttypid
 WHERE tree.root AND a.attnum > 0 AND NOT a.attisdropped"""
-"""The columns of the table, as `family_of` takes them. The last member: whether someone made a cast from the type (or
-from text, which many values are read through) to a type of the server's own. Objects of users have numbers from 16384
-on. Binary casts run no function: citext has some."""
+"""The columns of the table, as `family_of` takes them. The last member: whether someone made a cast from the type to
+a type of the server's own. Binary casts run no function: citext has some."""
 _STORED = """
 SELECT md5(string_agg(CAST(json_build_array(a.attrelid, a.attnum, a.attname, a.atttypid, a.atttypmod,
     CAST(a.attmissingval AS text),
