@@ -3,7 +3,8 @@ reads the table's rows.
 
 Refused are what is evaluated while it is counted (views, foreign tables, row security, casts) and roles that can do
 more than read: everything counts that the role, or a role that it can become, is granted. What every role may do by
-default is no fault: connect, temporary tables, the catalogues, functions. Refusals depend on the schema and the grants only.
+default is no fault: connect, temporary tables, the catalogues, functions. Refusals depend on the schema and the grants
+only.
 
 The same statement tells which server this is and how the table's rows are to be read: attribute numbers, the values of
 columns that were added without writing rows, labels of enumerations, casts. A change of any of them is a change of the
@@ -66,8 +67,13 @@ reached AS (
     UNION ALL SELECT srvacl, ARRAY[]::text[], FALSE, 8 FROM pg_foreign_server
     UNION ALL SELECT fdwacl, ARRAY[]::text[], FALSE, 8 FROM pg_foreign_data_wrapper
     UNION ALL
-    SELECT proacl, ARRAY[]::text[], TRUE, 8 FROM pg_proc
-    WHERE pronamespace = 'pg_catalog'::regnamespace AND proname NOT IN ('pg_control_system', 'pg_control_checkpoint')
+    SELECT p.proacl, ARRAY[]::text[], TRUE, 8 FROM pg_proc AS p JOIN pg_language AS l ON l.oid = p.prolang
+    WHERE p.proacl IS NOT NULL AND NOT EXISTS (SELECT FROM aclexplode(p.proacl) AS item WHERE item.grantee = 0)
+        AND NOT (p.pronamespace = 'pg_catalog'::regnamespace
+            AND p.proname IN ('pg_control_system', 'pg_control_checkpoint'))
+        AND (p.pronamespace = 'pg_catalog'::regnamespace OR l.lanname IN ('c', 'internal') OR EXISTS (
+            SELECT FROM pg_depend AS d
+            WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'))
     {{parameters}}
     UNION ALL SELECT lomacl, ARRAY['SELECT'], FALSE, 10 FROM pg_largeobject_metadata
     UNION ALL
@@ -81,7 +87,8 @@ reached AS (
         AND (item.is_grantable OR item.privilege_type <> ALL (acls.fine))
 )"""
 """What is granted. Owners are looked up where the server keeps track of whom it needs; the grants of an object include
-those of its columns. 0 stands for everyone among the grantees."""
+those of its columns. 0 stands for everyone among the grantees. Functions of the server, of extensions and in machine
+code count where they are not for everyone: they do what SQL cannot, such as connecting elsewhere."""
 _REASONS = """
 refused (reason) AS (
     SELECT 0 FROM tree JOIN pg_class AS c ON c.oid = tree.oid

@@ -381,6 +381,16 @@ TOO_MUCH = {
     "member of an owner": (OWNS, "CREATE ROLE {o}; ALTER TABLE {t} OWNER TO {o}; GRANT {o} TO {r}"),
     "foreign server": (FOREIGN, "CREATE FOREIGN DATA WRAPPER {o}; GRANT USAGE ON FOREIGN DATA WRAPPER {o} TO {r}"),
     "files": (FOREIGN, "GRANT EXECUTE ON FUNCTION pg_read_file(text) TO {r}"),
+    "connections to elsewhere": (
+        FOREIGN,
+        "CREATE SCHEMA {o}; CREATE EXTENSION dblink SCHEMA {o}; "
+        "GRANT EXECUTE ON FUNCTION {o}.dblink_connect_u(text) TO {r}",
+    ),
+    "machine code": (
+        FOREIGN,
+        "CREATE SCHEMA {o}; CREATE FUNCTION {o}.f() RETURNS int LANGUAGE internal AS 'pg_backend_pid'; "
+        "REVOKE EXECUTE ON FUNCTION {o}.f() FROM PUBLIC; GRANT EXECUTE ON FUNCTION {o}.f() TO {r}",
+    ),
     "SET": (SETS, "GRANT SET ON PARAMETER log_statement TO {r}"),
     "ALTER SYSTEM": (SETS, "GRANT ALTER SYSTEM ON PARAMETER shared_buffers TO {r}"),
     "large object": (LARGE, "SELECT lo_create(4711); GRANT UPDATE ON LARGE OBJECT 4711 TO {r}"),
@@ -438,6 +448,7 @@ def test_a_role_that_reads_is_accepted(server: Postgres, role: tuple[str, str, s
         f"ALTER DEFAULT PRIVILEGES GRANT EXECUTE ON FUNCTIONS TO {name}",
         "SELECT lo_create(4712)",
         f"GRANT SELECT ON LARGE OBJECT 4712 TO {name}",
+        f"GRANT EXECUTE ON FUNCTION pg_backend_pid() TO {name}",
     ):
         server.sql(statement)
     with psycopg.connect(url) as own:
