@@ -127,13 +127,15 @@ WHERE tree.root AND a.attnum > 0 AND NOT a.attisdropped"""
 """The columns of the table, as `family_of` takes them. The last member: whether someone made a cast from the type to
 a type of the server's own. Binary casts run no function: citext has some."""
 _STORED = """
-SELECT md5(string_agg(CAST(json_build_array(a.attrelid, a.attnum, a.attname, a.atttypid, a.atttypmod,
+SELECT md5(string_agg(CAST(json_build_array(c.oid, c.relfilenode, a.attnum, a.attname, a.atttypid, a.atttypmod,
     CAST(a.attmissingval AS text),
     (SELECT json_agg(json_build_array(e.oid, e.enumlabel) ORDER BY e.oid) FROM pg_enum AS e
-     WHERE e.enumtypid = a.atttypid)) AS text), ',' ORDER BY a.attrelid, a.attnum))
-FROM tree JOIN pg_attribute AS a ON a.attrelid = tree.oid WHERE a.attnum > 0 AND NOT a.attisdropped"""
-"""How the rows of the whole tree are stored. A column that was dropped and added again has another number; one that was
-added with a default has a value for the rows of before that is not in them; labels are stored by their numbers."""
+     WHERE e.enumtypid = a.atttypid)) AS text), ',' ORDER BY c.oid, a.attnum))
+FROM tree JOIN pg_class AS c ON c.oid = tree.oid
+    LEFT JOIN pg_attribute AS a ON a.attrelid = tree.oid AND a.attnum > 0 AND NOT a.attisdropped"""
+"""How the rows of the whole tree are stored. A table that was written anew has another file; a column that was dropped
+and added again has another number; one that was added with a default has a value for the rows of before that is not in
+them; labels are stored by their numbers."""
 
 
 def check_statement(version: int) -> str:
