@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 TIMEOUT = 3600
 """Seconds that one statement may take."""
-CHANGED = "the source's columns changed; ask again"
+CHANGED = "the source's columns changed, or what kind of table it is; ask again"
 UNREADABLE = "the source could not be read; the curator can look with: countveil inspect"
 BEGIN = (
     "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL search_path = pg_catalog, pg_temp; "
@@ -218,7 +218,8 @@ class PostgresEngine(SqlEngine):
 
         with self._transaction() as cursor:
             self._lock_table(cursor, self._look[0])
-            if self._check(cursor)[2] != self._look[2]:  # the statement was written for other columns
+            kind, _, columns, _ = self._check(cursor)
+            if (kind, columns) != (self._look[0], self._look[2]):  # the lock, or the statement, was for something else
                 raise EngineError(CHANGED)
             rows = cursor.execute(statement.sql, dict(statement.values)).fetchall()
             names = [column.name for column in cursor.description or ()]

@@ -715,6 +715,18 @@ def test_no_policy_comes_between_the_check_and_the_count(server: Postgres, monke
         assert len(tried) == 2
 
 
+def test_a_materialized_view_that_became_a_table_is_not_counted_without_its_lock(server: Postgres) -> None:
+    view = new()
+    server.sql(f"CREATE MATERIALIZED VIEW {view} AS SELECT 1 AS x")
+    server.sql(f"GRANT SELECT ON {view} TO reader")
+    with opened(server, view, Column("x", "integer", low=1, high=2)) as count:
+        assert count("x") == [1, 0]
+        server.sql(f"DROP MATERIALIZED VIEW {view}")
+        made(server, "x int", [(1,)], view)
+        with pytest.raises(EngineError, match=CHANGED):
+            count("x")
+
+
 def test_casts_on_types_that_are_not_declared_are_no_fault(server: Postgres) -> None:
     kind, function = new("mood"), new("f")
     server.sql(f"CREATE TYPE {kind} AS ENUM ('a')")
