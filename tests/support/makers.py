@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -24,7 +25,7 @@ import pytest
 from countveil.engines import Engine, Source, open_engine
 from countveil.engines.duckdb import DuckDBEngine
 from countveil.schema import Schema
-from tests.support.naive import Row
+from tests.support.naive import Row, precise
 
 ARROW = {
     **{f"int{n}": getattr(pa, f"int{n}")() for n in (8, 16, 32, 64)},
@@ -69,7 +70,7 @@ def csv_text(rows: list[Row], types: Types, end: str = "\n") -> str:
 
 
 def csv_file(rows: list[Row], types: Types, folder: Path) -> Source:
-    (folder / "rows.csv").write_bytes(csv_text(rows, types).encode())
+    (folder / "rows.csv").write_bytes(csv_text(precise(rows, types), types).encode())
     return Source("rows.csv", directory=folder)
 
 
@@ -111,8 +112,15 @@ def pandas_frame(rows: list[Row], types: Types, folder: Path) -> Source:
 
 
 def pandas_objects(rows: list[Row], types: Types, folder: Path) -> Source:
-    """Columns of Python objects."""
-    return Source(frame=pd.DataFrame({n: pd.Series([r[n] for r in rows], dtype=object) for n in types}))
+    """Columns of Python objects; integers that floats cannot hold are decimals, which keep their digits there."""
+
+    def held(value: Any, kind: str) -> Any:
+        if kind == "float32" and value is not None:
+            return np.float32(value)
+        return Decimal(value) if type(value) is int and abs(value) >= 2**53 else value
+
+    columns = {name: pd.Series([held(row[name], kind) for row in rows], dtype=object) for name, kind in types.items()}
+    return Source(frame=pd.DataFrame(columns))
 
 
 SPARK = {

@@ -22,6 +22,17 @@ OUTSIDE = Outside()
 Row = dict[str, Any]
 
 
+def precise(rows: list[Row], kinds: dict[str, str]) -> list[Row]:
+    """The rows with infinity for every float that several integers could have become; it is as much outside."""
+    limits = {"float32": 2**24, "float64": 2**53}
+
+    def told_apart(name: str, value: Any) -> Any:
+        limit = limits.get(kinds.get(name, ""))
+        return math.inf if limit and isinstance(value, float) and abs(value) >= limit else value
+
+    return [{name: told_apart(name, value) for name, value in row.items()} for row in rows]
+
+
 def read(column: Column, raw: Any) -> Any:
     """The declared value, None where it is missing, OUTSIDE where it is neither."""
     if raw is None or (isinstance(raw, (float, Decimal)) and math.isnan(raw)):

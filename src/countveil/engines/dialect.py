@@ -8,8 +8,9 @@ gives NULL here, and `missing` tells it from a true NULL. One rule set for all e
 - dates: dates; time stamps without zone by their day; text YYYY-MM-DD, spaces around it ignored;
 - booleans: booleans; what reads as the integer 0 or 1; text true, false, t, f in any case, spaces around it ignored;
 - text: text as it is, character by character; integers, and floats that are whole numbers, as their digits;
-- people: text, integers, and floats of 64 bits that are whole numbers below 2^53. Beyond, two people can have the same
-  float, so it names nobody; floats of 32 bits are refused, because that may have happened below too;
+- floats are whole numbers below 2^53 (of 32 bits: below 2^24). From there on several integers become the same float, so
+  it is outside, and as an id names nobody;
+- people: text, integers and floats of 64 bits; those of 32 bits are refused;
 - NaN is a missing number, so it reads as NULL.
 
 pandas makes floats of integers as soon as one is missing: whatever reads as integers reads as such floats too.
@@ -38,6 +39,7 @@ READABLE: dict[Kind, tuple[Family, ...]] = {
 }
 EXACT = 2**53
 """Floats of 64 bits below it are told apart from their neighbours."""
+PRECISE: dict[Family, int] = {"float": EXACT, "single": 2**24}
 
 
 class Dialect:
@@ -121,7 +123,12 @@ class Dialect:
             trimmed = self.trimmed(raw)
             cast = self.try_cast(trimmed, self.integer_type)
             return f"CASE WHEN {self.matches(trimmed, self.integer_text)} THEN {cast} END"
-        return f"CASE WHEN {raw} = trunc({raw}) THEN {self.try_cast(raw, self.integer_type)} END"
+        whole = f"CASE WHEN {raw} = trunc({raw}) THEN {self.try_cast(raw, self.integer_type)} END"
+        return self.precise(family, raw, whole) if family in FLOATS else whole
+
+    def precise(self, family: Family, raw: str, value: str) -> str:
+        """The value of a float that is told apart from its neighbours; NULL for any other."""
+        return f"CASE WHEN {raw} > -{PRECISE[family]} AND {raw} < {PRECISE[family]} THEN {value} END"
 
     def read_text(self, family: Family, raw: str) -> str:
         value = self.read_integer(family, raw) if family in FLOATS else raw
@@ -129,9 +136,7 @@ class Dialect:
 
     def read_person(self, family: Family, raw: str) -> str:
         """What names a person, NULL for nobody."""
-        if family != "float":
-            return raw
-        return f"CASE WHEN {raw} > -{EXACT} AND {raw} < {EXACT} THEN {self.read_integer(family, raw)} END"
+        return self.read_integer(family, raw) if family == "float" else raw
 
     def read_boolean(self, family: Family, raw: str) -> str:
         if family == "boolean":

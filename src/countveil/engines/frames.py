@@ -8,7 +8,8 @@ that is no Unicode gets replacement characters. A type that no declared column c
 refused by name when it is declared; so are times with a zone.
 
 People are named by text and by whole numbers. Anything else names nobody, and neither does a float that is so large
-that two people could have the same.
+that two people could have the same; as a value it is outside. One missing value makes such floats of all integers in a
+column of pandas that cannot hold it, so integers there are read as these floats would be.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numbers
 import uuid
 from typing import Any
 
-from countveil.engines.dialect import EXACT, READABLE, UNITS, Family
+from countveil.engines.dialect import EXACT, PRECISE, READABLE, UNITS, Family
 from countveil.errors import DataError, MissingExtraError, ParameterError
 from countveil.schema import Schema
 
@@ -72,8 +73,7 @@ def _fitted(column: Any, readable: set[Family], person: bool) -> Any:
         return column
     if family in ("date", "timestamp"):
         return _as_text(_days(column.cast(inner)), person)
-    exact = 2**24 if family == "single" else EXACT
-    return _as_text(column.to_pylist(), person, exact)
+    return _as_text(column.to_pylist(), person, PRECISE.get(family, EXACT))
 
 
 def _family(kind: Any) -> Family | None:
@@ -110,15 +110,37 @@ def _column(frame: Any, name: str, person: bool = False) -> Any:
     import pyarrow as pa
 
     series = frame[name]
-    if str(getattr(series.to_native(), "dtype", "")).lower() == "object":
-        return _as_text(series.to_list(), person)
+    kind = getattr(series.to_native(), "dtype", "")
+    rounded = frame.implementation.is_pandas_like() and _is_rounded(kind)
+    if str(kind).lower() == "object":
+        return _as_text(series.to_list(), person, whole=EXACT if rounded else HUGE)
     try:
         found = series.to_arrow()
     except Exception:
         if series.dtype in (nw.String, nw.Categorical, nw.Enum):
             return _as_text(series.to_list(), person)
         return pa.nulls(len(series), pa.binary())
-    return _readable(found, person)
+    return _readable(_rounded(found) if rounded else found, person)
+
+
+def _is_rounded(kind: Any) -> bool:
+    """A missing value makes floats of the integers in a pandas column of this type."""
+    inner = str(getattr(getattr(kind, "categories", None), "dtype", kind))
+    return inner not in ("Int64", "UInt64") and not inner.endswith("[pyarrow]")
+
+
+def _rounded(column: Any) -> Any:
+    """Integers as the floats that a missing value makes of them, where that can be seen."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    inner = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if not pa.types.is_integer(inner) or inner.bit_width < 64:
+        return column
+    plain = column.cast(inner)
+    ends = pc.min_max(plain).as_py()
+    least, most = ends["min"] or 0, ends["max"] or 0
+    return column if least > -EXACT and most < EXACT else plain.cast(pa.float64(), safe=False)
 
 
 def _readable(column: Any, person: bool) -> Any:
@@ -147,30 +169,28 @@ def _readable(column: Any, person: bool) -> Any:
     return column if any(simple) else pa.nulls(len(column), pa.binary())
 
 
-def _as_text(values: list[Any], person: bool = False, exact: int = EXACT) -> Any:
+def _as_text(values: list[Any], person: bool = False, exact: int = EXACT, whole: int = HUGE) -> Any:
     import pyarrow as pa
 
-    texts = [person_of(value, exact) for value in values] if person else [text_of(value) for value in values]
-    return pa.array(texts, pa.large_string())
+    read = person_of if person else text_of
+    return pa.array([read(value, exact, whole) for value in values], pa.large_string())
 
 
-def person_of(value: object, exact: int = EXACT) -> str | None:
-    """What a Python value names a person with: None or U+FFFD for nobody. A float has to be below `exact`.
+def person_of(value: object, exact: int = EXACT, whole: int = HUGE) -> str | None:
+    """What a Python value names a person with: None or U+FFFD for nobody.
 
     >>> person_of(12.0), person_of("Ann"), person_of(2.0**53), person_of(2**53), person_of(True)
     ('12', 'Ann', '\ufffd', '9007199254740992', '\ufffd')
     """
     if isinstance(value, (bool, datetime.date)) or type(value).__name__ == "bool":
         return OUTSIDE if value == value else None  # NaT is a date that is missing
-    if isinstance(value, numbers.Real) and not isinstance(value, numbers.Rational):
-        number: Any = value
-        bound = {"float16": 2**11, "float32": 2**24}.get(type(value).__name__, exact)
-        return text_of(value) if number != number or abs(number) < bound else OUTSIDE
-    return text_of(value)
+    return text_of(value, exact, whole)
 
 
-def text_of(value: object) -> str | None:
+def text_of(value: object, exact: int = EXACT, whole: int = HUGE) -> str | None:
     """A Python value as the text that reads as it: None if it is missing, U+FFFD if it is outside every domain.
+
+    A float has to be below `exact`, an integer below `whole`.
 
     >>> text_of(12.0), text_of(True), text_of(datetime.date(2026, 1, 31)), text_of(float("nan")), text_of([1])
     ('12', 'true', '2026-01-31', None, '�')
@@ -186,16 +206,16 @@ def text_of(value: object) -> str | None:
     if isinstance(value, uuid.UUID):
         return str(value)
     if isinstance(value, (numbers.Real, decimal.Decimal)):
-        return _number(value)
+        return _number(value, exact, whole)
     if isinstance(value, datetime.datetime):
         return value.date().isoformat() if value.tzinfo is None else OUTSIDE
     return value.isoformat() if isinstance(value, datetime.date) else OUTSIDE
 
 
-def _number(value: Any) -> str | None:
+def _number(value: Any, exact: int, whole: int) -> str | None:
     if isinstance(value, numbers.Integral):
-        whole = int(value)
-        return str(whole) if abs(whole) < HUGE else OUTSIDE
+        integer = int(value)
+        return str(integer) if abs(integer) < whole else OUTSIDE
     if isinstance(value, decimal.Decimal):  # its arithmetic can overflow or signal; its own words about itself cannot
         if value.is_nan():
             return None
@@ -204,4 +224,7 @@ def _number(value: Any) -> str | None:
         value = fractions.Fraction(value)
     if value != value:  # NaN
         return None
-    return str(int(value)) if abs(value) < LIMIT and value == int(value) else OUTSIDE
+    exact = {"float16": 2**11, "float32": 2**24}.get(type(value).__name__, exact)
+    rational = isinstance(value, numbers.Rational)
+    inside = -LIMIT <= value < LIMIT if rational else abs(value) < exact
+    return str(int(value)) if inside and value == int(value) else OUTSIDE

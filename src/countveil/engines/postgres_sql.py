@@ -66,8 +66,8 @@ class PostgresDialect(Dialect):
             written = f"CASE WHEN {self.matches(text, self.integer_text)} THEN {few} END"
             return f"CASE WHEN {self.short(raw)} THEN {written} END"
         if family in FLOATS:
-            inside = f"{raw} >= CAST({_LOW} AS float8) AND {raw} < CAST(9223372036854775808 AS float8)"
-            return f"CASE WHEN {inside} THEN CASE WHEN {raw} = trunc({raw}) THEN CAST({raw} AS bigint) END END"
+            whole = f"CASE WHEN {raw} = trunc({raw}) THEN CAST({raw} AS bigint) END"
+            return self.precise(family, raw, whole)
         return f"CASE WHEN {raw} BETWEEN {_LOW} AND {_HIGH} AND {raw} = trunc({raw}) THEN CAST({raw} AS bigint) END"
 
     def read_date(self, family: Family, raw: str) -> str:

@@ -49,8 +49,7 @@ class SparkDialect(Dialect):
             return f"CASE WHEN {self.matches(text, self.integer_text)} THEN {digits} END"
         whole = self.try_cast(raw, "BIGINT")
         if family in FLOATS:
-            inside = f"{raw} >= -9.223372036854775808E18D AND {raw} < 9.223372036854775808E18D"
-            return f"CASE WHEN {inside} THEN CASE WHEN CAST({whole} AS DOUBLE) = {raw} THEN {whole} END END"
+            return self.precise(family, raw, f"CASE WHEN CAST({whole} AS DOUBLE) = {raw} THEN {whole} END")
         return f"CASE WHEN {whole} = {raw} THEN {whole} END"
 
     def among(self, expression: str, parameter: str, kind: Kind) -> str:
