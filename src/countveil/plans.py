@@ -143,9 +143,16 @@ class Plans:
             )
         return [wanted]
 
+    def _datasets(self, pool: str) -> Sequence[Dataset]:
+        """The datasets that a pool pays for; refused, as their questions are, if another one did before."""
+        datasets = self._config.pool(pool)
+        for each in datasets:
+            self._ledger.check_pool(each.name, pool, each.schema.unit)
+        return datasets
+
     def budget(self, pool: str) -> PoolBudget:
         """What is left of a pool."""
-        datasets = self._config.pool(pool)
+        datasets = self._datasets(pool)
         record, intervals = self.of(datasets[0])
         whole, shares = self.standing(datasets[0])
         return PoolBudget(
@@ -166,7 +173,7 @@ class Plans:
         """Open more answers of a pool's mechanism, on the record."""
         more, words = integer("answers", answers, 1, MOST_ANSWERS), given_reason(reason)
         (pool,) = self.pools(name)
-        record, _ = self.of(self._config.pool(pool)[0], opened=True)
+        record, _ = self.of(self._datasets(pool)[0], opened=True)
         epsilon = self._with(record, record.opened_answers + max(more, record.debt))  # what is opened pays the debt
         if epsilon is None:
             raise RequestError(
@@ -182,10 +189,10 @@ class Plans:
         have been lost, each plan with its own mechanism, bounds and neighbours.
         """
         words, (pool,) = given_reason(reason), self.pools(name)
+        budget = self._datasets(pool)[0].allowed()
         before = self._ledger.plan(pool)
         if before is None:
             raise RequestError(f"pool {pool} has no plan yet; its first question makes the one that is configured")
-        budget = self._config.pool(pool)[0].allowed()
         plan = replace(self._made(budget), earlier=(*before.earlier, replace(before, earlier=())))
         epsilon = self._with(plan, plan.answers + plan.debt)
         if epsilon is None:

@@ -162,7 +162,6 @@ def test_where_nobody_knows_what_was_lost_so_is_epsilon(
         curator.open_budget("people", 1, "again")
 
 
-@pytest.mark.parametrize("change", [("[dataset.people.budget]", '[dataset.people.budget]\npool = "fresh"')])
 def rewrite(config: Path, *change: str) -> None:
     assert change[0] in config.read_text()
     config.write_text(config.read_text().replace(*change))
@@ -209,17 +208,20 @@ def test_where_a_new_plan_was_lost_epsilon_is_unknown(
             assert curator.budget()[0].epsilon == "unknown"
 
 
-def test_where_the_first_plan_was_lost_epsilon_is_unknown(config: Path) -> None:
+def test_where_the_first_plan_was_lost_epsilon_is_unknown(tmp_path: Path) -> None:
+    people(tmp_path)
+    config = written(tmp_path)
     loaded = load(config)
     with Curator.open(config) as curator:
-        curator.ledger.backup(config.parent / "empty")  # type: ignore[attr-defined]
+        curator.ledger.backup(tmp_path / "empty")  # type: ignore[attr-defined]
+    with_plan(config)
+    with Curator.open(config) as curator:
         ask(curator, 1)
-    restore(config.parent / "empty", loaded.ledger, loaded.anchor, accept_loss=True)
-    rewrite(config, "answers = 4", "answers = 40")
-    rewrite(config, 'epsilon = "10"', 'epsilon = "20"')
+    restore(tmp_path / "empty", loaded.ledger, loaded.anchor, accept_loss=True)
     with Curator.open(config) as curator:
         assert curator.budget()[0].epsilon == "unknown"
-        assert ask(curator, 1).receipt.epsilon == "unknown"
+    with_plan(config)
+    with Curator.open(config) as curator:
         assert curator.budget()[0].epsilon == "unknown"
 
 
@@ -230,14 +232,25 @@ def test_a_restore_of_before_this_was_recorded_may_have_lost_a_plan() -> None:
         assert replayed(entries).plan_lost is unknown
 
 
+@pytest.mark.parametrize("change", [("[dataset.people.budget]", '[dataset.people.budget]\npool = "fresh"')])
 def test_another_pool_is_no_new_budget(config: Path, change: tuple[str, str]) -> None:
     assert answers(config, 1) == 4
     config.write_text(config.read_text().replace(*change))
     with (
         Curator.open(config) as curator,
-        pytest.raises(ConfigError, match=r'restore these values in countveil\.toml: pool = "people"'),
+        pytest.raises(ConfigError, match=r'restore these values in countveil\.toml: pool = "people"') as refused,
     ):
         ask(curator, 1)
+    with Curator.open(config) as curator:
+        pool = curator.config.dataset("people").allowed().pool
+        for use in (
+            lambda: curator.budget(),
+            lambda: curator.open_budget(pool, 1, "x"),
+            lambda: curator.replan_budget(pool, "x"),
+        ):
+            with pytest.raises(ConfigError) as told:
+                use()
+            assert str(told.value) == str(refused.value)
 
 
 def test_another_name_is_no_new_budget(config: Path) -> None:

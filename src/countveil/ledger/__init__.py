@@ -96,6 +96,10 @@ class Ledger(Protocol):
         """Refuse what `bind` would refuse, without a change; whether the dataset is on record already."""
         ...
 
+    def check_pool(self, dataset: str, pool: str, unit: str) -> Mapping[str, tuple[str, str]]:
+        """Refuse another pool or unit than a dataset was asked with, whatever its data; those of all on record."""
+        ...
+
     def debt(self, pool: str) -> int:
         """Answers that lost history may have given beyond all that a pool had."""
         ...

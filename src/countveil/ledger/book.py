@@ -69,6 +69,18 @@ class Book(Budgets):
 
     def check_binding(self, dataset: str, pool: str, unit: str, fingerprint: Keyed) -> bool:
         """Refuse what `bind` would refuse, without a change; whether the dataset is on record already."""
+        known = self.check_pool(dataset, pool, unit)
+        for (other,) in self._read("SELECT dataset FROM version WHERE fingerprint = ?", (fingerprint,)):
+            if known.get(other, (pool, ""))[0] != pool:
+                raise ConfigError(
+                    f"dataset.{dataset}",
+                    f"its data is that of {other}, which pool {known[other][0]} pays for; set pool = "
+                    f"{_quoted(known[other][0])} under its budget: datasets about the same people share one pool",
+                )
+        return dataset in known
+
+    def check_pool(self, dataset: str, pool: str, unit: str) -> dict[str, tuple[str, str]]:
+        """Refuse another pool or unit than a dataset was asked with, whatever its data; those of all on record."""
         said = (json.loads(body) for (body,) in self._read("SELECT body FROM entry WHERE kind = 'dataset'"))
         known = {body["dataset"]: (body["pool"], body["unit"]) for body in said}
         if known.get(dataset, (pool, unit)) != (pool, unit):
@@ -78,14 +90,7 @@ class Book(Budgets):
                 "was asked before with another pool or unit; restore these values in countveil.toml: "
                 f"pool = {_quoted(before[0])} (under budget), unit = {_quoted(before[1])}",
             )
-        for (other,) in self._read("SELECT dataset FROM version WHERE fingerprint = ?", (fingerprint,)):
-            if known.get(other, (pool, ""))[0] != pool:
-                raise ConfigError(
-                    f"dataset.{dataset}",
-                    f"its data is that of {other}, which pool {known[other][0]} pays for; set pool = "
-                    f"{_quoted(known[other][0])} under its budget: datasets about the same people share one pool",
-                )
-        return dataset in known
+        return known
 
     def version(self, dataset: str, fingerprint: Keyed) -> int:
         known = self.known_version(dataset, fingerprint)
