@@ -37,6 +37,13 @@ def replace_private(path: Path, content: bytes) -> None:
     settle_folder(path.parent)
 
 
+def make_private(paths: Iterable[Path]) -> None:
+    """Take from others what they could do with those of some files that exist."""
+    for path in paths:
+        if path.exists():
+            path.chmod(0o600)
+
+
 def settle_folder(folder: Path) -> None:
     """Make the names in a folder durable."""
     handle = os.open(folder, os.O_RDONLY)

@@ -19,7 +19,7 @@ from countveil.ledger.forking import around_forks
 from countveil.ledger.readers import Readers
 from countveil.ledger.records import LATEST, Entry, Link
 from countveil.ledger.store import Rows, now
-from countveil.private_files import settle_folder
+from countveil.private_files import make_private, settle_folder
 
 
 class SqliteLedger(Book):
@@ -79,6 +79,7 @@ class SqliteLedger(Book):
     def _migrate(self, mark: Mark | None) -> None:
         if format_of(self._db) == LATEST and self._db.execute("SELECT 1 FROM entry LIMIT 1").fetchone():
             return  # nothing is written, nor the anchor moved, before the ledger is verified
+        self._hide_files()  # a secret is written below, and earlier versions made files that others can read
         with self._transaction("migrate"):
             version = format_of(self._db)
             if version and version < LATEST:  # nothing is added to a history that does not hold
@@ -94,6 +95,18 @@ class SqliteLedger(Book):
                 self.begun = self.path.name
             elif version == 1:
                 self._key_versions()
+
+    def _hide_files(self) -> None:
+        """Give the ledger, SQLite's files beside it and the anchor to their owner alone."""
+        ledger = self.path.resolve()
+        beside = [ledger.with_name(ledger.name + ending) for ending in ("-wal", "-shm")]
+        try:
+            make_private([ledger, *beside, self.anchor.path])
+        except OSError:
+            raise LedgerError(
+                "the ledger gets a secret, but its files belong to somebody else; let their owner open it once, "
+                "or set their owner with chown"
+            ) from None
 
     # -- what the rules of a ledger need -----------------------------------------------------------------------------
 

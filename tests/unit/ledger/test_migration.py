@@ -79,6 +79,28 @@ def old(request: pytest.FixtureRequest, tmp_path: Path) -> Old:
     return Old(request.param, tmp_path)
 
 
+def test_nobody_else_can_read_the_file_that_gets_the_secret(tmp_path: Path) -> None:
+    """An earlier version restored it with mode 0644, and another process has it open."""
+    old = Old("sqlite", tmp_path)
+    with closing(sqlite3.connect(old.loaded.ledger)) as other:
+        other.execute("PRAGMA journal_mode = WAL")
+        other.execute("SELECT count(*) FROM entry").fetchall()
+        beside = [tmp_path / f"countveil.ledger{ending}" for ending in ("-wal", "-shm")]
+        files = [old.loaded.ledger, *beside, old.loaded.anchor]
+        for file in files:
+            file.chmod(0o644)
+        modes: list[set[int]] = []
+
+        def look(name: str) -> None:
+            if name.startswith("secret:"):
+                modes.append({file.stat().st_mode & 0o777 for file in files})
+
+        with closing(old.open(step=look)):
+            assert modes
+            assert all(found == {0o600} for found in modes)
+            assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
+
+
 def test_answers_are_replayed_free_and_the_budget_stays(old: Old) -> None:
     with Curator.open(old.loaded) as curator:
         (budget,) = curator.budget()
