@@ -239,7 +239,10 @@ def test_documents_that_are_named_are_in_the_repository() -> None:
         path for folder in folders for path in (ROOT / folder).rglob("*.*") if path.suffix in (".py", ".md", ".json")
     ]
     for path in (*files, *ROOT.glob("*.md"), ROOT / "Makefile"):
-        for name in re.findall(r"(?<![\w./-])([\w-]+(?:/[\w-]+)*\.md)(?!\w)", path.read_text(encoding="utf-8")):
+        text = path.read_text(encoding="utf-8")
+        names = re.findall(r"(?<![\w./-])([\w-]+(?:/[\w-]+)*\.md)(?!\w)", text)
+        names += re.findall(r"(?<![\w./-])((?:tests|benchmarks)/[\w/-]+\.(?:py|txt))\b", text)
+        for name in names:
             places = (ROOT, ROOT / "docs", path.parent)
             assert any((place / name).exists() for place in places), f"{path.relative_to(ROOT)} names {name}"
 
