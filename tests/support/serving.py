@@ -135,7 +135,11 @@ class Server:
 
     def lines(self) -> list[dict[str, Any]]:
         """The log, without what is announced at the start; every line is one JSON object."""
-        return [json.loads(line) for line in self.log.splitlines() if not line.startswith(("countveil ", "nobody has"))]
+        return [
+            json.loads(line)
+            for line in self.log.splitlines()
+            if not line.startswith(("countveil ", "nobody has", "a new ledger begins"))
+        ]
 
     def key(self, name: str, role: str = "analyst", answers: int | None = None) -> str:
         return self.keyring.add(name, role, answers)[1]
