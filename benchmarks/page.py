@@ -26,11 +26,12 @@ from datetime import date
 from fractions import Fraction
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "browser"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from browsing import launched, opened, slide, until
 from playwright.sync_api import Browser, Page
-from served import Served
+
+from tests.support.browsing import launched, opened, slide, until
+from tests.support.served import Served
 
 HERE = Path(__file__).parent
 PAGE: list[str] = []
@@ -66,7 +67,7 @@ def main() -> None:
 def measured(browser: Browser, served: Served, name: str, policy: str, moves: int) -> None:
     context = opened(browser)
     page = context.new_page()
-    page.goto(f"{served.address}/explore?epsilon=1&delta=1e-6&policy={policy}")
+    page.goto(f"{served.url}/explore?epsilon=1&delta=1e-6&policy={policy}")
     slide(page, "epsilon", 500)  # the helper is awake
     followed(page)
     fresh = places(2 * moves)

@@ -114,6 +114,7 @@ def test_without_the_extra(hidden: str, saved: Path, tmp_path: Path) -> None:
     assert run("certify", saved, "--json", first=hides).code == 0, "nothing else needs the extra"
 
 
+@pytest.mark.slow  # draws pictures
 def test_folders_that_cannot_be_written(saved: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "folder.svg").mkdir()

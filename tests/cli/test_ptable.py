@@ -81,6 +81,7 @@ def test_audit_draws(incumbent: Path, tmp_path: Path) -> None:
     assert "yours.txt" in text
 
 
+@pytest.mark.slow  # designs tables by linear programs
 def test_three_commands(incumbent: Path, tmp_path: Path) -> None:
     better = tmp_path / "better.txt"
     before = result("audit", incumbent, "--epsilon", "1")
@@ -122,6 +123,7 @@ def test_export(kind: str, mechanism: Path, tmp_path: Path) -> None:
     assert deltas(again)["from_n0"] == deltas(found)["from_n0"]
 
 
+@pytest.mark.slow  # designs tables by linear programs
 def test_export_for_people(mechanism: Path, tmp_path: Path) -> None:
     done = run("export", mechanism, "--format", "ons", "-o", tmp_path / "t.csv")
     assert done.returncode == 0

@@ -427,6 +427,7 @@ def test_two_releases_differ(signed_file: Path, tmp_path: Path, run: Run) -> Non
     assert (tmp_path / "one.csv").read_bytes() != (tmp_path / "two.csv").read_bytes()
 
 
+@pytest.mark.slow  # a process for every command
 def test_a_large_csv_is_streamed(signed_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory is that of a batch, not of the file."""
     monkeypatch.setattr(tables, "CSV_BATCH", 5_000)

@@ -307,6 +307,7 @@ def test_the_corpus_is_large_and_mixed(tmp_path: Path, caplog: pytest.LogCapture
     assert first.released != second.released  # noise is fresh, so the check above compares something
 
 
+@pytest.mark.slow  # asks hundreds of questions of two datasets
 @pytest.mark.parametrize("person", sorted(AWKWARD_ROWS))
 def test_one_more_record_in_a_csv_file(person: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     first, _ = compare(

@@ -642,7 +642,7 @@ def test_bad_input_is_one_line(
 def test_opening_more_is_not_for_afar(server: Server, budget: Run) -> None:
     done = budget("people", "--url", server.url, "--open", "5", "--reason", "more")
     assert (done.code, done.out) == (2, "")
-    assert "leave out --config and --open" in done.err
+    assert "leave out --config, --open and --replan" in done.err
 
 
 # -- stand-ins ---------------------------------------------------------------------------------------------------------

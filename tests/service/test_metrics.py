@@ -203,14 +203,18 @@ def test_workers_that_die_are_replaced_and_their_counts_kept(tmp_path: Path) -> 
         assert server.count(BY_REGION, key).status == 200
         for _ in range(20):
             assert server.get("/v1/budget", key).status == 200
+
+        def found() -> Samples:
+            return samples(server.get("/metrics", boss).body)
+
+        wait_until(lambda: requests(found())["GET", "/v1/budget", 200] == 20, WAIT)  # counted after they are sent
         workers = [pid for pid in server.family() if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
         assert len(workers) == 2
         for pid in workers:
             os.kill(pid, signal.SIGKILL)
         wait_until(lambda: not set(workers) & set(server.family()), WAIT)
-        found = samples(server.get("/metrics", boss).body)
-        assert requests(found)["GET", "/v1/budget", 200] == 20
-        assert answers(found, "charged") == 1
+        assert requests(found())["GET", "/v1/budget", 200] == 20
+        assert answers(found(), "charged") == 1
         replayed = server.count(BY_REGION, key).json()
         assert replayed["replayed"] is True
         assert charged(server.config) == 1

@@ -82,7 +82,7 @@ def everything(family: ColumnFamily, n: int) -> EveryInteger:
     return EveryInteger(family.column(n).bits)
 
 
-@pytest.mark.parametrize("width", [1, 3, 7, 11, 16])
+@pytest.mark.parametrize("width", [1, 3, 7, 11, pytest.param(16, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_uniform_integer_once(name: str, width: int) -> None:
     """Each outcome occurs for exactly as many integers as its weight says, whatever the guide's width."""

@@ -126,6 +126,7 @@ def stated(config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     return texts
 
 
+@pytest.mark.slow  # plans are searched for
 def test_what_is_stated_after_a_restore_covers_what_was_lost(
     config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

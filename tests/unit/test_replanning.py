@@ -95,6 +95,7 @@ def test_old_answers_replay_with_their_own_mechanism(config: Path) -> None:
         assert curator.dry_run(f"{TOTAL} WHERE age > 3").margin_95 == new.margin_95
 
 
+@pytest.mark.slow  # plans are searched for
 def test_more_is_opened_and_planned_on_top(config: Path) -> None:
     with Curator.open(config) as curator:
         ask(curator, 1)

@@ -77,6 +77,7 @@ def test_other_objectives_are_at_least_as_good_at_theirs(objective: str) -> None
         assert found.mechanism.margin_95 <= usual.mechanism.margin_95
 
 
+@pytest.mark.slow  # plans are searched for
 def test_replacing_is_twice_as_many_and_so_are_two_cells() -> None:
     plain = signed("3", "1e-6", 10)
     for more in ({"neighbours": "replace"}, {"cells": 2}):

@@ -185,6 +185,7 @@ def test_a_count_from_which_there_is_no_bias_can_be_asked_for() -> None:
         planned(n0=1)
 
 
+@pytest.mark.slow  # plans are searched for
 def test_who_is_a_neighbour_counts() -> None:
     found = cv.plan(epsilon="3", delta="1e-6", answers=1, method="program", neighbours="replace")
     assert found.certified.upper <= 1e-6

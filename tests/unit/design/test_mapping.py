@@ -54,6 +54,7 @@ def check(family: Remap, n0: int, bias: Fraction) -> None:
     assert mapping.bias_from(family, n0) == largest <= bias
 
 
+@pytest.mark.slow  # linear programs
 @pytest.mark.parametrize(
     ("law", "n0", "residue"),
     [(GEOMETRIC, 7, "5.6e-5"), (GAUSSIAN, 25, "4e-8")],
@@ -95,6 +96,7 @@ def laws(draw: st.DrawFn) -> Law:
     return Law((*side[::-1], 2**32 - 2 * sum(side), *side), len(side), 32)
 
 
+@pytest.mark.slow  # linear programs
 @given(laws(), st.integers(1, 12), st.sampled_from(["1e-1", "1e-2", "1e-4", "1e-6"]))
 def test_random_laws(law: Law, n0: int, bias: str) -> None:
     try:
@@ -110,6 +112,7 @@ def test_random_laws(law: Law, n0: int, bias: str) -> None:
             assert max(hockey_stick(p, q, order), hockey_stick(q, p, order)) <= signed
 
 
+@pytest.mark.slow  # linear programs
 @given(laws(), st.integers(1, 8))
 def test_pulls_alone_are_no_better(law: Law, n0: int) -> None:
     """What a map that only pulls reaches, the program reaches with no more error in total."""
@@ -138,6 +141,7 @@ def test_a_changed_weight_is_noticed() -> None:
         check(changed, 7, Fraction("5.6e-5"))
 
 
+@pytest.mark.slow  # linear programs
 def test_errors_name_the_least_bias() -> None:
     with pytest.raises(InfeasibleError, match=r"the least is about 0\.1"):
         mapping.balanced(GAUSSIAN, 5)

@@ -260,6 +260,7 @@ def test_a_header_that_cannot_be_read(tmp_path: Path, data: bytes, name: str) ->
         total(csv_of(tmp_path, data, name))
 
 
+@pytest.mark.slow  # large files
 @examples(300)
 @given(data=st.lists(st.sampled_from(["a", "1", ",", '"', '""', "\n", "\r\n", "\r", " ", "é", "\udcff", "\x00"])))
 def test_no_bytes_make_csv_fail(tmp_path_factory: pytest.TempPathFactory, data: list[str]) -> None:
@@ -710,6 +711,7 @@ def test_a_held_file_is_grouped_as_the_question_says(tmp_path: Path) -> None:
     engine.close()
 
 
+@pytest.mark.slow  # large files
 def test_records_that_cannot_be_read_do_not_depend_on_the_size_of_the_file(tmp_path: Path) -> None:
     """A field that is not UTF-8 hides its record from the questions about its column, and from no others."""
     broken = b"x,w\n1,a\n2,\xff\n3,b\n"
@@ -734,6 +736,7 @@ def test_quotes_and_letters_are_counted_alike_whoever_else_is_in_the_file(tmp_pa
         assert counted(with_one, schema, sql) == [expected[0], expected[1] + (by == "p")]
 
 
+@pytest.mark.slow  # large files
 def test_many_columns_with_short_and_long_lists(tmp_path: Path) -> None:
     long = tuple(str(i) for i in range(40))
     columns = tuple(Column(f"c{i}", "text", long if i % 4 == 0 else ("1", "0")) for i in range(120))

@@ -14,6 +14,7 @@ from countveil.families.maximum_entropy import maximum_entropy
 CLOSE = Fraction(1, 2**150)
 
 
+@pytest.mark.slow  # exact arithmetic on large laws
 @given(st.integers(2, 9), st.integers(1, 30), st.integers(0, 3), st.sampled_from([None, "0.3", "0.6"]))
 def test_rows_have_what_is_asked_for(D: int, tenths: int, js: int, pstay: str | None) -> None:
     V, js = Fraction(tenths * D, 20), min(js, D - 1)

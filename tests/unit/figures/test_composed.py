@@ -73,6 +73,7 @@ def test_basic_and_advanced_are_bounds() -> None:
 # What k answers cost
 
 
+@pytest.mark.slow  # computes whole figures
 def test_a_bracket_encloses_an_independent_computation() -> None:
     m = cv.design(epsilon="0.5", delta="1e-9", policy="signed")
     low, high = (float(x) for x in bracket(answer_of(m.family, 1), 3))
@@ -82,6 +83,7 @@ def test_a_bracket_encloses_an_independent_computation() -> None:
     assert composed_delta(p, 3, low - 1e-3) > 1e-6 > composed_delta(p, 3, high + 1e-3)
 
 
+@pytest.mark.slow  # computes whole figures
 def test_exact_is_never_above_a_bound() -> None:
     for k in COUNTS:
         exact = value("exact", k, "epsilon")
@@ -98,6 +100,7 @@ def test_more_answers_cost_more() -> None:
         assert all(a < b for a, b in pairwise(costs))
 
 
+@pytest.mark.slow  # computes whole figures
 def test_the_gaussian_is_worse_for_few_and_better_for_many() -> None:
     assert value("gaussian", 1, "epsilon") > 2 * value("exact", 1, "epsilon")
     assert value("gaussian", 1000, "epsilon") < 0.7 * value("exact", 1000, "epsilon")

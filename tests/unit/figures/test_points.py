@@ -184,6 +184,7 @@ def float_condition(epsilon: float, eta: float, D: int) -> bool:
     return first <= E * C + B * star
 
 
+@pytest.mark.slow  # computes whole figures
 @pytest.mark.parametrize("D", [2, 6])
 def test_the_boundary_by_an_independent_computation(D: int) -> None:
     points = made("failure").select(series="theorem fails below", D=D)
@@ -238,6 +239,7 @@ def test_how_false() -> None:
 # What zero bias costs
 
 
+@pytest.mark.slow  # computes whole figures
 def test_zero_bias() -> None:
     for epsilon in ("0.5", "1", "2"):
         points = made("zero-bias").select(series=f"epsilon {epsilon}")
@@ -286,6 +288,7 @@ def test_csv_has_the_points(name: str) -> None:
                 assert text == ("" if expected is None else str(expected))
 
 
+@pytest.mark.slow  # computes whole figures
 @pytest.mark.parametrize("name", ["epsilon", "eta-1.1", "eta-2.2", "gaussian", "failure"])
 def test_parameters_are_written_exactly(name: str) -> None:
     """What is computed at a point is true of the epsilon and eta that are read."""

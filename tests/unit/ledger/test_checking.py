@@ -99,6 +99,7 @@ def others(value: object) -> list[object]:
     return [value + " ", chr(ord(value[0]) ^ 1) + value[1:]]
 
 
+@pytest.mark.slow  # opens the ledger again and again
 def test_flipped_bytes_of_the_file(original: Path, tmp_path: Path) -> None:
     """Any byte of the file: refused, or everything that the ledger says is as before."""
     whole, meant = (original / "x.ledger").read_bytes(), seen(original)
@@ -125,6 +126,7 @@ def test_flipped_bytes_of_the_file(original: Path, tmp_path: Path) -> None:
     assert outcomes["refused"] > 1000
 
 
+@pytest.mark.slow  # opens the ledger again and again
 def test_flipped_bytes_of_the_anchor(original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every byte of it, every bit; and every digit in place of every digit."""
     monkeypatch.setattr("countveil.ledger.anchor.time.sleep", lambda seconds: None)  # nobody is moving it

@@ -75,6 +75,7 @@ def test_log(folder: Path) -> None:
     assert "answer to a" not in json.dumps(entries)
 
 
+@pytest.mark.slow  # opens the ledger again and again
 def test_backup_and_restore(folder: Path) -> None:
     assert run(folder, "backup", "b1") == "15 entries in b1\n"
     assert "exists" in run(folder, "backup", "b1", code=2)

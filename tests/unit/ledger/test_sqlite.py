@@ -118,10 +118,10 @@ def test_paths_with_odd_names(tmp_path: Path) -> None:
 
 
 def test_plans_are_found_without_reading_the_whole_chain(tmp_path: Path) -> None:
-    from countveil.ledger import book
+    from countveil.ledger import budgets
 
     ledger = opened(tmp_path)
-    steps = ledger._db.execute(f"EXPLAIN QUERY PLAN {book.BUDGETS}").fetchall()
+    steps = ledger._db.execute(f"EXPLAIN QUERY PLAN {budgets.BUDGETS}").fetchall()
     assert "USING INDEX entry_that_sets_a_budget" in steps[0][-1]
     ledger.close()
 

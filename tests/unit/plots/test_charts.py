@@ -56,6 +56,7 @@ def encodings(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from encodings(layer)
 
 
+@pytest.mark.slow  # draws pictures
 @pytest.mark.parametrize("picture", PICTURES, ids=lambda picture: picture.__name__)
 def test_axes_have_titles(picture: Any, mechanism: cv.Mechanism) -> None:
     spec = picture(mechanism).to_dict()
@@ -69,6 +70,7 @@ def test_axes_have_titles(picture: Any, mechanism: cv.Mechanism) -> None:
     assert max(map(len, lines)) <= WORDS_WIDE
 
 
+@pytest.mark.slow  # draws pictures
 def test_the_page_has_all_pictures(mechanism: cv.Mechanism) -> None:
     spec = mechanism_page(mechanism).to_dict()
     assert len(spec["concat"]) == 6
@@ -86,6 +88,7 @@ def test_the_page_has_all_pictures(mechanism: cv.Mechanism) -> None:
 # Files
 
 
+@pytest.mark.slow  # draws pictures
 def test_svg(mechanism: cv.Mechanism, tmp_path: Path) -> None:
     plot(mechanism, tmp_path / "page.svg")
     root = ElementTree.parse(tmp_path / "page.svg").getroot()
@@ -108,6 +111,7 @@ def test_png_is_drawn_at_twice_the_size(signed: cv.Mechanism, tmp_path: Path) ->
     assert height > 2000
 
 
+@pytest.mark.slow  # draws pictures
 def test_html_needs_no_network(signed: cv.Mechanism, tmp_path: Path) -> None:
     plot(signed, tmp_path / "page.html")
     content = (tmp_path / "page.html").read_text(encoding="utf-8")
@@ -141,6 +145,7 @@ def test_places_that_cannot_be_written(signed: cv.Mechanism, tmp_path: Path) -> 
     assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "folder.svg"]
 
 
+@pytest.mark.slow  # draws pictures
 def test_a_full_disk_leaves_the_old_file(signed: cv.Mechanism, tmp_path: Path) -> None:
     """A limit on file sizes stands for the full disk."""
     code = """
@@ -253,6 +258,7 @@ def test_laws_are_drawn_whole() -> None:
     assert panel["mark"]["type"] == "bar"
 
 
+@pytest.mark.slow  # draws pictures
 def test_very_wide_laws_are_areas() -> None:
     law = geometric(9000, Fraction(199, 200))
     found = panels(comparison_chart([compared(law=law), compared()]), 0)

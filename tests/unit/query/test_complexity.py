@@ -131,6 +131,7 @@ def test_expensive_questions_are_answered_or_refused_quickly(name: str, engine: 
     assert ask(SCHEMA, question.text).sha256 == question.sha256
 
 
+@pytest.mark.slow  # counting calls slows them down
 def test_the_caps_leave_room_for_large_honest_questions() -> None:
     honest = {
         "a list of 10,000": f"age IN {EVERY_THIRD}",

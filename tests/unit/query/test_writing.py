@@ -57,6 +57,7 @@ CONDITIONS = st.recursive(
 )
 
 
+@pytest.mark.slow  # counting calls slows them down
 @given(CONDITIONS)
 def test_the_text_asks_the_same(condition: Condition) -> None:
     text = written(condition)

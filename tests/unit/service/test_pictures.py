@@ -53,6 +53,7 @@ def test_every_picture_of_a_design(fields: dict[str, str]) -> None:
     whole(pictures.bars([(row["name"], row["variance"]) for row in beside], "variance"))
 
 
+@pytest.mark.slow  # designs in a process of its own
 def test_the_facts_are_the_library_s() -> None:
     m = cv.design(epsilon="1", delta="1e-6", method="remap")
     facts = explore.shown(CASES[0])["facts"]

@@ -35,6 +35,7 @@ def points(top: float) -> list[float]:
     return [top * i / explore.CURVE_POINTS for i in range(explore.CURVE_POINTS + 1)]
 
 
+@pytest.mark.slow  # designs in a process of its own
 @pytest.mark.parametrize("answers", [2, 3, 4])
 @pytest.mark.parametrize(
     ("epsilon", "delta"),
