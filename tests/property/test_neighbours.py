@@ -595,3 +595,57 @@ def test_which_types_of_pandas_keep_every_digit(kind: str) -> None:
         column = values.astype("category") if "category" in kind else values
         found = counts_of(pd.DataFrame({"x": column, "person": column}), schema)
         assert found[:5] == ([1, 0, 0, 0, 0] if kind == "category" else [1] * 5)
+
+
+CLOCK, SPAN = datetime.time(1, 2, 3), datetime.timedelta(1)
+COMPLEX, PERIOD = complex(5), pd.Period("2026-01")
+ODD: dict[str, dict[str, list[Any]]] = {
+    "pandas": {"complex": [COMPLEX, 1j], "spans": [SPAN], "periods": [PERIOD], "intervals": [pd.Interval(0, 1)]},
+    "polars": {"binary": [b"5", b"\xff"], "times": [CLOCK], "spans": [SPAN], "128 bits": [2**70, 5]},
+    "pyarrow": {
+        "binary": [b"5", b"\xff"],
+        "times": [CLOCK],
+        "spans": [SPAN],
+        "76 digits": [Decimal(5), Decimal(10**50)],
+    },
+}
+COMMON: dict[str, list[Any]] = {"nothing": [None], "integers": [5, 7], "decimals": [Decimal(5), Decimal(10**20)]}
+
+
+@pytest.mark.parametrize(("library", "odd"), [(library, odd) for library in ODD for odd in ODD[library]])
+@pytest.mark.parametrize("unit", ["row", "x"])
+def test_a_row_that_gives_a_column_an_odd_type(library: str, odd: str, unit: str) -> None:
+    """It opens whatever the types of single values are, and all other rows are counted as they were."""
+    make, values = FRAMES[library], ODD[library][odd]
+    for kind, domain in (("integer", (5, 7)), ("text", ("5", "100000000000000000000"))):
+        named = Column("g", "text", ("a",))
+        schema = Schema("people", (Column("x", kind, domain), named), unit)  # type: ignore[arg-type]
+        for common in COMMON.values():
+            rows = [{"x": value, "g": "a"} for value in common]
+            without = counts_of(make(rows), schema)
+            for extra in values:
+                try:
+                    frame = make([*rows, {"x": extra, "g": "a"}])
+                except (TypeError, pa.ArrowException, pl.exceptions.PolarsError, OverflowError):
+                    continue  # the library has no column for both
+                more = [a - b for a, b in zip(counts_of(frame, schema), without, strict=True)]
+                assert all(0 <= n <= 1 for n in more), (kind, common, extra)
+        assert counts_of(make([{"x": value, "g": "a"} for value in values]), schema)[-1] <= len(values)
+
+
+def test_values_of_odd_types_are_read_one_by_one() -> None:
+    schema = Schema("people", (Column("x", "integer", (5, 7)),))
+    frames: list[Any] = [
+        pa.table({"x": pa.array([b"5", b"7", b"\xff", None], kind)})
+        for kind in (pa.binary(), pa.large_binary(), pa.binary_view())
+    ]
+    frames += [pa.table({"x": pa.array([b"5", b"7", b"\xff", None], pa.binary(1))})]
+    frames += [pa.table({"x": pa.array([b"5", b"7", b"\xff", None]).dictionary_encode()})]
+    frames += [pa.table({"x": pa.array([Decimal(5), Decimal(7), Decimal("7.5"), None], pa.decimal256(60, 2))})]
+    frames += [pl.DataFrame({"x": pl.Series([5, 7, 2**70, None], dtype=pl.Int128)})]
+    frames += [pd.DataFrame({"x": [complex(5), complex(7), 1j, None]})]
+    for frame in frames:
+        assert counts_of(frame, schema) == [1, 1, 1, 4], frame
+    for kind in (pa.time32("s"), pa.time64("ns"), pa.duration("ns")):
+        times = pa.array([5, None], pa.int32() if kind.bit_width == 32 else pa.int64()).cast(kind)
+        assert counts_of(pa.table({"x": times}), schema) == [0, 0, 1, 2]

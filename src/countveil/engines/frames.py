@@ -4,8 +4,8 @@ No value makes a frame fail. Its types can be those of its values: one missing v
 and objects of booleans; one word makes objects of everything. So whether a frame opens, and how the values of others
 are read, does not depend on which of these types a column has: columns of Python objects are read as text, value by
 value, and so is a column of numbers, booleans, dates or time stamps whose type is not read as the declared one. Text
-that is no Unicode gets replacement characters. A type that no declared column can have becomes binary, so that it is
-refused by name when it is declared; so are times with a zone.
+that is no Unicode gets replacement characters. A type that holds no single values (a list) becomes binary, so
+that it is refused by name when it is declared; so are times with a zone.
 
 People are named by text and by whole numbers. Anything else names nobody, and neither does a float that is so large
 that two people could have the same; as a value it is outside. One missing value makes such floats of all integers in a
@@ -26,7 +26,6 @@ from countveil.errors import DataError, MissingExtraError, ParameterError
 from countveil.schema import Schema
 
 OUTSIDE = "\ufffd"
-LIMIT = 2**63
 HUGE = 10**100
 EPOCH, LAST = datetime.date(1970, 1, 1).toordinal(), datetime.date.max.toordinal() + 1
 NAMES = "source: every column of the frame needs a name of its own, a text"
@@ -106,7 +105,6 @@ def _days(column: Any) -> list[object]:
 
 
 def _column(frame: Any, name: str, person: bool = False) -> Any:
-    import narwhals as nw
     import pyarrow as pa
 
     series = frame[name]
@@ -117,9 +115,11 @@ def _column(frame: Any, name: str, person: bool = False) -> Any:
     try:
         found = series.to_arrow()
     except Exception:
-        if series.dtype in (nw.String, nw.Categorical, nw.Enum):
-            return _as_text(series.to_list(), person)
-        return pa.nulls(len(series), pa.binary())
+        if series.dtype.is_nested():
+            return pa.nulls(len(series), pa.binary())
+        return _as_text(series.to_list(), person, whole=EXACT if rounded else HUGE)
+    if rounded and isinstance(found.type, pa.BaseExtensionType):  # periods and intervals of pandas
+        return _as_text(series.to_list(), person)
     return _readable(_rounded(found) if rounded else found, person)
 
 
@@ -151,7 +151,13 @@ def _readable(column: Any, person: bool) -> Any:
     if pa.types.is_float16(inner):
         return _as_text(column.to_pylist(), True, 2**11) if person else column.cast(pa.float32())
     if pa.types.is_decimal(inner):
-        return column if 0 <= inner.scale <= inner.precision <= 38 else pa.nulls(len(column), pa.binary())
+        return column if 0 <= inner.scale <= inner.precision <= 38 else _as_text(column.to_pylist(), person)
+    if pa.types.is_time(inner) or pa.types.is_duration(inner):
+        return _as_text([None if null else OUTSIDE for null in column.cast(inner).is_null().to_pylist()])
+    if pa.types.is_binary(inner) or pa.types.is_large_binary(inner) or pa.types.is_binary_view(inner):
+        return _as_text(column.to_pylist(), person)
+    if pa.types.is_fixed_size_binary(inner):
+        return _as_text(column.to_pylist(), person)
     if pa.types.is_string(inner) or pa.types.is_large_string(inner) or pa.types.is_string_view(inner):
         try:
             column.validate(full=True)
@@ -205,6 +211,10 @@ def text_of(value: object, exact: int = EXACT, whole: int = HUGE) -> str | None:
         return "true" if value else "false"
     if isinstance(value, uuid.UUID):
         return str(value)
+    if isinstance(value, numbers.Complex) and not isinstance(value, numbers.Real):
+        if value.imag:
+            return OUTSIDE
+        value = value.real  # one complex number makes all others in its column complex
     if isinstance(value, (numbers.Real, decimal.Decimal)):
         return _number(value, exact, whole)
     if isinstance(value, datetime.datetime):
@@ -219,12 +229,11 @@ def _number(value: Any, exact: int, whole: int) -> str | None:
     if isinstance(value, decimal.Decimal):  # its arithmetic can overflow or signal; its own words about itself cannot
         if value.is_nan():
             return None
-        if value.is_infinite() or value.adjusted() > 40:
+        if value.is_infinite() or value.adjusted() > 99:
             return OUTSIDE
         value = fractions.Fraction(value)
     if value != value:  # NaN
         return None
     exact = {"float16": 2**11, "float32": 2**24}.get(type(value).__name__, exact)
-    rational = isinstance(value, numbers.Rational)
-    inside = -LIMIT <= value < LIMIT if rational else abs(value) < exact
-    return str(int(value)) if inside and value == int(value) else OUTSIDE
+    bound = HUGE if isinstance(value, numbers.Rational) else exact
+    return str(int(value)) if abs(value) < bound and value == int(value) else OUTSIDE
