@@ -135,6 +135,11 @@ def main(folder: Path) -> dict[str, Any]:
     days = Schema("people", (Column("d", "date", (datetime.date(1500, 3, 1),)),))
     engine = SparkEngine(Source(str(folder / "d.parquet"), allow_spark_ui=True), days)
     found["calendar"] = engine.count(ask(days, by=["d"]), key=b"k").tolist()
+    watched.sparkContext._conf.set("spark.ui.enabled", "false")  # too late
+    try:
+        SparkEngine(Source(frame=watched.range(3)))
+    except EngineError as error:
+        found["windows"].append(str(error))
     watched.stop()
     odd = SparkSession.builder.config("spark.ui.enabled", "false").config("spark.sql.extensions", "org.example.Odd")
     try:

@@ -8,8 +8,9 @@ a session has Spark's default there, or the value in `SETTINGS`; only those in `
 and not what a row is, are the user's. So what the user has set changes no count, and nothing of theirs is changed. A
 frame of the user's is evaluated once, before it is counted, with the user's settings and those in `STORING` over them.
 
-The UI, the event log and listeners are shown row counts and the text of every statement: a session that has one is
-refused, unless the curator allows it. So are extensions that are not known to leave plain queries alone.
+The UI, the event log, listeners, plugins and sinks of metrics are shown row counts or the text of every statement: a
+session that has one is refused, unless the curator allows it. So are extensions that are not known to leave plain
+queries alone.
 
 While a statement of ours runs, Spark's log and Python's loggers of it are silent: what they say of a failed task can
 quote the data. Machines of a cluster write logs of their own, which only their owner can silence.
@@ -74,8 +75,12 @@ WINDOWS = {
     "spark.eventLog.enabled": "false",
     "spark.extraListeners": "",
     "spark.sql.queryExecutionListeners": "",
+    "spark.plugins": "",
+    "spark.plugins.defaultList": "",
 }
 """Settings of a context that show others what is counted, and what they are if nobody has set them."""
+METRICS = "spark.metrics.conf"
+"""Where Spark's metrics go, in settings of this name or under it: records read and written are true counts."""
 EXTENSIONS = {
     "io.delta.sql.DeltaSparkSessionExtension",
     "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
@@ -170,7 +175,7 @@ def session_of(frame: Any, *, shown: bool) -> Any:
     if not alive(user):
         raise EngineError(STOPPED)
     conf = user.sparkContext.getConf()
-    seen = [key for key, usual in WINDOWS.items() if conf.get(key, usual).strip().lower() not in ("", "false")]
+    seen = _windows(user.sparkContext, conf)
     if seen and not shown:
         raise EngineError(
             f"source: the Spark session has {' and '.join(seen)} on, which shows row counts and the values of "
@@ -183,6 +188,16 @@ def session_of(frame: Any, *, shown: bool) -> Any:
             "counted; start it without"
         )
     return user
+
+
+def _windows(context: Any, conf: Any) -> list[str]:
+    """What shows others what is counted, by the settings; the UI also where it runs whatever they say."""
+    seen = [key for key, usual in WINDOWS.items() if conf.get(key, usual).strip().lower() not in ("", "false")]
+    if any(key == METRICS or key.startswith(f"{METRICS}.") for key, _ in conf.getAll()):
+        seen.append(METRICS)
+    if context.uiWebUrl is not None and "spark.ui.enabled" not in seen:
+        seen.insert(0, "spark.ui.enabled")
+    return seen
 
 
 def ours(base: Any) -> Any:

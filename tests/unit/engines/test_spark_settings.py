@@ -7,7 +7,18 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from countveil.engines.spark_session import COPIED, SETTINGS, STORING, WINDOWS, plain_session, user_session
+import pytest
+
+from countveil.engines.spark_session import (
+    COPIED,
+    SETTINGS,
+    STORING,
+    WINDOWS,
+    plain_session,
+    session_of,
+    user_session,
+)
+from countveil.errors import EngineError
 from tests.support.servers import spark
 
 LOOKED_AT = Path(__file__).with_name("spark_settings.txt")
@@ -94,10 +105,28 @@ def test_calendars_are_among_the_settings() -> None:
             assert SETTINGS[f"spark.sql.parquet.{kind}RebaseModeIn{way}"] == "CORRECTED"
 
 
+@pytest.mark.parametrize(
+    ("key", "named"),
+    [
+        ("spark.metrics.conf", "spark.metrics.conf"),
+        ("spark.metrics.conf.*.sink.csv.class", "spark.metrics.conf"),
+        ("spark.plugins", "spark.plugins"),
+    ],
+)
+def test_sinks_of_metrics_and_plugins_are_windows(key: str, named: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    user = spark()
+    frame = user.range(1)
+    assert session_of(frame, shown=False) is user
+    monkeypatch.setattr(user.sparkContext, "_conf", user.sparkContext.getConf().set(key, "org.example.Sink"))
+    with pytest.raises(EngineError, match=f"the Spark session has {named} on, which shows row counts"):
+        session_of(frame, shown=False)
+    assert session_of(frame, shown=True) is user
+
+
 def test_what_a_session_of_ours_puts_on_the_disk_is_private_and_encrypted() -> None:
     session = spark()
     conf = session.sparkContext.getConf()
-    assert [conf.get(key) for key in WINDOWS] == ["false", "false", None, None]
+    assert [conf.get(key) for key in WINDOWS] == ["false", "false", None, None, None, None]
     assert conf.get("spark.io.encryption.enabled") == "true"
     folder = Path(conf.get("spark.local.dir"))
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
