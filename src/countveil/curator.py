@@ -34,9 +34,11 @@ from countveil.mechanism import Mechanism
 from countveil.plans import Plans, lost_answers
 from countveil.query import Condition, Question, ask
 from countveil.releases import (
+    MOST_COLLECTED,
     Ready,
     Release,
     check_collectable,
+    check_inline,
     check_output,
     evaluated,
     new_folder,
@@ -273,7 +275,8 @@ class Curator:
     ) -> DryRun:
         """What a question costs and how accurate its answer will be, before it is asked. Nothing is put on record.
 
-        What `count` would refuse is refused here, in the same words.
+        What `count` would refuse is refused here, in the same words; but for a table that is too large to collect on an
+        engine that can write it to files: then this is the dry run of `release`.
         """
         question = ask(self.config.schemas, sql, dataset=dataset, by=by, where=where, people=people, name=name)
         configured, who, _ = self._admitted(question, analyst)
@@ -287,6 +290,8 @@ class Curator:
         if found is None:
             self._plans.check_left(configured, who, most)
         else:
+            if question.cells <= MOST_COLLECTED:
+                check_inline(found.payload)
             intervals = self._plans.of_charge(found, record)[1]
         return foretold(question, record, intervals, found, self.left(configured, who, most))
 

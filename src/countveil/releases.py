@@ -319,11 +319,16 @@ def packed(released: NDArray[np.int64]) -> bytes:
     return zlib.compress(released.astype("<i8").tobytes(), 1)
 
 
-def unpacked(payload: bytes | None, cells: int) -> NDArray[np.int64]:
-    """Released counts from the record."""
+def check_inline(payload: bytes | None) -> None:
+    """Refuse an answer that is in files."""
     if payload is not None and is_manifest(payload):
         folder = Manifest.read(payload).folder
         raise RequestError(f"this question is answered by the files of {folder}; ask with release(..., output=...)")
+
+
+def unpacked(payload: bytes | None, cells: int) -> NDArray[np.int64]:
+    """Released counts from the record."""
+    check_inline(payload)
     found = np.frombuffer(zlib.decompress(payload or b""), dtype="<i8").astype(np.int64)
     if len(found) != cells:
         raise EngineError("the recorded answer does not fit the question; verify the ledger")

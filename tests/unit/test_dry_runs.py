@@ -51,6 +51,12 @@ def lose(path: Path, *, knows: bool) -> None:
     restore(path.parent / "old", ledger, anchor, accept_loss=True)
 
 
+def released(path: Path) -> None:
+    """Answer the question into files, which `count` does not read."""
+    with Curator.open(path) as curator:
+        curator.release(TOTAL, output=path.parent / "files")
+
+
 def more_data(path: Path) -> None:
     """A second dataset with other people, in a pool that nobody has asked."""
     people(path.parent, "NNNN", "others.csv")
@@ -100,6 +106,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], type[CountveilError], dict[st
         BudgetError,
         {},
     ),
+    "an answer in files": (released, RequestError, {}),
     "the limit of the key": (lambda path: None, BudgetError, {"most": 1}),
     "history was lost": (lambda path: lose(path, knows=True), BudgetError, {}),
     "nobody knows what was lost": (lambda path: lose(path, knows=False), BudgetError, {}),
