@@ -19,7 +19,9 @@ from countveil.ledger import Charge, Ledger, PlanRecord, Standing
 from countveil.schema import Schema
 
 MOST_ANSWERS = 10**6
-"""Answers that are composed; of more than that, lost in a restore, nobody knows the epsilon."""
+"""Answers that are composed."""
+MOST_LOST = 10**4
+"""Answers that a restore may have lost and that are composed when an epsilon is stated: more would take too long."""
 
 
 class Plans:
@@ -104,9 +106,10 @@ class Plans:
             return "unknown"
         if not record.debt:
             return record.opened_epsilon
-        if record.debt > MOST_ANSWERS:
-            return "unknown"
-        total = record.total_answers + record.debt
+        lost = sum(each.debt for each in (*record.earlier, record))
+        total = record.total_answers + lost
+        if lost > MOST_LOST or total > MOST_ANSWERS:
+            return f"unknown, at most {total} answers"
         found = self._with(record, record.opened_answers + record.debt)
         return f"unknown, at most {total} answers" if found is None else found
 
@@ -117,7 +120,7 @@ class Plans:
             raise nothing_more(record.pool, "a plan may have been lost with its mechanism")
         known = [*((each, each.opened_answers + each.debt) for each in record.earlier), (record, answers)]
         if sum(k for _, k in known) > MOST_ANSWERS:
-            raise nothing_more(record.pool, "too much history was lost")
+            raise nothing_more(record.pool, f"with what was lost these are more than {MOST_ANSWERS:,} answers")
         replaced = any(each.neighbours == "replace" for each, _ in known)
         composed = compose(
             [(self.intervals(each).mechanism, k * each.cells) for each, k in known],
@@ -284,10 +287,7 @@ def or_replan(record: PlanRecord) -> str:
 
 def lost_answers(record: PlanRecord) -> int | None:
     """Answers that lost history may have given beyond those that were opened; None where nobody knows how many."""
-    if record.plan_lost:
-        return None
-    lost = sum(each.debt for each in (*record.earlier, record))
-    return lost if lost <= MOST_ANSWERS else None
+    return None if record.plan_lost else sum(each.debt for each in (*record.earlier, record))
 
 
 def notes_on(record: PlanRecord) -> tuple[str, ...]:

@@ -154,6 +154,19 @@ def test_where_no_epsilon_holds_for_what_was_lost_it_is_unknown(
         curator.open_budget("people", 1, "again")
 
 
+@pytest.mark.parametrize("lost", [10**4 + 5, 10**6 - 1, 10**7])
+def test_where_too_much_was_lost_to_compose_epsilon_is_unknown(config: Path, lost: int) -> None:
+    """Stated at once, and not refused, whatever a command wants to know."""
+    loaded = load(config)
+    assert answers(config, 1) == 4
+    anchor = Anchor(loaded.anchor)
+    anchor.write(replace(anchor.found(), seq=anchor.found().seq + lost, hash="0" * 64))
+    assert restore(None, loaded.ledger, loaded.anchor, accept_loss=True) == lost
+    with Curator.open(config) as curator:
+        assert curator.budget()[0].epsilon == f"unknown, at most {4 + lost} answers"
+        assert ask(curator, 1).receipt.answers_lost == lost
+
+
 def test_where_nobody_knows_what_was_lost_so_is_epsilon(
     config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
