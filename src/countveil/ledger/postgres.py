@@ -180,8 +180,12 @@ class PostgresLedger(Book):
                 return  # another process was first
             self._check_place("migrate")
             entries, mark = self._checked(), self.anchor.read()
-            if mark is not None:
-                check_anchor(entries, mark)
+            if mark is None or mark.seq == 0:
+                raise LedgerError(
+                    f"a ledger of format {version} does not show whether it was brought back from a dump, and this "
+                    "host has no anchor that knows; if it is the latest, say so with: countveil ledger restore --latest"
+                )
+            check_anchor(entries, mark)
             for number in range(version + 1, LATEST + 1):
                 self._change("migrate", migration(number))
             self._change("migrate", "UPDATE place SET format = ?", (LATEST,))

@@ -464,6 +464,17 @@ def test_a_ledger_that_is_migrated_gets_the_mark(tmp_path: Path) -> None:
         PostgresLedger(location, tmp_path / "new.anchor")
 
 
+def test_a_ledger_without_the_mark_is_joined_on_the_record(tmp_path: Path) -> None:
+    location, new = database(), tmp_path / "new.anchor"
+    format1(tmp_path, location)
+    with pytest.raises(LedgerError, match="if it is the latest, say so with: countveil ledger restore --latest"):
+        PostgresLedger(location, new)
+    assert not new.exists()
+    assert settle(location, new, latest=True) == 0
+    with closing(PostgresLedger(location, new)) as ledger:
+        assert "restore" in {entry.kind for entry in ledger.entries()}
+
+
 def test_housekeeping_of_the_server_is_no_restore(ground: Ground) -> None:
     with psycopg.connect(ground.location.replace("writer@", "owner@"), autocommit=True) as db:
         for statement in ("VACUUM (FREEZE)", "VACUUM (FULL)", "CLUSTER countveil.entry USING entry_pkey", "REINDEX"):
