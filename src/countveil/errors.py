@@ -6,6 +6,8 @@ on data that is asked about; only releasing a finished table names the row and v
 
 from __future__ import annotations
 
+import datetime
+
 
 class CountveilError(Exception):
     """Base of all errors raised on purpose; `exit_code` is what the command line returns."""
@@ -155,7 +157,7 @@ def shortened(given: object, limit: int = 60) -> str:
     '\ufffd[2J'
     """
     try:
-        text = given if isinstance(given, str) else repr(given)
+        text = str(given) if isinstance(given, (str, datetime.date)) else repr(given)
     except ValueError:  # an int of thousands of digits has no repr
         text = "a number of thousands of digits"
     text = " ".join(text[: 10 * limit].split()) or "an empty text"

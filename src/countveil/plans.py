@@ -293,11 +293,11 @@ def lost_answers(record: PlanRecord) -> int | None:
 def notes_on(record: PlanRecord) -> tuple[str, ...]:
     """What was decided after answers were seen: composition speaks of decisions made before."""
     seen = "decided after answers were seen, which is on the record and not in the number"
-    notes = [f"{sum(k for k, _ in record.more)} answers were opened later: {seen}"] if record.more else []
+    notes = [f"opened later, {_answers(sum(k for k, _ in record.more))}: {seen}"] if record.more else []
     if record.earlier:
         before, number = sum(each.opened_answers for each in record.earlier), len(record.earlier) + 1
         notes.append(
-            f"plan {number} of this pool, made when {record.charges} answers had been paid for: {seen}; "
+            f"plan {number} of this pool, made when {_answers(record.charges)} had been paid for: {seen}; "
             f"epsilon covers all {before} answers of the plans before, spent or not"
         )
     if record.plan_lost:
@@ -309,8 +309,12 @@ def nothing_more(pool: str, why: str) -> RequestError:
     """Why a pool can neither be opened nor planned anew, and what is left."""
     return RequestError(
         f"{why}, so no epsilon can be stated and nothing more can be opened in pool {pool}; what was answered stays "
-        "free, and a new pool is only for people who are in no dataset of this one"
+        "free; for people who are in none of its datasets, begin a new pool in a new ledger"
     )
+
+
+def _answers(number: int) -> str:
+    return f"{number} answer{'' if number == 1 else 's'}"
 
 
 def given_reason(reason: object) -> str:

@@ -256,3 +256,10 @@ def test_the_likely_person_is_nothing_to_ask_about(run: Run, tmp_path: Path) -> 
     text = (tmp_path / "countveil.toml").read_text()
     assert "\n# person_id = [...]" in text
     assert "\nage = " in text
+
+
+def test_a_tab_is_typed_as_it_is_advised(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "tab.csv").write_text("id\tregion\n1\tN\n2\tS\n")
+    assert '--delimiter "\\t"' in run("tab.csv", "--unit", "id", "-o", "-").err
+    done = run("tab.csv", "--unit", "id", "-o", "-", "--delimiter", "\\t")
+    assert (done.code, 'delimiter = "\\t"' in done.out) == (0, True)

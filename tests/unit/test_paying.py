@@ -208,7 +208,7 @@ def test_where_a_new_plan_was_lost_epsilon_is_unknown(
         assert any("a plan may have been lost" in note for note in found.notes)
         assert ask(curator, 3).receipt.epsilon == "unknown"
         for refused in (lambda: curator.open_budget("people", 1, "x"), lambda: curator.replan_budget("people", "x")):
-            with pytest.raises(RequestError, match="stays free, and a new pool is only for people who are in no data"):
+            with pytest.raises(RequestError, match="stays free; for people who are in none"):
                 refused()
         assert curator.ledger.verify() > 0
     # an older copy of the same, and a copy of what was settled, know it too

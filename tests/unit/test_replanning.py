@@ -169,13 +169,13 @@ def test_the_command(config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert budget("people", "--replan").code == budget("--replan", "--reason", "x").code == 2
     assert budget("people", "--replan", "--open", "3", "--reason", "x").code == 2
     done = budget("people", "--replan", "--reason", "three visits", "--json")
-    assert (done.code, done.err) == (0, "")
+    assert (done.code, done.err) == (0, "a service that runs with this configuration must be restarted\n")
     found = json.loads(done.out)
     assert (found["answers_total"], found["answers_left"]) == (8, 4)
     words = " ".join(budget("people").out.split())
     assert "4 of 8 answers left 4 spent; " in words
     assert f"epsilon {found['epsilon']}, delta 0.01 for all of them together" in words
-    assert "plan 2 of this pool, made when 1 answers had been paid for: decided after answers were seen" in words
+    assert "plan 2 of this pool, made when 1 answer had been paid for: decided after answers were seen" in words
     log = ledger("log").out
     assert f"with all before them epsilon {found['epsilon']}, delta 0.01 together: three visits" in log
     entries = json.loads(ledger("log", "--json").out)["entries"]

@@ -50,6 +50,8 @@ def budget(
         raise RequestError("with --url the service has the budget: leave out --config, --open and --replan")
     with busy("planning" if replan else "reading the ledger"):
         found = _looked_up(name, config, more, replan, reason) if url is None else _looked_up_there(name, url)
+    if replan:
+        click.echo("a service that runs with this configuration must be restarted", err=True)
     if as_json:
         pools = [_plain(each) for each in found]
         print_json({"schema_version": 1, **(pools[0] if len(pools) == 1 else {}), "pools": pools})

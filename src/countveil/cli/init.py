@@ -65,6 +65,7 @@ def init(
     location = file
     if output != "-" and "://" not in file and not os.path.isabs(file):
         location = os.path.relpath(file, target.parent)
+    delimiter = "\t" if delimiter == "\\t" else delimiter  # as a shell passes it on
     source = Source(location, table, delimiter, directory=Path() if output == "-" else target.parent)
     with busy(f"looking at {file}"):
         text = propose(source, name=name, unit=unit, epsilon=epsilon, delta=delta, answers=answers)
