@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -51,22 +52,22 @@ class Fault:
     opened: int | None = None
 
 
-def delimiter_of(source: Source, path: str) -> str:
-    """What separates fields: as configured, or by the name of the file."""
-    delimiter = source.delimiter or ("\t" if path.lower().endswith((".tsv", ".tsv.gz")) else ",")
+def delimiter_of(source: Source) -> str:
+    """What separates fields: as configured, or by the name of the source; files may be links to other names."""
+    delimiter = source.delimiter or ("\t" if source.location.lower().endswith((".tsv", ".tsv.gz")) else ",")
     if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0':
         raise ParameterError("delimiter", delimiter, "one ASCII character that is no quote and no line end")
     return delimiter
 
 
-def is_packed(path: str) -> bool:
-    """The file is gzip."""
-    return path.lower().endswith(".gz")
+def is_packed(source: Source) -> bool:
+    """The files are gzip, by the name of the source."""
+    return source.location.lower().endswith(".gz")
 
 
 def read_header(paths: list[str], source: Source, delimiter: str) -> list[str]:
     """The names of the columns, which all files have in common; either all of these are packed, or none."""
-    packed = is_packed(paths[0])
+    packed = is_packed(source)
     header = _first_record(paths[0], delimiter, packed)
     others = [mark for mark in SEPARATORS if mark != delimiter and mark in "".join(header)]
     if len(header) == 1 and others and source.delimiter is None:
@@ -93,7 +94,8 @@ def check_file(path: str, delimiter: str, packed: bool = False) -> None:
             return
         line, opened = (_line(path, packed, offset) for offset in (fault.offset, fault.opened))
     except (OSError, EOFError, zlib.error):
-        raise EngineError(f"source: {shortened(path, 100)} could not be read") from None
+        words = " as gzip up to its last byte; pack it again" if packed else ""
+        raise EngineError(f"source: {shortened(path, 100)} could not be read{words}") from None
     place = f"line {line}" if opened in (None, line) else f"line {line}, with quotes that were opened on line {opened}"
     raise DataError(
         f"source: {shortened(path, 100)} is no CSV by RFC 4180, {place}: {fault.reason}; "
@@ -237,7 +239,37 @@ def _up_to(bits: Words, at: int) -> Words:
 
 
 def _open_bytes(path: str, packed: bool) -> Any:
-    return gzip.open(path, "rb") if packed else open(path, "rb", buffering=0)
+    return _Unpacked(open(path, "rb", buffering=0)) if packed else open(path, "rb", buffering=0)
+
+
+class _Unpacked(io.RawIOBase):
+    """What a gzip file holds. Whatever is after its last member is an error, also zeros: Python's own reader skips
+    these, and DuckDB fails when it comes to them."""
+
+    def __init__(self, file: io.FileIO) -> None:
+        self._file, self._member, self._packed, self._begun = file, zlib.decompressobj(31), b"", False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while True:
+            if self._member.eof:
+                self._packed, self._member, self._begun = self._member.unused_data, zlib.decompressobj(31), False
+            self._packed = self._packed or self._file.read(CHUNK)
+            if not self._packed and self._begun:
+                raise EOFError
+            if not self._packed:
+                return 0
+            found = self._member.decompress(self._packed, len(buffer))
+            self._packed, self._begun = self._member.unconsumed_tail, True
+            if found:
+                buffer[: len(found)] = found
+                return len(found)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
 
 def _line(path: str, packed: bool, offset: int | None) -> int | None:

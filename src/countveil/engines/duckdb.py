@@ -308,7 +308,7 @@ def _csv(paths: list[str], source: Source) -> str:
     Files are RFC 4180 here, but for line ends: with `new_line` of CRLF, DuckDB takes both kinds as they come, and in a
     file of one column does not take the two bytes for two ends of records.
     """
-    delimiter, packed = csv_files.delimiter_of(source, paths[0]), csv_files.is_packed(paths[0])
+    delimiter, packed = csv_files.delimiter_of(source), csv_files.is_packed(source)
     header = csv_files.read_header(paths, source, delimiter)
     for path in paths:
         csv_files.check_file(path, delimiter, packed)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from countveil.engines.csv_files import is_packed
 from countveil.engines.points import NULL, OUTSIDE, PointRows
 from countveil.engines.source import Source
 from countveil.engines.statement import INLINE, Compiler
@@ -118,7 +119,7 @@ def _small(connection: Any, source: Source, paths: list[str], relation: str, col
         return False
     if source.scheme == "parquet":
         return _rows(connection, relation) <= MAX_ROWS and _text_of(connection, relation, columns) <= MAX_TEXT
-    return not any(path.lower().endswith(".gz") for path in paths) and all(_is_text(path) for path in paths)
+    return not is_packed(source) and all(_is_text(path) for path in paths)
 
 
 def _text_of(connection: Any, relation: str, columns: list[str]) -> int:

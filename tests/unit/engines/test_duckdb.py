@@ -233,6 +233,27 @@ def test_broken_csv_is_counted_all_the_same(tmp_path: Path, data: bytes, rows: i
     assert total(csv_of(tmp_path, gzip.compress(data), "rows.csv.gz")) == rows
 
 
+@pytest.mark.parametrize("end", [b"\0" * 512, b"\0", b"more"], ids=["zeros", "a zero", "more"])
+def test_bytes_after_the_end_of_a_gzip_file_are_refused_when_it_is_opened(end: bytes, tmp_path: Path) -> None:
+    packed = gzip.compress(b"x,w\n1,a\n" + b"2,b\n" * 9999)
+    with pytest.raises(
+        EngineError, match=r"rows\.csv\.gz could not be read as gzip up to its last byte; pack it again"
+    ):
+        DuckDBEngine(csv_of(tmp_path, packed + end, "rows.csv.gz"), BOTH)
+    assert total(csv_of(tmp_path, packed + gzip.compress(b"3,c\n"), "rows.csv.gz")) == 10_001
+
+
+@pytest.mark.parametrize("name", ["a.csv.gz", "a.tsv"])
+def test_the_ending_that_counts_is_that_of_the_source(name: str, tmp_path: Path) -> None:
+    """A file that is stored under another name, and linked to."""
+    (tmp_path / "blobs").mkdir()
+    content = {"a.csv.gz": gzip.compress(b"x,w\n1,a\n"), "a.tsv": b"x\tw\n1\ta\n"}[name]
+    (tmp_path / "blobs" / "ab12").write_bytes(content)
+    (tmp_path / name).symlink_to(tmp_path / "blobs" / "ab12")
+    for location in (name, name.replace("a.", "*.")):
+        assert total(Source(location, directory=tmp_path)) == 1
+
+
 def test_a_field_that_is_not_utf_8_is_in_no_cell(tmp_path: Path) -> None:
     source = csv_of(tmp_path, b'x,w\n1,\xff\n2,b\n3,"\xff"\n4,\n')
     assert counted(source, BOTH, "SELECT w, count(*) FROM people GROUP BY w") == [0, 1, 0]
