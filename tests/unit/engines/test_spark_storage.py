@@ -136,6 +136,18 @@ def test_columns_are_checked_before_anything_is_stored(temporary: Path) -> None:
     assert os.listdir(temporary) == []
 
 
+@pytest.mark.parametrize("again", ["x", "X"])
+def test_two_columns_of_one_name_are_refused_before_anything_is_stored_or_charged(
+    again: str, tmp_path: Path, temporary: Path
+) -> None:
+    frame = spark().range(3).selectExpr("id AS y", "id AS x", f"id AS {again}")
+    path = configured(tmp_path)
+    with Curator.open(path, sources={"people": frame}) as curator, pytest.raises(DataError, match="the same name"):
+        curator.count(by="y")
+    assert charged(path) == 0
+    assert os.listdir(temporary) == []
+
+
 def test_stored_rows_go_with_their_engine_or_their_last_user(temporary: Path) -> None:
     engine = SparkEngine(Source(frame=spark().range(3).selectExpr("id AS x")), ONE)
     assert engine.count(ask(ONE, by=["x"]), key=b"k").tolist() == [1, 1, 1, *[0] * 7]
