@@ -39,6 +39,8 @@ once. All tests of Spark do, in one session."""
 LONG = {"spark", "postgres", "browser", "server", "faults", "fuzz", "docs", "slow"}
 LIMIT = 2.0
 """Seconds of processor time that a test without one of these markers may take."""
+BUSY = 1.5
+"""How much longer the same work takes where others use the machine: CI fails what is above the limit by more."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -65,6 +67,6 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     result = yield
     spent = sum(os.times()[:4]) - before
     item.user_properties.append(("processor_seconds", f"{spent:.2f}"))
-    if os.environ.get("CI") and spent > LIMIT and not any(item.get_closest_marker(name) for name in LONG):
+    if os.environ.get("CI") and spent > LIMIT * BUSY and not any(item.get_closest_marker(name) for name in LONG):
         pytest.fail(f"takes {spent:.1f} s of processor time; make it cheaper, or mark it as slow and say why")
     return result

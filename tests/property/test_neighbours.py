@@ -406,6 +406,7 @@ def test_a_restored_ledger_and_a_new_plan_say_the_same(knows: bool, tmp_path: Pa
     assert ("plan 2 of this pool" in words) == knows
 
 
+@pytest.mark.slow  # asks hundreds of questions of two datasets
 def test_the_only_person(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     def only(folder: Path, more: bool) -> str:
         (folder / "people.csv").write_bytes(",".join(NAMES).encode() + b"\n" + (ORDINARY if more else b""))

@@ -370,6 +370,7 @@ def test_a_source_written_while_it_is_opened_is_not_kept(
         assert curator.count(BY_REGION).receipt.version == 1
 
 
+@pytest.mark.slow  # many processes
 @pytest.mark.parametrize("source", ["now.csv", "part-*.csv"], ids=["another target of a link", "one file more"])
 def test_a_name_that_comes_to_mean_other_files_while_they_are_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str

@@ -72,6 +72,7 @@ def cells(original: Path) -> Iterator[tuple[str, int, str, object]]:
                     yield table, row[0], name, value
 
 
+@pytest.mark.slow  # opens the ledger again and again
 def test_every_cell_of_every_row(original: Path, tmp_path: Path) -> None:
     """One change in every column of every row of every table: text, number, bytes."""
     changed = edited = 0
