@@ -14,6 +14,7 @@ import pytest
 from hypothesis import settings
 
 from tests.support import needs
+from tests.support.effort import FAST
 
 settings.register_profile("countveil", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("countveil")
@@ -37,6 +38,7 @@ SPREAD = {"test_contract", "test_bounding", "test_hostile"}
 """Files with many tests that share nothing. The tests of any other file run on one worker: what they share is made
 once. All tests of Spark do, in one session."""
 LONG = {"spark", "postgres", "browser", "server", "faults", "fuzz", "docs", "slow"}
+LONG |= set() if FAST else {"examples"}
 LIMIT = 2.0
 """Seconds of processor time that a test without one of these markers may take."""
 BUSY = 1.5

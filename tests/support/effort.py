@@ -11,14 +11,15 @@ from typing import Any
 
 from hypothesis import settings
 
+FAST = os.environ.get("COUNTVEIL_TESTS", "all") == "fast"
+"""The profile: `fast` in `make test`, otherwise `all`."""
 FEWER = 5
 """How many times fewer examples the `fast` profile tries."""
 
 
 def examples(most: int, **more: Any) -> settings:
     """Settings of a property test: `most` examples where everything is tried, fewer in the `fast` profile."""
-    fast = os.environ.get("COUNTVEIL_TESTS", "all") == "fast"
-    return settings(max_examples=max(2, most // FEWER) if fast else most, **more)
+    return settings(max_examples=max(2, most // FEWER) if FAST else most, **more)
 
 
 @contextmanager
