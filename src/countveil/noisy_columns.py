@@ -103,7 +103,9 @@ class NoisyColumns:
             raise ParameterError("table", f"more than one column {listed(twice)}", "columns with distinct names")
         for name in self.names:
             if name not in names:
-                raise ParameterError("column", plain(name), f"a column of the table: {listed(names)}")
+                other = len(names) == 1 and any(mark in names[0] for mark in ";\t|")
+                hint = " (a CSV table is separated by commas: write it so)" if other else ""
+                raise ParameterError("column", plain(name), f"a column of the table: {listed(names)}{hint}")
         taken = [name for name in self.added if name in names]
         if taken:
             allowed = f"a table without {listed(self.added)}, which are added"

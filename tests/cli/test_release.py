@@ -355,6 +355,14 @@ def test_columns_that_are_refused(
     assert [path.name for path in tmp_path.iterdir()] == [source.name]
 
 
+def test_a_table_separated_by_semicolons_is_told_so(signed_file: Path, tmp_path: Path, run: Run) -> None:
+    (tmp_path / "in.csv").write_text("region;n\nNorth;3\n")
+    done = run(tmp_path / "in.csv", "--column", "n", "-m", signed_file, "-o", tmp_path / "out.csv")
+    assert done.code == 2
+    assert "a CSV table is separated by commas" in done.err
+    assert not (tmp_path / "out.csv").exists()
+
+
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_bad_counts_are_named_with_their_column(kind: str, signed_file: Path, tmp_path: Path, run: Run) -> None:
     write_table(tmp_path / f"in.{kind}", {**FEW, "M": [3, -4, 1]})
