@@ -175,11 +175,13 @@ def spark_frame(rows: list[Row], types: Types, folder: Path) -> Source:
 
 
 def spark_parquet(rows: list[Row], types: Types, folder: Path) -> Source:
-    """A Parquet file that Spark reads; it reads no nanoseconds."""
+    """A Parquet file that Spark reads; it reads no nanoseconds, and seconds would be written as milliseconds."""
     from tests.support.servers import spark
 
     spark()
-    return parquet_file(rows, {name: "micros" if kind == "nanos" else kind for name, kind in types.items()}, folder)
+    return parquet_file(
+        rows, {name: "micros" if kind in ("nanos", "seconds") else kind for name, kind in types.items()}, folder
+    )
 
 
 MAKERS: dict[str, Callable[[list[Row], Types, Path], Source]] = {
