@@ -156,8 +156,9 @@ def _evaluate(source: Source, user: Any) -> StoredRows:
 def _write(session: Any, relation: str, schema: Schema | None, reader: Any) -> StoredRows:
     """Store a relation of a session; another session reads back what was written."""
     shape = [(field.name, field.dataType.simpleString()) for field in session.table(relation).schema]
-    if len({name.lower() for name, _ in shape}) < len(shape):
-        raise DataError("source: two columns have the same name (Spark takes no notice of case); rename or drop one")
+    exact = str(session.conf.get("spark.sql.caseSensitive")).lower() == "true"
+    if len({name if exact else name.lower() for name, _ in shape}) < len(shape):
+        raise DataError("source: two columns have the same name, as Spark compares names here; rename or drop one")
     families = {name: family_of(kind) for name, kind in shape}
     known = [name for name, kind in shape if family_of(kind) != "other"]
     kept = known
