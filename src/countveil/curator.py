@@ -34,7 +34,6 @@ from countveil.mechanism import Mechanism
 from countveil.plans import Plans, lost_answers
 from countveil.query import Condition, Question, ask
 from countveil.releases import (
-    MOST_COLLECTED,
     Ready,
     Release,
     check_collectable,
@@ -65,7 +64,7 @@ class Curator:
         self._plans = Plans(config, ledger)
         self._versions: dict[tuple[str, Keyed], tuple[PlanRecord, int]] = {}
         cache = config.ledger.with_name(f"{config.ledger.name}.fingerprints")
-        self._fingerprints = Fingerprints(ledger.keyed, cache)
+        self._fingerprints = Fingerprints(ledger.keyed, cache, ledger.unkeyed_fingerprints)
 
     @classmethod
     def open(cls, config: str | Path | Config | None = None, *, sources: Mapping[str, object] | None = None) -> Curator:
@@ -272,14 +271,17 @@ class Curator:
         name: str | None = None,
         analyst: str = CURATOR,
         most: int | None = None,
+        release: bool = False,
     ) -> DryRun:
         """What a question costs and how accurate its answer will be, before it is asked. Nothing is put on record.
 
-        What `count` would refuse is refused here, in the same words; but for a table that is too large to collect on an
-        engine that can write it to files: then this is the dry run of `release`.
+        What `count` would refuse is refused here, in the same words. With `release`, it is the dry run of `release`:
+        tables that are too large to collect are allowed where the engine can write them to files.
         """
         question = ask(self.config.schemas, sql, dataset=dataset, by=by, where=where, people=people, name=name)
         configured, who, _ = self._admitted(question, analyst)
+        if not release:
+            check_collectable(question)
         look = self._glance(configured) or self._fingerprints.look(self._source(configured))
         with self._engine(question, configured, look):
             record, intervals = self._plans.of(configured)
@@ -290,7 +292,7 @@ class Curator:
         if found is None:
             self._plans.check_left(configured, who, most)
         else:
-            if question.cells <= MOST_COLLECTED:
+            if not release:
                 check_inline(found.payload)
             intervals = self._plans.of_charge(found, record)[1]
         return foretold(question, record, intervals, found, self.left(configured, who, most))

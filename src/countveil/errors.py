@@ -96,6 +96,11 @@ class EngineError(CountveilError):
     exit_code = 6
 
 
+def all_answers(answers: int) -> str:
+    """How a spent budget is said to have been spent."""
+    return "its one answer" if answers == 1 else f"all {answers} answers"
+
+
 class BudgetError(CountveilError):
     """The plan, or an analyst's share of it, has no answer left."""
 
@@ -112,7 +117,7 @@ class BudgetError(CountveilError):
             super().__init__(f"{shortened(analyst, 40)} has no share in the budget of {pool}; a curator can give one")
             return
         whose = f"the share of {shortened(analyst, 40)} in" if analyst else "the budget of"
-        super().__init__(f"{whose} {pool} is spent, all {answers} answers; questions asked before stay free; {more}")
+        super().__init__(f"{whose} {pool} is spent, {all_answers(answers)}; questions asked before stay free; {more}")
 
 
 class ConflictError(CountveilError):

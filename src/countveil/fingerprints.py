@@ -10,12 +10,13 @@ the sizes of files are in it. A hash that is not keyed stays in this process.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -61,8 +62,11 @@ class Look:
 class Fingerprints:
     """Keyed hashes of sources, remembered in a file."""
 
-    def __init__(self, keyed: Callable[[str], Keyed], cache: Path | None = None) -> None:
-        self._keyed, self._cache = keyed, cache
+    def __init__(
+        self, keyed: Callable[[str], Keyed], cache: Path | None = None, old: Callable[[], Set[str]] = frozenset
+    ) -> None:
+        """`old` gives the hashes that the ledger has of data that was asked before it had a secret."""
+        self._keyed, self._cache, self._old = keyed, cache, functools.cache(old)
         self._known: dict[str, list[Any]] = {}
         """By path: the traces and the hash of a file."""
         self._kept: dict[Keyed, list[Keyed]] = {}
@@ -107,7 +111,7 @@ class Fingerprints:
         seen = [traces(path) for path in files]
         known = [self._remembered(path, trace) for path, trace in zip(files, seen, strict=True)]
         if None not in known:
-            return _look(source, paths, seen, True, self._keyed(_joined(source, known)))
+            return _look(source, paths, seen, True, self._join(source, paths, list(map(str, known))))
         if any(map(_fresh, seen)):
             return None
         kept = self._kept.get(self._name(source, files))
@@ -120,10 +124,25 @@ class Fingerprints:
         with self._lock:  # so that two threads do not read the same file
             seen = [traces(path) for path in files]
             sure = not any(map(_fresh, seen))  # before anything is read: so no younger than what is found
-            found = self._keyed(_joined(source, [self._read(path) for path in files]))
+            found = self._join(source, paths, [self._read(path) for path in files])
             if all(self._remembered(path, trace) for path, trace in zip(files, seen, strict=True)):
                 self._keep(self._name(source, files), [self._state(seen), found])
         return _look(source, paths, seen, sure, found)
+
+    def _join(self, source: Source, paths: list[str], hashes: list[str]) -> Keyed:
+        """The fingerprint of a source from the hashes of its files: the same for any order of files with rows.
+
+        Before ledgers had a secret, the order of several files counted, and the values that their folders give did not.
+        Data that was asked then keeps its fingerprint: another would be a second budget for the same people.
+        """
+        before = _joined(source, hashes)
+        if source.scheme == "duckdb":  # a file and its log
+            return self._keyed(before)
+        rows = sorted(
+            digest + "".join(f"/{len(value)}:{value}" for value in values)
+            for digest, values in zip(hashes, source.partitions(paths), strict=True)
+        )
+        return self._keyed(before if rows != hashes and before in self._old() else _joined(source, rows))
 
     def _name(self, source: Source, files: list[str]) -> Keyed:
         return self._keyed(json.dumps([source.table, *files]))
@@ -195,9 +214,9 @@ class Fingerprints:
                 )
 
 
-def _joined(source: Source, hashes: Sequence[str | None]) -> str:
+def _joined(source: Source, hashes: Sequence[str]) -> str:
     """The hash of a source from those of its files."""
-    return hashlib.sha256("".join([source.file_table, *map(str, hashes)]).encode()).hexdigest()
+    return hashlib.sha256("".join([source.file_table, *hashes]).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def _look(source: Source, paths: list[str], seen: Sequence[Sequence[int]], sure: bool, fingerprint: Keyed) -> Look:

@@ -43,7 +43,7 @@ def test_the_budget_is_spent_to_the_end(visit: Visit, served: Served, watch: Wat
     counts = page.locator("#answer tbody").inner_text()
     late.get_by_role("button", name=ASK).click()  # it was affordable when it was looked at
     expect(late.get_by_role("alert").get_by_role("heading")).to_have_text("The budget is spent")
-    said = "all 4 answers of people are spent; questions asked before stay free"
+    said = "the budget of people is spent, all 4 answers; questions asked before stay free"
     expect(late.get_by_role("alert").locator("p")).to_have_text(said)
     assert late.locator("#answer").count() == 0
     page.locator("#sql").fill(AGES.format(50))
@@ -72,7 +72,7 @@ def test_a_key_with_few_answers_ends_before_the_pool(visit: Visit, served: Serve
     expect(page.locator("#answer h2")).to_contain_text("0 left for you")
     page.locator("#sql").fill(AGES.format(2))
     page.get_by_role("button", name=COST).click()
-    expect(page.get_by_role("alert").locator("p")).to_contain_text("that this key may ask for were given")
+    expect(page.get_by_role("alert").locator("p")).to_contain_text("the share of this key in")
     expect(page.get_by_role("button", name=ASK)).to_have_count(0)
     page.goto(f"{served.url}/budget")
     assert "0 of 1 answers left for you" in pool(page, "people")

@@ -11,6 +11,7 @@ import duckdb
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from countveil import fingerprints
@@ -37,6 +38,46 @@ def test_content_and_nothing_else(tmp_path: Path) -> None:
     assert Fingerprints().of(source(path)) == first
     (tmp_path / "b.csv").write_text("a\n1\n")
     assert Fingerprints().of(source(tmp_path / "b.csv")) == first
+
+
+def test_several_files_in_any_order_are_the_same_rows(tmp_path: Path) -> None:
+    files = Source("*.csv", directory=tmp_path)
+    (tmp_path / "a.csv").write_text("a\n1\n")
+    (tmp_path / "b.csv").write_text("a\n2\n")
+    first = Fingerprints().of(files)
+    os.rename(tmp_path / "a.csv", tmp_path / "c.csv")
+    assert Fingerprints().of(files) == first
+    (tmp_path / "b.csv").write_text("a\n1\n")
+    assert Fingerprints().of(files) != first
+
+
+def test_folders_count_where_they_are_columns(tmp_path: Path) -> None:
+    for region, name in (("N", "one"), ("S", "two")):
+        (tmp_path / f"region={region}").mkdir()
+        pq.write_table(pa.table({"name": [name]}), tmp_path / f"region={region}" / "rows.parquet")
+    glob = Source("*/*.parquet", directory=tmp_path)
+    first = Fingerprints().of(glob)
+    alone = Fingerprints().of(Source("region=N/rows.parquet", directory=tmp_path))
+    os.rename(tmp_path / "region=N", tmp_path / "region=M")
+    moved = Fingerprints().of(glob)
+    assert moved != first
+    assert Fingerprints().of(Source("region=M/rows.parquet", directory=tmp_path)) == alone
+    os.rename(tmp_path / "region=S", tmp_path / "region=N")
+    os.rename(tmp_path / "region=M", tmp_path / "region=S")
+    assert Fingerprints().of(glob) not in (first, moved)
+
+
+def test_what_was_asked_before_there_was_a_secret_keeps_its_fingerprint(tmp_path: Path) -> None:
+    hashes = []
+    for name, text in (("a.csv", "a\n1\n"), ("b.csv", "a\n2\n")):
+        (tmp_path / name).write_text(text)
+        hashes.append(hashlib.sha256(text.encode()).hexdigest())
+    files = Source("*.csv", directory=tmp_path)
+    for order in (hashes, hashes[::-1]):
+        old = hashlib.sha256("".join(order).encode()).hexdigest()
+        assert Fingerprints(old=lambda old=old: {old}).of(files) == Secret("of these tests").keyed(old)
+        (tmp_path / "a.csv").write_text("a\n2\n")
+        (tmp_path / "b.csv").write_text("a\n1\n")
 
 
 def test_a_change_of_equal_size_at_once_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

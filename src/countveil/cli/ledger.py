@@ -172,7 +172,8 @@ def restore(file: str | None, accept_loss: bool, latest: bool, config: str | Non
     if lost >= EVERYTHING:
         click.echo("nobody knows what was lost; every pool counts as spent")
     elif lost:
-        click.echo(f"{lost} entries were lost; every pool is charged for as many answers")
+        entries = "1 entry was lost" if lost == 1 else f"{lost} entries were lost"
+        click.echo(f"{entries}; every pool is charged for as many answers")
     else:
         click.echo("nothing was lost")
     if plan_lost:

@@ -20,8 +20,6 @@ import tempfile
 import weakref
 from collections.abc import Mapping
 from functools import lru_cache
-from itertools import takewhile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -269,7 +267,7 @@ def _parquet(paths: list[str], source: Source, connection: duckdb.DuckDBPyConnec
 
     Folders called key=value below the fixed part of a glob are columns; elsewhere they are only names.
     """
-    keys = _partitions(source)
+    keys = {part.partition("=")[0] for parts in source.partitions(source.paths()) for part in parts}
     first = None
     for path in paths:
         described = connection.execute(f"DESCRIBE SELECT * FROM {_read_parquet([path], False)}").fetchall()
@@ -283,16 +281,6 @@ def _parquet(paths: list[str], source: Source, connection: duckdb.DuckDBPyConnec
     if both:
         raise DataError(f"source: column {shortened(both[0], 60)} is in the files and in the names of their folders")
     return _read_parquet(paths, bool(keys))
-
-
-def _partitions(source: Source) -> set[str]:
-    """The keys of folders key=value that a glob went through; with any, those above it would be columns too."""
-    pattern = (source.directory / Path(source.location).expanduser()).resolve()
-    fixed = len(list(takewhile(lambda part: not glob.has_magic(part), pattern.parts)))
-    folders = [Path(path).parts[:-1] for path in source.paths()]
-    if not any("=" in part for parts in folders for part in parts[fixed:]):
-        return set()
-    return {part.partition("=")[0] for parts in folders for part in parts if "=" in part}
 
 
 def _read_parquet(paths: list[str], partitioned: bool) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 from countveil.errors import EngineError, shortened
@@ -81,6 +82,19 @@ class Source:
             return shortened(self.location, 100)
         host = rest.rpartition("@")[2].partition("?")[0]
         return shortened(f"{head}://{host}", 100)
+
+    def partitions(self, paths: list[str]) -> list[tuple[str, ...]]:
+        """For each file the folders `key=value` that are columns of its rows.
+
+        They are where a glob of Parquet files goes through at least one, and then those above the glob are too;
+        elsewhere such folders are only names.
+        """
+        pattern = (self.directory / Path(self.location).expanduser()).resolve()
+        fixed = len(list(takewhile(lambda part: not glob.has_magic(part), pattern.parts)))
+        folders = [Path(path).parts[:-1] for path in paths]
+        if self.scheme != "parquet" or not any("=" in part for parts in folders for part in parts[fixed:]):
+            return [()] * len(paths)
+        return [tuple(part for part in parts if "=" in part) for parts in folders]
 
     def paths(self) -> list[str]:
         """The files meant, a glob opened here and not by an engine, in a fixed order."""

@@ -19,7 +19,7 @@ the same version of the data is charged once; nothing is refunded; history is ch
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, Protocol
 
 from countveil.ledger.grouping import Waiting
@@ -86,6 +86,10 @@ class Ledger(Protocol):
 
     def known_version(self, dataset: str, fingerprint: Keyed) -> int | None:
         """The number of a dataset's content, if it was asked about; nothing is written."""
+        ...
+
+    def unkeyed_fingerprints(self) -> Set[str]:
+        """The hashes of data that was asked before the ledger had a secret."""
         ...
 
     def bind(self, dataset: str, pool: str, unit: str, fingerprint: Keyed) -> None:

@@ -112,6 +112,10 @@ class Book(Budgets):
         rows = self._read("SELECT number FROM version WHERE dataset = ? AND fingerprint = ?", (dataset, fingerprint))
         return int(rows[0][0]) if rows else None
 
+    def unkeyed_fingerprints(self) -> frozenset[str]:
+        said = (json.loads(body) for (body,) in self._read("SELECT body FROM entry WHERE kind = 'version'"))
+        return frozenset(body["fingerprint"] for body in said if "fingerprint" in body)
+
     def charge(
         self,
         pool: str,

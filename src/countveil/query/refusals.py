@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from countveil.errors import QueryError, shortened
 from countveil.query.expression import Name
-from countveil.query.tokens import A_COLUMN, ARITHMETIC, Token
+from countveil.query.tokens import A_COLUMN, ARITHMETIC, RESERVED, Token
 
 _CONSTRUCTS = {
     "JOIN": ("a join", "one dataset is asked at a time"),
@@ -103,6 +103,8 @@ def refusal(token: Token, allowed: str) -> QueryError:
 def keyword(token: Token, allowed: str) -> QueryError:
     """The refusal of a keyword where a name belongs: it may be a name that needs quotes."""
     refused = refusal(token, allowed)
+    if token.word not in {*RESERVED, *_CONSTRUCTS, *_JOINS}:
+        return refused
     return QueryError(refused.construct, f"{refused.allowed}; {quoting(token)}", token.at)
 
 
@@ -180,16 +182,16 @@ def after_dataset(token: Token) -> QueryError | None:
 
 def not_a_test(name: Name, token: Token, allowed: str) -> QueryError:
     """The refusal of what follows a column in a condition and is no test."""
-    if not name.quoted and name.text.upper() in _CONSTRUCTS:
-        return QueryError(*_CONSTRUCTS[name.text.upper()], name.at)
-    if not name.quoted and name.text.upper() == "DATE" and token.kind in ("integer", "quoted"):
-        return not_a_date(token)
     column = shortened(name.text, 40)
     ends = token.kind == "end" or token.word in ("AND", "OR", "GROUP") or token.value in (")", ";")
     if ends and token.kind not in ("text", "quoted"):
         return QueryError(
             f"the column {column} alone as a condition", f"write {column} = TRUE, or another test", name.at
         )
+    if not name.quoted and name.text.upper() in _CONSTRUCTS:
+        return QueryError(*_CONSTRUCTS[name.text.upper()], name.at)
+    if not name.quoted and name.text.upper() == "DATE" and token.kind in ("integer", "quoted"):
+        return not_a_date(token)
     if token.kind == "symbol" and token.value == "(":
         return QueryError(f"the function {column}", "compare a column with a literal", name.at)
     return refusal(token, allowed)

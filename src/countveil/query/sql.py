@@ -151,7 +151,7 @@ class _Parser:
         if self.accept("DISTINCT"):
             distinct = self.name("the column that identifies a person")
         elif not self.accept("*"):
-            raise self.refuse("write count(*) or count(DISTINCT unit)")
+            raise refusals.keyword(self.now, "write count(*) or count(DISTINCT unit)")
         self.expect(")", "write count(*) or count(DISTINCT unit)")
         return distinct
 

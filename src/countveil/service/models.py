@@ -28,6 +28,8 @@ Decimal = Annotated[
 
 def _listed(value: object) -> object:
     """One name is a list of one."""
+    if not isinstance(value, str | list):
+        raise ValueError("give the name of a column or a list of names")
     return [value] if isinstance(value, str) else value
 
 

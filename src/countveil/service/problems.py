@@ -27,6 +27,7 @@ from countveil.errors import (
     LedgerError,
     MissingExtraError,
     QueryError,
+    all_answers,
 )
 
 MEDIA = "application/problem+json"
@@ -160,7 +161,8 @@ def documented(kinds: Iterable[Kind], model: type[BaseModel]) -> dict[int | str,
 def _spent(error: BudgetError) -> str:
     """Without the curator's command: who reads this cannot run it."""
     if error.analyst is None:
-        return f"all {error.answers} answers of {error.pool} are spent; questions asked before stay free"
+        return f"the budget of {error.pool} is spent, {all_answers(error.answers)}; questions asked before stay free"
     if error.answers == 0:
         return f"this key has no share in the budget of {error.pool}"
-    return f"all {error.answers} answers of {error.pool} that this key may ask for were given; repeats stay free"
+    spent = all_answers(error.answers)
+    return f"the share of this key in {error.pool} is spent, {spent}; questions asked before stay free"

@@ -111,6 +111,7 @@ def check_law(found: np.ndarray, mechanism: Any) -> None:
 
 def test_both_ways_have_the_law_all_cells_and_labels(way: str, config: Path, tmp_path: Path) -> None:
     with Curator.open(config) as curator:
+        assert curator.dry_run(release=True, **ASKED).cost == 1
         table = curator.release(output=tmp_path / "out", **ASKED)
         found = table.frame.toArrow()
         assert (table.drawn, table.replayed, table.cells) == (way, False, 2 * KEYS)

@@ -138,6 +138,7 @@ def test_the_chain_stays_and_what_follows_is_keyed(old: Old) -> None:
     versions = old.sql("SELECT fingerprint FROM version ORDER BY number")
     with closing(old.open()) as ledger:
         entries: list[Entry] = list(ledger.entries())
+        assert ledger.unkeyed_fingerprints() == {fingerprint for (fingerprint,) in versions}
         assert [(entry.seq, entry.hash) for entry in entries[:-1]] == before
         assert entries[-1].kind == "secret"
         assert set(entries[-1].body) == {"nonce", "check"}

@@ -53,6 +53,8 @@ REFUSED = [
     ("SELECT from, count(*) FROM people", 8, "the word from", 'in double quotes: "from"'),
     ("SELECT all, count(*) FROM people", 8, "ALL", 'in double quotes: "all"'),
     ("SELECT count(*) FROM people WHERE in IN (1)", 35, "the word in", 'in double quotes: "in"'),
+    ("SELECT count(order) FROM people", 14, "ORDER BY", 'in double quotes: "order"'),
+    ("SELECT count(*) FROM people WHERE order", 35, "the column order alone", "write order = TRUE"),
     ("SELECT CAST(age AS text), count(*) FROM people", 8, "a cast", "declared type"),
     ("SELECT DISTINCT region FROM people", 8, "SELECT DISTINCT", "GROUP BY"),
     ("SELECT count(*), region FROM people", 16, "the symbol ,", "the count comes last"),
