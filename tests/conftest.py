@@ -6,12 +6,17 @@ another server or much time; `make test-all` runs them afterwards.
 
 from __future__ import annotations
 
+import importlib
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from zlib import crc32
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.support import needs
 from tests.support.effort import FAST
@@ -35,14 +40,18 @@ PLACES = {
 }
 """Markers of all tests in a folder or a file."""
 SPREAD = {"test_contract", "test_bounding", "test_hostile"}
-"""Files with many tests that share nothing. The tests of any other file run on one worker: what they share is made
-once. All tests of Spark do, in one session."""
+"""Files with many tests that share little: they are dealt out in parts."""
+PARTS = 4
 LONG = {"spark", "postgres", "browser", "server", "faults", "fuzz", "docs", "slow"}
 LONG |= set() if FAST else {"examples"}
 LIMIT = 2.0
 """Seconds of processor time that a test without one of these markers may take."""
 BUSY = 1.5
 """How much longer the same work takes where others use the machine: CI fails what is above the limit by more."""
+REFERENCE = 0.025
+"""Seconds of processor time that `reference` takes on a machine that is fast enough for the limit as it stands."""
+WARM = ("duckdb", "pandas", "polars", "pyarrow.parquet", "scipy.stats", "highspy", "countveil.service.running")
+"""What is imported when it is first used, at the cost of whichever test comes first."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -52,14 +61,38 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(PLACES[name])
         if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
             item.add_marker("examples")
-        if item.get_closest_marker("spark"):
-            item.add_marker(pytest.mark.xdist_group("spark"))
-        elif item.path.stem not in SPREAD:
-            item.add_marker(pytest.mark.xdist_group(str(item.path)))
+
+
+class Sharing(LoadScopeScheduling):
+    """The tests of one file run on one worker: what they share is made once. All tests of Spark do, in one session."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        if "spark" in nodeid.lower():
+            return "spark"
+        return f"{file} {crc32(nodeid.encode()) % PARTS}" if Path(file).stem in SPREAD else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Sharing:
+    return Sharing(config, log)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     needs.given = {mark.name for mark in item.iter_markers()}
+
+
+def pytest_sessionstart() -> None:
+    if os.environ.get("CI"):
+        for name in WARM:
+            importlib.import_module(name)
+
+
+def reference() -> float:
+    """Processor time of a fixed piece of work: how fast the machine is at this moment."""
+    before = time.process_time()
+    sum(i * i for i in range(400_000))
+    return time.process_time() - before
 
 
 @pytest.hookimpl(wrapper=True)
@@ -69,6 +102,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     result = yield
     spent = sum(os.times()[:4]) - before
     item.user_properties.append(("processor_seconds", f"{spent:.2f}"))
-    if os.environ.get("CI") and spent > LIMIT * BUSY and not any(item.get_closest_marker(name) for name in LONG):
+    marked = any(item.get_closest_marker(name) for name in LONG)
+    if os.environ.get("CI") and not marked and spent > LIMIT * BUSY * max(1, reference() / REFERENCE):
         pytest.fail(f"takes {spent:.1f} s of processor time; make it cheaper, or mark it as slow and say why")
     return result

@@ -43,7 +43,18 @@ COMMANDS = (
 )
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page != SERVED], ids=lambda p: p.name)
+LONG = {"composition.md", "paper.md"}
+"""Pages that compute figures of many mechanisms."""
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=pytest.mark.slow if page.name in LONG else (), id=page.name)
+        for page in PAGES
+        if page != SERVED
+    ],
+)
 def test_python_examples(page: Path) -> None:
     results = doctest.testfile(str(page), module_relative=False)
     assert results.failed == 0

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 import sys
 from collections import defaultdict
@@ -13,14 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.support.needs import JAVA
+
 pytest.importorskip("pyspark", reason="pyspark is missing: pip install 'countveil[spark]'")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        not os.environ.get("JAVA_HOME") and shutil.which("java") is None,
-        reason="Java is missing: make test-system, or apt-get install openjdk-17-jre-headless",
-    ),
-]
+pytestmark = [pytest.mark.slow, JAVA]
 ROOT = Path(__file__).parents[2]
 MASTERS = {"local[2,4]": ["fails"], "local-cluster[2,1,1024]": ["lost"], "hosts": ["slow"]}
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import datetime
-import ipaddress
 import json
 import os
 import socket
@@ -19,15 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from countveil.errors import ConfigError, CountveilError, ParameterError, RequestError
 from countveil.keys import Key, Keyring
 from countveil.service.clients import Rates
 from countveil.service.running import Place, _listening
+from tests.support.certificates import certificate
 from tests.support.curated import Run, charged, runner
 from tests.support.serving import (
     ALL,
@@ -629,30 +624,6 @@ def test_what_is_sent_is_sent_at_once() -> None:
         assert listener.proto == socket.IPPROTO_TCP
         with socket.create_connection(listener.getsockname(), WAIT) as client:
             assert client.getpeername() == listener.getsockname(), "and it listens when it is announced"
-
-
-def certificate(folder: Path) -> tuple[Path, Path]:
-    """A certificate for this machine that its own key signed, and the key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = datetime.datetime.now(datetime.UTC)
-    signed = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    chain, private = folder / "chain.pem", folder / "key.pem"
-    chain.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
-    private.write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    return chain, private
 
 
 def test_tls(tmp_path: Path) -> None:

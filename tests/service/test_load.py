@@ -113,6 +113,7 @@ def test_one_idempotency_key_of_64_clients(server: Server, keys: list[str]) -> N
     assert audit(server.config, replies, "named") == (1, 1, 2, 1, len(by_question[given[0]]))
 
 
+@pytest.mark.faults
 def test_workers_are_killed_while_they_answer(tmp_path: Path) -> None:
     """Every question is asked by two clients, under names of their own; whoever is cut short asks again."""
     config, rng = datasets(tmp_path, {"killed": PLAN.format("100", 1000)}), random.Random(10)

@@ -21,7 +21,8 @@ import pyarrow.parquet as pq
 
 from countveil.config import load
 from countveil.ledger.sqlite import SqliteLedger
-from tests.property.test_neighbours import (
+from tests.support.curated import MANY, config_text, with_plan, written
+from tests.support.neighbours import (
     AWKWARD_ROWS,
     AWKWARD_VALUES,
     COLUMNS,
@@ -37,7 +38,6 @@ from tests.property.test_neighbours import (
     parquet_file,
     question,
 )
-from tests.support.curated import MANY, config_text, with_plan, written
 from tests.support.servers import wait_until
 from tests.support.serving import UNLIMITED, Answer, Server, serving
 

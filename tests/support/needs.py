@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+
+import pytest
+
+JAVA = pytest.mark.skipif(
+    not os.environ.get("JAVA_HOME") and shutil.which("java") is None,
+    reason="Java is missing: make test-system, or apt-get install openjdk-17-jre-headless",
+)
 given: set[str] | None = None
 """The markers of the test that runs, if one does."""
 

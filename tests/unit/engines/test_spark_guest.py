@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.needs import JAVA
+
 pytest.importorskip("pyspark", reason="pyspark is missing: pip install 'countveil[spark]'")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        not os.environ.get("JAVA_HOME") and shutil.which("java") is None,
-        reason="Java is missing: make test-system, or apt-get install openjdk-17-jre-headless",
-    ),
-]
+pytestmark = [pytest.mark.slow, JAVA]
 
 
 ROOT = Path(__file__).parents[3]

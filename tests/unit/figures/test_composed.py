@@ -94,6 +94,7 @@ def test_exact_is_never_above_a_bound() -> None:
             assert 0 < value(series, k, "epsilon") / value(series, k, "epsilon_lower") - 1 < 1e-4
 
 
+@pytest.mark.slow  # computes whole figures
 def test_more_answers_cost_more() -> None:
     for series in COST:
         costs = [value(series, k, "epsilon") for k in COUNTS]
@@ -118,6 +119,7 @@ def test_a_tuned_law_is_certified_and_no_wider_than_needed() -> None:
     assert float(tuned(1, 1).columns.stationary.variance) == pytest.approx(0.11028, rel=1e-4)
 
 
+@pytest.mark.slow  # computes whole figures
 def test_plans_are_best() -> None:
     for k in COUNTS:
         assert value("plan", k, "ratio") == 1
@@ -140,12 +142,14 @@ def test_it_is_made_only_when_named() -> None:
         _chosen(["compose"])
 
 
+@pytest.mark.slow  # computes whole figures
 def test_csv() -> None:
     lines = made().csv().splitlines()
     assert lines[0] == ",".join(COLUMNS)
     assert len(lines) == 1 + len(COUNTS) * (len(COST) + len(NEED))
 
 
+@pytest.mark.slow  # computes whole figures
 def test_the_page_shows_it(tmp_path: Path) -> None:
     assert "](figures/composition.svg)" in PAGE.read_text(encoding="utf-8")
     shown = PAGE.parent / "figures" / "composition.svg"

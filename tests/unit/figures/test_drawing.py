@@ -39,6 +39,7 @@ def test_every_figure_has_a_chart() -> None:
         chart("six", [])
 
 
+@pytest.mark.slow  # draws every figure
 def test_all_files_are_written(folder: Path) -> None:
     expected = {f"{name}.{ending}" for name in NAMES for ending in ("svg", "png", "csv")}
     assert set(os.listdir(folder)) == expected
@@ -63,6 +64,7 @@ def test_axes_and_legends(name: str) -> None:
     assert any("log" in str(found.get("y", {}).get("scale")) for found in encodings)
 
 
+@pytest.mark.slow  # draws every figure
 @pytest.mark.parametrize("name", NAMES)
 def test_svg_and_png(name: str, folder: Path) -> None:
     text = (folder / f"{name}.svg").read_text(encoding="utf-8")
@@ -82,6 +84,7 @@ def test_svg_and_png(name: str, folder: Path) -> None:
     assert len(content) > 50_000
 
 
+@pytest.mark.slow  # draws every figure
 def test_the_paper_is_flagged_where_its_theorem_fails(folder: Path) -> None:
     for name in ("eta-1.1", "eta-2.2"):
         assert "where its theorem fails" in (folder / f"{name}.svg").read_text(encoding="utf-8")
@@ -95,6 +98,7 @@ def test_no_curve_leaves_the_gaussian_figure() -> None:
     assert low < min(point["delta"] for point in found.points)
 
 
+@pytest.mark.slow  # draws every figure
 def test_tied_columns_are_called_a_bound(folder: Path) -> None:
     words = " ".join(ElementTree.parse(folder / "zero-bias.svg").getroot().itertext())
     assert "at least what is shown" in words
@@ -102,6 +106,7 @@ def test_tied_columns_are_called_a_bound(folder: Path) -> None:
     assert re.search(r"^epsilon 0.5,.*,at least$", (folder / "zero-bias.csv").read_text(), re.MULTILINE)
 
 
+@pytest.mark.slow  # draws every figure
 @pytest.mark.parametrize("name", NAMES)
 def test_the_page_shows_it(name: str, folder: Path) -> None:
     assert f"](figures/{name}.svg)" in PAGE.read_text(encoding="utf-8")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
-import ipaddress
 import resource
 import socket
 import ssl
@@ -17,13 +15,10 @@ from typing import Any
 
 import pytest
 import uvicorn
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from countveil.service import connections
 from countveil.service.connections import MOST, Waiting, count_allowed
+from tests.support.certificates import certificate
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 POST = b"POST /%s HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n"
@@ -263,25 +258,7 @@ def test_there_are_fewer_connections_than_files(files: int, allowed: int) -> Non
 
 @pytest.fixture
 def secure(waiting: Waiting, tmp_path: Path) -> Iterator[tuple[Here, ssl.SSLContext]]:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = datetime.datetime.now(datetime.UTC)
-    signed = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    chain, private = tmp_path / "chain.pem", tmp_path / "key.pem"
-    chain.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
-    private.write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
+    chain, private = certificate(tmp_path)
     with running(ssl_certfile=str(chain), ssl_keyfile=str(private)) as found:
         yield found, ssl.create_default_context(cafile=str(chain))
 
