@@ -223,7 +223,7 @@ def test_every_file_is_its_owners_alone(
 
     def connect(path: Any, *rest: Any, **more: Any) -> sqlite3.Connection:
         if isinstance(path, Path):  # a new copy
-            opened.append(path.stat().st_mode & 0o777)
+            opened.append(path.stat().st_mode & 0o777 if path.exists() else -1)
         return real(path, *rest, **more)
 
     monkeypatch.setattr(connection.sqlite3, "connect", connect)

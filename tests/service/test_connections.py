@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import resource
 import socket
 import threading
@@ -84,3 +85,29 @@ def test_the_service_is_well_among_2000_half_sent_requests(tmp_path: Path, limit
     assert pulse.longest < 5
     assert "out of system resource" not in server.log
     assert {line["status"] for line in server.lines() if "status" in line} <= {200, 400}
+
+
+@pytest.mark.slow  # waits for the time limits
+def test_half_a_head_and_half_a_body_are_given_up(tmp_path: Path) -> None:
+    with serving(place(tmp_path)) as server:
+        halves = [socket.create_connection((server.host, server.port), 45) for _ in range(2)]
+        for half, sent in zip(halves, (HEAD, BODY), strict=True):
+            half.sendall(sent)
+        for half in halves:
+            with half:
+                while half.recv(4096):  # a TimeoutError where it is kept
+                    pass
+
+
+def test_designs_without_a_key_are_limited_by_address(tmp_path: Path) -> None:
+    """Without a proxy, an address is that of the connection."""
+
+    def ask(source: str) -> int:
+        connection = http.client.HTTPConnection(server.host, server.port, timeout=WAIT, source_address=(source, 0))
+        with contextlib.closing(connection):
+            connection.request("POST", "/v1/design", b"{}", {"Content-Type": "application/json"})
+            return connection.getresponse().status
+
+    with serving(place(tmp_path, service="[service]\nrate = 30\nopen_design = true\n")) as server:
+        assert 429 in [ask("127.0.0.66") for _ in range(8)]
+        assert ask("127.0.0.77") == 422

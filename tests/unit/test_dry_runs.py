@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -153,3 +154,21 @@ def test_what_a_dry_run_promises_is_answered(tmp_path: Path) -> None:
             curator.dry_run(question, analyst="bob")
         assert not curator.count(question, analyst="ann").replayed
         assert curator.count(TOTAL, analyst="eve").replayed
+
+
+@pytest.mark.parametrize("change", ["another pool", "another epsilon", "more answers", "wider bounds"])
+def test_the_values_that_a_refusal_names_lead_back_to_answers(change: str, tmp_path: Path) -> None:
+    people(tmp_path)
+    path = written(tmp_path)
+    with_plan(path)
+    asked(path, 1)
+    do, kind, _ = REFUSED[change]
+    do(path)
+    with Curator.open(path) as curator, pytest.raises(kind) as refused:
+        curator.count(TOTAL)
+    advice = str(refused.value).split("restore these values in countveil.toml: ")[1].split(";")[0]
+    text = path.read_text()
+    for name, value in re.findall(r'(\w+) = ("[^"]*"|[^,]+)', advice):
+        text = re.sub(rf"(?m)^{name} = .*$", f"{name} = {value}", text)
+    path.write_text(text)
+    asked(path, 1, 2)
