@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 
 # What needs another server or much time; `make test` leaves it out but for one smoke test of each server.
 LONG := spark or postgres or browser or faults or fuzz or slow
-PYTEST := $(BIN)/python -m pytest --numprocesses 2 --durations 10
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --durations 10 -rs
 
 .PHONY: demo test test-all test-system check bench vectors clean
 
@@ -26,7 +26,13 @@ demo: $(VENV)/.installed
 test: $(VENV)/.developed
 	COUNTVEIL_TESTS=fast $(PYTEST) -m 'smoke or not ($(LONG))'
 
-test-all: test
+# Another program for cell keys, which ours is compared with, in an environment of its own.
+$(VENV)-peer/.installed:
+	$(PYTHON) -m venv $(VENV)-peer
+	$(VENV)-peer/bin/python -m pip install --quiet --disable-pip-version-check cell-key-perturbation==3.1.0 'pandas>=2,<4'
+	touch $@
+
+test-all: test $(VENV)-peer/.installed
 	$(PYTEST) -m 'not smoke and ($(LONG) or examples)'
 
 # Debian's packages that test-all uses; as root.
@@ -47,4 +53,4 @@ vectors: $(VENV)/.developed
 	for maker in paper optimal program remap families accounting ptables; do $(BIN)/python vectors/makers/$$maker.py || exit 1; done
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-peer build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

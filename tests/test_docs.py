@@ -112,7 +112,7 @@ def commands(block: str) -> list[tuple[str, str]]:
     return [(match[1], match[2]) for match in found if match is not None]
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="the page is written with curl")
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is missing: make test-system, or apt-get install curl")
 def test_the_page_of_the_service_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     environment, names = {**clean(), "NO_PROXY": "*"}, {}
     checker, checked, server = doctest.OutputChecker(), 0, None
@@ -221,7 +221,7 @@ def measured(mark: re.Match[str]) -> str:
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_figures_are_those_of_the_results(page: Path) -> None:
     for mark in MARK.finditer(page.read_text()):
-        assert mark["figure"] == measured(mark), f"{page.name}: {mark.group()}; run: python tests/test_docs.py"
+        assert mark["figure"] == measured(mark), f"{page.name}: {mark.group()}; run: python -m tests.test_docs"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)

@@ -114,7 +114,7 @@ class Fingerprints:
             return _look(source, paths, seen, True, self._join(source, paths, list(map(str, known))))
         if any(map(_fresh, seen)):
             return None
-        kept = self._kept.get(self._name(source, files))
+        kept = self._kept.get(self._name(source, paths, files))
         return _look(source, paths, seen, True, kept[1]) if kept and kept[0] == self._state(seen) else None
 
     def _study(self, source: Source) -> Look:
@@ -126,26 +126,28 @@ class Fingerprints:
             sure = not any(map(_fresh, seen))  # before anything is read: so no younger than what is found
             found = self._join(source, paths, [self._read(path) for path in files])
             if all(self._remembered(path, trace) for path, trace in zip(files, seen, strict=True)):
-                self._keep(self._name(source, files), [self._state(seen), found])
+                self._keep(self._name(source, paths, files), [self._state(seen), found])
         return _look(source, paths, seen, sure, found)
 
     def _join(self, source: Source, paths: list[str], hashes: list[str]) -> Keyed:
         """The fingerprint of a source from the hashes of its files: the same for any order of files with rows.
 
+        Where folders are columns, their values follow after a dot: they make another version, of the same people.
+
         Before ledgers had a secret, the order of several files counted, and the values that their folders give did not.
         Data that was asked then keeps its fingerprint: another would be a second budget for the same people.
         """
-        before = _joined(source, hashes)
-        if source.scheme == "duckdb":  # a file and its log
+        before, folders = _joined(source, hashes), source.partitions(paths)
+        if source.scheme == "duckdb" or before in self._old():  # a file and its log have an order
             return self._keyed(before)
-        rows = sorted(
-            digest + "".join(f"/{len(value)}:{value}" for value in values)
-            for digest, values in zip(hashes, source.partitions(paths), strict=True)
-        )
-        return self._keyed(before if rows != hashes and before in self._old() else _joined(source, rows))
+        content = self._keyed(_joined(source, sorted(hashes)))
+        if not any(folders):
+            return content
+        placed = sorted(zip(hashes, folders, strict=True))
+        return Keyed(f"{content}.{self._keyed(json.dumps(placed))}")
 
-    def _name(self, source: Source, files: list[str]) -> Keyed:
-        return self._keyed(json.dumps([source.table, *files]))
+    def _name(self, source: Source, paths: list[str], files: list[str]) -> Keyed:
+        return self._keyed(json.dumps([source.table, source.partitions(paths), *files]))
 
     def _state(self, seen: list[list[int]]) -> Keyed:
         return self._keyed(json.dumps(seen))

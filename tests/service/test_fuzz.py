@@ -184,6 +184,7 @@ def tally(server: Server, key: str, request: pytest.FixtureRequest) -> Iterator[
     assert sum(SEEN.values()) >= 10_000
     assert server.get("/v1/verify", key).json()["holds"]
     assert 50 < charged(server.config) <= 1000
+    assert not [line for line in server.lines() if "error" in line or "server" in line]
 
 
 class Sender:

@@ -1,15 +1,12 @@
 """An outside check: ONS's own package applies our exported table, and the noise it adds follows our law.
 
-The package lives in an environment of its own, made once below $COUNTVEIL_BENCH_CACHE or ~/.cache/countveil-bench.
+The package lives in an environment of its own, which `make test-all` makes.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,9 +14,9 @@ from scipy.stats import chisquare
 
 import countveil as cv
 from countveil import ptables
+from tests.support import needs
 
-CACHE = Path(os.environ.get("COUNTVEIL_BENCH_CACHE") or Path.home() / ".cache" / "countveil-bench")
-REQUIREMENTS = ("cell-key-perturbation==3.1.0", "pandas>=2,<4")
+PEER = Path(__file__).parents[2] / ".venv-peer"
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "peers" / "cell_key_perturbation_apply.py"
 SURE = 1e-9
 KEYS = 4096
@@ -27,18 +24,10 @@ KEYS = 4096
 
 @pytest.fixture(scope="module")
 def python() -> Path:
-    """The python of an environment with the package; made once, and only used when it was completed."""
-    home = CACHE / f"cell-key-perturbation-python{sys.version_info.major}.{sys.version_info.minor}"
-    found, done = home / "bin" / "python", home / "installed.txt"
-    if not done.exists():
-        shutil.rmtree(home, ignore_errors=True)
-        subprocess.run([sys.executable, "-m", "venv", home], check=True, capture_output=True, timeout=120)
-        command = [found, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *REQUIREMENTS]
-        installed = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
-        if installed.returncode:
-            pytest.skip(f"cell-key-perturbation cannot be installed here: {installed.stderr.strip()[-200:]}")
-        done.write_text("\n".join(REQUIREMENTS))
-    return found
+    """The python of an environment with the package."""
+    if not (PEER / ".installed").exists():
+        needs.miss("cell-key-perturbation is missing: make .venv-peer/.installed")
+    return PEER / "bin" / "python"
 
 
 def applied(python: Path, table: Path, counts: list[int], cells: int) -> dict[int, dict[int, int]]:

@@ -23,7 +23,7 @@ from countveil.law import Law
 from tests.support.curated import with_plan
 
 PUMS = Path(__file__).parents[3] / "shared" / "data" / "pums" / "PUMS.csv"
-pytestmark = pytest.mark.skipif(not PUMS.exists(), reason="the PUMS extract is not on this machine")
+pytestmark = pytest.mark.skipif(not PUMS.exists(), reason="the PUMS extract is missing from shared/data")
 TINY = 1e-9
 DRAWS = 10_000
 

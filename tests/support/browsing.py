@@ -10,10 +10,9 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
-import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, expect, sync_playwright
 
-from tests.support.needs import require
+from tests.support.needs import miss, require
 
 COST, ASK = "What would it cost?", re.compile("^Ask, for 1 answer$|^Show it again")
 Visit = Callable[..., Page]
@@ -30,7 +29,7 @@ def chromium() -> str:
     """The program; without it the test is skipped, and says why."""
     require("browser")
     if not os.path.exists(PROGRAM):
-        pytest.skip("Chromium is missing: make test-system, or apt-get install chromium")
+        miss("Chromium is missing: make test-system, or apt-get install chromium")
     return PROGRAM
 
 

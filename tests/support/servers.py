@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.needs import require
+from tests.support.needs import miss, require
 
 
 class Postgres:
@@ -98,7 +98,7 @@ def _cluster() -> Postgres:
     pytest.importorskip("psycopg", reason="psycopg is missing: pip install 'countveil[postgres]'")
     found = sorted(glob.glob("/usr/lib/postgresql/*/bin"))
     if not found:
-        pytest.skip("PostgreSQL is missing: make test-system, or apt-get install postgresql")
+        miss("PostgreSQL is missing: make test-system, or apt-get install postgresql")
     server = Postgres(Path(found[-1]))
     atexit.register(server.remove)
     return server
@@ -114,7 +114,7 @@ def spark() -> Any:
 def _session() -> Any:
     pytest.importorskip("pyspark", reason="pyspark is missing: pip install 'countveil[spark]'")
     if not os.environ.get("JAVA_HOME") and shutil.which("java") is None:
-        pytest.skip("Java is missing: make test-system, or apt-get install openjdk-17-jre-headless")
+        miss("Java is missing: make test-system, or apt-get install openjdk-17-jre-headless")
     from countveil.engines.spark import session
 
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

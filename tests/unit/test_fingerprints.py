@@ -67,6 +67,20 @@ def test_folders_count_where_they_are_columns(tmp_path: Path) -> None:
     assert Fingerprints().of(glob) not in (first, moved)
 
 
+def test_the_cache_tells_apart_two_patterns_for_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fingerprints, "RECENT", 0)
+    (tmp_path / "region=N").mkdir()
+    pq.write_table(pa.table({"name": ["one"]}), tmp_path / "region=N" / "rows.parquet")
+    patterns = [Source(pattern, directory=tmp_path) for pattern in ("region=N/*.parquet", "*/*.parquet")]
+    for order in (patterns, patterns[::-1]):
+        (tmp_path / "cache").unlink(missing_ok=True)
+        alone = [Fingerprints().of(pattern) for pattern in order]
+        assert len(set(alone)) == 2
+        for _ in range(2):
+            known = Fingerprints(tmp_path / "cache")
+            assert [known.of(pattern) for pattern in order] == alone
+
+
 def test_what_was_asked_before_there_was_a_secret_keeps_its_fingerprint(tmp_path: Path) -> None:
     hashes = []
     for name, text in (("a.csv", "a\n1\n"), ("b.csv", "a\n2\n")):

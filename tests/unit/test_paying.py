@@ -274,6 +274,26 @@ def test_another_name_is_no_new_budget(config: Path) -> None:
         curator.count("SELECT count(*) FROM folk")
 
 
+def test_folders_that_are_columns_are_no_new_budget(tmp_path: Path) -> None:
+    """Through another pattern the same files have one column more, and the same people; moved, another version."""
+    frame = pd.DataFrame({"person": [1, 2], "region": ["North", "South"], "age": [20, 30]})
+    (tmp_path / "year=2026").mkdir()
+    frame.to_parquet(tmp_path / "year=2026" / "people.parquet")
+    path = written(tmp_path, config_text(source="*/*.parquet"))
+    with_plan(path)
+    with Curator.open(path) as curator:
+        assert ask(curator, 1).receipt.version == 1
+    (tmp_path / "year=2026").rename(tmp_path / "year=2025")
+    with Curator.open(path) as curator:
+        assert ask(curator, 1).receipt.version == 2
+        assert curator.ledger.verify()
+    text = path.read_text().replace("dataset.people", "dataset.folk")
+    for source in ("year=2025/*.parquet", "year=2025/people.parquet"):
+        path.write_text(text.replace("*/*.parquet", source))
+        with Curator.open(path) as curator, pytest.raises(ConfigError, match="share one pool"):
+            curator.count("SELECT count(*) FROM folk")
+
+
 def test_who_a_person_is_stays(tmp_path: Path) -> None:
     people(tmp_path)
     path = written(tmp_path)

@@ -89,10 +89,12 @@ class Source:
         They are where a glob of Parquet files goes through at least one, and then those above the glob are too;
         elsewhere such folders are only names.
         """
+        if self.scheme != "parquet":
+            return [()] * len(paths)
         pattern = (self.directory / Path(self.location).expanduser()).resolve()
         fixed = len(list(takewhile(lambda part: not glob.has_magic(part), pattern.parts)))
         folders = [Path(path).parts[:-1] for path in paths]
-        if self.scheme != "parquet" or not any("=" in part for parts in folders for part in parts[fixed:]):
+        if not any("=" in part for parts in folders for part in parts[fixed:]):
             return [()] * len(paths)
         return [tuple(part for part in parts if "=" in part) for parts in folders]
 

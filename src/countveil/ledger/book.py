@@ -70,7 +70,9 @@ class Book(Budgets):
     def check_binding(self, dataset: str, pool: str, unit: str, fingerprint: Keyed) -> bool:
         """Refuse what `bind` would refuse, without a change; whether the dataset is on record already."""
         known = self.check_pool(dataset, pool, unit)
-        for (other,) in self._read("SELECT dataset FROM version WHERE fingerprint = ?", (fingerprint,)):
+        same = "SELECT dataset FROM version WHERE substr(fingerprint, 1, ?) = ?"
+        content = fingerprint.partition(".")[0]  # without the folders of files: they do not make other people
+        for (other,) in self._read(same, (len(content), content)):
             if known.get(other, (pool, ""))[0] != pool:
                 raise ConfigError(
                     f"dataset.{dataset}",

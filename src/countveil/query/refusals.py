@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from countveil.errors import QueryError, shortened
 from countveil.query.expression import Name
-from countveil.query.tokens import A_COLUMN, ARITHMETIC, RESERVED, Token
+from countveil.query.tokens import A_COLUMN, ARITHMETIC, Token
 
 _CONSTRUCTS = {
     "JOIN": ("a join", "one dataset is asked at a time"),
@@ -103,8 +103,6 @@ def refusal(token: Token, allowed: str) -> QueryError:
 def keyword(token: Token, allowed: str) -> QueryError:
     """The refusal of a keyword where a name belongs: it may be a name that needs quotes."""
     refused = refusal(token, allowed)
-    if token.word not in {*RESERVED, *_CONSTRUCTS, *_JOINS}:
-        return refused
     return QueryError(refused.construct, f"{refused.allowed}; {quoting(token)}", token.at)
 
 
@@ -178,6 +176,14 @@ def after_dataset(token: Token) -> QueryError | None:
             token.at,
         )
     return None
+
+
+def not_counted(token: Token) -> QueryError:
+    """The refusal of what stands in the parentheses of a count."""
+    allowed = "write count(*) or count(DISTINCT unit)"
+    if token.kind in ("word", "quoted") and token.word != "ALL":
+        return QueryError(f"a count of {shortened(token.value, 40)}", allowed, token.at)
+    return refusal(token, allowed)
 
 
 def not_a_test(name: Name, token: Token, allowed: str) -> QueryError:

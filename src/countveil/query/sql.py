@@ -151,7 +151,7 @@ class _Parser:
         if self.accept("DISTINCT"):
             distinct = self.name("the column that identifies a person")
         elif not self.accept("*"):
-            raise refusals.keyword(self.now, "write count(*) or count(DISTINCT unit)")
+            raise refusals.not_counted(self.now)
         self.expect(")", "write count(*) or count(DISTINCT unit)")
         return distinct
 

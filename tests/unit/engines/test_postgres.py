@@ -33,7 +33,7 @@ from countveil.schema import Column, Schema
 from tests.support.curated import charged, config_text, with_plan, written
 from tests.support.servers import Postgres, postgres, wait_until
 
-psycopg = pytest.importorskip("psycopg")
+psycopg = pytest.importorskip("psycopg", reason="psycopg is missing: pip install 'countveil[postgres]'")
 KEY = b"a key of sixteen"
 
 

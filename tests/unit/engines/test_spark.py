@@ -605,7 +605,7 @@ def test_an_incomplete_table_is_refused(tmp_path: Path) -> None:
 
 
 def test_without_java(monkeypatch: pytest.MonkeyPatch) -> None:
-    pyspark = pytest.importorskip("pyspark")
+    pyspark = pytest.importorskip("pyspark", reason="pyspark is missing: pip install 'countveil[spark]'")
     monkeypatch.setattr(pyspark.sql.SparkSession, "getActiveSession", lambda: None)
     monkeypatch.setattr(pyspark.SparkContext, "_active_spark_context", None)
     monkeypatch.delenv("JAVA_HOME", raising=False)

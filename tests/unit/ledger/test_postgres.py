@@ -24,7 +24,7 @@ from tests.support.curated import runner
 from tests.support.ledgers import answered, database, format1, plan
 from tests.support.servers import postgres, wait_until
 
-psycopg = pytest.importorskip("psycopg")
+psycopg = pytest.importorskip("psycopg", reason="psycopg is missing: pip install 'countveil[postgres]'")
 LOST = "the connection to the ledger's server was lost; nothing was answered; ask again"
 
 
