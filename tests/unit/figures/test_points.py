@@ -229,6 +229,7 @@ def test_the_stated_delta_is_false_on_an_interval_inside() -> None:
     assert false_below(Fraction("0.02"), 6) is None
 
 
+@pytest.mark.slow  # designs at many points of a figure
 def test_how_false() -> None:
     assert made("failure").facts["D_6_epsilon_1.1_eta_0.01_stated"].startswith("0.0117845")
     assert made("failure").facts["D_6_epsilon_1.1_eta_0.01_exact"].startswith("0.3074366")
