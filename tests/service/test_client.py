@@ -27,6 +27,7 @@ import countveil as cv
 from countveil import client, received
 from countveil.service import problems
 from countveil.wire import address_of
+from tests.support.certificates import LOCALHOST, certificate
 from tests.support.curated import Run, charged, config_text, runner, with_plan, write_rows, written
 from tests.support.serving import BY_REGION, SOME, UNLIMITED, Server, place, serving
 
@@ -423,16 +424,16 @@ def test_redirects_are_refused() -> None:
 
 
 def test_tls(tmp_path: Path) -> None:
-    certificate, secret = self_signed(tmp_path)
+    chain, secret = certificate(tmp_path, LOCALHOST)
     config = place(tmp_path / "served")
-    with serving(config, "--tls-certificate", str(certificate), "--tls-key", str(secret)) as server:
+    with serving(config, "--tls-certificate", str(chain), "--tls-key", str(secret)) as server:
         url = server.url.replace("127.0.0.1", "localhost")
         with pytest.raises(cv.ServiceError, match="its certificate is not valid"):
             cv.connect(url, KEY)
-        with cv.connect(url, server.key("alice"), cafile=certificate) as service:
+        with cv.connect(url, server.key("alice"), cafile=chain) as service:
             assert service.count(BY_REGION).cells == 4
         with pytest.raises(cv.ServiceError, match="its certificate is not valid"):
-            cv.connect(server.url, KEY, cafile=certificate)  # made out to localhost, not to 127.0.0.1
+            cv.connect(server.url, KEY, cafile=chain)  # made out to localhost, not to 127.0.0.1
     for wrong in (tmp_path / "none.pem", secret, 5):
         with pytest.raises(cv.ParameterError, match="cafile: got"):
             cv.connect(url, KEY, cafile=wrong)  # type: ignore[arg-type]
@@ -780,30 +781,3 @@ def _message(connection: socket.socket) -> bytes:
     while len(body) < int(lengths[0] if lengths else 0):
         body += connection.recv(1 << 16)
     return head + b"\r\n\r\n" + body
-
-
-def self_signed(folder: Path) -> tuple[Path, Path]:
-    """A certificate for localhost, and its key."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    secret, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([])
-    now = datetime.datetime.now(datetime.UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(secret.public_key())
-        .serial_number(1)
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=True)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(secret, hashes.SHA256())
-    )
-    certificate, kept = folder / "certificate.pem", folder / "secret.pem"
-    certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    plain, form = serialization.NoEncryption(), serialization.PrivateFormat.PKCS8
-    kept.write_bytes(secret.private_bytes(serialization.Encoding.PEM, form, plain))
-    return certificate, kept

@@ -11,8 +11,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+ADDRESS = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+LOCALHOST = x509.DNSName("localhost")
 
-def certificate(folder: Path) -> tuple[Path, Path]:
+
+def certificate(folder: Path, made_out_to: x509.GeneralName = ADDRESS) -> tuple[Path, Path]:
     """A certificate for this machine that its own key signed, and the key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
@@ -25,7 +28,8 @@ def certificate(folder: Path) -> tuple[Path, Path]:
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(days=1))
         .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([made_out_to]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )
     chain, private = folder / "chain.pem", folder / "key.pem"

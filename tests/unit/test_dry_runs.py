@@ -119,15 +119,20 @@ REFUSED: dict[str, tuple[Callable[[Path], object], type[CountveilError], dict[st
 }
 
 
-@pytest.mark.parametrize("change", REFUSED)
-def test_a_dry_run_refuses_what_count_refuses_in_the_same_words(change: str, tmp_path: Path) -> None:
-    people(tmp_path)
-    path = written(tmp_path)
+def changed(change: str, folder: Path) -> tuple[Path, type[CountveilError], dict[str, Any]]:
+    """A configuration that was asked once and then changed; what refuses the question that follows."""
+    people(folder)
+    path = written(folder)
     with_plan(path)
     asked(path, 1)
     do, kind, question = REFUSED[change]
     do(path)
-    question = {"sql": TOTAL, **question}
+    return path, kind, {"sql": TOTAL, **question}
+
+
+@pytest.mark.parametrize("change", REFUSED)
+def test_a_dry_run_refuses_what_count_refuses_in_the_same_words(change: str, tmp_path: Path) -> None:
+    path, kind, question = changed(change, tmp_path)
     with Curator.open(path) as curator:
         before = list(curator.ledger.entries())
         with pytest.raises(kind) as told:
@@ -158,12 +163,7 @@ def test_what_a_dry_run_promises_is_answered(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("change", ["another pool", "another epsilon", "more answers", "wider bounds"])
 def test_the_values_that_a_refusal_names_lead_back_to_answers(change: str, tmp_path: Path) -> None:
-    people(tmp_path)
-    path = written(tmp_path)
-    with_plan(path)
-    asked(path, 1)
-    do, kind, _ = REFUSED[change]
-    do(path)
+    path, kind, _ = changed(change, tmp_path)
     with Curator.open(path) as curator, pytest.raises(kind) as refused:
         curator.count(TOTAL)
     advice = str(refused.value).split("restore these values in countveil.toml: ")[1].split(";")[0]
