@@ -46,7 +46,7 @@ from sampling import goal
 from countveil.config import load
 from countveil.curator import Curator
 from countveil.keys import Keyring
-from countveil.ledger import grouping
+from countveil.ledger import group_commit
 
 CLIENTS = (1, 16, 64)
 WORKERS = os.cpu_count() or 1
@@ -353,7 +353,7 @@ def ungrouped() -> Any:
     """The service with one change in each transaction."""
     from countveil.service.app import from_environment
 
-    grouping.MOST = 1
+    group_commit.MOST = 1
     return from_environment()
 
 

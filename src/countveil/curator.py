@@ -1,4 +1,4 @@
-"""The workflow: dry run -> charge -> count -> draw -> record -> answer.
+"""The workflow: ask, charge, count, draw, record, answer.
 
 **Guarantee.** Whatever is answered about the people of a pool, over all datasets, versions, analysts and processes, is
 post-processing of at most as many releases of each of the pool's mechanisms, one for every plan, as were opened and as
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -29,10 +29,9 @@ from countveil.intervals import Intervals
 from countveil.leases import Leases, opened_on
 from countveil.ledger import Asked, Charge, Keyed, Ledger, PlanRecord, Request
 from countveil.ledger.opening import open_ledger
-from countveil.ledger.steps import Steps, alone
 from countveil.mechanism import Mechanism
 from countveil.plans import Plans, lost_answers
-from countveil.query import Condition, Question, ask
+from countveil.query import Question, ask
 from countveil.releases import (
     Ready,
     Release,
@@ -49,8 +48,6 @@ from countveil.releases import (
 
 log = logging.getLogger("countveil.curator")
 CURATOR = "curator"
-FEW_CELLS = 10_000
-"""Cells up to which an answer from memory is a matter of milliseconds."""
 
 
 class Curator:
@@ -90,76 +87,58 @@ class Curator:
 
     # -- asking ------------------------------------------------------------------------------------------------------
 
-    def question(self, sql: str | None = None, **form: Any) -> Question:
+    def question(self, question: str | Question | None = None, **form: Any) -> Question:
         """The question that SQL text or the Python form asks."""
-        return ask(self.config.schemas, sql, **form)
+        return ask(self.config.schemas, question, **form)
 
     def count(
         self,
-        sql: str | None = None,
+        question: str | Question | None = None,
         *,
-        dataset: str | None = None,
-        by: str | Iterable[str] = (),
-        where: Condition | str | None = None,
-        people: bool = False,
-        name: str | None = None,
         analyst: str = CURATOR,
         frame: str | None = None,
         most: int | None = None,
         request: Request | None = None,
+        **form: Any,
     ) -> Table:
         """Released counts of every cell of a question: paid for, drawn once, on the record; free if asked before.
 
         `most` is how many answers of the pool the analyst may pay for. A `request` that was answered gets the same
         answer again, whatever has become of the data.
         """
-        question = ask(self.config.schemas, sql, dataset=dataset, by=by, where=where, people=people, name=name)
-        return alone(self.ledger, self.counting(question, analyst=analyst, frame=frame, most=most, request=request))
-
-    def counting(
-        self,
-        question: Question,
-        *,
-        analyst: str = CURATOR,
-        frame: str | None = None,
-        most: int | None = None,
-        request: Request | None = None,
-    ) -> Steps[Table]:
-        """`count`, step by step: see `countveil.ledger.steps`."""
-        configured, who, kind = self._admitted(question, analyst, frame)
-        check_collectable(question)
-        if question.cells > FEW_CELLS:
-            yield None
-        before = None if request is None else self._answered(question, who, request)
+        asked = self.question(question, **form)
+        dataset, who = self._admit(asked, analyst)
+        kind = self._check_frame(dataset, frame)
+        check_collectable(asked)
+        before = None if request is None else self._find_answered(asked, who, request)
         if before is not None:
-            return self._table(question, before, self._plans.of_charge(before)[1], True, kind)
-        look = self._glance(configured)
-        if look is None:
-            yield None  # to open a source takes long, and to find out whether a large one has changed
-            look = self._fingerprints.look(self._source(configured))
-        with self._ready(question, configured, who, look) as ready:
-            charge: Charge = yield from self.ledger.charging(ready.asked, most=most, request=request, plan=ready.record)
+            return self._make_table(asked, before, self._plans.of_charge(before)[1], True, kind)
+        with self._prepare(asked, dataset, who) as ready:
+            charge = self.ledger.charge(*ready.asked, most=most, request=request, plan=ready.record)
             intervals = ready.intervals if charge.fresh else self._plans.of_charge(charge, ready.record)[1]
-            with self._settled():
-                drawn = None
-                if charge.payload is None:
-                    drawn = self._drawn(ready, question)
-                    charge = yield from self.ledger.recording(charge, drawn)  # whoever was first, its answer is it
-        return self._table(question, charge, intervals, charge.payload is not drawn, kind)
+            payload = None
+            if charge.payload is None:
+                with self._anchor_failures():
+                    payload = self._draw(ready, asked)
+                    charge = self.ledger.record(charge, payload)  # whoever is first: its answer is the answer
+        return self._make_table(asked, charge, intervals, charge.payload is not payload, kind)
 
-    def _admitted(self, question: Question, analyst: str, frame: str | None = None) -> tuple[Dataset, str, str | None]:
-        """Who asks what, and the kind of frame that is wanted; what can be refused before the source is looked at."""
-        configured, who = self._configured(question), checked_analyst(analyst)
-        kind = frame or kind_of(self._frames.get(configured.name))
+    def _admit(self, question: Question, analyst: str) -> tuple[Dataset, str]:
+        """The dataset of a question and who asks; what can be refused before the source is looked at is refused."""
+        dataset = self.config.dataset(question.schema.name)
+        dataset.confirmed()
+        if not isinstance(analyst, str) or not 0 < len(analyst) <= 100 or not analyst.isprintable():
+            raise ParameterError("analyst", analyst, "a name of 1 to 100 printable characters")
+        return dataset, analyst
+
+    def _check_frame(self, dataset: Dataset, frame: str | None) -> str | None:
+        """The kind of frame that an answer becomes: the one asked for, or that of the source."""
+        kind = frame or kind_of(self._frames.get(dataset.name))
         if kind is not None:
             check_kind(kind)
-        return configured, who, kind
+        return kind
 
-    def _glance(self, dataset: Dataset) -> Look | None:
-        """The state of a source where that is quickly known."""
-        return self._fingerprints.glance(self._source(dataset)) if self._engines.quick(dataset.name) else None
-
-    def _answered(self, question: Question, analyst: str, request: Request) -> Charge | None:
+    def _find_answered(self, question: Question, analyst: str, request: Request) -> Charge | None:
         """The charge of a request that has its answer."""
         charge = self.ledger.requested(analyst, request)
         if charge is None or charge.payload is None:
@@ -168,56 +147,54 @@ class Curator:
             raise ConflictError("the schema changed since this idempotency key was used; use a new key")
         return charge
 
-    def _table(self, question: Question, charge: Charge, intervals: Intervals, replayed: bool, kind: Any) -> Table:
-        log.info("answered charge=%s dataset=%s cells=%d", charge.id, charge.dataset, question.cells)
-        receipt = self._receipt(charge, intervals.mechanism.hash)
-        return Table(question, unpacked(charge.payload, question.cells), intervals, receipt, replayed, kind)
-
-    def _drawn(self, ready: Ready, question: Question) -> bytes:
+    def _draw(self, ready: Ready, question: Question) -> bytes:
         """Count and draw. The true counts live in this body and nowhere else."""
         counts = ready.engine.count(question, key=self._key(question))
-        self._unchanged(ready)
+        self._check_unchanged(ready)
         return packed(noised(ready.intervals.mechanism, counts))
+
+    def _make_table(self, question: Question, charge: Charge, intervals: Intervals, replayed: bool, kind: Any) -> Table:
+        log.info("answered charge=%s dataset=%s cells=%d", charge.id, charge.dataset, question.cells)
+        receipt = self._make_receipt(charge, intervals.mechanism.hash)
+        return Table(question, unpacked(charge.payload, question.cells), intervals, receipt, replayed, kind)
 
     def release(
         self,
-        sql: str | None = None,
+        question: str | Question | None = None,
         *,
         output: str | Path,
-        dataset: str | None = None,
-        by: str | Iterable[str] = (),
-        where: Condition | str | None = None,
-        people: bool = False,
-        name: str | None = None,
         analyst: str = CURATOR,
+        **form: Any,
     ) -> Release:
         """As `count`, for tables that are not collected: Parquet files in a new folder under `output`, drawn once."""
-        question = ask(self.config.schemas, sql, dataset=dataset, by=by, where=where, people=people, name=name)
-        configured, who, place = self._configured(question), checked_analyst(analyst), check_output(output)
-        look = self._fingerprints.look(self._source(configured))
-        with self._ready(question, configured, who, look, keep=True) as ready:
+        asked = self.question(question, **form)
+        dataset, who = self._admit(asked, analyst)
+        place = check_output(output)
+        with self._prepare(asked, dataset, who, keep=True) as ready:
             charge = self.ledger.charge(*ready.asked, plan=ready.record)
             replayed = charge.payload is not None
             intervals = self._plans.of_charge(charge, ready.record)[1] if replayed else ready.intervals
-            with self._settled():
+            with self._anchor_failures():
                 if charge.payload is None:
-                    folder, key = new_folder(place, charge.id), self._key(question)
-                    unchanged = partial(self._unchanged, ready)
+                    folder, key = new_folder(place, charge.id), self._key(asked)
+                    unchanged = partial(self._check_unchanged, ready)
                     charge = evaluated(
-                        ready, charge, question, folder, key=key, unchanged=unchanged, record=self.ledger.record
+                        ready, charge, asked, folder, key=key, unchanged=unchanged, record=self.ledger.record
                     )
-                path, manifest = opened(charge, question, place)
-        log.info("answered charge=%s dataset=%s cells=%d", charge.id, configured.name, question.cells)
-        receipt = self._receipt(charge, intervals.mechanism.hash)
-        return Release(question, path, manifest, intervals, receipt, replayed, ready.engine)
+                path, manifest = opened(charge, asked, place)
+        log.info("answered charge=%s dataset=%s cells=%d", charge.id, dataset.name, asked.cells)
+        receipt = self._make_receipt(charge, intervals.mechanism.hash)
+        return Release(asked, path, manifest, intervals, receipt, replayed, ready.engine)
 
     @contextmanager
-    def _ready(
-        self, question: Question, dataset: Dataset, analyst: str, look: Look, *, keep: bool = False
-    ) -> Iterator[Ready]:
-        """Everything that can be refused without looking at what was spent. The data may be looked at once the
-        question is charged. An engine that is to be kept is not let go afterwards: what it made is read later."""
-        with self._engine(question, dataset, look, keep=keep) as engine:
+    def _prepare(self, question: Question, dataset: Dataset, analyst: str, *, keep: bool = False) -> Iterator[Ready]:
+        """Refuse everything that can be refused without looking at what was spent, and open the engine.
+
+        The data may be looked at once the question is charged. An engine that is to be kept stays open: what it made
+        is read later.
+        """
+        look = self._fingerprints.look(self._source(dataset))
+        with self._open_engine(question, dataset, look, keep=keep) as engine:
             record, intervals = self._plans.of(dataset, opened=True)
             version = self._version(dataset, look.fingerprint, record)
             self.ledger.bind(dataset.name, record.pool, dataset.schema.unit, look.fingerprint)
@@ -225,7 +202,7 @@ class Curator:
             yield Ready(asked, record, intervals, engine, look)
 
     @contextmanager
-    def _engine(self, question: Question, dataset: Dataset, look: Look, *, keep: bool = False) -> Iterator[Engine]:
+    def _open_engine(self, question: Question, dataset: Dataset, look: Look, *, keep: bool = False) -> Iterator[Engine]:
         """The engine of a dataset in the state that was seen, if it can answer a question."""
         opening = partial(opened_on, look, dataset.schema, dataset.engine)
         with self._engines.held(dataset.name, look.state, opening, keep=keep) as engine:
@@ -241,61 +218,58 @@ class Curator:
         return version
 
     @contextmanager
-    def _settled(self) -> Iterator[None]:
-        """After the charge: if it comes to nothing, nothing goes out, but the charge is not to be lost either."""
+    def _anchor_failures(self) -> Iterator[None]:
+        """If a charge gets no answer, nothing goes out; the anchor moves over the charge, so that it cannot be lost."""
         try:
             yield
         except BaseException:
             with suppress(LedgerError):
-                self.ledger.settle_anchor()
+                self.ledger.move_anchor()
             raise
 
     def _key(self, question: Question) -> bytes:
         """What chooses the cells of people who are in too many."""
         return hashlib.sha256(f"{self.ledger.identity}|{question.sha256}".encode()).digest()
 
-    def _unchanged(self, ready: Ready) -> None:
-        """The data is still the version that was paid for."""
+    def _check_unchanged(self, ready: Ready) -> None:
+        """Refuse to answer if the data is no longer the version that was paid for."""
         look = ready.look
         if not look.still() and self._fingerprints.of(look.source) != look.fingerprint:
             raise EngineError("the source changed while it was counted; the charge is kept; ask again")
 
     def dry_run(
         self,
-        sql: str | None = None,
+        question: str | Question | None = None,
         *,
-        dataset: str | None = None,
-        by: str | Iterable[str] = (),
-        where: Condition | str | None = None,
-        people: bool = False,
-        name: str | None = None,
         analyst: str = CURATOR,
         most: int | None = None,
         release: bool = False,
+        **form: Any,
     ) -> DryRun:
         """What a question costs and how accurate its answer will be, before it is asked. Nothing is put on record.
 
         What `count` would refuse is refused here, in the same words. With `release`, it is the dry run of `release`:
         tables that are too large to collect are allowed where the engine can write them to files.
         """
-        question = ask(self.config.schemas, sql, dataset=dataset, by=by, where=where, people=people, name=name)
-        configured, who, _ = self._admitted(question, analyst)
+        asked = self.question(question, **form)
+        dataset, who = self._admit(asked, analyst)
+        self._check_frame(dataset, None)
         if not release:
-            check_collectable(question)
-        look = self._glance(configured) or self._fingerprints.look(self._source(configured))
-        with self._engine(question, configured, look):
-            record, intervals = self._plans.of(configured)
-        self.ledger.check_binding(configured.name, record.pool, configured.schema.unit, look.fingerprint)
-        version, found = self.ledger.known_version(configured.name, look.fingerprint), None
+            check_collectable(asked)
+        look = self._fingerprints.look(self._source(dataset))
+        with self._open_engine(asked, dataset, look):
+            record, intervals = self._plans.of(dataset)
+        self.ledger.check_binding(dataset.name, record.pool, dataset.schema.unit, look.fingerprint)
+        version, charge = self.ledger.known_version(dataset.name, look.fingerprint), None
         if version is not None:
-            found = self.ledger.find(record.pool, configured.name, version, question.sha256)
-        if found is None:
-            self._plans.check_left(configured, who, most)
+            charge = self.ledger.find(record.pool, dataset.name, version, asked.sha256)
+        if charge is None:
+            self._plans.check_left(dataset, who, most)
         else:
             if not release:
-                check_inline(found.payload)
-            intervals = self._plans.of_charge(found, record)[1]
-        return foretold(question, record, intervals, found, self.left(configured, who, most))
+                check_inline(charge.payload)
+            intervals = self._plans.of_charge(charge, record)[1]
+        return foretold(asked, record, intervals, charge, self.left(dataset, who, most))
 
     # -- the budget --------------------------------------------------------------------------------------------------
 
@@ -325,11 +299,6 @@ class Curator:
 
     # -- what is needed for an answer --------------------------------------------------------------------------------
 
-    def _configured(self, question: Question) -> Dataset:
-        dataset = self.config.dataset(question.schema.name)
-        dataset.confirmed()
-        return dataset
-
     def _source(self, dataset: Dataset) -> Source:
         frame = self._frames.get(dataset.name)
         return dataset.source if frame is None else replace(dataset.source, frame=frame)
@@ -337,7 +306,9 @@ class Curator:
     def receipt(self, id: str) -> tuple[Charge, Receipt] | None:
         """A charge by its public name, and its receipt."""
         charge = self.ledger.charge_of(id)
-        return None if charge is None else (charge, self._receipt(charge, self._plans.of_charge(charge)[0].mechanism))
+        if charge is None:
+            return None
+        return charge, self._make_receipt(charge, self._plans.of_charge(charge)[0].mechanism)
 
     def recorded(self, charge: Charge) -> Table | None:
         """The answer of a charge from the record, if there is one."""
@@ -346,9 +317,9 @@ class Curator:
         question = ask(self.config.schemas, charge.text)
         if question.sha256 != charge.question:
             raise ConflictError("the schema changed since this was asked")
-        return self._table(question, charge, self._plans.of_charge(charge)[1], True, None)
+        return self._make_table(question, charge, self._plans.of_charge(charge)[1], True, None)
 
-    def _receipt(self, charge: Charge, mechanism: str) -> Receipt:
+    def _make_receipt(self, charge: Charge, mechanism: str) -> Receipt:
         """What was paid for, by the mechanism that answered; what is stated covers all of the pool."""
         record = self.ledger.plan(charge.pool)
         if record is None:
@@ -368,10 +339,3 @@ class Curator:
             charge.answered or charge.time,
             lost_answers(record),
         )
-
-
-def checked_analyst(analyst: object) -> str:
-    """The name under which a question is charged."""
-    if not isinstance(analyst, str) or not 0 < len(analyst) <= 100 or not analyst.isprintable():
-        raise ParameterError("analyst", analyst, "a name of 1 to 100 printable characters")
-    return analyst

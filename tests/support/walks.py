@@ -70,9 +70,9 @@ def _importing(frame: FrameType | None) -> bool:
 
 def _run(*words: str) -> None:
     sys.argv = ["countveil", *words]
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        with contextlib.suppress(SystemExit):
-            cli.main()
+    out, err = contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO())
+    with out, err, contextlib.suppress(SystemExit):
+        cli.main()
 
 
 def _folder(path: Path) -> Path:

@@ -68,12 +68,12 @@ def more_data(path: Path) -> None:
 OTHERS = "SELECT count(*) FROM others"
 LARGE = ("max = 119, step = 10", "max = 29999999", 'unit = "person"', 'unit = "person"\nmax_cells = 100000000')
 REFUSED: dict[str, tuple[Callable[[Path], object], type[CountveilError], dict[str, Any]]] = {
-    "an unknown column": (lambda path: None, QueryError, {"sql": f"{TOTAL} WHERE height > 1"}),
+    "an unknown column": (lambda path: None, QueryError, {"question": f"{TOTAL} WHERE height > 1"}),
     "an analyst without a name": (lambda path: None, ParameterError, {"analyst": ""}),
     "too many cells": (
         lambda path: replaced(path, *LARGE),
         RequestError,
-        {"sql": "SELECT age, count(*) FROM people GROUP BY age"},
+        {"question": "SELECT age, count(*) FROM people GROUP BY age"},
     ),
     "a guessed domain": (lambda path: replaced(path, "step = 10 }", "step = 10, guessed = true }"), ConfigError, {}),
     "no budget": (lambda path: path.write_text(path.read_text().split("[dataset.people.budget]")[0]), ConfigError, {}),
@@ -82,7 +82,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], type[CountveilError], dict[st
     "another name": (
         lambda path: replaced(path, "dataset.people", "dataset.folk"),
         ConfigError,
-        {"sql": "SELECT count(*) FROM folk"},
+        {"question": "SELECT count(*) FROM folk"},
     ),
     "another epsilon": (lambda path: replaced(path, 'epsilon = "10"', 'epsilon = "11"'), ConfigError, {}),
     "more answers": (lambda path: replaced(path, "answers = 4", "answers = 5"), ConfigError, {}),
@@ -114,7 +114,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], type[CountveilError], dict[st
     "a pool that lost history may have spent": (
         lambda path: (lose(path, knows=True), more_data(path)),
         BudgetError,
-        {"sql": OTHERS},
+        {"question": OTHERS},
     ),
 }
 
@@ -127,7 +127,7 @@ def changed(change: str, folder: Path) -> tuple[Path, type[CountveilError], dict
     asked(path, 1)
     do, kind, question = REFUSED[change]
     do(path)
-    return path, kind, {"sql": TOTAL, **question}
+    return path, kind, {"question": TOTAL, **question}
 
 
 @pytest.mark.parametrize("change", REFUSED)

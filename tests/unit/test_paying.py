@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from countveil import fingerprints
 from countveil.accounting import compose, float_below
 from countveil.config import load
 from countveil.curator import Curator
@@ -27,7 +26,6 @@ from countveil.ledger import Charge
 from countveil.ledger.anchor import Anchor
 from countveil.ledger.records import replayed, sealed
 from countveil.ledger.restoring import restore
-from countveil.ledger.steps import alone, together
 from countveil.query import Question
 from countveil.service import models
 from countveil.service.page import budgets, views
@@ -340,9 +338,9 @@ def test_a_share_is_enforced_whatever_another_process_was_told(tmp_path: Path) -
 
 @pytest.mark.parametrize("many", [1, 3])
 def test_nothing_is_counted_before_it_is_paid_for(config: Path, monkeypatch: pytest.MonkeyPatch, many: int) -> None:
-    """Nor answered before it is on disk; alone, and with others in one thread."""
+    """Nor answered before it is on disk; alone, and one after another."""
     seen: list[str] = []
-    count, table = DuckDBEngine.count, Curator._table
+    count, table = DuckDBEngine.count, Curator._make_table
 
     def on_disk(what: str) -> int:  # another connection sees what is committed, and nothing else
         with closing(sqlite3.connect(load(config).ledger)) as other:
@@ -358,41 +356,12 @@ def test_nothing_is_counted_before_it_is_paid_for(config: Path, monkeypatch: pyt
         return table(self, question, charge, *more)
 
     monkeypatch.setattr(DuckDBEngine, "count", counted)
-    monkeypatch.setattr(Curator, "_table", shown)
+    monkeypatch.setattr(Curator, "_make_table", shown)
     with Curator.open(config) as curator:
-        monkeypatch.setattr(fingerprints, "RECENT", 0)  # what was just written is read again
-        if many == 1:
-            ask(curator, 1)
-        else:
-            ask(curator, 100)
-            seen.clear()
-            asked = [curator.question(f"SELECT count(*) FROM people WHERE age >= {i}") for i in range(many)]
-            ended = list(together(curator.ledger, [curator.counting(question) for question in asked]))
-            assert [[(each.error, each.slow) for each in stage] for stage in ended] == [[(None, False)] * many]
-    before = 0 if many == 1 else 1
-    assert seen == [f"{before + many} charged, {before} answered"] * many + ["1 of its answers on record"] * many
-
-
-def test_only_what_is_open_in_memory_is_answered_beside_others(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To open a source, and to look at a large one, takes long."""
-    monkeypatch.setattr(fingerprints, "RECENT", 0)
-    with Curator.open(config) as curator:
-        question = curator.question("SELECT count(*) FROM people")
-        first, again = curator.counting(question), curator.counting(question)
-        assert next(first) is None
-        assert next(again) is None
-        assert alone(curator.ledger, first).replayed is False
-        assert alone(curator.ledger, again).replayed is True
-        assert alone(curator.ledger, curator.counting(question)).replayed is True
-        change = next(curator.counting(curator.question("SELECT count(*) FROM people WHERE age >= 5")))
-        assert change is not None
-        assert change.name == "charge"
-        assert curator.ledger.standing("people").spent == 1, "a change that nobody makes is not made"
-        with monkeypatch.context() as patch:
-            patch.setattr("countveil.curator.FEW_CELLS", 0)
-            assert next(curator.counting(question)) is None, "a large table, even one on record, takes long to tell"
-        (config.parent / "people.csv").touch()
-        assert next(curator.counting(question)) is None, "whether it is the same has to be read"
+        for i in range(many):
+            ask(curator, i)
+    assert seen[::2] == [f"{i + 1} charged, {i} answered" for i in range(many)]
+    assert seen[1::2] == ["1 of its answers on record"] * many
 
 
 def test_what_is_released_has_the_law_of_the_mechanism(tmp_path: Path) -> None:

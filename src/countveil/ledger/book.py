@@ -1,4 +1,4 @@
-"""The rules of a ledger, once: what a plan, a charge and an answer are, whatever database keeps them."""
+"""The rules of a ledger: what a charge, an answer and a request are, whatever database keeps them."""
 
 from __future__ import annotations
 
@@ -6,30 +6,27 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
 
 from countveil.errors import BudgetError, ConfigError, ConflictError, LedgerError, RequestError
 from countveil.ledger.anchor import Anchor
 from countveil.ledger.budgets import Budgets
 from countveil.ledger.records import Asked, Charge, PlanRecord, Request
 from countveil.ledger.secret import Keyed, Secret, new_charge_id, only_secret
-from countveil.ledger.steps import Change, Steps, alone
 
 _CHARGE = "id, pool, dataset, version, question, text, analyst, charge.time"
-_FOUND = f"SELECT {_CHARGE}, payload, answer.time FROM charge LEFT JOIN answer ON answer.charge = charge.id"
-
-SETTLE = Change("settle", lambda: None)
-"""A change that moves the anchor and nothing else."""
 
 
-class Book(Budgets):
-    """A ledger and its anchor."""
+class Ledger(Budgets):
+    """What a plan, a charge and an answer are. A database brings the connection: see `sqlite` and `postgres`.
+
+    Every change is durable when its method returns.
+    """
 
     def __init__(self, anchor: Anchor, clock: Callable[[], str], step: Callable[[str], None]) -> None:
         super().__init__(anchor, clock, step)
         self._bound: set[tuple[str, str, str, Keyed]] = set()
         self._secret: Secret
-        self._out: set[str] = set()
+        self._sendable: set[str] = set()
         """Charges whose answers this process knows to be on disk and within the anchor."""
 
     # -- the secret --------------------------------------------------------------------------------------------------
@@ -95,6 +92,7 @@ class Book(Budgets):
         return known
 
     def version(self, dataset: str, fingerprint: Keyed) -> int:
+        """The number of a dataset's content, a new one for new content."""
         known = self.known_version(dataset, fingerprint)
         if known is not None:
             return known
@@ -110,11 +108,12 @@ class Book(Budgets):
             return number
 
     def known_version(self, dataset: str, fingerprint: Keyed) -> int | None:
-        """The number of a dataset's content, if it was asked about."""
+        """The number of a dataset's content, if it was asked about; nothing is written."""
         rows = self._read("SELECT number FROM version WHERE dataset = ? AND fingerprint = ?", (dataset, fingerprint))
         return int(rows[0][0]) if rows else None
 
     def unkeyed_fingerprints(self) -> frozenset[str]:
+        """The hashes of data that was asked before the ledger had a secret."""
         said = (json.loads(body) for (body,) in self._read("SELECT body FROM entry WHERE kind = 'version'"))
         return frozenset(body["fingerprint"] for body in said if "fingerprint" in body)
 
@@ -131,44 +130,49 @@ class Book(Budgets):
         request: Request | None = None,
         plan: PlanRecord | None = None,
     ) -> Charge:
+        """Pay for a question, once. A question already paid for is found, not paid again.
+
+        `most` is how many answers of the pool this analyst may pay for; `request` gets this charge from now on. Nothing
+        is charged if `plan`, whose mechanism is to answer, is no longer the plan of the pool.
+        """
         asked = Asked(pool, dataset, version, question, text, analyst)
-        return alone(self, self.charging(asked, most=most, request=request, plan=plan))
-
-    def charging(
-        self,
-        asked: Asked,
-        *,
-        most: int | None = None,
-        request: Request | None = None,
-        plan: PlanRecord | None = None,
-    ) -> Steps[Charge]:
-        """`charge`, step by step."""
-        pool, dataset, version, question, _, analyst = asked
-        found = self._find(pool, dataset, version, question)
-        if found is not None and found.id in self._out:
-            self._check_request(found, analyst, request)
-            return found
-
-        def change() -> Charge:  # whatever is refused is refused before anything is written
-            charge = self._find(pool, dataset, version, question)
+        charge = self.find(pool, dataset, version, question)
+        if charge is not None and charge.id in self._sendable:
             self._check_request(charge, analyst, request)
-            if charge is None or charge.payload is None:
-                self._check_plan(pool, plan)
-            if charge is None:
-                charge = self._charged(asked, *self._check_left(pool, analyst, most))
-                if request is not None:
-                    self._keep(charge, analyst, request)
             return charge
-
-        charge: Charge = yield Change("charge", change, anchored=False)
-        if charge.payload is not None:  # it goes out now, and the record of this request with it
-            yield SETTLE
-            self._out.add(charge.id)
+        charge = self._commit("charge", lambda: self._pay(asked, most, request, plan), anchored=False)
+        self._anchor_answer(charge)
         return charge
 
-    def settle_anchor(self) -> None:
-        """Everything that is on record is within the anchor."""
-        self.made([SETTLE])[0].outcome()
+    def _pay(self, asked: Asked, most: int | None, request: Request | None, plan: PlanRecord | None) -> Charge:
+        """The charge of a question, made if there is none; what is refused is refused before anything is written."""
+        charge = self.find(asked.pool, asked.dataset, asked.version, asked.question)
+        self._check_request(charge, asked.analyst, request)
+        if charge is None or charge.payload is None:
+            self._check_plan(asked.pool, plan)
+        if charge is None:
+            left, shared = self._check_left(asked.pool, asked.analyst, most)
+            charge = self._insert_charge(asked, left, shared)
+            if request is not None:
+                self._insert_request(charge, asked.analyst, request)
+        return charge
+
+    def record(self, charge: Charge, payload: bytes) -> Charge:
+        """Keep the answer of a charge. The first answer recorded is the answer: the charge comes back with it."""
+        recorded = self._commit("answer", lambda: self._insert_answer(charge, payload))
+        self._sendable.add(charge.id)
+        return recorded
+
+    def move_anchor(self) -> None:
+        """Move the anchor to the last entry."""
+        self._commit("settle", lambda: None)
+
+    def _anchor_answer(self, charge: Charge | None) -> None:
+        """Before the answer of a charge goes out, the anchor covers it: another process may have recorded the answer
+        and died before it moved the anchor."""
+        if charge is not None and charge.payload is not None and charge.id not in self._sendable:
+            self.move_anchor()
+            self._sendable.add(charge.id)
 
     def _check_plan(self, pool: str, plan: PlanRecord | None) -> None:
         """Refuse a charge that would be answered by the mechanism of a plan that another one has followed."""
@@ -190,8 +194,8 @@ class Book(Budgets):
             raise BudgetError(pool, most, analyst)
         return answers - spent, bool(shared)
 
-    def _charged(self, asked: Asked, left: int, shared: bool) -> Charge:
-        """The guarded statements."""
+    def _insert_charge(self, asked: Asked, left: int, shared: bool) -> Charge:
+        """The guarded statements of a charge."""
         pool, analyst = asked.pool, asked.analyst
         id = new_charge_id()
         entry = self._append("charge", {"id": id, **asked._asdict()})
@@ -205,55 +209,41 @@ class Book(Budgets):
         self._change("charge:row", "INSERT INTO charge VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0)", row)
         return Charge(*row, fresh=True, left=left - 1)
 
-    def record(self, charge: Charge, payload: bytes) -> Charge:
-        return alone(self, self.recording(charge, payload))
-
-    def recording(self, charge: Charge, payload: bytes) -> Steps[Charge]:
-        """`record`, step by step."""
-
-        def change() -> Charge:
-            entry = self._next("answer", {"charge": charge.id, "sha256": hashlib.sha256(payload).hexdigest()})
-            first = "INSERT INTO answer SELECT id, ?, ? FROM charge WHERE id = ? AND void = 0 ON CONFLICT DO NOTHING"
-            if self._change("answer:row", first, (entry.time, payload, charge.id)) == 1:
-                self._put(entry)
-                return replace(charge, payload=payload, answered=entry.time)
-            found = self._charge_of(charge.id)
-            if found is None:
-                raise LedgerError("the charge of this answer is gone from the ledger; nothing was answered")
-            return found  # another worker was first, and its answer is the answer
-
-        recorded: Charge = yield Change("answer", change)
-        self._out.add(charge.id)
+    def _insert_answer(self, charge: Charge, payload: bytes) -> Charge:
+        """The charge with its answer: this one, or the one of another worker who was first."""
+        entry = self._next("answer", {"charge": charge.id, "sha256": hashlib.sha256(payload).hexdigest()})
+        first = "INSERT INTO answer SELECT id, ?, ? FROM charge WHERE id = ? AND void = 0 ON CONFLICT DO NOTHING"
+        if self._change("answer:row", first, (entry.time, payload, charge.id)) == 1:
+            self._put(entry)
+            return replace(charge, payload=payload, answered=entry.time)
+        recorded = self._read_charge("WHERE id = ? AND void = 0", charge.id)
+        if recorded is None:
+            raise LedgerError("the charge of this answer is gone from the ledger; nothing was answered")
         return recorded
 
     # -- requests that may come again --------------------------------------------------------------------------------
 
     def requested(self, analyst: str, request: Request) -> Charge | None:
-        """The charge that a request was given before; a request of the same key that asks otherwise is refused."""
-        return self._settled(self._requested(analyst, request))
+        """The charge that the same request got before; another request under the same key is refused."""
+        charge = self._read_request(analyst, request)
+        self._anchor_answer(charge)
+        return charge
 
-    def _requested(self, analyst: str, request: Request) -> Charge | None:
+    def _read_request(self, analyst: str, request: Request) -> Charge | None:
         rows = self._read("SELECT body, charge FROM request WHERE analyst = ? AND key = ?", (analyst, request.key))
         if not rows:
             return None
         if rows[0][0] != request.body:
             raise ConflictError("this idempotency key was used for another question; use a new key for a new question")
-        return self._charge_of(rows[0][1])
-
-    def _settled(self, charge: Charge | None) -> Charge | None:
-        """An answer that another process recorded, and may have died before it moved the anchor, is within it now."""
-        if charge is not None and charge.payload is not None and charge.id not in self._out:
-            self.settle_anchor()
-            self._out.add(charge.id)
-        return charge
+        return self._read_charge("WHERE id = ? AND void = 0", rows[0][1])
 
     def _check_request(self, charge: Charge | None, analyst: str, request: Request | None) -> None:
         """Refuse an idempotency key that has the answer of another charge than its request would get now."""
-        before = None if request is None else self._requested(analyst, request)
+        before = None if request is None else self._read_request(analyst, request)
         if before is not None and before.payload is not None and (charge is None or before.id != charge.id):
             raise ConflictError("this idempotency key has its answer; use a new key for a new question")
 
-    def _keep(self, charge: Charge, analyst: str, request: Request) -> None:
+    def _insert_request(self, charge: Charge, analyst: str, request: Request) -> None:
         """Put on record which charge a request paid for, so that the same request gets it again whatever has changed.
 
         A request that is answered from the record pays nothing, and nothing is written for it.
@@ -269,20 +259,20 @@ class Book(Budgets):
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def find(self, pool: str, dataset: str, version: int, question: str) -> Charge | None:
-        return self._find(pool, dataset, version, question)
-
-    def _find(self, pool: str, dataset: str, version: int, question: str) -> Charge | None:
+        """The charge of a question, whoever asked it, with its answer if there is one."""
         which = "WHERE pool = ? AND dataset = ? AND version = ? AND question = ? AND void = 0"
-        rows = self._read(f"{_FOUND} {which}", (pool, dataset, version, question))
-        return replace(_charge(rows[0]), payload=rows[0][8], answered=rows[0][9]) if rows else None
+        return self._read_charge(which, pool, dataset, version, question)
 
     def charge_of(self, id: str) -> Charge | None:
         """A charge by its public name, with its answer if there is one."""
-        return self._settled(self._charge_of(id))
+        charge = self._read_charge("WHERE id = ? AND void = 0", id)
+        self._anchor_answer(charge)
+        return charge
 
-    def _charge_of(self, id: str) -> Charge | None:
-        rows = self._read(f"{_FOUND} WHERE id = ? AND void = 0", (id,))
-        return replace(_charge(rows[0]), payload=rows[0][8], answered=rows[0][9]) if rows else None
+    def _read_charge(self, which: str, *values: object) -> Charge | None:
+        joined = "FROM charge LEFT JOIN answer ON answer.charge = charge.id"
+        rows = self._read(f"SELECT {_CHARGE}, payload, answer.time {joined} {which}", values)
+        return Charge(*rows[0][:8], payload=rows[0][8], answered=rows[0][9]) if rows else None
 
     def charges(self, pool: str | None = None, analyst: str | None = None) -> Iterator[Charge]:
         rows = self._read(
@@ -292,14 +282,9 @@ class Book(Budgets):
             (pool, pool, analyst, analyst),
         )
         for row in rows:
-            yield replace(_charge(row), answered=row[8])
+            yield Charge(*row[:8], answered=row[8])
 
 
 def _quoted(text: str) -> str:
     """As a value of TOML."""
     return json.dumps(text, ensure_ascii=False)
-
-
-def _charge(row: tuple[Any, ...]) -> Charge:
-    id, pool, dataset, version, question, text, analyst, time = row[:8]
-    return Charge(id, pool, dataset, version, question, text, analyst, time)

@@ -26,6 +26,7 @@ class Budgets(Store):
     # -- setting them ------------------------------------------------------------------------------------------------
 
     def open_plan(self, plan: PlanRecord) -> None:
+        """Put a pool's first plan on the record."""
         with self._transaction("plan"):
             if self._read("SELECT 1 FROM pool WHERE name = ?", (plan.pool,)):
                 return  # another process was first; what it planned is what counts
@@ -36,7 +37,11 @@ class Budgets(Store):
             self._change("plan:row", "INSERT INTO plan VALUES (?, ?)", (plan.pool, plan.document))
 
     def replan(self, plan: PlanRecord, epsilon: str, reason: str, *, since: PlanRecord) -> None:
-        """Put a further plan of a pool on the record. What is left of the plans before can no longer be spent."""
+        """Put a further plan of a pool on the record; with all that was ever opened in the pool it costs `epsilon`.
+
+        What is left of the plans before can no longer be spent, and what was paid and not answered is void. `since` is
+        the plan that there was when `epsilon` was worked out; if it is no longer so, nothing is written.
+        """
         pool = plan.pool
         with self._transaction("plan"):
             now = self.plan(pool)
@@ -55,6 +60,10 @@ class Budgets(Store):
             self._change("plan:request", gone)
 
     def extend(self, pool: str, answers: int, epsilon: str, reason: str, *, since: int | None = None) -> None:
+        """Open more answers of a pool's mechanism; all of them then cost `epsilon` together.
+
+        `since` is how many there were when `epsilon` was worked out; if it is no longer so, nothing is opened.
+        """
         if answers < 1:
             raise RequestError(f"{answers} more answers is nothing to open; answers are never taken back")
         with self._transaction("extend"):
@@ -102,6 +111,7 @@ class Budgets(Store):
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def plan(self, pool: str) -> PlanRecord | None:
+        """The plan that new questions of a pool are answered under, with the plans before it."""
         last = self._read(LAST_BUDGET)
         known = self._plans.get(pool)
         if known is not None and last and known[0] == last[0][0]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -138,3 +140,59 @@ def copied(source: sqlite3.Connection, target: Path) -> list[Entry]:
         return check_file(copy)
     finally:
         copy.close()
+
+
+class ReaderPool:
+    """Connections that only read: as many as there are threads that read at once, none of which waits for another.
+
+    An idle connection is used again. None survives a fork: before one, all are closed.
+    """
+
+    def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
+        self._connect = connect
+        self._lock, self._closed, self._forking, self._borrowed = threading.Condition(), False, False, 0
+        self._idle: list[sqlite3.Connection] = []
+
+    @contextmanager
+    def borrow(self) -> Iterator[sqlite3.Connection]:
+        """A connection that no other thread has."""
+        with self._lock:
+            self._lock.wait_for(lambda: not self._forking)
+            if self._closed:
+                raise LedgerError("the ledger is closed")
+            self._borrowed += 1
+            mine = self._idle.pop() if self._idle else None
+        try:
+            mine = mine or self._connect()
+            yield mine
+        finally:
+            with self._lock:
+                self._borrowed -= 1
+                if mine is not None and self._closed:
+                    mine.close()
+                elif mine is not None:
+                    self._idle.append(mine)
+                self._lock.notify_all()
+
+    def close(self) -> None:
+        """Close all that are idle; the others close when they are done."""
+        with self._lock:
+            self._closed = True
+            self._close_idle()
+
+    def close_before_fork(self) -> None:
+        """Let nobody begin to read, wait for those who do, and close all."""
+        self._lock.acquire()
+        self._forking = True
+        self._lock.wait_for(lambda: self._borrowed == 0)
+        self._close_idle()
+
+    def resume_after_fork(self) -> None:
+        """On both sides."""
+        self._forking = False
+        self._lock.notify_all()
+        self._lock.release()
+
+    def _close_idle(self) -> None:
+        while self._idle:
+            self._idle.pop().close()

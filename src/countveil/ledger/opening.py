@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from countveil.errors import RequestError
-from countveil.ledger.book import Book
+from countveil.ledger.book import Ledger
 
 
-def open_ledger(path: Path, anchor: Path, server: str | None = None, *, create: bool = True) -> Book:
+def open_ledger(path: Path, anchor: Path, server: str | None = None, *, create: bool = True) -> Ledger:
     """The ledger at `server`, if there is one, and otherwise in the file `path`; checked from its first entry."""
     if server is not None:
         from countveil.ledger.postgres import PostgresLedger

@@ -26,9 +26,8 @@ from typing import Any
 from countveil.errors import LedgerError, MissingExtraError, RequestError, shortened
 from countveil.ledger import anchor as anchors
 from countveil.ledger.anchor import Anchor
-from countveil.ledger.book import Book
+from countveil.ledger.book import Ledger
 from countveil.ledger.checking import check_anchor, check_rows
-from countveil.ledger.forking import around_forks
 from countveil.ledger.records import LATEST, Entry
 from countveil.ledger.settling import lost_entries, settled_mark, settlement
 from countveil.ledger.store import Rows, now
@@ -78,7 +77,7 @@ WHERE pronamespace = 'countveil'::regnamespace
 """
 
 
-class PostgresLedger(Book):
+class PostgresLedger(Ledger):
     """A ledger on a server and this host's anchor. `clock` and `step` as everywhere; `check` is off to settle it."""
 
     order = "made"
@@ -105,7 +104,7 @@ class PostgresLedger(Book):
             if not anchor.parent.is_dir():
                 raise LedgerError(f"the folder {anchor.parent} of the anchor does not exist; make it first")
             with self._using():
-                around_forks(self)
+                self._follow_forks()
                 self._migrate(create, check)
                 if check:
                     self._check_place("open")

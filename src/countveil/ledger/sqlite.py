@@ -12,17 +12,25 @@ from pathlib import Path
 
 from countveil.errors import LedgerError, RequestError
 from countveil.ledger.anchor import Anchor, Mark
-from countveil.ledger.book import Book
+from countveil.ledger.book import Ledger
 from countveil.ledger.checking import check_anchor
-from countveil.ledger.connection import FAULTS, check_file, connect, copied, fault, file_of, format_of, migration
-from countveil.ledger.forking import around_forks
-from countveil.ledger.readers import Readers
+from countveil.ledger.connection import (
+    FAULTS,
+    ReaderPool,
+    check_file,
+    connect,
+    copied,
+    fault,
+    file_of,
+    format_of,
+    migration,
+)
 from countveil.ledger.records import LATEST, Entry, Link
 from countveil.ledger.store import Rows, now
 from countveil.private_files import make_private, settle_folder
 
 
-class SqliteLedger(Book):
+class SqliteLedger(Ledger):
     """A ledger file and its anchor. `clock` tells the time; `step` is called before every statement that changes it."""
 
     order = "rowid"
@@ -39,14 +47,14 @@ class SqliteLedger(Book):
     ) -> None:
         super().__init__(Anchor(anchor), clock, step)
         self.path = path
-        self._readers, self._changer = Readers(lambda: connect(self.path)), 0
+        self._readers, self._changer = ReaderPool(lambda: connect(self.path)), 0
         self._new = not path.exists()  # asked before the anchor, which comes first where several begin at once
         mark = self.anchor.read()
         if self._new:
             mark = self._begun(mark, create)
         try:
             with self._using():
-                around_forks(self)
+                self._follow_forks()
                 self._migrate(mark)
                 self._new = False
                 self.verify()
@@ -131,7 +139,7 @@ class SqliteLedger(Book):
         if self._changer == threading.get_ident() or self._new:
             return super()._read(sql, values)
         try:
-            with self._readers.one() as reader:
+            with self._readers.borrow() as reader:
                 return list(reader.execute(sql, values).fetchall())
         except FAULTS as error:
             raise fault(error) from None
@@ -140,13 +148,13 @@ class SqliteLedger(Book):
         super().close()
         self._readers.close()
 
-    def part(self) -> None:
-        super().part()
-        self._readers.part()
+    def close_before_fork(self) -> None:
+        super().close_before_fork()
+        self._readers.close_before_fork()
 
-    def rejoin(self) -> None:
-        self._readers.rejoin()
-        super().rejoin()
+    def resume_after_fork(self) -> None:
+        self._readers.resume_after_fork()
+        super().resume_after_fork()
 
     def _turn(self) -> AbstractContextManager[None]:
         """Processes take turns on the anchor's lock, from the change to its anchor: SQLite's own makes them sleep for

@@ -15,22 +15,23 @@ from __future__ import annotations
 import json
 import os
 import threading
+import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from countveil.errors import LedgerError
 from countveil.ledger.anchor import Anchor, Mark
 from countveil.ledger.checking import check_anchor, check_held
-from countveil.ledger.grouping import Group, Waiting
+from countveil.ledger.group_commit import CommitQueue, QueuedChange
 from countveil.ledger.records import Entry, Link, body_of, canonical, changes_plans, sealed, walked
-from countveil.ledger.steps import Change
 
 Rows = list[tuple[Any, ...]]
+T = TypeVar("T")
 ENTRY = "SELECT seq, time, kind, body, previous, hash"
 
 
@@ -57,7 +58,7 @@ class Store(ABC):
         self.begun: str | None = None
         """The name of the ledger, if it began with this opening."""
         self._process = self._forking = os.getpid()
-        self._group = Group()
+        self._queue = CommitQueue()
         self._tail: Entry | None = None
         """The last entry, as far as the change under way has written one."""
         self._written = 0
@@ -122,18 +123,22 @@ class Store(ABC):
                 self._connection.close()
             self._connection = None
 
-    def part(self) -> None:
-        """Before a fork: wait until no thread uses the connection, then close it."""
+    def _follow_forks(self) -> None:
+        """From now on close the connection before every fork of this process."""
+        _stores.add(self)
+
+    def close_before_fork(self) -> None:
+        """Wait until no thread uses the connection, then close it: it belongs to one process, and so do its locks."""
         self._lock.acquire()
         self._forking = os.getpid()
         if self._connection is not None and self._process == os.getpid() and not self._in_change():
             self._connection.close()
             self._connection = None
 
-    def rejoin(self) -> None:
-        """After a fork, on both sides. What threads of the parent were waiting for is not the child's to do."""
+    def resume_after_fork(self) -> None:
+        """On both sides. What threads of the parent were waiting for is not the child's to do."""
         if self._forking != os.getpid():
-            self._group.forget()
+            self._queue.forget()
         self._lock.release()
 
     @contextmanager
@@ -166,46 +171,32 @@ class Store(ABC):
                     self._step(f"{name}:anchor")
                     self.anchor.advance(partial(self._mark, last))
 
-    def made(self, changes: Sequence[Change]) -> list[Waiting[Any]]:
-        """Changes that share their transaction, its sync and its move of the anchor with all that wait meanwhile.
+    def _commit(self, name: str, make: Callable[[], T], *, anchored: bool = True) -> T:
+        """Make a change in a transaction that it shares with all changes that wait meanwhile; durable on return.
 
-        Each is done whole or not at all: it is refused before it writes anything, and the others go on. If the
-        transaction fails, none of them happened.
+        Each change is made whole or not at all: it is refused before it writes anything, and the others go on. If the
+        transaction fails, none of them was made.
         """
-        line: list[Waiting[Any]] = []
+        mine = self._queue.join(name, make, anchored)
         try:
-            line.extend(self._group.join(*change) for change in changes)
-            for mine in line:
-                mine.wait()
-                if not mine.done:
-                    self._led(mine, line)
-                self._group.leave(mine)
+            mine.wait()
+            if not mine.done:
+                with self._lock, self._turn():  # whatever joins the queue until both are ours is made with mine
+                    self._make_all(self._queue.take(), mine)
         finally:
-            self._group.leave(*line)
-        return line
+            self._queue.leave(mine)
+        return mine.outcome()
 
-    def _led(self, mine: Waiting[Any], line: list[Waiting[Any]]) -> None:
-        """Lead those in line; what keeps us from it is what came of all of ours."""
+    def _make_all(self, group: list[QueuedChange[Any]], leader: QueuedChange[Any]) -> None:
+        """Make the changes of a group in one transaction, and tell the threads that wait for them."""
+        name = group[0].name if len(group) == 1 else "group"
         try:
-            with self._lock, self._turn():  # whoever comes while it is not ours joins
-                self._lead(self._group.take(), mine)
-        except Exception as error:
-            left = [each for each in line if not each.done]
-            self._group.leave(*left)  # before the next one leads, so that nobody makes what is said to have failed
-            for each in left:
-                each.fail(error)
-                each.done = True
-
-    def _lead(self, group: list[Waiting[Any]], leader: Waiting[Any]) -> None:
-        try:
-            anchored = any(each.anchored for each in group)
-            if len(group) == 1:
-                with self._transaction(group[0].name, anchored=anchored):
-                    group[0].run()
-            else:
-                with self._transaction("group", anchored=anchored):
+            with self._transaction(name, anchored=any(each.anchored for each in group)):
+                if len(group) == 1:
+                    group[0].make()
+                else:
                     for each in group:
-                        each.run_among(lambda: self._written)
+                        each.make_among(lambda: self._written)
         except BaseException as error:
             for each in group:
                 each.fail(error)
@@ -215,7 +206,7 @@ class Store(ABC):
             for each in group:
                 each.done = True
                 if each is not leader:
-                    each.ring()
+                    each.wake()
 
     def _mark(self, last: Entry | Link, before: Mark) -> Mark:
         """The mark of an entry, given what the anchor says, which this ledger must hold."""
@@ -282,3 +273,21 @@ class Store(ABC):
             self._step("verify:anchor")
             self.anchor.advance(partial(self._mark, entries[-1]))
         return len(entries)
+
+
+_stores: weakref.WeakSet[Store] = weakref.WeakSet()
+_forking: list[Store] = []
+
+
+def _before_fork() -> None:
+    for store in sorted(_stores, key=id):
+        store.close_before_fork()
+        _forking.append(store)
+
+
+def _after_fork() -> None:
+    while _forking:
+        _forking.pop().resume_after_fork()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)

@@ -8,7 +8,6 @@
     access       keys and roles
     clients      addresses, behind proxies too; rates: how often
     guard        what every request goes through: host, headers, keys in addresses, the log
-    clerks       counts that wait at the same time, answered together by one thread
     metrics      counters for Prometheus; nothing of the data
     work         designs in a process of their own, with a time limit
     connections  how long a client may take, how many there may be

@@ -28,7 +28,6 @@ from countveil.errors import CountveilError
 from countveil.keys import Keyring
 from countveil.private_files import create_private
 from countveil.sampling.entropy import token
-from countveil.service.clerks import Clerks
 from countveil.service.clients import Rates
 from countveil.service.guard import Guard
 from countveil.service.models import WORDS
@@ -110,11 +109,9 @@ def create_app(settings: Settings) -> FastAPI:
         app.state.curator, app.state.keyring = Curator.open(config), Keyring(config.service.keys)
         app.state.workshop = Workshop()
         app.state.key_rates, app.state.client_rates = Rates(settings.rate), Rates(settings.rate)
-        app.state.clerks = Clerks(app.state.curator.ledger)
         try:
             yield
         finally:
-            app.state.clerks.close()
             app.state.workshop.close()
             app.state.curator.close()
 

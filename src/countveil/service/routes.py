@@ -16,12 +16,10 @@ from countveil.curator import Curator
 from countveil.keys import Key
 from countveil.ledger import Charge
 from countveil.ledger import Request as Repeatable
-from countveil.ledger.steps import Steps
 from countveil.schema import Column
 from countveil.service import models
 from countveil.service.access import curator, designer, holder
 from countveil.service.bodies import StrictRoute
-from countveil.service.clerks import Clerks
 from countveil.service.metrics import ANSWERS, exposition
 from countveil.service.problems import (
     BAD_METHOD,
@@ -88,12 +86,13 @@ def plan(request: Request, ask: models.Ask, key: Holder) -> Response:
 
     What would be refused is refused here, in the same words.
     """
-    found = of(request).dry_run(**ask.model_dump(), analyst=key.name, most=key.answers)
+    asked = ask.model_dump()
+    found = of(request).dry_run(asked.pop("sql", None), **asked, analyst=key.name, most=key.answers)
     return answer(asdict(found))
 
 
 @v1.post("/count", response_model=models.Table, responses=shown(*_ASKING, SPENT, CONFLICT), tags=["asking"])
-async def count(
+def count(
     request: Request,
     ask: models.Ask,
     key: Holder,
@@ -111,15 +110,10 @@ async def count(
 
     The same question on the same data is answered from the record and costs nothing.
     """
-    clerks: Clerks = request.app.state.clerks
-    return await clerks.value(_counting(of(request), ask.model_dump(), key, idempotency_key))
-
-
-def _counting(here: Curator, asked: dict[str, Any], key: Key, idempotency_key: str | None) -> Steps[Response]:
-    """One library call, step by step."""
+    asked = ask.model_dump()
     repeatable = None if idempotency_key is None else Repeatable(_hash(idempotency_key), _hash(json.dumps(asked)))
-    question = here.question(**asked)
-    table = yield from here.counting(question, analyst=key.name, most=key.answers, request=repeatable)
+    question = asked.pop("sql", None)
+    table = of(request).count(question, **asked, analyst=key.name, most=key.answers, request=repeatable)
     ANSWERS.labels("replayed" if table.replayed else "charged").inc()
     return answer(described(table))
 

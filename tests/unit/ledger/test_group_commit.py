@@ -5,6 +5,7 @@ To have changes wait, a test holds the ledger until all of them stand in line.
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import threading
@@ -18,12 +19,11 @@ from typing import Any
 import pytest
 
 from countveil.errors import BudgetError, ConflictError, LedgerError
-from countveil.ledger import Charge, Request, grouping
-from countveil.ledger.grouping import Group, Waiting
-from countveil.ledger.readers import Readers
+from countveil.ledger import Charge, Request, group_commit
+from countveil.ledger.connection import ReaderPool
+from countveil.ledger.group_commit import CommitQueue, QueuedChange
 from countveil.ledger.records import charge_id
 from countveil.ledger.sqlite import SqliteLedger
-from countveil.ledger.steps import Change
 from tests.support.ledgers import opened, plan
 
 Task = Callable[[], Any]
@@ -81,7 +81,7 @@ def waiting(ledger: SqliteLedger, tasks: list[Task]) -> Iterator[list[Any]]:
     with ledger._lock:
         for i, thread in enumerate(threads):  # one by one, so that they stand in the order of the tasks
             thread.start()
-            while len(ledger._group._line) < i + 1:
+            while len(ledger._queue._queue) < i + 1:
                 time.sleep(0.001)
         yield came
     for thread in threads:
@@ -123,8 +123,8 @@ def test_one_that_is_alone_is_a_transaction_of_its_own_name(ledger: SqliteLedger
 def test_no_transaction_has_more_than_most(
     ledger: SqliteLedger, steps: Steps, monkeypatch: pytest.MonkeyPatch, most: int, changes: int, expected: int
 ) -> None:
-    assert grouping.MOST == 128
-    monkeypatch.setattr(grouping, "MOST", most)
+    assert group_commit.MOST == 128
+    monkeypatch.setattr(group_commit, "MOST", most)
     came = together(ledger, [lambda i=i: ask(ledger, f"{i}") for i in range(changes)])
     assert sum(charge.fresh for charge in came) == changes
     assert steps.transactions == expected
@@ -182,10 +182,7 @@ def test_a_change_that_is_refused_after_it_has_written_takes_all_with_it(ledger:
         raise BudgetError("people", 0)
 
     before = ledger.verify()
-    came = together(
-        ledger,
-        [lambda: ask(ledger, "a"), lambda: ledger.made([Change("share", late)])[0].outcome(), lambda: ask(ledger, "b")],
-    )
+    came = together(ledger, [lambda: ask(ledger, "a"), lambda: ledger._commit("share", late), lambda: ask(ledger, "b")])
     assert {type(what) for what in came} == {LedgerError}
     assert (ledger.verify(), charges(ledger)) == (before, [])
 
@@ -280,6 +277,59 @@ def test_an_interrupted_leader_leaves_the_others_with_an_error_and_the_ledger_in
     assert ask(ledger, "after").fresh
 
 
+@pytest.mark.parametrize("stage", ["charge", "record"])
+def test_a_lock_that_cannot_be_opened_fails_every_queued_change_once(
+    ledger: SqliteLedger, monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    """Every thread gets the error, nothing is made later of what was said to have failed, and asking again works."""
+    real = os.open
+
+    def refuse(path: Any, *more: Any) -> int:
+        if str(path).endswith(".lock"):
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return real(path, *more)
+
+    paid = [ask(ledger, f"{i}") for i in range(5)] if stage == "record" else []
+    tasks: list[Task] = [lambda i=i: ask(ledger, f"{i}") for i in range(5)]
+    if stage == "record":
+        tasks = [lambda c=c: ledger.record(c, c.question.encode()) for c in paid]
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refuse)
+        came = together(ledger, tasks)
+    assert {type(what) for what in came} == {LedgerError}
+    ledger.record(ask(ledger, "other"), b"other")
+    assert ledger.standing("people").spent == (6 if stage == "record" else 1)
+    assert [charge.question for charge in ledger.charges() if charge.answered] == ["other"]
+    again = [ledger.record(ask(ledger, f"{i}"), f"{i}".encode()) for i in range(5)]
+    assert [charge.payload for charge in again] == [f"{i}".encode() for i in range(5)]
+    assert ledger.standing("people").spent == 6
+
+
+def test_a_leader_that_failed_leaves_the_queue_before_the_next_one_leads(
+    ledger: SqliteLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread came after it: its change is made without the one that failed."""
+    queue, others = ledger._queue, []
+    join = queue.join
+
+    def join_before_another(*change: Any) -> QueuedChange[Any]:
+        mine = join(*change)
+        others.append(join("settle", lambda: None))
+        return mine
+
+    def refuse(self: SqliteLedger) -> None:
+        raise LedgerError("busy")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(queue, "join", join_before_another)
+        patch.setattr(SqliteLedger, "_turn", refuse)
+        with pytest.raises(LedgerError, match="busy"):
+            ask(ledger, "a")
+    assert others[0].leads
+    assert queue.take() == others
+    queue.leave(others[0])
+
+
 def test_a_closed_ledger_refuses_all_that_wait(tmp_path: Path) -> None:
     ledger = opened(tmp_path)
     ledger.open_plan(plan(100))
@@ -324,12 +374,12 @@ def test_a_child_that_forks_before_it_has_used_the_ledger(ledger: SqliteLedger) 
 # -- the line ----------------------------------------------------------------------------------------------------------
 
 
-def stand(group: Group, n: int) -> list[Waiting[int]]:
+def stand(group: CommitQueue, n: int) -> list[QueuedChange[int]]:
     return [group.join("charge", lambda i=i: i) for i in range(n)]
 
 
 def test_the_lead_is_passed_to_the_first_that_waits() -> None:
-    group = Group()
+    group = CommitQueue()
     line = stand(group, 4)
     assert [each.leads for each in line] == [True, False, False, False]
     assert group.take() == line
@@ -343,7 +393,7 @@ def test_the_lead_is_passed_to_the_first_that_waits() -> None:
 
 
 def test_whoever_gives_up_is_no_longer_in_line_and_leads_nobody() -> None:
-    group = Group()
+    group = CommitQueue()
     first, second, third = stand(group, 3)
     group.leave(second)
     group.leave(first)
@@ -353,7 +403,7 @@ def test_whoever_gives_up_is_no_longer_in_line_and_leads_nobody() -> None:
 
 
 def test_a_child_has_nobody_in_line() -> None:
-    group = Group()
+    group = CommitQueue()
     stand(group, 3)
     group.forget()
     assert group.take() == []
@@ -405,17 +455,17 @@ class Open:
 
 def test_whoever_reads_waits_for_nobody_and_connections_are_used_again() -> None:
     made: list[Open] = []
-    readers = Readers(lambda: made.append(Open()) or made[-1])  # type: ignore[func-returns-value]
-    with readers.one() as first, readers.one() as second:
+    readers = ReaderPool(lambda: made.append(Open()) or made[-1])  # type: ignore[func-returns-value]
+    with readers.borrow() as first, readers.borrow() as second:
         assert first is not second
-    with readers.one() as third:
+    with readers.borrow() as third:
         assert third in made
     assert len(made) == 2
-    with readers.one() as late:
+    with readers.borrow() as late:
         readers.close()
         assert not late.closed
     assert [each.closed for each in made] == [True, True]
-    with pytest.raises(LedgerError, match=r"^the ledger is closed$"), readers.one():
+    with pytest.raises(LedgerError, match=r"^the ledger is closed$"), readers.borrow():
         pass
 
 
@@ -423,11 +473,11 @@ def test_a_connection_that_could_not_be_made_is_not_waited_for() -> None:
     def broken() -> Open:
         raise sqlite3.OperationalError("unable to open database file")
 
-    readers = Readers(broken)
-    with pytest.raises(sqlite3.OperationalError), readers.one():
+    readers = ReaderPool(broken)
+    with pytest.raises(sqlite3.OperationalError), readers.borrow():
         pass
-    readers.part()
-    readers.rejoin()
+    readers.close_before_fork()
+    readers.resume_after_fork()
 
 
 @pytest.mark.slow  # many threads and processes

@@ -1,0 +1,115 @@
+"""Group commit: changes that wait at the same time share one transaction, one sync and one move of the anchor.
+
+A thread puts its change in the queue. If nobody leads, it leads: it makes all changes in the queue, up to MOST, in one
+transaction, tells the other threads what came of theirs, and passes the lead to the first thread that came meanwhile.
+The others sleep until they are told. Nobody waits longer than alone, and the more wait, the less each change costs.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from countveil.errors import CountveilError, LedgerError
+
+T = TypeVar("T")
+MOST = 128
+"""Changes of one transaction."""
+FAILED = "the ledger could not be written; nothing was answered"
+
+
+class QueuedChange(Generic[T]):
+    """One change in the queue, and its outcome. `anchored`: what it allows goes out at once."""
+
+    def __init__(self, name: str, make: Callable[[], T], anchored: bool = True) -> None:
+        self.name, self._make, self.anchored = name, make, anchored
+        self.done = self.leads = False
+        self._wake = threading.Lock()
+        self._wake.acquire()  # `wake` releases it
+        self._result: list[T] = []
+        self._error: Exception | None = None
+
+    def make(self) -> None:
+        """Make the change, alone in its transaction."""
+        self._result = [self._make()]
+
+    def make_among(self, written: Callable[[], int]) -> None:
+        """Make the change among others in one transaction; if it is refused before it has written, the others go on.
+
+        `written` counts statements that write. A change that is refused after it has written cannot be undone alone,
+        so the whole transaction fails.
+        """
+        before = written()
+        try:
+            self.make()
+        except LedgerError:
+            raise  # a fault of the ledger fails the whole transaction
+        except CountveilError as error:
+            if written() != before:
+                raise LedgerError(FAILED) from error
+            self._error = error
+
+    def fail(self, error: BaseException) -> None:
+        """The transaction failed or never began, so the change was not made.
+
+        A refusal does not stand either: it may rest on what another change of the transaction would have spent.
+        """
+        self._error = error if isinstance(error, Exception) else LedgerError(FAILED)
+
+    def wake(self) -> None:
+        """Wake the thread that waits: its change is done, or it leads now."""
+        self._wake.release()
+
+    def wait(self) -> None:
+        """Sleep until the change is done or its thread leads."""
+        while not (self.done or self.leads):
+            self._wake.acquire()
+
+    def outcome(self) -> T:
+        if self._error is not None:
+            raise self._error
+        return self._result[0]
+
+
+class CommitQueue:
+    """The changes that wait. While there are any, one of their threads leads, or one whose change was just made."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._queue: deque[QueuedChange[Any]] = deque()
+        self._led = False
+
+    def join(self, name: str, make: Callable[[], T], anchored: bool = True) -> QueuedChange[T]:
+        """Put a change in the queue; the first in it leads."""
+        mine = QueuedChange(name, make, anchored)
+        with self._lock:
+            self._queue.append(mine)
+            if not self._led:
+                self._led = mine.leads = True
+        return mine
+
+    def take(self) -> list[QueuedChange[Any]]:
+        """Take the first changes out of the queue, up to MOST."""
+        with self._lock:
+            return [self._queue.popleft() for _ in range(min(MOST, len(self._queue)))]
+
+    def leave(self, mine: QueuedChange[Any]) -> None:
+        """Whatever came of a change, it is no longer in the queue, and its thread passes the lead on."""
+        if mine.done and not mine.leads:
+            return
+        with self._lock:
+            if mine in self._queue:
+                self._queue.remove(mine)
+            if mine.leads:
+                mine.leads, self._led = False, bool(self._queue)
+                if self._queue:
+                    self._queue[0].leads = True
+                    self._queue[0].wake()
+
+    def forget(self) -> None:
+        """Empty the queue: after a fork, the threads that wait are the parent's."""
+        self._lock = threading.Lock()
+        self._queue.clear()
+        self._led = False
