@@ -14,6 +14,7 @@ from countveil.ledger.records import Asked, Charge, PlanRecord, Request
 from countveil.ledger.secret import Keyed, Secret, new_charge_id, only_secret
 
 _CHARGE = "id, pool, dataset, version, question, text, analyst, charge.time"
+_ANSWERED = "answer.time FROM charge LEFT JOIN answer ON answer.charge = charge.id"
 
 
 class Ledger(Budgets):
@@ -270,19 +271,19 @@ class Ledger(Budgets):
         return charge
 
     def _read_charge(self, which: str, *values: object) -> Charge | None:
-        joined = "FROM charge LEFT JOIN answer ON answer.charge = charge.id"
-        rows = self._read(f"SELECT {_CHARGE}, payload, answer.time {joined} {which}", values)
-        return Charge(*rows[0][:8], payload=rows[0][8], answered=rows[0][9]) if rows else None
+        rows = self._read(f"SELECT {_CHARGE}, payload, {_ANSWERED} {which}", values)
+        return Charge(*rows[0]) if rows else None
 
     def charges(self, pool: str | None = None, analyst: str | None = None) -> Iterator[Charge]:
+        """The charges of a pool and an analyst, or of all, in the order in which they were made, without answers."""
         rows = self._read(
-            f"SELECT {_CHARGE}, answer.time FROM charge LEFT JOIN answer ON answer.charge = charge.id "
+            f"SELECT {_CHARGE}, NULL, {_ANSWERED} "
             "WHERE (CAST(? AS TEXT) IS NULL OR pool = ?) AND (CAST(? AS TEXT) IS NULL OR analyst = ?) "
             f"ORDER BY charge.{self.order}",
             (pool, pool, analyst, analyst),
         )
         for row in rows:
-            yield Charge(*row[:8], answered=row[8])
+            yield Charge(*row)
 
 
 def _quoted(text: str) -> str:

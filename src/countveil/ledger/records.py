@@ -123,9 +123,9 @@ class Charge:
     text: str
     analyst: str
     time: str
-    fresh: bool = False
     payload: bytes | None = None
     answered: str | None = None
+    fresh: bool = False
     left: int | None = field(default=None, compare=False)
     """Answers of the pool that were left when this was charged just now."""
 
