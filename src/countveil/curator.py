@@ -19,12 +19,11 @@ from typing import Any
 
 from countveil.answers import DryRun as DryRun
 from countveil.answers import PoolBudget as PoolBudget
-from countveil.answers import Receipt, Table, check_kind, kind_of
+from countveil.answers import Receipt, Table, check_kind, kind_of, make_dry_run, make_table
 from countveil.config import Config, Dataset, load
 from countveil.engines import Engine, Source
 from countveil.errors import ConflictError, EngineError, LedgerError, ParameterError
 from countveil.fingerprints import Fingerprints, Look
-from countveil.foretelling import foretold
 from countveil.intervals import Intervals
 from countveil.leases import Leases, opened_on
 from countveil.ledger import Asked, Charge, Keyed, Ledger, PlanRecord, Request
@@ -171,7 +170,7 @@ class Curator:
     def _table(self, question: Question, charge: Charge, intervals: Intervals, replayed: bool, kind: Any) -> Table:
         log.info("answered charge=%s dataset=%s cells=%d", charge.id, charge.dataset, question.cells)
         receipt = self._receipt(charge, intervals.mechanism.hash)
-        return Table(question, unpacked(charge.payload, question.cells), intervals, receipt, replayed, kind)
+        return make_table(question, unpacked(charge.payload, question.cells), intervals, receipt, replayed, kind)
 
     def _drawn(self, ready: Ready, question: Question) -> bytes:
         """Count and draw. The true counts live in this body and nowhere else."""
@@ -295,7 +294,7 @@ class Curator:
             if not release:
                 check_inline(found.payload)
             intervals = self._plans.of_charge(found, record)[1]
-        return foretold(question, record, intervals, found, self.left(configured, who, most))
+        return make_dry_run(question, record, intervals, found, self.left(configured, who, most))
 
     # -- the budget --------------------------------------------------------------------------------------------------
 

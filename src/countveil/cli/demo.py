@@ -83,9 +83,9 @@ def _print(number: int, asked: Asked, seen: set[str]) -> None:
         return
     if asked.table.replayed:
         console.print(Text("   asked before: the recorded answer, free", style="green"))
-    if asked.table.question.sha256 in seen:
+    if asked.table.receipt.question in seen:
         return
-    seen.add(asked.table.question.sha256)
+    seen.add(asked.table.receipt.question)
     shown = Table(box=box.SIMPLE_HEAD)
     for head in ("town", "released", "95 % interval", "true (invented)", "off by"):
         shown.add_column(head, justify="left" if head == "town" else "right")

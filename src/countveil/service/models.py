@@ -195,6 +195,7 @@ class Table(BaseModel):
     total: Total
     receipt: Receipt
     replayed: bool
+    sum_margins: dict[str, int] = Field(description="The 95 % margin of a sum of so many cells, for every subtotal.")
 
 
 class Share(BaseModel):
