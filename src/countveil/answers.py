@@ -27,6 +27,9 @@ CONSISTENT = (
     "sums of released cells: parts and totals agree by construction; a total that is asked for and paid for on its own "
     "is more accurate, and need not agree with its parts"
 )
+EPSILON = {"description": "A number, or what begins with unknown after history was lost."}
+LOST = {"description": "Answers that lost history may have given beyond these, and epsilon covers; null: nobody knows."}
+"""Words about members of results, which the service's OpenAPI document shows."""
 
 
 @dataclass(frozen=True)
@@ -40,13 +43,12 @@ class Receipt:
     text: str
     mechanism: str
     pool: str
-    epsilon: str
+    epsilon: str = field(metadata=EPSILON)
     delta: str
     answers: int
     answers_left: int
     time: str
-    answers_lost: int | None = 0
-    """Answers that lost history may have given beyond these, and epsilon covers; None: nobody knows how many."""
+    answers_lost: int | None = field(default=0, metadata=LOST)
 
 
 @dataclass(frozen=True)
@@ -77,15 +79,13 @@ class PoolBudget:
     datasets: tuple[str, ...]
     answers_total: int
     answers_left: int
-    epsilon: str
+    epsilon: str = field(metadata=EPSILON)
     delta: str
     mechanism: str
     margin_95: int
     shares: Mapping[str, Standing]
-    answers_lost: int | None = 0
-    """Answers that lost history may have given beyond these, and epsilon covers; None: nobody knows how many."""
-    notes: tuple[str, ...] = ()
-    """What was decided after answers were seen."""
+    answers_lost: int | None = field(default=0, metadata=LOST)
+    notes: tuple[str, ...] = field(default=(), metadata={"description": "What was decided after answers were seen."})
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class Table:
 
     @cached_property
     def frame(self) -> Any:
-        """The table as a frame of the caller's kind: what was asked for, the kind of the source, or what is installed."""
+        """The table as a frame of the kind that was asked for, of the source's kind, or of what is installed."""
         return self.to(self.kind or installed())
 
     def to(self, kind: Any) -> Any:

@@ -83,11 +83,14 @@ def read_table(body: dict[str, Any], kind: str | None) -> Table:
     total, margins = _record(Total, body["total"]), body.get("sum_margins", {})
     if any(type(margin) is not int for margin in margins.values()):
         raise ValueError
+    released, low, high = (np.array(counts, dtype=np.int64) for counts in data[-3:])
     return Table(
         columns,
         kinds,
         labels,
-        *(np.array(counts, dtype=np.int64) for counts in data[-3:]),
+        released,
+        low,
+        high,
         body["margin_95"],
         body["worst_error"],
         _record(Receipt, body["receipt"]),

@@ -96,7 +96,7 @@ def _ask(curator: Curator, title: str, sql: str, everyone: list[Person]) -> Aske
 def _truth(table: Table, everyone: list[Person]) -> tuple[int, ...]:
     """The true counts of the invented people, for the report: outside a demo nobody sees these."""
     narrow = "condition" in table.receipt.text
-    counted = dict.fromkeys(*table.labels, 0)
+    counted = dict.fromkeys(table.labels[0], 0)
     for person in everyone:
         if not narrow or (person.condition == "diabetes" and person.age >= 40):
             counted[person.town] += 1
