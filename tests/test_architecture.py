@@ -29,7 +29,6 @@ LAYERS = {
         "fingerprints",
         "releases",
         "leases",
-        "foretelling",
         "keys",
         "received",
         "wire",

@@ -1,29 +1,35 @@
-"""What comes back: a table of released counts with margins, a receipt, budgets. Only y and public facts are in it."""
+"""What comes back: a table of released counts with margins, a receipt, dry runs, budgets. Only y and public facts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.util import find_spec
 from itertools import product
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from countveil.errors import EngineError, MissingExtraError, ParameterError
-from countveil.intervals import Intervals
-from countveil.ledger import Standing
+from countveil.errors import EngineError, MissingExtraError, ParameterError, ServiceError
+from countveil.exact import decimal_text
+from countveil.intervals import Intervals, Ints
+from countveil.ledger import Charge, PlanRecord, Standing
 from countveil.mechanism import Mechanism
 from countveil.query import Question
-from countveil.schema import Column
+from countveil.sum_bias import bias_of_sum
 
+MOST_COLLECTED = 20_000_000
+"""Cells of the largest table that is collected."""
 KINDS = ("pandas", "polars", "pyarrow")
 CONSISTENT = (
     "sums of released cells: parts and totals agree by construction; a total that is asked for and paid for on its own "
     "is more accurate, and need not agree with its parts"
 )
+EPSILON = {"description": "A number, or what begins with unknown after history was lost."}
+LOST = {"description": "Answers that lost history may have given beyond these, and epsilon covers; null: nobody knows."}
+"""Words about members of results, which the service's OpenAPI document shows."""
 
 
 @dataclass(frozen=True)
@@ -37,13 +43,12 @@ class Receipt:
     text: str
     mechanism: str
     pool: str
-    epsilon: str
+    epsilon: str = field(metadata=EPSILON)
     delta: str
     answers: int
     answers_left: int
     time: str
-    answers_lost: int | None = 0
-    """Answers that lost history may have given beyond these, and epsilon covers; None: nobody knows how many."""
+    answers_lost: int | None = field(default=0, metadata=LOST)
 
 
 @dataclass(frozen=True)
@@ -74,15 +79,13 @@ class PoolBudget:
     datasets: tuple[str, ...]
     answers_total: int
     answers_left: int
-    epsilon: str
+    epsilon: str = field(metadata=EPSILON)
     delta: str
     mechanism: str
     margin_95: int
     shares: Mapping[str, Standing]
-    answers_lost: int | None = 0
-    """Answers that lost history may have given beyond these, and epsilon covers; None: nobody knows how many."""
-    notes: tuple[str, ...] = ()
-    """What was decided after answers were seen."""
+    answers_lost: int | None = field(default=0, metadata=LOST)
+    notes: tuple[str, ...] = field(default=(), metadata={"description": "What was decided after answers were seen."})
 
 
 @dataclass(frozen=True)
@@ -98,67 +101,50 @@ class Total:
 
 @dataclass(frozen=True)
 class Table:
-    """Released counts of every cell of a question, in the declared order."""
+    """Released counts of every cell of a question, as a Curator or a service gave them.
 
-    question: Question
-    released: NDArray[np.int64]
-    intervals: Intervals
+    The cells are all combinations of the labels of the group columns, in order, the last column changing fastest.
+    """
+
+    columns: list[str]
+    """Group columns, the count, and the ends of its 95 % interval."""
+    kinds: list[str]
+    """Of the values of each column: text, integer, boolean or date."""
+    labels: tuple[list[Any], ...] = field(repr=False)
+    """Of each group column."""
+    released: Ints = field(repr=False)
+    low: Ints = field(repr=False)
+    high: Ints = field(repr=False)
+    margin_95: int
+    worst_error: int
     receipt: Receipt
     replayed: bool
     kind: str | None = None
+    """Of the frame that the caller wants."""
+    intervals: Intervals | None = field(default=None, repr=False)
+    """Of the mechanism that answered. A service keeps it, and states the margins of sums instead."""
+    stated_margins: Mapping[int, int] = field(default_factory=dict, repr=False)
 
     @property
     def mechanism(self) -> Mechanism:
+        if self.intervals is None:
+            raise ServiceError("a service does not send its mechanism; the receipt has the hash of it")
         return self.intervals.mechanism
 
     @property
     def cells(self) -> int:
-        return self.question.cells
-
-    @property
-    def margin_95(self) -> int:
-        return self.mechanism.margin_95
-
-    @property
-    def worst_error(self) -> int:
-        return self.mechanism.certificate.worst_error
-
-    @cached_property
-    def _shown(self) -> NDArray[np.int64]:
-        """The cells in the order of the columns as they were asked for."""
-        question = self.question
-        if question.shown == question.by:
-            return self.released
-        axes = [question.by.index(column) for column in question.shown]
-        return np.ascontiguousarray(self.released.reshape(question.shape).transpose(axes)).reshape(-1)
-
-    @property
-    def columns(self) -> list[str]:
-        """Group columns, the count, and the ends of its 95 % interval."""
-        groups, name = [column.name for column in self.question.shown], self.question.name
-        taken, ends = {group.casefold() for group in groups}, [f"{name}_low", f"{name}_high"]
-        while taken & {end.casefold() for end in ends}:
-            ends = [f"{end}_95" for end in ends]
-        return [*groups, name, *ends]
+        return len(self.released)
 
     @property
     def rows(self) -> Iterator[tuple[Any, ...]]:
         """The cells as plain values: labels, count, low, high."""
-        labels = [column.key_labels() for column in self.question.shown]
-        low, high = self.intervals.of(self._shown)
-        for place, *cell in zip(product(*labels), self._shown.tolist(), low.tolist(), high.tolist(), strict=True):
+        counts = (self.released.tolist(), self.low.tolist(), self.high.tolist())
+        for place, *cell in zip(product(*self.labels), *counts, strict=True):
             yield (*place, *cell)
-
-    def _keys(self, i: int) -> NDArray[np.int64]:
-        """Which key of the i-th shown column each cell has."""
-        sizes = [column.keys for column in self.question.shown]
-        after = int(np.prod(sizes[i + 1 :], dtype=np.int64))
-        before = int(np.prod(sizes[:i], dtype=np.int64))
-        return np.tile(np.repeat(np.arange(sizes[i]), after), before)
 
     @cached_property
     def frame(self) -> Any:
-        """The table as a frame of the caller's kind: the kind of the source, or what is installed."""
+        """The table as a frame of the kind that was asked for, of the source's kind, or of what is installed."""
         return self.to(self.kind or installed())
 
     def to(self, kind: Any) -> Any:
@@ -166,12 +152,11 @@ class Table:
         import narwhals as nw
 
         check_kind(kind)
-        low, high = self.intervals.of(self._shown)
         data: dict[str, Any] = {}
-        for i, column in enumerate(self.question.shown):
-            labels = nw.new_series(column.name, column.key_labels(), backend=kind)
-            data[column.name] = labels[self._keys(i)]
-        for name, values in zip(self.columns[-3:], (self._shown, low, high), strict=True):
+        for i, (name, labels) in enumerate(zip(self.columns, self.labels, strict=False)):
+            keys = np.arange(self.cells) // math.prod(map(len, self.labels[i + 1 :])) % len(labels)
+            data[name] = nw.new_series(name, labels, backend=kind)[keys]
+        for name, values in zip(self.columns[-3:], (self.released, self.low, self.high), strict=True):
             data[name] = nw.new_series(name, values, backend=kind)
         return nw.from_dict(data, backend=kind).to_native()
 
@@ -181,33 +166,41 @@ class Table:
 
     def subtotals(self, by: str | Sequence[str]) -> list[tuple[tuple[Any, ...], Total]]:
         """Sums over all group columns but these, free; each with the error that the sum has."""
-        names = [by] if isinstance(by, str) else list(by)
-        known = {column.name: i for i, column in enumerate(self.question.by)}
+        names, groups = [by] if isinstance(by, str) else list(by), self.columns[:-3]
         for name in names:
-            if name not in known or names.count(name) > 1:
-                raise ParameterError("by", name, "group columns of the table: " + ", ".join(known))
-        kept: list[Column] = [self.question.by[known[name]] for name in names]
-        cube = self.released.reshape(self.question.shape)
-        order = [known[name] for name in names] + [i for i in range(cube.ndim) if i not in {known[n] for n in names}]
-        parts = cube.transpose(order).reshape(*(column.keys for column in kept), -1)
-        labels = [column.key_labels() for column in kept]
-        return [
-            (tuple(labels[j][k] for j, k in enumerate(place)), self._sum(parts[place]))
-            for place in np.ndindex(*(column.keys for column in kept))
-        ]
+            if name not in groups or names.count(name) > 1:
+                raise ParameterError("by", name, "group columns of the table: " + ", ".join(groups))
+        kept = [groups.index(name) for name in names]
+        cube = np.moveaxis(self.released.reshape([len(each) for each in self.labels]), kept, range(len(kept)))
+        places = product(*(self.labels[i] for i in kept))
+        parts = cube.reshape(math.prod(cube.shape[: len(kept)]), -1)
+        return [(place, self._sum(part)) for place, part in zip(places, parts, strict=True)]
 
-    def _sum(self, cells: NDArray[np.int64]) -> Total:
+    @property
+    def sum_margins(self) -> dict[int, int]:
+        """The 95 % margin of a sum of so many cells, for every number of cells that a subtotal can have."""
+        sizes = {1}
+        for labels in self.labels:
+            sizes |= {size * len(labels) for size in sizes}
+        return {size: self._margin_of_sum(size) for size in sorted(sizes)}
+
+    def _margin_of_sum(self, cells: int) -> int:
+        if self.intervals is not None:
+            return min(self.intervals.of_sum(cells), cells * self.worst_error)
+        if cells not in self.stated_margins:
+            raise ServiceError("this service does not state the margins of subtotals; it is of an older version")
+        return self.stated_margins[cells]
+
+    def _sum(self, cells: Ints) -> Total:
         value = sum(cells.tolist()) if len(cells) < 1000 else int(cells.astype(object).sum())
-        reach = self.worst_error
-        return Total(value, len(cells), min(self.intervals.of_sum(len(cells)), len(cells) * reach), len(cells) * reach)
+        return Total(value, len(cells), self._margin_of_sum(len(cells)), len(cells) * self.worst_error)
 
     def describe(self) -> dict[str, Any]:
         """As plain JSON values."""
-        rows = plain(self.rows)
         return {
             "schema_version": 1,
             "columns": self.columns,
-            "rows": rows,
+            "rows": [[v if isinstance(v, str | int | bool) else str(v) for v in row] for row in self.rows],
             "margin_95": self.margin_95,
             "worst_error": self.worst_error,
             "total": dict(vars(self.total())),
@@ -216,9 +209,73 @@ class Table:
         }
 
 
-def plain(rows: Iterable[tuple[Any, ...]]) -> list[list[Any]]:
-    """Rows as JSON values: dates as text."""
-    return [[v if isinstance(v, str | int | bool) else str(v) for v in row] for row in rows]
+def make_table(
+    question: Question,
+    released: Ints,
+    intervals: Intervals,
+    receipt: Receipt,
+    replayed: bool,
+    kind: str | None = None,
+) -> Table:
+    """The table of a question from its released counts, which are in the order of the declared columns."""
+    shown, mechanism = question.shown, intervals.mechanism
+    axes = [question.by.index(column) for column in shown]
+    released = np.ascontiguousarray(released.reshape(question.shape).transpose(axes)).reshape(-1)
+    groups, ends = [column.name for column in shown], [f"{question.name}_low", f"{question.name}_high"]
+    while {group.casefold() for group in groups} & {end.casefold() for end in ends}:
+        ends = [f"{end}_95" for end in ends]
+    return Table(
+        [*groups, question.name, *ends],
+        [*(column.kind if column.step == 1 else "text" for column in shown), "integer", "integer", "integer"],
+        tuple(column.key_labels() for column in shown),
+        released,
+        *intervals.of(released),
+        mechanism.margin_95,
+        mechanism.certificate.worst_error,
+        receipt,
+        replayed,
+        kind,
+        intervals,
+    )
+
+
+def make_dry_run(
+    question: Question, record: PlanRecord, intervals: Intervals, found: Charge | None, left: int
+) -> DryRun:
+    """The dry run of a question, given its charge if it was asked before and the answers that are left."""
+    mechanism = intervals.mechanism
+    worst, useful = mechanism.certificate.worst_error, max(1, 10 * mechanism.margin_95)
+    sums = bias_of_sum(mechanism, question.cells)
+    notes = [
+        f"within {mechanism.margin_95} of the truth in 95 % of releases, never more than {worst} away",
+        f"counts from about {useful} people on are right to 10 %",
+    ]
+    if question.cells > 1:
+        margin = min(intervals.of_sum(question.cells), question.cells * worst)
+        notes.append(f"the sum of all cells is free, and within {margin} of the truth in 95 % of releases")
+        notes.append(sums.note)
+    if found is not None:
+        ready = "the answer is on the record" if found.payload is not None else "it is paid for, not yet answered"
+        notes.append(f"asked before: {ready}, and free")
+    if question.cells > MOST_COLLECTED:
+        notes.append("too large to collect: release(..., output=...) writes it to files")
+    if question.never:
+        notes.append("no declared value satisfies the condition: the answer would be noise around zero")
+    return DryRun(
+        question.sha256,
+        question.text,
+        question.schema.name,
+        record.pool,
+        question.cells,
+        0 if found is not None else 1,
+        left,
+        mechanism.margin_95,
+        worst,
+        decimal_text(mechanism.eta, 6),
+        useful,
+        decimal_text(sums.largest, 6, "up"),
+        tuple(notes),
+    )
 
 
 def installed() -> str:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import countveil
-from countveil.answers import DryRun, PoolBudget, check_kind
+from countveil.answers import DryRun, PoolBudget, Table, check_kind
 from countveil.errors import (
     AccessError,
     ConfigError,
@@ -33,7 +33,7 @@ from countveil.errors import (
 )
 from countveil.query import Condition, check_form, parse, parse_condition, written
 from countveil.query.tokens import UNWRITABLE
-from countveil.received import Answer, read_answer, read_dry_run, read_pools, refusal
+from countveil.received import read_dry_run, read_pools, read_table, refusal
 from countveil.sampling.entropy import token
 from countveil.wire import BrokenError, Reply, Wire, address_of
 
@@ -113,7 +113,7 @@ class Connection:
         name: str | None = None,
         frame: str | None = None,
         idempotency_key: str | None = None,
-    ) -> Answer:
+    ) -> Table:
         """Released counts of every cell of a question: paid for, drawn once, on the record; free if asked before.
 
         What is sent again with the same `idempotency_key` gets the same answer, whatever has become of the data. If
@@ -125,7 +125,7 @@ class Connection:
         if not isinstance(repeat, str) or not re.fullmatch("[!-~]{1,200}", repeat):
             raise ParameterError("idempotency_key", repeat, "1 to 200 visible ASCII characters")
         asked = _asked(sql, dataset, by, where, people, name)
-        return self._understood(read_answer, self._ask("/v1/count", asked, where, {"Idempotency-Key": repeat}), frame)
+        return self._understood(read_table, self._ask("/v1/count", asked, where, {"Idempotency-Key": repeat}), frame)
 
     def dry_run(
         self,

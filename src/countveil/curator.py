@@ -19,12 +19,11 @@ from typing import Any
 
 from countveil.answers import DryRun as DryRun
 from countveil.answers import PoolBudget as PoolBudget
-from countveil.answers import Receipt, Table, check_kind, kind_of
+from countveil.answers import Receipt, Table, check_kind, kind_of, make_dry_run, make_table
 from countveil.config import Config, Dataset, load
 from countveil.engines import Engine, Source
 from countveil.errors import ConflictError, EngineError, LedgerError, ParameterError
 from countveil.fingerprints import Fingerprints, Look
-from countveil.foretelling import foretold
 from countveil.intervals import Intervals
 from countveil.leases import Leases, opened_on
 from countveil.ledger import Asked, Charge, Keyed, Ledger, PlanRecord, Request
@@ -156,7 +155,7 @@ class Curator:
     def _make_table(self, question: Question, charge: Charge, intervals: Intervals, replayed: bool, kind: Any) -> Table:
         log.info("answered charge=%s dataset=%s cells=%d", charge.id, charge.dataset, question.cells)
         receipt = self._make_receipt(charge, intervals.mechanism.hash)
-        return Table(question, unpacked(charge.payload, question.cells), intervals, receipt, replayed, kind)
+        return make_table(question, unpacked(charge.payload, question.cells), intervals, receipt, replayed, kind)
 
     def release(
         self,
@@ -269,7 +268,7 @@ class Curator:
             if not release:
                 check_inline(charge.payload)
             intervals = self._plans.of_charge(charge, record)[1]
-        return foretold(asked, record, intervals, charge, self.left(dataset, who, most))
+        return make_dry_run(asked, record, intervals, charge, self.left(dataset, who, most))
 
     # -- the budget --------------------------------------------------------------------------------------------------
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, asdict, dataclass, field, fields
-from functools import cached_property
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from itertools import product
 from typing import Any, TypeVar
 
 import numpy as np
 
-from countveil.answers import DryRun, PoolBudget, Receipt, Total, check_kind, installed, plain
+from countveil.answers import DryRun, PoolBudget, Receipt, Table, Total
 from countveil.errors import (
     AccessError,
     BudgetError,
@@ -53,64 +53,6 @@ _KINDS = {"text": str, "integer": int, "boolean": bool, "date": str}
 R = TypeVar("R")
 
 
-@dataclass(frozen=True)
-class Answer:
-    """Released counts of every cell of a question, as a service gave them: the same table as a Curator's."""
-
-    columns: list[str]
-    margin_95: int
-    worst_error: int
-    receipt: Receipt
-    replayed: bool
-    kind: str | None
-    data: tuple[list[Any], ...] = field(repr=False)
-    """The values, column by column."""
-    sum: Total = field(repr=False)
-
-    @property
-    def cells(self) -> int:
-        return len(self.data[0])
-
-    @property
-    def rows(self) -> Iterator[tuple[Any, ...]]:
-        """The cells as plain values: labels, count, low, high."""
-        return zip(*self.data, strict=True)
-
-    @cached_property
-    def frame(self) -> Any:
-        """The table as a frame of the kind asked for, or of what is installed."""
-        return self.to(self.kind or installed())
-
-    def to(self, kind: Any) -> Any:
-        """The table as a pandas, polars or pyarrow frame."""
-        import narwhals as nw
-
-        check_kind(kind)
-        numbers = len(self.columns) - 3
-        data: dict[str, Any] = {}
-        for i, (name, values) in enumerate(zip(self.columns, self.data, strict=True)):
-            given = values if i < numbers else np.array(values, dtype=np.int64)
-            data[name] = nw.new_series(name, given, backend=kind)
-        return nw.from_dict(data, backend=kind).to_native()
-
-    def total(self) -> Total:
-        """The sum of all cells, free: nothing new is asked of the data."""
-        return self.sum
-
-    def describe(self) -> dict[str, Any]:
-        """As plain JSON values."""
-        return {
-            "schema_version": 1,
-            "columns": self.columns,
-            "rows": plain(self.rows),
-            "margin_95": self.margin_95,
-            "worst_error": self.worst_error,
-            "total": asdict(self.sum),
-            "receipt": asdict(self.receipt),
-            "replayed": self.replayed,
-        }
-
-
 def refusal(title: str, detail: str, facts: Mapping[str, Any], *, positions: bool = True) -> CountveilError:
     """The error of a problem. `positions`: the text that they count in is the caller's own."""
     kind = REFUSALS.get(str(facts.get("name")), ServiceError)
@@ -128,17 +70,34 @@ def refusal(title: str, detail: str, facts: Mapping[str, Any], *, positions: boo
     return kind(detail if kind in (RequestError, ConflictError) else f"{title}: {detail}")
 
 
-def read_answer(body: dict[str, Any], kind: str | None) -> Answer:
+def read_table(body: dict[str, Any], kind: str | None) -> Table:
     """The table in the body of an answer; a body that is none raises one of the errors of reading."""
     columns, kinds, rows = body["columns"], body["kinds"], body["rows"]
     if len(columns) < 3 or any(type(name) is not str for name in columns) or len(set(columns)) != len(columns):
         raise ValueError
     values = list(zip(*rows, strict=True))
-    data = tuple(_column(column, of) for _, column, of in zip(columns, values, kinds, strict=True))
-    for counts in data[-3:]:
-        np.array(counts, dtype=np.int64)  # or it is not a table of counts
-    facts = (columns, body["margin_95"], body["worst_error"], _record(Receipt, body["receipt"]), body["replayed"])
-    return Answer(*facts, kind, data, _record(Total, body["total"]))
+    data = [_column(column, of) for _, column, of in zip(columns, values, kinds, strict=True)]
+    labels = tuple(list(dict.fromkeys(column)) for column in data[:-3])
+    if [row[:-3] for row in zip(*data, strict=True)] != list(product(*labels)):
+        raise ValueError  # every combination of labels occurs once, in order, or it is not a table of ours
+    total, margins = _record(Total, body["total"]), body.get("sum_margins", {})
+    if any(type(margin) is not int for margin in margins.values()):
+        raise ValueError
+    released, low, high = (np.array(counts, dtype=np.int64) for counts in data[-3:])
+    return Table(
+        columns,
+        kinds,
+        labels,
+        released,
+        low,
+        high,
+        body["margin_95"],
+        body["worst_error"],
+        _record(Receipt, body["receipt"]),
+        body["replayed"],
+        kind,
+        stated_margins={total.cells: total.margin_95} | {int(cells): margin for cells, margin in margins.items()},
+    )
 
 
 def _column(values: tuple[Any, ...], kind: str) -> list[Any]:

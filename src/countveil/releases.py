@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from countveil.answers import Receipt
+from countveil.answers import MOST_COLLECTED, Receipt
 from countveil.engines import Engine, WritingEngine
 from countveil.engines.labels import count_name, labels_of
 from countveil.errors import EngineError, MissingExtraError, ParameterError, RequestError, shortened
@@ -42,7 +42,6 @@ from countveil.query import Question
 
 COLLECTED = 5_000_000
 """Cells up to which the driver draws: see benchmarks/scale.py for where the two ways cross."""
-MOST_COLLECTED = 20_000_000
 """Cells that one process collects at all."""
 FORMAT = "countveil-release"
 UNWRITTEN = "the table could not be written: is the disk full? the charge is kept; ask again"

@@ -111,6 +111,9 @@ def test_frames_are_those_of_the_curator(by: list[str], kind: str, service: cv.C
     assert list(there.rows) == list(here.rows)
     assert there.cells == here.cells == len(there.frame)
     assert there.total() == here.total()
+    for names in ([], by, by[:1], by[1:]):
+        assert there.subtotals(names) == here.subtotals(names)
+    assert type(there) is type(here) is cv.answers.Table  # type: ignore[attr-defined]
     assert there.receipt == here.receipt
     assert isinstance(there.receipt, cv.answers.Receipt)  # type: ignore[attr-defined]
 
@@ -118,9 +121,8 @@ def test_frames_are_those_of_the_curator(by: list[str], kind: str, service: cv.C
 def test_a_comparison_of_frames_can_fail(service: cv.Connection) -> None:
     table = service.count(by="day")
     for kind, same in FRAMES.items():
-        columns: tuple[Any, ...] = (["x"] * 3, *table.data[1:])
         with pytest.raises((AssertionError, pytest.fail.Exception)):
-            same(table.to(kind), replace(table, data=columns).to(kind))
+            same(table.to(kind), replace(table, labels=(["x"] * 3,)).to(kind))
 
 
 def test_values_have_their_python_types(service: cv.Connection) -> None:
@@ -562,6 +564,10 @@ TABLE: dict[str, Any] = {
         {**TABLE, "kinds": ["float", "integer", "integer", "integer"]},
         {**TABLE, "columns": ["day", "count", "count", "count_high"]},
         {**TABLE, "columns": [1, "count", "count_low", "count_high"]},
+        {**TABLE, "rows": [["2026-01-31", 1, 0, 2], ["2026-01-31", 3, 2, 4]]},
+        {**TABLE, "sum_margins": {"2": "1"}},
+        {**TABLE, "sum_margins": {"all": 1}},
+        {**TABLE, "sum_margins": [1]},
         {**TABLE, "receipt": {}},
         {**TABLE, "total": None},
         {name: value for name, value in TABLE.items() if name != "replayed"},
@@ -573,6 +579,17 @@ def test_answers_that_are_none(wrong: Any) -> None:
         for call in (service.count, service.dry_run, service.budget):
             with pytest.raises(cv.ServiceError, match="gave an answer that this version of countveil cannot read"):
                 call()
+
+
+def test_what_a_service_keeps_to_itself() -> None:
+    with Fake() as fake, cv.connect(fake.url, KEY) as service:
+        fake.says(200, json.dumps(TABLE).encode())  # of a version that states the margin of the total alone
+        table = service.count(by="day")
+    assert table.total().margin_95 == 1
+    with pytest.raises(cv.ServiceError, match="does not state the margins of subtotals"):
+        table.subtotals("day")
+    with pytest.raises(cv.ServiceError, match="does not send its mechanism"):
+        _ = table.mechanism
 
 
 # -- the command line --------------------------------------------------------------------------------------------------

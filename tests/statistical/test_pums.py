@@ -113,7 +113,7 @@ def test_tables_of_real_people(curator: Curator, everyone: list[Person]) -> None
         worst = table.mechanism.certificate.worst_error
         rows = {tuple(row[:-3]): row[-3:] for row in table.rows}
         assert set(truth) <= set(rows)
-        assert len(rows) == table.question.cells
+        assert len(rows) == table.cells
         for label, (y, low, high) in rows.items():
             n = truth[label]
             assert y >= 0

@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 import countveil as cv
-from countveil.answers import CONSISTENT, Receipt, Table
+from countveil.answers import CONSISTENT, Receipt, Table, make_table
 from countveil.errors import ParameterError
 from countveil.intervals import Intervals
 from countveil.query import ask
@@ -43,7 +43,7 @@ def intervals() -> Intervals:
 def table(sql: str, counts: Any = None, **more: Any) -> Table:
     question = ask(SCHEMA, sql)
     values = np.arange(question.cells, dtype=np.int64) if counts is None else np.array(counts, dtype=np.int64)
-    return Table(question, values, intervals(), RECEIPT, False, **more)
+    return make_table(question, values, intervals(), RECEIPT, False, **more)
 
 
 def by(*columns: str) -> str:

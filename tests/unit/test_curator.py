@@ -705,7 +705,7 @@ def test_true_counts_never_come_out(tmp_path: Path, caplog: pytest.LogCaptureFix
         for i in range(3):
             sql = f"SELECT region, count(*) AS c{i} FROM people GROUP BY region"
             table = curator.count(sql)
-            seen += [repr(curator.dry_run(sql)), repr(table.receipt), repr(table.question.text), repr(curator.budget())]
+            seen += [repr(curator.dry_run(sql)), repr(table.receipt), repr(table.receipt.text), repr(curator.budget())]
         released = {str(y) for y in table.released.tolist()} | {str(table.total().value)}
         for sql in (f"{BY_REGION} HAVING count(*) > 99991", "SELECT count(*) FROM people WHERE region = 'x'"):
             with pytest.raises(QueryError) as refused:

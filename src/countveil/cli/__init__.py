@@ -18,7 +18,6 @@ import countveil
 from countveil.cli.audit import audit
 from countveil.cli.budget import budget
 from countveil.cli.certify import certify
-from countveil.cli.commands import Group
 from countveil.cli.compare import compare
 from countveil.cli.count import count
 from countveil.cli.demo import demo
@@ -29,6 +28,7 @@ from countveil.cli.inspect import inspect
 from countveil.cli.keys import keys
 from countveil.cli.ledger import ledger
 from countveil.cli.nonnegative import nonnegative
+from countveil.cli.output import Group
 from countveil.cli.plan import plan
 from countveil.cli.ptable import ptable
 from countveil.cli.release import release

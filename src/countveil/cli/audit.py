@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from countveil.cli.commands import Command
-from countveil.cli.output import busy, print_json, short
+from countveil.cli.output import Command, busy, print_json, short
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from countveil.cli.commands import Command
-from countveil.cli.output import busy, lost_words, print_begun, print_json, short
+from countveil.cli.output import Command, busy, lost_words, print_begun, print_json, short
 
 if TYPE_CHECKING:
     from countveil.answers import PoolBudget

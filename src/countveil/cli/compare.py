@@ -7,8 +7,7 @@ from typing import Any
 
 import click
 
-from countveil.cli.commands import Command
-from countveil.cli.output import print_json, short, steps
+from countveil.cli.output import Command, print_json, short, steps
 
 
 @click.command(cls=Command)

@@ -12,14 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from countveil.cli.commands import Command
-from countveil.cli.output import busy, lost_words, print_begun, print_json, short
+from countveil.cli.output import Command, busy, lost_words, print_begun, print_json, short
 
 if TYPE_CHECKING:
     from countveil.answers import DryRun, Table
-    from countveil.received import Answer
-
-    Answered = Table | Answer
 
 MOST_ROWS = 60
 
@@ -88,7 +84,7 @@ def _asked(sql: str, config: str | None, analyst: str | None, dry_run: bool) -> 
         return curator.dry_run(sql, analyst=who) if dry_run else curator.count(sql, analyst=who)
 
 
-def _asked_there(sql: str, url: str, dry_run: bool) -> DryRun | Answer:
+def _asked_there(sql: str, url: str, dry_run: bool) -> DryRun | Table:
     """The answer of a service."""
     from countveil.client import connect
 
@@ -140,7 +136,7 @@ def _print_dry_run(found: DryRun, as_json: bool) -> None:
         click.echo(textwrap.fill(note, 80, initial_indent="- ", subsequent_indent="  "))
 
 
-def _print_table(table: Answered, output: str | None, style: str | None, as_json: bool) -> None:
+def _print_table(table: Table, output: str | None, style: str | None, as_json: bool) -> None:
     if output is not None:
         _write(table, Path(output), style or "csv")
         _print_receipt(table, as_json, output)
@@ -153,7 +149,7 @@ def _print_table(table: Answered, output: str | None, style: str | None, as_json
         _print_receipt(table, False, None)
 
 
-def _write(table: Answered, target: Path, style: str) -> None:
+def _write(table: Table, target: Path, style: str) -> None:
     from countveil.tables import appearing
 
     with appearing(target, target) as file:
@@ -167,7 +163,7 @@ def _write(table: Answered, target: Path, style: str) -> None:
             pq.write_table(table.to("pyarrow"), file)
 
 
-def _csv(table: Answered) -> str:
+def _csv(table: Table) -> str:
     lines = _Lines()
     writer = csv.writer(lines)  # with its own line ends, so that every kind of line end in a label is quoted
     writer.writerow(table.columns)
@@ -182,7 +178,7 @@ class _Lines(list[str]):
         self.append(line.removesuffix("\r\n") + "\n")
 
 
-def _print_rich(table: Answered) -> None:
+def _print_rich(table: Table) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table as Rich
@@ -215,7 +211,7 @@ def _label(value: Any) -> str:
     return text if text.isprintable() and text and text == text.strip() else repr(text)
 
 
-def _print_receipt(table: Answered, as_json: bool, output: str | None) -> None:
+def _print_receipt(table: Table, as_json: bool, output: str | None) -> None:
     from dataclasses import asdict
 
     receipt = table.receipt

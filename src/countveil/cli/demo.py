@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from countveil.cli.commands import Command
-from countveil.cli.output import busy, print_json
+from countveil.cli.output import Command, busy, print_json
 
 if TYPE_CHECKING:
     from countveil.demo import Asked, Demo
@@ -83,9 +82,9 @@ def _print(number: int, asked: Asked, seen: set[str]) -> None:
         return
     if asked.table.replayed:
         console.print(Text("   asked before: the recorded answer, free", style="green"))
-    if asked.table.question.sha256 in seen:
+    if asked.table.receipt.question in seen:
         return
-    seen.add(asked.table.question.sha256)
+    seen.add(asked.table.receipt.question)
     shown = Table(box=box.SIMPLE_HEAD)
     for head in ("town", "released", "95 % interval", "true (invented)", "off by"):
         shown.add_column(head, justify="left" if head == "town" else "right")

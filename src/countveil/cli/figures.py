@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from countveil.cli.commands import Command
-from countveil.cli.output import print_json, steps
+from countveil.cli.output import Command, print_json, steps
 
 
 @click.command(cls=Command)

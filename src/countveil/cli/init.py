@@ -6,8 +6,7 @@ import json
 
 import click
 
-from countveil.cli.commands import Command
-from countveil.cli.output import busy, print_json
+from countveil.cli.output import Command, busy, print_json
 
 
 @click.command(cls=Command)

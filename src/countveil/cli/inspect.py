@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from countveil.cli.commands import Command
-from countveil.cli.output import busy, print_json
+from countveil.cli.output import Command, busy, print_json
 
 if TYPE_CHECKING:
     from countveil.inspecting import Inspection

@@ -6,8 +6,7 @@ from typing import Any
 
 import click
 
-from countveil.cli.commands import Group
-from countveil.cli.output import print_json
+from countveil.cli.output import Group, print_json
 
 _CONFIG = click.option("-c", "--config", metavar="FILE", help="The configuration (default: countveil.toml).")
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")

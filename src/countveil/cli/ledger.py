@@ -9,8 +9,7 @@ from typing import Any
 
 import click
 
-from countveil.cli.commands import Group
-from countveil.cli.output import busy, print_json
+from countveil.cli.output import Group, busy, print_json
 from countveil.ledger.records import Entry, charge_id
 
 _CONFIG = click.option("-c", "--config", metavar="FILE", help="The configuration (default: countveil.toml).")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import click
 
-from countveil.cli.commands import Command
-from countveil.cli.output import busy, print_json, print_mechanism
+from countveil.cli.output import Command, busy, print_json, print_mechanism
 
 
 @click.command(cls=Command)

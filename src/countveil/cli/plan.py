@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from countveil.cli.commands import Command
-from countveil.cli.output import busy, print_json, print_mechanism, short, steps
+from countveil.cli.output import Command, busy, print_json, print_mechanism, short, steps
 
 if TYPE_CHECKING:
     from countveil.mechanism import Mechanism

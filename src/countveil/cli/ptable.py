@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from countveil.cli.commands import Group
-from countveil.cli.output import busy, print_json, short
+from countveil.cli.output import Group, busy, print_json, short
 
 if TYPE_CHECKING:
     from countveil.ptables import Audit, PTable

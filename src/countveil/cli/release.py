@@ -9,8 +9,7 @@ from typing import Any
 
 import click
 
-from countveil.cli.commands import Command
-from countveil.cli.output import busy, print_json, short
+from countveil.cli.output import Command, busy, print_json, short
 from countveil.exact import decimal_text
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import click
 
-from countveil.cli.commands import Command
-from countveil.cli.output import print_begun
+from countveil.cli.output import Command, print_begun
 
 
 @click.command(cls=Command)

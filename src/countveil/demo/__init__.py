@@ -95,9 +95,8 @@ def _ask(curator: Curator, title: str, sql: str, everyone: list[Person]) -> Aske
 
 def _truth(table: Table, everyone: list[Person]) -> tuple[int, ...]:
     """The true counts of the invented people, for the report: outside a demo nobody sees these."""
-    narrow = "condition" in table.question.text
-    (towns,) = (column.key_labels() for column in table.question.shown)
-    counted = dict.fromkeys(towns, 0)
+    narrow = "condition" in table.receipt.text
+    counted = dict.fromkeys(table.labels[0], 0)
     for person in everyone:
         if not narrow or (person.condition == "diabetes" and person.age >= 40):
             counted[person.town] += 1

@@ -1,10 +1,13 @@
-"""What goes in and out over HTTP, as the OpenAPI document shows it."""
+"""What goes in and out over HTTP, as the OpenAPI document shows it. What goes out are the results of `answers`."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+
+from countveil import answers
 
 TEXT = r"^[^\x00]+$"
 DECIMAL = r"^[0-9]{1,20}(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,3})?$"
@@ -132,7 +135,7 @@ class Dataset(BaseModel):
     columns: list[Column]
     pool: str
     answers_total: int
-    epsilon: str = Field(description="A number, or what begins with unknown after history was lost.")
+    epsilon: str = Field(description=answers.EPSILON["description"])
     delta: str
     mechanism: MechanismFacts
 
@@ -142,47 +145,9 @@ class Datasets(BaseModel):
     datasets: list[Dataset]
 
 
-class DryRun(BaseModel):
+@dataclass(frozen=True, kw_only=True)
+class DryRun(answers.DryRun):
     schema_version: int
-    question: str
-    text: str
-    dataset: str
-    pool: str
-    cells: int
-    cost: int
-    answers_left: int
-    margin_95: int
-    worst_error: int
-    eta: str
-    useful_from: int
-    sum_bias: str
-    notes: list[str]
-
-
-class Total(BaseModel):
-    value: int
-    cells: int
-    margin_95: int
-    worst_error: int
-    note: str
-
-
-class Receipt(BaseModel):
-    id: str
-    dataset: str
-    version: int
-    question: str
-    text: str
-    mechanism: str
-    pool: str
-    epsilon: str = Field(description="A number, or what begins with unknown after history was lost.")
-    delta: str
-    answers: int
-    answers_left: int
-    time: str
-    answers_lost: int | None = Field(
-        0, description="Answers that lost history may have given beyond these; null: nobody knows."
-    )
 
 
 class Table(BaseModel):
@@ -192,9 +157,10 @@ class Table(BaseModel):
     rows: list[list[Any]]
     margin_95: int
     worst_error: int
-    total: Total
-    receipt: Receipt
+    total: answers.Total
+    receipt: answers.Receipt
     replayed: bool
+    sum_margins: dict[str, int] = Field(description="The 95 % margin of a sum of so many cells, for every subtotal.")
 
 
 class Share(BaseModel):
@@ -202,20 +168,12 @@ class Share(BaseModel):
     left: int
 
 
-class Pool(BaseModel):
-    pool: str
-    datasets: list[str]
-    answers_total: int
-    answers_left: int = Field(description="What the holder of this key can still ask for.")
-    epsilon: str = Field(description="A number, or what begins with unknown after history was lost.")
-    delta: str
-    mechanism: str
-    margin_95: int
-    answers_lost: int | None = Field(
-        0, description="Answers that lost history may have given beyond these; null: nobody knows."
+@dataclass(frozen=True)
+class Pool(answers.PoolBudget):
+    answers_left: int = field(metadata={"description": "What the holder of this key can still ask for."})
+    shares: dict[str, Share] | None = field(  # type: ignore[assignment]
+        default=None, metadata={"description": "For curators."}
     )
-    notes: list[str] = Field([], description="What was decided after answers were seen.")
-    shares: dict[str, Share] | None = Field(None, description="For curators.")
 
 
 class Budget(BaseModel):
@@ -241,7 +199,7 @@ class History(BaseModel):
 
 class ReceiptDocument(BaseModel):
     schema_version: int
-    receipt: Receipt
+    receipt: answers.Receipt
     analyst: str
     answered: bool
 

@@ -193,10 +193,8 @@ def worked(request: Request, task: str, arguments: dict[str, Any]) -> Response:
 
 
 def described(table: Table) -> dict[str, Any]:
-    """A table as JSON values, with the kinds of its columns so that a client can read dates."""
-    kinds = [column.kind if column.step == 1 else "text" for column in table.question.shown]
-    kinds += ["integer", "integer", "integer"]
-    return {**table.describe(), "kinds": kinds}
+    """A table as JSON values, with what a client needs to read dates and to make subtotals."""
+    return {**table.describe(), "kinds": table.kinds, "sum_margins": table.sum_margins}
 
 
 def pools(here: Curator, key: Key) -> list[dict[str, Any]]:
