@@ -22,8 +22,7 @@ from countveil.accounting.pairs import Floats, answer_of
 from countveil.accounting.programmed import law_of, propose
 from countveil.accounting.searching import Found, search
 from countveil.accounting.shapes import LARGEST_D, NoRootError, Target, composed_delta, normalised, root
-from countveil.certificate import LEVEL_95, margin_95
-from countveil.certify import Terms, bind
+from countveil.certificate import LEVEL_95, Terms, margin_95
 from countveil.columns import ColumnFamily, Columns
 from countveil.design import design
 from countveil.design.remapping import remap_nearly
@@ -31,7 +30,7 @@ from countveil.design.unsigned import described, details
 from countveil.errors import CountveilError, InfeasibleError, RequestError
 from countveil.exact import decimal_text, log_upper
 from countveil.law import Law
-from countveil.mechanism import Mechanism
+from countveil.mechanism import Mechanism, bind
 from countveil.privacy import epsilon_order
 from countveil.remap import Remap
 
