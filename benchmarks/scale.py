@@ -40,7 +40,6 @@ import countveil as cv
 from countveil.engines import Engine, Source, spark_release
 from countveil.engines.duckdb import DuckDBEngine
 from countveil.engines.spark import SparkEngine
-from countveil.files import to_text
 from countveil.mechanism import Mechanism
 from countveil.query import Question, ask
 from countveil.releases import COLLECTED, sealed, write_counts
@@ -153,7 +152,7 @@ def by_cells(folder: Path, sizes: list[int], mechanism: Mechanism, turns: int) -
     rows = 2_000_000
     say(f"2. {rows:,} rows into cells, in Spark, to files: seconds, median of {turns} after one that warms up")
     say("        cells    driver   workers")
-    document, times = to_text(mechanism), []
+    document, times = mechanism.to_text(), []
     for cells in sizes:
         path = folder / f"cells-{cells}.parquet"
         with duckdb.connect() as connection:

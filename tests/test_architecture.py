@@ -11,11 +11,11 @@ import pytest
 ROOT = Path(__file__).parents[1] / "src" / "countveil"
 
 LAYERS = {
-    0: {"errors", "exact", "schema", "private_files"},
+    0: {"errors", "exact", "schema", "private_files", "roots"},
     1: {"law", "query"},
-    2: {"columns", "remap", "privacy", "rounding", "decimals", "certificate"},
-    3: {"sampling"},
-    4: {"mechanism", "certify", "files", "releasing", "sum_bias"},
+    2: {"columns", "remap", "privacy", "rounding", "decimals", "certificate", "files"},
+    3: {"sampling", "releasing"},
+    4: {"mechanism", "sum_bias"},
     5: {"design", "families", "auditing"},
     6: {"comparison", "plots", "accounting", "engines", "config", "ledger", "ptables", "noisy_columns", "tables"},
     7: {
@@ -95,8 +95,45 @@ def test_imports_point_down(path: Path) -> None:
 
 def test_the_check_on_imports_can_fail(tmp_path: Path) -> None:
     wrong = tmp_path / "law.py"
-    wrong.write_text("from countveil.design import design\nfrom countveil import certify\n")
-    assert parts_imported(wrong) == {"design", "certify"}
+    wrong.write_text("from countveil.design import design\nfrom countveil import mechanism\n")
+    assert parts_imported(wrong) == {"design", "mechanism"}
+
+
+def parts_within_reach(part: str, uses: dict[str, set[str]]) -> set[str]:
+    """The parts that a part uses, directly or by way of others."""
+    found: set[str] = set()
+    waiting = [part]
+    while waiting:
+        fresh = uses[waiting.pop()] - found
+        found |= fresh
+        waiting += fresh
+    return found
+
+
+def test_no_parts_import_each_other() -> None:
+    """Also not inside of functions or for type checking."""
+    uses: dict[str, set[str]] = {part: set() for part in LAYER_OF}
+    for path in modules():
+        uses[part_of(path)] |= parts_imported(path) - {part_of(path)}
+    cycles = {part for part in uses if part in parts_within_reach(part, uses)}
+    assert not cycles
+
+
+def test_the_check_on_cycles_can_fail() -> None:
+    uses = {"plots": {"comparison"}, "comparison": {"families"}, "families": {"plots"}, "law": set()}
+    assert parts_within_reach("plots", uses) == {"comparison", "families", "plots"}
+    assert parts_within_reach("law", uses) == set()
+
+
+def test_mechanisms_have_one_maker() -> None:
+    """What is sampled is what was certified: only `mechanism` calls the constructor, behind a certificate."""
+    makers = {
+        str(path.relative_to(ROOT))
+        for path in modules()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] == "Mechanism"
+    }
+    assert makers == {"mechanism.py"}
 
 
 @pytest.mark.parametrize("dependency", sorted(SINGLE_IMPORTERS))

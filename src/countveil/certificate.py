@@ -22,6 +22,23 @@ LEVEL_95 = Fraction(95, 100)
 LARGEST_FLOOR = 200_000
 
 
+@dataclass(frozen=True)
+class Terms:
+    """Under which terms a family is judged, and what is to be said about it."""
+
+    epsilon: Fraction
+    policy: str
+    method: str
+    D: int
+    sensitivity: int = 1
+    counts: tuple[int, int | None] = (0, None)
+    bits: int | None = None
+    delta_paper_bound: Fraction | None = None
+    notes: tuple[str, ...] = ()
+    prices: tuple[dict[str, object], ...] = ()
+    details: dict[str, object] | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Certificate:
     """Exact properties of a mechanism. `delta` holds for every dataset, both directions, all neighbours.

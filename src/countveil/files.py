@@ -2,7 +2,8 @@
 
 Loading believes nothing. The columns are rebuilt from the weights, everything is measured again, and a file
 whose hash or claims do not fit its weights is refused. Claims are compared in the safe direction: a file may
-claim a larger delta than it has, never a smaller one.
+claim a larger delta than it has, never a smaller one. What is read are the parts of a mechanism, of which
+`countveil.mechanism` makes one.
 """
 
 from __future__ import annotations
@@ -16,13 +17,11 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from countveil.certificate import Certificate
-from countveil.certify import Terms, bind
+from countveil.certificate import Certificate, Terms, measure
 from countveil.columns import ColumnFamily, Columns
 from countveil.errors import CertificateError, ParameterError
 from countveil.exact import decimal_text, number
 from countveil.law import Law
-from countveil.mechanism import Mechanism
 from countveil.remap import Remap, Row
 
 FORMAT = "countveil-mechanism"
@@ -33,12 +32,13 @@ LARGEST_BITS = 128
 POLICIES = ("nonnegative", "signed", "floor")
 METHODS = ("paper", "optimal", "program", "remap", "gaussian")
 _DIGITS = 20
+Parts = tuple[ColumnFamily, Certificate, Terms]
+"""What a mechanism is made of: columns, the certificate measured on them, and the terms they are judged under."""
 _MEMBERS = ("format", "version", "policy", "method", "counts", "columns", "claims", "notes", "hash")
 
 
-def save(mechanism: Mechanism, path: str | Path) -> None:
+def save(text: str, path: str | Path) -> None:
     """Write the file; a regular file appears only when complete, a device or pipe is written to."""
-    text = to_text(mechanism)
     try:
         target = Path(os.path.realpath(path)) if str(path) else Path()
         if target.is_dir():
@@ -68,7 +68,7 @@ def _replace(target: Path, text: str) -> None:
         raise
 
 
-def load(path: str | Path) -> Mechanism:
+def load(path: str | Path) -> Parts:
     """Read, rebuild, measure again, compare."""
     try:
         if os.path.getsize(path) > LARGEST_FILE:
@@ -86,13 +86,13 @@ def load(path: str | Path) -> Mechanism:
         raise CertificateError(f"{path}: {error}") from None
 
 
-def to_text(mechanism: Mechanism) -> str:
-    """The content of a mechanism's file."""
-    return json.dumps({**content(mechanism), "hash": mechanism.hash}, indent=1) + "\n"
+def to_text(body: Mapping[str, Any], content_hash: str) -> str:
+    """The text of a mechanism's file."""
+    return json.dumps({**body, "hash": content_hash}, indent=1) + "\n"
 
 
-def from_text(text: str) -> Mechanism:
-    """The mechanism of a file's content, rebuilt, measured again and compared with its claims."""
+def from_text(text: str) -> Parts:
+    """The parts of a file's text, rebuilt, measured again and compared with its claims."""
     try:
         document = json.loads(text, object_pairs_hook=_no_duplicates)
         json.dumps(document, ensure_ascii=False).encode()  # refuses lone surrogates
@@ -101,23 +101,27 @@ def from_text(text: str) -> Mechanism:
         raise CertificateError(f"not a valid mechanism file ({_one_line(error)})") from None
 
 
-def content(mechanism: Mechanism) -> dict[str, Any]:
+def content(
+    family: ColumnFamily,
+    certificate: Certificate,
+    policy: str,
+    method: str,
+    D: int,
+    counts: tuple[int, int | None],
+    notes: tuple[str, ...],
+) -> dict[str, Any]:
     """Everything that is sampled or claimed."""
-    low, high = mechanism.counts
+    low, high = counts
     return {
         "format": FORMAT,
         "version": VERSION,
-        "policy": mechanism.policy,
-        "method": mechanism.method,
+        "policy": policy,
+        "method": method,
         "counts": {"low": low, "high": high},
-        "columns": _family(mechanism.family),
-        "claims": claims(mechanism.certificate, mechanism.D),
-        "notes": list(mechanism.notes),
+        "columns": _family(family),
+        "claims": claims(certificate, D),
+        "notes": list(notes),
     }
-
-
-def content_hash(mechanism: Mechanism) -> str:
-    return _hash(content(mechanism))
 
 
 def claims(certificate: Certificate, D: int) -> dict[str, Any]:
@@ -141,8 +145,8 @@ def claims(certificate: Certificate, D: int) -> dict[str, Any]:
     }
 
 
-def rebuild(document: Mapping[str, Any]) -> Mechanism:
-    """The mechanism of a parsed file, refused if its hash or any claim fails."""
+def rebuild(document: Mapping[str, Any]) -> Parts:
+    """The parts of a parsed file, refused if its hash or any claim fails."""
     if document["format"] != FORMAT or document["version"] != VERSION:
         raise CertificateError(f"format is not {FORMAT} version {VERSION}")
     _check_members("the file", document, _MEMBERS)
@@ -163,22 +167,22 @@ def rebuild(document: Mapping[str, Any]) -> Mechanism:
         counts=counts,
         notes=tuple(str(note) for note in document["notes"]),
     )
-    mechanism = bind(_parse_family(document["columns"]), terms)
-    _check(mechanism, stated)
+    family = _parse_family(document["columns"])
+    certificate = measure(family, terms.epsilon, terms.sensitivity, terms.counts)
+    _check(stated, certificate, terms)
     body = {key: value for key, value in document.items() if key != "hash"}
-    if document["hash"] != _hash(body):
+    if document["hash"] != hash_content(body):
         raise CertificateError("the content does not have the stated hash; the file was changed after it was made")
-    return mechanism
+    return family, certificate, terms
 
 
-def _check(mechanism: Mechanism, stated: Mapping[str, Any]) -> None:
+def _check(stated: Mapping[str, Any], c: Certificate, terms: Terms) -> None:
     """Every claim against what was measured, and no claim that is not."""
-    c = mechanism.certificate
-    known = claims(c, mechanism.D)
+    known = claims(c, terms.D)
     _check_members("claims", stated, known)
     if set(stated) != set(known):
         raise CertificateError("leaves out claims: " + ", ".join(sorted(set(known) - set(stated))))
-    if mechanism.policy == "nonnegative" and not c.never_negative:
+    if terms.policy == "nonnegative" and not c.never_negative:
         raise CertificateError("has policy nonnegative, but its weights release negative counts")
 
     def at_least(name: str, measured: Fraction | int) -> None:
@@ -311,7 +315,8 @@ def _optional(value: object) -> int | None:
     return None if value is None else _integer(value)
 
 
-def _hash(body: Mapping[str, Any]) -> str:
+def hash_content(body: Mapping[str, Any]) -> str:
+    """SHA-256 of the canonical JSON of everything that is sampled or claimed."""
     canonical = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(canonical.encode()).hexdigest()
 

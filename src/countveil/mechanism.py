@@ -1,21 +1,24 @@
 """A mechanism: columns of laws together with the certificate measured on them.
 
-Mechanisms are made by `countveil.certify` and nowhere else. They are frozen: what is sampled is what was
-certified.
+Mechanisms are made here and nowhere else, and they are frozen: what is sampled is what was certified. Designers propose
+probabilities; `certify` rounds them to integer weights over 2^64, 2^96 or 2^128, the least width at which rounding
+changes delta by less than a relative 1e-8, and states what those weights have. A proposal can be poor; a certificate
+cannot be wrong about the weights.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from countveil import privacy
-from countveil.certificate import Certificate, margin_95, profile
+from countveil import files, privacy
+from countveil.certificate import Certificate, Terms, margin_95, measure, profile
 from countveil.columns import ColumnFamily
-from countveil.errors import ParameterError
+from countveil.errors import InfeasibleError, ParameterError
 from countveil.exact import Number, decimal_text, exp_bounds, integer, log_upper, number
 from countveil.law import Law
 from countveil.remap import CountProfile
@@ -25,6 +28,12 @@ if TYPE_CHECKING:
 
 LARGEST_COUNT = 2**63 - 1
 SHOWN_NOISE = 20
+WIDTHS = (64, 96, 128)
+_REFERENCE = 192
+_TOLERANCE = Fraction(1, 10**8)
+
+Build = Callable[[int], ColumnFamily]
+"""Rounds a proposal to so many bits."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -96,19 +105,26 @@ class Mechanism:
         rows = self.profile()
         return min(rows, key=lambda row: row.bias), max(rows, key=lambda row: row.bias)
 
+    @property
+    def largest_count(self) -> int:
+        """The largest count whose release is sure to fit 64 bits."""
+        return LARGEST_COUNT - self.certificate.worst_error
+
     def release(self, counts: Any) -> Any:
         """Noisy counts: an int for an int; for a numpy array or a pandas, polars or pyarrow column the same kind.
 
         Every call is a release of its own: a fresh key from the operating system, used once and forgotten.
         """
-        from countveil.releasing import release
+        from countveil import releasing  # loads numpy
 
-        return release(self, counts)
+        if isinstance(counts, releasing.SINGLE):
+            return releasing.release_one(self.family, integer("count", counts, 0, self.largest_count))
+        return releasing.release(self.sampler, counts, self.largest_count)
 
     @cached_property
     def sampler(self) -> Sampler:
         """The guide tables, built once."""
-        from countveil.sampling.draw import sampler
+        from countveil.sampling.draw import sampler  # loads numpy
 
         return sampler(self.family)
 
@@ -119,29 +135,36 @@ class Mechanism:
 
     def bounds(self, y: Any) -> tuple[Any, Any]:
         """The least and the largest true count that can have given y: certain, and functions of y alone."""
-        from countveil.releasing import bounds
+        from countveil.releasing import bounds  # loads numpy
 
-        return bounds(self, y)
+        return bounds(y, self.certificate.worst_error, *self.counts)
 
     @cached_property
     def hash(self) -> str:
         """The content hash of everything that is sampled or claimed."""
-        from countveil.files import content_hash
+        return files.hash_content(self._content())
 
-        return content_hash(self)
+    def to_text(self) -> str:
+        """The content of the mechanism's file: JSON with its weights, its certificate and its hash."""
+        return files.to_text(self._content(), self.hash)
 
     def save(self, path: str | Path) -> None:
         """Write the mechanism with its certificate as JSON."""
-        from countveil.files import save
+        files.save(self.to_text(), path)
 
-        save(self, path)
+    @staticmethod
+    def from_text(text: str) -> Mechanism:
+        """The mechanism of a file's content; every claim is measured again on the weights, and refused if it fails."""
+        return _make(*files.from_text(text))
 
     @staticmethod
     def load(path: str | Path) -> Mechanism:
         """Read a mechanism file; every claim is measured again on the weights, and refused if it fails."""
-        from countveil.files import load
+        return _make(*files.load(path))
 
-        return load(path)
+    def _content(self) -> dict[str, Any]:
+        """Everything that is sampled or claimed, as plain JSON values."""
+        return files.content(self.family, self.certificate, self.policy, self.method, self.D, self.counts, self.notes)
 
     def describe(self) -> dict[str, object]:
         """The design as plain JSON values; probabilities are decimal texts."""
@@ -192,3 +215,49 @@ class Mechanism:
 
 def _text(x: Fraction | None) -> str | None:
     return None if x is None else decimal_text(x)
+
+
+def certify(build: Build, terms: Terms) -> Mechanism:
+    """Round, measure, and bind the weights to what they have."""
+    bits = terms.bits or enough_bits(build, terms.epsilon, terms.sensitivity)
+    return bind(build(bits), terms)
+
+
+def bind(family: ColumnFamily, terms: Terms) -> Mechanism:
+    """The Mechanism of integer columns as they are."""
+    return _make(family, measure(family, terms.epsilon, terms.sensitivity, terms.counts), terms)
+
+
+def _make(family: ColumnFamily, certificate: Certificate, terms: Terms) -> Mechanism:
+    """The Mechanism of columns and the certificate that was measured on them."""
+    return Mechanism(
+        family=family,
+        certificate=certificate,
+        policy=terms.policy,
+        method=terms.method,
+        D=terms.D,
+        counts=terms.counts,
+        delta_paper_bound=terms.delta_paper_bound,
+        notes=terms.notes,
+        prices=terms.prices,
+        details=terms.details,
+    )
+
+
+def annotate(mechanism: Mechanism, *notes: str, prices: tuple[dict[str, object], ...] = ()) -> Mechanism:
+    """The same mechanism with more said about it."""
+    return replace(mechanism, notes=mechanism.notes + notes, prices=prices or mechanism.prices)
+
+
+def enough_bits(build: Build, epsilon: Fraction, sensitivity: int) -> int:
+    """The least width whose rounding changes delta by less than a relative 1e-8."""
+    order, _ = exp_bounds(epsilon)
+    reference = privacy.delta(build(_REFERENCE), order, sensitivity).value
+    for bits in WIDTHS:
+        try:
+            value = privacy.delta(build(bits), order, sensitivity).value
+        except InfeasibleError:
+            continue
+        if abs(value - reference) <= _TOLERANCE * reference:
+            return bits
+    return WIDTHS[-1]

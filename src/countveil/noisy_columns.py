@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from countveil.accounting import compose, float_below
 from countveil.errors import ParameterError
 from countveil.mechanism import LARGEST_COUNT, Mechanism
-from countveil.releasing import as_counts, released
+from countveil.releasing import as_counts
 from countveil.sampling.entropy import Key
 
 ADDED = ("margin_95", "certain_low", "certain_high")
@@ -61,9 +61,9 @@ class NoisyColumns:
         """The next rows of every column: checked, then y, and the certain range of n given y."""
         drawn = []
         for column, (given, key) in enumerate(zip(values, self.keys, strict=True)):
-            counts = as_counts(self.mechanism, given, first_row=self.rows + 1, argument=self._argument(column))
+            counts = as_counts(given, self.mechanism.largest_count, self.rows + 1, self._argument(column))
             self._check_room(column, counts)
-            y = released(self.mechanism, counts, key, first=self.rows)
+            y = self.mechanism.sampler.release(counts, key, first=self.rows)
             drawn.append((y, *self.mechanism.bounds(y)))
         self.rows += len(values[0])
         return drawn

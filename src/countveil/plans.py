@@ -13,9 +13,9 @@ from countveil.answers import PoolBudget
 from countveil.config import Budget, Config, Dataset
 from countveil.errors import BudgetError, ConfigError, ParameterError, RequestError, shortened
 from countveil.exact import decimal_text, integer, number
-from countveil.files import from_text, to_text
 from countveil.intervals import Intervals
 from countveil.ledger import Charge, Ledger, PlanRecord, Standing
+from countveil.mechanism import Mechanism
 from countveil.schema import Schema
 
 MOST_ANSWERS = 10**6
@@ -67,7 +67,7 @@ class Plans:
     def intervals(self, record: PlanRecord) -> Intervals:
         """The mechanism of a plan, and what its answers say."""
         if record.mechanism not in self._intervals:
-            mechanism = from_text(record.document)
+            mechanism = Mechanism.from_text(record.document)
             if mechanism.hash != record.mechanism:
                 raise ConfigError(
                     f"pool {record.pool}", "the recorded mechanism is not the planned one; verify the ledger"
@@ -254,7 +254,7 @@ def make(budget: Budget, schemas: Sequence[Schema]) -> PlanRecord:
         budget.delta,
         budget.answers,
         mechanism=mechanism.hash,
-        document=to_text(mechanism),
+        document=mechanism.to_text(),
         **terms,
     )
 

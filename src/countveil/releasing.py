@@ -6,50 +6,41 @@ for finished tables, whose owner may see their values.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from countveil.errors import ParameterError
 from countveil.exact import integer
-from countveil.sampling.draw import release_one
+from countveil.sampling.draw import Sampler, release_one
 from countveil.sampling.entropy import Key
 
-if TYPE_CHECKING:
-    from countveil.mechanism import Mechanism
+__all__ = ["SINGLE", "as_counts", "bounds", "release", "release_one"]
 
 LARGEST_COUNT = 2**63 - 1
+SINGLE = int | str | float | np.integer | np.floating | None
+"""What is read as one count; None and texts that are no number are refused as such."""
 _ALLOWED = "whole numbers from 0 to {top}"
 
 
-def release(mechanism: Mechanism, counts: Any) -> Any:
-    """Noisy counts of the same kind: int, numpy array, or a pandas, polars or pyarrow column."""
-    if isinstance(counts, int | str | float | np.integer | np.floating) or counts is None:
-        return release_one(mechanism.family, integer("count", counts, 0, _top(mechanism)))
+def release(sampler: Sampler, counts: Any, top: int) -> Any:
+    """Noisy counts of the same kind: a list, a numpy array, or a pandas, polars or pyarrow column."""
     if isinstance(counts, np.ma.MaskedArray) and np.ma.getmaskarray(counts).any():
         row = int(np.flatnonzero(np.ma.getmaskarray(counts).ravel())[0]) + 1
         raise ParameterError(f"count in row {row}", "a masked value", "a whole number; fill missing counts first")
     if isinstance(counts, np.ndarray):
-        return released(mechanism, as_counts(mechanism, counts), Key())
+        return sampler.release(as_counts(counts, top), Key())
     if isinstance(counts, list | tuple):
-        values = [integer(f"count in row {row}", n, 0, _top(mechanism)) for row, n in enumerate(counts, start=1)]
-        return released(mechanism, as_counts(mechanism, np.array(values, dtype=np.int64)), Key()).tolist()
-    return _series(mechanism, counts)
+        values = [integer(f"count in row {row}", n, 0, top) for row, n in enumerate(counts, start=1)]
+        return sampler.release(np.array(values, dtype=np.int64), Key()).tolist()
+    return _series(sampler, counts, top)
 
 
-def released(mechanism: Mechanism, counts: NDArray[np.int64], key: Key, first: int = 0) -> NDArray[np.int64]:
-    """The release of checked counts; counts[i] is cell first + i of the key's one release."""
-    return mechanism.sampler.release(counts, key, first=first)
-
-
-def as_counts(
-    mechanism: Mechanism, values: NDArray[Any], first_row: int = 1, argument: str = "count"
-) -> NDArray[np.int64]:
-    """An array as int64 counts, one-dimensional and checked; the rest is refused with its row."""
+def as_counts(values: NDArray[Any], top: int, first_row: int = 1, argument: str = "count") -> NDArray[np.int64]:
+    """An array as int64 counts up to `top`, one-dimensional and checked; the rest is refused with its row."""
     if values.ndim != 1:
         raise ParameterError("counts", f"an array of {values.ndim} dimensions", "one dimension")
-    top = _top(mechanism)
     plain = values.dtype == np.int64 and values.flags.c_contiguous
     if plain and (not len(values) or values.view(np.uint64).max() <= top):  # negative ones look huge
         return values
@@ -70,10 +61,8 @@ def as_counts(
     return values.astype(np.int64, copy=False)
 
 
-def bounds(mechanism: Mechanism, y: Any) -> tuple[Any, Any]:
-    """The certain range of n given y, for one released count or an integer array of them."""
-    low, high = mechanism.counts
-    reach = mechanism.certificate.worst_error
+def bounds(y: Any, reach: int, low: int, high: int | None) -> tuple[Any, Any]:
+    """The certain range of n given y, |y - n| <= reach and low <= n <= high, for one released count or an array."""
     if not isinstance(y, np.ndarray):
         value = integer("y", y, -LARGEST_COUNT, LARGEST_COUNT)
         least, most = max(value - reach, low), max(value + reach, low)
@@ -88,12 +77,7 @@ def bounds(mechanism: Mechanism, y: Any) -> tuple[Any, Any]:
     return (lower, upper) if high is None else (np.minimum(lower, high), np.minimum(upper, high))
 
 
-def _top(mechanism: Mechanism) -> int:
-    """The largest count whose release is sure to fit 64 bits."""
-    return LARGEST_COUNT - mechanism.certificate.worst_error
-
-
-def _series(mechanism: Mechanism, counts: Any) -> Any:
+def _series(sampler: Sampler, counts: Any, top: int) -> Any:
     """A pandas, polars or pyarrow column in, the same kind with the same name out."""
     import narwhals as nw
     from narwhals.exceptions import NarwhalsError
@@ -101,7 +85,7 @@ def _series(mechanism: Mechanism, counts: Any) -> Any:
     if type(counts).__module__.startswith("pyarrow") and hasattr(counts, "buffers"):  # a plain Array, not a column
         import pyarrow
 
-        return _series(mechanism, pyarrow.chunked_array([counts])).combine_chunks()
+        return _series(sampler, pyarrow.chunked_array([counts]), top).combine_chunks()
     try:
         series = nw.from_native(counts, series_only=True, allow_series=True)
     except (TypeError, NarwhalsError):
@@ -114,8 +98,8 @@ def _series(mechanism: Mechanism, counts: Any) -> Any:
     try:
         values = series.to_numpy()
     except Exception:  # whatever a frame library raises for values that have no numpy form
-        raise ParameterError("counts", f"a column of {series.dtype}", _ALLOWED.format(top=_top(mechanism))) from None
-    noisy = released(mechanism, as_counts(mechanism, values), Key())
+        raise ParameterError("counts", f"a column of {series.dtype}", _ALLOWED.format(top=top)) from None
+    noisy = sampler.release(as_counts(values, top), Key())
     fresh = nw.new_series(name=series.name, values=noisy, dtype=nw.Int64(), backend=series.implementation)
     native = fresh.to_native()
     if hasattr(counts, "index") and hasattr(native, "index") and series.implementation.is_pandas():

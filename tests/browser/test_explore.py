@@ -21,7 +21,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 import countveil as cv
-from countveil import files, ptables
+from countveil import ptables
 from countveil.exact import decimal_text
 from countveil.mechanism import Mechanism
 from countveil.plots.usefulness import useful_from
@@ -152,14 +152,14 @@ def test_the_command_and_the_python_text_make_the_same_mechanism(visit: Visit, t
     with page.expect_download() as download:
         page.get_by_role("link", name="mechanism.json").click()
     download.value.save_as(tmp_path / "taken.json")
-    taken = files.load(tmp_path / "taken.json")  # measured again, compared with what the file claims
+    taken = Mechanism.load(tmp_path / "taken.json")  # measured again, compared with what the file claims
     if "answers" not in link:
         shows(page, taken)
     command = page.get_by_label("Command", exact=True).inner_text()
     assert command.startswith("countveil ")
     words = f"{sys.executable} -m {command}"
     subprocess.run(words, shell=True, cwd=tmp_path, check=True, capture_output=True, timeout=120)
-    assert files.load(tmp_path / "mechanism.json").hash == taken.hash
+    assert Mechanism.load(tmp_path / "mechanism.json").hash == taken.hash
     names: dict[str, Mechanism] = {}
     exec(page.get_by_label("Python", exact=True).inner_text(), names)
     assert names["mechanism"].hash == taken.hash

@@ -8,8 +8,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 import countveil as cv
-from countveil import files
 from countveil.exact import decimal_text
+from countveil.mechanism import Mechanism
 from tests.support.browsing import Visit, Watch
 from tests.support.served import Served
 
@@ -107,7 +107,7 @@ def test_explore(visit: Visit, tmp_path: Path) -> None:
     with page.expect_download() as download:
         page.get_by_role("link", name="mechanism.json").click()
     download.value.save_as(tmp_path / "m.json")
-    assert files.load(tmp_path / "m.json").hash == m.hash
+    assert Mechanism.load(tmp_path / "m.json").hash == m.hash
     page.get_by_role("link", name="The whole guarantee").click()
     expect(page.get_by_role("heading", name="The guarantee at every epsilon")).to_be_visible()
     expect(page.get_by_role("img", name="delta at every epsilon")).to_be_visible()

@@ -9,7 +9,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import countveil as cv
-from countveil.files import from_text, to_text
 from tests.support.designs import brute_force_delta, check
 from tests.support.effort import examples
 
@@ -113,7 +112,7 @@ def test_every_request_is_answered_or_refused_in_words(
         m = cv.design(**given, **terms, cap=cap)  # type: ignore[arg-type]
     except cv.CountveilError:
         return
-    assert from_text(to_text(m)).hash == m.hash
+    assert cv.Mechanism.from_text(m.to_text()).hash == m.hash
     assert m.describe()["margin_95"] is not None
     assert m.margin_95 <= m.certificate.worst_error
 

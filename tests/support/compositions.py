@@ -11,10 +11,10 @@ import mpmath
 
 from countveil.accounting.composition import Bounds, Composition
 from countveil.accounting.pairs import answer_of
-from countveil.certify import Terms, bind
+from countveil.certificate import Terms
 from countveil.columns import ColumnFamily, neighbour_pairs
 from countveil.law import Law
-from countveil.mechanism import Mechanism
+from countveil.mechanism import Mechanism, bind
 
 Ratios = dict[Fraction | None, Fraction]
 """A pair (P, Q): the P-probability of every likelihood ratio P/Q; None is that of outcomes that Q does not have."""

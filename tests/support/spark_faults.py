@@ -122,7 +122,6 @@ def release(folder: Path, fault: str) -> dict[str, object]:
     from countveil.curator import Curator
     from countveil.engines import spark_release
     from countveil.engines.spark import SparkEngine
-    from countveil.releasing import released
     from countveil.sampling.entropy import Key
     from tests.support.curated import QUICK, charged, config_text, with_plan, written
 
@@ -150,7 +149,7 @@ def release(folder: Path, fault: str) -> dict[str, object]:
         again = curator.release(by=["region", "age"], dataset="people", output=folder / "out")
         numbers = [[row[2] for row in each.frame.orderBy("region", "age").collect()] for each in (table, table, again)]
     counts, mechanism = kept[0]
-    expected = released(mechanism, counts, Key(SECRET)).tolist()
+    expected = mechanism.sampler.release(counts, Key(SECRET)).tolist()
     return {
         "fault": fault,
         "seconds": time.monotonic() - started,

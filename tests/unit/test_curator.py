@@ -37,7 +37,6 @@ from countveil.errors import (
     RequestError,
 )
 from countveil.exact import decimal_text
-from countveil.files import from_text
 from countveil.query import Question
 from countveil.sum_bias import bias_of_sum
 from tests.support.curated import COLUMNS, MANY, QUICK, charged, config_text, people, with_plan, write_rows, written
@@ -102,7 +101,7 @@ def test_the_receipt(curator: Curator) -> None:
     assert record is not None
     assert receipt.question == curator.question(BY_REGION).sha256
     assert receipt.text == BY_REGION
-    assert receipt.mechanism == record.mechanism == from_text(record.document).hash
+    assert receipt.mechanism == record.mechanism == cv.Mechanism.from_text(record.document).hash
     assert (receipt.epsilon, receipt.delta, receipt.answers, receipt.answers_left) == ("10", "0.01", 4, 3)
     assert (receipt.dataset, receipt.pool, receipt.version) == ("people", "people", 1)
     assert receipt.time.endswith("+00:00")
@@ -114,7 +113,7 @@ def test_the_planned_mechanism_keeps_the_promise(config: Path) -> None:
     with Curator.open(config) as curator:
         record = curator.ledger.plan("people")
         assert record is not None
-        mechanism = from_text(record.document)
+        mechanism = cv.Mechanism.from_text(record.document)
         together = compose(mechanism, record.answers).delta(float_below(Fraction(record.epsilon)))
         assert together.upper <= Fraction(record.delta)
 
@@ -597,7 +596,7 @@ def test_more_budget_is_certified_and_stays_on_record(terms: str, tmp_path: Path
         assert (opened.answers_total, opened.answers_left) == (7, 6)
         record = curator.ledger.plan("people")
         assert record is not None
-        composed = compose(from_text(record.document), 7, neighbours=record.neighbours, cells=record.cells)
+        composed = compose(cv.Mechanism.from_text(record.document), 7, neighbours=record.neighbours, cells=record.cells)
         assert composed.delta(float_below(Fraction(opened.epsilon))).upper <= Fraction(record.delta)
         assert Fraction(opened.epsilon) > Fraction(record.epsilon)
         assert curator.count(BY_REGION).receipt.epsilon == opened.epsilon
@@ -621,7 +620,7 @@ def test_the_delta_of_more_budget_is_rounded_down(delta: str, tmp_path: Path) ->
         opened = curator.open_budget("people", 2, "more")
         record = curator.ledger.plan("people")
         assert record is not None
-        upper = compose(from_text(record.document), 4).delta(float_below(Fraction(opened.epsilon))).upper
+        upper = compose(cv.Mechanism.from_text(record.document), 4).delta(float_below(Fraction(opened.epsilon))).upper
         assert Fraction(upper) <= Fraction(delta)
 
 

@@ -20,7 +20,6 @@ import countveil as cv
 from countveil.columns import ColumnFamily, Columns
 from countveil.law import Law
 from countveil.remap import Remap
-from countveil.sampling import outcome
 from countveil.sampling.draw import release_one, sampler
 from countveil.sampling.entropy import MAP, NOISE, Key
 
@@ -88,7 +87,7 @@ def test_every_uniform_integer_once(name: str, width: int) -> None:
     """Each outcome occurs for exactly as many integers as its weight says, whatever the guide's width."""
     family = FAMILIES[name]
     for n in range(10):
-        law, total = family.column(n), 1 << outcome.total_bits(family, n)
+        law, total = family.column(n), 1 << family.column(n).bits
         counts = np.full(total, n, dtype=np.int64)
         released = sampler(family, width).release(counts, everything(family, n))
         assert Counter((released - n).tolist()) == Counter({z: w * total // law.total for z, w in law.items() if w})

@@ -20,12 +20,12 @@ from countveil.config import load
 from countveil.curator import Curator
 from countveil.engines.duckdb import DuckDBEngine
 from countveil.errors import BudgetError, ConfigError, RequestError
-from countveil.files import from_text
 from countveil.keys import Key
 from countveil.ledger import Charge
 from countveil.ledger.anchor import Anchor
 from countveil.ledger.records import replayed, sealed
 from countveil.ledger.restoring import restore
+from countveil.mechanism import Mechanism
 from countveil.query import Question
 from countveil.service import models
 from countveil.service.page import budgets, views
@@ -133,12 +133,12 @@ def test_what_is_stated_after_a_restore_covers_what_was_lost(
     with Curator.open(config) as curator:
         record = curator.ledger.plan("people")
         assert record is not None
-        composed = compose(from_text(record.document), 4 + lost)
+        composed = compose(Mechanism.from_text(record.document), 4 + lost)
         assert composed.delta(float_below(Fraction(epsilon))).upper <= Fraction(record.delta)
         assert composed.delta(float_below(Fraction(epsilon)) * 0.99).upper > Fraction(record.delta)
         more = curator.open_budget("people", lost + 2, "again")  # what is opened pays for what was lost
         assert (more.answers_left, more.answers_lost) == (2, 0)
-        composed = compose(from_text(record.document), 4 + lost + 2)
+        composed = compose(Mechanism.from_text(record.document), 4 + lost + 2)
         assert composed.delta(float_below(Fraction(more.epsilon))).upper <= Fraction(record.delta)
         assert composed.delta(float_below(Fraction(more.epsilon)) * 0.99).upper > Fraction(record.delta)
 

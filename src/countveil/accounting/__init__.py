@@ -4,7 +4,6 @@ pairs         one answer: neighbouring laws as probabilities and losses
 grid          losses on a grid: laws that dominate a pair, and laws that it dominates
 powers        the sum of many losses by Fourier transform, every error bounded
 composition   upper and lower bounds for k answers, both changes, both neighbour relations
-basic         what is proved where mechanisms were chosen on the way
 planning      the best law for k answers
 searching     the search for it: shapes, then D, then freely
 shapes        symmetric laws by their half, in floats, for the search only
@@ -23,9 +22,8 @@ from countveil.errors import ParameterError, RequestError
 from countveil.exact import Number, exp_bounds, integer, number
 
 if TYPE_CHECKING:
-    from countveil.accounting.basic import Basic
     from countveil.accounting.composition import Composition
-    from countveil.accounting.planning import Ask, Plan
+    from countveil.accounting.planning import Plan
     from countveil.mechanism import Mechanism
 
 __all__ = ["answers_within", "compose", "plan"]
@@ -46,7 +44,7 @@ def compose(
     people: int | str = 1,
     adaptive: bool = False,
     fine: bool = False,
-) -> Composition | Basic:
+) -> Composition:
     """All answers together: k answers of one mechanism, or a list of (mechanism, answers) fixed in advance.
 
     Queries may be chosen adaptively. Mechanisms may not, unless `adaptive` says so: then all that is proved is basic
@@ -59,7 +57,6 @@ def compose(
     >>> found.lower <= found.upper < 1e-8
     True
     """
-    from countveil.accounting.basic import Basic
     from countveil.accounting.composition import CHEAP, FINEST, Composition
     from countveil.accounting.pairs import answer_of
 
@@ -68,12 +65,10 @@ def compose(
     listed = _listed(mechanisms, answers)
     terms = [(answer_of(m.family, m.certificate.sensitivity), k) for m, k in listed]
     in_cells, persons = integer("cells", cells, 1, 10**6), integer("people", people, 1, 10**4)
-    fixed = Composition(terms, neighbours, in_cells, persons, points=FINEST if fine else CHEAP)
-    if not adaptive:
-        return fixed
     often = in_cells * (2 if neighbours == "replace" else 1)
-    charges = tuple((*_charge(m, persons), k * often) for m, k in listed)
-    return Basic(charges, fixed)
+    charges = tuple((*_charge(m, persons), k * often) for m, k in listed) if adaptive else None
+    points = FINEST if fine else CHEAP
+    return Composition(terms, neighbours, in_cells, persons, points=points, charges=charges)
 
 
 def _charge(mechanism: Mechanism, people: int) -> tuple[Fraction, Fraction]:
@@ -98,21 +93,18 @@ def answers_within(
     """How many answers of a mechanism (epsilon, delta) pays for; 0 if not even one."""
     from dataclasses import replace
 
-    from countveil.accounting.basic import Basic
     from countveil.accounting.composition import FINEST
 
     total, target = epsilon_given(epsilon), delta_given(delta)
 
     def affordable(k: int) -> bool:
         found = compose(mechanism, k, neighbours=neighbours, cells=cells, people=people, adaptive=adaptive)
-        if isinstance(found, Basic):
-            return found.upper(total) <= target
-        upper = found.upper(float_below(total))
+        upper = found.upper(total)
         close = target < upper <= target * Fraction(101, 100)
-        return (replace(found, points=FINEST).upper(float_below(total)) if close else upper) <= target
+        return (replace(found, points=FINEST).upper(total) if close else upper) <= target
 
     plain = neighbours == "add-remove" and str(cells) == str(people) == "1"
-    if not (plain and mechanism.delta_at(epsilon) <= delta_given(delta)) and not affordable(1):
+    if not (plain and mechanism.delta_at(epsilon) <= target) and not affordable(1):
         return 0
     low, high = 1, 2
     while high <= LARGEST_ANSWERS and affordable(high):
@@ -154,41 +146,7 @@ def plan(
     """
     from dataclasses import replace
 
-    from countveil.accounting.planning import make_plan, price_list
-
-    ask = _ask(
-        epsilon=epsilon,
-        delta=delta,
-        answers=answers,
-        policy=policy,
-        objective=objective,
-        neighbours=neighbours,
-        cells=cells,
-        sensitivity=sensitivity,
-        unbiased_from=unbiased_from,
-        max_bias=max_bias,
-        method=method,
-    )
-    found = make_plan(ask)
-    return replace(found, price_list=price_list(found, progress)) if prices else found
-
-
-def _ask(
-    *,
-    epsilon: object,
-    delta: object,
-    answers: object,
-    policy: str,
-    objective: str,
-    neighbours: str,
-    cells: object,
-    sensitivity: object,
-    unbiased_from: object,
-    max_bias: object,
-    method: str,
-) -> Ask:
-    """Check every argument of a plan."""
-    from countveil.accounting.planning import Ask
+    from countveil.accounting.planning import Ask, make_plan, price_list
     from countveil.design.unsigned import bias_given, n0_given
 
     allowed = "a decimal number from 0.001 to 100"
@@ -212,7 +170,7 @@ def _ask(
         raise RequestError("policy signed is unbiased at every count: leave out unbiased_from and max_bias")
     if method == "program":
         _check_program(policy, sensitivity, max_bias)
-    return Ask(
+    ask = Ask(
         total,
         target,
         integer("answers", answers, 1, LARGEST_PLAN),
@@ -225,6 +183,8 @@ def _ask(
         bias_given(max_bias),
         method,
     )
+    found = make_plan(ask)
+    return replace(found, price_list=price_list(found, progress)) if prices else found
 
 
 def _check_program(policy: str, sensitivity: object, max_bias: object) -> None:

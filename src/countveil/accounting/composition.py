@@ -6,6 +6,11 @@ dominates all of them at every order bounds the delta of everything that was ask
 mechanisms were fixed in advance. Adding and removing are composed apart and the larger delta counts. Replacing one
 person by another moves one cell up and another down: both pairs are composed. docs/proofs.md has the argument.
 
+**Mechanisms chosen on the way.** If which mechanism answers next depends on answers before, all that is proved is that
+charges add up: each answer is charged the (epsilon, delta) its mechanism was certified at, which is settled before it
+answers, and a budget (epsilon, delta) that was fixed at the start and never exceeded by the sums holds for all answers
+together. What the same answers cost if fixed in advance is still a lower bound.
+
     upper      of the dominating grid laws, plus every error of the transform: safe
     lower      of one pair, merged to the grid, minus those errors: an attack that exists
     estimate   between them
@@ -19,10 +24,12 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
-from countveil.accounting import powers
+from countveil.accounting import float_below, powers
 from countveil.accounting.grid import Losses, above, below, heaviest_loss
 from countveil.accounting.pairs import LOSS_ERROR, Answer, Change, Pair
 from countveil.errors import ParameterError
+from countveil.exact import Number, number
+from countveil.roots import NoRootError, find_root
 
 FINE = 60.0
 """Grid steps in a standard deviation of one answer's loss, at least."""
@@ -53,6 +60,14 @@ class Bounds:
 
 Terms = Sequence[tuple[Answer, int]]
 """Answers of mechanisms, and how many of each."""
+Charges = tuple[tuple[Fraction, Fraction, int], ...]
+"""(epsilon, delta) of one answer, and how often it is charged."""
+
+FIXED = "mechanisms fixed in advance: sound for queries chosen adaptively"
+ADAPTIVE = (
+    "mechanisms chosen adaptively: basic composition, the certified epsilons and deltas added up, for a budget "
+    "that was fixed before the first answer; fix the mechanisms in advance (a plan) for the exact curve"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +75,7 @@ class Composition:
     """All answers together. `neighbours` is "add-remove" or "replace"; a person is in up to `cells` cells of a table.
 
     Datasets that differ by `people` persons are joined by a chain of neighbours: delta_g(epsilon) is at most
-    sum_{i<g} e^(i epsilon/g) delta(epsilon/g).
+    sum_{i<g} e^(i epsilon/g) delta(epsilon/g). Where mechanisms were chosen on the way, `charges` is what they cost.
     """
 
     terms: Terms
@@ -69,8 +84,12 @@ class Composition:
     people: int = 1
     chosen_step: float | None = None
     points: int = CHEAP
+    charges: Charges | None = None
 
-    note = "mechanisms fixed in advance: sound for queries chosen adaptively"
+    @property
+    def note(self) -> str:
+        """Under which condition the bounds hold."""
+        return FIXED if self.charges is None else ADAPTIVE
 
     @cached_property
     def _ways(self) -> list[list[tuple[tuple[Pair, ...], int]]]:
@@ -147,12 +166,16 @@ class Composition:
         """How many pairs are composed."""
         return sum(k for _, k in self._ways[0])
 
-    def upper(self, epsilon: float) -> float:
+    def upper(self, epsilon: Number) -> float:
         """A delta that all answers together have at epsilon. **Guarantee.** Never too small.
 
-        The smaller of the transform's bound and of basic composition with even shares, which both hold.
+        The smaller of the transform's bound and of basic composition with even shares, which both hold. For `charges`
+        the sum of their deltas, if epsilon is at least the sum of their epsilons: nothing is proved below it.
         """
-        epsilon = _checked(epsilon)
+        if self.charges is not None:
+            spent, delta = _sums(self.charges)
+            return min(1.0, math.nextafter(float(delta), 2.0)) if _exact("epsilon", epsilon) >= spent else 1.0
+        epsilon = _checked(epsilon, float_below)
         if self._reveals:
             return 1.0
         if self.people > 1:
@@ -177,9 +200,9 @@ class Composition:
         found = sum(k * max(pair.delta(share) for pair in pairs) for pairs, k in way)
         return (found + self._slack(share)) * (1 + 2.0**-48)
 
-    def lower(self, epsilon: float) -> float:
+    def lower(self, epsilon: Number) -> float:
         """A delta that all answers together cannot be better than at epsilon."""
-        epsilon = _checked(epsilon)
+        epsilon = _checked(epsilon, _float_above)
         if self._reveals:
             return 1.0
         if self.answers == 1:
@@ -188,19 +211,30 @@ class Composition:
         always = -math.expm1(epsilon) * (1 - 2.0**-50) if epsilon < 0 else 0.0  # P(A) - E Q(A) with A certain
         return max(always, self._edges, *(estimate.value - estimate.error for estimate in found))
 
-    def delta(self, epsilon: float) -> Bounds:
+    def delta(self, epsilon: Number) -> Bounds:
         """The delta of all answers together at epsilon (which may be negative)."""
         upper, lower = self.upper(epsilon), self.lower(epsilon)
         lower = min(lower, upper)
         return Bounds(lower, math.sqrt(lower * upper) if lower else upper / 2, upper)
 
-    def epsilon(self, delta: float) -> Bounds | None:
-        """The least epsilon >= 0 of all answers together for a delta, or None: infinite losses alone weigh more."""
-        upper = None if self._edges > delta else least_epsilon(self.upper, delta)
+    def epsilon(self, delta: Number) -> Bounds | None:
+        """The least epsilon >= 0 of all answers together for a delta, or None: infinite losses alone weigh more.
+
+        For `charges` the sum of their epsilons, or None if the sum of their deltas is more than delta.
+        """
+        target = _exact("delta", delta)
+        if target <= 0:
+            raise ParameterError("delta", delta, "a number above 0")
+        upper: float | None
+        if self.charges is not None:
+            spent, charged = _sums(self.charges)
+            upper = math.nextafter(float(spent), math.inf) if charged <= target else None
+        else:
+            upper = None if self._edges > target else _least_epsilon(self.upper, target)
         if upper is None:
             return None
-        lower = least_epsilon(self.lower, delta) or 0.0
-        return Bounds(min(lower, upper), (min(lower, upper) + upper) / 2, upper)
+        lower = min(_epsilon_not_enough(self.lower, target), upper)
+        return Bounds(lower, (lower + upper) / 2, upper)
 
 
 def _slip(parts: Sequence[tuple[Losses, int]]) -> float:
@@ -208,38 +242,50 @@ def _slip(parts: Sequence[tuple[Losses, int]]) -> float:
     return sum(k * (losses.error + 8 * LOSS_ERROR * (1 + losses.reach)) for losses, k in parts)
 
 
-def _checked(epsilon: float) -> float:
-    """Epsilon as a float; beyond 700 in size delta is bounded by what it is there."""
-    if math.isnan(epsilon):
+def _sums(charges: Charges) -> tuple[Fraction, Fraction]:
+    """The sums of epsilons and of deltas, exactly."""
+    epsilon = sum((e * k for e, _, k in charges), Fraction(0))
+    return epsilon, min(Fraction(1), sum((d * k for _, d, k in charges), Fraction(0)))
+
+
+def _exact(name: str, given: Number) -> Fraction:
+    """A number as it is; a float is itself, not its shortest decimal."""
+    return Fraction(given) if isinstance(given, float) and math.isfinite(given) else number(name, given)
+
+
+def _checked(epsilon: Number, rounding: Callable[[Fraction], float]) -> float:
+    """Epsilon as a float, rounded to the safe side; beyond 700 in size delta is bounded by what it is there."""
+    value = epsilon if isinstance(epsilon, float) else rounding(number("epsilon", epsilon))
+    if math.isnan(value):
         raise ParameterError("epsilon", epsilon, "a number")
-    return max(-LARGEST_EPSILON, min(float(epsilon), BEYOND))
+    return max(-LARGEST_EPSILON, min(float(value), BEYOND))
 
 
-def least_epsilon(delta_at: Callable[[float], float], delta: float) -> float | None:
-    """The least epsilon >= 0 (to a relative 1e-9, rounded up) with delta_at(epsilon) <= delta, by safe secants."""
-    if delta_at(0.0) <= delta:
-        return 0.0
-    low, high = 0.0, 1.0
-    while delta_at(high) > delta:
-        low, high = high, 2 * high
-        if high > 2e5:
-            return None
+def _float_above(x: Fraction) -> float:
+    return -float_below(-x)
+
+
+def _least_epsilon(delta_at: Callable[[float], float], delta: Fraction) -> float | None:
+    """An epsilon >= 0 with delta_at(epsilon) <= delta: the least one, about, or None if there is none below 2e5."""
     log_target = math.log(delta)
 
-    def gap(epsilon: float) -> float:
+    def lack(epsilon: float) -> float:
         return math.log(max(delta_at(epsilon), SMALLEST_DELTA)) - log_target
 
-    gap_low, gap_high = gap(low), gap(high)
-    for _ in range(100):
-        if high - low <= 1e-9 * high or -1e-9 < gap_high <= 0:
-            break
-        middle = low + (high - low) * gap_low / (gap_low - gap_high)
-        middle = min(max(middle, low + 0.02 * (high - low)), high - 0.02 * (high - low))
-        found = gap(middle)
-        if found > 0:
-            low, gap_low, gap_high = middle, found, gap_high * 0.7
-        else:
-            high, gap_high, gap_low = middle, found, gap_low * 0.7
-    while delta_at(high) > delta:
-        high *= 1 + 1e-12
-    return high
+    limits = (0.0, math.inf)
+    try:
+        found = find_root(lack, 1.0, limits=limits, step=1.0, widest=2e5, tolerance=1e-12, close=1e-9)
+    except NoRootError:
+        return None
+    while delta_at(found) > delta:
+        found = max(found * (1 + 1e-12), 1e-300)
+    return found
+
+
+def _epsilon_not_enough(delta_at: Callable[[float], float], delta: Fraction) -> float:
+    """An epsilon with delta_at(epsilon) > delta, close to the largest; 0 if even there delta is enough."""
+    found = _least_epsilon(delta_at, delta) or 0.0
+    nudge = 1e-9
+    while found and nudge < 1 and delta_at(found * (1 - nudge)) <= delta:
+        nudge *= 4
+    return found * (1 - nudge) if nudge < 1 else 0.0

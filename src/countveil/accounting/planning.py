@@ -21,9 +21,8 @@ from countveil.accounting.composition import Bounds, Composition
 from countveil.accounting.pairs import Floats, answer_of
 from countveil.accounting.programmed import law_of, propose
 from countveil.accounting.searching import Found, search
-from countveil.accounting.shapes import LARGEST_D, NoRootError, Target, composed_delta, normalised, root
-from countveil.certificate import LEVEL_95, margin_95
-from countveil.certify import Terms, bind
+from countveil.accounting.shapes import LARGEST_D, Target, composed_delta, normalised
+from countveil.certificate import LEVEL_95, Terms, margin_95
 from countveil.columns import ColumnFamily, Columns
 from countveil.design import design
 from countveil.design.remapping import remap_nearly
@@ -31,9 +30,10 @@ from countveil.design.unsigned import described, details
 from countveil.errors import CountveilError, InfeasibleError, RequestError
 from countveil.exact import decimal_text, log_upper
 from countveil.law import Law
-from countveil.mechanism import Mechanism
+from countveil.mechanism import Mechanism, bind
 from countveil.privacy import epsilon_order
 from countveil.remap import Remap
+from countveil.roots import NoRootError, find_root
 
 LISTED = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 ATTEMPTS = 8
@@ -264,7 +264,7 @@ def _widened(half: Floats, target: Target, step: float) -> Floats:
         return float(np.log(max(found, 1e-300) / target.delta))
 
     try:
-        return normalised(logs * np.exp(-root(lack, 0.0, step=1e-4)))
+        return normalised(logs * np.exp(-find_root(lack, 0.0, step=1e-4)))
     except NoRootError:
         raise InfeasibleError("edges take too much of delta", "a larger D is needed") from None
 

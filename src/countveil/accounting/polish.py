@@ -17,15 +17,8 @@ import numpy as np
 
 from countveil.accounting import powers
 from countveil.accounting.pairs import Floats
-from countveil.accounting.shapes import (
-    NoRootError,
-    Target,
-    composed_delta,
-    grid_losses,
-    grid_step,
-    normalised,
-    root,
-)
+from countveil.accounting.shapes import Target, composed_delta, grid_losses, grid_step, normalised
+from countveil.roots import NoRootError, find_root
 
 STEPS = 60
 LEAST_GAIN = 1e-7
@@ -107,7 +100,7 @@ class _Search:
             if found != gap and -1e4 < (found - gap) / (trial - s) < -1e-3:
                 self.slope = (found - gap) / (trial - s)
             s, gap = trial, found
-        self.scale = s if -1e-8 < gap <= 0 else root(lack, self.scale, step=1e-3, tolerance=1e-10)
+        self.scale = s if -1e-8 < gap <= 0 else find_root(lack, self.scale, step=1e-3, tolerance=1e-10)
         half = self.law(x - self.scale)
         found = self._cost_of(half)
         if found < self.least:

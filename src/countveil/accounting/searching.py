@@ -14,17 +14,16 @@ import numpy as np
 from countveil.accounting.pairs import Floats
 from countveil.accounting.polish import polished
 from countveil.accounting.shapes import (
-    NoRootError,
     Target,
-    composed_delta,
     enough_D,
     grid_step,
     least_scale,
+    log_excess,
     normalised,
     power_law,
-    root,
     variance,
 )
+from countveil.roots import NoRootError, find_root
 
 POWERS = (1.0, 1.4, 2.0)
 REFINEMENTS = 8
@@ -104,10 +103,10 @@ def _retuned(found: Found, target: Target) -> Found:
     logs = np.log(found.half / found.half[0])
 
     def lack(s: float) -> float:
-        return math.log(max(composed_delta(normalised(logs * math.exp(-s)), target, step), 1e-300) / target.delta)
+        return log_excess(normalised(logs * math.exp(-s)), target, step)
 
     try:
-        half = normalised(logs * math.exp(-root(lack, 0.0, step=1e-4)))
+        half = normalised(logs * math.exp(-find_root(lack, 0.0, step=1e-4)))
     except NoRootError:
         return found
     return Found(half, found.power, step)

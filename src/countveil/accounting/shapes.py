@@ -6,7 +6,6 @@ The family exp(-|z/c|^p) holds the geometric law (p = 1), the discrete Gaussian 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,9 +13,9 @@ import numpy as np
 from countveil.accounting import powers
 from countveil.accounting.grid import Losses, above
 from countveil.accounting.pairs import Floats, Pair
+from countveil.roots import find_root
 
 LARGEST_D = 20_000
-WIDEST_STEP = 16.0
 
 
 @dataclass(frozen=True)
@@ -72,6 +71,11 @@ def composed_delta(half: Floats, target: Target, step: float | None = None) -> f
     return powers.estimate([(grid_losses(half, target, step), target.answers)], target.epsilon)
 
 
+def log_excess(half: Floats, target: Target, step: float | None = None) -> float:
+    """ln(delta of all answers / delta of the target): positive where noise is lacking."""
+    return math.log(max(composed_delta(half, target, step), 1e-300) / target.delta)
+
+
 def power_law(c: float, p: float, D: int) -> Floats:
     """exp(-|z/c|^p) on z = 0..D."""
     return normalised(-((np.arange(D + 1) / c) ** p))
@@ -89,44 +93,6 @@ def least_scale(p: float, target: Target, edge: float, guess: float) -> float:
 
     def lack(log_c: float) -> float:
         c = math.exp(log_c)
-        return math.log(max(composed_delta(power_law(c, p, enough_D(c, p, edge)), target), 1e-300) / target.delta)
+        return log_excess(power_law(c, p, enough_D(c, p, edge)), target)
 
-    return math.exp(root(lack, math.log(guess)))
-
-
-class NoRootError(Exception):
-    """The function does not change sign where it was looked for."""
-
-
-def root(lack: Callable[[float], float], guess: float, *, step: float = 0.05, tolerance: float = 1e-9) -> float:
-    """The least x (about) with lack(x) <= 0, lack falling: bracket by growing steps, then Illinois' regula falsi."""
-    low = high = guess
-    gap_low = gap_high = lack(guess)
-    width = step
-    while gap_high > 0:
-        low, gap_low = high, gap_high
-        high += width
-        width *= 2
-        gap_high = lack(high)
-        if width > WIDEST_STEP:
-            raise NoRootError
-    width = step
-    while gap_low <= 0:
-        high, gap_high = low, gap_low
-        low -= width
-        width *= 2
-        gap_low = lack(low)
-        if width > WIDEST_STEP:
-            raise NoRootError
-    for i in range(80):
-        if high - low <= tolerance or -1e-8 < gap_high <= 0:
-            break
-        middle = low + (high - low) * gap_low / (gap_low - gap_high)
-        if i % 4 == 3 or not low < middle < high:
-            middle = (low + high) / 2
-        gap = lack(middle)
-        if gap > 0:
-            low, gap_low, gap_high = middle, gap, gap_high / 2
-        else:
-            high, gap_high, gap_low = middle, gap, gap_low / 2
-    return high
+    return math.exp(find_root(lack, math.log(guess)))

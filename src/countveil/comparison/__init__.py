@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from countveil.errors import CountveilError, InfeasibleError, ParameterError
 from countveil.exact import Number, decimal_text
+from countveil.plots import plot_comparison
 
 if TYPE_CHECKING:
     from countveil.comparison.basis import Basis
@@ -58,9 +59,9 @@ class Comparison:
 
     def plot(self, path: str | Path) -> None:
         """Save a picture of the comparison as SVG, PNG or HTML."""
-        from countveil.plots import plot_comparison
-
-        plot_comparison(self, path)
+        shared = self.basis.shared.value
+        measured = None if shared == "guarantee" or self.basis.epsilon is not None else "epsilon"
+        plot_comparison([vars(row) for row in self.rows], shared, measured, path)
 
 
 def compare(

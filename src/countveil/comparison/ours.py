@@ -7,7 +7,7 @@ from collections.abc import Callable
 from decimal import localcontext
 from fractions import Fraction
 
-from countveil.certify import Terms, bind
+from countveil.certificate import Terms
 from countveil.columns import Columns
 from countveil.comparison.basis import Basis, Shared
 from countveil.decimals import PRECISE, exp, proposals
@@ -21,7 +21,7 @@ from countveil.errors import InfeasibleError, RequestError
 from countveil.exact import decimal_text
 from countveil.families.member import Member
 from countveil.law import Law
-from countveil.mechanism import Mechanism
+from countveil.mechanism import Mechanism, bind
 from countveil.rounding import symmetric_law
 
 NONNEGATIVE = "countveil"

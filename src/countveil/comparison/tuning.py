@@ -13,6 +13,7 @@ from countveil.comparison.basis import Basis, Shared, typical_law
 from countveil.errors import InfeasibleError
 from countveil.exact import decimal_text
 from countveil.families.member import Member
+from countveil.roots import NoRootError, find_root
 
 DIGITS = 12
 _CLOSE = 1e-11
@@ -25,48 +26,28 @@ def tuned(
 ) -> Member:
     """The member of least noise with enough of it; `member` is noisier the larger its argument, within `limits`.
 
-    The search is Illinois' variant of regula falsi on the logarithms of the argument and of what is lacking. Where even
-    the least noise within the limits is enough, that is what is returned.
+    Where even the least noise within the limits is enough, that is what is returned.
     """
     first, last = math.log(limits[0]), math.log(limits[1])
-
-    def lack(x: float) -> float:
-        return _lack(basis, member(_short(x)))
-
-    low = high = min(max(math.log(guess), first), last)
-    gap_low = gap_high = lack(low)
-    step = 0.25
-    while gap_high > 0:
-        if high >= last:
-            raise InfeasibleError(
-                f"even the widest {what} noise there is here has too little of it", "change the terms"
-            )
-        low, gap_low = high, gap_high
-        high, step = min(high + step, last), 2 * step
-        gap_high = lack(high)
-    step = 0.25
-    while gap_low <= 0:
-        if low <= first:
-            return member(_short(low))
-        high, gap_high = low, gap_low
-        low, step = max(low - step, first), 2 * step
-        gap_low = lack(low)
-    while high - low > _CLOSE:
-        middle = (low * gap_high - high * gap_low) / (gap_high - gap_low)
-        if not low + _CLOSE / 4 < middle < high - _CLOSE / 4 or min(gap_low, -gap_high) < 1e-9 * (gap_low - gap_high):
-            middle = (low + high) / 2
-        gap = lack(middle)
-        if gap > 0:
-            low, gap_low, gap_high = middle, gap, gap_high / 2
-        else:
-            high, gap_high, gap_low = middle, gap, gap_low / 2
-        if -1e-13 < gap <= 0:
-            break
+    try:
+        x = find_root(
+            lambda x: _lack(basis, member(_short(x))),
+            min(max(math.log(guess), first), last),
+            limits=(first, last),
+            step=0.25,
+            widest=math.inf,
+            tolerance=_CLOSE,
+            close=1e-13,
+        )
+    except NoRootError:
+        raise InfeasibleError(
+            f"even the widest {what} noise there is here has too little of it", "change the terms"
+        ) from None
     for _ in range(60):
-        found = member(_short(high))
+        found = member(_short(x))
         if basis.noisy_enough(found):
             return found
-        high += _CLOSE
+        x += _CLOSE
     raise InfeasibleError(f"no {what} noise has these terms", "change the terms")
 
 

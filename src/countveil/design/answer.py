@@ -10,14 +10,13 @@ from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 
-from countveil.certify import annotate
 from countveil.design import remapping, signed, whole
 from countveil.design.optimal import least_delta
 from countveil.design.request import Question, Request
 from countveil.design.signed import Solver, least_holding
 from countveil.design.sizing import LARGEST_FREE_D
 from countveil.errors import CountveilError, InfeasibleError, RequestError, SolverError
-from countveil.mechanism import Mechanism
+from countveil.mechanism import Mechanism, annotate
 
 LARGEST_AUTO_PROGRAM_D = 40
 LEAST_VISIBLE = Decimal("1e-16")

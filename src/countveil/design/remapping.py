@@ -14,7 +14,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from countveil import privacy
-from countveil.certify import Terms, bind, enough_bits
+from countveil.certificate import Terms
 from countveil.columns import Columns
 from countveil.decimals import decimal
 from countveil.design import mapping, pulls
@@ -25,7 +25,7 @@ from countveil.design.signed import SPARE, Solver, least_holding, paper_bound
 from countveil.errors import InfeasibleError, RequestError
 from countveil.exact import decimal_text, exp_bounds
 from countveil.law import Law
-from countveil.mechanism import Mechanism
+from countveil.mechanism import Mechanism, bind, enough_bits
 from countveil.remap import Remap, Row
 from countveil.rounding import symmetric_law
 

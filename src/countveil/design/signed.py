@@ -15,7 +15,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 
-from countveil.certify import Terms, certify
+from countveil.certificate import Terms
 from countveil.columns import Columns
 from countveil.decimals import decimal, proposals
 from countveil.design import optimal, paper
@@ -24,7 +24,7 @@ from countveil.design.program import ColumnProgram, Model
 from countveil.design.request import LARGEST_D, SMALLEST_EPSILON, Question, Request, check_floor
 from countveil.errors import InfeasibleError, RequestError, SolverError
 from countveil.exact import decimal_text
-from countveil.mechanism import Mechanism
+from countveil.mechanism import Mechanism, certify
 from countveil.rounding import symmetric_law
 
 SPARE = 1 - Fraction(1, 10**6)

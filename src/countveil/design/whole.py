@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 
-from countveil.certify import Terms, certify
+from countveil.certificate import Terms
 from countveil.columns import Columns
 from countveil.decimals import exp
 from countveil.design.linear import NoSolution
@@ -32,7 +32,7 @@ from countveil.design.sizing import LARGEST_FREE_D, Size, is_thorough, sized_pro
 from countveil.errors import InfeasibleError, SolverError
 from countveil.exact import decimal_text
 from countveil.law import Law
-from countveil.mechanism import Mechanism
+from countveil.mechanism import Mechanism, certify
 from countveil.rounding import SCALE, column_law, even_weight
 
 SPARE = 1 - Fraction(1, 10**6)

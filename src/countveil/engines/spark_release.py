@@ -31,10 +31,9 @@ from numpy.typing import NDArray
 from countveil.engines.labels import Labels, count_name, labels_of
 from countveil.engines.spark_session import noted, plain, quiet
 from countveil.errors import EngineError, ParameterError
-from countveil.files import from_text
 from countveil.mechanism import Mechanism
 from countveil.query import Question
-from countveil.releasing import as_counts, released
+from countveil.releasing import as_counts
 from countveil.sampling.entropy import Key
 
 if TYPE_CHECKING:
@@ -89,7 +88,7 @@ def drawing(public: Callable[[], Public], secret: bytes) -> Draw:
 def drawn(mechanism: Mechanism, cells: NDArray[np.int64], counts: NDArray[np.int64], key: Key) -> NDArray[np.int64]:
     """The release of some cells; runs of consecutive cells are drawn at once."""
     try:
-        checked = as_counts(mechanism, counts)
+        checked = as_counts(counts, mechanism.largest_count)
     except ParameterError:  # its words would quote a count
         raise EngineError(NO_COUNTS) from None
     ends = [*(np.flatnonzero(np.diff(cells) != 1) + 1).tolist(), len(cells)]
@@ -97,7 +96,7 @@ def drawn(mechanism: Mechanism, cells: NDArray[np.int64], counts: NDArray[np.int
     start = 0
     for end in ends:
         if start < end:
-            result[start:end] = released(mechanism, checked[start:end], key, first=int(cells[start]))
+            result[start:end] = mechanism.sampler.release(checked[start:end], key, first=int(cells[start]))
         start = end
     return result
 
@@ -105,7 +104,7 @@ def drawn(mechanism: Mechanism, cells: NDArray[np.int64], counts: NDArray[np.int
 @lru_cache(maxsize=4)
 def mechanism_of(text: str) -> Mechanism:
     """The mechanism of a file, rebuilt and checked once in every worker process."""
-    return from_text(text)
+    return Mechanism.from_text(text)
 
 
 def write(

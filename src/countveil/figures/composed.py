@@ -24,7 +24,7 @@ from countveil.accounting import plan, powers
 from countveil.accounting.composition import Composition
 from countveil.accounting.grid import above
 from countveil.accounting.pairs import Answer, Change, answer_of
-from countveil.accounting.shapes import Target, least_scale, root
+from countveil.accounting.shapes import Target, least_scale
 from countveil.design import design
 from countveil.exact import decimal_text
 from countveil.families.gaussian import discrete_gaussian
@@ -32,6 +32,7 @@ from countveil.families.geometric import geometric
 from countveil.families.member import Member
 from countveil.figures.points import Figure, Point
 from countveil.mechanism import Mechanism
+from countveil.roots import find_root
 
 COUNTS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 EPSILON, DELTA = Fraction(3), Fraction("1e-6")
@@ -98,7 +99,7 @@ def bracket(answer: Answer, answers: int) -> tuple[Fraction, Fraction]:
         delta = pair.delta(epsilon) if answers == 1 else powers.estimate(parts, epsilon)
         return math.log(max(delta, TINY) / float(DELTA))
 
-    low = high = near = math.exp(root(lack, math.log(zcdp(answers * pair.deviation**2 / 2))))
+    low = high = near = math.exp(find_root(lack, math.log(zcdp(answers * pair.deviation**2 / 2))))
     nudge = NUDGE
     while whole.upper(high) > DELTA or whole.lower(low) < DELTA:
         low, high, nudge = near * (1 - nudge), near * (1 + nudge), 4 * nudge

@@ -14,14 +14,14 @@ vl-convert are the extra `plots`; importing this package does not import them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from countveil.plots.save import check
 from countveil.plots.save import save as _save
 
 if TYPE_CHECKING:
-    from countveil.comparison import Comparison
     from countveil.mechanism import Mechanism
     from countveil.ptables.audit import Audit
 
@@ -36,14 +36,12 @@ def plot(mechanism: Mechanism, path: str | Path) -> None:
     _save(mechanism_page(mechanism), path)
 
 
-def plot_comparison(comparison: Comparison, path: str | Path) -> None:
-    """Draw a comparison and save it as .svg, .png or .html."""
+def plot_comparison(rows: Sequence[Mapping[str, Any]], basis: str, figure: str | None, path: str | Path) -> None:
+    """Draw the rows of a comparison and save it as .svg, .png or .html."""
     from countveil.plots.comparison import comparison_chart
 
     check(path)
-    shared = comparison.basis.shared.value
-    measured = None if shared == "guarantee" or comparison.basis.epsilon is not None else "epsilon"
-    _save(comparison_chart(comparison.rows, basis=shared, figure=measured), path)
+    _save(comparison_chart(rows, basis=basis, figure=figure), path)
 
 
 def plot_ptable(audit: Audit, path: str | Path, name: str = "") -> None:

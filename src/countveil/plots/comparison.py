@@ -7,7 +7,7 @@ variance or eta it is delta, or epsilon where delta is given.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,8 @@ from countveil.plots import theme
 if TYPE_CHECKING:
     import altair as alt
 
-    from countveil.comparison.table import Row
+Compared = Mapping[str, Any]
+"""One mechanism: its name, the law of its noise and its figures, as in the rows of `countveil.comparison`."""
 
 BASES = {
     "guarantee": "guarantee",
@@ -50,7 +51,9 @@ def law_rows(law: Law, floor: float = 0.0, step: int = 1) -> theme.Rows:
     return [row for row in rows if row["p"] > 0]
 
 
-def comparison_chart(rows: Sequence[Row], *, basis: str = "guarantee", figure: str | None = None) -> alt.VConcatChart:
+def comparison_chart(
+    rows: Sequence[Compared], *, basis: str = "guarantee", figure: str | None = None
+) -> alt.VConcatChart:
     """One line per mechanism, in the order given: the law of its noise on a log scale, and a bar with its figure.
 
     `figure` is variance, delta or epsilon.
@@ -63,13 +66,13 @@ def comparison_chart(rows: Sequence[Row], *, basis: str = "guarantee", figure: s
             raise ParameterError(argument, given, " or ".join(allowed))
     if not rows:
         raise ParameterError("rows", "no mechanism", "at least one")
-    ticks = _probability_ticks([row.law for row in rows])
-    whole = [law_rows(row.law, ticks[0]) for row in rows]
+    ticks = _probability_ticks([row["law"] for row in rows])
+    whole = [law_rows(row["law"], ticks[0]) for row in rows]
     reach = max(abs(at["z"]) for law in whole for at in law)
     areas = 2 * reach + 1 > MOST_BARS
     step = -(-(2 * reach + 1) // LAW_WIDTH)
-    laws = [law_rows(row.law, ticks[0], step) for row in rows] if areas else whole
-    figures = [_shown(getattr(row, figure), figure) for row in rows]
+    laws = [law_rows(row["law"], ticks[0], step) for row in rows] if areas else whole
+    figures = [_shown(row[figure], figure) for row in rows]
     lines = [
         alt.hconcat(
             _law_chart(row, law, reach, ticks, areas=areas, last=i == len(rows) - 1),
@@ -98,7 +101,7 @@ def _probability_ticks(laws: Sequence[Law]) -> list[float]:
     return theme.decades([max(least / 1.5, min(LEAST_SHOWN, most / 10)), most], most=4)
 
 
-def _law_chart(row: Row, law: theme.Rows, reach: int, ticks: list[float], *, areas: bool, last: bool) -> alt.Chart:
+def _law_chart(row: Compared, law: theme.Rows, reach: int, ticks: list[float], *, areas: bool, last: bool) -> alt.Chart:
     import altair as alt
 
     floor = ticks[0]
@@ -115,7 +118,7 @@ def _law_chart(row: Row, law: theme.Rows, reach: int, ticks: list[float], *, are
     else:
         base = base.mark_bar(color=theme.DARK, width=max(1.5, min(12.0, 0.7 * LAW_WIDTH / (2 * reach + 1))))
     chart: alt.Chart = base.encode(x=x, y=y, y2=alt.Y2("floor:Q")).properties(
-        title=alt.TitleParams(row.name or row.mechanism, subtitle=_facts(row), fontSize=12, offset=6),
+        title=alt.TitleParams(row["name"] or row["mechanism"], subtitle=_facts(row), fontSize=12, offset=6),
         width=LAW_WIDTH,
         height=ROW_HEIGHT,
     )
@@ -168,9 +171,9 @@ def _share(value: float, domain: list[float], log: bool) -> float:
     return (value - low) / (high - low)
 
 
-def _facts(row: Row) -> str:
+def _facts(row: Compared) -> str:
     """The figures of one mechanism in a line."""
-    worst = "unbounded" if row.worst_error is None else f"at most {row.worst_error}"
-    sign = "never negative" if row.never_negative else "can be negative"
-    exact, near = theme.percent(row.eta), theme.percent(row.within_3)
+    worst = "unbounded" if row["worst_error"] is None else f"at most {row['worst_error']}"
+    sign = "never negative" if row["never_negative"] else "can be negative"
+    exact, near = theme.percent(row["eta"]), theme.percent(row["within_3"])
     return f"exact {exact}; within ±3 {near}; error {worst}; {sign}"

@@ -1,16 +1,24 @@
 """Exact draws for one count and for vectors of counts, near the speed of memory.
 
-The draw of cell c is decided by K uniform bits that belong to that cell alone (`entropy`), in the way that `outcome`
-defines. Here it is done lazily: 16 bits settle a draw when the guide table is unambiguous; otherwise more bits are
-taken from the cell's own blocks. The result is the same, bit for bit, for every guide width, batch size and order. Work
-per cell depends on the noise only through that ambiguity.
+**The definition.** A draw of the count n is decided by K uniform bits that belong to its cell alone (`entropy`). With
+`Columns` the 2^K integers are dealt to z = -left, ..., right in order, weight(z) of them each. With `Remap` the high
+bits choose Z in the same way, the low bits choose where the map sends n + Z, and the first few integers of Z = 1 and
+Z = 2 are given another value by the moves. `noise` is that definition.
+
+**Vectors** agree with it, integer by integer, and are lazy: the first 16 bits of a cell settle its draw unless the
+entry of the guide table is ambiguous; then more bits are taken from the cell's own blocks. The result is the same, bit
+for bit, for every guide width, batch size and order. Work per cell depends on the noise only through that ambiguity.
 """
 
 from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +26,7 @@ from numpy.typing import NDArray
 from countveil.columns import ColumnFamily, Columns
 from countveil.law import Law
 from countveil.remap import Remap, Row
-from countveil.sampling import outcome
 from countveil.sampling.entropy import BLOCK_BITS, DENSE_BITS, MAP, NOISE, Bits, Key, Words
-from countveil.sampling.guide import Guide, guide
 
 WIDTH = 16
 BATCH = 1 << 17
@@ -32,9 +38,106 @@ Counts = NDArray[np.int64]
 Cells = NDArray[np.int64]
 
 
+# The definition
+
+
+def noise(family: ColumnFamily, n: int, uniform: int) -> int:
+    """The noise that the integer `uniform`, 0 <= uniform < 2**K, stands for; K are the bits of the column of n."""
+    if isinstance(family, Remap) and n < family.stationary_from:
+        return _remapped(family, n, uniform)
+    return law_noise(family.column(n), uniform)[0]
+
+
+def law_noise(law: Law, uniform: int) -> tuple[int, int]:
+    """(z, rank): the noise, and the rank of `uniform` among the integers of that z.
+
+    >>> [law_noise(Law((1, 2, 1), 1, 2), u) for u in range(4)]
+    [(-1, 0), (0, 0), (0, 1), (1, 0)]
+    """
+    ends = cumulated(law)
+    if not 0 <= uniform < law.total:
+        raise ValueError("the uniform integer is outside the law's range")
+    slot = bisect_right(ends, uniform)
+    return slot - law.left, uniform - (ends[slot - 1] if slot else 0)
+
+
+@lru_cache(maxsize=512)
+def cumulated(law: Law) -> tuple[int, ...]:
+    """Cumulated weights: integer u belongs to the first slot whose end is above u."""
+    return tuple(accumulate(law.weights))
+
+
+def _remapped(family: Remap, n: int, uniform: int) -> int:
+    low = uniform & ((1 << family.map_bits) - 1)
+    z, rank = law_noise(family.source, uniform >> family.map_bits)
+    rank = rank << family.map_bits | low
+    for move in family.moves.get(n, ()):
+        if z == move.source:
+            if rank < move.units:
+                return move.target
+            rank -= move.units
+    for y, weight in family.row(n + z):
+        if low < weight:
+            return y - n
+        low -= weight
+    raise AssertionError("a row of the map does not cover its integers")
+
+
+# One count
+
+
 def release_one(family: ColumnFamily, n: int, bits: Bits | None = None) -> int:
     """Y = n + Z for one count, as cell 0 of a release of its own."""
     return n + _defined(family, n, bits if bits is not None else Key(), 0)
+
+
+def _defined(family: ColumnFamily, n: int, bits: Bits, cell: int) -> int:
+    """The noise of one cell by definition, with all of its bits."""
+    if isinstance(family, Remap) and n < family.stationary_from:
+        high = _uniform(family.source.bits, bits, NOISE, cell)
+        low = _uniform(family.map_bits, bits, MAP, cell)
+        return noise(family, n, high << family.map_bits | low)
+    return noise(family, n, _uniform(family.column(n).bits, bits, NOISE, cell))
+
+
+def _uniform(size: int, bits: Bits, source: int, cell: int) -> int:
+    """The first `size` of the 144 bits that a cell has in a source."""
+    word = np.empty(1, dtype=np.uint16)
+    bits.dense(source, cell, word)
+    high, low = bits.blocks(source, np.array([cell], dtype=np.int64))[0]
+    return (int(word[0]) << BLOCK_BITS | int(high) << 64 | int(low)) >> (DENSE_BITS + BLOCK_BITS - size)
+
+
+# Vectors of counts
+
+
+@dataclass(frozen=True)
+class Guide:
+    """`table[u]` is the noise of all integers that begin with the bits u, or `ambiguous`: more bits are needed.
+
+    A law with k slots has at most k - 1 ambiguous entries, so at 16 bits almost every draw is settled by two bytes.
+    """
+
+    width: int
+    table: NDArray[np.int64]
+    ambiguous: int
+
+
+def guide(law: Law, width: int, *, moved: dict[int, int] | None = None) -> Guide:
+    """The guide of a law; integers of rank below moved[z] among those of z may mean something else: ambiguous."""
+    width = min(width, law.bits)
+    shift = law.bits - width
+    ambiguous = -law.left - 1
+    table = np.full(1 << width, ambiguous, dtype=np.int64)
+    start = 0
+    for slot, end in enumerate(cumulated(law)):
+        z = slot - law.left
+        first = start + (moved or {}).get(z, 0)
+        inside = -(-first >> shift), end >> shift  # entries that lie in [first, end) as a whole
+        if inside[0] < inside[1]:
+            table[inside[0] : inside[1]] = z
+        start = end
+    return Guide(width, table, ambiguous)
 
 
 def sampler(family: ColumnFamily, width: int = WIDTH) -> Sampler:
@@ -207,7 +310,7 @@ class _Resolver:
 
     def __init__(self, law: Law) -> None:
         self.law = law
-        starts = [end for end in outcome.cumulated(law)[:-1] if end < law.total]
+        starts = [end for end in cumulated(law)[:-1] if end < law.total]
         self.tops = np.array([end << 64 >> law.bits for end in starts], dtype=np.uint64)
 
     def noise(self, words: Words, bits: Bits, cells: Cells) -> Counts:
@@ -220,7 +323,7 @@ class _Resolver:
         if self.law.bits > 64:
             for i in np.flatnonzero(np.searchsorted(self.tops, heads, side="left") != slots):
                 uniform = _uniform(self.law.bits, bits, NOISE, int(cells[i]))
-                found[i] = outcome.law_noise(self.law, uniform)[0]
+                found[i] = law_noise(self.law, uniform)[0]
         return found
 
 
@@ -234,20 +337,3 @@ def _look_up(table: Guide, words: Words, out: Counts) -> None:
     """out = table[first bits of words]."""
     index = words if table.width == DENSE_BITS else words >> (DENSE_BITS - table.width)
     np.take(table.table, index, out=out, mode="clip")
-
-
-def _defined(family: ColumnFamily, n: int, bits: Bits, cell: int) -> int:
-    """The noise of one cell by definition, with all of its bits."""
-    if isinstance(family, Remap) and n < family.stationary_from:
-        high = _uniform(family.source.bits, bits, NOISE, cell)
-        low = _uniform(family.map_bits, bits, MAP, cell)
-        return outcome.noise(family, n, high << family.map_bits | low)
-    return outcome.noise(family, n, _uniform(family.column(n).bits, bits, NOISE, cell))
-
-
-def _uniform(size: int, bits: Bits, source: int, cell: int) -> int:
-    """The first `size` of the 144 bits that a cell has in a source."""
-    word = np.empty(1, dtype=np.uint16)
-    bits.dense(source, cell, word)
-    high, low = bits.blocks(source, np.array([cell], dtype=np.int64))[0]
-    return (int(word[0]) << BLOCK_BITS | int(high) << 64 | int(low)) >> (DENSE_BITS + BLOCK_BITS - size)

@@ -31,7 +31,6 @@ from countveil.engines.sql_engine import SqlEngine
 from countveil.errors import DataError, EngineError, LedgerError, MissingExtraError, ParameterError, RequestError
 from countveil.ledger.sqlite import SqliteLedger
 from countveil.query import ask
-from countveil.releasing import released
 from countveil.sampling.entropy import Key
 from countveil.schema import Column, Schema
 from tests.support.curated import QUICK, charged, config_text, with_plan, written
@@ -167,7 +166,7 @@ def test_one_key_gives_the_same_numbers_both_ways_whatever_the_source_becomes(co
         assert not private[0].exists()
         files = sorted(str(path) for path in (tmp_path / "table").glob("part-*"))
         found = engine.read_release(files, {"y": count_name(question)}).toArrow()["y"].to_numpy()
-        assert (found == released(mechanism, true_counts(), Key(bytes(32)))).all()
+        assert (found == mechanism.sampler.release(true_counts(), Key(bytes(32)))).all()
 
 
 def test_counts_that_are_not_all_read_back_are_not_drawn_from(config: Path, tmp_path: Path) -> None:
@@ -589,7 +588,7 @@ def test_cells_out_of_order_are_drawn_with_their_own_bits(config: Path) -> None:
     cells = np.array([5, 6, 7, 100, 3, 4, 2**40])
     counts = np.array([0, 1, 2, 3, 4, 5, 6])
     found = spark_release.drawn(mechanism, cells, counts, Key(bytes(32)))
-    alone = [released(mechanism, counts[i : i + 1], Key(bytes(32)), first=int(c))[0] for i, c in enumerate(cells)]
+    alone = [mechanism.sampler.release(counts[i : i + 1], Key(bytes(32)), first=int(c))[0] for i, c in enumerate(cells)]
     assert found.tolist() == alone
     assert spark_release.drawn(mechanism, cells[:0], counts[:0], Key()).tolist() == []
 

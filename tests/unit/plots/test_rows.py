@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 import countveil as cv
-from countveil.certify import Terms, bind
+from countveil.certificate import Terms
 from countveil.columns import Columns, neighbour_pairs
 from countveil.design.optimal import least_delta
 from countveil.exact import exp_bounds
 from countveil.law import Law
+from countveil.mechanism import bind
 from countveil.plots import curve, knee, noise, small_counts, suspicion, usefulness
 
 DESIGNS: dict[str, dict[str, Any]] = {

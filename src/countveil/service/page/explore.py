@@ -305,9 +305,7 @@ def _other(name: str, variance: float, margin: int, worst: int | None) -> dict[s
 
 def document(fields: Mapping[str, str]) -> dict[str, Any]:
     """The mechanism as a file."""
-    from countveil.files import to_text
-
-    return {"text": to_text(made(fields).mechanism)}
+    return {"text": made(fields).mechanism.to_text()}
 
 
 def ptable(fields: Mapping[str, str]) -> dict[str, Any]:
