@@ -154,9 +154,9 @@ def _print_table(table: Answered, output: str | None, style: str | None, as_json
 
 
 def _write(table: Answered, target: Path, style: str) -> None:
-    from countveil.tables import appearing
+    from countveil.durable_files import open_output
 
-    with appearing(target, target) as file:
+    with open_output(target) as file:
         if style == "json":
             file.write(json.dumps(table.describe(), indent=1).encode())
         elif style == "csv":
