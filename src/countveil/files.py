@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Callable, Collection, Mapping
 from fractions import Fraction
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 
 from countveil.certificate import Certificate, Terms, measure
 from countveil.columns import ColumnFamily, Columns
+from countveil.durable_files import open_output
 from countveil.errors import CertificateError, ParameterError
 from countveil.exact import decimal_text, number
 from countveil.law import Law
@@ -39,33 +39,8 @@ _MEMBERS = ("format", "version", "policy", "method", "counts", "columns", "claim
 
 def save(text: str, path: str | Path) -> None:
     """Write the file; a regular file appears only when complete, a device or pipe is written to."""
-    try:
-        target = Path(os.path.realpath(path)) if str(path) else Path()
-        if target.is_dir():
-            raise ParameterError("output", str(path), "the path of a file")
-        if target.exists() and not target.is_file():
-            target.write_text(text, encoding="utf-8")
-        else:
-            _replace(target, text)
-    except OSError as error:
-        raise ParameterError("output", str(path), f"a path that can be written ({error.strerror})") from None
-    except (ValueError, TypeError):
-        raise ParameterError("output", path, "the path of a file") from None
-
-
-def _replace(target: Path, text: str) -> None:
-    """Write a temporary file beside the target and rename it; nothing is left behind on failure."""
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=target.name, suffix=".part")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(name, 0o666 & ~mask)
-        os.replace(name, target)
-    except BaseException:
-        os.unlink(name)
-        raise
+    with open_output(path) as file:
+        file.write(text.encode())
 
 
 def load(path: str | Path) -> Parts:

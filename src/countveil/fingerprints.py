@@ -22,10 +22,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from countveil.durable_files import replace_private
 from countveil.engines import ENGINES, Source, WatchedEngine, open_engine
 from countveil.errors import EngineError, shortened
 from countveil.ledger.secret import Keyed
-from countveil.private_files import replace_private
 
 if TYPE_CHECKING:
     from countveil.engines.spark_storage import Storage

@@ -22,9 +22,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from countveil.durable_files import open_private, replace_private
 from countveil.errors import ConfigError, ParameterError, RequestError, shortened
 from countveil.exact import integer
-from countveil.private_files import open_private, replace_private
 from countveil.sampling.entropy import token
 
 ROLES = ("analyst", "curator")

@@ -31,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from countveil.answers import MOST_COLLECTED, Receipt
+from countveil.durable_files import sync_folder
 from countveil.engines import Engine, WritingEngine
 from countveil.engines.labels import count_name, labels_of
 from countveil.errors import EngineError, MissingExtraError, ParameterError, RequestError, shortened
@@ -188,7 +189,7 @@ def sealed(folder: Path, name: str, question: Question, drawn: str, count: str) 
         rows = sum(pq.read_metadata(file).num_rows for file in files)
         parts = tuple(Part(file.name, file.stat().st_size, settled_hash(file)) for file in files)
         for place in (folder, folder.parent):
-            _settle(place)
+            sync_folder(place)
     except (OSError, ValueError):
         raise EngineError("the written table could not be read again; the charge is kept; ask again") from None
     if rows != question.cells:
@@ -201,14 +202,6 @@ def settled_hash(file: Path) -> str:
     with file.open("rb") as opened:
         os.fsync(opened.fileno())
         return hashlib.file_digest(opened, "sha256").hexdigest()
-
-
-def _settle(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 # -- the record --------------------------------------------------------------------------------------------------------

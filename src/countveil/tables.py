@@ -16,9 +16,8 @@ import csv
 import io
 import os
 import re
-import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from importlib import import_module
@@ -28,6 +27,7 @@ from typing import IO, Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from countveil.durable_files import open_output
 from countveil.errors import MissingExtraError, ParameterError
 from countveil.mechanism import LARGEST_COUNT, Mechanism
 from countveil.noisy_columns import Counts, NoisyColumns, compose_columns, plain
@@ -70,15 +70,14 @@ def release_table(
     counted in one of the columns. `progress(done, total)` is called after every batch, in bytes or rows. Every call is
     a release of its own and spends privacy again.
     """
-    read, write = Path(source), Path(os.path.realpath(target))
-    copy = _format(source, target)
-    _check_paths(read, write, target)
+    read, copy = Path(source), _format(source, target)
+    _check_paths(read, target)
     names = (columns,) if isinstance(columns, str) else tuple(columns)
     release = NoisyColumns(mechanism, names, null_as_zero)
     if disjoint and len(names) == 1:
         raise ParameterError("disjoint", "one column", "two columns or more", "with one column there is nothing to say")
     epsilon, delta = compose_columns(mechanism, 1 if disjoint else len(names))
-    with appearing(write, target) as file:
+    with open_output(target) as file:
         copy(release, read, file, progress or _silent)
     return TableRelease(release.rows, names, release.unchanged, disjoint, epsilon, delta)
 
@@ -292,31 +291,14 @@ def _format(source: str | Path, target: str | Path) -> Callable[[NoisyColumns, P
     return _FORMATS[given]
 
 
-def _check_paths(source: Path, target: Path, shown: str | Path) -> None:
+def _check_paths(source: Path, target: str | Path) -> None:
     if not os.path.isfile(source):
         why = "it is no file" if os.path.exists(source) else "there is none"
         raise ParameterError("table", str(source), f"the path of a CSV or Parquet file ({why})")
     if os.path.exists(target) and os.path.samefile(source, target):
-        raise ParameterError("output", str(shown), "another file than the table; the true counts would be lost")
+        raise ParameterError("output", str(target), "another file than the table; the true counts would be lost")
     if os.path.isdir(target):
-        raise ParameterError("output", str(shown), "a path that can be written (this is a folder)")
-
-
-@contextmanager
-def appearing(target: Path, shown: str | Path) -> Iterator[BinaryIO]:
-    """A file that takes its name when it is complete and on disk; otherwise, whatever the reason, nothing is left."""
-    part = target.parent / f".countveil-{os.getpid()}-{time.monotonic_ns()}.part"
-    try:
-        with part.open("xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, target)
-    except OSError as error:
-        raise ParameterError("output", str(shown), f"a path that can be written ({_reason(error)})") from None
-    finally:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
+        raise ParameterError("output", str(target), "a path that can be written (this is a folder)")
 
 
 @contextmanager

@@ -793,7 +793,7 @@ def test_control_c(signed_file: Path, tmp_path: Path) -> None:
     with subprocess.Popen(
         [*command, "-o", "out.csv"], cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=environment()
     ) as process:
-        while process.poll() is None and not any(p.stat().st_size > 100_000 for p in tmp_path.glob(".countveil-*")):
+        while process.poll() is None and not any(p.stat().st_size > 100_000 for p in tmp_path.glob(".out.csv.*")):
             pass
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=20)

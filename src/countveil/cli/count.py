@@ -150,9 +150,9 @@ def _print_table(table: Table, output: str | None, style: str | None, as_json: b
 
 
 def _write(table: Table, target: Path, style: str) -> None:
-    from countveil.tables import appearing
+    from countveil.durable_files import open_output
 
-    with appearing(target, target) as file:
+    with open_output(target) as file:
         if style == "json":
             file.write(json.dumps(table.describe(), indent=1).encode())
         elif style == "csv":

@@ -49,10 +49,10 @@ def init(
     import os
     from pathlib import Path
 
+    from countveil.durable_files import open_output
     from countveil.engines import Source
     from countveil.errors import ParameterError
     from countveil.proposing import propose
-    from countveil.tables import appearing
 
     if not file or not _readable(file):
         raise ParameterError("file", file, "the path of a file, in UTF-8")
@@ -71,7 +71,7 @@ def init(
     if output == "-":
         click.echo(json.dumps({"schema_version": 1, "text": text}, indent=2) if as_json else text)
         return
-    with appearing(target, output) as fresh:
+    with open_output(output) as fresh:
         fresh.write(text.encode())
     if as_json:
         print_json({"schema_version": 1, "config": output})

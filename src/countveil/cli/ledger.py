@@ -56,8 +56,8 @@ def verify(config: str | None, as_json: bool) -> None:
     Warns of files of the ledger, of its anchor and of the keys that others than their owner can read.
     """
     from countveil.config import load
+    from countveil.durable_files import find_exposed
     from countveil.ledger.opening import open_ledger
-    from countveil.private_files import find_exposed
 
     loaded = load(config)
     with busy("verifying"), closing(open_ledger(loaded.ledger, loaded.anchor, loaded.server, create=False)) as opened:

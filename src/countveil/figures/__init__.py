@@ -25,6 +25,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from countveil.durable_files import open_output
 from countveil.errors import ParameterError
 from countveil.figures.points import Figure
 
@@ -72,7 +73,6 @@ def write_figures(
     from countveil.plots.composed import composition_chart
     from countveil.plots.figures import chart
     from countveil.plots.save import check, save
-    from countveil.tables import appearing
 
     names = _chosen(only)
     check(Path(os.sep) / "figure.svg")  # the extra, before the folder is made
@@ -84,7 +84,7 @@ def write_figures(
         picture = composition_chart(found.points) if name in MORE else chart(name, found.points)
         for path in paths[:2]:
             save(picture, path)
-        with appearing(Path(os.path.realpath(paths[2])), paths[2]) as file:
+        with open_output(paths[2]) as file:
             file.write(found.csv().encode())
         written.append((found, paths))
     return written

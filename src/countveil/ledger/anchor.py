@@ -24,8 +24,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from countveil.durable_files import open_private, replace_private, sync_folder
 from countveil.errors import LedgerError
-from countveil.private_files import open_private, replace_private, settle_folder
 
 LENGTH = 256
 WAIT = 60.0
@@ -102,7 +102,7 @@ class Anchor:
                 if there.st_size != len(line):
                     return self.write(mark)
                 if self._settled != (there.st_dev, there.st_ino):  # whoever named it may have died before this
-                    settle_folder(self.path.parent)
+                    sync_folder(self.path.parent)
                 if os.pwrite(file, line, 0) != len(line):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                 os.fdatasync(file)

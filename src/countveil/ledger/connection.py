@@ -12,11 +12,11 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
+from countveil.durable_files import create_private, open_private
 from countveil.errors import LedgerError
 from countveil.ledger import anchor
 from countveil.ledger.checking import check_rows
 from countveil.ledger.records import LATEST, Entry
-from countveil.private_files import create_private, open_private
 
 FAULTS = (sqlite3.DatabaseError, UnicodeDecodeError)
 """What SQLite raises for a file; the second where its own message quotes damaged text."""

@@ -16,6 +16,7 @@ import shutil
 import sqlite3
 from pathlib import Path
 
+from countveil.durable_files import create_private, rename_file, sync_folder
 from countveil.errors import LedgerError, RequestError
 from countveil.ledger.anchor import Anchor, Mark
 from countveil.ledger.connection import FAULTS, copied
@@ -23,7 +24,6 @@ from countveil.ledger.records import Entry
 from countveil.ledger.settling import EVERYTHING, lost_entries, settled_mark, settlement
 from countveil.ledger.sqlite import SqliteLedger
 from countveil.ledger.store import now
-from countveil.private_files import create_private, settle_folder
 
 __all__ = ["EVERYTHING", "restore"]
 _FILES = ("", "-wal", "-shm", "-journal")
@@ -98,8 +98,7 @@ def _swap(part: Path, ledger: Path) -> None:
     _keep(ledger)
     for ending in ("-wal", "-shm"):  # before the new file comes: a log is never applied to another file
         ledger.with_name(ledger.name + ending).unlink(missing_ok=True)
-    os.replace(part, ledger)
-    settle_folder(ledger.parent)
+    rename_file(part, ledger)
 
 
 def _keep(ledger: Path) -> None:
@@ -116,4 +115,4 @@ def _keep(ledger: Path) -> None:
                 with old.open("rb") as source, open(create_private(new), "wb") as target:
                     shutil.copyfileobj(source, target)
             new.chmod(0o600)  # the ledger's own may have been made by an earlier version
-    settle_folder(ledger.parent)
+    sync_folder(ledger.parent)

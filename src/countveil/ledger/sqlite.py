@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import threading
 import uuid
@@ -10,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
+from countveil.durable_files import make_private, part_beside, rename_file
 from countveil.errors import LedgerError, RequestError
 from countveil.ledger.anchor import Anchor, Mark
 from countveil.ledger.book import Ledger
@@ -27,7 +27,6 @@ from countveil.ledger.connection import (
 )
 from countveil.ledger.records import LATEST, Entry, Link
 from countveil.ledger.store import Rows, now
-from countveil.private_files import make_private, settle_folder
 
 
 class SqliteLedger(Ledger):
@@ -207,12 +206,11 @@ class SqliteLedger(Ledger):
         """A complete copy of this moment, in a new file of its own, checked; the number of entries in it."""
         if target.exists():
             raise RequestError(f"{target} exists; a backup is a new file")
-        part = target.with_name(f".{target.name}.{os.getpid()}.part")
+        part = part_beside(target)
         try:
             with self._lock:
                 entries = copied(self._db, part)
-            os.replace(part, target)
-            settle_folder(target.parent)
+            rename_file(part, target)
         except (*FAULTS, OSError):
             raise RequestError(f"{target} cannot be written; give a path with room for a copy") from None
         finally:

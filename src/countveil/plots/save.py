@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from countveil.durable_files import open_output
 from countveil.errors import MissingExtraError, ParameterError
 from countveil.plots import theme
 
@@ -46,9 +47,7 @@ def save(chart: alt.TopLevelMixin, path: str | Path) -> None:
     """Write a chart in the theme, in the format that the name of the file ends in."""
     check(path)
     content = _FORMATS[Path(path).suffix.lower()](_specification(chart))
-    from countveil.tables import appearing
-
-    with appearing(Path(os.path.realpath(path)), path) as file:
+    with open_output(path) as file:
         file.write(content)
 
 

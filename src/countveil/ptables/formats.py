@@ -8,11 +8,11 @@ ons         pcv,ckey,pvalue               ONS, PyPI cell-key-perturbation
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
+from countveil.durable_files import open_output
 from countveil.errors import ParameterError, shortened
 from countveil.exact import Number
 from countveil.ptables import cellkey, integer_keys, sas, tau_argus
@@ -84,18 +84,5 @@ def read(path: str | Path, format: str | None = None) -> tuple[PTable, Format]:
 
 def save(table: PTable, path: str | Path, fmt: Format) -> None:
     """Write a file; it takes its name when it is complete."""
-    from countveil.tables import appearing
-
-    try:
-        target = Path(os.path.realpath(path))
-        is_folder = not str(path) or target.is_dir()
-    except (ValueError, TypeError):
-        raise ParameterError("output", path, "the path of a file") from None
-    if is_folder:
-        raise ParameterError("output", str(path), "the path of a file")
-    if target.exists() and not target.is_file():  # a device or a pipe is written to as it is
-        with target.open("wb") as file:
-            file.writelines(piece.encode() for piece in fmt.write(table))
-        return
-    with appearing(target, path) as file:
+    with open_output(path) as file:
         file.writelines(piece.encode() for piece in fmt.write(table))

@@ -24,9 +24,9 @@ from starlette.responses import RedirectResponse, Response
 import countveil
 from countveil.config import Config, load
 from countveil.curator import Curator
+from countveil.durable_files import create_private
 from countveil.errors import CountveilError
 from countveil.keys import Keyring
-from countveil.private_files import create_private
 from countveil.sampling.entropy import token
 from countveil.service.clients import Rates
 from countveil.service.guard import Guard

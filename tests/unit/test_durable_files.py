@@ -1,0 +1,162 @@
+"""Files appear whole or not at all; private ones can be read by their owner alone."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from countveil.durable_files import (
+    create_private,
+    find_exposed,
+    open_output,
+    open_private,
+    replace_file,
+    replace_private,
+)
+from countveil.errors import ParameterError
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o077, 0o777])
+def test_a_new_file_has_its_mode_before_its_first_byte(mask: int, tmp_path: Path) -> None:
+    before = os.umask(mask)
+    try:
+        os.close(create_private(tmp_path / "a"))
+        os.close(open_private(tmp_path / "b"))
+    finally:
+        os.umask(before)
+    assert [mode(tmp_path / name) for name in "ab"] == [0o600, 0o600]
+    with pytest.raises(FileExistsError):
+        create_private(tmp_path / "a")
+    os.close(open_private(tmp_path / "a"))
+
+
+def test_whoever_has_an_old_part_open_sees_nothing_of_the_new_file(tmp_path: Path) -> None:
+    """What a crash left behind, or someone put there, is not written to."""
+    part = tmp_path / f".a.{os.getpid()}.part"
+    part.touch()
+    part.chmod(0o666)
+    with part.open("rb") as reader:
+        replace_private(tmp_path / "a", b"secret")
+        assert reader.read() == b""
+    part.symlink_to(tmp_path / "elsewhere")
+    replace_private(tmp_path / "a", b"another")
+    assert not (tmp_path / "elsewhere").exists()
+    assert (tmp_path / "a").read_bytes() == b"another"
+    assert mode(tmp_path / "a") == 0o600
+    assert [file.name for file in tmp_path.iterdir()] == ["a"]
+
+
+def test_without_room_the_old_file_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(file: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    replace_private(tmp_path / "a", b"old")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        replace_private(tmp_path / "a", b"new")
+    assert (tmp_path / "a").read_bytes() == b"old"
+    assert [file.name for file in tmp_path.iterdir()] == ["a"]
+
+
+def test_file_and_folder_are_synced_around_the_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[str] = []
+    real_sync, real_replace = os.fsync, os.replace
+
+    def sync(file: int) -> None:
+        steps.append(Path(os.readlink(f"/proc/self/fd/{file}")).suffix or "folder")
+        real_sync(file)
+
+    def replace(part: Path, target: Path) -> None:
+        steps.append("rename")
+        real_replace(part, target)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(os, "replace", replace)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with replace_file(folder / "a") as file:
+        file.write(b"content")
+    assert steps == [".part", "rename", "folder"]
+
+
+@pytest.mark.parametrize(("mask", "expected"), [(0o022, 0o644), (0o077, 0o600), (0o000, 0o666)])
+def test_an_output_has_the_mode_of_new_files(mask: int, expected: int, tmp_path: Path) -> None:
+    before = os.umask(mask)
+    try:
+        with open_output(tmp_path / "a") as file:
+            file.write(b"content")
+    finally:
+        os.umask(before)
+    assert mode(tmp_path / "a") == expected
+
+
+def test_two_threads_that_write_one_file_do_not_share_a_part(tmp_path: Path) -> None:
+    """The last one to finish wins, whole."""
+    inside, done = threading.Event(), threading.Event()
+
+    def write() -> None:
+        with replace_file(tmp_path / "a") as file:
+            file.write(b"first")
+            inside.set()
+            done.wait(10)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    inside.wait(10)
+    replace_private(tmp_path / "a", b"second")
+    assert (tmp_path / "a").read_bytes() == b"second"
+    done.set()
+    thread.join()
+    assert (tmp_path / "a").read_bytes() == b"first"
+    assert [file.name for file in tmp_path.iterdir()] == ["a"]
+
+
+def test_an_output_follows_links_and_writes_to_pipes(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    with open_output(tmp_path / "link") as file:
+        file.write(b"content")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_bytes() == b"content"
+    os.mkfifo(tmp_path / "pipe")
+    read: list[bytes] = []
+    reader = threading.Thread(target=lambda: read.append((tmp_path / "pipe").read_bytes()))
+    reader.start()
+    with open_output(tmp_path / "pipe") as file:
+        file.write(b"through")
+    reader.join()
+    assert read == [b"through"]
+    with open_output("/dev/null") as file:
+        file.write(b"gone")
+    assert sorted(os.listdir(tmp_path)) == ["link", "pipe", "real"]
+
+
+def test_a_long_name_leaves_room_for_the_name_of_its_part(tmp_path: Path) -> None:
+    with open_output(tmp_path / ("é" * 120)) as file:
+        file.write(b"content")
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize("bad", ["", ".", "no/folder/x", "a\0b", None])
+def test_an_output_that_cannot_be_written_is_refused(bad: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ParameterError, match="output"), open_output(bad):
+        pass
+    assert not list(tmp_path.iterdir())
+
+
+def test_exposed_files_are_those_named_after_a_path(tmp_path: Path) -> None:
+    for name in ("a[1].x", ".a[1].x.lock", "a[1].x-wal", "a1.x", "b"):
+        (tmp_path / name).touch()
+        (tmp_path / name).chmod(0o640)
+    (tmp_path / "a[1].x-wal").chmod(0o600)
+    (tmp_path / "a[1].x.d").mkdir(mode=0o755)
+    found = find_exposed([tmp_path / "a[1].x", tmp_path / "none" / "c"])
+    assert found == {tmp_path / ".a[1].x.lock": 0o640, tmp_path / "a[1].x": 0o640}
