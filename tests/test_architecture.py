@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1] / "src" / "countveil"
 
 LAYERS = {
-    0: {"errors", "exact", "schema", "private_files"},
+    0: {"errors", "exact", "search", "schema", "private_files"},
     1: {"law", "query"},
     2: {"columns", "remap", "privacy", "rounding", "decimals", "certificate"},
     3: {"sampling"},
