@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1] / "src" / "countveil"
 
 LAYERS = {
-    0: {"errors", "exact", "schema", "durable_files", "roots"},
+    0: {"errors", "exact", "search", "schema", "durable_files"},
     1: {"law", "query"},
     2: {"columns", "remap", "privacy", "rounding", "decimals", "certificate", "files"},
     3: {"sampling", "releasing"},

@@ -29,7 +29,7 @@ from countveil.accounting.grid import Losses, above, below, heaviest_loss
 from countveil.accounting.pairs import LOSS_ERROR, Answer, Change, Pair
 from countveil.errors import ParameterError
 from countveil.exact import Number, number
-from countveil.roots import NoRootError, find_root
+from countveil.search import NoRootError, find_root
 
 FINE = 60.0
 """Grid steps in a standard deviation of one answer's loss, at least."""

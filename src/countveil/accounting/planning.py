@@ -33,7 +33,7 @@ from countveil.law import Law
 from countveil.mechanism import Mechanism, bind
 from countveil.privacy import epsilon_order
 from countveil.remap import Remap
-from countveil.roots import NoRootError, find_root
+from countveil.search import NoRootError, find_root
 
 LISTED = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 ATTEMPTS = 8

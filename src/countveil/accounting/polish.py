@@ -18,7 +18,7 @@ import numpy as np
 from countveil.accounting import powers
 from countveil.accounting.pairs import Floats
 from countveil.accounting.shapes import Target, composed_delta, grid_losses, grid_step, normalised
-from countveil.roots import NoRootError, find_root
+from countveil.search import NoRootError, find_root
 
 STEPS = 60
 LEAST_GAIN = 1e-7

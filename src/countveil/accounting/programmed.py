@@ -28,8 +28,8 @@ from countveil.design.linear import NoSolution
 from countveil.errors import InfeasibleError
 from countveil.law import Law
 from countveil.privacy import hockey_stick
-from countveil.roots import NoRootError
 from countveil.rounding import SCALE, symmetric_law
+from countveil.search import NoRootError
 
 LARGEST_D = 48
 """Noise up to which the program is small enough to be solved within minutes."""

@@ -23,7 +23,7 @@ from countveil.accounting.shapes import (
     power_law,
     variance,
 )
-from countveil.roots import NoRootError, find_root
+from countveil.search import NoRootError, find_root
 
 POWERS = (1.0, 1.4, 2.0)
 REFINEMENTS = 8

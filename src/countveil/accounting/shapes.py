@@ -13,7 +13,7 @@ import numpy as np
 from countveil.accounting import powers
 from countveil.accounting.grid import Losses, above
 from countveil.accounting.pairs import Floats, Pair
-from countveil.roots import find_root
+from countveil.search import find_root
 
 LARGEST_D = 20_000
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
+import countveil as cv
 from countveil.cli.output import Command, busy, print_json, print_mechanism
 
 
@@ -35,24 +38,7 @@ from countveil.cli.output import Command, busy, print_json, print_mechanism
 @click.option("-o", "--output", metavar="FILE", help="Save the mechanism with its certificate.")
 @click.option("--plot", metavar="FILE", help="Save a page of pictures: a name that ends in .svg, .png or .html.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def design(
-    epsilon: str | None,
-    delta: str | None,
-    eta: str | None,
-    D: str | None,
-    policy: str,
-    unbiased_from: str | None,
-    method: str,
-    objective: str,
-    max_variance: str | None,
-    sensitivity: str,
-    counts: str | None,
-    cap: bool,
-    bits: str | None,
-    output: str | None,
-    plot: str | None,
-    as_json: bool,
-) -> None:
+def design(output: str | None, plot: str | None, as_json: bool, **given: Any) -> None:
     """Design the best mechanism for what you give of epsilon, delta, eta and D.
 
     \b
@@ -73,37 +59,17 @@ def design(
       countveil design --epsilon 1 --delta 1e-6 --policy signed --plot mechanism.svg
       countveil design --epsilon 1 --eta 0.5 -D 2 --counts 1:3 --objective singleton
     """
-    from countveil.design.answer import answer
-    from countveil.design.request import parse
-
     if plot is not None:
         from countveil.plots import check
 
         check(plot)
-    request = parse(
-        epsilon=epsilon,
-        delta=delta,
-        eta=eta,
-        D=D,
-        policy=policy,
-        unbiased_from=unbiased_from,
-        method=method,
-        objective=objective,
-        max_variance=max_variance,
-        sensitivity=sensitivity,
-        counts=counts,
-        cap=cap,
-        bits=bits,
-    )
     with busy("designing"):
-        mechanism = answer(request)
+        mechanism = cv.design(**given)
     if output is not None:
         mechanism.save(output)
     if plot is not None:
-        from countveil.plots import plot as draw
-
         with busy("drawing"):
-            draw(mechanism, plot)
+            cv.plot(mechanism, plot)
         click.echo(f"pictures in {plot}", err=True)
     if as_json:
         print_json(mechanism.describe())

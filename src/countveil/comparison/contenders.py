@@ -17,7 +17,6 @@ from countveil.comparison.tuning import DIGITS, tuned
 from countveil.decimals import proposals
 from countveil.design import paper
 from countveil.design.optimal import knee
-from countveil.design.signed import least_holding
 from countveil.errors import CountveilError, InfeasibleError, ParameterError, RequestError
 from countveil.exact import decimal_text
 from countveil.families.fair import explicit_fair
@@ -28,6 +27,7 @@ from countveil.families.maximum_entropy import maximum_entropy
 from countveil.families.member import BITS, Member
 from countveil.families.staircase import staircase
 from countveil.rounding import symmetric_law
+from countveil.search import bisect, least_positive
 
 Contender = Callable[[Basis], Member]
 
@@ -58,11 +58,11 @@ def papers_law(basis: Basis) -> Member:
 
 
 def _paper_tuned(basis: Basis, epsilon: Fraction, D: int) -> Member:
-    low, high = 1e-6, 1 - 1e-6  # the theorem holds from some eta on
-    for _ in range(40):
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if paper.closed_form(epsilon, Fraction(middle), D).holds else (middle, high)
-    limits = (1e-6, (1 - high) / high)
+    def holds(eta: float) -> bool:  # the theorem holds from some eta on
+        return paper.closed_form(epsilon, Fraction(eta), D).holds
+
+    _, least = bisect(holds, 1e-6, 1 - 1e-6, steps=40, middle=lambda low, high: math.sqrt(low * high))
+    limits = (1e-6, (1 - least) / least)
     guess = 1 / float(knee(epsilon)) - 1
     return tuned(basis, lambda x: _paper_member(epsilon, 1 / (1 + x), D), limits, guess, PAPER)
 
@@ -70,7 +70,7 @@ def _paper_tuned(basis: Basis, epsilon: Fraction, D: int) -> Member:
 def _best_bound(basis: Basis, enough: Callable[[int], bool], at: Callable[[int], Member], what: str) -> Member:
     """The member of least variance over noise bounds around the least that is enough at the usual parameter."""
     limit = basis.D or LARGEST_FREE_D
-    first = least_holding(enough, limit)
+    first = least_positive(enough, limit)
     bounds = {first, first + 2, first + 6, *(range(max(1, first - 12), first) if first <= 16 else ())}
     found = []
     for D in sorted(bound for bound in bounds if bound <= limit):

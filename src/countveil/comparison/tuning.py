@@ -13,7 +13,7 @@ from countveil.comparison.basis import Basis, Shared, typical_law
 from countveil.errors import InfeasibleError
 from countveil.exact import decimal_text
 from countveil.families.member import Member
-from countveil.roots import NoRootError, find_root
+from countveil.search import NoRootError, find_root
 
 DIGITS = 12
 _CLOSE = 1e-11

@@ -48,9 +48,9 @@ def design(
     >>> print(m.describe()["delta"], m.describe()["delta_paper_bound"])
     0.0153693741279118 0.0643216812955984
     """
-    from countveil.design.answer import answer
+    from countveil.design.dispatch import dispatch
 
-    return answer(
+    return dispatch(
         parse(
             epsilon=epsilon,
             delta=delta,

@@ -26,6 +26,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 
 from countveil.certificate import NEARLY
 from countveil.design.linear import NoSolution, Program
@@ -33,6 +34,7 @@ from countveil.errors import InfeasibleError
 from countveil.exact import decimal_text
 from countveil.law import Law
 from countveil.remap import Remap, Row
+from countveil.search import least_integer
 
 MAP_BITS = 64
 _ONE = 1 << MAP_BITS
@@ -92,6 +94,7 @@ def balanced(source: Law, n0: int) -> Remap:
         biases.append(min((2 if _cells(source, n0) <= QUICK else 32) * biases[-1], most))
     limit = LARGEST_SHARE * source.variance
 
+    @cache
     def fine(i: int) -> Remap | None:
         try:
             family = within(source, n0, biases[i])
@@ -99,14 +102,8 @@ def balanced(source: Law, n0: int) -> Remap:
             return None
         return family if worst_error(family) <= limit else None
 
-    best = fine(0)
-    if best is not None:
-        return best
-    low, high = 0, len(biases)  # too little bias, and enough of it
-    while high - low > 1:
-        middle = (low + high) // 2
-        found = fine(middle)
-        low, high, best = (middle, high, best) if found is None else (low, middle, found)
+    enough = 0 if fine(0) else least_integer(lambda i: fine(i) is not None, 1, len(biases))
+    best = fine(enough) if enough < len(biases) else None
     return best if best is not None else within(source, n0, biases[-1], explain=True)
 
 

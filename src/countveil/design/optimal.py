@@ -24,6 +24,7 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 
 from countveil.decimals import PRECISE, decimal, exp
+from countveil.search import least_integer
 
 
 @dataclass(frozen=True)
@@ -122,15 +123,14 @@ def _tent(E: Decimal, centre: Decimal, side: Decimal, D: int) -> Optimum:
 
 
 def _one_sided_tent(E: Decimal, centre: Decimal, side: Decimal, D: int) -> tuple[Decimal, Decimal, int]:
-    """a = E eta, the x that gives the right mass, and the number of rising steps (found by bisection)."""
+    """a = E eta, the x that gives the right mass, and the number of rising steps."""
     a = E * centre
 
     def edge(rising: int) -> Decimal:
         return (side - a * _geometric(E, rising)) / _geometric(E, D - rising)
 
-    low, high = 0, D
-    while low < high:
-        middle = (low + high) // 2
-        crossed = middle == D or a * E**middle >= edge(middle) * E ** (D - middle - 1)
-        low, high = (low, middle) if crossed else (middle + 1, high)
-    return a, edge(low) if low < D else Decimal(0), low
+    def has_crossed(rising: int) -> bool:
+        return a * E**rising >= edge(rising) * E ** (D - rising - 1)
+
+    rising = least_integer(has_crossed, 0, D)
+    return a, edge(rising) if rising < D else Decimal(0), rising

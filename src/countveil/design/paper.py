@@ -31,6 +31,11 @@ class ClosedForm:
     half: tuple[Decimal, ...]
     holds: bool
 
+    @property
+    def stated(self) -> Fraction:
+        """min(1, (2D+1) delta*): the delta that the paper states, whether its theorem holds or not."""
+        return min(Fraction(1), (2 * len(self.half) - 1) * Fraction(self.delta_star))
+
 
 def closed_form(epsilon: Fraction, eta: Fraction, D: int) -> ClosedForm:
     """delta*, alpha* and whether the theorem holds there."""
@@ -52,6 +57,12 @@ def closed_form(epsilon: Fraction, eta: Fraction, D: int) -> ClosedForm:
             alpha += [Decimal(0)] * (D - k)
         half = (decimal(eta), *(a / B for a in alpha))
         return ClosedForm(k, delta_star, tuple(alpha), half, alpha[0] <= E * C + B * delta_star)
+
+
+def stated_delta(epsilon: Fraction, eta: Fraction, D: int, sensitivity: int) -> Fraction | None:
+    """What the paper states, not what is certified; None where its theorem fails or is not about this sensitivity."""
+    form = closed_form(epsilon, eta, D) if sensitivity == 1 else None
+    return form.stated if form is not None and form.holds else None
 
 
 def active_bound(epsilon: Fraction, eta: Fraction, D: int) -> int:

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from countveil.design.linear import Program
 from countveil.law import Law
+from countveil.search import bisect
 
 Floats = NDArray[np.float64]
 FAR = 300.0
@@ -73,12 +74,10 @@ def geometric_pulls(law: Law, ratio: float, T: int) -> list[float]:
         wanted: Floats = np.floor(((price * gains - 2 * tails) / covered + 1) / 2)
         return np.minimum(np.maximum(wanted, 0.0), most)
 
-    low, high = 0.0, 1.0
+    high = 1.0
     while units(high) @ gains < need:
         high *= 2
-    for _ in range(64):
-        middle = (low + high) / 2
-        low, high = (middle, high) if units(middle) @ gains < need else (low, middle)
+    low, high = bisect(lambda price: bool(units(price) @ gains >= need), 0.0, high, steps=64)
     found, more = units(low), units(high)
     for j in np.flatnonzero(more > found):  # the marginal units, as far as they are needed
         found[j] = min(more[j], found[j] + max(0.0, need - found @ gains) / gains[j])

@@ -12,33 +12,25 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from fractions import Fraction
+from functools import cached_property
 
 from countveil import privacy
-from countveil.certificate import Terms
 from countveil.columns import Columns
 from countveil.decimals import decimal
 from countveil.design import mapping, pulls
 from countveil.design.mapping import MAP_BITS, row_of
 from countveil.design.optimal import knee, least_delta
-from countveil.design.request import LARGEST_D, SMALLEST_EPSILON, Question, Request
-from countveil.design.signed import SPARE, Solver, least_holding, paper_bound
+from countveil.design.request import LARGEST_D, SMALLEST_EPSILON, Request, least_epsilon
+from countveil.design.signed import SPARE, Parameters, Signed, terms
 from countveil.errors import InfeasibleError, RequestError
 from countveil.exact import decimal_text, exp_bounds
 from countveil.law import Law
 from countveil.mechanism import Mechanism, bind, enough_bits
 from countveil.remap import Remap, Row
 from countveil.rounding import symmetric_law
+from countveil.search import least_positive
 
 _ONE = 1 << MAP_BITS
-
-
-def answer(request: Request) -> Mechanism:
-    """The best remapped mechanism for a request of policy nonnegative."""
-    if request.promised:
-        raise RequestError("method remap covers every count n >= 0; use method program with counts LO:HI")
-    if request.objective == "singleton":
-        raise RequestError("method remap keeps the exact delta, not the singleton one; use method program")
-    return _Remapper(request).answer()
 
 
 def remap_law(source: Law, D: int | None = None, n0: int | None = None) -> Remap:
@@ -114,43 +106,78 @@ def _row(j: int, pull: float) -> Row:
     return row_of(Fraction(j) - Fraction(pull))
 
 
-class _Remapper:
-    def __init__(self, request: Request) -> None:
-        self.request = request
-        self.solver = Solver(request)
+class Remapper:
+    """Designs by remapping the laws of `signed`."""
 
-    def answer(self) -> Mechanism:
-        request = self.request
-        match request.question, request.epsilon, request.eta, request.D:
-            case Question.LEAST_DELTA, Fraction() as epsilon, Fraction() as eta, int() as D:
-                return self._mechanism(epsilon, eta, self._within(epsilon, eta, D), D)
-            case Question.BEST_ACCURACY, Fraction() as epsilon, _, _:
-                return self._least_D(epsilon, self._eta(epsilon))
-            case Question.LARGEST_ETA, Fraction() as epsilon, _, int() as D:
-                eta = self._eta(epsilon)
-                return self._checked(self._mechanism(epsilon, eta, self._within(epsilon, eta, D), D))
-            case Question.LEAST_D, Fraction() as epsilon, Fraction() as eta, _:
-                return self._least_D(epsilon, eta)
-            case Question.LEAST_EPSILON, _, Fraction() as eta, int() as D:
-                return self._least_epsilon(eta, D)
-        raise AssertionError("a question without its parameters")
+    def __init__(self, request: Request, signed: Signed) -> None:
+        if request.promised:
+            raise RequestError("method remap covers every count n >= 0; use method program with counts LO:HI")
+        if request.objective == "singleton":
+            raise RequestError("method remap keeps the exact delta, not the singleton one; use method program")
+        self.request = request
+        self.signed = signed
+
+    # The questions
+
+    def at(self, epsilon: Fraction, eta: Fraction, D: int) -> Mechanism:
+        return self._mechanism(epsilon, eta, self._within(epsilon, eta, D), D)
+
+    def best_accuracy(self, epsilon: Fraction) -> Mechanism:
+        return self.least_D(epsilon, self._eta(epsilon))
+
+    def largest_eta(self, epsilon: Fraction, D: int) -> Mechanism:
+        return self._check(self.at(epsilon, self._eta(epsilon), D))
+
+    def least_D(self, epsilon: Fraction, eta: Fraction) -> Mechanism:
+        """The least D whose certified delta, moves included, meets the request."""
+        target = self.request.delta or Fraction(0)
+        bound = self._first_bound(epsilon, eta, target)
+        for _ in range(40):
+            mechanism = self._mechanism(epsilon, eta, bound, None)
+            if mechanism.delta <= target:
+                break
+            bound += max(1, bound // 20)
+        return self._check(mechanism)
+
+    def least_epsilon(self, eta: Fraction, D: int) -> Mechanism:
+        target = (self.request.delta or Fraction(0)) * SPARE
+
+        def meets(epsilon: Fraction) -> bool:
+            try:
+                family, _ = self._family(epsilon, eta, self._within(epsilon, eta, D), D)
+            except InfeasibleError:
+                return False
+            return privacy.delta(family, exp_bounds(epsilon)[0], self.request.sensitivity).value <= target
+
+        def tolerance(epsilon: Fraction) -> Fraction:
+            return max(epsilon / 10**7, SMALLEST_EPSILON / 10)
+
+        low = self.signed.parameters.epsilon
+        epsilon = least_epsilon(meets, low, max(low, Fraction(1, 1000)), tolerance=tolerance, digits=(12, 7))
+        if epsilon is None:
+            raise InfeasibleError(
+                f"no epsilon up to 100 gives delta {decimal_text(target)} at eta {decimal_text(eta)}, D {D} by remap",
+                "raise D or delta",
+            )
+        return self._check(self.at(epsilon, eta, D))
 
     def _eta(self, epsilon: Fraction) -> Fraction:
         """The knee: larger eta buy at most delta, and cut the sides that the map needs."""
         if epsilon == 0:
             raise InfeasibleError("at epsilon 0 remap has no knee to aim at", "give eta and D, or use method program")
-        if self.solver.closed:
-            return knee(epsilon)
-        return self._program_parameters()[1]
+        return knee(epsilon) if self.signed.closed else self._quarter.eta
 
-    def _program_parameters(self) -> tuple[Fraction, Fraction, int]:
+    @cached_property
+    def _quarter(self) -> Parameters:
         """What the signed program does with a quarter of delta; the rest pays for moves."""
         delta = self.request.delta
-        return Solver(replace(self.request, delta=None if delta is None else delta / 4)).parameters()
+        return Signed(replace(self.signed.request, delta=None if delta is None else delta / 4), SPARE).parameters
+
+    # The law and its map
 
     def _family(self, epsilon: Fraction, eta: Fraction, bound: int, D: int | None) -> tuple[Remap, tuple[str, ...]]:
         """The remapped law with noise of at most `bound`."""
-        _, half, notes = self.solver.law(epsilon, eta, bound)
+        _, half, notes = self.signed.law(epsilon, eta, bound)
 
         def build(bits: int) -> Columns:
             return Columns(symmetric_law(half, bits))
@@ -160,13 +187,12 @@ class _Remapper:
 
     def _mechanism(self, epsilon: Fraction, eta: Fraction, bound: int, D: int | None) -> Mechanism:
         family, notes = self._family(epsilon, eta, bound, D)
-        terms = Terms(
-            epsilon=epsilon,
-            policy="nonnegative",
-            method="remap",
-            D=family.D,
-            sensitivity=self.request.sensitivity,
-            delta_paper_bound=paper_bound(epsilon, eta, family.D, self.request.sensitivity),
+        said = terms(
+            self.request,
+            "remap",
+            epsilon,
+            eta,
+            family.D,
             notes=(
                 f"signed law with noise up to {bound}: {notes[0]}",
                 f"remap: outcomes below 0 become 0, outcomes 1..{family.T} are pulled down at random; "
@@ -177,11 +203,11 @@ class _Remapper:
             prices=self._prices(family),
             details={"bias_before_moves": decimal_text(mapping.bias_from(family, family.n0), rounding="up")},
         )
-        return bind(family, terms)
+        return bind(family, said)
 
     def _within(self, epsilon: Fraction, eta: Fraction, D: int) -> int:
         """The noise bound that leaves room for pulls inside D."""
-        law = symmetric_law(_half(self.solver, epsilon, eta, D), 64)
+        law = symmetric_law(self.signed.law(epsilon, eta, D)[1], 64)
         _, g = _pulls(law, self.request.unbiased_from)
         bound = D - max((math.ceil(pull) for pull in g), default=0)
         if bound < 3:
@@ -190,21 +216,10 @@ class _Remapper:
             )
         return bound
 
-    def _least_D(self, epsilon: Fraction, eta: Fraction) -> Mechanism:
-        """The least D whose certified delta, moves included, meets the request."""
-        target = self.request.delta or Fraction(0)
-        bound = self._first_bound(epsilon, eta, target)
-        for _ in range(40):
-            mechanism = self._mechanism(epsilon, eta, bound, None)
-            if mechanism.delta <= target:
-                break
-            bound += max(1, bound // 20)
-        return self._checked(mechanism)
-
     def _first_bound(self, epsilon: Fraction, eta: Fraction, target: Fraction) -> int:
         """A noise bound whose moves should fit: they cost about (1 + E)/(E - 1) times the edge."""
-        if not self.solver.closed:
-            return max(3, self._program_parameters()[2])
+        if not self.signed.closed:
+            return max(3, self._quarter.D)
         order = exp_bounds(epsilon)[0]
         share = decimal(1 + (1 + order) / (order - 1)) if order > 1 else decimal(Fraction(4))
 
@@ -217,9 +232,9 @@ class _Remapper:
                 f"{decimal_text(epsilon)} by remap",
                 f"the largest eta is about tanh(epsilon/2) = {decimal_text(knee(epsilon), 6, 'down')}",
             )
-        return max(3, least_holding(enough))
+        return max(3, least_positive(enough, LARGEST_D))
 
-    def _checked(self, mechanism: Mechanism) -> Mechanism:
+    def _check(self, mechanism: Mechanism) -> Mechanism:
         target = self.request.delta
         if target is not None and mechanism.delta > target:
             raise InfeasibleError(
@@ -228,31 +243,6 @@ class _Remapper:
                 "raise D or delta (remaps go down to about 1e-18)",
             )
         return mechanism
-
-    def _least_epsilon(self, eta: Fraction, D: int) -> Mechanism:
-        target = (self.request.delta or Fraction(0)) * SPARE
-
-        def delta(epsilon: Fraction) -> Fraction:
-            try:
-                family, _ = self._family(epsilon, eta, self._within(epsilon, eta, D), D)
-            except InfeasibleError:
-                return Fraction(1)
-            return privacy.delta(family, exp_bounds(epsilon)[0], self.request.sensitivity).value
-
-        low = self.solver.parameters()[0]
-        high = max(low, Fraction(1, 1000))
-        while high < 100 and delta(high) > target:
-            low, high = high, high * Fraction(5, 4)
-        if high >= 100:
-            raise InfeasibleError(
-                f"no epsilon up to 100 gives delta {decimal_text(target)} at eta {decimal_text(eta)}, D {D} by remap",
-                "raise D or delta",
-            )
-        while high - low > max(high / 10**7, SMALLEST_EPSILON / 10):
-            middle = Fraction(decimal_text((low + high) / 2, 12))
-            low, high = (low, middle) if delta(middle) <= target else (middle, high)
-        epsilon = max(SMALLEST_EPSILON, Fraction(decimal_text(high, 7, "up")))
-        return self._checked(self._mechanism(epsilon, eta, self._within(epsilon, eta, D), D))
 
     def _prices(self, family: Remap) -> tuple[dict[str, object], ...]:
         """What other n0 would do to the smallest counts (floats, for display)."""
@@ -266,10 +256,6 @@ class _Remapper:
             error = round(_mse_at_zero(family.source, g), 6)
             rows.append({"unbiased_from": n0, "mse_at_0_estimate": error, "chosen": n0 == family.n0})
         return tuple(rows)
-
-
-def _half(solver: Solver, epsilon: Fraction, eta: Fraction, D: int) -> list[int]:
-    return solver.law(epsilon, eta, D)[1]
 
 
 def _mse_at_zero(law: Law, g: list[float]) -> float:

@@ -1,4 +1,4 @@
-"""What is asked of a design: parsed, checked, and sorted into one of five questions.
+"""What is asked of a design: parsed, checked, sorted into one of five questions, and put to a designer.
 
 Of epsilon, delta, eta and D some are given and the others are to be found:
 
@@ -13,23 +13,23 @@ With objective variance all four are given, and the law of least variance within
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
+from typing import Protocol, TypeVar
 
 from countveil.errors import ParameterError, RequestError
-from countveil.exact import integer, number
+from countveil.exact import decimal_text, integer, number
+from countveil.search import bisect
 
 POLICIES = ("nonnegative", "signed", "floor")
 METHODS = ("auto", "paper", "optimal", "program", "remap")
 OBJECTIVES = ("delta", "singleton", "variance")
 
 LARGEST_D = 100_000
-SMALLEST_EPSILON = Fraction(1, 10**5)
+SMALLEST_EPSILON, LARGEST_EPSILON = Fraction(1, 10**5), Fraction(100)
 LARGEST_COUNT = 10**15
-_EPSILON = "0 or a decimal number from 1e-5 to 100"
-_DELTA = "a decimal number from 1e-24 to 0.999"
-_ETA = "a decimal number from 1e-6 to 0.999999"
 
 
 class Question(Enum):
@@ -76,44 +76,101 @@ class Request:
         """Whether something is promised about the counts."""
         return self.counts != (0, None)
 
+    def ask(self, designer: Designer[Found]) -> Found:
+        """Put the question to a designer."""
+        match self.question, self.epsilon, self.eta, self.D:
+            case Question.LEAST_DELTA | Question.LEAST_VARIANCE, Fraction() as epsilon, Fraction() as eta, int() as D:
+                return designer.at(epsilon, eta, D)
+            case Question.BEST_ACCURACY, Fraction() as epsilon, _, _:
+                return designer.best_accuracy(epsilon)
+            case Question.LARGEST_ETA, Fraction() as epsilon, _, int() as D:
+                return designer.largest_eta(epsilon, D)
+            case Question.LEAST_D, Fraction() as epsilon, Fraction() as eta, _:
+                return designer.least_D(epsilon, eta)
+            case Question.LEAST_EPSILON, _, Fraction() as eta, int() as D:
+                return designer.least_epsilon(eta, D)
+        raise AssertionError("a question without its parameters")
 
-def parse(
+
+Found = TypeVar("Found", covariant=True)
+
+
+class Designer(Protocol[Found]):
+    """One way to make mechanisms. A method per question finds what is not given; delta is in the designer's request."""
+
+    def at(self, epsilon: Fraction, eta: Fraction, D: int) -> Found:
+        """Of least delta or, where delta is given, of least variance within it."""
+
+    def best_accuracy(self, epsilon: Fraction) -> Found:
+        """Of the largest eta, then of the least D."""
+
+    def largest_eta(self, epsilon: Fraction, D: int) -> Found: ...
+
+    def least_D(self, epsilon: Fraction, eta: Fraction) -> Found: ...
+
+    def least_epsilon(self, eta: Fraction, D: int) -> Found: ...
+
+
+def least_epsilon(
+    meets: Callable[[Fraction], bool],
+    low: Fraction,
+    high: Fraction,
     *,
-    epsilon: object = None,
-    delta: object = None,
-    eta: object = None,
-    D: object = None,
-    policy: object = "nonnegative",
-    unbiased_from: object = None,
-    method: object = "auto",
-    objective: object = "delta",
-    max_variance: object = None,
-    sensitivity: object = 1,
-    counts: object = None,
-    cap: object = False,
-    bits: object = None,
-) -> Request:
-    """Check every argument by itself, then that together they ask one question."""
-    parsed_epsilon = None if epsilon is None else _epsilon(epsilon)
-    parsed_delta = None if delta is None else _between("delta", delta, "1e-24", "0.999", _DELTA)
-    parsed_eta = None if eta is None else _between("eta", eta, "1e-6", "0.999999", _ETA)
-    parsed_D = None if D is None else integer("D", D, 1, LARGEST_D)
-    given = {"epsilon": parsed_epsilon, "delta": parsed_delta, "eta": parsed_eta, "D": parsed_D}
+    tolerance: Callable[[Fraction], Fraction],
+    digits: tuple[int, int],
+) -> Fraction | None:
+    """The least epsilon that meets a request, or None if none up to 100 does.
+
+    `high` grows until it meets it; then the bracket is halved, at decimals of so many digits, and rounded up to fewer.
+    """
+    while not meets(high):
+        low, high = high, high * Fraction(5, 4)
+        if high > LARGEST_EPSILON:
+            return None
+
+    def middle(low: Fraction, high: Fraction) -> Fraction:
+        return Fraction(decimal_text((low + high) / 2, digits[0]))
+
+    _, high = bisect(meets, low, high, tolerance=tolerance, middle=middle)
+    return max(SMALLEST_EPSILON, Fraction(decimal_text(high, digits[1], "up")))
+
+
+def parse(**given: object) -> Request:
+    """Check every argument of `design` by itself, then that together they ask one question."""
+
+    def read(name: str, allowed: str, fits: Callable[[Fraction], bool]) -> Fraction | None:
+        if given[name] is None:
+            return None
+        value = number(name, given[name], allowed)
+        if not fits(value):
+            hint = "bounded noise always needs a delta above 0" if name == "delta" and value == 0 else ""
+            raise ParameterError(name, given[name], allowed, hint)
+        return value
+
+    def read_integer(name: str, low: int, high: int) -> int | None:
+        return None if given[name] is None else integer(name, given[name], low, high)
+
+    allowed = "0 or a decimal number from 1e-5 to 100"
+    epsilon = read("epsilon", allowed, lambda x: x == 0 or SMALLEST_EPSILON <= x <= LARGEST_EPSILON)
+    delta = read("delta", "a decimal number from 1e-24 to 0.999", lambda x: Fraction("1e-24") <= x <= Fraction("0.999"))
+    eta = read("eta", "a decimal number from 1e-6 to 0.999999", lambda x: Fraction("1e-6") <= x <= 1 - Fraction("1e-6"))
+    D = read_integer("D", 1, LARGEST_D)
+    names = [name for name in ("epsilon", "delta", "eta", "D") if given[name] is not None]
     request = Request(
-        question=_question([name for name, value in given.items() if value is not None], objective == "variance"),
-        epsilon=parsed_epsilon,
-        delta=parsed_delta,
-        eta=parsed_eta,
-        D=parsed_D,
-        policy=_choice("policy", policy, POLICIES),
-        unbiased_from=None if unbiased_from is None else integer("unbiased_from", unbiased_from, 0, LARGEST_D),
-        method=_choice("method", method, METHODS),
-        objective=_choice("objective", objective, OBJECTIVES),
-        max_variance=None if max_variance is None else _variance(max_variance),
-        sensitivity=integer("sensitivity", sensitivity, 1, 100),
-        counts=(0, None) if counts is None else _counts(counts),
-        cap=_flag("cap", cap),
-        bits=None if bits is None else _bits(bits),
+        question=_question(names, given["objective"] == "variance"),
+        epsilon=epsilon,
+        delta=delta,
+        eta=eta,
+        D=D,
+        policy=_choice("policy", given["policy"], POLICIES),
+        unbiased_from=read_integer("unbiased_from", 0, LARGEST_D),
+        method=_choice("method", given["method"], METHODS),
+        objective=_choice("objective", given["objective"], OBJECTIVES),
+        max_variance=read("max_variance", "a positive decimal number up to 1e12", lambda x: 0 < x <= 10**12),
+        sensitivity=integer("sensitivity", given["sensitivity"], 1, 100),
+        counts=(0, None) if given["counts"] is None else _counts(given["counts"]),
+        cap=_flag("cap", given["cap"]),
+        bits=None if given["bits"] is None else _bits(given["bits"]),
     )
     _check_together(request)
     return request
@@ -165,28 +222,6 @@ def _question(names: list[str], least_variance: bool) -> Question:
         )
     what = ", ".join(names) if names else "nothing"
     raise RequestError(f"{what} given, which does not determine a mechanism; give {ways}")
-
-
-def _epsilon(given: object) -> Fraction:
-    value = number("epsilon", given, _EPSILON)
-    if value != 0 and not SMALLEST_EPSILON <= value <= 100:
-        raise ParameterError("epsilon", given, _EPSILON)
-    return value
-
-
-def _between(argument: str, given: object, low: str, high: str, allowed: str) -> Fraction:
-    value = number(argument, given, allowed)
-    if not Fraction(low) <= value <= Fraction(high):
-        hint = "bounded noise always needs a delta above 0" if argument == "delta" and value == 0 else ""
-        raise ParameterError(argument, given, allowed, hint)
-    return value
-
-
-def _variance(given: object) -> Fraction:
-    value = number("max_variance", given, "a positive decimal number up to 1e12")
-    if not 0 < value <= 10**12:
-        raise ParameterError("max_variance", given, "a positive decimal number up to 1e12")
-    return value
 
 
 def _choice(argument: str, given: object, allowed: tuple[str, ...]) -> str:

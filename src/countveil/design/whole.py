@@ -11,6 +11,11 @@ eta at n = 0), exactly unbiased from n0 on. Orders of objectives:
 
 The default n0 is the smallest whose price is small: delta at most twice the signed optimum at the same eta
 and D or, where delta is given, eta at least 98 % of the signed optimum. The prices looked at are reported.
+
+The solver is at its best while deltas are visible to it and columns are few. A smaller noise bound than the promised D
+keeps the promise, so D is used only as far as it lowers delta visibly (all of it where method program is asked by name
+for the largest eta at D, which creeps up with D in its fourth digit). Up to LARGEST_FREE_D all columns are free;
+beyond, columns are tied (see `program`), except for tents, whose sides rise and cannot be tied.
 """
 
 from __future__ import annotations
@@ -21,43 +26,48 @@ from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 
-from countveil.certificate import Terms
 from countveil.columns import Columns
-from countveil.decimals import exp
+from countveil.decimals import decimal, exp
+from countveil.design import optimal
 from countveil.design.linear import NoSolution
-from countveil.design.program import ColumnProgram, Proposal
-from countveil.design.request import SMALLEST_EPSILON, Question, Request
-from countveil.design.signed import Solver, paper_bound
-from countveil.design.sizing import LARGEST_FREE_D, Size, is_thorough, sized_program
-from countveil.errors import InfeasibleError, SolverError
+from countveil.design.program import ColumnProgram, Model, Proposal
+from countveil.design.request import SMALLEST_EPSILON, Question, Request, least_epsilon
+from countveil.design.signed import SPARE, Signed, show, terms
+from countveil.errors import InfeasibleError, RequestError, SolverError
 from countveil.exact import decimal_text
 from countveil.law import Law
 from countveil.mechanism import Mechanism, certify
 from countveil.rounding import SCALE, column_law, even_weight
+from countveil.search import least_integer
 
-SPARE = 1 - Fraction(1, 10**6)
-"""Share of a requested delta that programs aim at; the rest absorbs later stages and rounding."""
 ETA_SHARE = Fraction(98, 100)
 DELTA_FACTOR = 2
 LISTED_PRICES = 4
 RETRIES = 3
+LARGEST_FREE_D = 26
+LARGEST_TENT_D = 20
+LARGEST_TIED_D = 400
+LARGEST_EXPLICIT = 200
+LARGEST_TIED_CELLS = 2600
+LEAST_DELTA = Fraction(1, 10**16)
+THOROUGH_DELTA = Fraction(1, 10**18)
+LEAST_SHARE = Fraction(1, 20)
 
 
-def answer(request: Request) -> Mechanism:
+def design(request: Request, signed: Signed) -> Mechanism:
     """The best whole-domain mechanism; where the solver gives up, with a noise bound a little smaller than allowed.
 
-    A program that uses all of a large D has cells so small that the solver can take it for infeasible: what it says is
-    believed only of the usual one.
+    Where method program is asked by name for the largest eta at D, all of D is worth a try. Such a program has cells so
+    small that the solver can take it for infeasible: what it says is believed only of the usual one.
     """
-    for spared in range(RETRIES) if is_thorough(request) else ():
-        with suppress(SolverError, InfeasibleError):
-            return _WholeDomain(request, spared, thorough=True).answer()
+    if request.method == "program" and request.question is Question.LARGEST_ETA:
+        for spared in range(RETRIES):
+            with suppress(SolverError, InfeasibleError):
+                return request.ask(Whole(request, signed, spared, thorough=True))
     for spared in range(RETRIES):
-        try:
-            return _WholeDomain(request, spared).answer()
-        except SolverError:
-            continue
-    return _WholeDomain(request, RETRIES).answer()
+        with suppress(SolverError):
+            return request.ask(Whole(request, signed, spared))
+    return request.ask(Whole(request, signed, RETRIES))
 
 
 def bias_floor(epsilon: Fraction, n0: int, D: int, sensitivity: int) -> Fraction:
@@ -67,52 +77,35 @@ def bias_floor(epsilon: Fraction, n0: int, D: int, sensitivity: int) -> Fraction
     return max(Fraction(0), Fraction(value))
 
 
-class _WholeDomain:
-    def __init__(self, request: Request, spared: int, thorough: bool = False) -> None:
+class Whole:
+    """Designs by linear program; `signed` is the optimum of noise independent of n, to compare with.
+
+    D is undercut by `spared`; a `thorough` designer uses all of D, however small its cells.
+    """
+
+    def __init__(self, request: Request, signed: Signed, spared: int = 0, *, thorough: bool = False) -> None:
         self.request = request
-        self.size = Size(spared, thorough)
+        self.signed = signed
+        self.spared, self.thorough = spared, thorough
         self.low, self.high = request.counts
         self.target = None if request.delta is None else request.delta * SPARE
         self.prices: dict[int, Fraction | None] = {}
         self.rule_met = True
 
-    def answer(self) -> Mechanism:
-        request = self.request
-        match request.question, request.epsilon, request.eta, request.D:
-            case Question.LEAST_DELTA, Fraction() as epsilon, Fraction() as eta, int() as D:
-                return self._least_delta(epsilon, eta, D)
-            case Question.BEST_ACCURACY, Fraction() as epsilon, _, _:
-                return self._best_accuracy(epsilon)
-            case Question.LARGEST_ETA, Fraction() as epsilon, _, int() as D:
-                return self._largest_eta(epsilon, D)
-            case Question.LEAST_D, Fraction() as epsilon, Fraction() as eta, _:
-                return self._least_D(epsilon, eta)
-            case Question.LEAST_EPSILON, _, Fraction() as eta, int() as D:
-                return self._least_epsilon(eta, D)
-            case Question.LEAST_VARIANCE, Fraction() as epsilon, Fraction() as eta, int() as D:
-                program = self._program(epsilon, D, eta, self.target)
-                n0 = self._choose_n0(program, lambda _: True, epsilon, D)
-                return self._mechanism(program, n0, D)
-        raise AssertionError("a question without its parameters")
+    # The questions
 
-    # The five questions
-
-    def _least_delta(self, epsilon: Fraction, eta: Fraction, D: int) -> Mechanism:
-        program = self._program(epsilon, D, eta, None)
-        limit = DELTA_FACTOR * self._signed_delta(epsilon, eta, program.model.D)
-        n0 = self._choose_n0(program, lambda delta: delta <= limit, epsilon, D)
+    def at(self, epsilon: Fraction, eta: Fraction, D: int) -> Mechanism:
+        program = self._program(epsilon, D, eta, self.target)
+        limit = Fraction(1) if self.target else DELTA_FACTOR * self._signed_delta(epsilon, eta, program.model.D)
+        n0 = self._choose_n0(program, lambda value: value <= limit, epsilon, D)
         return self._mechanism(program, n0, D)
 
-    def _largest_eta(self, epsilon: Fraction, D: int) -> Mechanism:
+    def largest_eta(self, epsilon: Fraction, D: int) -> Mechanism:
         program = self._program(epsilon, D, None, self.target)
-        n0 = self._n0_for_eta(program, epsilon, D)
-        return self._mechanism(program, n0, D)
+        return self._mechanism(program, self._n0_for_eta(program, epsilon, D), D)
 
-    def _best_accuracy(self, epsilon: Fraction) -> Mechanism:
-        if epsilon == 0:
-            raise InfeasibleError("epsilon 0 needs D to be given", "say how far counts may be off (D)")
-        _, _, least = self._signed_parameters()
-        ample = least + math.ceil(6 * self.request.sensitivity / epsilon)
+    def best_accuracy(self, epsilon: Fraction) -> Mechanism:
+        least, ample = self._bounds(epsilon)
         program = self._program(epsilon, ample, None, self.target, tie=True)
         n0 = self._n0_for_eta(program, epsilon, ample)
         enough = self._value(program, n0)
@@ -120,80 +113,69 @@ class _WholeDomain:
             raise self._no_solution(epsilon, ample, n0)
 
         def close(D: int) -> bool:
-            found = self._value(self._program(epsilon, D, None, self.target, tie=D > 16), n0)
-            return found is not None and found >= enough * Fraction(999, 1000)
+            eta = self._value(self._program(epsilon, D, None, self.target, tie=D > 16), n0)
+            return eta is not None and eta >= enough * Fraction(999, 1000)
 
-        D = _bisect(close, least, ample)
+        D = least_integer(close, least, ample)
         return self._mechanism(self._program(epsilon, D, None, self.target), n0, D)
 
-    def _least_D(self, epsilon: Fraction, eta: Fraction) -> Mechanism:
-        _, _, least = self._signed_parameters()
-        ample = least + math.ceil(6 * self.request.sensitivity / epsilon) if epsilon else 4 * least
-        target = self.target or Fraction(0)
-        program = self._program(epsilon, ample, eta, None)
-        n0 = self._choose_n0(program, lambda delta: delta <= target, epsilon, ample)
-
-        def meets(D: int) -> bool:
-            found = self._value(self._program(epsilon, D, eta, None), n0)
-            return found is not None and found <= target
-
-        D = _bisect(meets, least, ample)
+    def least_D(self, epsilon: Fraction, eta: Fraction) -> Mechanism:
+        least, ample = self._bounds(epsilon)
+        n0 = self._choose_n0(self._program(epsilon, ample, eta, None), self._is_within, epsilon, ample)
+        D = least_integer(lambda D: self._meets(epsilon, eta, D, n0), least, ample)
         return self._mechanism(self._program(epsilon, D, eta, None), n0, D)
 
-    def _least_epsilon(self, eta: Fraction, D: int) -> Mechanism:
-        signed_epsilon, _, _ = self._signed_parameters()
-        target = self.target or Fraction(0)
-        low, high = signed_epsilon, max(signed_epsilon, Fraction(1, 100)) * Fraction(21, 20)
+    def least_epsilon(self, eta: Fraction, D: int) -> Mechanism:
+        low = self.signed.parameters.epsilon
+        high = max(low, Fraction(1, 100)) * Fraction(21, 20)
         program = self._program(high, D, eta, None)
-        limit = max(target, DELTA_FACTOR * self._signed_delta(high, eta, D))
+        limit = max(self.target or 0, DELTA_FACTOR * self._signed_delta(high, eta, D))
         n0 = self._choose_n0(program, lambda delta: delta <= limit, high, D)
 
         def meets(epsilon: Fraction) -> bool:
-            try:
-                found = self._value(self._program(epsilon, D, eta, None), n0)
-            except SolverError:
-                return False
-            return found is not None and found <= target
+            with suppress(SolverError):
+                return self._meets(epsilon, eta, D, n0)
+            return False
 
-        while not meets(high):
-            low, high = high, high * Fraction(5, 4)
-            if high > 100:
-                raise InfeasibleError(
-                    f"no epsilon up to 100 gives delta {_t(self.request.delta)} at eta {_t(eta)}, D {D} and "
-                    f"unbiased_from {n0}",
-                    "raise D, delta or unbiased_from",
-                )
-        while high - low > max(high / 10**4, SMALLEST_EPSILON):
-            middle = Fraction(decimal_text((low + high) / 2, 9))
-            low, high = (low, middle) if meets(middle) else (middle, high)
-        epsilon = max(SMALLEST_EPSILON, Fraction(decimal_text(high, 6, "up")))
+        def tolerance(epsilon: Fraction) -> Fraction:
+            return max(epsilon / 10**4, SMALLEST_EPSILON)
+
+        epsilon = least_epsilon(meets, low, high, tolerance=tolerance, digits=(9, 6))
+        if epsilon is None:
+            raise InfeasibleError(
+                f"no epsilon up to 100 gives delta {show(self.request.delta)} at eta {show(eta)}, D {D} and "
+                f"unbiased_from {n0}",
+                "raise D, delta or unbiased_from",
+            )
         return self._mechanism(self._program(epsilon, D, eta, None), n0, D)
 
-    # The signed optimum, for comparison
+    def _bounds(self, epsilon: Fraction) -> tuple[int, int]:
+        """The least D of signed noise, and one beyond which little is gained."""
+        if epsilon == 0 and self.request.eta is None:
+            raise InfeasibleError("epsilon 0 needs D to be given", "say how far counts may be off (D)")
+        least = self.signed.parameters.D
+        return least, least + math.ceil(6 * self.request.sensitivity / epsilon) if epsilon else 4 * least
 
-    def _signed_request(self) -> Request:
-        return replace(self.request, policy="signed", method="auto", objective="delta", counts=(0, None), cap=False)
+    def _meets(self, epsilon: Fraction, eta: Fraction, D: int, n0: int) -> bool:
+        delta = self._value(self._program(epsilon, D, eta, None), n0)
+        return delta is not None and self._is_within(delta)
 
-    def _signed_parameters(self) -> tuple[Fraction, Fraction, int]:
-        return Solver(self._signed_request()).parameters()
+    def _is_within(self, delta: Fraction) -> bool:
+        return self.target is not None and delta <= self.target
 
     def _signed_delta(self, epsilon: Fraction, eta: Fraction, D: int) -> Fraction:
-        found = Solver(self._signed_request()).delta(epsilon, eta, D)
-        if not found.is_finite():
+        delta = self.signed.delta(epsilon, eta, D)
+        if not delta.is_finite():
             raise InfeasibleError(
-                f"no law with eta {_t(eta)} and D {D} has variance at most {_t(self.request.max_variance)}",
-                f"the least possible variance is 1 - eta = {_t(1 - eta)}",
+                f"no law with eta {show(eta)} and D {D} has variance at most {show(self.request.max_variance)}",
+                f"the least possible variance is 1 - eta = {show(1 - eta)}",
             )
-        return Fraction(found)
-
-    def _signed_eta(self, epsilon: Fraction, D: int) -> Fraction:
-        request = replace(self._signed_request(), question=Question.LARGEST_ETA, epsilon=epsilon, eta=None, D=D)
-        return Solver(request).parameters()[1]
+        return Fraction(delta)
 
     # Choosing n0
 
     def _n0_for_eta(self, program: ColumnProgram, epsilon: Fraction, D: int) -> int:
-        goal = ETA_SHARE * self._signed_eta(epsilon, D)
+        goal = ETA_SHARE * self.signed.largest_eta(epsilon, D).eta
         return self._choose_n0(program, lambda eta: eta >= goal, epsilon, D)
 
     def _choose_n0(self, program: ColumnProgram, good: Callable[[Fraction], bool], epsilon: Fraction, D: int) -> int:
@@ -218,7 +200,7 @@ class _WholeDomain:
         for n0 in range(first, min(first + LISTED_PRICES, last + 1)):  # every price on the way, for the list
             if holds(n0):
                 return n0
-        found = _bisect(holds, min(first + LISTED_PRICES, last), last)
+        found = least_integer(holds, min(first + LISTED_PRICES, last), last)
         self.rule_met = holds(found)
         return found
 
@@ -244,7 +226,59 @@ class _WholeDomain:
     def _program(
         self, epsilon: Fraction, D: int, eta: Fraction | None, delta: Fraction | None, *, tie: bool = False
     ) -> ColumnProgram:
-        return sized_program(self.request, epsilon, D, eta, delta, self.size, target=self.target, tie=tie)
+        """The program for noise up to D, or up to less where more would buy nothing that the solver can see."""
+        request, low, high = self.request, self.low, self.high
+        if request.cap and low > 0:
+            raise RequestError("cap needs counts that begin at 0: say counts 0:HI (--counts 0:500 --cap)")
+        small_range = high is not None and high - low <= 2 * _stationary(D) + 2
+        if small_range and high is not None and high - low > LARGEST_EXPLICIT:
+            raise RequestError(f"counts {low}:{high} with D = {D} is too large for the program; lower D")
+        if not small_range:
+            D = self._useful(epsilon, D, eta)
+            if D > LARGEST_TENT_D and eta is not None and epsilon > 0 and optimal.is_tent(epsilon, eta, D):
+                D = LARGEST_TENT_D  # tied columns cannot rise; a smaller bound keeps the promise
+        model = Model(
+            epsilon=epsilon,
+            D=D,
+            eta=eta,
+            delta=delta,
+            n0=request.unbiased_from or 0,
+            lo=low,
+            hi=high if small_range else None,
+            cap=high if request.cap and small_range else None,
+            sensitivity=request.sensitivity,
+            singleton=request.objective == "singleton",
+            max_variance=request.max_variance,
+            symmetric=request.cap and not small_range,
+            M=max(low, _stationary(D)),
+        )
+        can_tie = low == 0 and request.sensitivity == 1 and not model.singleton and epsilon > 0 and D > 4
+        if small_range or (D <= LARGEST_FREE_D and not ((tie or (self.thorough and D > 16)) and can_tie)):
+            return ColumnProgram(model)
+        if not can_tie:
+            raise RequestError(
+                f"D = {D} is too large for the free program (up to {LARGEST_FREE_D}), which counts LO:, sensitivity "
+                "above 1, objective singleton and epsilon 0 need; use method remap or policy signed"
+            )
+        if D > LARGEST_TIED_D:
+            raise RequestError(f"method program goes to D = {LARGEST_TIED_D}; this needs D = {D}: use method remap")
+        least = 0 if delta is None else 14 if self.thorough else 8  # tiny deltas want few cells
+        window = min(D - 1, max(math.ceil(4 / epsilon), least, (request.unbiased_from or 0) + 2))
+        reach = D if self.thorough else min(D, max(math.ceil(10 / epsilon), 3 * least))
+        while window * reach > LARGEST_TIED_CELLS and reach > window + 10:
+            reach -= 5
+        return ColumnProgram(replace(model, window=window, reach=reach, M=None))
+
+    def _useful(self, epsilon: Fraction, D: int, eta: Fraction | None) -> int:
+        """D, or a smaller bound whose delta is far below what is asked for, or below what the solver can see."""
+        step = epsilon / self.request.sensitivity
+        least = LEAST_DELTA
+        if self.target is not None:
+            least = THOROUGH_DELTA if self.thorough else max(LEAST_DELTA, self.target * LEAST_SHARE)
+        centre = eta if eta is not None else optimal.largest_eta(step, least)
+        while D > 4 and optimal.least_delta(step, centre, D) < decimal(least):
+            D -= 1
+        return max(D - self.spared, min(D, 2))
 
     def _mechanism(self, program: ColumnProgram, n0: int, D: int) -> Mechanism:
         program.set_unbiased_from(n0)
@@ -255,20 +289,9 @@ class _WholeDomain:
                 raise SolverError("the solver gave up on this program; try a smaller D, or method remap") from None
             raise self._no_solution(program.model.epsilon, D, n0) from None
         request, epsilon = self.request, program.model.epsilon
-        eta = proposal.eta
-        terms = Terms(
-            epsilon=epsilon,
-            policy=request.policy,
-            method="program",
-            D=D,
-            sensitivity=request.sensitivity,
-            counts=request.counts,
-            bits=request.bits,
-            delta_paper_bound=paper_bound(epsilon, eta, D, request.sensitivity),
-            notes=self._notes(n0, D, program),
-            prices=self._price_list(n0, program),
-        )
-        mechanism = certify(lambda bits: self._columns(proposal, program, n0, bits), terms)
+        notes, prices = self._notes(n0, D, program), self._price_list(n0, program)
+        said = terms(request, "program", epsilon, proposal.eta, D, notes=notes, prices=prices)
+        mechanism = certify(lambda bits: self._columns(proposal, program, n0, bits), said)
         if request.delta is not None and mechanism.delta > request.delta:
             raise self._no_solution(epsilon, D, n0)
         return mechanism
@@ -327,13 +350,13 @@ class _WholeDomain:
     def _no_solution(self, epsilon: Fraction, D: int, n0: int) -> InfeasibleError:
         request = self.request
         floor = bias_floor(epsilon, n0, D, request.sensitivity)
-        asked = f"epsilon {_t(epsilon)}, D {D}, unbiased_from {n0}"
+        asked = f"epsilon {show(epsilon)}, D {D}, unbiased_from {n0}"
         if request.delta is not None:
-            asked += f", delta {_t(request.delta)}"
+            asked += f", delta {show(request.delta)}"
         if request.eta is not None:
-            asked += f", eta {_t(request.eta)}"
+            asked += f", eta {show(request.eta)}"
         if request.max_variance is not None:
-            asked += f", variance at most {_t(request.max_variance)}"
+            asked += f", variance at most {show(request.max_variance)}"
         words = f"no never-negative mechanism has {asked}"
         if self.target is not None and floor > self.target:
             nearest = n0
@@ -346,13 +369,6 @@ class _WholeDomain:
         return InfeasibleError(words, "raise unbiased_from, D, delta or epsilon, or use method remap or policy signed")
 
 
-def _bisect(holds: Callable[[int], bool], low: int, high: int) -> int:
-    """The least integer in low..high for which a monotone condition holds, high being taken on trust."""
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle + 1, high)
-    return high
-
-
-def _t(x: Fraction | None) -> str:
-    return "none" if x is None else decimal_text(x, 10)
+def _stationary(D: int) -> int:
+    """The stationary count M of the free program: a larger one than D lowers delta a little, until about 2D."""
+    return D + (D if D <= 8 else 8 if D <= 16 else 4)

@@ -32,7 +32,7 @@ from countveil.families.geometric import geometric
 from countveil.families.member import Member
 from countveil.figures.points import Figure, Point
 from countveil.mechanism import Mechanism
-from countveil.roots import find_root
+from countveil.search import find_root
 
 COUNTS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 EPSILON, DELTA = Fraction(3), Fraction("1e-6")

@@ -36,18 +36,13 @@ def three(epsilon: Fraction, eta: Fraction, D: int) -> Three:
     law = written(form.half)
     best = written(optimal.optimum(epsilon, eta, D).half)
     return Three(
-        stated=stated(form, D),
+        stated=form.stated,
         holds=form.holds,
         exact=exact_delta(law, epsilon),
         least=exact_delta(best, epsilon),
         law=law,
         best=best,
     )
-
-
-def stated(form: paper.ClosedForm, D: int) -> Fraction:
-    """min(1, (2D+1) delta*): as the paper plots it, whether its theorem holds or not."""
-    return min(Fraction(1), (2 * D + 1) * Fraction(form.delta_star))
 
 
 def written(half: tuple[Decimal, ...]) -> Law:

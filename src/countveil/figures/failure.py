@@ -19,8 +19,9 @@ from fractions import Fraction
 
 from countveil.design import paper
 from countveil.exact import decimal_text
-from countveil.figures.curves import exact_delta, stated, three, written
+from countveil.figures.curves import exact_delta, three, written
 from countveil.figures.points import Figure, Point, as_written
+from countveil.search import bisect
 
 BOUNDS = (2, 6, 100)
 SHOWN_D = 6
@@ -32,17 +33,21 @@ LARGEST = Fraction(1, 4)
 
 def boundary(epsilon: Fraction, D: int) -> Fraction:
     """eta_0: the theorem fails for eta below it and holds from it on. To a relative 2**-40 or so."""
-    return _bisect(lambda eta: not paper.closed_form(epsilon, eta, D).holds)
+    return _least_eta(lambda eta: paper.closed_form(epsilon, eta, D).holds)
 
 
 def false_below(epsilon: Fraction, D: int) -> Fraction | None:
     """The eta below which the paper's law is not even (epsilon, (2D+1) delta*)-private; None where there is none."""
 
-    def false(eta: Fraction) -> bool:
+    def is_true(eta: Fraction) -> bool:
         form = paper.closed_form(epsilon, eta, D)
-        return exact_delta(written(form.half), epsilon) > stated(form, D)
+        return exact_delta(written(form.half), epsilon) <= form.stated
 
-    return _bisect(false) if false(Fraction(1, 10**6)) else None
+    return None if is_true(Fraction(1, 10**6)) else _least_eta(is_true)
+
+
+def _least_eta(holds: Callable[[Fraction], bool]) -> Fraction:
+    return bisect(holds, Fraction(0), LARGEST, steps=STEPS)[1]
 
 
 def failure() -> Figure:
@@ -96,12 +101,3 @@ def _edge(epsilon: Fraction) -> list[Fraction]:
 def _truth(epsilon: Fraction, eta: Fraction, D: int) -> dict[str, Fraction]:
     found = three(epsilon, eta, D)
     return {"stated": found.stated, "exact": found.exact, "ratio": found.exact / found.stated}
-
-
-def _bisect(below: Callable[[Fraction], bool]) -> Fraction:
-    """The end of an interval (0, x) in which a condition holds, from above."""
-    low, high = Fraction(0), LARGEST
-    for _ in range(STEPS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if below(middle) else (low, middle)
-    return high

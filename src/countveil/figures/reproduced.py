@@ -12,6 +12,7 @@ from countveil.families.gaussian import discrete_gaussian, parameter_for_varianc
 from countveil.figures.curves import Three, three
 from countveil.figures.failure import boundary
 from countveil.figures.points import Figure, Point, as_written
+from countveil.search import bisect
 
 BOUNDS = (4, 6, 8)
 """The values of D that the paper's text names: supports of 9, 13 and 17 values."""
@@ -140,12 +141,8 @@ def _facts(found: Three, at: str) -> dict[str, str]:
 
 
 def _knee_epsilon(eta: Fraction) -> Fraction:
-    """The epsilon with tanh(epsilon/2) = eta, by bisection."""
-    low, high = Fraction(0), Fraction(50)
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if knee(middle) < eta else (low, middle)
-    return high
+    """The epsilon with tanh(epsilon/2) = eta."""
+    return bisect(lambda epsilon: knee(epsilon) >= eta, Fraction(0), Fraction(50), steps=60)[1]
 
 
 def _up(x: Fraction) -> str:

@@ -1,4 +1,4 @@
-"""Which designer answers a request.
+"""Which designer takes a request: the closed forms, the linear program or the remap.
 
 `auto` takes closed forms wherever they are valid. For policy nonnegative it takes the linear program while the
 noise bound is moderate, and the remap beyond, and says so in the notes.
@@ -8,27 +8,28 @@ from __future__ import annotations
 
 from dataclasses import replace
 from decimal import Decimal
-from fractions import Fraction
 
-from countveil.design import remapping, signed, whole
+from countveil.design import whole
 from countveil.design.optimal import least_delta
+from countveil.design.remapping import Remapper
 from countveil.design.request import Question, Request
-from countveil.design.signed import Solver, least_holding
-from countveil.design.sizing import LARGEST_FREE_D
+from countveil.design.signed import SPARE, Signed
 from countveil.errors import CountveilError, InfeasibleError, RequestError, SolverError
 from countveil.mechanism import Mechanism, annotate
+from countveil.search import least_positive
 
 LARGEST_AUTO_PROGRAM_D = 40
 LEAST_VISIBLE = Decimal("1e-16")
 
 
-def answer(request: Request) -> Mechanism:
-    """Route a request to the closed forms, the program or the remap."""
+def dispatch(request: Request) -> Mechanism:
+    """The best mechanism for a request, by the designer that its policy and method call for."""
+    independent = Signed(request)
     if request.policy != "nonnegative":
-        return signed.answer(request)
-    if _noise_never_reaches_zero(request):
+        return independent.design()
+    if _noise_never_reaches_zero(independent):
         return annotate(
-            signed.answer(request),
+            independent.design(),
             f"counts are promised to be at least D, so noise independent of n is never negative; counts below "
             f"{request.counts[0]} are treated as {request.counts[0]}, so privacy holds for every dataset all the same",
         )
@@ -37,32 +38,37 @@ def answer(request: Request) -> Mechanism:
             f"method {request.method} is for noise that does not depend on n: promise counts of at least D "
             "(--counts D:), or use --policy floor or --policy signed"
         )
+    signed = Signed(replace(request, method="auto", objective="delta"), SPARE)
     if request.method == "remap":
-        return remapping.answer(request)
+        return request.ask(Remapper(request, signed))
     if request.method == "program":
-        return whole.answer(request)
-    return _automatic(request)
+        return whole.design(request, signed)
+    return _choose(request, signed)
 
 
-def _automatic(request: Request) -> Mechanism:
+def _choose(request: Request, signed: Signed) -> Mechanism:
     """The program while it is at its best; the remap where the noise bound is large or the program falls behind."""
-    D = _expected_D(request)
+
+    def remapped(why: str) -> Mechanism:
+        return annotate(request.ask(Remapper(request, signed)), f"auto chose method remap: {why}")
+
+    D = _expected_D(request, signed)
     only_program = request.promised or request.objective != "delta" or request.epsilon == 0
-    largest = LARGEST_AUTO_PROGRAM_D if request.sensitivity == 1 else LARGEST_FREE_D
+    largest = LARGEST_AUTO_PROGRAM_D if request.sensitivity == 1 else whole.LARGEST_FREE_D
     if not only_program and largest < D:
-        return _remapped(request, f"D about {D} is large, and remapping costs no privacy and no time")
+        return remapped(f"D about {D} is large, and remapping costs no privacy and no time")
     try:
-        found = whole.answer(request)
+        found = whole.design(request, signed)
     except (SolverError, InfeasibleError) as error:
         if only_program:
             raise
         try:
-            return _remapped(request, "the program's solver found nothing")
+            return remapped("the program's solver found nothing")
         except CountveilError:
             raise error from None
     if not only_program and request.question is Question.LEAST_DELTA:
         try:
-            other = _remapped(request, "its delta is far below the program's at this D")
+            other = remapped("its delta is far below the program's at this D")
             if 2 * other.delta < found.delta:
                 return other
         except CountveilError:
@@ -70,29 +76,23 @@ def _automatic(request: Request) -> Mechanism:
     return annotate(found, "auto chose method program: P2 and P3 exact for every n from unbiased_from on")
 
 
-def _remapped(request: Request, why: str) -> Mechanism:
-    return annotate(remapping.answer(replace(request, method="remap")), f"auto chose method remap: {why}")
-
-
-def _expected_D(request: Request) -> int:
+def _expected_D(request: Request, signed: Signed) -> int:
     """The noise bound that matters: D as far as it lowers delta visibly, or the one that signed noise would need."""
     if request.D is None:
-        return Solver(replace(request, policy="signed", method="auto", cap=False)).parameters()[2]
-    if request.epsilon and request.eta is not None:
-        step = request.epsilon / request.sensitivity
-        useful = least_holding(lambda D: least_delta(step, request.eta or Fraction(0), D) < LEAST_VISIBLE, request.D)
-        return min(request.D, useful)
-    return request.D
+        return signed.parameters.D
+    if not request.epsilon or request.eta is None:
+        return request.D
+    step, eta = request.epsilon / request.sensitivity, request.eta
+    return least_positive(lambda D: least_delta(step, eta, D) < LEAST_VISIBLE, request.D)
 
 
-def _noise_never_reaches_zero(request: Request) -> bool:
+def _noise_never_reaches_zero(independent: Signed) -> bool:
     """Whether the promise n >= D makes every closed form valid."""
+    request = independent.request
     low, _ = request.counts
     if low == 0 or request.cap or request.unbiased_from is not None or request.method in ("program", "remap"):
         return False
-    if request.D is not None:
-        return low >= request.D
     try:
-        return low >= _expected_D(request)
+        return low >= (independent.parameters.D if request.D is None else request.D)
     except CountveilError:
         return False

@@ -1,0 +1,113 @@
+"""One-dimensional searches: the least integer or number at which a monotone condition holds, and the root of a function.
+
+All of them ask the condition at a few places and trust that it goes on holding once it holds. `find_root` is in floats,
+which steer a search and are never part of a guarantee.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import TypeVar
+
+Real = TypeVar("Real", Fraction, float)
+
+
+def least_integer(holds: Callable[[int], bool], low: int, high: int) -> int:
+    """The least integer in low..high for which a condition holds; it is not asked at `high`, which is the answer if
+    it holds nowhere below.
+
+    >>> least_integer(lambda x: x * x >= 50, 0, 100)
+    8
+    """
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle + 1, high)
+    return high
+
+
+def least_positive(holds: Callable[[int], bool], limit: int) -> int:
+    """The least integer in 1..limit, for a condition that is costly to ask at large ones: doubles before it halves."""
+    high = 1
+    while high < limit and not holds(high):
+        high = min(2 * high, limit)
+    return least_integer(holds, high // 2 + 1, high)
+
+
+def bisect(
+    holds: Callable[[Real], bool],
+    low: Real,
+    high: Real,
+    *,
+    steps: int = 1000,
+    tolerance: Callable[[Real], Real] | None = None,
+    middle: Callable[[Real, Real], Real] = lambda low, high: (low + high) / 2,
+) -> tuple[Real, Real]:
+    """A narrow bracket: the condition does not hold at its lower end and holds at its upper one.
+
+    The bracket is halved so many times, or until it is no wider than `tolerance(high)`.
+
+    >>> bisect(lambda x: x * x >= 2, Fraction(1), Fraction(2), steps=3)
+    (Fraction(11, 8), Fraction(3, 2))
+    """
+    for _ in range(steps):
+        if tolerance is not None and high - low <= tolerance(high):
+            break
+        between = middle(low, high)
+        low, high = (low, between) if holds(between) else (between, high)
+    return low, high
+
+
+class NoRootError(Exception):
+    """The function does not change sign where it was looked for."""
+
+
+def find_root(
+    lack: Callable[[float], float],
+    guess: float,
+    *,
+    limits: tuple[float, float] = (-math.inf, math.inf),
+    step: float = 0.05,
+    widest: float = 16.0,
+    tolerance: float = 1e-9,
+    close: float = 1e-8,
+) -> float:
+    """The least x (about) with lack(x) <= 0, lack falling: bracket by growing steps, then Illinois' regula falsi.
+
+    The lower limit is the answer if nothing is lacking there. The search ends when the bracket is as short as
+    `tolerance`, or when -close < lack(x) <= 0.
+
+    >>> round(find_root(lambda x: 2 - x * x, 1.0), 6)
+    1.414214
+    """
+    low = high = guess
+    gap_low = gap_high = lack(guess)
+    width = step
+    while gap_high > 0:
+        if high >= limits[1] or 2 * width > widest:
+            raise NoRootError
+        low, gap_low = high, gap_high
+        high, width = min(high + width, limits[1]), 2 * width
+        gap_high = lack(high)
+    width = step
+    while gap_low <= 0:
+        if low <= limits[0]:
+            return low
+        if 2 * width > widest:
+            raise NoRootError
+        high, gap_high = low, gap_low
+        low, width = max(low - width, limits[0]), 2 * width
+        gap_low = lack(low)
+    for i in range(80):
+        if high - low <= tolerance or -close < gap_high <= 0:
+            break
+        middle = low + (high - low) * gap_low / (gap_low - gap_high)
+        if i % 4 == 3 or not low < middle < high:
+            middle = (low + high) / 2
+        gap = lack(middle)
+        if gap > 0:
+            low, gap_low, gap_high = middle, gap, gap_high / 2
+        else:
+            high, gap_high, gap_low = middle, gap, gap_low / 2
+    return high
