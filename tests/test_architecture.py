@@ -44,11 +44,12 @@ SINGLE_IMPORTERS = {
     "duckdb": {"engines/duckdb.py"},
     "psycopg": {"engines/postgres.py", "ledger/postgres.py"},
     "pyspark": {"engines/spark_session.py"},
+    "yaml": {"ptables/cellkey.py"},
     "sqlite3": {"ledger/sqlite.py", "ledger/restoring.py", "ledger/connection.py"},
     "random": set(),
     "numpy.random": set(),
 }
-HEAVY = {"numpy", "highspy", "rich", "altair", "vl_convert", "duckdb", "narwhals"}
+HEAVY = {"numpy", "highspy", "rich", "altair", "vl_convert", "duckdb", "narwhals", "yaml"}
 
 
 def modules() -> list[Path]:

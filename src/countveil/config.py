@@ -63,7 +63,7 @@ _DATASET_KEYS = {
     "columns",
     "budget",
 }
-_BUDGET_KEYS = {"epsilon", "delta", "answers", "pool", "on_new_data", "policy", "objective", "shares"}
+_BUDGET_KEYS = {"epsilon", "delta", "answers", "pool", "policy", "objective", "shares"}
 
 
 @dataclass(frozen=True)
@@ -264,6 +264,8 @@ def _dataset(name: str, entry: Mapping[str, object], directory: Path, environmen
 
 def _budget(name: str, entry: Mapping[str, object]) -> Budget:
     key = f"dataset.{name}.budget"
+    if "on_new_data" in entry:
+        raise ConfigError(f"{key}.on_new_data", "remove this line: new data always continues the pool's plan")
     _known(entry, _BUDGET_KEYS, f"{key}.")
     epsilon = _decimal(_need(entry, "epsilon", key), f"{key}.epsilon", "0.001", "100")
     delta = _decimal(_need(entry, "delta", key), f"{key}.delta", "1e-15", "0.1")
@@ -271,11 +273,6 @@ def _budget(name: str, entry: Mapping[str, object]) -> Budget:
     pool = _text(entry.get("pool", name), f"{key}.pool")
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]{0,99}", pool):
         raise ConfigError(f"{key}.pool", "names of pools have letters, digits, _ and -, and begin with a letter")
-    if entry.get("on_new_data", "same-plan") != "same-plan":
-        raise ConfigError(
-            f"{key}.on_new_data",
-            'allowed is "same-plan": new data continues the plan (countveil budget POOL --open N opens more)',
-        )
     policy = _choice(entry.get("policy", "nonnegative"), f"{key}.policy", ("nonnegative", "signed"))
     objective = _choice(entry.get("objective", "variance"), f"{key}.objective", ("variance", "eta", "margin"))
     shares = _table(entry.get("shares", {}), f"{key}.shares")

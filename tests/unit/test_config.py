@@ -178,7 +178,7 @@ def test_settings_that_mean_nothing_for_a_source(source: str, more: str, key: st
     [
         ("pool = 'a b'", "pool"),
         ("pool = 3", "pool"),
-        ("on_new_data = 'fresh'", "on_new_data"),
+        ("on_new_data = 'same-plan'", "on_new_data"),
         ("policy = 'floor'", "policy"),
         ("objective = 'best'", "objective"),
         ("shares = { ann = 5 }", "shares.ann"),
@@ -190,6 +190,11 @@ def test_settings_that_mean_nothing_for_a_source(source: str, more: str, key: st
 )
 def test_bad_budgets(change: str, key: str, tmp_path: Path) -> None:
     assert refusal(tmp_path, config_text(budget=QUICK + change)).key == f"{BUDGET}.{key}"
+
+
+def test_a_setting_of_earlier_versions_is_to_be_removed(tmp_path: Path) -> None:
+    refused = refusal(tmp_path, config_text(budget=QUICK + "on_new_data = 'same-plan'"))
+    assert str(refused) == f"{BUDGET}.on_new_data: remove this line: new data always continues the pool's plan"
 
 
 @pytest.mark.parametrize("unit", ["", "a\\nb", "x" * 201])

@@ -65,10 +65,9 @@ def audit(
     """
     from countveil.exact import integer
     from countveil.ptables import audit as library_audit
-    from countveil.ptables.audit import EPSILONS
+    from countveil.ptables.audit import BREAKS, EPSILONS, meaning
     from countveil.ptables.formats import read
     from countveil.ptables.lines import LARGEST_COUNT
-    from countveil.ptables.words import BREAKS, meaning
 
     if plot is not None:
         from countveil.plots import check

@@ -1,10 +1,10 @@
 """P-tables of the cell-key method: judge the tables that statistical offices use, and hand them better ones.
 
     table        the one internal form: a law of the noise for each true count, as integers
-    formats      detect, read and write: tau_argus, sas, cellkey (with its own little yaml), integer_keys
-    lines, delimited, bounds      reading strictly, with line numbers
+    formats      detect, read and write: delimited (tau-Argus, SAS), cellkey (YAML), integer_keys
+    lines, bounds  reading strictly, with line numbers
     measure      the exact delta of a table, in four readings
-    audit, words what a table protects, what that means, what breaks it
+    audit        what a table protects, what that means, what breaks it
     program      the linear program of least delta; grid rounds its rows to what a file can hold
     design       the best table for D, V, pstay and js; R's table of largest entropy
     export       any mechanism of ours as a table

@@ -1,13 +1,20 @@
-"""Lines of fields: separators, quotes and padding, for tau-Argus and SAS files."""
+"""Lines of fields below one header line: separators, quotes and padding; tau-Argus text and SAS files are such.
+
+tau-argus   i;j;p;v;p_int_ub              0;0;1;0;1
+sas         i;j;p;v;p_int_lb;p_int_ub     0;0;1;0;0;1
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from countveil.errors import shortened
-from countveil.ptables.bounds import Entry
-from countveil.ptables.lines import PTableError
+from countveil.exact import Number
+from countveil.ptables.bounds import UNITS, Entry, cells, table_of
+from countveil.ptables.lines import MOST_ENTRIES, PTableError, text_lines
+from countveil.ptables.table import PTable
 
 _NUMBER = re.compile(r'[\s"]*[+-]?[\d.,]+([eE][+-]?\d+)?[\s"]*\Z', re.ASCII)
 
@@ -20,11 +27,6 @@ def separator(header: str) -> str:
 def fields(line: str, mark: str) -> list[str]:
     """The fields of a line, without blanks and quotes around them."""
     return [field.strip().strip('"').strip() for field in line.split(mark)]
-
-
-def width(lines: list[str]) -> int:
-    """How many fields the header has, 1 if it has no separator at all."""
-    return len(fields(lines[0], separator(lines[0])))
 
 
 SHOWN = {"upper": "p_ub", "lower": "p_lb"}
@@ -46,3 +48,31 @@ def entries(lines: list[str], names: tuple[str, ...]) -> Iterator[Entry]:
             raise PTableError(f"{seen}, expected {wanted}", number)
         texts = dict(zip(names, found, strict=True))
         yield Entry(number, texts["i"], texts["j"], texts["upper"], texts.get("p"), texts.get("v"), texts.get("lower"))
+
+
+@dataclass(frozen=True)
+class Delimited:
+    """A format of one line for each entry; `FIELDS` are the fields in their order."""
+
+    NAME: str
+    WORDS: str
+    FIELDS: tuple[str, ...]
+
+    def fits(self, lines: list[str]) -> bool:
+        return len(fields(lines[0], separator(lines[0]))) == len(self.FIELDS)
+
+    def parse(self, data: bytes) -> PTable:
+        return table_of(entries(text_lines(data, MOST_ENTRIES + 1), self.FIELDS))
+
+    def units(self, keys: Number | None) -> int:
+        return UNITS
+
+    def write(self, table: PTable) -> Iterator[str]:
+        yield ";".join(_HEADER.get(name, name) for name in self.FIELDS) + "\n"
+        for cell in cells(table):
+            yield ";".join(str(getattr(cell, name)) for name in self.FIELDS) + "\n"
+
+
+_HEADER = {"upper": "p_int_ub", "lower": "p_int_lb"}
+TAU_ARGUS = Delimited("tau-argus", "tau-Argus text", ("i", "j", "p", "v", "upper"))
+SAS = Delimited("sas", "SAS", ("i", "j", "p", "v", "lower", "upper"))

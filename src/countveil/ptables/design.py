@@ -16,12 +16,12 @@ from countveil.design.linear import NoSolution
 from countveil.errors import InfeasibleError, ParameterError, RequestError, SolverError
 from countveil.exact import Number, decimal_text, exp_bounds, integer, number
 from countveil.families.maximum_entropy import maximum_entropy
+from countveil.ptables.audit import compared
 from countveil.ptables.export import Proposal, columns, grid_of, judged, table_from, warnings
 from countveil.ptables.formats import Format, format_named
 from countveil.ptables.measure import readings
 from countveil.ptables.program import Spec, TableProgram
 from countveil.ptables.table import PTable
-from countveil.ptables.words import compared
 from countveil.rounding import SCALE
 
 OBJECTIVES = ("delta", "entropy")

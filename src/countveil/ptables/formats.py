@@ -15,13 +15,14 @@ from typing import Protocol
 from countveil.durable_files import open_output
 from countveil.errors import ParameterError, shortened
 from countveil.exact import Number
-from countveil.ptables import cellkey, integer_keys, sas, tau_argus
+from countveil.ptables import cellkey, integer_keys
+from countveil.ptables.delimited import SAS, TAU_ARGUS
 from countveil.ptables.lines import PTableError, read_bytes, text_lines
 from countveil.ptables.table import PTable
 
 
 class Format(Protocol):
-    """What each format's module has."""
+    """What each format has: a module, or an object."""
 
     @property
     def NAME(self) -> str:
@@ -30,10 +31,6 @@ class Format(Protocol):
     @property
     def WORDS(self) -> str:
         """Its name in a sentence."""
-
-    @property
-    def ENDING(self) -> str:
-        """How its files' names usually end."""
 
     def fits(self, lines: list[str]) -> bool:
         """Whether the first lines of a file look like it."""
@@ -48,7 +45,7 @@ class Format(Protocol):
         """The content of a file, in pieces."""
 
 
-FORMATS: tuple[Format, ...] = (cellkey, integer_keys, tau_argus, sas)
+FORMATS: tuple[Format, ...] = (cellkey, integer_keys, TAU_ARGUS, SAS)
 NAMES = tuple(sorted(fmt.NAME for fmt in FORMATS))
 
 

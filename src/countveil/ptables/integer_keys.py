@@ -19,7 +19,6 @@ from countveil.ptables.table import PTable, Row
 
 NAME = "ons"
 WORDS = "ONS integer keys"
-ENDING = ".csv"
 FIELDS = ("pcv", "ckey", "pvalue")
 ROWS = 750
 REPEAT = 250

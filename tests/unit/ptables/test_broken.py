@@ -6,6 +6,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
+import yaml
 
 from countveil import ptables
 from countveil.ptables.lines import LARGEST_LINES
@@ -60,6 +61,29 @@ BROKEN: dict[str, tuple[str | bytes, int | None, str]] = {
     "yaml parity": (YAML + "    type: [even, all]\n", 6, "only type all"),
     "yaml deep": ("params:\n" + "".join(" " * k + f"a{k}:\n" for k in range(1, 30)), 10, "deeper"),
     "yaml stray": (YAML + "what is this\n", 6, "not understood"),
+    "yaml anchor": (YAML.replace("i: [0, 1]", "i: &a [0, 1]"), 3, "anchor, alias or tag"),
+    "yaml anchored item": (YAML.replace("i: [0, 1]", "i: [0, &a 1]"), 3, "anchor, alias or tag"),
+    "yaml alias": (YAML.replace("j: [0, 1]", "j: *i"), 4, "anchor, alias or tag"),
+    "yaml merge": (YAML + "    <<: *all\n", 6, "anchor, alias or tag"),
+    "yaml tag": (YAML.replace("ub: [1, 1]", "ub: [1, !!float 1]"), 5, "anchor, alias or tag"),
+    "yaml object": (YAML + "x: !!python/object/apply:os.getcwd []\n", 6, "anchor, alias or tag"),
+    "yaml tagged mapping": ("params: !r\n  ptable:\n", 1, "anchor, alias or tag"),
+    "yaml twice at the top": (YAML + "params: 1\n", 6, "params occurs twice"),
+    "yaml twice in quotes": (YAML + '    "i": [0, 1]\n', 6, "i occurs twice"),
+    "yaml two documents": (YAML + "---\nparams: 1\n", 6, "a second document"),
+    "yaml key": (YAML + "? [a]\n: 1\n", 6, "a key that is no text"),
+    "yaml mapping in a list": (YAML.replace("j: [0, 1]", "j: [0, {a: 1}]"), 4, "list inside a list"),
+    "yaml octal": (YAML.replace("j: [0, 1]", "j: [0, 0x1]"), 4, "not a whole number"),
+    "yaml truth": (YAML.replace("j: [0, 1]", "j: [0, true]"), 4, "not a whole number"),
+    "yaml infinity": (YAML.replace("ub: [1, 1]", "ub: [1, .inf]"), 5, "not a number"),
+    "yaml escapes": (YAML.replace("ub: [1, 1]", 'ub: [1, "\\n\\e[31m"]'), 5, "not a number"),
+    "yaml escaped type": (YAML + 'type: "a\\nb"\n', 6, "only tables of counts"),
+    "yaml tab": (YAML + "\tx: 1\n", 6, "not understood"),
+    "yaml control": (YAML + "x: a\x07\n", None, "does not allow"),
+    "yaml empty item": (YAML.replace("i: [0, 1]", "i: [0, , 1]"), 3, "not understood"),
+    "yaml deep in braces": ("params: " + "{a: " * 30, 1, "deeper"),
+    "yaml deep in brackets": ("params: " + "[" * 100_000, 1, "list inside a list"),
+    "yaml null column": (YAML.replace("i: [0, 1]", "i:"), 4, "j has 2 items, but i has 1"),
     "keys non-numeric": (KEYS + "1,0,0\n1,1,x\n", 3, "not a whole number"),
     "keys half": (KEYS + "1,0,0.5\n", 2, "not a whole number"),
     "keys fields": (KEYS + "1,0\n", 2, "2 fields"),
@@ -90,6 +114,24 @@ def test_broken_files(name: str, tmp_path: Path) -> None:
     assert found.value.line == line
     assert (line is None) or f"line {line}:" in message
     assert found.value.exit_code == 2
+
+
+@pytest.mark.parametrize("name", [name for name in BROKEN if name.startswith("yaml")])
+def test_broken_yaml_without_the_compiled_parser(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(yaml, "CSafeLoader")
+    test_broken_files(name, tmp_path)
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("escape", ["uD800", "UFFFFFFFF", "U7FFFFFFF"])
+def test_escapes_beyond_unicode(escape: str, compiled: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not compiled:
+        monkeypatch.delattr(yaml, "CSafeLoader")
+    path = tmp_path / "table"
+    path.write_text(YAML.replace("ub: [1, 1]", f'ub: [1, "\\{escape}"]'))
+    with pytest.raises(ptables.PTableError) as found:
+        ptables.read(path)
+    assert str(found.value).isprintable()
 
 
 @pytest.mark.parametrize("head", [HEAD, KEYS, "params:\n  ptable:\n    i:\n"])

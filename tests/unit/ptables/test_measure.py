@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countveil.exact import exp_bounds
-from countveil.ptables.audit import audit
+from countveil.ptables.audit import audit, meaning
 from countveil.ptables.measure import READINGS, readings
 from countveil.ptables.table import PTable, Row
-from countveil.ptables.words import meaning
 
 E = exp_bounds(Fraction(1))[0]
 

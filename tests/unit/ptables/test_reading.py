@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from fractions import Fraction
 from pathlib import Path
 
@@ -118,6 +121,29 @@ def test_the_same_table(name: str, tmp_path: Path) -> None:
     assert [row.least for row in table.rows] == [row.least for row in ROWS]
     assert table.repeat == 1
     assert not table.notes
+
+
+def test_numbers_of_yaml_are_the_decimals_that_are_written(tmp_path: Path) -> None:
+    """No float comes between the file and the law."""
+    path = tmp_path / "table.yaml"
+    third = "0.3333333333333333333333333333333333333333"
+    path.write_text(f"params:\n  ptable: {{i: [0, 1, 1], j: [0, 0, '2'], ub: [1, {third}, 1.0]}}\n")
+    assert ptables.read(path).rows[1].weight(-1) == int(third[2:])
+
+
+def test_without_pyyaml(tmp_path: Path) -> None:
+    """Exit code 6 and what to run; other formats do not need it, and neither does writing."""
+    (tmp_path / "yaml.py").write_text("raise ImportError('not here')\n")
+    (tmp_path / "t.yaml").write_text(FLOW)
+    (tmp_path / "t.txt").write_text(PLAIN)
+    for name, code in (("t.yaml", 6), ("t.txt", 0)):
+        words = [sys.executable, "-m", "countveil", "ptable", "audit", name]
+        where = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False, env=where)
+        assert done.returncode == code, done.stderr
+        if code:
+            missing = 'PyYAML, which reads cellKey files, is not installed; run: pip install "countveil[ptables]"'
+            assert done.stderr == f"countveil: {missing}\n"
 
 
 def test_bounds_rule_over_the_printed_p(tmp_path: Path) -> None:
