@@ -195,7 +195,7 @@ def test_pictures_that_follow(visit: Visit) -> None:
     """The curve, an attacker's suspicion, other mechanisms at the same guarantee."""
     page = visit("/explore?epsilon=1&delta=1e-6")
     m = cv.design(epsilon="1", delta="1e-6", method="remap")
-    expect(page.locator(".curve canvas")).to_be_visible()
+    expect(page.locator(".curve svg")).to_be_visible()
     beside = page.get_by_role("region", name="Mechanisms side by side")
     rows = [row.split("\t") for row in beside.locator("tbody tr").all_inner_texts()]
     others = cv.compare(epsilon=m.epsilon, delta=m.delta, mechanisms=["discrete-gaussian", "geometric"]).rows
@@ -397,7 +397,7 @@ def test_a_helper_that_ends_too_soon_leaves_the_command_and_a_page_that_goes_on(
 
 def test_a_slider_dragged_along_asks_for_the_last_place(visit: Visit) -> None:
     page = visit("/explore")
-    until(page, "!!document.querySelector('.curve canvas')")
+    until(page, "!!document.querySelector('.curve svg')")
     with a_new_view(page):
         slider(page, "epsilon").evaluate(
             "s => { for (let at = 300; at <= 700; at += 10) {"

@@ -41,17 +41,15 @@ def views(visit: Visit, served: Served, key: str, watch: Watch, **look: bool) ->
     """Every view, one after the other."""
     watch.refusals = {401, 402, 422}
     page = visit("/explore", **look)
-    until(
-        page, "!!document.querySelector('.curve canvas') && !!document.querySelector('.more, [aria-label^=variance]')"
-    )
+    until(page, "!!document.querySelector('.curve svg') && !!document.querySelector('.more, [aria-label^=variance]')")
     yield "explore", page
     page.locator("summary").first.click()
     page.locator("#policy").select_option("signed")
     expect(page.get_by_label("Command", exact=True)).to_contain_text("signed")
-    until(page, "!!document.querySelector('.curve canvas')")
+    until(page, "!!document.querySelector('.curve svg')")
     yield "explore-more-fields", page
     page.goto(f"{served.url}/explore?epsilon=20&delta=0.01&answers=4")
-    until(page, "!!document.querySelector('.curve canvas')")
+    until(page, "!!document.querySelector('.curve svg')")
     yield "explore-answers", page
     page.goto(f"{served.url}/explore?epsilon=no")
     yield "explore-refused", page

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from fractions import Fraction
+
 import pytest
 from playwright.sync_api import Page, expect
 
+import countveil as cv
 from tests.support.browsing import Visit, asked, enter, slider, until
 from tests.support.served import Served
 
@@ -17,23 +21,37 @@ def sideways(page: Page) -> bool:
 
 def test_the_curve_follows_the_window_and_the_theme(visit: Visit) -> None:
     page = visit("/explore")
-    until(page, "!!document.querySelector('.curve canvas')")
-    label = page.locator(".curve").get_attribute("aria-label")
-    assert label
+    picture = page.get_by_role("img", name="delta at every epsilon")
+    expect(picture).to_be_visible()
     for width in (390, 1280, 700):
         page.set_viewport_size({"width": width, "height": 900})
         until(
             page,
-            "(h => Math.abs(h.querySelector('.uplot').getBoundingClientRect().width - h.clientWidth) < 2)"
+            "(h => Math.abs(h.querySelector('svg').getBoundingClientRect().width - h.clientWidth) < 2)"
             "(document.querySelector('.curve'))",
         )
         assert not sideways(page), width
-    picture = "document.querySelector('.curve canvas').toDataURL()"
-    before = page.evaluate(picture)
+    colour = "getComputedStyle(document.querySelector('.curve .line')).stroke"
+    before = page.evaluate(colour)
     page.emulate_media(color_scheme="dark")
-    until(page, f"before => {picture} !== before", before)
-    assert page.locator(".curve canvas").count() == 1
-    assert page.locator(".curve").get_attribute("aria-label") == label
+    until(page, f"before => {colour} !== before", before)
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no scripts"])
+def test_the_curve_can_be_read_with_the_pointer(visit: Visit, scripts: bool) -> None:
+    page = visit(f"/explore{'' if scripts else '/more'}?epsilon=1&delta=1e-6", scripts=scripts)
+    m = cv.design(epsilon="1", delta="1e-6", method="remap")
+    points = page.locator(".curve .point")
+    expect(points.first).to_be_visible()
+    read = dict(re.findall(r"epsilon (\S+): delta (\S+)", " ".join(points.locator("title").all_text_contents())))
+    assert len(read) > 10
+    for epsilon, delta in read.items():
+        assert Fraction(delta) >= m.delta_at(Fraction(epsilon)), "never less than holds"
+    assert Fraction(read["0"]) <= m.delta_at(0) * Fraction(102, 100)
+    point = points.nth(len(read) // 2)
+    expect(point.locator(".mark")).to_have_css("opacity", "0")
+    point.locator(".strip").hover()
+    expect(point.locator(".mark")).to_have_css("opacity", "1")
 
 
 @pytest.mark.parametrize("name", ["D", "eta", "n0"])

@@ -74,7 +74,7 @@ def test_too_many_requests_are_refused_in_words(browser: Browser, tmp_path: Path
         watch.over(context)
         page = context.new_page()
         page.goto(served.url + "/explore?epsilon=1&delta=1e-6")
-        until(page, "!!document.querySelector('.curve canvas')")
+        until(page, "!!document.querySelector('.curve svg')")
         for i in range(12):
             page.locator("#epsilon").fill(f"1.{i}")
             with page.expect_response("**/explore?*"):

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
+from countveil.plots import svg
 from countveil.sum_bias import bias_of_sum
 
 if TYPE_CHECKING:
     from countveil.answers import Table
     from countveil.demo import Asked, Demo
 
+WIDTH = 600
+"""Of the pictures."""
 STYLE = """
 :root { color-scheme: light dark; --ink: #1d2733; --soft: #5c6b7a; --line: #d8dee6; --paper: #ffffff; --wash: #f4f6f9;
   --accent: #0f62a8; --band: #9cc4e8; --warn: #a8480f; --good: #2e7d4f; }
@@ -30,7 +33,7 @@ pre { background: var(--wash); border: 1px solid var(--line); border-radius: 6px
 .scroll { overflow-x: auto; } table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { padding: .3rem .6rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; } th { color: var(--soft); font-weight: 600; font-size: .88rem; }
-td.y { font-weight: 700; } tr.small td:first-child::after { content: " small"; color: var(--warn); font-size: .78rem; }
+tr.small td:first-child::after { content: " small"; color: var(--warn); font-size: .78rem; }
 .tag { display: inline-block; border-radius: 1rem; padding: .05rem .7rem; font-size: .82rem; border: 1px solid; }
 .paid { color: var(--accent); } .free { color: var(--good); } .refused { color: var(--warn); }
 svg { width: 100%; height: auto; } svg text { fill: var(--ink); font: 12px system-ui, sans-serif; }
@@ -48,13 +51,13 @@ def write_report(demo: Demo) -> None:
 
 def page(demo: Demo) -> str:
     """The whole page as text."""
-    budget, m = demo.budget, _mechanism(demo)
+    budget, answered = demo.budget, next(asked.table for asked in demo.asked if asked.table is not None)
     facts = [
         (f"{demo.people:,}", "invented people in twelve towns"),
         (f"{budget.answers_left} of {budget.answers_total}", "answers left in the budget"),
         (f"epsilon {budget.epsilon}", f"delta {budget.delta}, all answers together"),
         (f"±{budget.margin_95}", "95 % margin of every count"),
-        (f"±{m.mechanism.certificate.worst_error}", "no count is ever further from the truth"),
+        (f"±{answered.worst_error}", "no count is ever further from the truth"),
     ]
     body = [
         "<h1>Counts that protect the people counted</h1>",
@@ -66,7 +69,7 @@ def page(demo: Demo) -> str:
         _budget_bar(budget.answers_total, budget.answers_left),
     ]
     body += [_question(i, asked) for i, asked in enumerate(demo.asked, start=1)]
-    body += [_promise(m)]
+    body += [_promise(answered)]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1"><title>countveil: demo report</title>'
@@ -74,19 +77,11 @@ def page(demo: Demo) -> str:
     )
 
 
-def _mechanism(demo: Demo) -> Table:
-    return next(asked.table for asked in demo.asked if asked.table is not None)
-
-
 def _budget_bar(total: int, left: int) -> str:
-    width = 600 / total
-    boxes = "".join(
-        f'<rect class="{"spent" if i < total - left else "bar"}" x="{i * width + 2:.1f}" y="4" '
-        f'width="{width - 4:.1f}" height="14" rx="3"/>'
-        for i in range(total)
-    )
-    label = f"{total - left} of {total} planned answers were spent"
-    return f'<svg viewBox="0 0 600 22" role="img" aria-label="{label}">{boxes}</svg><p class="soft">{label}.</p>'
+    wide, spent = WIDTH / total, total - left
+    boxes = [svg.rect(i * wide + 2, 4, wide - 4, 14, "spent" if i < spent else "bar", rx=3) for i in range(total)]
+    label = f"{spent} of {total} planned answers were spent"
+    return f'{svg.draw(boxes, label, 22, WIDTH)}<p class="soft">{label}.</p>'
 
 
 def _question(number: int, asked: Asked) -> str:
@@ -119,72 +114,55 @@ def _rows(asked: Asked) -> list[tuple[str, int, int, int, int]]:
 
 def _table(asked: Asked) -> str:
     assert asked.table is not None
-    useful = 10 * asked.table.mechanism.margin_95
+    useful = 10 * asked.table.margin_95
     lines = []
     for label, y, low, high, n in _rows(asked):
-        small = ' class="small"' if y < useful else ""
         off = f"{y - n:+d}" if y != n else "exact"
-        cells = (
-            f'<td>{escape(label)}</td><td class="y">{y:,}</td><td>{low:,} to {high:,}</td><td>{n:,}</td><td>{off}</td>'
-        )
-        lines.append(f"<tr{small}>{cells}</tr>")
-    heads = "".join(f"<th>{head}</th>" for head in ("town", "released", "95 % interval", "true (invented)", "off by"))
-    return f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
+        cells = (escape(label), f"<b>{y:,}</b>", f"{low:,} to {high:,}", f"{n:,}", off)
+        lines.append((' class="small"' if y < useful else "", cells))
+    return _html_table(("town", "released", "95 % interval", "true (invented)", "off by"), lines)
+
+
+def _html_table(heads: Sequence[str], lines: Iterable[tuple[str, Sequence[str]]]) -> str:
+    """A table of lines, each with the attributes of its row."""
+    head = "".join(f"<th>{words}</th>" for words in heads)
+    body = "".join(f"<tr{row}>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>" for row, cells in lines)
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def _plot(asked: Asked) -> str:
     """Every cell on its own scale around the released count: band, dot, cross."""
     rows = _rows(asked)
     reach = max(max(high - y, y - low, abs(n - y), 1) for _, y, low, high, n in rows)
-    height, middle, half = 26 * len(rows) + 30, 400, 175
-
-    def x(offset: float) -> float:
-        return middle + offset / reach * half
-
-    marks = [f'<line class="axis" x1="{middle}" x2="{middle}" y1="4" y2="{height - 26}"/>']
+    bottom, x = 26 * len(rows) + 4, svg.linear(-reach, reach, 225, 575)
+    marks = [svg.line(x(0), 4, x(0), bottom, "axis")]
     for i, (label, y, low, high, n) in enumerate(rows):
-        top = 26 * i + 16
+        at, true = 26 * i + 16, x(n - y)
         marks += [
-            f'<text x="4" y="{top + 4}">{escape(label)}</text>',
-            f'<text x="205" y="{top + 4}" text-anchor="end">{y:,}</text>',
-            f'<rect class="band" x="{x(low - y):.1f}" y="{top - 6}" '
-            f'width="{x(high - y) - x(low - y):.1f}" height="12" rx="4"/>',
-            f'<circle class="dot" cx="{middle}" cy="{top}" r="4"/>',
-            _cross(x(n - y), top),
+            svg.text(4, at + 4, label),
+            svg.text(205, at + 4, f"{y:,}", "end"),
+            svg.rect(x(low - y), at - 6, x(high - y) - x(low - y), 12, "band", rx=4),
+            svg.circle(x(0), at, 4, "dot"),
+            *(svg.line(true - 4, at + rise, true + 4, at - rise, "cross") for rise in (-4, 4)),
         ]
-    marks += _axis(reach, x, height)
-    return (
-        f'<svg viewBox="0 0 600 {height}" role="img" aria-label="released counts with intervals">{"".join(marks)}</svg>'
-    )
-
-
-def _cross(x: float, y: float) -> str:
-    return f'<path class="cross" d="M{x - 4:.1f} {y - 4}L{x + 4:.1f} {y + 4}M{x - 4:.1f} {y + 4}L{x + 4:.1f} {y - 4}"/>'
-
-
-def _axis(reach: int, x: object, height: int) -> Iterable[str]:
-    place = x if callable(x) else float
     for offset in (-reach, 0, reach):
-        words = "released" if offset == 0 else f"{offset:+d}"
-        yield f'<text class="soft" x="{place(offset):.1f}" y="{height - 8}" text-anchor="middle">{words}</text>'
+        marks.append(svg.text(x(offset), bottom + 18, f"{offset:+d}" if offset else "released", "middle", "soft"))
+    return svg.draw(marks, "released counts with intervals", bottom + 26, WIDTH)
 
 
 def _promise(table: Table) -> str:
     m = table.mechanism
-    small = [p for p in m.profile() if p.n in (0, 1, 2, 5, 10, 20)]
-    lines = "".join(
-        f"<tr><td>{p.n}</td><td>{float(p.exact):.3f}</td><td>{float(p.bias):+.3f}</td>"
-        f"<td>{float(p.mse) ** 0.5:.2f}</td></tr>"
-        for p in small
-    )
-    heads = "".join(f"<th>{head}</th>" for head in ("true count", "P(exact)", "bias", "typical error"))
+    small = [
+        ("", (str(p.n), f"{float(p.exact):.3f}", f"{float(p.bias):+.3f}", f"{float(p.mse) ** 0.5:.2f}"))
+        for p in m.profile()
+        if p.n in (0, 1, 2, 5, 10, 20)
+    ]
     words = (
         f"Every released number is a whole number, never negative, never more than {m.certificate.worst_error} from "
         f"the truth. All {table.receipt.answers} answers together are proved to be (epsilon {table.receipt.epsilon}, "
         f"delta {table.receipt.delta})-differentially private on the very integers that are sampled. "
         f"{bias_of_sum(m, table.cells).sentence} The numbers below belong to the mechanism, not to the data."
     )
-    return (
-        f'<section><h2>What is promised</h2><p>{words}</p><div class="scroll"><table><thead><tr>{heads}</tr></thead>'
-        f'<tbody>{lines}</tbody></table></div><p class="soft">mechanism {m.hash[:16]}</p></section>'
-    )
+    table_of = _html_table(("true count", "P(exact)", "bias", "typical error"), small)
+    mark = f'<p class="soft">mechanism {m.hash[:16]}</p>'
+    return f"<section><h2>What is promised</h2><p>{words}</p>{table_of}{mark}</section>"

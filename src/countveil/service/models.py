@@ -160,7 +160,7 @@ class Table(BaseModel):
     total: answers.Total
     receipt: answers.Receipt
     replayed: bool
-    sum_margins: dict[str, int] = Field(description="The 95 % margin of a sum of so many cells, for every subtotal.")
+    sum_margins: dict[int, int] = Field(description="The 95 % margin of a sum of so many cells, for every subtotal.")
 
 
 class Share(BaseModel):

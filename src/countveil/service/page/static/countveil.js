@@ -1,4 +1,4 @@
-// Sliders, copying, cancelling, and a curve that can be read with the pointer. The page works without any of it.
+// Sliders, copying and cancelling. The page works without any of it.
 "use strict";
 document.documentElement.classList.add("scripted");
 
@@ -70,7 +70,6 @@ function wire(root) {
     };
   }
   rest(root);
-  for (const holder of root.querySelectorAll("[data-curve]")) draw(holder);
 }
 
 // A slider whose field is empty stands where the number was found: its first step is one that works.
@@ -80,63 +79,6 @@ function rest(root) {
     const value = { D: found.foundD, eta: found.foundEta, n0: found.foundN0 }[slider.dataset.for];
     if (value && document.getElementById(slider.dataset.for).value === "") place(slider, Number(value));
   }
-}
-
-function decades(least) {
-  const first = Math.ceil(Math.log10(least) - 1e-9), every = Math.max(1, Math.ceil(-first / 6)), marks = [];
-  for (let power = 0; power >= first; power -= every) marks.unshift(Number("1e" + power));
-  return marks;
-}
-
-const resized = new ResizeObserver(entries => {
-  for (const { target } of entries) {
-    if (!target.isConnected) { resized.unobserve(target); target.plot?.destroy(); target.plot = null; continue; }
-    const size = sizes(target);
-    if (target.plot && target.plot.width !== size.width) target.plot.setSize(size);
-  }
-});
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
-  for (const holder of document.querySelectorAll("[data-curve]")) {
-    if (!holder.plot) continue;
-    holder.plot.destroy();
-    holder.drawn = false;
-    draw(holder);
-  }
-});
-
-function sizes(holder) {
-  const width = Math.max(220, Math.floor(holder.clientWidth));
-  return { width, height: Math.round(width * 0.58) };
-}
-
-function draw(holder) {
-  if (typeof uPlot === "undefined" || holder.drawn) return;
-  const { rows, certified } = JSON.parse(holder.dataset.curve);
-  if (rows.length < 2) return;
-  holder.drawn = true;
-  const style = getComputedStyle(document.documentElement), colour = name => style.getPropertyValue(name).trim();
-  const low = Math.min(...rows.map(row => row.delta));
-  const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--edge"), width: 1 }, ticks: { show: false }, font: "12px system-ui" };
-  const label = holder.querySelector("svg")?.getAttribute("aria-label") ?? holder.getAttribute("aria-label") ?? "";
-  holder.replaceChildren();
-  holder.setAttribute("role", "img");
-  holder.setAttribute("aria-label", label);
-  holder.plot = new uPlot({
-    ...sizes(holder),
-    cursor: { drag: { x: false, y: false } },
-    scales: { x: { time: false }, y: { distr: 3, range: [Math.max(1e-15, low / 3), 1] } },
-    axes: [axis, { ...axis, size: 58, splits: (_, __, least) => decades(least), filter: (_, marks) => marks, values: (_, marks) => marks.map(v => v == null ? "" : v === 1 ? "1" : v.toExponential(0)) }],
-    series: [
-      { label: "epsilon", value: (_, v) => v == null ? "–" : v.toPrecision(3) },
-      { label: "delta", stroke: colour("--blue"), width: 2.5, points: { show: false }, value: (_, v) => v == null ? "–" : v.toExponential(2) },
-    ],
-    hooks: { draw: [plot => {
-      const x = plot.valToPos(certified.epsilon, "x", true), y = plot.valToPos(certified.delta, "y", true);
-      const pen = plot.ctx;
-      pen.save(); pen.fillStyle = colour("--warm"); pen.beginPath(); pen.arc(x, y, 5 * devicePixelRatio, 0, 2 * Math.PI); pen.fill(); pen.restore();
-    }] },
-  }, [rows.map(row => row.epsilon), rows.map(row => row.delta)], holder);
-  resized.observe(holder);
 }
 
 document.addEventListener("htmx:afterSettle", event => {
