@@ -21,12 +21,11 @@ from countveil.answers import DryRun as DryRun
 from countveil.answers import PoolBudget as PoolBudget
 from countveil.answers import Receipt, Table, check_kind, kind_of
 from countveil.config import Config, Dataset, load
-from countveil.engines import Engine, Source
+from countveil.engines import Engine, EnginePool, Snapshot, Source
 from countveil.errors import ConflictError, EngineError, LedgerError, ParameterError
-from countveil.fingerprints import Fingerprints, Look
+from countveil.fingerprints import Fingerprints
 from countveil.foretelling import foretold
 from countveil.intervals import Intervals
-from countveil.leases import Leases, opened_on
 from countveil.ledger import Asked, Charge, Keyed, Ledger, PlanRecord, Request
 from countveil.ledger.opening import open_ledger
 from countveil.ledger.steps import Steps, alone
@@ -60,7 +59,7 @@ class Curator:
         self.config = config
         self.ledger = ledger
         self._frames = dict(sources or {})
-        self._engines = Leases()
+        self._engines = EnginePool()
         self._plans = Plans(config, ledger)
         self._versions: dict[tuple[str, Keyed], tuple[PlanRecord, int]] = {}
         cache = config.ledger.with_name(f"{config.ledger.name}.fingerprints")
@@ -133,10 +132,7 @@ class Curator:
         before = None if request is None else self._answered(question, who, request)
         if before is not None:
             return self._table(question, before, self._plans.of_charge(before)[1], True, kind)
-        look = self._glance(configured)
-        if look is None:
-            yield None  # to open a source takes long, and to find out whether a large one has changed
-            look = self._fingerprints.look(self._source(configured))
+        look = self._fingerprints.look(self._source(configured))
         with self._ready(question, configured, who, look) as ready:
             charge: Charge = yield from self.ledger.charging(ready.asked, most=most, request=request, plan=ready.record)
             intervals = ready.intervals if charge.fresh else self._plans.of_charge(charge, ready.record)[1]
@@ -154,10 +150,6 @@ class Curator:
         if kind is not None:
             check_kind(kind)
         return configured, who, kind
-
-    def _glance(self, dataset: Dataset) -> Look | None:
-        """The state of a source where that is quickly known."""
-        return self._fingerprints.glance(self._source(dataset)) if self._engines.quick(dataset.name) else None
 
     def _answered(self, question: Question, analyst: str, request: Request) -> Charge | None:
         """The charge of a request that has its answer."""
@@ -213,7 +205,7 @@ class Curator:
 
     @contextmanager
     def _ready(
-        self, question: Question, dataset: Dataset, analyst: str, look: Look, *, keep: bool = False
+        self, question: Question, dataset: Dataset, analyst: str, look: Snapshot, *, keep: bool = False
     ) -> Iterator[Ready]:
         """Everything that can be refused without looking at what was spent. The data may be looked at once the
         question is charged. An engine that is to be kept is not let go afterwards: what it made is read later."""
@@ -225,10 +217,9 @@ class Curator:
             yield Ready(asked, record, intervals, engine, look)
 
     @contextmanager
-    def _engine(self, question: Question, dataset: Dataset, look: Look, *, keep: bool = False) -> Iterator[Engine]:
+    def _engine(self, question: Question, dataset: Dataset, look: Snapshot, *, keep: bool = False) -> Iterator[Engine]:
         """The engine of a dataset in the state that was seen, if it can answer a question."""
-        opening = partial(opened_on, look, dataset.schema, dataset.engine)
-        with self._engines.held(dataset.name, look.state, opening, keep=keep) as engine:
+        with self._engines.use(look, dataset.schema, dataset.engine, keep=keep) as engine:
             check_collectable(question, engine)
             yield engine
 
@@ -256,8 +247,7 @@ class Curator:
 
     def _unchanged(self, ready: Ready) -> None:
         """The data is still the version that was paid for."""
-        look = ready.look
-        if not look.still() and self._fingerprints.of(look.source) != look.fingerprint:
+        if not ready.look.is_current():
             raise EngineError("the source changed while it was counted; the charge is kept; ask again")
 
     def dry_run(
@@ -282,7 +272,7 @@ class Curator:
         configured, who, _ = self._admitted(question, analyst)
         if not release:
             check_collectable(question)
-        look = self._glance(configured) or self._fingerprints.look(self._source(configured))
+        look = self._fingerprints.look(self._source(configured))
         with self._engine(question, configured, look):
             record, intervals = self._plans.of(configured)
         self.ledger.check_binding(configured.name, record.pool, configured.schema.unit, look.fingerprint)

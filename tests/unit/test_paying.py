@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from countveil import fingerprints
 from countveil.accounting import compose, float_below
 from countveil.config import load
 from countveil.curator import Curator
@@ -27,7 +26,7 @@ from countveil.ledger import Charge
 from countveil.ledger.anchor import Anchor
 from countveil.ledger.records import replayed, sealed
 from countveil.ledger.restoring import restore
-from countveil.ledger.steps import alone, together
+from countveil.ledger.steps import together
 from countveil.query import Question
 from countveil.service import models
 from countveil.service.page import budgets, views
@@ -360,7 +359,7 @@ def test_nothing_is_counted_before_it_is_paid_for(config: Path, monkeypatch: pyt
     monkeypatch.setattr(DuckDBEngine, "count", counted)
     monkeypatch.setattr(Curator, "_table", shown)
     with Curator.open(config) as curator:
-        monkeypatch.setattr(fingerprints, "RECENT", 0)  # what was just written is read again
+        monkeypatch.setattr("countveil.engines.source.RECENT", 0)  # what was just written is read again
         if many == 1:
             ask(curator, 1)
         else:
@@ -371,28 +370,6 @@ def test_nothing_is_counted_before_it_is_paid_for(config: Path, monkeypatch: pyt
             assert [[(each.error, each.slow) for each in stage] for stage in ended] == [[(None, False)] * many]
     before = 0 if many == 1 else 1
     assert seen == [f"{before + many} charged, {before} answered"] * many + ["1 of its answers on record"] * many
-
-
-def test_only_what_is_open_in_memory_is_answered_beside_others(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To open a source, and to look at a large one, takes long."""
-    monkeypatch.setattr(fingerprints, "RECENT", 0)
-    with Curator.open(config) as curator:
-        question = curator.question("SELECT count(*) FROM people")
-        first, again = curator.counting(question), curator.counting(question)
-        assert next(first) is None
-        assert next(again) is None
-        assert alone(curator.ledger, first).replayed is False
-        assert alone(curator.ledger, again).replayed is True
-        assert alone(curator.ledger, curator.counting(question)).replayed is True
-        change = next(curator.counting(curator.question("SELECT count(*) FROM people WHERE age >= 5")))
-        assert change is not None
-        assert change.name == "charge"
-        assert curator.ledger.standing("people").spent == 1, "a change that nobody makes is not made"
-        with monkeypatch.context() as patch:
-            patch.setattr("countveil.curator.FEW_CELLS", 0)
-            assert next(curator.counting(question)) is None, "a large table, even one on record, takes long to tell"
-        (config.parent / "people.csv").touch()
-        assert next(curator.counting(question)) is None, "whether it is the same has to be read"
 
 
 def test_what_is_released_has_the_law_of_the_mechanism(tmp_path: Path) -> None:
