@@ -28,7 +28,6 @@ LAYERS = {
         "intervals",
         "fingerprints",
         "releases",
-        "leases",
         "keys",
         "received",
         "wire",

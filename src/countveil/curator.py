@@ -21,11 +21,10 @@ from countveil.answers import DryRun as DryRun
 from countveil.answers import PoolBudget as PoolBudget
 from countveil.answers import Receipt, Table, check_kind, kind_of, make_dry_run, make_table
 from countveil.config import Config, Dataset, load
-from countveil.engines import Engine, Source
+from countveil.engines import Engine, EnginePool, Snapshot, Source
 from countveil.errors import ConflictError, EngineError, LedgerError, ParameterError
-from countveil.fingerprints import Fingerprints, Look
+from countveil.fingerprints import Fingerprints
 from countveil.intervals import Intervals
-from countveil.leases import Leases, opened_on
 from countveil.ledger import Asked, Charge, Keyed, Ledger, PlanRecord, Request
 from countveil.ledger.opening import open_ledger
 from countveil.mechanism import Mechanism
@@ -56,7 +55,7 @@ class Curator:
         self.config = config
         self.ledger = ledger
         self._frames = dict(sources or {})
-        self._engines = Leases()
+        self._engines = EnginePool()
         self._plans = Plans(config, ledger)
         self._versions: dict[tuple[str, Keyed], tuple[PlanRecord, int]] = {}
         cache = config.ledger.with_name(f"{config.ledger.name}.fingerprints")
@@ -192,19 +191,20 @@ class Curator:
         The data may be looked at once the question is charged. An engine that is to be kept stays open: what it made
         is read later.
         """
-        look = self._fingerprints.look(self._source(dataset))
-        with self._open_engine(question, dataset, look, keep=keep) as engine:
+        snapshot = self._fingerprints.look(self._source(dataset))
+        with self._open_engine(question, dataset, snapshot, keep=keep) as engine:
             record, intervals = self._plans.of(dataset, opened=True)
-            version = self._version(dataset, look.fingerprint, record)
-            self.ledger.bind(dataset.name, record.pool, dataset.schema.unit, look.fingerprint)
+            version = self._version(dataset, snapshot.fingerprint, record)
+            self.ledger.bind(dataset.name, record.pool, dataset.schema.unit, snapshot.fingerprint)
             asked = Asked(record.pool, dataset.name, version, question.sha256, question.text, analyst)
-            yield Ready(asked, record, intervals, engine, look)
+            yield Ready(asked, record, intervals, engine, snapshot)
 
     @contextmanager
-    def _open_engine(self, question: Question, dataset: Dataset, look: Look, *, keep: bool = False) -> Iterator[Engine]:
+    def _open_engine(
+        self, question: Question, dataset: Dataset, snapshot: Snapshot, *, keep: bool = False
+    ) -> Iterator[Engine]:
         """The engine of a dataset in the state that was seen, if it can answer a question."""
-        opening = partial(opened_on, look, dataset.schema, dataset.engine)
-        with self._engines.held(dataset.name, look.state, opening, keep=keep) as engine:
+        with self._engines.use(snapshot, dataset.schema, dataset.engine, keep=keep) as engine:
             check_collectable(question, engine)
             yield engine
 
@@ -232,8 +232,7 @@ class Curator:
 
     def _check_unchanged(self, ready: Ready) -> None:
         """Refuse to answer if the data is no longer the version that was paid for."""
-        look = ready.look
-        if not look.still() and self._fingerprints.of(look.source) != look.fingerprint:
+        if not ready.snapshot.is_current():
             raise EngineError("the source changed while it was counted; the charge is kept; ask again")
 
     def dry_run(
@@ -255,11 +254,11 @@ class Curator:
         self._check_frame(dataset, None)
         if not release:
             check_collectable(asked)
-        look = self._fingerprints.look(self._source(dataset))
-        with self._open_engine(asked, dataset, look):
+        snapshot = self._fingerprints.look(self._source(dataset))
+        with self._open_engine(asked, dataset, snapshot):
             record, intervals = self._plans.of(dataset)
-        self.ledger.check_binding(dataset.name, record.pool, dataset.schema.unit, look.fingerprint)
-        version, charge = self.ledger.known_version(dataset.name, look.fingerprint), None
+        self.ledger.check_binding(dataset.name, record.pool, dataset.schema.unit, snapshot.fingerprint)
+        version, charge = self.ledger.known_version(dataset.name, snapshot.fingerprint), None
         if version is not None:
             charge = self.ledger.find(record.pool, dataset.name, version, asked.sha256)
         if charge is None:

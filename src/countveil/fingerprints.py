@@ -13,66 +13,37 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import os
 import threading
-import time
 from collections.abc import Callable, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from countveil.durable_files import replace_private
-from countveil.engines import ENGINES, Source, WatchedEngine, open_engine
+from countveil.engines import ENGINES, Engine, Snapshot, Source, open_engine
+from countveil.engines.source import Trace, content_files, is_recent, read_trace
 from countveil.errors import EngineError, shortened
 from countveil.ledger.secret import Keyed
 
 if TYPE_CHECKING:
     from countveil.engines.spark_storage import Storage
 
-RECENT = 2 * 10**9
-"""Nanoseconds; some file systems count in seconds."""
-
-
-@dataclass(frozen=True)
-class Look:
-    """A source as it was found: its files, their traces, and the keyed hash of what it holds."""
-
-    source: Source
-    paths: tuple[str, ...]
-    traces: tuple[tuple[int, ...], ...]
-    sure: bool
-    """Nothing was written so recently that a second write could leave the same traces."""
-    fingerprint: Keyed
-
-    @property
-    def state(self) -> tuple[object, ...]:
-        """Equal for looks between which nothing was written; where that is not sure, equal to no other."""
-        return (self.fingerprint, *self.paths, *self.traces, *([] if self.sure else [object()]))
-
-    def still(self) -> bool:
-        """Nothing was written to its files since, for sure; False where there are none to tell it."""
-        return self.sure and bool(self.traces) and self.holds()
-
-    def holds(self) -> bool:
-        """Nothing was written since."""
-        return tuple(tuple(traces(path)) for path in _files(self.source, list(self.paths))) == self.traces
-
 
 class Fingerprints:
-    """Keyed hashes of sources, remembered in a file."""
+    """Takes snapshots of sources; the keyed hashes of those that are files are remembered in a file."""
 
     def __init__(
         self, keyed: Callable[[str], Keyed], cache: Path | None = None, old: Callable[[], Set[str]] = frozenset
     ) -> None:
         """`old` gives the hashes that the ledger has of data that was asked before it had a secret."""
         self._keyed, self._cache, self._old = keyed, cache, functools.cache(old)
-        self._known: dict[str, list[Any]] = {}
-        """By path: the traces and the hash of a file."""
+        self._hashes: dict[tuple[str, Trace], str] = {}
+        """Of files, by path and trace; not keyed, so they stay in this process."""
         self._kept: dict[Keyed, list[Keyed]] = {}
         """By source, all keyed: its traces and its fingerprint."""
         self._lock = threading.Lock()
-        self._servers: dict[tuple[str, str | None], WatchedEngine] = {}
+        self._servers: dict[tuple[str, str | None], Engine] = {}
         self._storage: Storage | None = None
         if cache is not None:
             with suppress(OSError):
@@ -90,46 +61,57 @@ class Fingerprints:
     def _check(self) -> Keyed:
         return self._keyed("a cache of fingerprints")
 
-    def of(self, source: Source) -> Keyed:
-        """The keyed hash of what a source holds now."""
-        return self.look(source).fingerprint
-
-    def look(self, source: Source) -> Look:
-        """What a source holds now, and what would show that it does no longer."""
+    def look(self, source: Source) -> Snapshot:
+        """A snapshot of what a source holds now."""
+        if source.files:
+            return self._look_at_files(source)
         if source.scheme == "spark":
             return self._look_at_stored(source)
-        if not source.files:
-            return Look(source, (), (), True, self._keyed(self._of_others(source)))
-        return self.glance(source) or self._study(source)
+        content = frame_hash(source.frame) if source.scheme == "frame" else self._ask_server(source)
+        return self._snapshot(source, self._keyed(content))
 
-    def glance(self, source: Source) -> Look | None:
-        """As `look`, if it can be told without reading anything."""
-        if not source.files:
-            return None
-        paths = source.paths()
-        files = _files(source, paths)
-        seen = [traces(path) for path in files]
-        known = [self._remembered(path, trace) for path, trace in zip(files, seen, strict=True)]
-        if None not in known:
-            return _look(source, paths, seen, True, self._join(source, paths, list(map(str, known))))
-        if any(map(_fresh, seen)):
-            return None
-        kept = self._kept.get(self._name(source, paths, files))
-        return _look(source, paths, seen, True, kept[1]) if kept and kept[0] == self._state(seen) else None
+    def _snapshot(
+        self, source: Source, fingerprint: Keyed, traces: tuple[Trace, ...] = (), certain: bool = True
+    ) -> Snapshot:
+        return Snapshot(source, fingerprint, traces, certain, lambda: self.look(source).fingerprint)
 
-    def _study(self, source: Source) -> Look:
-        """Read the files that are not remembered."""
-        paths = source.paths()
-        files = _files(source, paths)
-        with self._lock:  # so that two threads do not read the same file
-            seen = [traces(path) for path in files]
-            sure = not any(map(_fresh, seen))  # before anything is read: so no younger than what is found
-            found = self._join(source, paths, [self._read(path) for path in files])
-            if all(self._remembered(path, trace) for path, trace in zip(files, seen, strict=True)):
-                self._keep(self._name(source, paths, files), [self._state(seen), found])
-        return _look(source, paths, seen, sure, found)
+    # -- files -------------------------------------------------------------------------------------------------------
 
-    def _join(self, source: Source, paths: list[str], hashes: list[str]) -> Keyed:
+    def _look_at_files(self, source: Source) -> Snapshot:
+        source = replace(source, listed=tuple(source.paths()))
+        files = content_files(source)
+        traces = tuple(map(read_trace, files))
+        certain = not any(map(is_recent, traces))  # before anything is read: so no younger than what is found
+        name = self._keyed(json.dumps([source.table, source.partitions(), *files]))
+        state = self._keyed(json.dumps(traces)) if certain else None
+        fingerprint = self._recall(name, state)
+        if fingerprint is None:
+            with self._lock:  # so that two threads do not read the same file
+                fingerprint = self._recall(name, state) or self._read(source, files, traces, name, state)
+        return self._snapshot(source, fingerprint, traces, certain)
+
+    def _recall(self, name: Keyed, state: Keyed | None) -> Keyed | None:
+        """The fingerprint of files that were not touched since they were read; None if they were, or may have been."""
+        kept = self._kept.get(name)
+        return kept[1] if kept is not None and kept[0] == state else None
+
+    def _read(
+        self, source: Source, files: list[str], traces: tuple[Trace, ...], name: Keyed, state: Keyed | None
+    ) -> Keyed:
+        """The fingerprint of files, which are remembered unless another write may leave no trace."""
+        seen = list(zip(files, traces, strict=True))
+        hashes = [self._hashes.get((path, trace)) or _file_hash(path) for path, trace in seen]
+        fingerprint = self._join(source, hashes)
+        if state is not None and tuple(map(read_trace, files)) == traces:
+            self._hashes.update(zip(seen, hashes, strict=True))
+            self._kept[name] = [state, fingerprint]
+            if self._cache is not None:
+                kept = json.dumps({"check": self._check(), "sources": self._kept}, indent=1)
+                with suppress(OSError):
+                    replace_private(self._cache, kept.encode())
+        return fingerprint
+
+    def _join(self, source: Source, hashes: list[str]) -> Keyed:
         """The fingerprint of a source from the hashes of its files: the same for any order of files with rows.
 
         Where folders are columns, their values follow after a dot: they make another version, of the same people.
@@ -137,37 +119,28 @@ class Fingerprints:
         Before ledgers had a secret, the order of several files counted, and the values that their folders give did not.
         Data that was asked then keeps its fingerprint: another would be a second budget for the same people.
         """
-        before, folders = _joined(source, hashes), source.partitions(paths)
+        before = _joined(source, hashes)
         if source.scheme == "duckdb" or before in self._old():  # a file and its log have an order
             return self._keyed(before)
-        content = self._keyed(_joined(source, sorted(hashes)))
+        content, folders = self._keyed(_joined(source, sorted(hashes))), source.partitions()
         if not any(folders):
             return content
         placed = sorted(zip(hashes, folders, strict=True))
         return Keyed(f"{content}.{self._keyed(json.dumps(placed))}")
 
-    def _name(self, source: Source, paths: list[str], files: list[str]) -> Keyed:
-        return self._keyed(json.dumps([source.table, source.partitions(paths), *files]))
+    # -- Spark and servers -------------------------------------------------------------------------------------------
 
-    def _state(self, seen: list[list[int]]) -> Keyed:
-        return self._keyed(json.dumps(seen))
-
-    def _look_at_stored(self, source: Source) -> Look:
+    def _look_at_stored(self, source: Source) -> Snapshot:
         """Rows of Spark's are stored before they are counted: their files are looked at, which nobody else writes."""
         from countveil.engines.spark_storage import Storage
 
         with self._lock:
             self._storage = storage = self._storage or Storage()
         rows = storage.rows(source)
-        seen = tuple(tuple(traces(path)) for path in rows.paths)
-        return Look(replace(source, stored=rows), rows.paths, seen, True, self._keyed(rows.fingerprint))
+        source = replace(source, stored=rows, listed=rows.paths)
+        return self._snapshot(source, self._keyed(rows.fingerprint), tuple(map(read_trace, rows.paths)))
 
-    def _of_others(self, source: Source) -> str:
-        if source.scheme == "frame":
-            return frame_hash(source.frame)
-        return self._of_server(source)
-
-    def _of_server(self, source: Source) -> str:
+    def _ask_server(self, source: Source) -> str:
         """What a server says of its table, through a connection that is kept."""
         where = (source.location, source.table)
         with self._lock:
@@ -175,10 +148,7 @@ class Fingerprints:
             if engine is None:
                 if source.scheme not in ENGINES:  # an address may hold a password, so it is not repeated
                     raise EngineError(f"source: no engine for {shortened(source.scheme, 20)}:// is installed")
-                opened = open_engine(source)
-                if not isinstance(opened, WatchedEngine):
-                    raise EngineError("source: this engine cannot tell whether its data has changed")
-                engine = self._servers[where] = opened
+                engine = self._servers[where] = open_engine(source)
         return engine.fingerprint()
 
     def close(self) -> None:
@@ -190,59 +160,10 @@ class Fingerprints:
                 engine.close()
             self._servers.clear()
 
-    def _remembered(self, path: str, trace: list[int]) -> str | None:
-        """The hash of a file that was not touched since it was read; None if it was, or may have been."""
-        known = self._known.get(path)
-        return str(known[-1]) if isinstance(known, list) and known[:-1] == trace and not _fresh(trace) else None
-
-    def _read(self, path: str) -> str:
-        """The hash of a file, which is read unless it is remembered."""
-        trace = traces(path)
-        known, fresh = self._remembered(path, trace), _fresh(trace)
-        if known is None:
-            known = _file_hash(path)
-            if not fresh:  # another write within the same tick would leave no trace: it is read again later
-                self._known[path] = [*trace, known]
-        return known
-
-    def _keep(self, name: Keyed, found: list[Keyed]) -> None:
-        if self._kept.get(name) == found:
-            return
-        self._kept[name] = found
-        if self._cache is not None:
-            with suppress(OSError):
-                replace_private(
-                    self._cache, json.dumps({"check": self._check(), "sources": self._kept}, indent=1).encode()
-                )
-
 
 def _joined(source: Source, hashes: Sequence[str]) -> str:
     """The hash of a source from those of its files."""
     return hashlib.sha256("".join([source.file_table, *hashes]).encode("utf-8", "surrogateescape")).hexdigest()
-
-
-def _look(source: Source, paths: list[str], seen: Sequence[Sequence[int]], sure: bool, fingerprint: Keyed) -> Look:
-    return Look(source, tuple(paths), tuple(map(tuple, seen)), sure, fingerprint)
-
-
-def _files(source: Source, paths: list[str]) -> list[str]:
-    """The files whose content is the content of a source."""
-    logs = [f"{path}.wal" for path in paths] if source.scheme == "duckdb" else []
-    return paths + [path for path in logs if os.path.isfile(path)]
-
-
-def _fresh(trace: Sequence[int]) -> bool:
-    """Written so recently that a second write could have left the same times."""
-    return time.time_ns() - max(trace[1:3]) < RECENT
-
-
-def traces(path: str) -> list[int]:
-    """What shows that a file was touched."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        raise EngineError("source: a file is gone") from None
-    return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
 
 
 def _file_hash(path: str) -> str:

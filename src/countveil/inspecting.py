@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from countveil.config import Dataset
-from countveil.engines import open_engine
-from countveil.engines.sql_engine import SqlEngine
+from countveil.engines import SqlEngine, open_engine
 from countveil.engines.survey import ColumnSurvey, PeopleSurvey, count_rows, survey_column, survey_people
 from countveil.errors import EngineError
 

@@ -13,8 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from countveil.config import DEFAULT_FILE, read
-from countveil.engines import Source, open_engine
-from countveil.engines.sql_engine import SqlEngine
+from countveil.engines import Source, SqlEngine, open_engine
 from countveil.engines.survey import guess_column
 from countveil.errors import ConfigError, EngineError, ParameterError, shortened
 from countveil.schema import Column, parse_column

@@ -32,10 +32,9 @@ from numpy.typing import NDArray
 
 from countveil.answers import MOST_COLLECTED, Receipt
 from countveil.durable_files import sync_folder
-from countveil.engines import Engine, WritingEngine
+from countveil.engines import Engine, Snapshot
 from countveil.engines.labels import count_name, labels_of
 from countveil.errors import EngineError, MissingExtraError, ParameterError, RequestError, shortened
-from countveil.fingerprints import Look
 from countveil.intervals import Intervals
 from countveil.ledger import Asked, Charge, PlanRecord
 from countveil.mechanism import Mechanism
@@ -115,7 +114,7 @@ class Release:
         columns = {column.name: column.name for column in self.question.shown} | {
             self.question.name: self.manifest.count
         }
-        if isinstance(self.engine, WritingEngine):
+        if self.engine.writes_files:
             return self.engine.read_release(self.files, columns)
         pa, pq = _arrow()
         found = pa.concat_tables([pq.read_table(file, partitioning=None) for file in self.files])
@@ -142,7 +141,7 @@ def check_output(output: object) -> Path:
 
 def check_collectable(question: Question, engine: Engine | None = None) -> None:
     """Refuse a table that is too large for one process, unless the engine has workers that can write it."""
-    if question.cells > MOST_COLLECTED and not isinstance(engine, WritingEngine):
+    if question.cells > MOST_COLLECTED and (engine is None or not engine.writes_files):
         raise RequestError(
             f"a table of {question.cells:,} cells is too large to collect, {MOST_COLLECTED:,} can be; "
             "in Spark, release(..., output=...) writes it to files"
@@ -215,7 +214,7 @@ class Ready:
     record: PlanRecord
     intervals: Intervals
     engine: Engine
-    look: Look
+    snapshot: Snapshot
 
 
 def evaluated(
@@ -232,7 +231,7 @@ def evaluated(
     engine, hidden = ready.engine, _hidden(folder)
     try:
         hidden.parent.mkdir(mode=0o700)
-        if question.cells > COLLECTED and isinstance(engine, WritingEngine):
+        if question.cells > COLLECTED and engine.writes_files:
             drawn, document = "workers", ready.record.document
             count = engine.write_release(question, hidden, key=key, mechanism=document, unchanged=unchanged)
         else:

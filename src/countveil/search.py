@@ -1,4 +1,4 @@
-"""One-dimensional searches: the least integer or number at which a monotone condition holds, and the root of a function.
+"""One-dimensional searches: the least integer or number at which a monotone condition holds; the root of a function.
 
 All of them ask the condition at a few places and trust that it goes on holding once it holds. `find_root` is in floats,
 which steer a search and are never part of a guarantee.

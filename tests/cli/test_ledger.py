@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from countveil import fingerprints
+from countveil.engines import source as sources
 from tests.support.curated import config_text, people, runner, with_plan, written
 
 BY_REGION = "SELECT region, count(*) FROM people GROUP BY region"
@@ -46,7 +46,7 @@ class Ran:
     """A curator's session on the command line, and everything that it printed and left on disk."""
 
     def __init__(self, folder: Path, regions: str, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-        monkeypatch.setattr(fingerprints, "RECENT", 0)  # as if the data had been written long ago
+        monkeypatch.setattr(sources, "RECENT", 0)  # as if the data had been written long ago
         folder.mkdir()
         self.folder, self.data = folder, people(folder, regions)
         config = written(folder, config_text())

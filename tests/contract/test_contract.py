@@ -327,7 +327,7 @@ def test_tables_of_any_size(make: Any, size: int, unit: str) -> None:
 
 def test_describe_names_columns_and_families(make: Any, request: pytest.FixtureRequest) -> None:
     schema = Schema("people", (REGION, AGE, ADULT, BORN), unit="id")
-    found = dict(make([person(1)], TYPES, schema).describe())
+    found = dict(make([person(1)], TYPES, schema).columns())
     families = {"id": "integer", "region": "text", "age": "integer", "adult": "boolean", "born": "date"}
     untyped = "csv" in request.node.name or "objects" in request.node.name
     assert found == (dict.fromkeys(families, "text") if untyped else families)

@@ -16,7 +16,7 @@ import pytest
 
 from countveil.engines import Source
 from countveil.engines.duckdb import DuckDBEngine
-from countveil.engines.statement import Statement
+from countveil.engines.sql import Statement
 from countveil.errors import EngineError, QueryError
 from countveil.query import ask, parse_condition
 from countveil.schema import Column, Schema, parse_column

@@ -589,7 +589,7 @@ def test_counts_near_the_end_of_64_bits_stay_whole_numbers(tmp_path: Path) -> No
     loaded = load(config, {})
     question = ask(loaded.schemas, BY_REGION)
     ledger = SqliteLedger(loaded.ledger, loaded.anchor)
-    fingerprint = Fingerprints(ledger.keyed).of(loaded.dataset("people").source)
+    fingerprint = Fingerprints(ledger.keyed).look(loaded.dataset("people").source).fingerprint
     ledger.bind("people", "people", "person", fingerprint)
     version = ledger.version("people", fingerprint)
     charge = ledger.charge("people", "people", version, question.sha256, question.text, "ann")

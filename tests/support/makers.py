@@ -206,7 +206,7 @@ ENGINE = {"spark-parquet": "spark"}
 class NotHeld(DuckDBEngine):
     """As if every file were too large to be held in memory."""
 
-    holds = False
+    copies = False
 
 
 def opened(name: str, rows: list[Row], types: Types, folder: Path, schema: Schema) -> Engine:

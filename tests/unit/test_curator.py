@@ -321,7 +321,9 @@ class Meanwhile(DuckDBEngine):
 
 @pytest.fixture
 def meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("countveil.leases.open_engine", lambda source, schema, engine: Meanwhile(source, schema))
+    monkeypatch.setattr(
+        "countveil.engines.engine.open_engine", lambda source, schema, engine: Meanwhile(source, schema)
+    )
 
 
 @pytest.mark.usefixtures("meanwhile")
@@ -360,7 +362,7 @@ def test_a_source_written_while_it_is_opened_is_not_kept(
     with Curator.open(config) as curator:
         os.utime(config.parent / "people.csv", (1, 1))  # old enough to be sure of
         with monkeypatch.context() as patched:
-            patched.setattr("countveil.leases.open_engine", opening)
+            patched.setattr("countveil.engines.engine.open_engine", opening)
             with pytest.raises(EngineError, match="it was written while it was opened; nothing was charged; ask again"):
                 curator.count(BY_REGION)
         assert list(curator.ledger.charges()) == []
@@ -396,7 +398,7 @@ def test_a_name_that_comes_to_mean_other_files_while_they_are_opened(
 
     with Curator.open(config) as curator:
         with monkeypatch.context() as patched:
-            patched.setattr("countveil.leases.open_engine", opening)
+            patched.setattr("countveil.engines.engine.open_engine", opening)
             found = [curator.count(f"{TOTAL} WHERE age >= {age}") for age in (0, 5, 10)]
         assert [table.receipt.version for table in found] == [1, 1, 1]
         assert all(abs(int(table.released[0]) - 1) <= table.worst_error < 400 for table in found)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pandas as pd
@@ -16,11 +16,18 @@ import pytest
 
 from countveil import fingerprints
 from countveil.engines import Source
+from countveil.engines import source as sources
 from countveil.errors import EngineError
 from countveil.fingerprints import frame_hash
 from countveil.ledger.secret import Secret
 
-Fingerprints = partial(fingerprints.Fingerprints, Secret("of these tests").keyed)
+
+class Fingerprints(fingerprints.Fingerprints):
+    def __init__(self, *more: Any, **options: Any) -> None:
+        super().__init__(Secret("of these tests").keyed, *more, **options)
+
+    def of(self, source: Source) -> str:
+        return self.look(source).fingerprint
 
 
 def source(path: Path, **more: str) -> Source:
@@ -68,7 +75,7 @@ def test_folders_count_where_they_are_columns(tmp_path: Path) -> None:
 
 
 def test_the_cache_tells_apart_two_patterns_for_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fingerprints, "RECENT", 0)
+    monkeypatch.setattr(sources, "RECENT", 0)
     (tmp_path / "region=N").mkdir()
     pq.write_table(pa.table({"name": ["one"]}), tmp_path / "region=N" / "rows.parquet")
     patterns = [Source(pattern, directory=tmp_path) for pattern in ("region=N/*.parquet", "*/*.parquet")]
@@ -107,14 +114,14 @@ def test_a_change_of_equal_size_at_once_is_seen(tmp_path: Path, monkeypatch: pyt
         seen.add(known.of(source(path)))
     assert len(seen) == 5
     path.write_text("a\n7\n")
-    monkeypatch.setattr(fingerprints, "RECENT", 0)  # a while later: what was read at once is not trusted then either
+    monkeypatch.setattr(sources, "RECENT", 0)  # a while later: what was read at once is not trusted then either
     assert known.of(source(path)) not in seen
 
 
 def test_an_old_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.csv"
     path.write_text("a\n1\n")
-    monkeypatch.setattr(fingerprints, "RECENT", 0)  # as if it had been written long ago
+    monkeypatch.setattr(sources, "RECENT", 0)  # as if it had been written long ago
     first = Fingerprints(tmp_path / "cache").of(source(path))
     read = []
     real = fingerprints._file_hash
@@ -151,34 +158,84 @@ def test_files_of_a_glob(tmp_path: Path) -> None:
     assert Fingerprints().of(glob) == first
 
 
-def test_one_file_by_two_names_is_the_same_at_a_glance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_file_by_two_names_is_read_once_and_counts_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "p1.csv").write_text("a\n1\n")
     (tmp_path / "p2.csv").symlink_to(tmp_path / "p1.csv")
-    monkeypatch.setattr(fingerprints, "RECENT", 0)
+    monkeypatch.setattr(sources, "RECENT", 0)
     known, glob = Fingerprints(), Source("p*.csv", directory=tmp_path)
-    assert known.glance(glob) is None, "it was not read yet"
-    studied = known.look(glob)
-    assert known.glance(glob) == studied
-    assert studied.holds()
-    assert studied.still()
-    assert len(studied.traces) == 2
+    first = known.look(glob)
+    monkeypatch.setattr(fingerprints, "_file_hash", lambda path: pytest.fail("it was not touched"))
+    assert known.look(glob) == first
+    assert known.look(glob).state == first.state
+    assert first.is_current()
+    assert len(first.traces) == 2
+    assert first.fingerprint != known.look(Source("p1.csv", directory=tmp_path)).fingerprint
 
 
-def test_what_was_fresh_before_it_was_read_is_not_sure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_several_files_those_that_changed_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "RECENT", 0)
+    for name in ("p1.csv", "p2.csv"):
+        (tmp_path / name).write_text(f"a\n{name}\n")
+    known, glob, read = Fingerprints(), Source("p*.csv", directory=tmp_path), []
+    real = fingerprints._file_hash
+    monkeypatch.setattr(fingerprints, "_file_hash", lambda path: read.append(Path(path).name) or real(path))
+    known.look(glob)
+    (tmp_path / "p3.csv").write_text("a\n3\n")
+    assert known.of(glob) == Fingerprints().of(glob)
+    assert read == ["p1.csv", "p2.csv", "p3.csv", "p1.csv", "p2.csv", "p3.csv"]
+
+
+def test_what_was_fresh_before_it_was_read_is_not_certain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However long the reading takes: a second write within the same tick would leave the same traces."""
     path = tmp_path / "a.csv"
     path.write_text("a\n1\n")
-    real = fingerprints._file_hash
+    read, real = [], fingerprints._file_hash
 
     def slow(path: str) -> str:
-        monkeypatch.setattr(fingerprints, "RECENT", 0)  # as if it had taken a while
+        monkeypatch.setattr(sources, "RECENT", 0)  # as if it had taken a while
+        read.append(path)
         return real(path)
 
     monkeypatch.setattr(fingerprints, "_file_hash", slow)
-    look = Fingerprints().look(source(path))
-    assert not look.sure
-    assert not look.still()
-    assert look.holds()
+    seen = Fingerprints().look(source(path))
+    assert not seen.certain
+    assert seen.state != seen.state
+    assert len(read) == 1
+    assert seen.is_current()
+    assert len(read) == 2, "traces alone do not tell"
+
+
+def test_a_snapshot_is_current_until_its_files_are_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the same bytes are back: what was read in between could be anything."""
+    monkeypatch.setattr(sources, "RECENT", 0)
+    path, database = tmp_path / "a.csv", tmp_path / "a.duckdb"
+    path.write_text("a\n1\n")
+    with duckdb.connect(str(database)) as db:
+        db.execute("CREATE TABLE t AS SELECT 1 AS a")
+    file, table = Fingerprints().look(source(path)), Fingerprints().look(source(database, table="t"))
+    glob = Fingerprints().look(Source("*.csv", directory=tmp_path))
+    assert file.is_current()
+    assert table.is_current()
+    (tmp_path / "b.csv").write_text("a\n1\n")
+    assert glob.is_current(), "its files are those that were seen"
+    path.write_text("a\n2\n")
+    path.write_text("a\n1\n")
+    assert not file.is_current()
+    assert not glob.is_current()
+    (tmp_path / "a.duckdb.wal").write_bytes(b"more rows")
+    assert not table.is_current()
+    path.unlink()
+    with pytest.raises(EngineError, match="a file is gone"):
+        file.is_current()
+
+
+def test_a_snapshot_of_a_frame_is_current_until_its_values_change() -> None:
+    frame = pd.DataFrame({"a": [1, 2]})
+    seen = Fingerprints().look(Source(frame=frame))
+    assert seen.is_current()
+    assert seen.state == Fingerprints().look(Source(frame=frame.copy())).state
+    frame.loc[0, "a"] = 7
+    assert not seen.is_current()
 
 
 def test_the_table_of_a_database_counts(tmp_path: Path) -> None:
@@ -226,7 +283,7 @@ def test_files_that_are_gone(tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="matches no file"):
         Fingerprints().of(Source("none.csv", directory=tmp_path))
     with pytest.raises(EngineError, match="a file is gone"):
-        fingerprints.traces(str(tmp_path / "none"))
+        sources.read_trace(str(tmp_path / "none"))
 
 
 DATA = {"a": [1, 2, 3], "b": ["x", None, "ž"], "c": [0.5, float("nan"), -0.0]}

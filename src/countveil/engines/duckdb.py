@@ -8,6 +8,11 @@ CSV is RFC 4180 (see `csv_files`). It is read as text without looking at the dat
 thread: where a record ends must not depend on how a file is cut up for several. A record that is shorter than the
 header or longer than 2 MB is skipped, and so is one with a field that is asked about and not in UTF-8; fields beyond
 the header's are ignored. All files of a source have the same columns of the same types.
+
+Small files are read once: to open a file, read its header and plan the scan costs more than to count a few thousand
+rows. Their declared columns are copied to a table in memory, with the types of the file, only if that changes no count.
+So a CSV file is copied only if it is UTF-8 throughout, and all its fields are: otherwise what is skipped depends on the
+columns of the question, and must not depend on the size of the file, or on the record of somebody else.
 """
 
 from __future__ import annotations
@@ -20,20 +25,18 @@ import tempfile
 import weakref
 from collections.abc import Mapping
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from countveil.engines import csv_files, duckdb_held
-from countveil.engines.dialect import Dialect, Family
+from countveil.engines import csv_files
+from countveil.engines.engine import UNREADABLE, SqlEngine
 from countveil.engines.frames import OUTSIDE, arrow_table
-from countveil.engines.points import PointRows
 from countveil.engines.source import Source
-from countveil.engines.sql_engine import SqlEngine
-from countveil.engines.statement import Compiler, Statement
+from countveil.engines.sql import Dialect, Family, Statement
 from countveil.errors import DataError, EngineError, shortened
-from countveil.query import Question
-from countveil.schema import Column, Kind, Schema
+from countveil.schema import Kind, Schema
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,8 +53,16 @@ FAMILIES: dict[str, Family] = {
     "BOOLEAN": "boolean",
     "DATE": "date",
 }
+TYPES: dict[Kind, str] = {"text": "VARCHAR", "integer": "BIGINT", "boolean": "BOOLEAN", "date": "DATE"}
 DATABASE = "countveil_source"
-UNREADABLE = "the source could not be read; the curator can look with: countveil inspect"
+COPY = "countveil_copy"
+"""The table of a small source's rows in memory."""
+MAX_BYTES = 16 << 20
+"""Of all files of a small source together."""
+MAX_ROWS = 500_000
+"""Of Parquet files, which say how many there are: a few bytes of theirs can stand for many rows."""
+MAX_TEXT = 64 << 20
+"""Bytes of text in Parquet files."""
 
 
 class DuckDBDialect(Dialect):
@@ -64,10 +75,10 @@ class DuckDBDialect(Dialect):
         return f"regexp_matches({expression}, '{pattern}')"
 
     def among(self, expression: str, parameter: str, kind: Kind) -> str:
-        return f"{expression} IN (SELECT unnest(CAST({parameter} AS {duckdb_held.TYPES[kind]}[])))"
+        return f"{expression} IN (SELECT unnest(CAST({parameter} AS {TYPES[kind]}[])))"
 
     def listed(self, parameter: str, kind: Kind) -> str:
-        values = f"CAST({parameter} AS {duckdb_held.TYPES[kind]}[])"
+        values = f"CAST({parameter} AS {TYPES[kind]}[])"
         return f"(SELECT unnest({values}) AS v, generate_subscripts({values}, 1) - 1 AS i)"
 
 
@@ -77,15 +88,12 @@ class DuckDBEngine(SqlEngine):
     dialect = DuckDBDialect()
 
     settings: Mapping[str, Any] = {}
-    holds = True
-    """Small files are read once."""
+    copies = True
+    """Small files are copied to memory."""
 
     def __init__(self, source: Source, schema: Schema | None = None) -> None:
         self._columns: dict[str, Family] | None = None
         self._idle: list[duckdb.DuckDBPyConnection] = []
-        self._stored: dict[Column, str] | None = None
-        self._points: PointRows | None = None
-        self._quick = False
         self._frame = arrow_table(source.frame, schema) if source.scheme == "frame" else None
         self.garbled = {"frame": OUTSIDE, "parquet": "?"}.get(source.scheme)
         self._scratch = tempfile.mkdtemp(prefix="countveil-")
@@ -100,10 +108,8 @@ class DuckDBEngine(SqlEngine):
                 self.check(schema)
                 if source.scheme == "parquet":
                     self._try_times(schema)
-                names = [self.dialect.name(name) for name in self.columns() if name in (_wanted(schema) or ())]
-                if self.holds:
-                    self._hold(source, paths, names, schema)
-                    paths = [] if self._stored is not None else paths
+                if self.copies and self._copy(source, paths, schema):
+                    self.relation, paths = COPY, []
             _lock(paths, self._connection)
         except duckdb.Error:
             self.close()
@@ -121,20 +127,6 @@ class DuckDBEngine(SqlEngine):
             self._columns = {str(name): _family(str(kind)) for name, kind in described}
         return self._columns
 
-    def count(self, question: Question, *, key: bytes) -> NDArray[np.int64]:
-        if self._points is not None and question.schema.unit_is_row and self._points.can(question):
-            try:
-                return self._points.count(question)
-            except Exception:
-                raise EngineError(UNREADABLE) from None
-        return super().count(question, key=key)
-
-    def quick(self) -> bool:
-        return self._quick
-
-    def compiler(self) -> Compiler:
-        return Compiler(self.dialect, self.relation, self.columns(), self.garbled, self._stored)
-
     def run(self, statement: Statement) -> dict[str, NDArray[np.generic]]:
         """Guarantee: one SELECT and nothing else. The lock keeps other files out of reach, this keeps the source."""
         try:
@@ -146,12 +138,15 @@ class DuckDBEngine(SqlEngine):
         except Exception:  # whatever goes wrong, its words can quote the data
             raise EngineError(UNREADABLE) from None
 
-    def _hold(self, source: Source, paths: list[str], names: list[str], schema: Schema) -> None:
-        self._stored = duckdb_held.hold(self._connection, source, paths, self.compiler(), names, schema)
-        if self._stored is not None:
-            self.relation, self._quick = duckdb_held.NAME, duckdb_held.quick(self._connection)
-            if schema.unit_is_row:
-                self._points = duckdb_held.points(self._connection, self.compiler, schema)
+    def _copy(self, source: Source, paths: list[str], schema: Schema) -> bool:
+        """Copy the declared columns of a small source to a table of ours; False if it is not small."""
+        declared = {schema.unit, *(column.name for column in schema.columns)}
+        names = [self.dialect.name(name) for name in self.columns() if name in declared]
+        if not names or not _is_small(source, paths, self._connection, self.relation, names):
+            return False
+        self._connection.execute("SET threads = 1")  # threads that wait for so few rows cost more than they bring
+        self._connection.execute(f"CREATE TABLE {COPY} AS SELECT {', '.join(names)} FROM {self.relation}")
+        return True
 
     def _cursor(self) -> duckdb.DuckDBPyConnection:
         """A connection of its own, so that threads can ask at once; one that is idle, or a new one."""
@@ -191,9 +186,30 @@ def _one_select(sql: str) -> duckdb.Statement:
     return found[0]
 
 
-def _wanted(schema: Schema | None) -> set[str] | None:
-    """The names of the columns that can be asked about."""
-    return None if schema is None else {schema.unit, *(column.name for column in schema.columns)}
+def _is_small(
+    source: Source, paths: list[str], connection: duckdb.DuckDBPyConnection, relation: str, names: list[str]
+) -> bool:
+    """Whether some columns of a source fit into memory, and copying them changes no count."""
+    if source.scheme not in ("csv", "parquet") or sum(map(os.path.getsize, paths)) > MAX_BYTES:
+        return False
+    if source.scheme == "csv":
+        return not csv_files.is_packed(source) and all(_is_utf8(path) for path in paths)
+    ((rows,),) = connection.execute(f"SELECT count(*) FROM {relation}").fetchall()
+    if rows > MAX_ROWS:
+        return False
+    described = connection.execute(f"DESCRIBE SELECT {', '.join(names)} FROM {relation}").fetchall()
+    texts = [name for name, (_, kind, *_) in zip(names, described, strict=True) if kind == "VARCHAR"]
+    lengths = " + ".join(f"strlen(coalesce({name}, ''))" for name in texts) or "0"
+    ((text,),) = connection.execute(f"SELECT coalesce(sum({lengths}), 0) FROM {relation}").fetchall()
+    return int(text) <= MAX_TEXT  # a dictionary of a file has each text once, memory as often as it occurs
+
+
+def _is_utf8(path: str) -> bool:
+    try:
+        Path(path).read_bytes().decode()
+    except ValueError:
+        return False
+    return True
 
 
 def _family(kind: str) -> Family:
@@ -267,7 +283,7 @@ def _parquet(paths: list[str], source: Source, connection: duckdb.DuckDBPyConnec
 
     Folders called key=value below the fixed part of a glob are columns; elsewhere they are only names.
     """
-    keys = {part.partition("=")[0] for parts in source.partitions(source.paths()) for part in parts}
+    keys = {part.partition("=")[0] for parts in source.partitions() for part in parts}
     first = None
     for path in paths:
         described = connection.execute(f"DESCRIBE SELECT * FROM {_read_parquet([path], False)}").fetchall()

@@ -21,7 +21,7 @@ import numbers
 import uuid
 from typing import Any
 
-from countveil.engines.dialect import EXACT, PRECISE, READABLE, UNITS, Family
+from countveil.engines.sql import EXACT, PRECISE, READABLE, UNITS, Family
 from countveil.errors import DataError, MissingExtraError, ParameterError
 from countveil.schema import Schema
 

@@ -19,12 +19,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from countveil.engines.dialect import Family
+from countveil.engines.engine import UNREADABLE, SqlEngine
 from countveil.engines.postgres_checks import MAY_NOT_LOOK, REFUSALS, TREE, check_statement
 from countveil.engines.postgres_sql import NUMBERS, PostgresCompiler, PostgresDialect, family_of
 from countveil.engines.source import Source
-from countveil.engines.sql_engine import SqlEngine
-from countveil.engines.statement import Statement
+from countveil.engines.sql import Family, Statement
 from countveil.errors import CountveilError, DataError, EngineError, MissingExtraError, shortened
 from countveil.schema import Schema
 
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 TIMEOUT = 3600
 """Seconds that one statement may take."""
 CHANGED = "the source's columns changed, or what kind of table it is; ask again"
-UNREADABLE = "the source could not be read; the curator can look with: countveil inspect"
 BEGIN = (
     "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL search_path = pg_catalog, pg_temp; "
     "SET LOCAL statement_timeout = {timeout}; SET LOCAL timezone = 'UTC'; SET LOCAL datestyle = 'ISO'"

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from countveil.engines.dialect import FLOATS, Dialect, Family
-from countveil.engines.statement import Compiler
+from countveil.engines.sql import FLOATS, Compiler, Dialect, Family
 from countveil.schema import Kind
 
 FAMILIES: dict[str, Family] = {

@@ -1,16 +1,29 @@
-"""Where the rows are: a file, files, a table of a database, or a frame in memory. Says nothing about their values."""
+"""Where the rows are: a file, files, a table of a database, or a frame in memory. Says nothing about their values.
+
+A `Snapshot` is a source as it was seen: what is counted, kept open and paid for is a snapshot, never a bare source.
+"""
 
 from __future__ import annotations
 
 import glob
 import os
-from dataclasses import dataclass
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from countveil.errors import EngineError, shortened
 from countveil.schema import Schema
 
+if TYPE_CHECKING:
+    from countveil.ledger.secret import Keyed
+
+RECENT = 2 * 10**9
+"""Nanoseconds; some file systems count in seconds."""
+Trace = tuple[int, ...]
+"""What shows that a file was touched: its size, times and inode."""
 CSV_ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 DUCKDB_ENDINGS = (".duckdb", ".ddb", ".db")
 
@@ -83,12 +96,13 @@ class Source:
         host = rest.rpartition("@")[2].partition("?")[0]
         return shortened(f"{head}://{host}", 100)
 
-    def partitions(self, paths: list[str]) -> list[tuple[str, ...]]:
+    def partitions(self) -> list[tuple[str, ...]]:
         """For each file the folders `key=value` that are columns of its rows.
 
         They are where a glob of Parquet files goes through at least one, and then those above the glob are too;
         elsewhere such folders are only names.
         """
+        paths = self.paths()
         if self.scheme != "parquet":
             return [()] * len(paths)
         pattern = (self.directory / Path(self.location).expanduser()).resolve()
@@ -110,3 +124,50 @@ class Source:
         if not found:
             raise EngineError(f"source: {shortened(self.location, 100)} matches no file; check the path")
         return [os.path.realpath(path) for path in found]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A source as it was seen: with its files settled, what shows that one was touched, and the keyed hash of it all.
+
+    `certain` says that nothing was written so recently that a second write could leave the same traces.
+    """
+
+    source: Source
+    fingerprint: Keyed
+    traces: tuple[Trace, ...]
+    certain: bool
+    fingerprint_again: Callable[[], Keyed] = field(repr=False, compare=False)
+    """Read what the source holds now."""
+
+    @property
+    def state(self) -> tuple[object, ...]:
+        """Equal for snapshots between which nothing was written; where that is not certain, equal to no other."""
+        return (self.fingerprint, *self.source.listed, *self.traces, *([] if self.certain else [object()]))
+
+    def is_current(self) -> bool:
+        """Whether the source is still what was seen: no file was touched, and where traces cannot tell that for
+        certain, or there are none, it holds the same when it is read again."""
+        if tuple(map(read_trace, content_files(self.source))) != self.traces:
+            return False
+        return (self.certain and bool(self.traces)) or self.fingerprint_again() == self.fingerprint
+
+
+def content_files(source: Source) -> list[str]:
+    """The files whose bytes are the content of a source with settled files: a database may have a log beside it."""
+    logs = [f"{path}.wal" for path in source.listed] if source.scheme == "duckdb" else []
+    return [*source.listed, *filter(os.path.isfile, logs)]
+
+
+def read_trace(path: str) -> Trace:
+    """The trace of a file as it is now."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        raise EngineError("source: a file is gone") from None
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+
+
+def is_recent(trace: Trace) -> bool:
+    """Written so recently that a second write could have left the same times."""
+    return time.time_ns() - max(trace[1:3]) < RECENT

@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlparse
 
-from countveil.engines.dialect import Family
+from countveil.engines.engine import UNREADABLE, SqlEngine
 from countveil.engines.source import Source
 from countveil.engines.spark_session import alive, local, ours, plain, quiet, session, session_of
 from countveil.engines.spark_sql import TYPES, SparkDialect, bind_value, family_of
 from countveil.engines.spark_storage import LIMITS, StoredRows, store
-from countveil.engines.sql_engine import SqlEngine
-from countveil.engines.statement import Compiler, Statement
+from countveil.engines.sql import Compiler, Family, Statement
 from countveil.errors import DataError, EngineError, MissingExtraError, shortened
 from countveil.query import Question
 from countveil.schema import Column, Kind, Schema
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-UNREADABLE = "the source could not be read; the curator can look with: countveil inspect"
 GARBLED = "?"
 """What DuckDB puts for bytes of a Parquet file that are no text: people so named are not counted on either engine."""
 FEW_CELLS, FEW_VALUES = 10_000, 1_000
@@ -87,6 +85,7 @@ class SparkEngine(SqlEngine):
     """Counts on one source through a session beside the user's; see `spark_session`."""
 
     dialect = SparkDialect()
+    writes_files = True
 
     def __init__(self, source: Source, schema: Schema | None = None) -> None:
         self._lock = threading.Lock()

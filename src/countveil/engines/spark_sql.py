@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from zlib import crc32
 
-from countveil.engines.dialect import FLOATS, Dialect, Family
+from countveil.engines.sql import FLOATS, Dialect, Family
 from countveil.schema import Kind, Value
 
 BUCKETS = 128

@@ -19,15 +19,14 @@ import hashlib
 import json
 import os
 import threading
-import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlparse
 
-from countveil.engines.dialect import Family
-from countveil.engines.source import Source
+from countveil.engines.engine import check_columns
+from countveil.engines.source import Source, is_recent, read_trace
 from countveil.engines.spark_session import (
     PrivateFolder,
     noted,
@@ -39,7 +38,7 @@ from countveil.engines.spark_session import (
     user_session,
 )
 from countveil.engines.spark_sql import SparkDialect, family_of
-from countveil.engines.sql_engine import check_columns
+from countveil.engines.sql import Family
 from countveil.errors import DataError, EngineError, MissingExtraError
 from countveil.schema import Schema
 
@@ -52,9 +51,6 @@ LOST = (
     "source: the stored rows could not be read back; set TMPDIR to a folder that all machines of the cluster see; "
     "nothing was charged"
 )
-RECENT = 2 * 10**9
-"""Nanoseconds; a second write within them could leave the same trace."""
-
 ROWS = ("count(1) AS n", "sum(CAST(h AS DECIMAL(20, 0))) AS a", "bit_xor(h) AS b")
 """What is known of all rows together, whatever their order."""
 
@@ -239,13 +235,14 @@ def trace_of(source: Source) -> Trace | None:
         with quiet(user):
             table = table_of(source, user, plain_session(user))
             files = [urlparse(file) for file in table.inputFiles()]
-            found = [(unquote(file.path), os.stat(unquote(file.path))) for file in files if file.scheme == "file"]
     except (DataError, EngineError):
         raise
     except Exception:
         return None
-    newest = max((max(each.st_mtime_ns, each.st_ctime_ns) for _, each in found), default=0)
-    if len(found) < len(files) or time.time_ns() - newest < RECENT:
+    try:
+        traces = {path: read_trace(path) for path in (unquote(file.path) for file in files if file.scheme == "file")}
+    except EngineError:
         return None
-    traces = [(path, each.st_size, each.st_mtime_ns, each.st_ctime_ns, each.st_ino) for path, each in found]
-    return ((table.schema.json(),), *sorted(traces))
+    if len(traces) < len(files) or any(map(is_recent, traces.values())):
+        return None
+    return ((table.schema.json(),), *sorted((path, *trace) for path, trace in traces.items()))

@@ -9,8 +9,8 @@ import datetime
 from dataclasses import dataclass
 from typing import Any
 
-from countveil.engines.dialect import READABLE, Family
-from countveil.engines.sql_engine import SqlEngine
+from countveil.engines.engine import SqlEngine
+from countveil.engines.sql import READABLE, Family
 from countveil.query.condition import Member, domain_of
 from countveil.schema import Column, Kind, Schema, Value
 

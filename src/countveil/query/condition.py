@@ -158,13 +158,6 @@ def _flat(condition: All | Any) -> list[Typed]:
     return flat
 
 
-def columns_of(condition: Typed) -> set[Column]:
-    """The columns that a condition tests."""
-    if isinstance(condition, Member):
-        return {condition.column}
-    return {column for part in condition.parts for column in columns_of(part)}
-
-
 def tests(condition: Typed) -> int:
     """How many comparisons an engine makes for a row: a list of values is one, an interval is one."""
     if not isinstance(condition, Member):

@@ -220,10 +220,10 @@ def parser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Parser]:
     found.connection.close()
 
 
-@pytest.fixture(scope="module", params=["held", "not held"])
+@pytest.fixture(scope="module", params=["copied", "not copied"])
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DuckDBEngine, "holds", request.param == "held")
+        patch.setattr(DuckDBEngine, "copies", request.param == "copied")
         yield tmp_path_factory.mktemp("csv")
 
 

@@ -25,13 +25,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countveil.engines import Engine, Source, duckdb_held, open_engine
+from countveil.engines import Engine, Source, open_engine
+from countveil.engines import duckdb as engine_module
 from countveil.engines.duckdb import DuckDBEngine
-from countveil.engines.statement import Statement
+from countveil.engines.sql import Statement
 from countveil.errors import CountveilError, DataError, EngineError, ParameterError
 from countveil.query import ask
 from countveil.schema import Column, Schema
 from tests.support.effort import examples
+from tests.support.makers import NotHeld
 
 X = Column("x", "integer", low=0, high=9)
 WORD = Column("w", "text", ("a", "b", ""))
@@ -109,13 +111,13 @@ FORBIDDEN = [
 ]
 
 
-@pytest.mark.parametrize("holds", [True, False])
+@pytest.mark.parametrize("copies", [True, False])
 @pytest.mark.parametrize("kind", ["csv", "parquet", "duckdb", "frame"])
 @pytest.mark.parametrize("sql", FORBIDDEN)
 def test_nothing_but_the_source_can_be_reached(
-    kind: str, sql: str, holds: bool, tmp_path: Path, database: Source, monkeypatch: pytest.MonkeyPatch
+    kind: str, sql: str, copies: bool, tmp_path: Path, database: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(DuckDBEngine, "holds", holds)
+    monkeypatch.setattr(DuckDBEngine, "copies", copies)
     other = tmp_path / "other.csv"
     other.write_text("x\n1\n")
     pq.write_table(pa.table({"x": [1]}), tmp_path / "rows.parquet")
@@ -425,7 +427,7 @@ def test_columns_of_python_objects() -> None:
 def test_types_of_object_columns_do_not_depend_on_values() -> None:
     for values in ([], [None], ["a"], [1], [1, "a"], [datetime.date(2026, 1, 31)]):
         engine = open_engine(Source(frame=pd.DataFrame({"x": pd.Series(values, dtype=object)})), SCHEMA)
-        assert dict(engine.describe()) == {"x": "text"}
+        assert dict(engine.columns()) == {"x": "text"}
         engine.close()
 
 
@@ -657,51 +659,51 @@ def test_shorter_floats_name_people_below_their_own_limit(kind: Any, people: lis
 # -- small files are read once -----------------------------------------------------------------------------------------
 
 
-def held(source: Source, schema: Schema = BOTH) -> bool:
+def copied(source: Source, schema: Schema = BOTH) -> bool:
     engine = DuckDBEngine(source, schema)
     try:
-        return engine.relation == duckdb_held.NAME
+        return engine.relation == engine_module.COPY
     finally:
         engine.close()
 
 
-def test_small_files_are_held_and_others_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_files_are_copied_and_others_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = pa.table({"x": [1, 2], "w": ["a", "b"], "unasked": [[1], [2]]})
     pq.write_table(table, tmp_path / "rows.parquet")
     parquet, rows = Source("rows.parquet", directory=tmp_path), csv_of(tmp_path, b"x,w,unasked\n1,a,2\n")
-    assert held(parquet)
-    assert held(rows)
-    assert not held(Source(frame=table))
+    assert copied(parquet)
+    assert copied(rows)
+    assert not copied(Source(frame=table))
     pq.write_table(pa.table({"x": pa.array([], pa.int64())}), tmp_path / "empty.parquet")
-    assert held(Source("empty.parquet", directory=tmp_path), SCHEMA)
+    assert copied(Source("empty.parquet", directory=tmp_path), SCHEMA)
     (tmp_path / "rows.csv.gz").write_bytes(gzip.compress(b"x,w\n1,a\n"))
-    assert not held(Source("rows.csv.gz", directory=tmp_path)), "nobody knows how large it is"
-    monkeypatch.setattr(duckdb_held, "MAX_ROWS", 1)
-    assert not held(parquet)
-    assert held(rows)
-    monkeypatch.setattr(duckdb_held, "MAX_BYTES", 10)
-    assert not held(rows)
+    assert not copied(Source("rows.csv.gz", directory=tmp_path)), "nobody knows how large it is"
+    monkeypatch.setattr(engine_module, "MAX_ROWS", 1)
+    assert not copied(parquet)
+    assert copied(rows)
+    monkeypatch.setattr(engine_module, "MAX_BYTES", 10)
+    assert not copied(rows)
 
 
-def test_a_held_file_is_not_read_again(tmp_path: Path) -> None:
+def test_a_copied_file_is_not_read_again(tmp_path: Path) -> None:
     source = csv_of(tmp_path, b"x,w\n1,a\n1,b\n")
     engine = DuckDBEngine(source, BOTH)
     (tmp_path / "rows.csv").unlink()
     assert engine.count(ask(BOTH, "SELECT count(*) FROM people WHERE x = 1"), key=b"").tolist() == [2]
     with pytest.raises(EngineError, match=r"^the source could not be read"):
-        engine.run(Statement(f"DELETE FROM {duckdb_held.NAME}", {}))
+        engine.run(Statement(f"DELETE FROM {engine_module.COPY}", {}))
     assert engine.count(ask(BOTH, "SELECT count(*) FROM people WHERE x = 1"), key=b"").tolist() == [2]
     engine.close()
 
 
 @pytest.mark.parametrize("unit", ["row", "u"])
-def test_names_of_ours_do_not_meet_names_of_a_held_file(tmp_path: Path, unit: str) -> None:
+def test_names_of_ours_do_not_meet_names_of_a_copied_file(tmp_path: Path, unit: str) -> None:
     names = ["i", "v", "source", "d0", "k0", "n", "cell", "u", "counted", "placed"]
     rows = [[f"{name}{j % 2}" for name in names[:7]] + [str(j), "", "else"] for j in range(6)]
     source = csv_of(tmp_path, "\n".join(",".join(row) for row in [names, *rows]).encode() + b"\n")
     listed = tuple(Column(name, "text", (f"{name}1", f"{name}0")) for name in names[:7])
     schema = Schema("people", (*listed, Column("counted", "text", ("x",)), Column("placed", "text", ("y",))), unit)
-    assert held(source, schema)
+    assert copied(source, schema)
     for name in names[:7]:
         assert counted(source, schema, f'SELECT "{name}", count(*) FROM people GROUP BY "{name}"') == [3, 3]
     assert counted(source, schema, "SELECT i, v, count(*) FROM people WHERE n = 'n1' GROUP BY i, v") == [3, 0, 0, 0]
@@ -709,7 +711,7 @@ def test_names_of_ours_do_not_meet_names_of_a_held_file(tmp_path: Path, unit: st
     assert counted(source, schema, "SELECT placed, count(*) FROM people GROUP BY placed") == [0]
 
 
-def test_a_held_file_is_grouped_as_the_question_says(tmp_path: Path) -> None:
+def test_a_copied_file_is_grouped_as_the_question_says(tmp_path: Path) -> None:
     """Listed dates, values outside, another order; also by a schema that the engine was not opened with."""
     days = ["2024-02-29", "", "9999-12-31", "2024-02-29", "2023-02-29", "2024-03-01"]
     source = csv_of(tmp_path, "\n".join(["x,d", *(f"{i},{day}" for i, day in enumerate(days))]).encode() + b"\n")
@@ -732,7 +734,7 @@ def test_records_that_cannot_be_read_do_not_depend_on_the_size_of_the_file(tmp_p
     """A field that is not UTF-8 hides its record from the questions about its column, and from no others."""
     broken = b"x,w\n1,a\n2,\xff\n3,b\n"
     small, large = csv_of(tmp_path, broken), csv_of(tmp_path, broken + b"4,a\n" * 5_000_000, "large.csv")
-    assert not held(small)
+    assert not copied(small)
     by_x = "SELECT x, count(*) FROM people WHERE x <= 3 GROUP BY x"
     by_w = "SELECT w, count(*) FROM people WHERE x <= 3 GROUP BY w"
     for sql in (by_x, by_w):
@@ -741,11 +743,11 @@ def test_records_that_cannot_be_read_do_not_depend_on_the_size_of_the_file(tmp_p
 
 @pytest.mark.parametrize("record", ['"é","a"', '"é"" é",a', '"a\né",a', '"Zoë\r\n","a"', "é,a"])
 def test_quotes_and_letters_are_counted_alike_whoever_else_is_in_the_file(tmp_path: Path, record: str) -> None:
-    """With a record that is not UTF-8 the file is not held: what is counted of the others stays the same."""
+    """With a record that is not UTF-8 the file is not copied: what is counted of the others stays the same."""
     schema = Schema("people", (Column("w", "text", ("a", "b")), Column("p", "text", ("a", "b"))))
     people = f"w,p\n{(record + chr(10)) * 100}b,b\n".encode()
     without, with_one = csv_of(tmp_path, people), csv_of(tmp_path, people + b"\xff,b\n", "one.csv")
-    assert (held(without, schema), held(with_one, schema)) == (True, False)
+    assert (copied(without, schema), copied(with_one, schema)) == (True, False)
     for by, expected in (("w", [0, 1]), ("p", [100, 1])):
         sql = f"SELECT {by}, count(*) FROM people GROUP BY {by}"
         assert counted(without, schema, sql) == expected
@@ -759,7 +761,7 @@ def test_many_columns_with_short_and_long_lists(tmp_path: Path) -> None:
     rows = [",".join(str((i + j) % 3) for i in range(120)) for j in range(9)]
     source = csv_of(tmp_path, "\n".join([",".join(c.name for c in columns), *rows]).encode() + b"\n")
     schema = Schema("people", columns)
-    assert held(source, schema)
+    assert copied(source, schema)
     for i in (0, 1, 3, 64, 68, 119):
         found = counted(source, schema, f"SELECT c{i}, count(*) FROM people GROUP BY c{i}")
         assert found == ([3, 3, 3] + [0] * 37 if i % 4 == 0 else [3, 3])
@@ -775,8 +777,43 @@ def test_questions_of_one_shape_are_checked_once() -> None:
     engine.close()
 
 
-def test_text_that_a_file_has_once_and_memory_many_times_is_not_held(tmp_path: Path) -> None:
+def test_text_that_a_file_has_once_and_memory_many_times_is_not_copied(tmp_path: Path) -> None:
     words = pa.DictionaryArray.from_arrays(pa.array([0] * 20_000, pa.int32()), ["a" * 8192])
     pq.write_table(pa.table({"x": [1] * 20_000, "w": words}), tmp_path / "rows.parquet")
     assert (tmp_path / "rows.parquet").stat().st_size < 1 << 20
-    assert not held(Source("rows.parquet", directory=tmp_path))
+    assert not copied(Source("rows.parquet", directory=tmp_path))
+
+
+@pytest.mark.parametrize("last", [126, 127, 128, 2**15 - 1, 2**15, 2**31 - 1, 2**31, 2**62 - 1])
+@pytest.mark.parametrize("low", [0, -(2**62)])
+def test_the_ends_of_a_domain(tmp_path: Path, low: int, last: int) -> None:
+    """What is next to them on either side, and NULL, wherever an integer type ends; copied to memory or not."""
+    high = low + last
+    values = [low, low + 1, high - 1, high, high, low - 1, high + 1, None]
+    pq.write_table(pa.table({"x": pa.array(values, pa.int64())}), tmp_path / "rows.parquet")
+    source = Source("rows.parquet", directory=tmp_path)
+    schema = Schema("people", (Column("x", "integer", low=low, high=high, step=max(1, last // 2)),))
+    whole = Schema("people", (Column("x", "integer", low=low, high=high, step=last + 1),))
+    expected = {
+        f"x = {high}": 2,
+        f"x >= {low}": 5,
+        f"x < {high}": 3,
+        f"x <> {low}": 4,
+        "x IS NULL": 1,
+        "x IS NOT NULL": 5,
+        f"x IN ({low}, {high - 1}, {high})": 4,
+        f"x IS NULL OR x = {low} OR x = {high}": 4,
+    }
+    for kind in (DuckDBEngine, NotHeld):
+        engine = kind(source, schema)
+        found = {
+            where: engine.count(ask(schema, f"SELECT count(*) FROM people WHERE {where}"), key=b"")[0]
+            for where in expected
+        }
+        assert found == expected
+        grouped = engine.count(ask(schema, "SELECT x, count(*) FROM people GROUP BY x"), key=b"")
+        assert (grouped[0], grouped.sum()) == (2, 5)
+        engine.close()
+        engine = kind(source, whole)
+        assert engine.count(ask(whole, "SELECT x, count(*) FROM people GROUP BY x"), key=b"").tolist() == [5]
+        engine.close()

@@ -25,7 +25,7 @@ from countveil.engines import postgres as module
 from countveil.engines.postgres import CHANGED, UNREADABLE, PostgresEngine
 from countveil.engines.postgres_checks import GRANT, MAY_NOT_LOOK
 from countveil.engines.postgres_sql import LONGEST, family_of
-from countveil.engines.statement import Statement
+from countveil.engines.sql import Statement
 from countveil.engines.survey import guess_column, survey_column, survey_people
 from countveil.errors import CountveilError, DataError, EngineError
 from countveil.query import ask

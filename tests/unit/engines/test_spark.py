@@ -24,10 +24,10 @@ from countveil.curator import Curator
 from countveil.engines import Source, open_engine, spark_release
 from countveil.engines import spark as engine_module
 from countveil.engines.duckdb import DuckDBEngine
+from countveil.engines.engine import SqlEngine
 from countveil.engines.labels import count_name, labels_of
 from countveil.engines.spark import SparkEngine
 from countveil.engines.spark_storage import content_hash
-from countveil.engines.sql_engine import SqlEngine
 from countveil.errors import DataError, EngineError, LedgerError, MissingExtraError, ParameterError, RequestError
 from countveil.ledger.sqlite import SqliteLedger
 from countveil.query import ask

@@ -219,14 +219,14 @@ def test_a_table_is_stored_again_when_its_files_have_changed(
     session.table(table).cache().count()
     asked = "SELECT x, count(*) FROM people GROUP BY x"
     path = configured(tmp_path, f"spark://{table}")
-    monkeypatch.setattr(spark_storage, "RECENT", 10**15)
+    monkeypatch.setattr("countveil.engines.source.RECENT", 10**15)
     try:
         with Curator.open(path) as curator:
             first = curator.count(asked)
             before = os.listdir(temporary)
             assert curator.count(asked).replayed
             assert os.listdir(temporary) != before  # written just now: a second write could leave the same trace
-            monkeypatch.setattr(spark_storage, "RECENT", 0)
+            monkeypatch.setattr("countveil.engines.source.RECENT", 0)
             curator.count(asked)
             before = os.listdir(temporary)
             assert curator.count(asked).replayed

@@ -1,4 +1,6 @@
-"""Question -> one SQL statement. Nothing in it comes from an analyst's text; every value of a condition is bound.
+"""Question -> one SQL statement, and how its SQL reads a column of a source as the declared type.
+
+**The statement.** Nothing in it comes from an analyst's text; every value of a condition is bound.
 
     counted   rows that satisfy the condition: their group keys and how many there are of each, or the person of each
     placed    the same with the flat number of their cell, keys outside the domain gone
@@ -11,17 +13,181 @@ Guarantee (bounding): what is kept of a person depends on that person's rows and
 within the person. Removing a person removes exactly that person's kept rows: at most `cells_per_person` cells change,
 each by at most `rows_per_person`, and nobody else's rows move. Rows that name no person (NULL) are not counted, nor
 rows whose person cannot be read: where a source puts `garbled` for what is no text, they could be one person or many.
+
+**Reading.** The families of physical types are few, and so are the ways to read one as another. What cannot be read is
+*outside*: it gives NULL here, and `missing` tells it from a true NULL. One rule set for all engines:
+
+- integers: whole numbers of any numeric type (12.0 is 12, -0.0 is 0, 12.5 is outside); text of ASCII digits with an
+  optional sign and a fraction of zeros, spaces around it ignored ("1e3", "0x10", "1_000" are outside);
+- dates: dates; time stamps without zone by their day; text YYYY-MM-DD, spaces around it ignored;
+- booleans: booleans; what reads as the integer 0 or 1; text true, false, t, f in any case, spaces around it ignored;
+- text: text as it is, character by character; integers, and floats that are whole numbers, as their digits;
+- floats are whole numbers below 2^53 (of 32 bits: below 2^24). From there on several integers become the same float, so
+  it is outside, and as an id names nobody;
+- people: text, integers and floats of 64 bits; those of 32 bits are refused;
+- NaN is a missing number, so it reads as NULL.
+
+pandas makes floats of integers as soon as one is missing: whatever reads as integers reads as such floats too.
+
+A space is U+0020 and nothing else. No value of a source may make an engine fail: what overflows is outside too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
-from countveil.engines.dialect import Dialect, Family
+from countveil.errors import DataError
 from countveil.query import Question, sets
 from countveil.query.condition import All, Member, Typed, domain_of, null_of
-from countveil.schema import Column, Value
+from countveil.schema import Column, Kind, Value
+
+Family = Literal["integer", "float", "single", "decimal", "text", "boolean", "date", "timestamp", "zoned", "other"]
+
+FLOATS: tuple[Family, ...] = ("float", "single")
+"""Of 64 and of 32 bits."""
+UNITS: tuple[Family, ...] = ("integer", "text", "float")
+"""What people are identified by."""
+READABLE: dict[Kind, tuple[Family, ...]] = {
+    "integer": ("integer", *FLOATS, "decimal", "text"),
+    "text": ("text", "integer", *FLOATS),
+    "boolean": ("boolean", "integer", *FLOATS, "decimal", "text"),
+    "date": ("date", "timestamp", "text"),
+}
+EXACT = 2**53
+"""Floats of 64 bits below it are told apart from their neighbours."""
+PRECISE: dict[Family, int] = {"float": EXACT, "single": 2**24}
+
+
+class Dialect:
+    """Standard SQL; engines override what they spell differently."""
+
+    integer_type = "BIGINT"
+    text_type = "VARCHAR"
+    integer_text = "^[+-]?[0-9]+([.]0*)?$"
+    date_text = "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+
+    def name(self, name: str) -> str:
+        """A quoted name."""
+        return '"' + name.replace('"', '""') + '"'
+
+    def characters(self, raw: str) -> str:
+        """A text column compared character by character, whatever collation its source gave it: otherwise one row could
+        equal several declared values."""
+        return raw
+
+    def parameter(self, key: str) -> str:
+        """A placeholder for a bound value."""
+        return f"${key}"
+
+    def matches(self, expression: str, pattern: str) -> str:
+        raise NotImplementedError
+
+    def try_cast(self, expression: str, kind: str) -> str:
+        return f"TRY_CAST({expression} AS {kind})"
+
+    def is_nan(self, expression: str) -> str:
+        return f"isnan({expression})"
+
+    def among(self, expression: str, parameter: str, kind: Kind) -> str:
+        """The value is in a bound list."""
+        raise NotImplementedError
+
+    def listed(self, parameter: str, kind: Kind) -> str:
+        """A relation (v, i) of a bound list's values and their indexes from 0."""
+        raise NotImplementedError
+
+    def legible(self, text: str) -> list[str]:
+        """What a text of the source must satisfy to be text at all; nothing, where it cannot be otherwise."""
+        return []
+
+    def digest(self, expression: str) -> str:
+        """The MD5 of a text in hexadecimal: the keyed hash that chooses a person's cells, the same on every engine."""
+        return f"md5({expression})"
+
+    def day(self, expression: str) -> str:
+        """The day of a time stamp, NULL for one that is too far away to have a date."""
+        return self.try_cast(expression, "DATE")
+
+    def trimmed(self, expression: str) -> str:
+        """A text without the spaces around it; other white space stays."""
+        return f"trim(BOTH ' ' FROM {expression})"
+
+    def days(self, later: str, earlier: str) -> str:
+        """The number of days between two dates."""
+        return f"({later} - {earlier})"
+
+    def whole(self, a: str, b: str) -> str:
+        """The quotient of two non-negative integers, rounded down."""
+        return f"({a} // {b})"
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def read(self, column: Column, family: Family, raw: str) -> str:
+        """The declared value of a source column, NULL where it is missing or does not read as the declared type."""
+        check_readable(column, family)
+        return {
+            "integer": self.read_integer,
+            "text": self.read_text,
+            "boolean": self.read_boolean,
+            "date": self.read_date,
+        }[column.kind](family, raw)
+
+    def read_integer(self, family: Family, raw: str) -> str:
+        if family == "integer":
+            return raw
+        if family == "text":
+            trimmed = self.trimmed(raw)
+            cast = self.try_cast(trimmed, self.integer_type)
+            return f"CASE WHEN {self.matches(trimmed, self.integer_text)} THEN {cast} END"
+        whole = f"CASE WHEN {raw} = trunc({raw}) THEN {self.try_cast(raw, self.integer_type)} END"
+        return self.precise(family, raw, whole) if family in FLOATS else whole
+
+    def precise(self, family: Family, raw: str, value: str) -> str:
+        """The value of a float that is told apart from its neighbours; NULL for any other."""
+        return f"CASE WHEN {raw} > -{PRECISE[family]} AND {raw} < {PRECISE[family]} THEN {value} END"
+
+    def read_text(self, family: Family, raw: str) -> str:
+        value = self.read_integer(family, raw) if family in FLOATS else raw
+        return f"CAST({value} AS {self.text_type})"
+
+    def read_person(self, family: Family, raw: str) -> str:
+        """What names a person, NULL for nobody."""
+        return self.read_integer(family, raw) if family == "float" else raw
+
+    def read_boolean(self, family: Family, raw: str) -> str:
+        if family == "boolean":
+            return raw
+        number = f"CASE {self.read_integer(family, raw)} WHEN 1 THEN TRUE WHEN 0 THEN FALSE END"
+        if family != "text":
+            return number
+        word = f"lower({self.trimmed(raw)})"
+        return f"CASE WHEN {word} IN ('true', 't') THEN TRUE WHEN {word} IN ('false', 'f') THEN FALSE ELSE {number} END"
+
+    def read_date(self, family: Family, raw: str) -> str:
+        if family == "date":
+            return raw
+        if family == "timestamp":
+            return self.day(raw)
+        trimmed = self.trimmed(raw)
+        return f"CASE WHEN {self.matches(trimmed, self.date_text)} THEN {self.try_cast(trimmed, 'DATE')} END"
+
+    def missing(self, family: Family, raw: str) -> str:
+        """The value is NULL, or NaN."""
+        return f"({raw} IS NULL OR {self.is_nan(raw)})" if family in FLOATS else f"{raw} IS NULL"
+
+
+def check_readable(column: Column, family: Family) -> None:
+    """Refuse a source whose physical type can never be read as the declared one; values are not looked at."""
+    if family in READABLE[column.kind]:
+        return
+    advice = {
+        "zoned": "times with a zone have no date of their own: store dates",
+        "boolean": 'declare it as { type = "boolean" }',
+    }.get(family, f"a {column.kind} column is read from {', '.join(READABLE[column.kind])}")
+    raise DataError(f"column {column.name}: declared {column.kind}, but the source holds {family} values; {advice}")
+
 
 INLINE = 32
 
@@ -35,21 +201,16 @@ class Statement:
 
 
 class Compiler:
-    """Builds statements against one source: `relation` is its SQL name, `families` the types of its columns; `stored`
-    names columns beside the declared ones that hold, for a listed one, the index of its value, NULL outside."""
+    """Builds statements against one source: `relation` is its SQL name, `families` the types of its columns, `garbled`
+    what it puts in the place of text that cannot be read."""
 
     def __init__(
-        self,
-        dialect: Dialect,
-        relation: str,
-        families: Mapping[str, Family],
-        garbled: str | None = None,
-        stored: Mapping[Column, str] | None = None,
+        self, dialect: Dialect, relation: str, families: Mapping[str, Family], garbled: str | None = None
     ) -> None:
-        self.garbled, self.stored = garbled, stored or {}
         self.dialect = dialect
         self.relation = relation
         self.families = families
+        self.garbled = garbled
         self.values: dict[str, object] = {}
 
     def statement(self, sql: str) -> Statement:
@@ -143,27 +304,13 @@ class Compiler:
         return f"SELECT {', '.join(shown)} FROM {self.relation}{where}{grouped}"
 
     def key(self, column: Column) -> str:
-        """What rows are grouped by: a listed value itself, or its stored index, or the number of the bin, guarded so it
-        cannot overflow."""
-        if column in self.stored:
-            return self.dialect.name(self.stored[column])
+        """What rows are grouped by: a value itself, or the number of the bin, guarded so it cannot overflow."""
         read = self.read(column)
         if column.listed or column.step == 1:
             return read
         low, high = self.bind(column.value(column.low)), self.bind(column.value(column.high))
         offset = self.offset(column, read, low)
         return f"CASE WHEN {read} BETWEEN {low} AND {high} THEN {self.dialect.whole(offset, str(column.step))} END"
-
-    def above(self, column: Column) -> str:
-        """How far the point of a value is above the least of its column, NULL for a value that is not in the domain."""
-        if column in self.stored:
-            return self.dialect.name(self.stored[column])
-        return self.within(column, self.read(column))
-
-    def within(self, column: Column, value: str) -> str:
-        """How far a value is above the low end of its range, NULL for one that is not in it."""
-        low, high = self.bind(column.value(column.low)), self.bind(column.value(column.high))
-        return f"CASE WHEN {value} BETWEEN {low} AND {high} THEN {self.offset(column, value, low)} END"
 
     def offset(self, column: Column, value: str, low: str) -> str:
         """How far a value of the domain is above its low end, in 64 bits."""
@@ -174,27 +321,24 @@ class Compiler:
 
     def placed(self, question: Question, people: bool) -> str:
         """Flat cell numbers, the last group column running fastest."""
-        terms, joins, known = [], [], []
+        terms, joins = [], []
         stride = question.cells
         for i, column in enumerate(question.by):
             stride //= column.keys
-            if not column.listed:
-                index = self.index(column, f"k{i}")
-            elif column in self.stored:
-                index = f"k{i}"
-                known.append(f"{index} IS NOT NULL")
-            else:
-                index = f"d{i}.i"
+            index = f"d{i}.i" if column.listed else self.index(column, f"k{i}")
+            if column.listed:
                 joins.append(f"JOIN {self.listing(column)} AS d{i} ON k{i} = d{i}.v")
             terms.append(f"CAST({index} AS {self.dialect.integer_type}) * {stride}")
         cell = " + ".join(terms) or f"CAST(0 AS {self.dialect.integer_type})"
         kept = f"u, {cell} AS cell" if people else f"{cell} AS cell, n"
-        where = [f"WHERE {' AND '.join(known)}"] if known else []
-        return " ".join([f"SELECT {kept} FROM counted", *joins, *where])
+        return " ".join([f"SELECT {kept} FROM counted", *joins])
 
     def index(self, column: Column, key: str) -> str:
-        """The index of a key in the range of its column."""
-        return key if column.step > 1 else self.within(column, key)
+        """The index of a key in the range of its column, NULL for one that is not in it."""
+        if column.step > 1:
+            return key
+        low, high = self.bind(column.value(column.low)), self.bind(column.value(column.high))
+        return f"CASE WHEN {key} BETWEEN {low} AND {high} THEN {self.offset(column, key, low)} END"
 
     def listing(self, column: Column) -> str:
         """A relation (v, i) of a column's listed values and their indexes from 0."""

@@ -1,0 +1,152 @@
+"""The base class of engines, engines of third parties, and the pool of engines that are open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from countveil.engines import Engine, EnginePool, Snapshot, Source, engine, open_engine
+from countveil.engines.sql import Family
+from countveil.errors import EngineError
+from countveil.fingerprints import Fingerprints
+from countveil.inspecting import inspect
+from countveil.ledger.secret import Keyed, Secret
+from countveil.proposing import propose
+from countveil.query import Question, ask
+from countveil.schema import Column, Schema
+
+SCHEMA = Schema("people", (Column("x", "integer", low=0, high=2),))
+OTHER = replace(SCHEMA, name="others")
+
+
+class Abacus(Engine):
+    """An engine with nothing beyond what every engine has."""
+
+    def __init__(self, source: Source, schema: Schema | None = None) -> None:
+        self.closed = 0
+        self.here = True
+
+    def columns(self) -> Mapping[str, Family]:
+        return {"x": "integer"}
+
+    def count(self, question: Question, *, key: bytes) -> Any:
+        return np.arange(question.cells)
+
+    def close(self) -> None:
+        self.closed += 1
+
+    def alive(self) -> bool:
+        return self.here
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The engines that are installed, by name."""
+    found: dict[str, Any] = {"abacus": Abacus}
+    entries = lambda group: [SimpleNamespace(name=name, load=lambda made=made: made) for name, made in found.items()]  # noqa: E731
+    monkeypatch.setattr(engine, "entry_points", entries)
+    return found
+
+
+def seen(fingerprint: str = "a", *, certain: bool = True, now: str | None = None) -> Snapshot:
+    return Snapshot(Source("rows.csv"), Keyed(fingerprint), (), certain, lambda: Keyed(now or fingerprint))
+
+
+@pytest.mark.usefixtures("installed")
+def test_an_engine_of_a_third_party_counts_and_does_nothing_else() -> None:
+    opened = open_engine(Source("rows.csv"), SCHEMA, "abacus")
+    assert opened.count(ask(SCHEMA, by=["x"]), key=b"").tolist() == [0, 1, 2]
+    assert opened.alive()
+    assert not opened.writes_files
+    with pytest.raises(EngineError, match="this engine cannot tell whether its data has changed"):
+        opened.fingerprint()
+
+
+def test_what_is_no_subclass_is_refused(installed: dict[str, Any]) -> None:
+    installed["abacus"] = lambda source, schema: object()
+    with pytest.raises(EngineError, match=r"engine abacus is no subclass of countveil\.engines\.Engine"):
+        open_engine(Source("rows.csv"), engine="abacus")
+    with pytest.raises(TypeError, match="abstract"):
+        type("Half", (Engine,), {"count": None})()
+
+
+@pytest.mark.usefixtures("installed")
+def test_what_an_engine_without_sql_cannot_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset: Any = SimpleNamespace(schema=SCHEMA, source=Source("rows.csv"), engine="abacus")
+    with pytest.raises(EngineError, match="this engine cannot be inspected"):
+        inspect(dataset)
+    monkeypatch.setitem(engine.ENGINES, "csv", "abacus")
+    with pytest.raises(EngineError, match="this engine cannot propose a configuration"):
+        propose(Source("rows.csv"))
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_server_that_cannot_tell_whether_it_changed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(engine.ENGINES, "abacus", "abacus")
+    known = Fingerprints(Secret("of these tests").keyed)
+    for _ in range(2):
+        with pytest.raises(EngineError, match="this engine cannot tell whether its data has changed"):
+            known.look(Source("abacus://somewhere", table="t"))
+    known.close()
+
+
+# -- the pool ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("installed")
+def test_an_engine_is_opened_once_for_a_state_and_closed_after_its_last_user() -> None:
+    pool = EnginePool()
+    with pool.use(seen(), SCHEMA, "abacus") as first, pool.use(seen(), SCHEMA, "abacus") as same:
+        assert same is first
+        with pool.use(seen("b"), SCHEMA, "abacus") as second, pool.use(seen("b"), OTHER, "abacus") as other:
+            assert len({id(each) for each in (first, second, other)}) == 3, "one for each dataset"
+        assert (first.closed, second.closed) == (0, 0)  # type: ignore[attr-defined]
+    assert (first.closed, second.closed) == (1, 0)  # type: ignore[attr-defined]
+    pool.close()
+    assert (first.closed, second.closed, other.closed) == (1, 1, 1)  # type: ignore[attr-defined]
+
+
+@pytest.mark.usefixtures("installed")
+def test_an_engine_is_opened_anew_where_its_session_ended_or_its_state_is_not_certain() -> None:
+    pool = EnginePool()
+    with pool.use(seen(), SCHEMA, "abacus") as first:
+        first.here = False  # type: ignore[attr-defined]
+    with pool.use(seen(), SCHEMA, "abacus") as second:
+        assert first.closed == 1  # type: ignore[attr-defined]
+    unsure = seen(certain=False)
+    with pool.use(unsure, SCHEMA, "abacus") as third, pool.use(unsure, SCHEMA, "abacus") as fourth:
+        assert len({id(each) for each in (first, second, third, fourth)}) == 4
+    pool.close()
+
+
+@pytest.mark.usefixtures("installed")
+def test_an_engine_that_is_kept_stays_open_until_the_pool_is_closed() -> None:
+    pool = EnginePool()
+    with pool.use(seen(), SCHEMA, "abacus", keep=True) as first:
+        pass
+    with pool.use(seen("b"), SCHEMA, "abacus"):
+        assert first.closed == 0  # type: ignore[attr-defined]
+    pool.close()
+    assert first.closed == 1  # type: ignore[attr-defined]
+
+
+def test_an_engine_on_what_changed_while_it_was_opened_is_closed_and_not_kept(installed: dict[str, Any]) -> None:
+    made: list[Abacus] = []
+
+    def opening(source: Source, schema: Schema | None) -> Abacus:
+        made.append(Abacus(source))
+        return made[-1]
+
+    installed["abacus"] = opening
+    pool = EnginePool()
+    refused = pytest.raises(EngineError, match="it was written while it was opened; nothing was charged; ask again")
+    with refused, pool.use(seen(now="b"), SCHEMA, "abacus"):
+        pytest.fail("nothing is counted")
+    assert [each.closed for each in made] == [1]
+    pool.close()
+    assert [each.closed for each in made] == [1]
