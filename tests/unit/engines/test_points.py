@@ -17,8 +17,8 @@ from countveil.engines import Source, duckdb_held
 from countveil.engines.duckdb import DuckDBEngine
 from countveil.engines.points import NULL, OUTSIDE, PointRows
 from countveil.errors import EngineError
-from countveil.query import Question, ask, sets
-from countveil.query.condition import ALWAYS, NEVER, All, Any, Member, Typed
+from countveil.query import Question, ask
+from countveil.query.condition import ALWAYS, NEVER, All, Any, Member, Typed, set_of
 from countveil.schema import Column, Schema
 
 COLUMNS = (
@@ -42,7 +42,7 @@ def accepts(condition: Typed, row: dict[Column, int]) -> bool:
 def members(draw: st.DrawFn) -> Member:
     column = draw(st.sampled_from(COLUMNS))
     chosen = draw(st.sets(st.integers(column.first - 1, column.last)))
-    return Member(column, sets.points(chosen))
+    return Member(column, set_of(chosen))
 
 
 conditions = st.recursive(
