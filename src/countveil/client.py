@@ -261,7 +261,7 @@ def _asked(
     """The body of a question. Text is for the service to judge, unless it cannot travel."""
     if sql is not None:
         _check_text(sql, parse)
-    columns = check_form(dataset, by, where, name)
+    columns = check_form(dataset=dataset, by=by, where=where, name=name)
     if isinstance(where, str):
         _check_text(where, parse_condition)
     condition = written(where) if isinstance(where, Condition) else where

@@ -39,8 +39,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from countveil.errors import DataError
-from countveil.query import Question, sets
-from countveil.query.condition import All, Member, Typed, domain_of, null_of
+from countveil.query import Question
+from countveil.query.condition import All, Member, Typed, contains, domain_of, intersection, null_of
 from countveil.schema import Column, Kind, Value
 
 Family = Literal["integer", "float", "single", "decimal", "text", "boolean", "date", "timestamp", "zoned", "other"]
@@ -253,8 +253,8 @@ class Compiler:
 
     def member(self, member: Member) -> str:
         column = member.column
-        inside = sets.intersection(member.points, domain_of(column))
-        tests = [] if not sets.contains(member.points, null_of(column)) else [self.missing(column)]
+        inside = intersection(member.points, domain_of(column))
+        tests = [] if not contains(member.points, null_of(column)) else [self.missing(column)]
         if not column.listed:
             long = [piece for piece in inside if piece[0] < piece[1]]
             tests += [self.between(column, low, high) for low, high in long]

@@ -9,70 +9,101 @@ Nothing but `Question` goes further: declared columns, comparisons with literals
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TypedDict, Unpack
 
 from countveil.errors import QueryError, shortened
-from countveil.query.expression import Condition, Name, Query, col, count_name
+from countveil.query.expression import Condition, Name, Query, col, count_name, written
 from countveil.query.question import Question, bind
 from countveil.query.sql import parse, parse_condition
-from countveil.query.writing import written
 from countveil.schema import MAX_NAME, Schema
 
-__all__ = ["Condition", "Query", "Question", "ask", "bind", "check_form", "col", "parse", "parse_condition", "written"]
+__all__ = [
+    "Condition",
+    "Form",
+    "Query",
+    "Question",
+    "ask",
+    "bind",
+    "check_form",
+    "col",
+    "parse",
+    "parse_condition",
+    "written",
+]
+
+
+class Form(TypedDict, total=False):
+    """A question in Python: which dataset, grouped by which columns, under which condition.
+
+    `people` counts people and not rows; `name` is the name of the count in the answer.
+    """
+
+    dataset: str | None
+    by: str | Iterable[str]
+    where: Condition | str | None
+    people: bool
+    name: str | None
 
 
 def ask(
-    schemas: Schema | Mapping[str, Schema],
-    sql: str | None = None,
-    *,
-    dataset: str | None = None,
-    by: str | Iterable[str] = (),
-    where: Condition | str | None = None,
-    people: bool = False,
-    name: str | None = None,
+    schemas: Schema | Mapping[str, Schema], question: str | Question | None = None, **form: Unpack[Form]
 ) -> Question:
-    """The question asked by SQL text, or by the Python form `dataset`, `by`, `where`, `people`.
+    """The question asked by SQL text, or by the Python form; one that was asked before of the same schema is itself.
 
     >>> from countveil.schema import Column
     >>> people = Schema("people", (Column("age", "integer", low=0, high=120, step=10),))
-    >>> ask(people, "SELECT count(*) FROM people WHERE NOT age < 65").text
+    >>> asked = ask(people, "SELECT count(*) FROM people WHERE NOT age < 65")
+    >>> asked.text
     'SELECT count(*) FROM people WHERE age >= 65'
-    >>> ask(people, dataset="people", where=col("age") >= 65) == ask(people, "SELECT count(*) FROM people WHERE age>64")
+    >>> ask(people, dataset="people", where=col("age") >= 65) == ask(people, asked) == asked
     True
     """
     known = {schemas.name: schemas} if isinstance(schemas, Schema) else schemas
-    if sql is not None:
-        if dataset is not None or by or where is not None or people or name is not None:
-            raise QueryError("SQL text together with dataset, by, where, people or name", "give one or the other")
-        query = parse(sql)
+    _check_keywords(form)
+    if question is None:
+        query = _from_python(known, **form)
+    elif _says_something(form):
+        what = "a question" if isinstance(question, Question) else "SQL text"
+        raise QueryError(f"{what} together with dataset, by, where, people or name", "give one or the other")
+    elif isinstance(question, Question):
+        if _schema(Name(question.schema.name), known) != question.schema:
+            raise QueryError("a question that was asked of another schema", "ask it again, by its text")
+        return question
     else:
-        query = _from_python(known, dataset, by, where, people, name)
+        query = parse(question)
     return bind(query, _schema(query.dataset, known))
 
 
-def _from_python(
-    known: Mapping[str, Schema],
-    dataset: str | None,
-    by: str | Iterable[str],
-    where: Condition | str | None,
-    people: bool,
-    name: str | None,
-) -> Query:
+def _says_something(form: Form) -> bool:
+    """Is anything given that is not what it is by default?"""
+    named = any(form.get(word) is not None for word in ("dataset", "where", "name"))
+    return named or bool(form.get("by")) or bool(form.get("people"))
+
+
+def _check_keywords(form: Form) -> None:
+    for word in form.keys() - Form.__annotations__.keys():
+        raise TypeError(f"a question has no {word}; it has {', '.join(Form.__annotations__)}")
+
+
+def _from_python(known: Mapping[str, Schema], **form: Unpack[Form]) -> Query:
+    dataset = form.get("dataset")
     if dataset is None:
         if len(known) != 1:
             raise QueryError("no dataset", f"name one of {', '.join(sorted(known))}")
         dataset = next(iter(known))
-    columns = check_form(dataset, by, where, name)
-    name = count_name(columns) if name is None else name
+    columns = check_form(**form)
+    where, name = form.get("where"), form.get("name")
     condition = parse_condition(where) if isinstance(where, str) else where
     schema = known.get(dataset)
-    distinct = Name(schema.unit) if people and schema is not None and not schema.unit_is_row else None
-    return Query(Name(dataset), tuple(Name(column) for column in columns), condition, distinct, name)
+    distinct = Name(schema.unit) if form.get("people") and schema is not None and not schema.unit_is_row else None
+    shown = count_name(columns) if name is None else name
+    return Query(Name(dataset), tuple(Name(column) for column in columns), condition, distinct, shown)
 
 
-def check_form(
-    dataset: str | None, by: str | Iterable[str], where: Condition | str | None, name: str | None
-) -> list[str]:
+def check_form(**form: Unpack[Form]) -> list[str]:
     """The group columns of the Python form; what no schema could allow is refused."""
+    _check_keywords(form)
+    dataset, by, where, name = form.get("dataset"), form.get("by", ()), form.get("where"), form.get("name")
     if dataset is not None and not isinstance(dataset, str):
         raise QueryError(f"a dataset named by {type(dataset).__name__}", 'write dataset="people"')
     if not isinstance(by, Iterable):

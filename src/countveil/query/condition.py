@@ -10,13 +10,131 @@ by `diagram`, exactly.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from countveil.query import sets
-from countveil.query.effort import Effort
-from countveil.query.sets import Points
+from countveil.errors import QueryError
 from countveil.query.tokens import literal, quoted
 from countveil.schema import Column
+
+MAX_EFFORT = 2_000_000
+
+
+class Effort:
+    """Steps left to spend on one question: what needs more is refused, not waited for.
+
+    Steps are counted where the work is done, less than a microsecond each: a refusal depends on the question and the
+    schema alone, never on the machine or the data.
+    """
+
+    __slots__ = ("left",)
+
+    def __init__(self, limit: int | None = None) -> None:
+        self.left = MAX_EFFORT if limit is None else limit
+
+    def spend(self, steps: int) -> None:
+        """Count steps, or refuse the question."""
+        self.left -= steps
+        if self.left < 0:
+            raise QueryError("a condition too tangled to compare with others", "write it shorter, or ask in parts")
+
+
+# -- sets of points ----------------------------------------------------------------------------------------------------
+
+
+Points = tuple[tuple[int, int], ...]
+"""Closed intervals (lo, hi), sorted, with a gap between neighbours, so that equal sets are equal tuples. NULL is the
+point just before the domain, `column.first - 1`; *outside* is never a member of any set."""
+
+EMPTY: Points = ()
+
+
+def interval(low: int, high: int) -> Points:
+    """The points low..high.
+
+    >>> interval(1, 3), interval(3, 1)
+    (((1, 3),), ())
+    """
+    return ((low, high),) if low <= high else EMPTY
+
+
+def set_of(members: Iterable[int]) -> Points:
+    """The set with these members.
+
+    >>> set_of([3, 1, 2, 7])
+    ((1, 3), (7, 7))
+    """
+    return union_all((member, member) for member in members)
+
+
+def union_all(intervals: Iterable[tuple[int, int]]) -> Points:
+    """The union of any intervals, overlapping or not."""
+    joined: list[tuple[int, int]] = []
+    for low, high in sorted(intervals):
+        if joined and low <= joined[-1][1] + 1:
+            if high > joined[-1][1]:
+                joined[-1] = (joined[-1][0], high)
+        else:
+            joined.append((low, high))
+    return tuple(joined)
+
+
+def union(a: Points, b: Points) -> Points:
+    return union_all((*a, *b))
+
+
+def intersection(a: Points, b: Points) -> Points:
+    """The common points, in one walk over both.
+
+    >>> intersection(((0, 5), (8, 9)), ((4, 8),))
+    ((4, 5), (8, 8))
+    """
+    common: list[tuple[int, int]] = []
+    i = j = 0
+    while i < len(a) and j < len(b):
+        low, high = max(a[i][0], b[j][0]), min(a[i][1], b[j][1])
+        if low <= high:
+            common.append((low, high))
+        if a[i][1] < b[j][1]:
+            i += 1
+        else:
+            j += 1
+    return tuple(common)
+
+
+def difference(a: Points, b: Points) -> Points:
+    """The points of a that are not in b.
+
+    >>> difference(((0, 9),), ((2, 3), (9, 12)))
+    ((0, 1), (4, 8))
+    """
+    left: list[tuple[int, int]] = []
+    j = 0
+    for first, high in a:
+        low = first
+        while j < len(b) and b[j][1] < low:
+            j += 1
+        k = j
+        while k < len(b) and b[k][0] <= high:
+            if low < b[k][0]:
+                left.append((low, b[k][0] - 1))
+            low = b[k][1] + 1
+            k += 1
+        if low <= high:
+            left.append((low, high))
+    return tuple(left)
+
+
+def contains(a: Points, b: Points) -> bool:
+    """Is every point of b in a?"""
+    return not difference(b, a)
+
+
+def size(a: Points) -> int:
+    return sum(high - low + 1 for low, high in a)
+
+
+# -- conditions --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +224,7 @@ class _Simplifying:
 
     def merged(self, members: list[Member], conjunction: bool) -> Member:
         """The members of one column as one, joined in pairs so that long lists stay cheap."""
-        join = sets.intersection if conjunction else sets.union
+        join = intersection if conjunction else union
         found = [member.points for member in members]
         while len(found) > 1:
             self.spend(sum(map(len, found)) + 5 * len(found))
@@ -121,9 +239,9 @@ class _Simplifying:
             if limit is None:
                 return condition
             self.spend(20 + 2 * (len(condition.points) + len(limit.points)))
-            if sets.contains(condition.points, limit.points):
+            if contains(condition.points, limit.points):
                 return ALWAYS
-            return Member(condition.column, sets.intersection(condition.points, limit.points))
+            return Member(condition.column, intersection(condition.points, limit.points))
         parts = tuple(self.restricted(part, known) for part in condition.parts)
         return All(parts) if isinstance(condition, All) else Any(parts)
 
@@ -135,7 +253,7 @@ class _Simplifying:
             enough = alternatives.get(part.column.name) if isinstance(part, Member) else None
             if enough is not None and isinstance(part, Member):
                 self.spend(10 + len(enough.points) + len(part.points))
-                if sets.contains(enough.points, part.points):
+                if contains(enough.points, part.points):
                     return True
         return False
 
@@ -197,14 +315,14 @@ def _alternatives(member: Member) -> int:
 def _tests(member: Member) -> list[str]:
     column, name = member.column, quoted(member.column.name)
     null, domain = null_of(column), domain_of(column)
-    tests = [f"{name} IS NULL"] if sets.contains(member.points, null) else []
-    found = sets.intersection(member.points, domain)
-    missing = sets.difference(domain, found)
+    tests = [f"{name} IS NULL"] if contains(member.points, null) else []
+    found = intersection(member.points, domain)
+    missing = difference(domain, found)
     if not found:
         return tests
     if not missing:
         return [*tests, f"{name} IS NOT NULL"]
-    if sets.size(missing) < (sets.size(found) if column.listed else len(found)):
+    if size(missing) < (size(found) if column.listed else len(found)):
         return [*tests, _listing(name, column, missing, "<>", "NOT IN")]
     alone = tuple(piece for piece in found if _is_short(piece, column))
     for low, high in found:

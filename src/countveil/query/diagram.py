@@ -9,12 +9,10 @@ are, however they were written.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from countveil.query import sets
-from countveil.query.condition import All, Member, Typed, null_of
-from countveil.query.effort import Effort
-from countveil.query.sets import Points
+from countveil.query.condition import All, Effort, Member, Points, Typed, difference, null_of, union_all
 from countveil.schema import Column
 
 TRUE, FALSE = 1, 0
@@ -60,7 +58,7 @@ class Diagram:
         self.spend(10 + 4 * sum(map(len, found.values())))
         if not found:
             return rest
-        ordered = tuple(sorted((sets.union_all(pieces), target) for target, pieces in found.items()))
+        ordered = tuple(sorted((union_all(pieces), target) for target, pieces in found.items()))
         node = Node(column, ordered, rest)
         number = self.numbers.get(node)
         if number is None:
@@ -98,7 +96,7 @@ class Diagram:
         a, b = _pieces(left), _pieces(right)
         self.spend(10 * (len(a) + len(b)))
         split: dict[tuple[int, int], list[tuple[int, int]]] = {}
-        for low, high, one, other in sets.overlay(a, b, left.rest, right.rest):
+        for low, high, one, other in overlay(a, b, left.rest, right.rest):
             split.setdefault((one, other), []).append((low, high))
         edges = [(tuple(pieces), self.join(conjunction, *targets)) for targets, pieces in split.items()]
         return self.node(left.column, edges, self.join(conjunction, left.rest, right.rest))
@@ -107,6 +105,39 @@ class Diagram:
 def _pieces(node: Node) -> list[tuple[int, int, int]]:
     """The intervals of a node in order, each with where it leads."""
     return sorted((low, high, target) for points, target in node.edges for low, high in points)
+
+
+def overlay(
+    a: Sequence[tuple[int, int, int]], b: Sequence[tuple[int, int, int]], no_a: int, no_b: int
+) -> Iterator[tuple[int, int, int, int]]:
+    """Two rows of labelled intervals, each sorted and disjoint, as one: every interval with both of its labels.
+
+    >>> list(overlay([(0, 5, 1)], [(4, 8, 2)], 0, 0))
+    [(0, 3, 1, 0), (4, 5, 1, 2), (6, 8, 0, 2)]
+    """
+    i = j = 0
+    at: int | None = None  # everything below has been given
+    while i < len(a) or j < len(b):
+        next_a = _from(a[i][0], at) if i < len(a) else None
+        next_b = _from(b[j][0], at) if j < len(b) else None
+        if next_b is None or (next_a is not None and next_a < next_b):
+            low, high = next_a, a[i][1] if next_b is None else min(a[i][1], next_b - 1)
+            labels = a[i][2], no_b
+        elif next_a is None or next_b < next_a:
+            low, high = next_b, b[j][1] if next_a is None else min(b[j][1], next_a - 1)
+            labels = no_a, b[j][2]
+        else:
+            low, high = next_a, min(a[i][1], b[j][1])
+            labels = a[i][2], b[j][2]
+        assert low is not None
+        yield low, high, *labels
+        at = high + 1
+        i += i < len(a) and a[i][1] <= high
+        j += j < len(b) and b[j][1] <= high
+
+
+def _from(low: int, at: int | None) -> int:
+    return low if at is None or low > at else at
 
 
 def canonical(condition: Typed, effort: Effort | None = None) -> list[object]:
@@ -139,6 +170,6 @@ def canonical(condition: Typed, effort: Effort | None = None) -> list[object]:
 
 def _written(points: Points, column: Column) -> dict[str, object]:
     """A set by the first and last value of each of its intervals, listed values in the order declared."""
-    inside = sets.difference(points, null_of(column))
+    inside = difference(points, null_of(column))
     shown = [[str(column.value(low)), str(column.value(high))] for low, high in inside]
     return {"null": inside != points, "values": shown}

@@ -17,24 +17,31 @@ from functools import cached_property
 from itertools import accumulate
 
 from countveil.errors import QueryError, shortened
-from countveil.query import sets
 from countveil.query.condition import (
+    EMPTY,
     NEVER,
     All,
     Any,
+    Effort,
     Member,
+    Points,
     Typed,
+    difference,
     domain_of,
+    intersection,
+    interval,
     null_of,
+    set_of,
     simplified,
     tests,
     text,
 )
 from countveil.query.diagram import canonical
-from countveil.query.effort import Effort
 from countveil.query.expression import (
     FLIPPED,
+    MAX_DEPTH,
     MAX_LIST,
+    MAX_NODES,
     Among,
     Between,
     Both,
@@ -47,13 +54,10 @@ from countveil.query.expression import (
     Negation,
     Query,
 )
-from countveil.query.sets import Points
 from countveil.query.sql import MAX_DEPTH as MAX_NESTED
 from countveil.query.tokens import MAX_TEXT, MAX_TOKENS, quoted
 from countveil.schema import Column, Schema, Value, date_from_text
 
-MAX_NODES = 20_000
-MAX_DEPTH = 200
 MAX_COLUMNS = 200
 MAX_TESTS = 1_000
 MAX_GROUPS = 50
@@ -294,20 +298,20 @@ class _Typing:
             if not condition.constants:
                 raise QueryError("an empty list of values", "name at least one value", condition.column.at)
             found = [_point(column, constant) for constant in condition.constants]
-            points = sets.points(point for point in found if point is not None)
+            points = set_of(point for point in found if point is not None)
         else:
             low = self.compared(column, ">=", condition.low)
-            points = sets.intersection(low, self.compared(column, "<=", condition.high))
+            points = intersection(low, self.compared(column, "<=", condition.high))
         self.spend(10 + len(points))
-        return Member(column, sets.difference(domain_of(column), points) if negated else points)
+        return Member(column, difference(domain_of(column), points) if negated else points)
 
     def compared(self, column: Column, op: str, constant: Constant) -> Points:
         """The points of the domain that compare so with a literal; text by its code points."""
         domain = domain_of(column)
         if op in ("=", "<>"):
             point = _point(column, constant)
-            equal = sets.EMPTY if point is None else sets.interval(point, point)
-            return equal if op == "=" else sets.difference(domain, equal)
+            equal = EMPTY if point is None else interval(point, point)
+            return equal if op == "=" else difference(domain, equal)
         if op not in FLIPPED:
             raise QueryError(f"the operator {shortened(op, 20)}", "the operators are = <> < <= > >=", constant.at)
         if column.kind == "boolean":
@@ -316,11 +320,11 @@ class _Typing:
         value = _typed(column, constant)
         if column.listed:
             self.spend(2 * len(column.values))
-            return sets.points(i for i, other in enumerate(column.values) if _holds(other, op, value))
+            return set_of(i for i, other in enumerate(column.values) if _holds(other, op, value))
         number = value.toordinal() if isinstance(value, datetime.date) else int(value)
         low, high = domain[0]
         bounds = {"<": (low, number - 1), "<=": (low, number), ">": (number + 1, high), ">=": (number, high)}[op]
-        return sets.intersection(domain, sets.interval(*bounds))
+        return intersection(domain, interval(*bounds))
 
 
 def _holds(a: Value, op: str, b: Value) -> bool:

@@ -51,19 +51,8 @@ _CONSTRUCTS = {
     "ESCAPE": ("ESCAPE", "write IN ('value', ...)"),
     "SYMMETRIC": ("BETWEEN SYMMETRIC", "write BETWEEN low AND high"),
 }
-_JOINS = (
-    "INNER",
-    "LEFT",
-    "RIGHT",
-    "FULL",
-    "CROSS",
-    "NATURAL",
-    "OUTER",
-    "LATERAL",
-    "POSITIONAL",
-    "ASOF",
-    "SEMI",
-    "ANTI",
+_JOINS = frozenset(
+    ("INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL", "OUTER", "LATERAL", "POSITIONAL", "ASOF", "SEMI", "ANTI")
 )
 _STATISTICS = frozenset(
     [
@@ -138,12 +127,10 @@ def not_a_select(token: Token) -> QueryError:
     return refusal(token, _STATEMENT)
 
 
-def not_a_column(token: Token, following: Token) -> QueryError | None:
+def not_a_column(token: Token) -> QueryError | None:
     """The refusal of what people select besides columns and count(*)."""
     if token.kind == "symbol" and token.value == "*":
         return QueryError("* for all columns", "rows are counted, not shown: write count(*)", token.at)
-    if following.kind == "symbol" and following.value == ",":
-        return None
     if token.word == "COUNT":
         return QueryError("count without parentheses", "write count(*) or count(DISTINCT unit)", token.at)
     if token.word == "FROM":
@@ -169,7 +156,7 @@ def after_dataset(token: Token) -> QueryError | None:
     if token.kind == "symbol" and token.value == "(":
         return QueryError("a table function", "write the name of a declared dataset", token.at)
     plain = token.kind in ("word", "quoted") and token.word not in _CONSTRUCTS and token.word not in _JOINS
-    if plain and token.word not in ("WHERE", "GROUP"):
+    if plain:
         return QueryError(
             f"an alias for the dataset ({shortened(token.value, 40)})",
             "leave it out and write column names alone; WHERE, GROUP BY or the end is expected here",

@@ -124,7 +124,8 @@ class _Parser:
             raise refusals.not_a_select(self.now)
         selected: list[Name] = []
         while not (self.now.word == "COUNT" and _is(self.peek(), "(")):
-            self.forbid(refusals.not_a_column(self.now, self.peek()))
+            if not _is(self.peek(), ",") or _is(self.now, "*"):
+                self.forbid(refusals.not_a_column(self.now))
             selected.append(self.name("a column or count(*)"))
             if self.now.word == "FROM":
                 raise QueryError("a query without a count", "write count(*) before FROM", self.now.at)
@@ -134,9 +135,11 @@ class _Parser:
         if _is(self.now, ",") and self.peek().kind == "word" and _is(self.peek(2), "("):
             raise refusals.function(self.peek(), "the count comes last")
         self.expect("FROM", "the count comes last: write FROM and the name of one dataset after it")
-        self.forbid(refusals.not_a_dataset(self.now))
+        if self.now.kind in ("symbol", "text"):
+            self.forbid(refusals.not_a_dataset(self.now))
         dataset = self.name("the name of a dataset")
-        self.forbid(refusals.after_dataset(self.now))
+        if not (self.now.kind == "end" or self.now.word in ("WHERE", "GROUP") or _is(self.now, ";")):
+            self.forbid(refusals.after_dataset(self.now))
         where = self.condition() if self.accept("WHERE") else None
         by = self.groups()
         self.end()

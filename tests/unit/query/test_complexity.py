@@ -15,7 +15,7 @@ from countveil.engines import Source
 from countveil.engines.duckdb import DuckDBEngine
 from countveil.errors import QueryError
 from countveil.query import Question, ask
-from countveil.query.effort import Effort
+from countveil.query.condition import Effort
 from countveil.schema import Column, Schema
 from tests.support.effort import within
 

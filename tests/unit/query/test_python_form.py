@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 from countveil.errors import QueryError
-from countveil.query import ask, col
+from countveil.query import ask, check_form, col
 from countveil.query.expression import Among, Both, Comparison, Constant, Name, Negation
 from countveil.schema import Column, Schema
 from tests.support.effort import within
@@ -147,3 +148,37 @@ def test_deep_conditions_are_refused_quickly() -> None:
 def test_too_many_parts_are_refused() -> None:
     with pytest.raises(QueryError, match="too many parts"):
         asked(Both(tuple(col("age") != 1 for _ in range(20_001))))
+
+
+def test_a_question_that_was_asked_is_itself() -> None:
+    question = asked(col("age") >= 65)
+    assert ask(SCHEMA, question) is question
+    assert ask({"people": SCHEMA}, question, dataset=None, by=(), where=None, people=False, name=None) is question
+
+
+def test_a_question_of_another_schema_is_refused() -> None:
+    """Its columns and bounds would not be those that are declared."""
+    question = asked(col("age") >= 65)
+    wider = replace(SCHEMA, rows_per_person=3, unit="person")
+    with pytest.raises(QueryError, match="another schema"):
+        ask(wider, question)
+    with pytest.raises(QueryError, match="people is not declared"):
+        ask({"other": replace(SCHEMA, name="other")}, question)
+
+
+@pytest.mark.parametrize(
+    "form", [{"dataset": "people"}, {"by": ["age"]}, {"where": col("age") > 5}, {"people": True}, {"name": "n"}]
+)
+def test_text_or_a_question_together_with_the_form(form: dict[str, Any]) -> None:
+    with pytest.raises(QueryError, match="SQL text together with dataset, by, where, people or name"):
+        ask(SCHEMA, "SELECT count(*) FROM people", **form)
+    with pytest.raises(QueryError, match="a question together with dataset, by, where, people or name"):
+        ask(SCHEMA, asked(None), **form)
+
+
+@pytest.mark.parametrize("question", [None, "SELECT count(*) FROM people"])
+def test_an_unknown_keyword_is_a_mistake_of_the_program(question: str | None) -> None:
+    with pytest.raises(TypeError, match="a question has no group; it has dataset, by, where, people, name"):
+        ask(SCHEMA, question, group="age")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="a question has no group"):
+        check_form(group="age")  # type: ignore[call-arg]
