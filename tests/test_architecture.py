@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1] / "src" / "countveil"
 LAYERS = {
     0: {"errors", "exact", "search", "schema", "private_files"},
     1: {"law", "query"},
-    2: {"columns", "remap", "privacy", "rounding", "decimals", "certificate"},
+    2: {"columns", "remap", "privacy", "rounding", "certificate"},
     3: {"sampling"},
     4: {"mechanism", "certify", "files", "releasing", "sum_bias"},
     5: {"design", "families", "auditing"},

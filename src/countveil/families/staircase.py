@@ -16,11 +16,11 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 
 from countveil.columns import Columns
-from countveil.decimals import PRECISE, exp
 from countveil.exact import Number, integer
 from countveil.families.geometric import powers, reach
 from countveil.families.member import NEGLIGIBLE, Member
 from countveil.families.writing import epsilon_given, symmetric, text
+from countveil.rounding import PRECISE, exp
 
 LARGEST_SENSITIVITY = 100
 

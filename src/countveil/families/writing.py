@@ -16,12 +16,11 @@ from collections.abc import Sequence
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
-from countveil.decimals import PRECISE, proposals
 from countveil.errors import ParameterError
 from countveil.exact import decimal_text, number
 from countveil.families.member import BITS
 from countveil.law import Law
-from countveil.rounding import SCALE, symmetric_law
+from countveil.rounding import PRECISE, SCALE, proposals, symmetric_law
 
 SMALLEST_EPSILON, LARGEST_EPSILON = Fraction(1, 1000), Fraction(100)
 
