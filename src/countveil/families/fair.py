@@ -17,8 +17,7 @@ from decimal import localcontext
 from countveil.columns import Columns
 from countveil.exact import Number, integer
 from countveil.families.geometric import powers
-from countveil.families.member import BITS, Member
-from countveil.families.writing import distance, epsilon_given, text
+from countveil.families.member import BITS, Member, distance, epsilon_given, text
 from countveil.law import Law
 from countveil.rounding import PRECISE, SCALE, proposals
 

@@ -25,8 +25,7 @@ from countveil.columns import Columns
 from countveil.errors import InfeasibleError, ParameterError
 from countveil.exact import Number, decimal_text, integer, number
 from countveil.families.entropy import TOLERANCE, solve, variance_range
-from countveil.families.member import BITS, Member
-from countveil.families.writing import distance, text
+from countveil.families.member import BITS, Member, distance, text
 from countveil.law import Law
 from countveil.rounding import PRECISE, SCALE, decimal, proposals, symmetric_law
 
