@@ -1,5 +1,6 @@
 """From real proposals to integer weights, keeping sums, eta and zero bias exact.
 
+Designers compute with decimals of 120 digits, whose exponents cannot overflow; nothing of that is a guarantee.
 A proposal is a probability times 2**SCALE, rounded to an integer: far finer than any law. Rounding goes
 over cumulated sums from the edge inwards, so that no error accumulates and each weight is within one unit of its
 proposal. Zeros stay zero and positive proposals stay positive: a tail finer than the grid is not cut off, which would
@@ -8,13 +9,41 @@ leave the cell before it without a neighbour. What rounding costs is not argued 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
+from fractions import Fraction
 
 from countveil.errors import InfeasibleError
 from countveil.law import Law
 
 SCALE = 256
 """Fractional bits of a proposal."""
+PRECISE = Context(prec=120, Emax=MAX_EMAX, Emin=MIN_EMIN)
+_UNIT = Decimal(1 << SCALE)
+
+
+def decimal(x: Fraction) -> Decimal:
+    """x to 120 digits."""
+    return PRECISE.divide(Decimal(x.numerator), Decimal(x.denominator))
+
+
+def exp(epsilon: Fraction) -> Decimal:
+    """e^epsilon to 120 digits."""
+    return PRECISE.exp(decimal(epsilon))
+
+
+def fraction(x: Decimal) -> Fraction:
+    """x to the proposals' resolution of 2**-SCALE."""
+    return Fraction(_proposal(x), 1 << SCALE)
+
+
+def proposals(values: Iterable[Decimal]) -> list[int]:
+    """Probabilities as integers over 2**SCALE."""
+    return [_proposal(value) for value in values]
+
+
+def _proposal(value: Decimal) -> int:
+    return max(0, int(PRECISE.multiply(value, _UNIT)))
 
 
 def even_weight(eta: int, bits: int) -> int:

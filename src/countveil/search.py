@@ -42,7 +42,7 @@ def bisect(
     *,
     steps: int = 1000,
     tolerance: Callable[[Real], Real] | None = None,
-    middle: Callable[[Real, Real], Real] = lambda low, high: (low + high) / 2,
+    middle: Callable[[Real, Real], Real] | None = None,
 ) -> tuple[Real, Real]:
     """A narrow bracket: the condition does not hold at its lower end and holds at its upper one.
 
@@ -54,7 +54,7 @@ def bisect(
     for _ in range(steps):
         if tolerance is not None and high - low <= tolerance(high):
             break
-        between = middle(low, high)
+        between = middle(low, high) if middle else (low + high) / 2
         low, high = (low, between) if holds(between) else (between, high)
     return low, high
 

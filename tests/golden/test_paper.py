@@ -10,11 +10,10 @@ import pytest
 
 import countveil as cv
 from countveil.columns import Columns
-from countveil.decimals import proposals
 from countveil.design import paper
 from countveil.exact import exp_bounds
 from countveil.privacy import delta, singleton
-from countveil.rounding import symmetric_law
+from countveil.rounding import proposals, symmetric_law
 from tests.support import vectors
 
 CASES = vectors.cases("paper")

@@ -14,7 +14,6 @@ from countveil.columns import Columns
 from countveil.comparison.basis import Basis, Shared, typical_law
 from countveil.comparison.ours import LARGEST_FREE_D, bound_for_variance, least_variance, ours, ours_signed
 from countveil.comparison.tuning import DIGITS, tuned
-from countveil.decimals import proposals
 from countveil.design import paper
 from countveil.design.optimal import knee
 from countveil.errors import CountveilError, InfeasibleError, ParameterError, RequestError
@@ -26,7 +25,7 @@ from countveil.families.laplace import rounded_laplace
 from countveil.families.maximum_entropy import maximum_entropy
 from countveil.families.member import BITS, Member
 from countveil.families.staircase import staircase
-from countveil.rounding import symmetric_law
+from countveil.rounding import proposals, symmetric_law
 from countveil.search import bisect, least_positive
 
 Contender = Callable[[Basis], Member]

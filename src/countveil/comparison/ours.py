@@ -10,7 +10,6 @@ from fractions import Fraction
 from countveil.certificate import Terms
 from countveil.columns import Columns
 from countveil.comparison.basis import Basis, Shared
-from countveil.decimals import PRECISE, exp, proposals
 from countveil.design import design
 from countveil.design.linear import NoSolution
 from countveil.design.optimal import optimum
@@ -22,7 +21,7 @@ from countveil.exact import decimal_text
 from countveil.families.member import Member
 from countveil.law import Law
 from countveil.mechanism import Mechanism, bind
-from countveil.rounding import symmetric_law
+from countveil.rounding import PRECISE, exp, proposals, symmetric_law
 
 NONNEGATIVE = "countveil"
 SIGNED = "countveil signed"

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
-from countveil.decimals import PRECISE, decimal, exp
+from countveil.rounding import PRECISE, decimal, exp
 from countveil.search import least_integer
 
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
-from countveil.decimals import PRECISE, decimal, exp
 from countveil.exact import decimal_text
+from countveil.rounding import PRECISE, decimal, exp
 
 
 @dataclass(frozen=True)

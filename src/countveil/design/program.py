@@ -22,9 +22,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
 
-from countveil.decimals import exp, fraction
 from countveil.design.linear import NoSolution, Program, Solution
-from countveil.rounding import SCALE
+from countveil.rounding import SCALE, exp, fraction
 
 Term = tuple[int, Fraction]
 """A variable and its factor: the value of a cell."""

@@ -35,18 +35,13 @@ FLAT = 1e-6
 """Share by which sides must fall from one outcome to the next to count as geometric."""
 
 
-def geometric_capacity(ratio: float, T: int) -> float:
-    """sum_{j<=T} j a^-j: the most that pulls up to T can compensate."""
-    return sum(j * ratio**-j for j in range(1, T + 1))
-
-
 def geometric_need(ratio: float) -> float:
     """a/(1-a)^2: what pulls have to compensate."""
     return ratio / (1 - ratio) ** 2
 
 
 def least_T(ratio: float) -> int:
-    """The least T whose capacity is enough.
+    """The least T whose capacity, sum_{j<=T} j a^-j, is enough.
 
     >>> least_T(0.36787944117144233), least_T(0.6065306597126334)
     (1, 2)

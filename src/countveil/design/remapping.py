@@ -16,7 +16,6 @@ from functools import cached_property
 
 from countveil import privacy
 from countveil.columns import Columns
-from countveil.decimals import decimal
 from countveil.design import mapping, pulls
 from countveil.design.mapping import MAP_BITS, row_of
 from countveil.design.optimal import knee, least_delta
@@ -27,7 +26,7 @@ from countveil.exact import decimal_text, exp_bounds
 from countveil.law import Law
 from countveil.mechanism import Mechanism, bind, enough_bits
 from countveil.remap import Remap, Row
-from countveil.rounding import symmetric_law
+from countveil.rounding import decimal, symmetric_law
 from countveil.search import least_positive
 
 _ONE = 1 << MAP_BITS

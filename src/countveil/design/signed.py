@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 from countveil.certificate import Terms
 from countveil.columns import Columns
-from countveil.decimals import decimal, proposals
 from countveil.design import optimal, paper
 from countveil.design.linear import NoSolution
 from countveil.design.program import ColumnProgram, Model
@@ -26,7 +25,7 @@ from countveil.design.request import LARGEST_D, LARGEST_EPSILON, Question, Reque
 from countveil.errors import InfeasibleError, RequestError, SolverError
 from countveil.exact import decimal_text
 from countveil.mechanism import Mechanism, certify
-from countveil.rounding import symmetric_law
+from countveil.rounding import decimal, proposals, symmetric_law
 from countveil.search import least_positive
 
 SPARE = 1 - Fraction(1, 10**6)
@@ -123,16 +122,15 @@ class Signed:
         def tolerance(epsilon: Fraction) -> Fraction:
             return max(epsilon / 10 ** (11 if self.closed else 6), LEAST_EPSILON)
 
-        nothing = Fraction(0)
-        found = nothing
-        if not meets(nothing):
-            found = least_epsilon(meets, nothing, LARGEST_EPSILON, tolerance=tolerance, digits=(14, 10))
-        if found is None:
+        if meets(Fraction(0)):
+            return Parameters(Fraction(0), eta, D)
+        epsilon = least_epsilon(meets, Fraction(0), LARGEST_EPSILON, tolerance=tolerance, digits=(14, 10))
+        if epsilon is None:
             raise InfeasibleError(
                 f"no epsilon up to 100 gives delta {show(self.request.delta)} at eta {show(eta)} and D {D}",
                 "raise D or delta, or (with a variance limit) the variance",
             )
-        return Parameters(found, eta, D)
+        return Parameters(epsilon, eta, D)
 
     def delta(self, epsilon: Fraction, eta: Fraction, D: int) -> Decimal:
         """The least delta of a law with these parameters; infinite where there is none."""

@@ -27,7 +27,6 @@ from dataclasses import replace
 from fractions import Fraction
 
 from countveil.columns import Columns
-from countveil.decimals import decimal, exp
 from countveil.design import optimal
 from countveil.design.linear import NoSolution
 from countveil.design.program import ColumnProgram, Model, Proposal
@@ -37,7 +36,7 @@ from countveil.errors import InfeasibleError, RequestError, SolverError
 from countveil.exact import decimal_text
 from countveil.law import Law
 from countveil.mechanism import Mechanism, certify
-from countveil.rounding import SCALE, column_law, even_weight
+from countveil.rounding import SCALE, column_law, decimal, even_weight, exp
 from countveil.search import least_integer
 
 ETA_SHARE = Fraction(98, 100)

@@ -18,8 +18,8 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 from typing import NamedTuple, TypeVar
 
-from countveil.decimals import PRECISE, decimal
 from countveil.errors import SolverError
+from countveil.rounding import PRECISE, decimal
 
 TOLERANCE = Decimal("1e-60")
 _T = TypeVar("_T", float, Decimal)

@@ -14,12 +14,10 @@ from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from itertools import islice
 
-from countveil.columns import Columns
-from countveil.decimals import PRECISE, decimal
 from countveil.errors import ParameterError
 from countveil.exact import Number, number
-from countveil.families.member import NEGLIGIBLE, Member
-from countveil.families.writing import symmetric, text
+from countveil.families.member import NEGLIGIBLE, Member, unbounded
+from countveil.rounding import PRECISE, decimal
 
 _SOLVING = Context(prec=60, Emax=PRECISE.Emax, Emin=PRECISE.Emin)
 _LARGE = 10
@@ -42,18 +40,8 @@ def discrete_gaussian(s2: Number) -> Member:
                 break
             half.append(weight)
             total += 2 * weight
-    law, cut = symmetric(half, NEGLIGIBLE)
-    return Member(
-        family="gaussian",
-        name="discrete Gaussian",
-        columns=Columns(law),
-        cut=cut,
-        parameters={"s2": text(parameter)},
-        notes=(
-            f"unbounded: cut off at +-{law.right}; the mass beyond, at most 2^-100, is added to delta",
-            "s2 is the parameter, not the variance; they differ where s2 is small",
-        ),
-    )
+    note = "s2 is the parameter, not the variance; they differ where s2 is small"
+    return unbounded("gaussian", "discrete Gaussian", half, {"s2": parameter}, note)
 
 
 def parameter_for_variance(V: Number) -> Fraction:

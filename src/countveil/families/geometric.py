@@ -20,12 +20,10 @@ from decimal import ROUND_CEILING, Decimal, localcontext
 from fractions import Fraction
 
 from countveil.columns import Columns
-from countveil.decimals import PRECISE, decimal, exp
 from countveil.exact import Number, integer
-from countveil.families.member import NEGLIGIBLE, Member
+from countveil.families.member import NEGLIGIBLE, Member, epsilon_given, symmetric, text, unbounded
 from countveil.families.processed import Processed
-from countveil.families.writing import epsilon_given, symmetric, text
-from countveil.law import Law
+from countveil.rounding import PRECISE, decimal, exp
 
 LARGEST_D = 100_000
 LARGEST_N = 10**9
@@ -39,15 +37,7 @@ _OPTIMAL = (
 def geometric(epsilon: Number) -> Member:
     """p(z) = (1 - a)/(1 + a) a^|z|, cut off where both tails together weigh at most 2**-100."""
     value = epsilon_given(epsilon)
-    law, cut = _cut_off(value)
-    return Member(
-        family="geometric",
-        name="geometric",
-        columns=Columns(law),
-        cut=cut,
-        parameters={"epsilon": text(value)},
-        notes=(_beyond(law),),
-    )
+    return unbounded("geometric", "geometric", _cut_off(value), {"epsilon": value})
 
 
 def truncated_geometric(epsilon: Number, D: int) -> Member:
@@ -105,38 +95,20 @@ def reach(epsilon: Fraction, factor: Decimal) -> int:
         return max(1, int(least.to_integral_value(ROUND_CEILING)))
 
 
-def _cut_off(epsilon: Fraction) -> tuple[Law, Fraction]:
+def _cut_off(epsilon: Fraction) -> list[Decimal]:
     with localcontext(PRECISE):
         a = exp(-epsilon)
-        R = reach(epsilon, 2 * a / (1 + a))
-    return symmetric(powers(epsilon, R), NEGLIGIBLE)
+        return powers(epsilon, reach(epsilon, 2 * a / (1 + a)))
 
 
 def _bounded(name: str, epsilon: Number, N: int | None, send: Callable[[int], int], notes: tuple[str, ...]) -> Member:
     value = epsilon_given(epsilon)
-    law, cut = _cut_off(value)
-    parameters = {"epsilon": text(value)}
-    if N is not None:
-        parameters["N"] = text(N)
-    return Member(
-        family="geometric",
-        name=name,
-        columns=Processed(law, send, N),
-        cut=cut,
-        parameters=parameters,
-        notes=(
-            *notes,
-            _beyond(law),
-            "delta is measured on the noise before the map to the range: the map cannot raise it",
-        ),
-        counts=(0, N),
-        source=law,
-    )
+    source = unbounded("geometric", name, _cut_off(value), {"epsilon": value} | ({} if N is None else {"N": N}))
+    law = source.columns.stationary
+    measured = "delta is measured on the noise before the map to the range: the map cannot raise it"
+    notes = (*notes, *source.notes, measured)
+    return replace(source, columns=Processed(law, send, N), notes=notes, counts=(0, N), source=law)
 
 
 def _top(N: int | None) -> int | None:
     return None if N is None else integer("N", N, 1, LARGEST_N)
-
-
-def _beyond(law: Law) -> str:
-    return f"unbounded: cut off at +-{law.right}; the mass beyond, at most 2^-100, is added to delta"

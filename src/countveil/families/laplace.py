@@ -11,12 +11,10 @@ from __future__ import annotations
 
 from decimal import localcontext
 
-from countveil.columns import Columns
-from countveil.decimals import PRECISE, exp
 from countveil.exact import Number
 from countveil.families.geometric import powers, reach
-from countveil.families.member import NEGLIGIBLE, Member
-from countveil.families.writing import epsilon_given, symmetric, text
+from countveil.families.member import Member, epsilon_given, unbounded
+from countveil.rounding import PRECISE, exp
 
 
 def rounded_laplace(epsilon: Number) -> Member:
@@ -30,15 +28,5 @@ def rounded_laplace(epsilon: Number) -> Member:
         R = reach(value, root)
         sinh = (1 / root - root) / 2
         half = [1 - root, *(sinh * power for power in powers(value, R)[1:])]
-    law, cut = symmetric(half, NEGLIGIBLE)
-    return Member(
-        family="laplace",
-        name="rounded Laplace",
-        columns=Columns(law),
-        cut=cut,
-        parameters={"epsilon": text(value)},
-        notes=(
-            f"unbounded: cut off at +-{R}; the mass beyond, at most 2^-100, is added to delta",
-            "the ideal law: the textbook floating-point sampler has none of this guarantee (Mironov 2012)",
-        ),
-    )
+    note = "the ideal law: the textbook floating-point sampler has none of this guarantee (Mironov 2012)"
+    return unbounded("laplace", "rounded Laplace", half, {"epsilon": value}, note)

@@ -22,14 +22,12 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from countveil.columns import Columns
-from countveil.decimals import PRECISE, decimal, proposals
 from countveil.errors import InfeasibleError, ParameterError
 from countveil.exact import Number, decimal_text, integer, number
 from countveil.families.entropy import TOLERANCE, solve, variance_range
-from countveil.families.member import BITS, Member
-from countveil.families.writing import distance, text
+from countveil.families.member import BITS, Member, distance, text
 from countveil.law import Law
-from countveil.rounding import SCALE, symmetric_law
+from countveil.rounding import PRECISE, SCALE, decimal, proposals, symmetric_law
 
 LARGEST_D = 300
 _LOWERED = Fraction(1, 20)

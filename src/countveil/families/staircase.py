@@ -15,12 +15,10 @@ from __future__ import annotations
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
-from countveil.columns import Columns
-from countveil.decimals import PRECISE, exp
 from countveil.exact import Number, integer
 from countveil.families.geometric import powers, reach
-from countveil.families.member import NEGLIGIBLE, Member
-from countveil.families.writing import epsilon_given, symmetric, text
+from countveil.families.member import Member, epsilon_given, unbounded
+from countveil.rounding import PRECISE, exp
 
 LARGEST_SENSITIVITY = 100
 
@@ -36,18 +34,13 @@ def staircase(epsilon: Number, sensitivity: int, r: int | None = None) -> Member
         steps = reach(value, 2 * broad / (2 * broad - (1 - b)))  # 2 A broad / (1 - b)
         heights = powers(value, steps)
         half = [heights[k if i < chosen else k + 1] for k in range(steps) for i in range(d)]
-    law, cut = symmetric(half if len(half) > 1 else heights, NEGLIGIBLE)
-    return Member(
-        family="staircase",
-        name="staircase",
-        columns=Columns(law),
-        cut=cut,
-        parameters={"epsilon": text(value), "sensitivity": text(d), "r": text(chosen)},
-        notes=(
-            f"unbounded: cut off at +-{law.right}; the mass beyond, at most 2^-100, is added to delta",
-            f"epsilon holds for counts that one person changes by up to {d}",
-            *(("r was chosen for least variance",) if r is None else ()),
-        ),
+    return unbounded(
+        "staircase",
+        "staircase",
+        half if len(half) > 1 else heights,
+        {"epsilon": value, "sensitivity": d, "r": chosen},
+        f"epsilon holds for counts that one person changes by up to {d}",
+        *(("r was chosen for least variance",) if r is None else ()),
     )
 
 

@@ -8,11 +8,10 @@ from fractions import Fraction
 
 from countveil import privacy
 from countveil.columns import Columns
-from countveil.decimals import proposals
 from countveil.design import optimal, paper
 from countveil.exact import exp_bounds
 from countveil.law import Law
-from countveil.rounding import symmetric_law
+from countveil.rounding import proposals, symmetric_law
 
 BITS = 192
 """Rounding to 2**-192 is far below every digit that is written."""

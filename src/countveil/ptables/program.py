@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
-from countveil.decimals import exp, fraction
 from countveil.design.linear import NoSolution, Program, Solution
+from countveil.rounding import exp, fraction
 
 Term = tuple[int, Fraction]
 Cells = dict[int, Term]

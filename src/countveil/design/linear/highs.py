@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from countveil.design.linear.fixed import Floats, Matrix
-from countveil.design.linear.point import LOWER, Basis, Scale
+from countveil.design.linear.point import LOWER, Basis, Floats, Matrix, Scale
 
 Attempts = tuple[dict[str, Any], ...]
 CLOSE = 1e-3
