@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from countveil.accounting import compose, float_below
+from countveil.accounting import compose
 from countveil.errors import ParameterError
 from countveil.mechanism import LARGEST_COUNT, Mechanism
 from countveil.releasing import as_counts
@@ -34,7 +34,7 @@ def compose_columns(mechanism: Mechanism, columns: int) -> tuple[Fraction, Fract
     epsilon, delta = columns * mechanism.epsilon, min(Fraction(1), columns * mechanism.delta)
     if columns == 1 or not 0 < delta < 1:
         return epsilon, delta
-    bounds = compose(mechanism, columns).epsilon(float_below(delta))
+    bounds = compose(mechanism, columns).epsilon(delta)
     return (epsilon if bounds is None else min(epsilon, Fraction(bounds.upper))), delta
 
 
