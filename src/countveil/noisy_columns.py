@@ -61,8 +61,7 @@ class NoisyColumns:
         """The next rows of every column: checked, then y, and the certain range of n given y."""
         drawn = []
         for column, (given, key) in enumerate(zip(values, self.keys, strict=True)):
-            counts = as_counts(given, self.mechanism.largest_count, self.rows + 1, self._argument(column))
-            self._check_room(column, counts)
+            counts = as_counts(given, self.largest, self.rows + 1, self._argument(column))
             y = self.mechanism.sampler.release(counts, key, first=self.rows)
             drawn.append((y, *self.mechanism.bounds(y)))
         self.rows += len(values[0])
@@ -76,11 +75,6 @@ class NoisyColumns:
     @property
     def allowed(self) -> str:
         return f"whole numbers from 0 to {self.largest}"
-
-    def _check_room(self, column: int, counts: Counts) -> None:
-        wrong = np.flatnonzero(counts > self.largest)
-        if len(wrong):
-            raise self.refusal(column, int(wrong[0]), str(counts[wrong[0]]), self.allowed)
 
     def refusal(self, column: int, index: int, given: str, allowed: str, hint: str = "") -> ParameterError:
         """What to raise for row `index` of the batch to be drawn next."""

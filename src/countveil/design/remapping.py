@@ -15,7 +15,6 @@ from fractions import Fraction
 
 from countveil import privacy
 from countveil.certificate import Terms
-from countveil.columns import Columns
 from countveil.decimals import decimal
 from countveil.design import mapping, pulls
 from countveil.design.mapping import MAP_BITS, row_of
@@ -24,7 +23,7 @@ from countveil.design.request import LARGEST_D, SMALLEST_EPSILON, Question, Requ
 from countveil.design.signed import SPARE, Solver, least_holding, paper_bound
 from countveil.errors import InfeasibleError, RequestError
 from countveil.exact import decimal_text, exp_bounds
-from countveil.law import Law
+from countveil.law import Columns, Law
 from countveil.mechanism import Mechanism, bind, enough_bits
 from countveil.remap import Remap, Row
 from countveil.rounding import symmetric_law

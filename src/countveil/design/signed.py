@@ -16,7 +16,6 @@ from decimal import Decimal
 from fractions import Fraction
 
 from countveil.certificate import Terms
-from countveil.columns import Columns
 from countveil.decimals import decimal, proposals
 from countveil.design import optimal, paper
 from countveil.design.linear import NoSolution
@@ -24,6 +23,7 @@ from countveil.design.program import ColumnProgram, Model
 from countveil.design.request import LARGEST_D, SMALLEST_EPSILON, Question, Request, check_floor
 from countveil.errors import InfeasibleError, RequestError, SolverError
 from countveil.exact import decimal_text
+from countveil.law import Columns
 from countveil.mechanism import Mechanism, certify
 from countveil.rounding import symmetric_law
 

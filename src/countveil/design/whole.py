@@ -22,7 +22,6 @@ from dataclasses import replace
 from fractions import Fraction
 
 from countveil.certificate import Terms
-from countveil.columns import Columns
 from countveil.decimals import exp
 from countveil.design.linear import NoSolution
 from countveil.design.program import ColumnProgram, Proposal
@@ -31,7 +30,7 @@ from countveil.design.signed import Solver, paper_bound
 from countveil.design.sizing import LARGEST_FREE_D, Size, is_thorough, sized_program
 from countveil.errors import InfeasibleError, SolverError
 from countveil.exact import decimal_text
-from countveil.law import Law
+from countveil.law import Columns, Law
 from countveil.mechanism import Mechanism, certify
 from countveil.rounding import SCALE, column_law, even_weight
 

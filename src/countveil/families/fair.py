@@ -14,13 +14,12 @@ from __future__ import annotations
 
 from decimal import localcontext
 
-from countveil.columns import Columns
 from countveil.decimals import PRECISE, proposals
 from countveil.exact import Number, integer
 from countveil.families.geometric import powers
 from countveil.families.member import BITS, Member
 from countveil.families.writing import distance, epsilon_given, text
-from countveil.law import Law
+from countveil.law import Columns, Law
 from countveil.rounding import SCALE
 
 LARGEST_N = 1000

@@ -14,12 +14,12 @@ from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from itertools import islice
 
-from countveil.columns import Columns
 from countveil.decimals import PRECISE, decimal
 from countveil.errors import ParameterError
 from countveil.exact import Number, number
 from countveil.families.member import NEGLIGIBLE, Member
 from countveil.families.writing import symmetric, text
+from countveil.law import Columns
 
 _SOLVING = Context(prec=60, Emax=PRECISE.Emax, Emin=PRECISE.Emin)
 _LARGE = 10

@@ -19,13 +19,12 @@ from dataclasses import replace
 from decimal import ROUND_CEILING, Decimal, localcontext
 from fractions import Fraction
 
-from countveil.columns import Columns
 from countveil.decimals import PRECISE, decimal, exp
 from countveil.exact import Number, integer
 from countveil.families.member import NEGLIGIBLE, Member
 from countveil.families.processed import Processed
 from countveil.families.writing import epsilon_given, symmetric, text
-from countveil.law import Law
+from countveil.law import Columns, Law
 
 LARGEST_D = 100_000
 LARGEST_N = 10**9

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from decimal import localcontext
 
-from countveil.columns import Columns
 from countveil.decimals import PRECISE, exp
 from countveil.exact import Number
 from countveil.families.geometric import powers, reach
 from countveil.families.member import NEGLIGIBLE, Member
 from countveil.families.writing import epsilon_given, symmetric, text
+from countveil.law import Columns
 
 
 def rounded_laplace(epsilon: Number) -> Member:

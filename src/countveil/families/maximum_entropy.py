@@ -21,14 +21,13 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 from typing import NamedTuple
 
-from countveil.columns import Columns
 from countveil.decimals import PRECISE, decimal, proposals
 from countveil.errors import InfeasibleError, ParameterError
 from countveil.exact import Number, decimal_text, integer, number
 from countveil.families.entropy import TOLERANCE, solve, variance_range
 from countveil.families.member import BITS, Member
 from countveil.families.writing import distance, text
-from countveil.law import Law
+from countveil.law import Columns, Law
 from countveil.rounding import SCALE, symmetric_law
 
 LARGEST_D = 300

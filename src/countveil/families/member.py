@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from countveil import privacy
-from countveil.columns import ColumnFamily, Columns
-from countveil.law import Law
+from countveil.law import ColumnFamily, Columns, Law
 
 BITS = 192
 """Weights of comparators are over 2**192: rounding is far below every delta that is compared."""

@@ -15,12 +15,12 @@ from __future__ import annotations
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
-from countveil.columns import Columns
 from countveil.decimals import PRECISE, exp
 from countveil.exact import Number, integer
 from countveil.families.geometric import powers, reach
 from countveil.families.member import NEGLIGIBLE, Member
 from countveil.families.writing import epsilon_given, symmetric, text
+from countveil.law import Columns
 
 LARGEST_SENSITIVITY = 100
 

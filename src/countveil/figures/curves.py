@@ -7,11 +7,10 @@ from decimal import Decimal
 from fractions import Fraction
 
 from countveil import privacy
-from countveil.columns import Columns
 from countveil.decimals import proposals
 from countveil.design import optimal, paper
 from countveil.exact import exp_bounds
-from countveil.law import Law
+from countveil.law import Columns, Law
 from countveil.rounding import symmetric_law
 
 BITS = 192
