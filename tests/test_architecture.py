@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1] / "src" / "countveil"
 LAYERS = {
     0: {"errors", "exact", "search", "schema", "durable_files"},
     1: {"law", "query"},
-    2: {"columns", "remap", "privacy", "rounding", "certificate", "files"},
+    2: {"remap", "privacy", "rounding", "certificate", "files"},
     3: {"sampling", "releasing"},
     4: {"mechanism", "sum_bias"},
     5: {"design", "families", "auditing"},

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from countveil import privacy
-from countveil.columns import ColumnFamily, distinct_counts
 from countveil.exact import exp_bounds
-from countveil.law import Law
+from countveil.law import ColumnFamily, Law, distinct_counts
 from countveil.remap import CountProfile, Remap
 
 SHOWN_COUNTS = (0, 1, 2, 5, 10)

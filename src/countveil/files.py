@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from countveil.certificate import Certificate, Terms, measure
-from countveil.columns import ColumnFamily, Columns
 from countveil.durable_files import open_output
 from countveil.errors import CertificateError, ParameterError
 from countveil.exact import decimal_text, number
-from countveil.law import Law
+from countveil.law import ColumnFamily, Columns, Law
 from countveil.remap import Remap, Row
 
 FORMAT = "countveil-mechanism"

@@ -16,8 +16,7 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from countveil.columns import distinct_counts
-from countveil.law import Law
+from countveil.law import Law, distinct_counts
 from countveil.mechanism import Mechanism
 
 LEVEL = Fraction(95, 100)

@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from countveil import files, privacy
 from countveil.certificate import Certificate, Terms, margin_95, measure, profile
-from countveil.columns import ColumnFamily
 from countveil.errors import InfeasibleError, ParameterError
 from countveil.exact import Number, decimal_text, exp_bounds, integer, log_upper, number
-from countveil.law import Law
+from countveil.law import ColumnFamily, Law
 from countveil.remap import CountProfile
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from countveil.accounting import compose, float_below
+from countveil.accounting import compose
 from countveil.errors import ParameterError
 from countveil.mechanism import LARGEST_COUNT, Mechanism
 from countveil.releasing import as_counts
@@ -34,7 +34,7 @@ def compose_columns(mechanism: Mechanism, columns: int) -> tuple[Fraction, Fract
     epsilon, delta = columns * mechanism.epsilon, min(Fraction(1), columns * mechanism.delta)
     if columns == 1 or not 0 < delta < 1:
         return epsilon, delta
-    bounds = compose(mechanism, columns).epsilon(float_below(delta))
+    bounds = compose(mechanism, columns).epsilon(delta)
     return (epsilon if bounds is None else min(epsilon, Fraction(bounds.upper))), delta
 
 
@@ -61,8 +61,7 @@ class NoisyColumns:
         """The next rows of every column: checked, then y, and the certain range of n given y."""
         drawn = []
         for column, (given, key) in enumerate(zip(values, self.keys, strict=True)):
-            counts = as_counts(given, self.mechanism.largest_count, self.rows + 1, self._argument(column))
-            self._check_room(column, counts)
+            counts = as_counts(given, self.largest, self.rows + 1, self._argument(column))
             y = self.mechanism.sampler.release(counts, key, first=self.rows)
             drawn.append((y, *self.mechanism.bounds(y)))
         self.rows += len(values[0])
@@ -76,11 +75,6 @@ class NoisyColumns:
     @property
     def allowed(self) -> str:
         return f"whole numbers from 0 to {self.largest}"
-
-    def _check_room(self, column: int, counts: Counts) -> None:
-        wrong = np.flatnonzero(counts > self.largest)
-        if len(wrong):
-            raise self.refusal(column, int(wrong[0]), str(counts[wrong[0]]), self.allowed)
 
     def refusal(self, column: int, index: int, given: str, allowed: str, hint: str = "") -> ParameterError:
         """What to raise for row `index` of the batch to be drawn next."""

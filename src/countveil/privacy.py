@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from countveil.columns import ColumnFamily, Columns, neighbour_pairs
-from countveil.law import Law
+from countveil.law import ColumnFamily, Columns, Law, neighbour_pairs
 from countveil.remap import Remap
 
 
@@ -81,9 +80,9 @@ def _remapped_delta(family: Remap, order: Fraction, sensitivity: int) -> Diverge
 
 def _order_with(p: Law, q: Law, share: Fraction) -> Fraction:
     """The largest order E at which outcomes with p >= E q have at least so much q-probability."""
-    aligned = _aligned(p, q)
     ratios = sorted(
-        ((Fraction(w << q.bits, v << p.bits), v) for w, v in zip(p.weights, aligned, strict=True) if v), reverse=True
+        ((Fraction(w << q.bits, v << p.bits), v) for w, v in zip(p.weights, aligned(p, q), strict=True) if v),
+        reverse=True,
     )
     held = 0
     for ratio, weight in ratios:
@@ -127,9 +126,7 @@ def _pair_laws(family: ColumnFamily, worst: Divergence) -> tuple[Law, Law, Fract
 def _active_weight(p: Law, q: Law, order: Fraction) -> Fraction:
     """Minus the right derivative of the hockey stick: the q-probability of {p > order * q}."""
     bits = max(p.bits, q.bits)
-    aligned = _aligned(p, q)
-    excesses = _excesses(p, q, order)
-    active = sum(v for x, v in zip(excesses, aligned, strict=True) if x > 0)
+    active = sum(v for x, v in zip(_excesses(p, q, order), aligned(p, q), strict=True) if x > 0)
     return Fraction(active << (bits - q.bits), 1 << bits)
 
 
@@ -157,10 +154,10 @@ def _excesses(p: Law, q: Law, order: Fraction) -> Iterator[int]:
     bits = max(p.bits, q.bits)
     a = order.numerator << (bits - q.bits)
     b = order.denominator << (bits - p.bits)
-    return (b * w - a * v for w, v in zip(p.weights, _aligned(p, q), strict=True))
+    return (b * w - a * v for w, v in zip(p.weights, aligned(p, q), strict=True))
 
 
-def _aligned(p: Law, q: Law) -> list[int]:
+def aligned(p: Law, q: Law) -> list[int]:
     """q's weights at the z of p's slots."""
     start = q.left - p.left
     end = start + len(p.weights)

@@ -78,7 +78,7 @@ def release_table(
         raise ParameterError("disjoint", "one column", "two columns or more", "with one column there is nothing to say")
     epsilon, delta = compose_columns(mechanism, 1 if disjoint else len(names))
     with open_output(target) as file:
-        copy(release, read, file, progress or _silent)
+        copy(release, read, file, progress or (lambda done, total: None))
     return TableRelease(release.rows, names, release.unchanged, disjoint, epsilon, delta)
 
 
@@ -86,7 +86,9 @@ def release_table(
 
 
 def _copy_csv(release: NoisyColumns, source: Path, file: BinaryIO, progress: Progress) -> None:
-    with _opened(source) as raw:
+    with _reading(source):
+        opened = source.open("rb")
+    with opened as raw:
         first_line = raw.readline(1 << 16)
         raw.seek(0)
         encoding = "utf-8-sig" if first_line.startswith(_BOM) else "utf-8"
@@ -96,7 +98,8 @@ def _copy_csv(release: NoisyColumns, source: Path, file: BinaryIO, progress: Pro
         header = _header(source, rows)
         positions = release.find(header)
         total = os.fstat(raw.fileno()).st_size
-        with _text(file, encoding) as out:
+        out = io.TextIOWrapper(file, encoding=encoding, newline="")
+        try:
             writer = csv.writer(_Lines(out, "\r\n" if first_line.endswith(b"\r\n") else "\n"))
             writer.writerow([*header, *release.added])
             for batch in _csv_batches(source, rows, len(header)):
@@ -104,6 +107,9 @@ def _copy_csv(release: NoisyColumns, source: Path, file: BinaryIO, progress: Pro
                 _replace(release, batch, positions)
                 _write_rows(writer, batch, first)
                 progress(raw.tell(), total)
+            out.flush()
+        finally:
+            out.detach()  # the file stays open
 
 
 def _header(source: Path, rows: Iterator[list[str]]) -> list[str]:
@@ -195,22 +201,14 @@ class _Lines:
         self.file.write(row.removesuffix("\r\n") + self.end)
 
 
-@contextmanager
-def _text(file: BinaryIO, encoding: str) -> Iterator[IO[str]]:
-    """A text layer over a binary file that stays open."""
-    text = io.TextIOWrapper(file, encoding=encoding, newline="")
-    try:
-        yield text
-        text.flush()
-    finally:
-        text.detach()
-
-
 # Parquet: pyarrow, one batch of records at a time
 
 
 def _copy_parquet(release: NoisyColumns, source: Path, file: BinaryIO, progress: Progress) -> None:
-    pa, pq = _pyarrow()
+    try:
+        pa, pq = import_module("pyarrow"), import_module("pyarrow.parquet")
+    except ImportError:
+        raise MissingExtraError("pyarrow", "parquet") from None
     with _reading(source, pa.ArrowException):
         # read ahead, pyarrow would keep every byte read until the end (apache/arrow#39808)
         options = {"pre_buffer": False, "buffer_size": _BUFFER, "page_checksum_verification": True}
@@ -233,13 +231,6 @@ def _copy_parquet(release: NoisyColumns, source: Path, file: BinaryIO, progress:
                     arrays += [pa.array(added) for added in (np.full_like(y, release.mechanism.margin_95), low, high)]
                 writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
                 progress(release.rows, table.metadata.num_rows)
-
-
-def _pyarrow() -> tuple[Any, Any]:
-    try:
-        return import_module("pyarrow"), import_module("pyarrow.parquet")
-    except ImportError:
-        raise MissingExtraError("pyarrow", "parquet") from None
 
 
 def _check_type(pa: Any, column: Any) -> None:
@@ -275,13 +266,11 @@ def _numbers(pa: Any, release: NoisyColumns, column: int, given: Any) -> NDArray
 # Files
 
 
-_FORMATS: dict[str, Callable[[NoisyColumns, Path, BinaryIO, Progress], None]] = {
-    ".csv": _copy_csv,
-    ".parquet": _copy_parquet,
-}
+Copy = Callable[[NoisyColumns, Path, BinaryIO, Progress], None]
+_FORMATS: dict[str, Copy] = {".csv": _copy_csv, ".parquet": _copy_parquet}
 
 
-def _format(source: str | Path, target: str | Path) -> Callable[[NoisyColumns, Path, BinaryIO, Progress], None]:
+def _format(source: str | Path, target: str | Path) -> Copy:
     given, wanted = Path(source).suffix.lower(), Path(target).suffix.lower()
     for argument, path, suffix in (("table", source, given), ("output", target, wanted)):
         if suffix not in _FORMATS:
@@ -302,14 +291,6 @@ def _check_paths(source: Path, target: str | Path) -> None:
 
 
 @contextmanager
-def _opened(source: Path) -> Iterator[BinaryIO]:
-    with _reading(source):
-        file = source.open("rb")
-    with file:
-        yield file
-
-
-@contextmanager
 def _reading(source: Path, *others: type[Exception]) -> Iterator[None]:
     """Failures to read the source, as one line."""
     expected: tuple[type[Exception], ...] = (OSError, *others)
@@ -322,7 +303,3 @@ def _reading(source: Path, *others: type[Exception]) -> Iterator[None]:
 
 def _reason(error: Exception) -> str:
     return plain(getattr(error, "strerror", None) or str(error) or type(error).__name__)
-
-
-def _silent(done: int, total: int) -> None:
-    """No progress wanted."""

@@ -23,8 +23,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import countveil as cv
-from countveil import cli, noisy_columns, tables
+from countveil import cli, tables
 from countveil.cli.output import short
+from countveil.sampling.draw import Sampler
 
 ADDED = ["margin_95", "certain_low", "certain_high"]
 
@@ -394,13 +395,13 @@ def test_every_row_has_noise_of_its_own(
     monkeypatch.setattr(tables, "CSV_BATCH", BATCHED)
     monkeypatch.setattr(tables, "PARQUET_BATCH", BATCHED)
     seen: list[tuple[object, int, int]] = []
-    real = noisy_columns.released
+    real = Sampler.release
 
-    def watched(mechanism: Any, counts: Any, key: Any, first: int = 0) -> Any:
+    def watched(sampler: Sampler, counts: Any, key: Any, first: int = 0) -> Any:
         seen.append((key, first, len(counts)))
-        return real(mechanism, counts, key, first=first)
+        return real(sampler, counts, key, first=first)
 
-    monkeypatch.setattr(noisy_columns, "released", watched)
+    monkeypatch.setattr(Sampler, "release", watched)
     size = 5 * BATCHED + 300
     source, target = tmp_path / f"in.{kind}", tmp_path / f"out.{kind}"
     if kind == "csv":
@@ -736,16 +737,16 @@ def test_an_interrupted_release_leaves_the_old_file(
 ) -> None:
     monkeypatch.setattr(tables, "CSV_BATCH", 100)
     monkeypatch.setattr(tables, "PARQUET_BATCH", 100)
-    real = noisy_columns.released
+    real = Sampler.release
     parts: list[str] = []
 
-    def failing(mechanism: Any, counts: Any, key: Any, first: int = 0) -> Any:
+    def failing(sampler: Sampler, counts: Any, key: Any, first: int = 0) -> Any:
         if first >= 300:
             parts.extend(path.name for path in tmp_path.iterdir() if path.suffix == ".part")
             raise failure
-        return real(mechanism, counts, key, first=first)
+        return real(sampler, counts, key, first=first)
 
-    monkeypatch.setattr(noisy_columns, "released", failing)
+    monkeypatch.setattr(Sampler, "release", failing)
     source, target = tmp_path / f"in.{kind}", tmp_path / f"out.{kind}"
     if kind == "csv":
         write_csv(source, ["n"], [[100]] * 1000)
@@ -766,7 +767,7 @@ def test_an_interrupted_release_leaves_the_old_file(
 def test_no_true_count_reaches_the_disk(signed_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Counts that the noise moves by 1,000,000 at the least: then no byte of output may be of a true count."""
     monkeypatch.setattr(tables, "CSV_BATCH", 10)
-    monkeypatch.setattr(noisy_columns, "released", lambda mechanism, counts, key, first=0: counts + 10**6)
+    monkeypatch.setattr(Sampler, "release", lambda sampler, counts, key, first=0: counts + 10**6)
     written: list[bytes] = []
     real = os.replace
 

@@ -10,11 +10,10 @@ import pytest
 
 from countveil.accounting.composition import Bounds, Composition
 from countveil.accounting.pairs import answer_of
-from countveil.columns import ColumnFamily, Columns
 from countveil.families.gaussian import discrete_gaussian
 from countveil.families.geometric import geometric, truncated_geometric
 from countveil.families.member import Member
-from countveil.law import Law
+from countveil.law import ColumnFamily, Columns, Law
 from tests.support import vectors
 
 CASES = vectors.cases("accounting")

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import countveil as cv
-from countveil.columns import Columns
 from countveil.design import paper
 from countveil.exact import exp_bounds
+from countveil.law import Columns
 from countveil.privacy import delta, singleton
 from countveil.rounding import proposals, symmetric_law
 from tests.support import vectors

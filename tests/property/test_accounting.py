@@ -20,8 +20,7 @@ import countveil as cv
 from countveil.accounting import compose
 from countveil.accounting.composition import Bounds, Composition
 from countveil.accounting.pairs import answer_of
-from countveil.columns import ColumnFamily, Columns
-from countveil.law import Law
+from countveil.law import ColumnFamily, Columns, Law
 from tests.support.compositions import (
     Ratios,
     change_of,

@@ -12,8 +12,7 @@ import mpmath
 from countveil.accounting.composition import Bounds, Composition
 from countveil.accounting.pairs import answer_of
 from countveil.certificate import Terms
-from countveil.columns import ColumnFamily, neighbour_pairs
-from countveil.law import Law
+from countveil.law import ColumnFamily, Law, neighbour_pairs
 from countveil.mechanism import Mechanism, bind
 
 Ratios = dict[Fraction | None, Fraction]

@@ -17,8 +17,7 @@ import pytest
 from numpy.typing import NDArray
 
 import countveil as cv
-from countveil.columns import ColumnFamily, Columns
-from countveil.law import Law
+from countveil.law import ColumnFamily, Columns, Law
 from countveil.remap import Remap
 from countveil.sampling.draw import release_one, sampler
 from countveil.sampling.entropy import MAP, NOISE, Key

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 import countveil as cv
 from countveil import privacy
-from countveil.columns import Columns, distinct_counts, neighbour_pairs
-from countveil.law import Law
+from countveil.law import Columns, Law, distinct_counts, neighbour_pairs
 
 
 @st.composite

@@ -274,7 +274,7 @@ def _least_epsilon(delta_at: Callable[[float], float], delta: Fraction) -> float
 
     limits = (0.0, math.inf)
     try:
-        found = find_root(lack, 1.0, limits=limits, step=1.0, widest=2e5, tolerance=1e-12, close=1e-9)
+        found = find_root(lack, 1.0, limits=limits, step=1.0, widest=2e5, tolerance=1e-9, close=1e-9)
     except NoRootError:
         return None
     while delta_at(found) > delta:

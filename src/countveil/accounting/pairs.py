@@ -19,8 +19,7 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from countveil.columns import ColumnFamily, Columns, neighbour_pairs
-from countveil.law import Law
+from countveil.law import ColumnFamily, Columns, Law, neighbour_pairs
 from countveil.remap import Remap
 
 Floats = npt.NDArray[np.float64]

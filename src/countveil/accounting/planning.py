@@ -23,13 +23,12 @@ from countveil.accounting.programmed import law_of, propose
 from countveil.accounting.searching import Found, search
 from countveil.accounting.shapes import LARGEST_D, Target, composed_delta, normalised
 from countveil.certificate import LEVEL_95, Terms, margin_95
-from countveil.columns import ColumnFamily, Columns
 from countveil.design import design
 from countveil.design.remapping import remap_nearly
 from countveil.design.unsigned import described, details
 from countveil.errors import CountveilError, InfeasibleError, RequestError
 from countveil.exact import decimal_text, log_upper
-from countveil.law import Law
+from countveil.law import ColumnFamily, Columns, Law
 from countveil.mechanism import Mechanism, bind
 from countveil.privacy import epsilon_order
 from countveil.remap import Remap

@@ -46,19 +46,18 @@ class Estimate:
 
 def estimate(parts: Sequence[Part], epsilon: float) -> float:
     """The delta of all answers together, quickly and without bounds: for searches."""
-    infinite = -math.expm1(sum(k * math.log1p(-min(losses.infinite, 1 - UNIT)) for losses, k in parts))
+    infinite = _infinite(parts)
     if _largest(parts) <= epsilon:
         return infinite
     tilt = _saddle(parts, epsilon)
     loss, p, _ = _summed(parts, epsilon, tilt, _first_size(parts, tilt, epsilon), bounded=False)
-    counted = loss > epsilon
-    excess = -np.expm1(np.minimum(0.0, epsilon - loss[counted]))
+    counted, excess = _excess(loss, epsilon)
     return max(0.0, float(excess @ p[counted])) + infinite
 
 
 def delta(parts: Sequence[Part], epsilon: float) -> Estimate:
     """The delta of all answers together at epsilon, as the grid laws have it."""
-    infinite = -math.expm1(sum(k * math.log1p(-min(losses.infinite, 1 - UNIT)) for losses, k in parts))
+    infinite = _infinite(parts)
     if any(not len(losses.p) for losses, _ in parts):
         certain = any(losses.infinite == 1 for losses, _ in parts)
         return Estimate(1.0 if certain else infinite, 8 * UNIT * infinite)
@@ -82,7 +81,7 @@ def tails(parts: Sequence[Part], epsilon: float) -> tuple[Callable[[Floats], Flo
     tilt = _saddle(parts, epsilon)
     loss, p, _ = _summed(parts, epsilon, tilt, _first_size(parts, tilt, epsilon), bounded=False)
     p = np.maximum(p, 0.0)
-    infinite = -math.expm1(sum(k * math.log1p(-losses.infinite) for losses, k in parts))
+    infinite = _infinite(parts)
     above_p = np.cumsum(p[::-1])[::-1]
     with np.errstate(over="ignore", under="ignore"):
         above_q = np.cumsum((p * np.exp(np.clip(epsilon - loss, -700, 300)))[::-1])[::-1]
@@ -96,10 +95,20 @@ def tails(parts: Sequence[Part], epsilon: float) -> tuple[Callable[[Floats], Flo
     return p_tail, q_tail
 
 
+def _infinite(parts: Sequence[Part]) -> float:
+    """P(some loss is infinite)."""
+    return -math.expm1(sum(k * math.log1p(-min(losses.infinite, 1 - UNIT)) for losses, k in parts))
+
+
+def _excess(loss: Floats, epsilon: float) -> tuple[np.typing.NDArray[np.bool_], Floats]:
+    """Which losses l are above epsilon, and their 1 - e^(epsilon - l)."""
+    counted = loss > epsilon
+    return counted, -np.expm1(np.minimum(0.0, epsilon - loss[counted]))
+
+
 def _finite(parts: Sequence[Part], epsilon: float, tilt: float, size: int) -> Estimate:
     loss, p, noise = _summed(parts, epsilon, tilt, size)
-    counted = loss > epsilon
-    excess = -np.expm1(np.minimum(0.0, epsilon - loss[counted]))
+    counted, excess = _excess(loss, epsilon)
     value = max(0.0, float(excess @ p[counted]))
     weights = np.exp(np.clip(_log_scale(parts, tilt) - tilt * loss[counted], -745, 700)) * excess
     top, bottom = float(loss[-1]), float(loss[0])

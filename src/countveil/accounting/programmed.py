@@ -22,11 +22,10 @@ from countveil.accounting.grid import above
 from countveil.accounting.pairs import Floats, Pair
 from countveil.accounting.searching import search
 from countveil.accounting.shapes import Target, normalised
-from countveil.columns import Columns
 from countveil.design.held import HeldProgram
 from countveil.design.linear import NoSolution
 from countveil.errors import InfeasibleError
-from countveil.law import Law
+from countveil.law import Columns, Law
 from countveil.privacy import hockey_stick
 from countveil.rounding import SCALE, symmetric_law
 from countveil.search import NoRootError

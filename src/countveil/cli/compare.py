@@ -32,19 +32,7 @@ from countveil.cli.output import Command, print_json, short, steps
 )
 @click.option("--plot", metavar="FILE", help="Also draw it: a file that ends in .svg, .png or .html.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def compare(
-    epsilon: str | None,
-    delta: str | None,
-    variance: str | None,
-    eta: str | None,
-    D: str | None,
-    sensitivity: str,
-    largest_count: str,
-    mechanisms: tuple[str, ...],
-    sort: str | None,
-    plot: str | None,
-    as_json: bool,
-) -> None:
+def compare(mechanisms: tuple[str, ...], plot: str | None, as_json: bool, **terms: Any) -> None:
     """Compare ours with the mechanisms of the literature, each measured by the same exact code.
 
     \b
@@ -72,18 +60,7 @@ def compare(
         from countveil.plots import check
 
         check(plot)
-    found = library_compare(
-        epsilon=epsilon,
-        delta=delta,
-        variance=variance,
-        eta=eta,
-        D=D,
-        sensitivity=sensitivity,
-        largest_count=largest_count,
-        mechanisms=mechanisms or None,
-        sort=sort,
-        progress=_progress,
-    )
+    found = library_compare(**terms, mechanisms=mechanisms or None, progress=_progress)
     if plot is not None:
         found.plot(plot)
         click.echo(f"picture saved to {plot}", err=True)

@@ -13,6 +13,10 @@ from countveil.cli.output import Command, busy, print_json, print_mechanism, sho
 if TYPE_CHECKING:
     from countveil.mechanism import Mechanism
 
+DEFAULTS = {"--policy": "nonnegative", "--method": "remap", "--objective": "variance", "--sensitivity": "1"}
+DESIGNING = (*DEFAULTS, "--unbiased-from", "--max-bias", "--plot", "-o")
+"""Options that design or draw."""
+
 
 @click.command(cls=Command)
 @click.option("--epsilon", metavar="E", help="Privacy loss of all answers together.")
@@ -53,21 +57,16 @@ def plan(
     epsilon: str | None,
     delta: str | None,
     answers: str | None,
-    policy: str,
-    method: str,
-    objective: str,
     neighbours: str,
     cells: str,
     people: str,
-    sensitivity: str,
-    unbiased_from: str | None,
-    max_bias: str | None,
     adaptive: bool,
     mechanism: str | None,
     prices: bool,
     output: str | None,
     plot: str | None,
     as_json: bool,
+    **design: Any,
 ) -> None:
     """The best mechanism for K answers within (epsilon, delta), certified for all of them together.
 
@@ -91,18 +90,7 @@ def plan(
 
         check(plot)
     if mechanism is not None:
-        _refuse_design_options(
-            {
-                "--policy": policy != "nonnegative",
-                "--method": method != "remap",
-                "--objective": objective != "variance",
-                "--sensitivity": sensitivity != "1",
-                "--unbiased-from": unbiased_from is not None,
-                "--max-bias": max_bias is not None,
-                "--plot": plot is not None,
-                "-o": output is not None,
-            }
-        )
+        _refuse_design_options({**design, "plot": plot, "o": output})
         known = {"neighbours": neighbours, "cells": cells, "people": people, "adaptive": adaptive}
         _account(mechanism, epsilon, delta, answers, known, as_json)
         return
@@ -119,14 +107,9 @@ def plan(
         epsilon=epsilon,
         delta=delta,
         answers=answers,
-        policy=policy,
-        method=method,
-        objective=objective,
         neighbours=neighbours,
         cells=cells,
-        sensitivity=sensitivity,
-        unbiased_from=unbiased_from,
-        max_bias=max_bias,
+        **design,
         prices=prices or plot is not None,
         progress=_progress,
     )
@@ -184,11 +167,11 @@ def _print(found: Mapping[str, Any]) -> None:
         console.print(Text(f"- {note}", style="dim"))
 
 
-def _refuse_design_options(given: Mapping[str, bool]) -> None:
+def _refuse_design_options(given: Mapping[str, Any]) -> None:
     """With -m nothing is designed or drawn: options for that are not ignored but refused."""
     from countveil.errors import RequestError
 
-    unused = [name for name, used in given.items() if used]
+    unused = [name for name in DESIGNING if given[name.lstrip("-").replace("-", "_")] != DEFAULTS.get(name)]
     if unused:
         raise RequestError(f"{', '.join(unused)}: not with -m, which accounts for a mechanism as it is; leave it out")
 
@@ -216,11 +199,11 @@ def _account(
         if count == 0:
             result |= {"epsilon": epsilon, "delta": delta, "delta_lower": None}
         elif epsilon is None:
-            found = composition.epsilon(float(delta_given(str(delta))))
+            found = composition.epsilon(delta_given(str(delta)))
             result |= {"delta": delta, "epsilon": None if found is None else _text(found.upper, "up")}
             result |= {"epsilon_lower": None if found is None else _text(found.lower, "down")}
         else:
-            figures = composition.delta(float(epsilon_given(epsilon)))
+            figures = composition.delta(epsilon_given(epsilon))
             result |= {
                 "epsilon": epsilon,
                 "delta": _text(figures.upper, "up"),

@@ -87,15 +87,7 @@ def compare(
     from countveil.comparison.contenders import CONTENDERS, NOT_ASKED
     from countveil.comparison.table import measured
 
-    basis = parse(
-        epsilon=epsilon,
-        delta=delta,
-        variance=variance,
-        eta=eta,
-        D=D,
-        sensitivity=sensitivity,
-        largest_count=largest_count,
-    )
+    basis = parse(epsilon, delta, variance, eta, D, sensitivity, largest_count)
     order = _sort_key(sort, basis)
     rows, left_out = [], []
     for key in progress(_chosen(mechanisms, list(CONTENDERS))):

@@ -12,11 +12,10 @@ from enum import Enum
 from fractions import Fraction
 
 from countveil.certificate import typical_count
-from countveil.columns import Columns
 from countveil.errors import ParameterError, RequestError
 from countveil.exact import Number, exp_bounds, integer, log_upper, number
 from countveil.families.member import Member
-from countveil.law import Law
+from countveil.law import Columns, Law
 from countveil.privacy import epsilon_order
 
 LARGEST_D = 2000
@@ -46,14 +45,18 @@ class Basis:
     sensitivity: int
     largest_count: int
 
+    def judge(self, member: Member) -> tuple[Fraction, Fraction]:
+        """Two figures of which the first is at most the second where a member has the noise that the terms ask for."""
+        if self.shared is Shared.VARIANCE:
+            return self.variance or Fraction(0), typical_law(member).variance
+        if self.shared is Shared.ETA:
+            return typical_law(member).eta, self.eta or Fraction(1)
+        return self.delta_of(member), self.delta or Fraction(0)
+
     def noisy_enough(self, member: Member) -> bool:
         """Whether a member has at least the noise that the shared terms ask for: monotone in the noise."""
-        law = typical_law(member)
-        if self.shared is Shared.VARIANCE:
-            return law.variance >= (self.variance or 0)
-        if self.shared is Shared.ETA:
-            return law.eta <= (self.eta or 1)
-        return self.delta_of(member) <= (self.delta or 0)
+        first, second = self.judge(member)
+        return first <= second
 
     def delta_of(self, member: Member) -> Fraction:
         """The exact delta of a member at the basis' epsilon, what was cut off included."""
@@ -85,7 +88,6 @@ def typical_law(member: Member) -> Law:
 
 
 def parse(
-    *,
     epsilon: Number | None,
     delta: Number | None,
     variance: Number | None,

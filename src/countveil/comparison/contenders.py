@@ -10,7 +10,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from fractions import Fraction
 
-from countveil.columns import Columns
 from countveil.comparison.basis import Basis, Shared, typical_law
 from countveil.comparison.ours import LARGEST_FREE_D, bound_for_variance, least_variance, ours, ours_signed
 from countveil.comparison.tuning import DIGITS, tuned
@@ -25,6 +24,7 @@ from countveil.families.laplace import rounded_laplace
 from countveil.families.maximum_entropy import maximum_entropy
 from countveil.families.member import BITS, Member
 from countveil.families.staircase import staircase
+from countveil.law import Columns
 from countveil.rounding import proposals, symmetric_law
 from countveil.search import bisect, least_positive
 
@@ -117,15 +117,11 @@ def gaussian_by_parameter(basis: Basis) -> Member:
     return Member(member.family, "Gaussian by parameter", member.columns, member.cut, member.parameters)
 
 
-def two_sided_geometric(basis: Basis) -> Member:
-    return _tuned_by_epsilon(basis, geometric, "geometric")
-
-
 def geometric_within_D(basis: Basis) -> Member:
     """Truncated to ±D; at a guarantee with the D and the parameter of least variance."""
 
     def at(D: int) -> Member:
-        return _tuned_by_epsilon(basis, lambda epsilon: truncated_geometric(epsilon, D), "truncated geometric")
+        return by_epsilon(lambda epsilon: truncated_geometric(epsilon, D), "truncated geometric")(basis)
 
     if basis.shared is not Shared.GUARANTEE:
         return at(basis.D or bound_for_variance(basis))
@@ -135,18 +131,10 @@ def geometric_within_D(basis: Basis) -> Member:
     )
 
 
-def geometric_clamped(basis: Basis) -> Member:
-    return _tuned_by_epsilon(basis, clamped_geometric, "clamped geometric")
-
-
-def geometric_folded(basis: Basis) -> Member:
-    return _tuned_by_epsilon(basis, folded_geometric, "folded geometric")
-
-
 def fair(basis: Basis) -> Member:
     """The explicit fair mechanism on 0..N."""
     _only_sensitivity_1(basis, "the explicit fair mechanism")
-    return _tuned_by_epsilon(basis, lambda epsilon: explicit_fair(epsilon, basis.largest_count), "explicit fair")
+    return by_epsilon(lambda epsilon: explicit_fair(epsilon, basis.largest_count), "explicit fair")(basis)
 
 
 def staircase_noise(basis: Basis) -> Member:
@@ -167,12 +155,9 @@ def _staircase(d: int, r: int) -> Callable[[Fraction], Member]:
     return lambda x: staircase(_inverse(x), d, r)
 
 
-def laplace(basis: Basis) -> Member:
-    return _tuned_by_epsilon(basis, rounded_laplace, "rounded Laplace")
-
-
-def _tuned_by_epsilon(basis: Basis, at: Callable[[Fraction], Member], what: str) -> Member:
-    return tuned(basis, lambda x: at(_inverse(x)), PARAMETERS, _spread(basis), what)
+def by_epsilon(at: Callable[[Fraction], Member], what: str) -> Contender:
+    """A family whose noise grows as its epsilon falls."""
+    return lambda basis: tuned(basis, lambda x: at(_inverse(x)), PARAMETERS, _spread(basis), what)
 
 
 def p_table(basis: Basis) -> Member:
@@ -212,13 +197,13 @@ CONTENDERS: dict[str, Contender] = {
     "paper": papers_law,
     "discrete-gaussian": gaussian,
     "discrete-gaussian-parameter": gaussian_by_parameter,
-    "geometric": two_sided_geometric,
+    "geometric": by_epsilon(geometric, "geometric"),
     "truncated-geometric": geometric_within_D,
-    "clamped-geometric": geometric_clamped,
-    "folded-geometric": geometric_folded,
+    "clamped-geometric": by_epsilon(clamped_geometric, "clamped geometric"),
+    "folded-geometric": by_epsilon(folded_geometric, "folded geometric"),
     "explicit-fair": fair,
     "staircase": staircase_noise,
-    "rounded-laplace": laplace,
+    "rounded-laplace": by_epsilon(rounded_laplace, "rounded Laplace"),
     "p-table": p_table,
 }
 NOT_ASKED = {"countveil-variance", "discrete-gaussian-parameter", "staircase"}

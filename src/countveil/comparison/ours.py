@@ -8,7 +8,6 @@ from decimal import localcontext
 from fractions import Fraction
 
 from countveil.certificate import Terms
-from countveil.columns import Columns
 from countveil.comparison.basis import Basis, Shared
 from countveil.design import design
 from countveil.design.linear import NoSolution
@@ -19,7 +18,7 @@ from countveil.design.signed import LARGEST_PROGRAM_D
 from countveil.errors import InfeasibleError, RequestError
 from countveil.exact import decimal_text
 from countveil.families.member import Member
-from countveil.law import Law
+from countveil.law import Columns, Law
 from countveil.mechanism import Mechanism, bind
 from countveil.rounding import PRECISE, exp, proposals, symmetric_law
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from countveil.columns import distinct_counts
 from countveil.comparison.basis import Basis, typical_law
 from countveil.exact import decimal_text
 from countveil.families.member import NEGLIGIBLE, Member
-from countveil.law import Law
+from countveil.law import Law, distinct_counts
 from countveil.remap import Remap
 
 SHOWN_COUNTS = (0, 1, 2, 5)

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 
-from countveil.comparison.basis import Basis, Shared, typical_law
+from countveil.comparison.basis import Basis
 from countveil.errors import InfeasibleError
 from countveil.exact import decimal_text
 from countveil.families.member import Member
@@ -53,23 +53,12 @@ def tuned(
 
 def _lack(basis: Basis, member: Member) -> float:
     """The logarithm of the ratio by which noise is lacking; positive if more is needed."""
-    if basis.shared is Shared.VARIANCE:
-        return -_log_ratio(typical_law(member).variance, basis.variance)
-    if basis.shared is Shared.ETA:
-        return _log_ratio(typical_law(member).eta, basis.eta)
-    return _log_ratio(basis.delta_of(member), basis.delta)
-
-
-def _log_ratio(value: Fraction, target: Fraction | None) -> float:
-    if not target:
-        raise ValueError("a comparison without its target")
-    ratio = value / target
-    if ratio == 0:
-        return -_WIDEST
+    first, second = basis.judge(member)
+    if not first or not second:
+        return _WIDEST if first else -_WIDEST
+    ratio = first / second
     log = math.log(ratio.numerator) - math.log(ratio.denominator)
-    if log == 0 and ratio > 1:
-        return 1e-16
-    return max(-_WIDEST, min(_WIDEST, log))
+    return max(-_WIDEST, min(_WIDEST, log)) or (1e-16 if ratio > 1 else 0.0)
 
 
 def _short(log: float) -> Fraction:

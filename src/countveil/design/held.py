@@ -23,9 +23,8 @@ from contextlib import suppress
 from fractions import Fraction
 from itertools import pairwise
 
-from countveil.columns import Columns
 from countveil.design.linear import NoSolution, Program, Solution
-from countveil.law import Law
+from countveil.law import Columns, Law
 from countveil.rounding import SCALE, column_law
 
 Term = tuple[int, Fraction]

@@ -15,7 +15,6 @@ from fractions import Fraction
 from functools import cached_property
 
 from countveil import privacy
-from countveil.columns import Columns
 from countveil.design import mapping, pulls
 from countveil.design.mapping import MAP_BITS, row_of
 from countveil.design.optimal import knee, least_delta
@@ -23,7 +22,7 @@ from countveil.design.request import LARGEST_D, SMALLEST_EPSILON, Request, least
 from countveil.design.signed import SPARE, Parameters, Signed, terms
 from countveil.errors import InfeasibleError, RequestError
 from countveil.exact import decimal_text, exp_bounds
-from countveil.law import Law
+from countveil.law import Columns, Law
 from countveil.mechanism import Mechanism, bind, enough_bits
 from countveil.remap import Remap, Row
 from countveil.rounding import decimal, symmetric_law

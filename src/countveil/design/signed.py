@@ -17,13 +17,13 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from countveil.certificate import Terms
-from countveil.columns import Columns
 from countveil.design import optimal, paper
 from countveil.design.linear import NoSolution
 from countveil.design.program import ColumnProgram, Model
 from countveil.design.request import LARGEST_D, LARGEST_EPSILON, Question, Request, check_floor, least_epsilon
 from countveil.errors import InfeasibleError, RequestError, SolverError
 from countveil.exact import decimal_text
+from countveil.law import Columns
 from countveil.mechanism import Mechanism, certify
 from countveil.rounding import decimal, proposals, symmetric_law
 from countveil.search import least_positive

@@ -10,12 +10,12 @@ from __future__ import annotations
 from fractions import Fraction
 
 from countveil.certificate import NEARLY, Terms
-from countveil.columns import Columns
 from countveil.design import mapping
 from countveil.design.remapping import remap_nearly
 from countveil.errors import ParameterError, RequestError
 from countveil.exact import Number, decimal_text, integer, number
 from countveil.families.gaussian import discrete_gaussian
+from countveil.law import Columns
 from countveil.mechanism import Mechanism, bind
 from countveil.remap import Remap
 from countveil.rounding import SCALE, symmetric_law

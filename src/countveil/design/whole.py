@@ -26,7 +26,6 @@ from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 
-from countveil.columns import Columns
 from countveil.design import optimal
 from countveil.design.linear import NoSolution
 from countveil.design.program import ColumnProgram, Model, Proposal
@@ -34,7 +33,7 @@ from countveil.design.request import SMALLEST_EPSILON, Question, Request, least_
 from countveil.design.signed import SPARE, Signed, show, terms
 from countveil.errors import InfeasibleError, RequestError, SolverError
 from countveil.exact import decimal_text
-from countveil.law import Law
+from countveil.law import Columns, Law
 from countveil.mechanism import Mechanism, certify
 from countveil.rounding import SCALE, column_law, decimal, even_weight, exp
 from countveil.search import least_integer

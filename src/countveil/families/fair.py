@@ -14,11 +14,10 @@ from __future__ import annotations
 
 from decimal import localcontext
 
-from countveil.columns import Columns
 from countveil.exact import Number, integer
 from countveil.families.geometric import powers
 from countveil.families.member import BITS, Member, distance, epsilon_given, text
-from countveil.law import Law
+from countveil.law import Columns, Law
 from countveil.rounding import PRECISE, SCALE, proposals
 
 LARGEST_N = 1000

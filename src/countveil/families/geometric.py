@@ -19,10 +19,10 @@ from dataclasses import replace
 from decimal import ROUND_CEILING, Decimal, localcontext
 from fractions import Fraction
 
-from countveil.columns import Columns
 from countveil.exact import Number, integer
 from countveil.families.member import NEGLIGIBLE, Member, epsilon_given, symmetric, text, unbounded
 from countveil.families.processed import Processed
+from countveil.law import Columns
 from countveil.rounding import PRECISE, decimal, exp
 
 LARGEST_D = 100_000

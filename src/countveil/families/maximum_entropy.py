@@ -21,12 +21,11 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 from typing import NamedTuple
 
-from countveil.columns import Columns
 from countveil.errors import InfeasibleError, ParameterError
 from countveil.exact import Number, decimal_text, integer, number
 from countveil.families.entropy import TOLERANCE, solve, variance_range
 from countveil.families.member import BITS, Member, distance, text
-from countveil.law import Law
+from countveil.law import Columns, Law
 from countveil.rounding import PRECISE, SCALE, decimal, proposals, symmetric_law
 
 LARGEST_D = 300

@@ -22,10 +22,9 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 
 from countveil import privacy
-from countveil.columns import ColumnFamily, Columns
 from countveil.errors import ParameterError
 from countveil.exact import decimal_text, number
-from countveil.law import Law
+from countveil.law import ColumnFamily, Columns, Law
 from countveil.rounding import PRECISE, SCALE, proposals, symmetric_law
 
 BITS = 192

@@ -7,10 +7,9 @@ from decimal import Decimal
 from fractions import Fraction
 
 from countveil import privacy
-from countveil.columns import Columns
 from countveil.design import optimal, paper
 from countveil.exact import exp_bounds
-from countveil.law import Law
+from countveil.law import Columns, Law
 from countveil.rounding import proposals, symmetric_law
 
 BITS = 192

@@ -8,8 +8,8 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from countveil.columns import distinct_counts
 from countveil.exact import decimal_text
+from countveil.law import distinct_counts
 from countveil.mechanism import Mechanism
 from countveil.plots import theme
 from countveil.remap import Remap

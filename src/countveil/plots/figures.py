@@ -29,6 +29,12 @@ PAPER = Style("as the paper plots it: (2D+1) delta*", theme.MIDDLE, theme.DASHED
 FAILS = Style("as the paper plots it, where its theorem fails", theme.MIDDLE, [1, 3], "cross", 2.8)
 EXACT = Style("exact delta of the paper's law", theme.LIGHT, theme.SOLID, "square", 3.2)
 OPTIMUM = Style("our optimum: the least exact delta", theme.DARK, theme.SOLID, "triangle-up", 1.8)
+LOOKS = (
+    (theme.LIGHT, theme.SOLID, "square"),
+    (theme.MIDDLE, theme.DASHED, "circle"),
+    (theme.DARK, theme.SOLID, "triangle-up"),
+)
+"""Of three curves."""
 STYLES = {"paper": PAPER, "fails": FAILS, "exact": EXACT, "optimum": OPTIMUM}
 
 
@@ -161,13 +167,8 @@ def zero_bias(points: Points) -> alt.TopLevelMixin:
     """Left: eta itself against n0. Right: what is lost of the signed optimum, on a log scale."""
     import altair as alt
 
-    looks = (
-        (theme.LIGHT, theme.SOLID, "square"),
-        (theme.MIDDLE, theme.DASHED, "circle"),
-        (theme.DARK, theme.SOLID, "triangle-up"),
-    )
     epsilons = sorted({point["epsilon"] for point in points})
-    styles = {e: Style(f"epsilon {float(e):g}", *look) for e, look in zip(epsilons, looks, strict=True)}
+    styles = {e: Style(f"epsilon {float(e):g}", *look) for e, look in zip(epsilons, LOOKS, strict=True)}
     found = [point for point in points if point["n0"] is not None and point["eta"] is not None]
     rows = [
         {
@@ -275,14 +276,9 @@ def _curve_rows(points: Points, axis: str, styles: Mapping[str, Style], *, least
 def _boundaries(points: Points) -> list[Any]:
     import altair as alt
 
-    looks = (
-        (theme.LIGHT, theme.SOLID, "square"),
-        (theme.DARK, theme.SOLID, "triangle-up"),
-        (theme.MIDDLE, theme.DASHED, "circle"),
-    )
     lines = [point for point in points if point["series"] == "theorem fails below"]
     bounds = sorted({point["D"] for point in lines})
-    styles = [Style(f"D = {D}", *look) for D, look in zip(bounds, looks, strict=True)]
+    styles = [Style(f"D = {D}", *look) for D, look in zip(bounds, (LOOKS[0], LOOKS[2], LOOKS[1]), strict=True)]
     rows = [
         {
             "at": float(point["epsilon"]),
@@ -309,14 +305,9 @@ def _boundaries(points: Points) -> list[Any]:
 def _ratios(points: Points) -> list[Any]:
     import altair as alt
 
-    looks = (
-        (theme.LIGHT, theme.SOLID, "square"),
-        (theme.MIDDLE, theme.DASHED, "circle"),
-        (theme.DARK, theme.SOLID, "triangle-up"),
-    )
     found = [point for point in points if point["series"] == "ratio"]
     epsilons = sorted({point["epsilon"] for point in found})
-    styles = [Style(f"epsilon {float(e):g}", *look) for e, look in zip(epsilons, looks, strict=True)]
+    styles = [Style(f"epsilon {float(e):g}", *look) for e, look in zip(epsilons, LOOKS, strict=True)]
     rows = [
         {
             "at": float(point["eta"]),

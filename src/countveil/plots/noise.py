@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from countveil.exact import decimal_text
@@ -43,7 +42,8 @@ def noise_chart(mechanism: Mechanism) -> alt.LayerChart:
         step = -(-len(rows) // (2 * theme.WIDTH))
         kept = [row for row in rows if row["z"] % step == 0 or abs(row["z"]) == 1]
         pmf = alt.Chart(theme.data(kept)).mark_area(color=theme.DARK, interpolate="step").encode(x=x, y=y)
-    often = f"within ±{c.typical_margin_95} (shaded) in {theme.percent(_within(mechanism))} of its releases"
+    within = mechanism.column(c.typical).within(c.typical_margin_95)
+    often = f"within ±{c.typical_margin_95} (shaded) in {theme.percent(within)} of its releases"
     heading = theme.title(
         "What is added to a count",
         f"Exact with probability eta, {often}, never further off than D;",
@@ -61,14 +61,8 @@ def noise_chart(mechanism: Mechanism) -> alt.LayerChart:
     )
 
 
-def _within(mechanism: Mechanism) -> Fraction:
-    c = mechanism.certificate
-    return mechanism.column(c.typical).within(c.typical_margin_95)
-
-
 def _which(mechanism: Mechanism) -> str:
     c = mechanism.certificate
     low, high = mechanism.counts
-    if c.typical == c.stationary_from or c.typical == low:
-        return f"n = {c.typical} or more" if high is None else f"n = {c.typical}"
-    return f"n = {c.typical}"
+    more = " or more" if high is None and c.typical in (c.stationary_from, low) else ""
+    return f"n = {c.typical}{more}"

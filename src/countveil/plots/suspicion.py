@@ -21,11 +21,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from countveil.columns import ColumnFamily, distinct_counts, neighbour_pairs
 from countveil.exact import decimal_text, exp_bounds
-from countveil.law import Law
+from countveil.law import ColumnFamily, distinct_counts, neighbour_pairs
 from countveil.mechanism import Mechanism
 from countveil.plots import theme
+from countveil.privacy import aligned
 from countveil.remap import Remap
 
 if TYPE_CHECKING:
@@ -159,16 +159,8 @@ def _columns(mechanism: Mechanism) -> Iterator[Pair]:
         here, there = family.column(n), family.column(m).shifted(m - n)
         bits = max(here.bits, there.bits)
         here, there = here.scaled(bits), there.scaled(bits)
-        yield here.weights, _aligned(there, here)
-        yield there.weights, _aligned(here, there)
-
-
-def _aligned(law: Law, other: Law) -> tuple[int, ...]:
-    """The weights of a law at the slots of another."""
-    before = other.left - law.left
-    padded = (0,) * before + law.weights[max(0, -before) :]
-    size = len(other.weights)
-    return padded[:size] + (0,) * (size - len(padded))
+        yield here.weights, aligned(here, there)
+        yield there.weights, aligned(there, here)
 
 
 def compared_counts(mechanism: Mechanism) -> list[tuple[int, int]]:

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from countveil.columns import ColumnFamily
 from countveil.errors import InfeasibleError, RequestError
 from countveil.exact import Number, decimal_text, exp_bounds
+from countveil.law import ColumnFamily
 from countveil.mechanism import Mechanism
 from countveil.ptables import integer_keys
 from countveil.ptables.formats import Format, format_named

@@ -23,8 +23,7 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from countveil.columns import ColumnFamily, Columns
-from countveil.law import Law
+from countveil.law import ColumnFamily, Columns, Law
 from countveil.remap import Remap, Row
 from countveil.sampling.entropy import BLOCK_BITS, DENSE_BITS, MAP, NOISE, Bits, Key, Words
 
@@ -142,7 +141,11 @@ def guide(law: Law, width: int, *, moved: dict[int, int] | None = None) -> Guide
 
 def sampler(family: ColumnFamily, width: int = WIDTH) -> Sampler:
     """What draws vectors of counts from a family; guide tables are built once."""
-    return _RemapSampler(family, width) if isinstance(family, Remap) else _ColumnSampler(family, width)
+    if isinstance(family, Remap):
+        return _RemapSampler(family, width)
+    if isinstance(family, Columns):
+        return _ColumnSampler(family, width)
+    raise TypeError("an unknown kind of columns")
 
 
 class Sampler(ABC):
@@ -212,10 +215,8 @@ class Sampler(ABC):
 class _ColumnSampler(Sampler):
     """Columns written out: a guide per column, stacked, the stationary one last; as wide as fits the cache."""
 
-    def __init__(self, family: ColumnFamily, width: int) -> None:
+    def __init__(self, family: Columns, width: int) -> None:
         super().__init__(family, width)
-        if not isinstance(family, Columns):
-            raise TypeError("an unknown kind of columns")
         self.first_top = family.first_top
         laws = [*family.small, *family.top, family.stationary]
         self.width = min(width, DENSE_BITS - max(0, (len(laws) * 2**DENSE_BITS // STACK_ENTRIES).bit_length()))
@@ -251,10 +252,8 @@ class _ColumnSampler(Sampler):
 class _RemapSampler(Sampler):
     """A signed draw for all; the map where n + Z <= T; the moves as part of the ambiguous entries."""
 
-    def __init__(self, family: ColumnFamily, width: int) -> None:
+    def __init__(self, family: Remap, width: int) -> None:
         super().__init__(family, width)
-        if not isinstance(family, Remap):
-            raise TypeError("an unknown kind of columns")
         self.remap = family
         moved: dict[int, int] = {}
         for moves in family.moves.values():

@@ -14,10 +14,9 @@ from countveil.accounting import answers_within, compose
 from countveil.accounting.composition import Bounds, Composition
 from countveil.accounting.grid import above, below
 from countveil.accounting.pairs import answer_of, pair_of
-from countveil.columns import ColumnFamily, Columns
 from countveil.exact import exp_bounds
 from countveil.families.gaussian import discrete_gaussian
-from countveil.law import Law
+from countveil.law import ColumnFamily, Columns, Law
 from tests.support.compositions import changes, composed, encloses, hockey_stick, mechanism, order_bounds, together
 
 SYMMETRIC = Columns(Law((1, 4, 22, 4, 1), 2, 5))

@@ -15,9 +15,8 @@ from countveil.accounting import planning
 from countveil.accounting.planning import Plan
 from countveil.accounting.programmed import LARGEST_D, Held, chords, law_of
 from countveil.accounting.shapes import power_law
-from countveil.columns import ColumnFamily, Columns
 from countveil.design.held import HeldProgram
-from countveil.law import Law
+from countveil.law import ColumnFamily, Columns, Law
 
 Outcomes = list[tuple[int, int]]
 """Weights (p, q) of every outcome of two neighbours, over the same total."""

@@ -7,7 +7,6 @@ from fractions import Fraction
 import pytest
 
 import countveil as cv
-from countveil.columns import Columns
 from countveil.comparison.basis import Shared, parse
 from countveil.comparison.contenders import CONTENDERS
 from countveil.comparison.table import Row, never_negative, worst_error
@@ -15,7 +14,7 @@ from countveil.exact import exp_bounds
 from countveil.families.fair import explicit_fair
 from countveil.families.geometric import geometric
 from countveil.families.member import Member
-from countveil.law import Law
+from countveil.law import Columns, Law
 from countveil.privacy import hockey_stick
 
 

@@ -11,12 +11,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import countveil as cv
-from countveil.columns import Columns
 from countveil.design import mapping
 from countveil.design.remapping import remap_nearly
 from countveil.design.unsigned import gaussian
 from countveil.errors import InfeasibleError, ParameterError, RequestError
-from countveil.law import Law
+from countveil.law import Columns, Law
 from countveil.privacy import hockey_stick
 from countveil.remap import Remap
 

@@ -7,11 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countveil import certificate, privacy
-from countveil.columns import Columns
 from countveil.errors import ParameterError
 from countveil.exact import exp_bounds
 from countveil.families.geometric import clamped_geometric, folded_geometric, geometric, truncated_geometric
-from countveil.law import Law
+from countveil.law import Columns, Law
 
 ALMOST_NOTHING = Fraction(1, 2**88)
 EPSILONS = st.fractions(Fraction(1, 5), 4, max_denominator=20)

@@ -11,10 +11,9 @@ import pytest
 
 import countveil as cv
 from countveil.certificate import Terms
-from countveil.columns import Columns, neighbour_pairs
 from countveil.design.optimal import least_delta
 from countveil.exact import exp_bounds
-from countveil.law import Law
+from countveil.law import Columns, Law, neighbour_pairs
 from countveil.mechanism import bind
 from countveil.plots import curve, knee, noise, small_counts, suspicion, usefulness
 
