@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from countveil.errors import EngineError, MissingExtraError, ParameterError, ServiceError
+from countveil.errors import EngineError, MissingExtraError, ParameterError, RequestError, ServiceError
 from countveil.exact import decimal_text
 from countveil.intervals import Intervals, Ints
 from countveil.ledger import Charge, PlanRecord, Standing
 from countveil.mechanism import Mechanism
 from countveil.query import Question
+from countveil.sampling.entropy import Key
 from countveil.sum_bias import bias_of_sum
 
 MOST_COLLECTED = 20_000_000
@@ -297,3 +300,49 @@ def kind_of(frame: object) -> str | None:
     """The library a frame in memory comes from, if answers can be frames of it."""
     kind = type(frame).__module__.split(".")[0]
     return kind if kind in KINDS else None
+
+
+# -- counts on their way to the record and back ------------------------------------------------------------------------
+
+
+def check_collectable(question: Question, workers: bool = False) -> None:
+    """Refuse a table that is too large for one process, unless the engine has workers that can write it."""
+    if question.cells > MOST_COLLECTED and not workers:
+        raise RequestError(
+            f"a table of {question.cells:,} cells is too large to collect, {MOST_COLLECTED:,} can be; "
+            "in Spark, release(..., output=...) writes it to files"
+        )
+
+
+def draw_counts(mechanism: Mechanism, counts: Ints) -> Ints:
+    """The release of an engine's counts, one draw a cell, with a fresh key that is used once and forgotten."""
+    whole = counts.dtype == np.int64 and counts.ndim == 1
+    if not whole or (len(counts) and not 0 <= counts.min() <= counts.max() <= mechanism.largest_count):
+        raise EngineError("the engine returned what cannot be counts; the charge is kept")
+    return mechanism.sampler.release(np.ascontiguousarray(counts), Key())
+
+
+def pack_counts(released: Ints) -> bytes:
+    """Released counts as the ledger keeps them."""
+    return zlib.compress(released.astype("<i8").tobytes(), 1)
+
+
+def unpack_counts(payload: bytes | None, cells: int) -> Ints:
+    """Released counts from the record."""
+    check_inline(payload)
+    counts = np.frombuffer(zlib.decompress(payload or b""), dtype="<i8").astype(np.int64)
+    if len(counts) != cells:
+        raise EngineError("the recorded answer does not fit the question; verify the ledger")
+    return counts
+
+
+def is_manifest(payload: bytes) -> bool:
+    """Whether a recorded answer is the manifest of files: see `releases`."""
+    return payload.startswith(b"{")
+
+
+def check_inline(payload: bytes | None) -> None:
+    """Refuse an answer that is in files."""
+    if payload is not None and is_manifest(payload):
+        folder = json.loads(payload)["folder"]
+        raise RequestError(f"this question is answered by the files of {folder}; ask with release(..., output=...)")

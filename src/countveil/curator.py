@@ -15,11 +15,23 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from countveil.answers import DryRun as DryRun
 from countveil.answers import PoolBudget as PoolBudget
-from countveil.answers import Receipt, Table, check_kind, kind_of, make_dry_run, make_table
+from countveil.answers import (
+    Receipt,
+    Table,
+    check_collectable,
+    check_inline,
+    check_kind,
+    draw_counts,
+    kind_of,
+    make_dry_run,
+    make_table,
+    pack_counts,
+    unpack_counts,
+)
 from countveil.config import Config, Dataset, load
 from countveil.engines import Engine, EnginePool, Snapshot, Source
 from countveil.errors import ConflictError, EngineError, LedgerError, ParameterError
@@ -29,19 +41,14 @@ from countveil.ledger import Asked, Charge, Keyed, Ledger, PlanRecord, Request
 from countveil.ledger.opening import open_ledger
 from countveil.mechanism import Mechanism
 from countveil.plans import Plans, lost_answers
-from countveil.query import Question, ask
+from countveil.query import Form, Question, ask
 from countveil.releases import (
     Ready,
     Release,
-    check_collectable,
-    check_inline,
     check_output,
     evaluated,
     new_folder,
-    noised,
     opened,
-    packed,
-    unpacked,
 )
 
 log = logging.getLogger("countveil.curator")
@@ -85,7 +92,7 @@ class Curator:
 
     # -- asking ------------------------------------------------------------------------------------------------------
 
-    def question(self, question: str | Question | None = None, **form: Any) -> Question:
+    def question(self, question: str | Question | None = None, **form: Unpack[Form]) -> Question:
         """The question that SQL text or the Python form asks."""
         return ask(self.config.schemas, question, **form)
 
@@ -97,7 +104,7 @@ class Curator:
         frame: str | None = None,
         most: int | None = None,
         request: Request | None = None,
-        **form: Any,
+        **form: Unpack[Form],
     ) -> Table:
         """Released counts of every cell of a question: paid for, drawn once, on the record; free if asked before.
 
@@ -149,12 +156,12 @@ class Curator:
         """Count and draw. The true counts live in this body and nowhere else."""
         counts = ready.engine.count(question, key=self._key(question))
         self._check_unchanged(ready)
-        return packed(noised(ready.intervals.mechanism, counts))
+        return pack_counts(draw_counts(ready.intervals.mechanism, counts))
 
     def _make_table(self, question: Question, charge: Charge, intervals: Intervals, replayed: bool, kind: Any) -> Table:
         log.info("answered charge=%s dataset=%s cells=%d", charge.id, charge.dataset, question.cells)
         receipt = self._make_receipt(charge, intervals.mechanism.hash)
-        return make_table(question, unpacked(charge.payload, question.cells), intervals, receipt, replayed, kind)
+        return make_table(question, unpack_counts(charge.payload, question.cells), intervals, receipt, replayed, kind)
 
     def release(
         self,
@@ -162,7 +169,7 @@ class Curator:
         *,
         output: str | Path,
         analyst: str = CURATOR,
-        **form: Any,
+        **form: Unpack[Form],
     ) -> Release:
         """As `count`, for tables that are not collected: Parquet files in a new folder under `output`, drawn once."""
         asked = self.question(question, **form)
@@ -205,7 +212,7 @@ class Curator:
     ) -> Iterator[Engine]:
         """The engine of a dataset in the state that was seen, if it can answer a question."""
         with self._engines.use(snapshot, dataset.schema, dataset.engine, keep=keep) as engine:
-            check_collectable(question, engine)
+            check_collectable(question, engine.writes_files)
             yield engine
 
     def _version(self, dataset: Dataset, fingerprint: Keyed, record: PlanRecord) -> int:
@@ -242,7 +249,7 @@ class Curator:
         analyst: str = CURATOR,
         most: int | None = None,
         release: bool = False,
-        **form: Any,
+        **form: Unpack[Form],
     ) -> DryRun:
         """What a question costs and how accurate its answer will be, before it is asked. Nothing is put on record.
 

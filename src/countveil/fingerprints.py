@@ -24,7 +24,7 @@ from countveil.durable_files import replace_private
 from countveil.engines import ENGINES, Engine, Snapshot, Source, open_engine
 from countveil.engines.source import Trace, content_files, is_recent, read_trace
 from countveil.errors import EngineError, shortened
-from countveil.ledger.secret import Keyed
+from countveil.ledger.records import Keyed
 
 if TYPE_CHECKING:
     from countveil.engines.spark_storage import Storage

@@ -19,7 +19,6 @@ import os
 import shutil
 import tempfile
 import uuid
-import zlib
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
@@ -30,14 +29,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from countveil.answers import MOST_COLLECTED, Receipt
+from countveil.answers import Receipt, draw_counts, is_manifest, unpack_counts
 from countveil.durable_files import sync_folder
 from countveil.engines import Engine, Snapshot
 from countveil.engines.labels import count_name, labels_of
 from countveil.errors import EngineError, MissingExtraError, ParameterError, RequestError, shortened
 from countveil.intervals import Intervals
 from countveil.ledger import Asked, Charge, PlanRecord
-from countveil.mechanism import Mechanism
 from countveil.query import Question
 
 COLLECTED = 5_000_000
@@ -139,15 +137,6 @@ def check_output(output: object) -> Path:
     return path
 
 
-def check_collectable(question: Question, engine: Engine | None = None) -> None:
-    """Refuse a table that is too large for one process, unless the engine has workers that can write it."""
-    if question.cells > MOST_COLLECTED and (engine is None or not engine.writes_files):
-        raise RequestError(
-            f"a table of {question.cells:,} cells is too large to collect, {MOST_COLLECTED:,} can be; "
-            "in Spark, release(..., output=...) writes it to files"
-        )
-
-
 def new_folder(output: Path, charge: str) -> Path:
     """A name that no other evaluation uses."""
     return output / f"release-{charge}-{uuid.uuid4().hex[:8]}"
@@ -237,7 +226,7 @@ def evaluated(
         else:
             drawn, counts = "driver", engine.count(question, key=key)
             unchanged()
-            count = write_counts(question, noised(ready.intervals.mechanism, counts), hidden)
+            count = write_counts(question, draw_counts(ready.intervals.mechanism, counts), hidden)
         ours = sealed(hidden, folder.name, question, drawn, count).written()
     except BaseException as fault:
         shutil.rmtree(hidden.parent, ignore_errors=True)
@@ -250,20 +239,11 @@ def evaluated(
     return answered
 
 
-def noised(mechanism: Mechanism, counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The release of an engine's counts."""
-    try:
-        released: NDArray[np.int64] = mechanism.release(counts)
-    except ParameterError:  # its words would quote a count
-        raise EngineError("the engine returned what cannot be counts; the charge is kept") from None
-    return released
-
-
 def opened(charge: Charge, question: Question, output: Path) -> tuple[Path, Manifest]:
     """The files of a recorded answer, checked; an answer that was collected is written out, its numbers as recorded."""
     payload = charge.payload or b""
     if not is_manifest(payload):
-        return _written_out(question, unpacked(payload, question.cells), new_folder(output, charge.id))
+        return _written_out(question, unpack_counts(payload, question.cells), new_folder(output, charge.id))
     manifest = Manifest.read(payload)
     folder = output / manifest.folder
     if not folder.exists() and _hidden(folder).is_dir():
@@ -299,31 +279,6 @@ def _written_out(question: Question, counts: NDArray[np.int64], folder: Path) ->
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-
-
-def is_manifest(payload: bytes) -> bool:
-    return payload.startswith(b"{")
-
-
-def packed(released: NDArray[np.int64]) -> bytes:
-    """Released counts as they are kept."""
-    return zlib.compress(released.astype("<i8").tobytes(), 1)
-
-
-def check_inline(payload: bytes | None) -> None:
-    """Refuse an answer that is in files."""
-    if payload is not None and is_manifest(payload):
-        folder = Manifest.read(payload).folder
-        raise RequestError(f"this question is answered by the files of {folder}; ask with release(..., output=...)")
-
-
-def unpacked(payload: bytes | None, cells: int) -> NDArray[np.int64]:
-    """Released counts from the record."""
-    check_inline(payload)
-    found = np.frombuffer(zlib.decompress(payload or b""), dtype="<i8").astype(np.int64)
-    if len(found) != cells:
-        raise EngineError("the recorded answer does not fit the question; verify the ledger")
-    return found
 
 
 def _arrow() -> tuple[Any, Any]:

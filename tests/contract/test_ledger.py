@@ -12,8 +12,9 @@ import pytest
 
 from countveil.errors import BudgetError, CountveilError, LedgerError, RequestError
 from countveil.ledger import Asked, Charge, Ledger, Standing
+from countveil.ledger.checking import replayed
 from countveil.ledger.postgres import PostgresLedger
-from countveil.ledger.records import charge_id, replayed
+from countveil.ledger.records import charge_id
 from countveil.ledger.sqlite import SqliteLedger
 from tests.support.ledgers import database, plan
 

@@ -24,11 +24,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from countveil.answers import pack_counts
 from countveil.config import load
 from countveil.fingerprints import Fingerprints
 from countveil.ledger.sqlite import SqliteLedger
 from countveil.query import ask
-from countveil.releases import packed
 from tests.support.curated import QUICK, charged, people, runner, with_plan, write_rows
 from tests.support.curated import written as configured
 from tests.support.servers import wait_until
@@ -593,7 +593,7 @@ def test_counts_near_the_end_of_64_bits_stay_whole_numbers(tmp_path: Path) -> No
     ledger.bind("people", "people", "person", fingerprint)
     version = ledger.version("people", fingerprint)
     charge = ledger.charge("people", "people", version, question.sha256, question.text, "ann")
-    ledger.record(charge, packed(np.array(large)))
+    ledger.record(charge, pack_counts(np.array(large)))
     ledger.close()
     with serving(config) as server:
         answer = server.count(BY_REGION, server.key("ann"))

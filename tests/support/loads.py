@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from countveil.answers import unpack_counts
 from countveil.config import load
 from countveil.ledger.sqlite import SqliteLedger
-from countveil.releases import unpacked
 from tests.support.curated import config_text, people, with_plan, written
 from tests.support.servers import wait_until
 from tests.support.serving import UNLIMITED, WAIT, Client, Server
@@ -190,7 +190,7 @@ def audit(config: Path, replies: Iterable[Reply], pool: str) -> Audit:
             assert charge.pool == pool
             assert charge.payload is not None, "an answer that is not on record"
             if charge.id not in recorded:
-                recorded[charge.id] = unpacked(charge.payload, len(reply.counts)).tolist()
+                recorded[charge.id] = unpack_counts(charge.payload, len(reply.counts)).tolist()
             assert reply.counts == recorded[charge.id], "two answers for one charge"
             found += 1
         answered = sum(charge.answered is not None for charge in charges)

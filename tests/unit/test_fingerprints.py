@@ -19,7 +19,7 @@ from countveil.engines import Source
 from countveil.engines import source as sources
 from countveil.errors import EngineError
 from countveil.fingerprints import frame_hash
-from countveil.ledger.secret import Secret
+from countveil.ledger.records import Secret
 
 
 class Fingerprints(fingerprints.Fingerprints):

@@ -23,7 +23,8 @@ from countveil.errors import BudgetError, ConfigError, RequestError
 from countveil.keys import Key
 from countveil.ledger import Charge
 from countveil.ledger.anchor import Anchor
-from countveil.ledger.records import replayed, sealed
+from countveil.ledger.checking import replayed
+from countveil.ledger.records import sealed
 from countveil.ledger.restoring import restore
 from countveil.mechanism import Mechanism
 from countveil.query import Question

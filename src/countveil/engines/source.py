@@ -18,7 +18,7 @@ from countveil.errors import EngineError, shortened
 from countveil.schema import Schema
 
 if TYPE_CHECKING:
-    from countveil.ledger.secret import Keyed
+    from countveil.ledger.records import Keyed
 
 RECENT = 2 * 10**9
 """Nanoseconds; some file systems count in seconds."""

@@ -17,7 +17,6 @@ the same version of the data is charged once; nothing is refunded; history is ch
 """
 
 from countveil.ledger.book import Ledger
-from countveil.ledger.records import Asked, Charge, Entry, PlanRecord, Request, Standing
-from countveil.ledger.secret import Keyed
+from countveil.ledger.records import Asked, Charge, Entry, Keyed, PlanRecord, Request, Standing
 
 __all__ = ["Asked", "Charge", "Entry", "Keyed", "Ledger", "PlanRecord", "Request", "Standing"]

@@ -10,8 +10,7 @@ from dataclasses import replace
 from countveil.errors import BudgetError, ConfigError, ConflictError, LedgerError, RequestError
 from countveil.ledger.anchor import Anchor
 from countveil.ledger.budgets import Budgets
-from countveil.ledger.records import Asked, Charge, PlanRecord, Request
-from countveil.ledger.secret import Keyed, Secret, new_charge_id, only_secret
+from countveil.ledger.records import Asked, Charge, Keyed, PlanRecord, Request, Secret, new_charge_id, only_secret
 
 _CHARGE = "id, pool, dataset, version, question, text, analyst, charge.time"
 _ANSWERED = "answer.time FROM charge LEFT JOIN answer ON answer.charge = charge.id"

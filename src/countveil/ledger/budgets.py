@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from countveil.errors import RequestError
 from countveil.ledger.anchor import Anchor
-from countveil.ledger.records import Charge, PlanRecord, Standing, changes_plans, replayed
+from countveil.ledger.checking import replayed
+from countveil.ledger.records import Charge, PlanRecord, Standing, changes_plans
 from countveil.ledger.store import Store
 
 BUDGETS = "SELECT kind, body, hash FROM entry WHERE kind IN ('plan', 'extend', 'restore') ORDER BY seq"

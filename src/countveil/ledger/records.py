@@ -1,20 +1,24 @@
-"""What a ledger holds: entries in a hash chain, and what they add up to.
+"""What a ledger holds: entries in a hash chain, plans, charges, and the secret that keys every fingerprint of data.
 
 Entry i has hash_i = SHA-256(hash_{i-1}, seq, time, kind, body), body as canonical JSON. A changed, moved or removed
-entry breaks the chain. What has been spent is a pure function of the entries, `replayed`; tables that make it quick to
-ask are checked against it.
+entry breaks the chain. What has been spent is a pure function of the entries: see `checking`.
+
+A hash of the data would let someone who knows everybody else's rows test one person's row with certainty. So the ledger
+stores and compares HMAC-SHA256(secret, hash). The secret is drawn once and lives in a table of the ledger's database,
+so that copies have it; it is in no entry. The chain holds a keyed check value, which tells a missing or different
+secret, and a nonce of 256 bits that is never printed: nobody who knows what the entries say can compute their hashes.
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NewType
 
 from countveil.errors import LedgerError
-from countveil.ledger.secret import Secret
 
 KINDS = ("open", "secret", "plan", "extend", "share", "version", "dataset", "charge", "request", "answer", "restore")
 LATEST = 2
@@ -150,34 +154,6 @@ class Asked(NamedTuple):
     analyst: str
 
 
-@dataclass
-class State:
-    """What the entries add up to."""
-
-    secret: Secret | None = None
-    """The ledger's secret, for those who compare versions."""
-    keyed: bool = False
-    """From here on fingerprints are keyed, and charges have random ids."""
-    pools: dict[str, list[int]] = field(default_factory=dict)
-    shares: dict[tuple[str, str], list[int]] = field(default_factory=dict)
-    plans: dict[str, dict[str, Any]] = field(default_factory=dict)
-    versions: dict[tuple[str, int], str] = field(default_factory=dict)
-    charges: dict[str, dict[str, Any]] = field(default_factory=dict)
-    answers: dict[str, str] = field(default_factory=dict)
-    requests: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
-    """By analyst and key: what was asked, and the charge that it got."""
-    asked: set[tuple[str, str, int, str]] = field(default_factory=set)
-    """Questions that are paid for: pool, dataset, version, question."""
-    lost: int = 0
-    """Entries that restored copies lacked."""
-    plan_lost: bool = False
-    """A plan may have been among them."""
-    debts: dict[str, list[int]] = field(default_factory=dict)
-    """For every plan of a pool, what may have been spent beyond all it had: taken from whatever is opened later."""
-    datasets: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """The pool and the unit that a dataset was first asked with."""
-
-
 def canonical(body: Mapping[str, Any]) -> str:
     """The one way to write a body."""
     return _CANONICAL(body)
@@ -242,151 +218,62 @@ def changes_plans(kind: str, body: Mapping[str, Any]) -> bool:
     return kind == "plan" or (kind == "restore" and bool(body.get("plan_lost", body["lost"] > 0)))
 
 
-def replayed(entries: Iterable[Entry], secret: Secret | None = None) -> State:
-    """Everything the entries say: who may spend what, what was spent, what was answered.
-
-    A history that breaks a rule of the ledger is refused, however well it is chained. With the `secret`, it is checked,
-    and all versions are keyed as the table of versions has them.
-    """
-    state = State(secret)
-    for entry in entries:
-        _APPLY[entry.kind](state, entry)
-    return state
+Keyed = NewType("Keyed", str)
+"""A value that nobody can compute without the secret."""
 
 
-def _rule(holds: bool, entry: Entry) -> None:
-    if not holds:
-        raise LedgerError(f"the ledger was changed: entry {entry.seq} breaks a rule of the ledger; restore a backup")
+def new_charge_id() -> str:
+    """The public name of a charge: random, so that it says nothing about the data or how many charges there are."""
+    return _token(12)
 
 
-def _units(entry: Entry, name: str, least: int) -> int:
-    """A number of units: an integer, never anything that only looks like one."""
-    value = entry.body[name]
-    _rule(type(value) is int and value >= least, entry)
-    return int(value)
+class Secret:
+    """A secret of 256 bits, as text."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    @classmethod
+    def draw(cls) -> Secret:
+        return cls(_token(32))
+
+    def export(self) -> str:
+        """The secret itself, for the table that keeps it."""
+        return self._value
+
+    def keyed(self, text: str) -> Keyed:
+        """HMAC-SHA256 of a text."""
+        return Keyed(hmac.new(self._value.encode(), text.encode(), hashlib.sha256).hexdigest())
+
+    def seal(self) -> dict[str, str]:
+        """What the chain holds of the secret: a fresh nonce and a check value."""
+        nonce = _token(32)
+        return {"nonce": nonce, "check": self._check(nonce)}
+
+    def test(self, nonce: str, check: str) -> None:
+        """Refuse to go on unless this is the secret that the chain was sealed with."""
+        if not hmac.compare_digest(self._check(nonce), check):
+            raise LedgerError("the ledger's secret is not the one that its entries were made with; restore a backup")
+
+    def _check(self, nonce: str) -> str:
+        return self.keyed(f"the secret of a ledger\n{nonce}")
+
+    def __repr__(self) -> str:
+        return "<Secret>"
 
 
-def _open(state: State, entry: Entry) -> None:
-    if "nonce" in entry.body:
-        _secret(state, entry)
+def only_secret(rows: list[tuple[str]]) -> Secret:
+    """The secret of a ledger from its table."""
+    if len(rows) != 1:
+        raise LedgerError(
+            "the ledger's secret is missing: without it no data can be recognised; restore a backup that has it"
+        )
+    return Secret(rows[0][0])
 
 
-def _secret(state: State, entry: Entry) -> None:
-    """The ledger has a secret from here on; versions that were known before become keyed."""
-    _rule(not state.keyed, entry)
-    state.keyed = True
-    if state.secret is not None:
-        state.secret.test(entry.body["nonce"], entry.body["check"])
-        state.versions = {version: state.secret.keyed(found) for version, found in state.versions.items()}
+def _token(size: int) -> str:
+    from countveil.sampling.entropy import token  # loads numpy, which a ledger that is only read does not need
 
-
-def _plan(state: State, entry: Entry) -> None:
-    """A pool's plan. If history was lost before, the pool may have been planned and spent there already."""
-    body = entry.body
-    pool, answers = body["pool"], _units(entry, "answers", 0)
-    _rule((pool in state.pools) == ("reason" in body), entry)
-    if "reason" in body:
-        _follow(state, entry)
-    else:
-        state.plans[pool], state.debts[pool] = dict(body), []
-    before = state.pools.get(pool, [0, 0])[0]
-    state.pools[pool] = [before + answers, before + min(answers, state.lost)]
-    state.debts[pool].append(state.lost - min(answers, state.lost))
-
-
-def _follow(state: State, entry: Entry) -> None:
-    """A plan that follows others: what was left of them is spent, what was paid and not answered is void."""
-    body = entry.body
-    earlier = [charge for charge, said in state.charges.items() if said["pool"] == body["pool"]]
-    _rule((body["charges"], body["after"]) == (len(earlier), earlier[-1] if earlier else None), entry)
-    _rule(hashlib.sha256(body["file"].encode()).hexdigest() == body["document"], entry)
-    for key, share in state.shares.items():
-        if key[0] == body["pool"]:
-            share[1] = 0
-    _void(state, earlier)
-
-
-def _void(state: State, charges: Iterable[str]) -> None:
-    """Charges that have no answer yet will have none."""
-    for charge in charges:
-        body = state.charges[charge]
-        if charge not in state.answers and not body["void"]:
-            body["void"] = 1
-            state.asked.remove((body["pool"], body["dataset"], body["version"], body["question"]))
-    state.requests = {key: found for key, found in state.requests.items() if not state.charges[found[1]]["void"]}
-
-
-def _extend(state: State, entry: Entry) -> None:
-    debts, pool = state.debts[entry.body["pool"]], state.pools[entry.body["pool"]]
-    pool[0] += _units(entry, "answers", 1)
-    owed = min(debts[-1], pool[0] - pool[1])
-    pool[1] += owed
-    debts[-1] -= owed
-
-
-def _share(state: State, entry: Entry) -> None:
-    key = (entry.body["pool"], entry.body["analyst"])
-    _rule(key[0] in state.pools, entry)
-    spent = state.shares.get(key, [0, 0])[1]
-    state.shares[key] = [_units(entry, "answers", 0), spent]
-
-
-def _version(state: State, entry: Entry) -> None:
-    key = (entry.body["dataset"], _units(entry, "number", 1))
-    _rule(key not in state.versions, entry)
-    state.versions[key] = entry.body["keyed_fingerprint" if state.keyed else "fingerprint"]
-
-
-def _dataset(state: State, entry: Entry) -> None:
-    body = entry.body
-    _rule(body["dataset"] not in state.datasets and body["pool"] in state.pools, entry)
-    state.datasets[body["dataset"]] = (body["pool"], body["unit"])
-
-
-def _charge(state: State, entry: Entry) -> None:
-    body = entry.body
-    pool = state.pools[body["pool"]]
-    asked = (body["pool"], body["dataset"], _units(entry, "version", 1), body["question"])
-    _rule(pool[1] < pool[0] and asked not in state.asked, entry)
-    _rule(("id" in body) == state.keyed and charge_id(entry) not in state.charges, entry)
-    pool[1] += 1
-    state.asked.add(asked)
-    if any(share[0] for (of, _), share in state.shares.items() if of == body["pool"]):
-        share = state.shares[body["pool"], body["analyst"]]
-        _rule(share[1] < share[0], entry)
-        share[1] += 1
-    state.charges[charge_id(entry)] = {**body, "time": entry.time, "void": 0}
-
-
-def _request(state: State, entry: Entry) -> None:
-    """A request keeps its charge once that is answered."""
-    body = entry.body
-    key, before = (body["analyst"], body["key"]), state.requests.get((body["analyst"], body["key"]))
-    _rule(state.charges[body["charge"]]["void"] == 0, entry)
-    _rule(before is None or (before[0] == body["body"] and before[1] not in state.answers), entry)
-    state.requests[key] = (body["body"], body["charge"])
-
-
-def _answer(state: State, entry: Entry) -> None:
-    charge = entry.body["charge"]
-    _rule(charge not in state.answers and state.charges[charge]["void"] == 0, entry)
-    state.answers[charge] = entry.body["sha256"]
-
-
-def _restore(state: State, entry: Entry) -> None:
-    """History was lost: every lost entry may have been a charge, and every open charge may have been answered."""
-    lost = _units(entry, "lost", 0)
-    _rule(type(entry.body.get("plan_lost", False)) is bool, entry)
-    state.lost += lost
-    state.plan_lost |= changes_plans(entry.kind, entry.body)
-    for name, pool in state.pools.items():
-        owed = pool[1] + lost
-        pool[1] = min(pool[0], owed)
-        state.debts[name][-1] += owed - pool[1]
-    if lost == 0 and entry.body["anchor"] is not None:
-        return  # the copy reached its anchor
-    _void(state, state.charges)
-
-
-_RULES = (_open, _secret, _plan, _extend, _share, _version, _dataset, _charge, _request, _answer, _restore)
-_APPLY = dict(zip(KINDS, _RULES, strict=True))
+    return token(size)

@@ -15,7 +15,7 @@ from countveil.engines.sql import Family
 from countveil.errors import EngineError
 from countveil.fingerprints import Fingerprints
 from countveil.inspecting import inspect
-from countveil.ledger.secret import Keyed, Secret
+from countveil.ledger.records import Keyed, Secret
 from countveil.proposing import propose
 from countveil.query import Question, ask
 from countveil.schema import Column, Schema

@@ -283,7 +283,8 @@ def test_backups_have_the_secret(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("change", ["a charge without an id", "an id twice", "a fingerprint that is not keyed"])
 def test_entries_after_the_secret_must_be_of_the_new_form(change: str) -> None:
-    from countveil.ledger.records import replayed, sealed
+    from countveil.ledger.checking import replayed
+    from countveil.ledger.records import sealed
 
     body = {"pool": "p", "dataset": "d", "version": 1, "text": "", "analyst": "a"}
     kinds: list[tuple[str, dict[str, Any]]] = [
