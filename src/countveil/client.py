@@ -31,7 +31,7 @@ from countveil.errors import (
     ServiceError,
     shortened,
 )
-from countveil.query import Condition, check_form, parse, parse_condition, written
+from countveil.query import Condition, Question, check_form, parse, parse_condition, written
 from countveil.query.tokens import UNWRITABLE
 from countveil.received import read_dry_run, read_pools, read_table, refusal
 from countveil.sampling.entropy import token
@@ -45,24 +45,13 @@ PATIENCE = 60
 R = TypeVar("R")
 
 
-def connect(
-    url: str,
-    key: str | None = None,
-    *,
-    insecure: bool = False,
-    timeout: float = 120.0,
-    cafile: str | Path | None = None,
-) -> Connection:
+class Connection:
     """Ask the service at an address, with a key that its curator gave you (default: COUNTVEIL_KEY).
 
-    `timeout` is how many seconds to wait for it, `cafile` holds certificates to trust in place of the system's.
-    `insecure` allows plain http to other machines: whoever is on the way can then read the key and use it.
+    It answers questions within its curator's budgets. `timeout` is how many seconds to wait for it, `cafile` holds
+    certificates to trust in place of the system's. `insecure` allows plain http to other machines: whoever is on the
+    way can then read the key and use it. A connection may be shared by threads.
     """
-    return Connection(url, key, insecure=insecure, timeout=timeout, cafile=cafile)
-
-
-class Connection:
-    """A service that answers questions within its curator's budgets. May be shared by threads."""
 
     def __init__(
         self,
@@ -76,7 +65,7 @@ class Connection:
         if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < math.inf:
             raise ParameterError("timeout", timeout, "a number of seconds above 0")
         address = address_of(url, insecure=insecure)
-        self._key = _key(os.environ.get(ENVIRONMENT) if key is None else key)
+        self._key = _check_key(os.environ.get(ENVIRONMENT) if key is None else key)
         self._wire = Wire(address, timeout, cafile)
         self._headers = {"Accept": "application/json", "User-Agent": f"countveil/{countveil.__version__}"}
         try:
@@ -104,49 +93,37 @@ class Connection:
 
     def count(
         self,
-        sql: str | None = None,
+        sql: str | Question | None = None,
         *,
-        dataset: str | None = None,
-        by: str | Iterable[str] = (),
-        where: Condition | str | None = None,
-        people: bool = False,
-        name: str | None = None,
         frame: str | None = None,
         idempotency_key: str | None = None,
+        **form: Any,
     ) -> Table:
         """Released counts of every cell of a question: paid for, drawn once, on the record; free if asked before.
 
-        What is sent again with the same `idempotency_key` gets the same answer, whatever has become of the data. If
-        none is given, each call has a key of its own, and an answer lost on the way is fetched again at no cost.
+        The question is SQL text, or the Python form: `dataset`, `by`, `where`, `people`, `name`. What is sent again
+        with the same `idempotency_key` gets the same answer, whatever has become of the data. If none is given, each
+        call has a key of its own, and an answer lost on the way is fetched again at no cost.
         """
         if frame is not None:
             check_kind(frame)
         repeat = token(16) if idempotency_key is None else idempotency_key
         if not isinstance(repeat, str) or not re.fullmatch("[!-~]{1,200}", repeat):
             raise ParameterError("idempotency_key", repeat, "1 to 200 visible ASCII characters")
-        asked = _asked(sql, dataset, by, where, people, name)
-        return self._understood(read_table, self._ask("/v1/count", asked, where, {"Idempotency-Key": repeat}), frame)
+        asked, where = _write_question(sql, **form), form.get("where")
+        body = self._ask("/v1/count", asked, where, {"Idempotency-Key": repeat})
+        return self._understand(read_table, body, frame)
 
-    def dry_run(
-        self,
-        sql: str | None = None,
-        *,
-        dataset: str | None = None,
-        by: str | Iterable[str] = (),
-        where: Condition | str | None = None,
-        people: bool = False,
-        name: str | None = None,
-    ) -> DryRun:
+    def dry_run(self, sql: str | Question | None = None, **form: Any) -> DryRun:
         """What a question costs and how accurate its answer will be, before it is asked. Nothing is put on record."""
-        asked = _asked(sql, dataset, by, where, people, name)
-        return self._understood(read_dry_run, self._ask("/v1/plan", asked, where))
+        return self._understand(read_dry_run, self._ask("/v1/plan", _write_question(sql, **form), form.get("where")))
 
     def budget(self, pool: str | None = None) -> list[PoolBudget]:
         """What the holder of this key can still ask for of every pool, or of the pool of one dataset or name.
 
         Shares are for curators to see.
         """
-        found = self._understood(read_pools, self._ask("/v1/budget"))
+        found = self._understand(read_pools, self._ask("/v1/budget"))
         if pool is None:
             return found
         named = [each for each in found if pool in each.datasets] or [each for each in found if pool == each.pool]
@@ -201,7 +178,7 @@ class Connection:
             raise self._refusal(reply, positions=not isinstance(where, Condition))
         return reply.json
 
-    def _understood(self, read: Callable[..., R], body: Any, *more: Any) -> R:
+    def _understand(self, read: Callable[..., R], body: Any, *more: Any) -> R:
         try:
             if body["schema_version"] != 1:
                 raise ValueError
@@ -236,10 +213,14 @@ class Connection:
         return shortened(words.replace(self._key, "..."), 1000)
 
 
+connect = Connection
+"""The name by which users call it: `cv.connect(url, key)`."""
+
+
 # -- what is sent ------------------------------------------------------------------------------------------------------
 
 
-def _key(given: object) -> str:
+def _check_key(given: object) -> str:
     key = given.strip() if isinstance(given, str) else ""
     if not key:
         raise RequestError(
@@ -250,15 +231,18 @@ def _key(given: object) -> str:
     return key
 
 
-def _asked(
-    sql: str | None,
-    dataset: str | None,
-    by: str | Iterable[str],
-    where: Condition | str | None,
-    people: bool,
-    name: str | None,
+def _write_question(
+    sql: str | Question | None,
+    *,
+    dataset: str | None = None,
+    by: str | Iterable[str] = (),
+    where: Condition | str | None = None,
+    people: bool = False,
+    name: str | None = None,
 ) -> dict[str, Any]:
     """The body of a question. Text is for the service to judge, unless it cannot travel."""
+    if isinstance(sql, Question):
+        sql = sql.text
     if sql is not None:
         _check_text(sql, parse)
     columns = check_form(dataset=dataset, by=by, where=where, name=name)

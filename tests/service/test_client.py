@@ -162,6 +162,7 @@ def test_every_way_to_ask(question: dict[str, Any], service: cv.Connection, cura
     assert again.describe() == here.describe()
     assert service.dry_run(**question) == curator.dry_run(**question)
     assert service.dry_run(**question).cost == 0
+    assert service.count(curator.question(**question)).receipt.question == here.receipt.question
 
 
 def test_budgets(server: Server, curator: cv.Curator, service: cv.Connection) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
+from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from countveil.plots import svg
@@ -15,33 +16,6 @@ if TYPE_CHECKING:
 
 WIDTH = 600
 """Of the pictures."""
-STYLE = """
-:root { color-scheme: light dark; --ink: #1d2733; --soft: #5c6b7a; --line: #d8dee6; --paper: #ffffff; --wash: #f4f6f9;
-  --accent: #0f62a8; --band: #9cc4e8; --warn: #a8480f; --good: #2e7d4f; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e4e9ef; --soft: #9aa8b6; --line: #344150; --paper: #141b23;
-  --wash: #1b2530; --accent: #6fb3ee; --band: #2f5f8a; --warn: #f0a070; --good: #7fcf9f; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 60rem; padding: 2rem 1rem 4rem; background: var(--paper); color: var(--ink);
-  font: 16px/1.55 system-ui, "Segoe UI", Roboto, sans-serif; }
-h1 { font-size: 1.7rem; line-height: 1.2; margin: 0 0 .3rem; } h2 { font-size: 1.2rem; margin: 2.6rem 0 .4rem; }
-p { max-width: 46rem; } .soft { color: var(--soft); } code { font-size: .92em; overflow-wrap: anywhere; }
-pre { background: var(--wash); border: 1px solid var(--line); border-radius: 6px; padding: .7rem .9rem;
-  white-space: pre-wrap; overflow-x: auto; }
-.facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(9rem, 1fr)); gap: .8rem; margin: 1.4rem 0; }
-.fact { background: var(--wash); border: 1px solid var(--line); border-radius: 8px; padding: .7rem .9rem; }
-.fact b { display: block; font-size: 1.35rem; } .fact span { color: var(--soft); font-size: .88rem; }
-.scroll { overflow-x: auto; } table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { padding: .3rem .6rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; } th { color: var(--soft); font-weight: 600; font-size: .88rem; }
-tr.small td:first-child::after { content: " small"; color: var(--warn); font-size: .78rem; }
-.tag { display: inline-block; border-radius: 1rem; padding: .05rem .7rem; font-size: .82rem; border: 1px solid; }
-.paid { color: var(--accent); } .free { color: var(--good); } .refused { color: var(--warn); }
-svg { width: 100%; height: auto; } svg text { fill: var(--ink); font: 12px system-ui, sans-serif; }
-@media (max-width: 34rem) { svg text { font-size: 17px; } th, td { padding: .25rem .35rem; font-size: .85rem; } }
-svg .soft { fill: var(--soft); } .axis { stroke: var(--line); } .band { fill: var(--band); }
-.dot { fill: var(--accent); }
-.cross { stroke: var(--warn); stroke-width: 2; } .bar { fill: var(--line); } .spent { fill: var(--accent); }
-"""
 
 
 def write_report(demo: Demo) -> None:
@@ -51,6 +25,7 @@ def write_report(demo: Demo) -> None:
 
 def page(demo: Demo) -> str:
     """The whole page as text."""
+    style = files("countveil.demo").joinpath("report.css").read_text(encoding="utf-8")
     budget, answered = demo.budget, next(asked.table for asked in demo.asked if asked.table is not None)
     facts = [
         (f"{demo.people:,}", "invented people in twelve towns"),
@@ -73,7 +48,7 @@ def page(demo: Demo) -> str:
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1"><title>countveil: demo report</title>'
-        f"<style>{STYLE}</style></head><body>{''.join(body)}</body></html>\n"
+        f"<style>{style}</style></head><body>{''.join(body)}</body></html>\n"
     )
 
 
