@@ -16,9 +16,9 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, Unpack
 
 import countveil
 from countveil.answers import DryRun, PoolBudget, Table, check_kind
@@ -31,7 +31,7 @@ from countveil.errors import (
     ServiceError,
     shortened,
 )
-from countveil.query import Condition, Question, check_form, parse, parse_condition, written
+from countveil.query import Condition, Form, Question, check_form, parse, parse_condition, written
 from countveil.query.tokens import UNWRITABLE
 from countveil.received import read_dry_run, read_pools, read_table, refusal
 from countveil.sampling.entropy import token
@@ -93,11 +93,11 @@ class Connection:
 
     def count(
         self,
-        sql: str | Question | None = None,
+        question: str | Question | None = None,
         *,
         frame: str | None = None,
         idempotency_key: str | None = None,
-        **form: Any,
+        **form: Unpack[Form],
     ) -> Table:
         """Released counts of every cell of a question: paid for, drawn once, on the record; free if asked before.
 
@@ -110,13 +110,14 @@ class Connection:
         repeat = token(16) if idempotency_key is None else idempotency_key
         if not isinstance(repeat, str) or not re.fullmatch("[!-~]{1,200}", repeat):
             raise ParameterError("idempotency_key", repeat, "1 to 200 visible ASCII characters")
-        asked, where = _write_question(sql, **form), form.get("where")
+        asked, where = _write_question(question, **form), form.get("where")
         body = self._ask("/v1/count", asked, where, {"Idempotency-Key": repeat})
         return self._understand(read_table, body, frame)
 
-    def dry_run(self, sql: str | Question | None = None, **form: Any) -> DryRun:
+    def dry_run(self, question: str | Question | None = None, **form: Unpack[Form]) -> DryRun:
         """What a question costs and how accurate its answer will be, before it is asked. Nothing is put on record."""
-        return self._understand(read_dry_run, self._ask("/v1/plan", _write_question(sql, **form), form.get("where")))
+        asked = _write_question(question, **form)
+        return self._understand(read_dry_run, self._ask("/v1/plan", asked, form.get("where")))
 
     def budget(self, pool: str | None = None) -> list[PoolBudget]:
         """What the holder of this key can still ask for of every pool, or of the pool of one dataset or name.
@@ -231,25 +232,23 @@ def _check_key(given: object) -> str:
     return key
 
 
-def _write_question(
-    sql: str | Question | None,
-    *,
-    dataset: str | None = None,
-    by: str | Iterable[str] = (),
-    where: Condition | str | None = None,
-    people: bool = False,
-    name: str | None = None,
-) -> dict[str, Any]:
+def _write_question(question: str | Question | None, **form: Unpack[Form]) -> dict[str, Any]:
     """The body of a question. Text is for the service to judge, unless it cannot travel."""
-    if isinstance(sql, Question):
-        sql = sql.text
+    sql = question.text if isinstance(question, Question) else question
     if sql is not None:
         _check_text(sql, parse)
-    columns = check_form(dataset=dataset, by=by, where=where, name=name)
+    where = form.get("where")
+    columns = check_form(**form)
     if isinstance(where, str):
         _check_text(where, parse_condition)
-    condition = written(where) if isinstance(where, Condition) else where
-    body = {"sql": sql, "dataset": dataset, "by": columns, "where": condition, "people": bool(people), "name": name}
+    body = {
+        "sql": sql,
+        "dataset": form.get("dataset"),
+        "by": columns,
+        "where": written(where) if isinstance(where, Condition) else where,
+        "people": bool(form.get("people")),
+        "name": form.get("name"),
+    }
     return {word: value for word, value in body.items() if value is not None}
 
 

@@ -141,7 +141,7 @@ def test_the_kind_of_frame(service: cv.Connection) -> None:
 
 
 QUESTIONS: list[dict[str, Any]] = [
-    {"sql": "SELECT region, count(*) AS n FROM people WHERE ok = TRUE GROUP BY region"},
+    {"question": "SELECT region, count(*) AS n FROM people WHERE ok = TRUE GROUP BY region"},
     {"by": "region", "where": cv.col("ok") == True, "name": "n"},  # noqa: E712
     {"by": ["year", "region"], "where": "age >= 10 OR day = DATE '2026-01-31'"},
     {
@@ -191,15 +191,15 @@ def test_threads_share_a_connection(server: Server, service: cv.Connection) -> N
 # -- the same refusals -------------------------------------------------------------------------------------------------
 
 BAD: list[dict[str, Any]] = [
-    {"sql": "SELECT region, count(*) FROM people GROUP BY region HAVING count(*) < 5"},
-    {"sql": "DROP TABLE people"},
-    {"sql": ""},
-    {"sql": " \n"},
-    {"sql": "SELECT \x00"},
-    {"sql": "\ud800"},
-    {"sql": 5},
-    {"sql": b"SELECT"},
-    {"sql": BY_REGION, "by": "region"},
+    {"question": "SELECT region, count(*) FROM people GROUP BY region HAVING count(*) < 5"},
+    {"question": "DROP TABLE people"},
+    {"question": ""},
+    {"question": " \n"},
+    {"question": "SELECT \x00"},
+    {"question": "\ud800"},
+    {"question": 5},
+    {"question": b"SELECT"},
+    {"question": BY_REGION, "by": "region"},
     {"by": "nothing"},
     {"by": 5},
     {"by": [5]},

@@ -111,7 +111,7 @@ def check_held(mark: Mark, ledger: str, held: Entry | None, end: int) -> None:
         raise LedgerError("the ledger's history is not the one its anchor remembers; restore a backup")
 
 
-# -- what the entries add up to -----------------------------------------------------------------------------------------
+# -- what the entries add up to ----------------------------------------------------------------------------------------
 
 
 @dataclass
