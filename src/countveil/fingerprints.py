@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import io
 import json
 import threading
 from collections.abc import Callable, Sequence, Set
@@ -187,20 +188,15 @@ def frame_hash(frame: Any) -> str:
     return sink.hash.hexdigest()
 
 
-class _Hashing:
+class _Hashing(io.RawIOBase):
     """A file that keeps nothing but the hash of what is written."""
-
-    closed = False
 
     def __init__(self) -> None:
         self.hash = hashlib.sha256()
 
+    def writable(self) -> bool:
+        return True
+
     def write(self, content: Any) -> int:
         self.hash.update(content)
         return memoryview(content).nbytes
-
-    def flush(self) -> None:
-        """Nothing waits."""
-
-    def close(self) -> None:
-        """Nothing is open."""

@@ -34,7 +34,7 @@ def main(folder: Path) -> dict[str, Any]:
     from countveil.curator import Curator
     from countveil.engines import Source
     from countveil.engines.spark import SparkEngine
-    from countveil.engines.spark_storage import content_hash
+    from countveil.engines.spark_storage import store
     from countveil.errors import EngineError
     from countveil.query import ask
     from countveil.schema import Column, Schema
@@ -90,7 +90,7 @@ def main(folder: Path) -> dict[str, Any]:
     for each in bad:
         for run in (
             lambda each=each: SparkEngine(Source(frame=each), one).count(ask(one, by=["x"]), key=b"k"),
-            lambda each=each: content_hash(Source(frame=each)),
+            lambda each=each: store(Source(frame=each)),
         ):
             try:
                 run()

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from countveil.engines.labels import Labels, count_name, labels_of
 from countveil.engines.spark_session import noted, plain, quiet
+from countveil.engines.spark_sql import TYPES
 from countveil.errors import EngineError, ParameterError
 from countveil.mechanism import Mechanism
 from countveil.query import Question
@@ -52,7 +53,6 @@ LOST = "the workers' counts could not be read back: do all machines see the outp
 NO_COUNTS = "the engine returned what cannot be counts; the charge is kept"
 COUNTS = ("count(1) AS cells", "sum(n) AS total")
 _FOREIGN = ("PYTHON_VERSION_MISMATCH", "No module named", "Cannot run program", "PYTHON_WORKER_EXITED")
-_TYPES = {"text": "STRING", "integer": "BIGINT", "boolean": "BOOLEAN", "date": "DATE"}
 
 Draw = Callable[[Iterator[Any]], Iterator[Any]]
 Result = TypeVar("Result")
@@ -170,7 +170,7 @@ def _draw_once(
 ) -> None:
     shared = session.sparkContext.broadcast(public)
     try:
-        columns = [f"k{i} {_TYPES[labels.kind]}" for i, labels in enumerate(public.labels)]
+        columns = [f"k{i} {TYPES[labels.kind]}" for i, labels in enumerate(public.labels)]
         draw = around(drawing(lambda: shared.value, key.export()))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # of pandas, which is not used

@@ -21,7 +21,6 @@ import os
 import threading
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlparse
 
@@ -65,6 +64,9 @@ class StoredRows:
         self._folder, self._schema, self._names = folder, schema, names
         self.paths = tuple(sorted(str(path) for path in (folder.path / "rows").glob("part-*")))
         self.fingerprint = ""
+        """What all rows hold, whatever their order, but for columns of types that cannot be declared, on which no
+        answer depends. The hash of a row has 64 bits, and rows are added up. Data that was made to collide would be
+        taken for the same: a stale replay, never a leak."""
 
     def files(self, session: Any) -> Any:
         """The files as they are."""
@@ -82,41 +84,32 @@ class StoredRows:
         self._folder.remove()
 
 
-@dataclass
-class _Known:
-    source: Source
-    """Kept, so that no other frame gets the same identity."""
-    trace: Trace | None
-    rows: StoredRows
-
-
 class Storage:
     """The stored rows of a curator."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: dict[tuple[object, ...], _Known] = {}
+        self._known: dict[tuple[object, ...], tuple[Source, Trace | None, StoredRows]] = {}
+        """With the source, so that no other frame gets the same identity."""
 
     def rows(self, source: Source) -> StoredRows:
         """The rows of a frame or table: stored now, unless they are for sure."""
         key = (id(source.frame), source.location, source.schema)
         with self._lock:  # so that two threads do not store the same frame
-            known = self._known.get(key)
             trace = None if source.frame is not None else trace_of(source)
-            if (
-                known is None
-                or not known.rows.exist()
-                or (source.frame is None and (not trace or trace != known.trace))
-            ):
-                known = self._known[key] = _Known(source, trace, store(source))
-            else:
-                session_of(source.frame, shown=source.allow_spark_ui)
-            return known.rows
+            if key in self._known:
+                _, before, rows = self._known[key]
+                if rows.exist() and (source.frame is not None or (trace is not None and trace == before)):
+                    session_of(source.frame, shown=source.allow_spark_ui)
+                    return rows
+            rows = store(source)
+            self._known[key] = source, trace, rows
+            return rows
 
     def close(self) -> None:
         with self._lock:
-            for known in self._known.values():
-                known.rows.remove()
+            for *_, rows in self._known.values():
+                rows.remove()
             self._known.clear()
 
 
@@ -191,17 +184,6 @@ def _strip(quoted: str, family: Family) -> str:
 
 def _quote(name: str) -> str:
     return SparkDialect().name(name)
-
-
-def content_hash(source: Source) -> str:
-    """What a DataFrame or a table of Spark's holds now, whatever the order of its rows.
-
-    Columns of types that cannot be declared are left out, as no answer depends on them. The hash of a row has 64 bits,
-    and rows are added up. Data that was made to collide would be taken for the same: a stale replay, never a leak.
-    """
-    rows = store(source)
-    rows.remove()
-    return rows.fingerprint
 
 
 # -- tables of the catalogue -------------------------------------------------------------------------------------------

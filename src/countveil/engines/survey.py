@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import datetime
 from dataclasses import dataclass
-from typing import Any
 
 from countveil.engines.engine import SqlEngine
-from countveil.engines.sql import READABLE, Family
+from countveil.engines.sql import READABLE, Compiler, Family
 from countveil.query.condition import Member, domain_of
 from countveil.schema import Column, Kind, Schema, Value
 
@@ -50,13 +49,11 @@ def survey_column(engine: SqlEngine, column: Column, examples: int = 5) -> Colum
     compiler = engine.compiler()
     inside = compiler.member(Member(column, domain_of(column)))
     missing = compiler.missing(column)
-    found = _one(
-        engine.run(
-            compiler.statement(
-                f"SELECT count(*) AS n, count(CASE WHEN {inside} THEN 1 END) AS inside, "
-                f"count(CASE WHEN {missing} THEN 1 END) AS missing FROM {engine.relation}"
-            )
-        )
+    n, within, null = _numbers(
+        engine,
+        compiler,
+        f"SELECT count(*) AS n, count(CASE WHEN {inside} THEN 1 END) AS inside, "
+        f"count(CASE WHEN {missing} THEN 1 END) AS missing FROM {engine.relation}",
     )
     text = engine.dialect.text_type
     shown = engine.run(
@@ -67,7 +64,6 @@ def survey_column(engine: SqlEngine, column: Column, examples: int = 5) -> Colum
         )
     )
     pairs = tuple((str(v), int(n)) for v, n in zip(shown["v"], shown["n"], strict=True))
-    n, within, null = int(found["n"]), int(found["inside"]), int(found["missing"])
     return ColumnSurvey(column.name, column.kind, family, n, within, null, pairs)
 
 
@@ -76,24 +72,19 @@ def survey_people(engine: SqlEngine, schema: Schema) -> PeopleSurvey:
     compiler = engine.compiler()
     unit = compiler.person(schema.unit)
     bound = schema.rows_per_person * schema.cells_per_person
-    found = _one(
-        engine.run(
-            compiler.statement(
-                f"SELECT count(u) AS people, coalesce(sum(n), 0) AS n, "
-                f"coalesce(sum(CASE WHEN u IS NULL THEN n END), 0) AS unnamed, "
-                f"coalesce(max(CASE WHEN u IS NOT NULL THEN n END), 0) AS most, "
-                f"count(CASE WHEN u IS NOT NULL AND n > {bound} THEN 1 END) AS more "
-                f"FROM (SELECT {unit} AS u, count(*) AS n FROM {engine.relation} GROUP BY 1) AS people"
-            )
-        )
+    sql = (
+        f"SELECT count(u) AS people, coalesce(sum(n), 0) AS n, "
+        f"coalesce(sum(CASE WHEN u IS NULL THEN n END), 0) AS unnamed, "
+        f"coalesce(max(CASE WHEN u IS NOT NULL THEN n END), 0) AS most, "
+        f"count(CASE WHEN u IS NOT NULL AND n > {bound} THEN 1 END) AS more "
+        f"FROM (SELECT {unit} AS u, count(*) AS n FROM {engine.relation} GROUP BY 1) AS people"
     )
-    return PeopleSurvey(*(int(found[name]) for name in ("people", "n", "unnamed", "most", "more")))
+    return PeopleSurvey(*_numbers(engine, compiler, sql))
 
 
 def count_rows(engine: SqlEngine) -> int:
     """The number of rows."""
-    found = engine.run(engine.compiler().statement(f"SELECT count(*) AS n FROM {engine.relation}"))
-    return int(_one(found)["n"])
+    return _numbers(engine, engine.compiler(), f"SELECT count(*) AS n FROM {engine.relation}")[0]
 
 
 def guess_column(engine: SqlEngine, name: str, most_values: int) -> Column | None:
@@ -110,15 +101,12 @@ def guess_column(engine: SqlEngine, name: str, most_values: int) -> Column | Non
         compiler = engine.compiler()
         probe = Column(name, kind, (False, True)) if kind == "boolean" else Column(name, kind)
         read, raw = compiler.read(probe), compiler.missing(probe)
-        found = _one(
-            engine.run(
-                compiler.statement(
-                    f"SELECT count(*) - count(CASE WHEN {raw} THEN 1 END) AS present, count({read}) AS readable, "
-                    f"count(DISTINCT {read}) AS different FROM {engine.relation}"
-                )
-            )
+        present, readable, different = _numbers(
+            engine,
+            compiler,
+            f"SELECT count(*) - count(CASE WHEN {raw} THEN 1 END) AS present, count({read}) AS readable, "
+            f"count(DISTINCT {read}) AS different FROM {engine.relation}",
         )
-        present, readable, different = (int(found[k]) for k in ("present", "readable", "different"))
         if present == 0:
             return None
         if readable == present:
@@ -139,9 +127,9 @@ def _domain(engine: SqlEngine, probe: Column, different: int, most_values: int) 
         return Column(probe.name, "text", tuple(values), guessed=True)
     text = engine.dialect.text_type
     sql = f"SELECT CAST(min({read}) AS {text}) AS low, CAST(max({read}) AS {text}) AS high FROM {engine.relation}"
-    ends = _one(engine.run(compiler.statement(sql)))
+    ends = engine.run(compiler.statement(sql))
     try:
-        low, high = (_number(probe.kind, str(ends[end])) for end in ("low", "high"))
+        low, high = (_number(probe.kind, str(ends[end][0])) for end in ("low", "high"))
     except ValueError:  # a date before the year 1, after 9999, or infinitely far away
         return None
     return Column(probe.name, probe.kind, low=low, high=high, guessed=True)
@@ -151,6 +139,6 @@ def _number(kind: Kind, text: str) -> int:
     return datetime.date.fromisoformat(text).toordinal() if kind == "date" else int(text)
 
 
-def _one(columns: dict[str, Any]) -> dict[str, Any]:
-    """The only row of a result."""
-    return {name: values[0] for name, values in columns.items()}
+def _numbers(engine: SqlEngine, compiler: Compiler, sql: str) -> list[int]:
+    """The only row of a result, in the order of its columns."""
+    return [int(values[0]) for values in engine.run(compiler.statement(sql)).values()]

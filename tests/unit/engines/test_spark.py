@@ -27,7 +27,7 @@ from countveil.engines.duckdb import DuckDBEngine
 from countveil.engines.engine import SqlEngine
 from countveil.engines.labels import count_name, labels_of
 from countveil.engines.spark import SparkEngine
-from countveil.engines.spark_storage import content_hash
+from countveil.engines.spark_storage import store
 from countveil.errors import DataError, EngineError, LedgerError, MissingExtraError, ParameterError, RequestError
 from countveil.ledger.sqlite import SqliteLedger
 from countveil.query import ask
@@ -412,22 +412,26 @@ def test_a_dataframe_as_the_source_and_new_data_as_a_new_version(config: Path, t
     assert abs(int(first.released[1]) - 3 * KEYS // 2) <= worst
 
 
+def hash_of(source: Source) -> str:
+    return store(source).fingerprint
+
+
 def test_the_hash_of_a_dataframe_sees_every_value() -> None:
     rows = [(1, "a"), (1, "a"), (2, None)]
     hashes = {
-        content_hash(Source(frame=spark().createDataFrame(each, "a INT, b STRING")))
+        hash_of(Source(frame=spark().createDataFrame(each, "a INT, b STRING")))
         for each in (rows, rows[1:], [*rows, (2, None)], [(1, "a"), (2, "a"), (1, None)], [])
     }
     assert len(hashes) == 5
-    assert content_hash(Source(frame=spark().createDataFrame(rows[::-1], "a INT, b STRING"))) in hashes
+    assert hash_of(Source(frame=spark().createDataFrame(rows[::-1], "a INT, b STRING"))) in hashes
     with pytest.raises(EngineError, match="spark://no_such_table is no table that Spark knows; check its name"):
-        content_hash(Source("spark://no_such_table"))
+        hash_of(Source("spark://no_such_table"))
 
 
 def test_the_hash_of_a_dataframe_sees_where_values_are_missing() -> None:
     kinds = "a INT, b INT"
     hashes = {
-        content_hash(Source(frame=spark().createDataFrame(rows, kinds)))
+        hash_of(Source(frame=spark().createDataFrame(rows, kinds)))
         for rows in ([(1, None)], [(None, 1)], [(1, 1)], [(None, None)], [(0, None)], [(1, 0)])
     }
     assert len(hashes) == 6
@@ -438,7 +442,7 @@ def test_columns_that_cannot_be_declared_do_no_harm(config: Path, tmp_path: Path
     frame = spark().sql(f"SELECT id AS age, TRUE AS half, {odd} FROM range(3)")
     with Curator.open(config, sources={"people": frame}) as curator:
         assert curator.count(dataset="people", by="half").released.size == 2
-    assert content_hash(Source(frame=frame.select("m"))) != content_hash(Source(frame=frame.limit(2).select("m")))
+    assert hash_of(Source(frame=frame.select("m"))) != hash_of(Source(frame=frame.limit(2).select("m")))
 
 
 # -- which files -------------------------------------------------------------------------------------------------------
