@@ -112,26 +112,11 @@ def audit(
     help="delta: the least. entropy: R's ptable (largest entropy, variance V).",
 )
 @click.option("--against", metavar="FILE", help="A p-table to do better than; it gives D, V and js where you do not.")
-@click.option("--format", "format_", default="tau-argus", show_default=True, metavar="F", help=f"{FORMAT_HELP}.")
+@click.option("--format", default="tau-argus", show_default=True, metavar="F", help=f"{FORMAT_HELP}.")
 @click.option("--keys", metavar="K", help="With --format ons: the number of cell keys, 256 or 4096 (default).")
 @click.option("-o", "--output", metavar="FILE", help="Write the table.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def design(
-    D: str | None,
-    V: str | None,
-    pstay: str | None,
-    js: str | None,
-    epsilon: str,
-    freeze_zero: bool,
-    unbiased_from: str,
-    unimodal: bool,
-    objective: str,
-    against: str | None,
-    format_: str,
-    keys: str | None,
-    output: str | None,
-    as_json: bool,
-) -> None:
+def design(epsilon: str, against: str | None, output: str | None, as_json: bool, **asked: Any) -> None:
     """The p-table of least delta at one epsilon: noise at most D, variance at most V in every row, unbiased rows.
 
     What is printed is measured on the rounded table that is written, never on what was asked for. With --against the
@@ -151,20 +136,7 @@ def design(
 
     with busy("designing"):
         incumbent = None if against is None else read(against)
-        found = library_design(
-            epsilon=epsilon,
-            D=D,
-            V=V,
-            pstay=pstay,
-            js=js,
-            freeze_zero=freeze_zero,
-            unbiased_from=unbiased_from,
-            unimodal=unimodal,
-            objective=objective,
-            format=format_,
-            keys=keys,
-            against=incumbent,
-        )
+        found = library_design(epsilon=epsilon, against=incumbent, **asked)
         audits = [("this table", library_audit(found.table, epsilons=[epsilon]))]
         name = str(against).replace("\\", "/").rsplit("/", 1)[-1]
         if incumbent is not None:
