@@ -23,28 +23,20 @@ from contextlib import suppress
 from fractions import Fraction
 from itertools import pairwise
 
-from countveil.design.linear import NoSolution, Program, Solution
+from countveil.design.linear import NoSolution, Solution
+from countveil.design.program import LEEWAY, NEGLIGIBLE, ONE, CellProgram, Cells, Term, moment, propose
 from countveil.law import Columns, Law
 from countveil.rounding import SCALE, column_law
-
-Term = tuple[int, Fraction]
-Cells = dict[int, Term]
-"""y -> variable and factor: the cells of one column."""
 
 MARGIN = 2
 WIDE = 4
 """Standard deviations from which on the bias is zero in any case."""
-_ONE = Fraction(1)
 _MET = Fraction(1, 10**9)
 """A relative excess over the heights that is the solver's."""
 _EXACT = Fraction(1, 10**40)
 _ROUGH = Fraction(1, 10**7)
 """A residual that rounding to integers can mend: what it costs is certified."""
-_LEEWAY = Fraction(102, 100)
-"""The bias may be 2 % above its least: squeezing out the last of it makes columns ugly."""
-_NEGLIGIBLE = Fraction(1, 10**12)
-_NOISE = 1 << (SCALE - 170)
-_SAME = _ONE + Fraction(1, 10**6)
+_SAME = ONE + Fraction(1, 10**6)
 
 
 class HeldProgram:
@@ -55,48 +47,43 @@ class HeldProgram:
             raise ValueError("orders begin at 1, and the law is symmetric")
         self.law, self.orders, self.heights = law, tuple(orders), tuple(heights)
         self.D = law.right
-        self.program = Program()
-        self.one = self.program.variable(1, 1)
+        self.program = CellProgram()
         self.excess = self.program.variable()
-        self._sizes: dict[int, Fraction] = {self.one: _ONE}
+        self._sizes: dict[int, Fraction] = {self.program.one: ONE}
         ratios = [law.probability(i) / law.probability(i + 1) for i in range(self.D)]
         self._bins = [bisect_right(self.orders, ratio * _SAME) for ratio in ratios]
         self._columns = [self._cells(n) for n in range(self.D)]
         self._biases = [self._constrain(n, cells) for n, cells in enumerate(self._columns)]
-        last = {self.D + z: (self.one, law.probability(z)) for z in range(-self.D, self.D + 1)}
+        last = {self.D + z: (self.program.one, law.probability(z)) for z in range(-self.D, self.D + 1)}
         for n, (here, there) in enumerate(pairwise([*self._columns, last])):
             self._hold([(here[y], there.get(y), n - y) for y in here if y <= n])
             self._hold([(there[y], here.get(y), y - n - 1) for y in there if y > n])
             for y in here:
                 if y > n:
-                    self._at_most(here[y], there[y], _ONE)
+                    self._at_most(here[y], there[y], ONE)
                 elif y in there:
-                    self._at_most(there[y], here[y], _ONE)
+                    self._at_most(there[y], here[y], ONE)
         self.program.expect(self._sizes.items())
 
     def _cells(self, n: int) -> Cells:
         cells: Cells = {}
         for y in range(n + self.D + 1):
             if y == n and n:
-                cells[y] = (self.one, self.law.eta)
+                cells[y] = (self.program.one, self.law.eta)
             else:
                 variable = self.program.variable(self.law.eta if y == n else 0)
-                cells[y] = (variable, _ONE)
+                cells[y] = (variable, ONE)
                 self._sizes[variable] = self.law.probability(y - n)
         return cells
 
     def _constrain(self, n: int, cells: Cells) -> int:
         """The mass is one; the variable that is returned is at least the size of the bias."""
-        self.program.constrain([*cells.values(), (self.one, -_ONE)], lower=0, upper=0)
-        bias = self.program.variable()
-        for sign in (1, -1):
-            terms = [(v, sign * f * (y - n)) for y, (v, f) in cells.items()]
-            self.program.constrain([*terms, (bias, -_ONE)], upper=0)
-        return bias
+        self.program.constrain_mass(cells)
+        return self.program.bound_bias(n, cells)
 
     def _hold(self, cells: Sequence[tuple[Term, Term | None, int]]) -> None:
         """sum max(0, p - E q) <= height at every order, over cells (p, q, distance) in which p is the larger."""
-        sums: list[list[Term]] = [[(self.one, -h), (self.excess, -h)] for h in self.heights]
+        sums: list[list[Term]] = [[(self.program.one, -h), (self.excess, -h)] for h in self.heights]
         for p, q, distance in cells:
             if q is None:
                 for terms in sums:
@@ -110,8 +97,8 @@ class HeldProgram:
                 self._at_least(p, q, self.orders[first - 1])
             for g in range(first, last):
                 hinge = self.program.variable()
-                self.program.constrain([(hinge, -_ONE), p, (q[0], -self.orders[g] * q[1])], upper=0)
-                sums[g].append((hinge, _ONE))
+                self.program.constrain_excess(p, q, self.orders[g], hinge)
+                sums[g].append((hinge, ONE))
             if last < len(sums):
                 self._at_most(p, q, self.orders[last])
         for terms in sums:
@@ -130,17 +117,17 @@ class HeldProgram:
         """
         last = min(self.D, math.ceil(WIDE * math.sqrt(self.law.variance))) if n0 is None else min(n0, self.D)
         self._set_unbiased_from(last)
-        if self._minimise([(self.excess, _ONE)], _EXACT).objective > _MET:
+        if self.program.solve([(self.excess, ONE)], _EXACT).objective > _MET:
             raise NoSolution("infeasible")
         self.program.set_variable_bounds(self.excess, 0, _MET)
         biases = [(variable, Fraction(n + 1)) for n, variable in enumerate(self._biases[:last])]
-        solution = self._minimise(biases, _ROUGH)
+        solution = self.program.solve(biases, _ROUGH)
         if n0 is None:
-            last = max((n + 1 for n, v in enumerate(self._biases[:last]) if solution[v] > _NEGLIGIBLE), default=0)
+            last = max((n + 1 for n, v in enumerate(self._biases[:last]) if solution[v] > NEGLIGIBLE), default=0)
         self._set_unbiased_from(last)
-        self.program.constrain(biases, upper=solution.objective * _LEEWAY + _NEGLIGIBLE)
+        self.program.constrain(biases, upper=solution.objective * LEEWAY + NEGLIGIBLE)
         with suppress(NoSolution):  # else the columns of least bias have to do
-            solution = self._minimise(self._spread(), _ROUGH)
+            solution = self.program.solve(self._spread(), _ROUGH)
         return Columns(self.law, tuple(self._law(n, solution, unbiased=n >= last) for n in range(self.D))), last
 
     def _set_unbiased_from(self, n0: int) -> None:
@@ -148,19 +135,10 @@ class HeldProgram:
             self.program.set_variable_bounds(bias, 0, 0 if n >= n0 else None)
 
     def _spread(self) -> list[Term]:
-        columns = enumerate(self._columns)
-        return [(v, f * (y - n) ** 2) for n, cells in columns for y, (v, f) in cells.items() if y != n]
-
-    def _minimise(self, terms: Sequence[Term], residual: Fraction) -> Solution:
-        solution = self.program.minimize(terms)
-        if solution.residual > residual:
-            raise NoSolution("failed")
-        return solution
+        return [term for n, cells in enumerate(self._columns) for term in moment(n, cells, 2)]
 
     def _law(self, n: int, solution: Solution, *, unbiased: bool) -> Law:
-        cells = self._columns[n]
-        values = [int(solution[v] * f * (1 << SCALE)) for v, f in (cells[y] for y in range(n + self.D + 1))]
-        values = [value if value >= _NOISE else 0 for value in values]
+        values = propose(self._columns[n], solution)
         bits, centre = self.law.bits, self.law.weight(0)
         free = n == 0 and values[0] > (centre + 4) << (SCALE - bits)
         return column_law(values, n, bits, centre=None if free else centre, unbiased=unbiased)

@@ -27,19 +27,79 @@ from countveil.rounding import SCALE, exp, fraction
 
 Term = tuple[int, Fraction]
 """A variable and its factor: the value of a cell."""
+Cells = dict[int, Term]
+"""The cells of one column: y -> P(y|n)."""
 
+ONE = Fraction(1)
 _HOLD = Fraction(1, 10**7)
 """How far an optimum may be relaxed, relatively, to keep the next stage well posed."""
 _STEEPEST = Fraction(16)
 _TINIEST = Fraction(1, 10**40)
 _FEASIBLE = Fraction(1, 10**40)
 _PROHIBITIVE = Fraction(10**6)
-_LEEWAY = Fraction(102, 100)
+LEEWAY = Fraction(102, 100)
 """The bias may be 2 % above its least: squeezing out the last of it makes columns ugly."""
-_NEGLIGIBLE = Fraction(1, 10**12)
+NEGLIGIBLE = Fraction(1, 10**12)
 """A bias that is not worth another stage."""
 _NOISE = 1 << (SCALE - 170)
 """Probabilities below 2**-170 are what the solver leaves where it means zero."""
+
+
+class CellProgram(Program):
+    """A linear program whose variables are cells, and the rows that are asked of columns of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one = self.variable(1, 1)
+        self._hinges: dict[tuple[Term, Term | None], int] = {}
+
+    def constrain_mass(self, cells: Cells) -> None:
+        """The probabilities sum to one."""
+        self.constrain([*cells.values(), (self.one, -ONE)], lower=0, upper=0)
+
+    def bound_bias(self, n: int, cells: Cells, *, unbiased: bool = False) -> int:
+        """A variable that is at least the size of the bias of the column of n: zero, or whatever it takes."""
+        bias = self.variable(0, 0 if unbiased else None)
+        mean = moment(n, cells, 1)
+        for sign in (1, -1) if mean else ():
+            self.constrain([*((v, sign * f) for v, f in mean), (bias, -ONE)], upper=0)
+        return bias
+
+    def constrain_excess(self, p: Term, q: Term | None, E: Fraction, bound: int) -> None:
+        """p - E q is at most the variable `bound`."""
+        self.constrain([(bound, -ONE), p, *([] if q is None else [(q[0], -E * q[1])])], upper=0)
+
+    def constrain_divergence(self, a: Cells, b: Cells, E: Fraction, delta: int) -> None:
+        """sum_y max(0, a(y) - E b(y)) is at most the variable `delta`."""
+        total: list[Term] = [(delta, -ONE)]
+        for y, p in a.items():
+            q = b.get(y)
+            if q is not None and p[0] == q[0] and p[1] <= E * q[1]:
+                continue  # the same variable, decaying by no more than E: never positive
+            if (p, q) not in self._hinges:
+                self._hinges[p, q] = self.variable()
+                self.constrain_excess(p, q, E, self._hinges[p, q])
+            total.append((self._hinges[p, q], ONE))
+        self.constrain(total, upper=0)
+
+    def solve(self, terms: Iterable[Term], residual: Fraction) -> Solution:
+        """The least value of the terms; a solution that is less feasible than asked for counts as none."""
+        solution = self.minimize(terms)
+        if solution.residual > residual:
+            raise NoSolution("failed")
+        return solution
+
+
+def moment(n: int, cells: Cells, power: int) -> list[Term]:
+    """E (Y - n)^power of the column of n."""
+    return [(v, f * (y - n) ** power) for y, (v, f) in cells.items() if y != n]
+
+
+def propose(cells: Cells, solution: Solution) -> list[int]:
+    """The column from its lowest outcome to its highest, as integers over 2**SCALE."""
+    terms = (cells.get(y) for y in range(min(cells), max(cells) + 1))
+    values = (0 if term is None else int(solution[term[0]] * term[1] * (1 << SCALE)) for term in terms)
+    return [value if value >= _NOISE else 0 for value in values]
 
 
 @dataclass(frozen=True)
@@ -84,7 +144,7 @@ class _Column:
     """The cells y -> term of one column, and n."""
 
     n: int
-    cells: dict[int, Term] = field(default_factory=dict)
+    cells: Cells = field(default_factory=dict)
 
 
 class ColumnProgram:
@@ -92,15 +152,13 @@ class ColumnProgram:
 
     def __init__(self, model: Model) -> None:
         self.model = model
-        self.program = Program()
+        self.program = CellProgram()
         self.E = fraction(exp(min(model.epsilon, _STEEPEST)))  # a smaller epsilon is only harder to meet
-        self.one = self.program.variable(1, 1)
         self.eta = self.program.variable(*(_fixed(model.eta) if model.eta is not None else (0, 1)))
         self.delta = self.program.variable(0, 1)
         self.excess = self.program.variable(0, 1 if model.delta is not None else 0)
         if model.delta is not None:
-            self.program.constrain([(self.delta, Fraction(1)), (self.excess, Fraction(-1))], upper=model.delta)
-        self._hinges: dict[tuple[Term | None, Term | None], int] = {}
+            self.program.constrain([(self.delta, ONE), (self.excess, -ONE)], upper=model.delta)
         self._biases: dict[int, int] = {}
         self._columns = self._tied() if model.window is not None else self._explicit()
         for column in self._columns:
@@ -113,7 +171,7 @@ class ColumnProgram:
     def _hint(self) -> None:
         """Tell the solver that cells decay like E^-|z|: without a scale to go by it can stall on tiny deltas."""
         decay = _powers(1 / self.E, 2 * self.model.D + 1)
-        sizes = {self.one: Fraction(1), self.eta: Fraction(1, 2), self.delta: Fraction(1, 1000)}
+        sizes = {self.program.one: ONE, self.eta: Fraction(1, 2), self.delta: Fraction(1, 1000)}
         for column in self._columns:
             for y, (variable, _) in column.cells.items():
                 sizes.setdefault(variable, max(decay[min(abs(y - column.n), len(decay) - 1)], _TINIEST))
@@ -142,20 +200,20 @@ class ColumnProgram:
         column = _Column(n)
         for y in range(max(0, n - D), top + 1):
             if y == n and n >= 1 and n != self.model.cap:
-                column.cells[y] = (self.eta, Fraction(1))
+                column.cells[y] = (self.eta, ONE)
             elif reach is not None and y > max(n, reach):
-                column.cells[y] = (upper[y - n - 1], Fraction(1))
+                column.cells[y] = (upper[y - n - 1], ONE)
             else:
-                column.cells[y] = (self.program.variable(), Fraction(1))
+                column.cells[y] = (self.program.variable(), ONE)
         if n in (0, self.model.cap):
-            self.program.constrain([column.cells[n], (self.eta, Fraction(-1))], lower=0)
+            self.program.constrain([column.cells[n], (self.eta, -ONE)], lower=0)
         return column
 
     def _symmetric_column(self) -> _Column:
         """A law that does not depend on n and may go below zero, at n = 0."""
-        column = _Column(0, {0: (self.eta, Fraction(1))})
+        column = _Column(0, {0: (self.eta, ONE)})
         for i, variable in enumerate(self.program.variables(self.model.D), start=1):
-            column.cells[i] = column.cells[-i] = (variable, Fraction(1))
+            column.cells[i] = column.cells[-i] = (variable, ONE)
         return column
 
     def _tied(self) -> list[_Column]:
@@ -174,42 +232,35 @@ class ColumnProgram:
         moments = [(variable, Fraction(i)) for i, variable in enumerate(upper, start=1)]
         self.program.constrain([*moments, (base, -1 / (1 - a) ** 2)], lower=0, upper=0)
         self._tie = (edge, upper, base)
-        stationary = _Column(D + 1, {D + 1: (self.eta, Fraction(1))})
+        stationary = _Column(D + 1, {D + 1: (self.eta, ONE)})
         lower = upper if model.symmetric else self.program.variables(D)
         for i, variable in enumerate(lower, start=1):
-            stationary.cells[D + 1 - i] = (variable, Fraction(1))
-            stationary.cells[D + 1 + i] = (upper[i - 1], Fraction(1))
+            stationary.cells[D + 1 - i] = (variable, ONE)
+            stationary.cells[D + 1 + i] = (upper[i - 1], ONE)
         return [*small, edge, stationary]
 
     def _tied_column(self, n: int) -> _Column:
         """The column of W < n <= D: the window's edge, decayed, and the geometric part."""
         edge, upper, base = self._tie
         decay = _powers(1 / self.E, n - edge.n)
-        column = _Column(n, {n: (self.eta, Fraction(1))})
+        column = _Column(n, {n: (self.eta, ONE)})
         for y in range(edge.n):
             column.cells[y] = (edge.cells[y][0], decay[-1])
         for y in range(edge.n, n):
             column.cells[y] = (base, decay[n - 1 - y])
         for i, variable in enumerate(upper, start=1):
-            column.cells[n + i] = (variable, Fraction(1))
+            column.cells[n + i] = (variable, ONE)
         return column
 
     # Constraints
 
     def _constrain_column(self, column: _Column) -> None:
         n, cells, model = column.n, column.cells, self.model
-        self.program.constrain([*cells.values(), (self.one, Fraction(-1))], lower=0, upper=0)
-        if model.signed:
-            if model.max_variance is not None:
-                self.program.constrain(_moment(column, 2), upper=model.max_variance)
-            return
-        bias = self.program.variable(0, 0 if self.unbiased(n, model.n0) else None)
-        for sign in (1, -1):
-            terms = [(v, sign * f) for v, f in _moment(column, 1)]
-            self.program.constrain([*terms, (bias, Fraction(-1))], upper=0)
-        self._biases[n] = bias
+        self.program.constrain_mass(cells)
+        if not model.signed:
+            self._biases[n] = self.program.bound_bias(n, cells, unbiased=self.unbiased(n, model.n0))
         if model.max_variance is not None:
-            self.program.constrain(_moment(column, 2), upper=model.max_variance)
+            self.program.constrain(moment(n, cells, 2), upper=model.max_variance)
 
     def _pairs(self) -> Iterable[tuple[_Column, _Column]]:
         """Neighbouring columns, translated copies of the stationary one included."""
@@ -232,28 +283,11 @@ class ColumnProgram:
 
     def _compare(self, a: _Column, b: _Column) -> None:
         """The divergence of a from b is at most delta."""
-        if self.model.singleton:
-            for y in a.cells:
-                self._excess_row(a.cells.get(y), b.cells.get(y), self.delta)
+        if not self.model.singleton:
+            self.program.constrain_divergence(a.cells, b.cells, self.E, self.delta)
             return
-        total: list[Term] = [(self.delta, Fraction(-1))]
-        for y in a.cells:
-            key = (a.cells[y], b.cells.get(y))
-            if key[1] is not None and key[0][0] == key[1][0] and key[0][1] <= self.E * key[1][1]:
-                continue  # the same variable, decaying by no more than E: never positive
-            if key not in self._hinges:
-                self._hinges[key] = self.program.variable()
-                self._excess_row(*key, self._hinges[key])
-            total.append((self._hinges[key], Fraction(1)))
-        self.program.constrain(total, upper=0)
-
-    def _excess_row(self, p: Term | None, q: Term | None, bound: int) -> None:
-        terms: list[Term] = [(bound, Fraction(-1))]
-        if p is not None:
-            terms.append(p)
-        if q is not None:
-            terms.append((q[0], -self.E * q[1]))
-        self.program.constrain(terms, upper=0)
+        for y, p in a.cells.items():
+            self.program.constrain_excess(p, b.cells.get(y), self.E, self.delta)
 
     # Questions
 
@@ -279,8 +313,8 @@ class ColumnProgram:
         see that there is none), and one with an excess means that the delta cannot be met.
         """
         if self.model.delta is None:
-            return self._minimise([(self.delta, Fraction(1))])
-        solution = self._minimise([(self.eta, Fraction(-1)), (self.excess, _PROHIBITIVE)])
+            return self._minimise([(self.delta, ONE)])
+        solution = self._minimise([(self.eta, -ONE), (self.excess, _PROHIBITIVE)])
         if solution[self.excess] > self.model.delta * _HOLD:
             raise NoSolution("infeasible")
         return solution
@@ -292,15 +326,15 @@ class ColumnProgram:
         """
         solution = self.optimise()
         self._hold_first(solution)
-        stages = [[(variable, Fraction(1)) for variable in self._biases.values()], self._spread()]
-        if not any(solution[variable] > _NEGLIGIBLE for variable in self._biases.values()):
+        stages = [[(variable, ONE) for variable in self._biases.values()], self._spread()]
+        if not any(solution[variable] > NEGLIGIBLE for variable in self._biases.values()):
             del stages[0]
         for terms in stages:
             try:
                 solution = self._minimise(terms)
             except NoSolution:
                 break
-            self.program.constrain(terms, upper=solution.objective * _LEEWAY + _NEGLIGIBLE)
+            self.program.constrain(terms, upper=solution.objective * LEEWAY + NEGLIGIBLE)
         return self._proposal(solution)
 
     def least_variance(self) -> Proposal:
@@ -311,11 +345,7 @@ class ColumnProgram:
         return self._proposal(solution)
 
     def _minimise(self, terms: Sequence[Term]) -> Solution:
-        """A solution that is feasible to 40 digits; one that is not has no use here."""
-        solution = self.program.minimize(terms)
-        if solution.residual > _FEASIBLE:
-            raise NoSolution("failed")
-        return solution
+        return self.program.solve(terms, _FEASIBLE)
 
     def _hold_first(self, solution: Solution) -> None:
         """Keep delta or eta at its optimum, up to a hair."""
@@ -329,8 +359,9 @@ class ColumnProgram:
     def _spread(self) -> list[Term]:
         """The mean squared errors of all columns, the stationary one counting as much as the others together."""
         weight = max(1, len(self._columns) - 1)
-        terms = [term for column in self._columns[:-1] for term in _moment(column, 2)]
-        return terms + [(v, f * weight) for v, f in _moment(self._columns[-1], 2)]
+        terms = [term for column in self._columns[:-1] for term in moment(column.n, column.cells, 2)]
+        last = self._columns[-1]
+        return terms + [(v, f * weight) for v, f in moment(last.n, last.cells, 2)]
 
     def _proposal(self, solution: Solution) -> Proposal:
         columns = self._columns
@@ -338,20 +369,8 @@ class ColumnProgram:
             edge, stationary = columns[-2], columns[-1]
             tied = [self._tied_column(n) for n in range(edge.n + 1, stationary.n)]
             columns = [*columns[:-1], *tied, stationary]
-        values = [_values(column, solution) for column in columns]
+        values = [(column.n - min(column.cells), tuple(propose(column.cells, solution))) for column in columns]
         return Proposal(tuple(values), solution[self.eta], solution[self.delta])
-
-
-def _values(column: _Column, solution: Solution) -> tuple[int, tuple[int, ...]]:
-    low, high = min(column.cells), max(column.cells)
-    unit = 1 << SCALE
-    cells = (column.cells.get(y) for y in range(low, high + 1))
-    values = (0 if t is None else int(solution[t[0]] * t[1] * unit) for t in cells)
-    return column.n - low, tuple(value if value >= _NOISE else 0 for value in values)
-
-
-def _moment(column: _Column, power: int) -> list[Term]:
-    return [(v, f * (y - column.n) ** power) for y, (v, f) in column.cells.items() if y != column.n]
 
 
 def _translated(column: _Column, by: int) -> _Column:

@@ -23,15 +23,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
-from countveil.design.linear import NoSolution, Program, Solution
+from countveil.design.linear import NoSolution, Solution
+from countveil.design.program import ONE, CellProgram, Cells, Term, moment
 from countveil.rounding import exp, fraction
 
-Term = tuple[int, Fraction]
-Cells = dict[int, Term]
-"""j -> variable and factor: the cells of one row."""
-
 _SPARE = 5
-_ONE = Fraction(1)
 _HOLD = Fraction(1, 10**4)
 """How far an optimum may be relaxed, relatively, to keep the next stage well posed."""
 _FEASIBLE = Fraction(1, 10**10)
@@ -71,10 +67,9 @@ class TableProgram:
 
     def __init__(self, spec: Spec, max_variance: Fraction) -> None:
         self.spec = spec
-        self.program = Program()
+        self.program = CellProgram()
         self.E = fraction(exp(spec.epsilon))
-        self.one = self.program.variable(1, 1)
-        self._sizes: dict[int, Fraction] = {self.one: _ONE}
+        self._sizes: dict[int, Fraction] = {self.program.one: ONE}
         self._rows = [self._cells(i) for i in range(spec.last + 1)]
         self._biases = [self._constrain(i, cells, max_variance) for i, cells in enumerate(self._rows)]
         translated = {j + 1: term for j, term in self._rows[-1].items()}
@@ -82,86 +77,60 @@ class TableProgram:
         self._deltas = self.program.variables(len(pairs), 0, 1)
         if spec.zero_delta is not None:
             self.program.set_variable_bounds(self._deltas[0], 0, spec.zero_delta)
-        self._hinges: dict[tuple[Term, Term | None], int] = {}
         for delta, (here, there) in zip(self._deltas, pairs, strict=True):
-            self._compare(here, there, delta)
-            self._compare(there, here, delta)
+            self.program.constrain_divergence(here, there, self.E, delta)
+            self.program.constrain_divergence(there, here, self.E, delta)
         self._largest = self.program.variable(0, 1)
         for delta in self._deltas[1 if spec.freeze_zero else 0 :]:
-            self.program.constrain([(delta, _ONE), (self._largest, -_ONE)], upper=0)
+            self.program.constrain([(delta, ONE), (self._largest, -ONE)], upper=0)
         self.program.expect(self._sizes.items())
 
     def _cells(self, i: int) -> Cells:
         spec = self.spec
         if i == 0 and spec.freeze_zero:
-            return {0: (self.one, _ONE)}
+            return {0: (self.program.one, ONE)}
         cells: Cells = {}
         for j in spec.outputs(i):
             if i and j == i and spec.pstay is not None:
-                cells[j] = (self.one, spec.pstay)
+                cells[j] = (self.program.one, spec.pstay)
             else:
                 variable = self.program.variable()
-                cells[j] = (variable, _ONE)
+                cells[j] = (variable, ONE)
                 self._sizes[variable] = max(self.E ** -min(abs(j - i), 200), _TINIEST)
         return cells
 
     def _constrain(self, i: int, cells: Cells, max_variance: Fraction) -> int:
         """Mass one, second moment within the cap; the variable returned is at least the size of the bias."""
-        self.program.constrain([*cells.values(), (self.one, -_ONE)], lower=0, upper=0)
-        self.program.constrain(_moment(i, cells, 2), upper=max_variance)
+        self.program.constrain_mass(cells)
+        self.program.constrain(moment(i, cells, 2), upper=max_variance)
         if self.spec.unimodal and i in cells:
             for a, b in pairwise(cells):
                 low, high = (a, b) if b <= i else (b, a)
                 self.program.constrain([cells[low], (cells[high][0], -cells[high][1])], upper=0)
-        bias = self.program.variable(0, 0 if i >= self.spec.unbiased_from else None)
-        if len(cells) > 1:
-            for sign in (1, -1):
-                terms = [(v, sign * f) for v, f in _moment(i, cells, 1)]
-                self.program.constrain([*terms, (bias, -_ONE)], upper=0)
-        return bias
-
-    def _compare(self, a: Cells, b: Cells, delta: int) -> None:
-        """The divergence of a from b is at most delta."""
-        total: list[Term] = [(delta, -_ONE)]
-        for j, p in a.items():
-            q = b.get(j)
-            if q == p:
-                continue
-            if (p, q) not in self._hinges:
-                self._hinges[p, q] = self.program.variable()
-                rest: list[Term] = [] if q is None else [(q[0], -self.E * q[1])]
-                self.program.constrain([(self._hinges[p, q], -_ONE), p, *rest], upper=0)
-            total.append((self._hinges[p, q], _ONE))
-        self.program.constrain(total, upper=0)
+        return self.program.bound_bias(i, cells, unbiased=i >= self.spec.unbiased_from)
 
     def solve(self) -> list[dict[int, Fraction]]:
         """The rows of the best table; a later objective that the solver gives up on is left out."""
-        solution = self._minimise([(self._largest, _ONE)])
-        self._hold([(self._largest, _ONE)], solution)
+        solution = self.program.solve([(self._largest, ONE)], _FEASIBLE)
+        self._hold([(self._largest, ONE)], solution)
         for terms in self._later():
             try:
-                solution = self._minimise(terms)
+                solution = self.program.solve(terms, _FEASIBLE)
             except NoSolution:
                 continue
             self._hold(terms, solution)
         return [self._row(i, solution) for i in range(len(self._rows))]
 
     def _later(self) -> list[list[Term]]:
-        stages = [[(self._deltas[-1], _ONE)]]
+        stages = [[(self._deltas[-1], ONE)]]
         if self.spec.freeze_zero:
-            stages.append([(self._deltas[0], _ONE)])
+            stages.append([(self._deltas[0], ONE)])
         loose = range(1 if self.spec.freeze_zero else 0, min(self.spec.unbiased_from, len(self._biases)))
         if loose:
-            stages.append([(self._biases[i], _ONE) for i in loose])
-        stages.append([(delta, _ONE) for delta in self._deltas])
-        stages.append([term for i, cells in enumerate(self._rows) for term in _moment(i, cells, 2)])
+            stages.append([(self._biases[i], ONE) for i in loose])
+        stages.append([(delta, ONE) for delta in self._deltas])
+        stages.append([term for i, cells in enumerate(self._rows) for term in moment(i, cells, 2)])
         return stages
-
-    def _minimise(self, terms: Sequence[Term]) -> Solution:
-        solution = self.program.minimize(terms)
-        if solution.residual > _FEASIBLE:
-            raise NoSolution("failed")
-        return solution
 
     def _hold(self, terms: Sequence[Term], solution: Solution) -> None:
         self.program.constrain(terms, upper=solution.objective * (1 + _HOLD) + _HAIR)
@@ -169,7 +138,3 @@ class TableProgram:
     def _row(self, i: int, solution: Solution) -> dict[int, Fraction]:
         values = {j - i: solution[v] * f for j, (v, f) in self._rows[i].items()}
         return {v: p for v, p in values.items() if p > _NOISE}
-
-
-def _moment(i: int, cells: Cells, power: int) -> list[Term]:
-    return [(v, f * (j - i) ** power) for j, (v, f) in cells.items() if j != i]
