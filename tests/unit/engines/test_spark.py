@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from scipy import stats
 
-from countveil import releases
+from countveil import answers, releases
 from countveil.curator import Curator
 from countveil.engines import Source, open_engine, spark_release
 from countveil.engines import spark as engine_module
@@ -384,7 +384,7 @@ def test_whoever_records_first_answers_for_both(config: Path, tmp_path: Path, mo
 
 @pytest.mark.parametrize("engine", ["duckdb", "spark"])
 def test_tables_that_cannot_be_collected(engine: str, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(releases, "MOST_COLLECTED", 2 * KEYS - 1)
+    monkeypatch.setattr(answers, "MOST_COLLECTED", 2 * KEYS - 1)
     write_ages(tmp_path / "people.parquet")
     config = configured(tmp_path, engine)
     with Curator.open(config) as curator:
