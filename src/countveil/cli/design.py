@@ -71,6 +71,11 @@ def design(output: str | None, plot: str | None, as_json: bool, **given: Any) ->
         with busy("drawing"):
             cv.plot(mechanism, plot)
         click.echo(f"pictures in {plot}", err=True)
+    show(mechanism, output, as_json)
+
+
+def show(mechanism: cv.Mechanism, output: str | None, as_json: bool) -> None:
+    """Print a mechanism, as JSON or as a page that also says where it was saved."""
     if as_json:
         print_json(mechanism.describe())
         return

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
-from countveil.cli.output import Command, busy, print_json, print_mechanism
+import countveil as cv
+from countveil.cli.design import show
+from countveil.cli.output import Command, busy
+from countveil.errors import RequestError
 
 
 @click.command(cls=Command)
@@ -21,10 +26,9 @@ def nonnegative(
     gaussian: str | None,
     epsilon: str | None,
     D: str | None,
-    unbiased_from: str | None,
-    max_bias: str | None,
     output: str | None,
     as_json: bool,
+    **limits: Any,
 ) -> None:
     """Make the signed mechanism in FILE never negative: the same epsilon and delta, for any number of answers.
 
@@ -38,9 +42,6 @@ def nonnegative(
       countveil nonnegative --gaussian 72 --epsilon 1 --unbiased-from 25 --json
     """
     from countveil.design.unsigned import gaussian as gaussian_mechanism
-    from countveil.design.unsigned import nonnegative as library_nonnegative
-    from countveil.errors import RequestError
-    from countveil.mechanism import Mechanism
 
     if (file is None) == (gaussian is None):
         raise RequestError("give the FILE of a signed mechanism, or --gaussian S2 with --epsilon E")
@@ -52,13 +53,8 @@ def nonnegative(
                 raise RequestError("--gaussian needs --epsilon E, where its delta is stated")
             signed = gaussian_mechanism(gaussian, epsilon=epsilon, D=D)
         else:
-            signed = Mechanism.load(str(file))
-        mechanism = library_nonnegative(signed, unbiased_from=unbiased_from, max_bias=max_bias)
+            signed = cv.Mechanism.load(str(file))
+        mechanism = cv.nonnegative(signed, **limits)
     if output is not None:
         mechanism.save(output)
-    if as_json:
-        print_json(mechanism.describe())
-        return
-    print_mechanism(mechanism.describe())
-    if output is not None:
-        click.echo(f"saved to {output}; prove it again with: countveil certify {output}", err=True)
+    show(mechanism, output, as_json)

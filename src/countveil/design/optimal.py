@@ -39,10 +39,7 @@ class Optimum:
 def optimum(epsilon: Fraction, eta: Fraction, D: int) -> Optimum:
     """The law of least exact delta."""
     with localcontext(PRECISE):
-        E, centre = exp(epsilon), decimal(eta)
-        side = (1 - centre) / 2
-        decays = _geometric(1 / E, D)
-        first = side / decays
+        E, centre, side, first = _chain(epsilon, eta, D)
         if centre >= E * first:
             return _cut(E, centre, side, D)
         if first <= E * centre:
@@ -63,16 +60,14 @@ def knee(epsilon: Fraction) -> Fraction:
 def is_tent(epsilon: Fraction, eta: Fraction, D: int) -> bool:
     """Whether eta is so small that the optimum is a tent: its sides rise before they fall."""
     with localcontext(PRECISE):
-        E, centre = exp(epsilon), decimal(eta)
-        return (1 - centre) / 2 / _geometric(1 / E, D) > E * centre
+        E, centre, _, first = _chain(epsilon, eta, D)
+        return first > E * centre
 
 
 def least_delta(epsilon: Fraction, eta: Fraction, D: int) -> Decimal:
     """The delta of `optimum`, without writing the law out where a formula gives it."""
     with localcontext(PRECISE):
-        E, centre = exp(epsilon), decimal(eta)
-        side = (1 - centre) / 2
-        first = side / _geometric(1 / E, D)
+        E, centre, side, first = _chain(epsilon, eta, D)
         if first > E * centre:
             return _tent(E, centre, side, D).delta
         return max(centre - (E - 1) * side, first / E ** (D - 1))
@@ -87,6 +82,13 @@ def largest_eta(epsilon: Fraction, delta: Fraction) -> Fraction:
         E = exp(epsilon)
         eta = (2 * decimal(delta) + E - 1) / (E + 1)
         return Fraction(int(eta.scaleb(60)), 10**60)
+
+
+def _chain(epsilon: Fraction, eta: Fraction, D: int) -> tuple[Decimal, Decimal, Decimal, Decimal]:
+    """E, p_0, the mass eta_bar/2 of a side, and p_1 of the chain."""
+    E, centre = exp(epsilon), decimal(eta)
+    side = (1 - centre) / 2
+    return E, centre, side, side / _geometric(1 / E, D)
 
 
 def _geometric(ratio: Decimal, terms: int) -> Decimal:

@@ -13,9 +13,11 @@ alpha_1 <= E C + B delta*; for smaller eta the law has a larger delta than the p
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from typing import NamedTuple
 
 from countveil.exact import decimal_text
 from countveil.rounding import PRECISE, decimal, exp
@@ -41,16 +43,20 @@ def closed_form(epsilon: Fraction, eta: Fraction, D: int) -> ClosedForm:
     """delta*, alpha* and whether the theorem holds there."""
     with localcontext(PRECISE):
         E, B, C = _constants(epsilon, eta)
-        k = active_bound(epsilon, eta, D)
-        powers, weighted, triangular = _sums(E, min(k, D))
+        for at in _sums(E, D):
+            if C * at.triangular > at.powers + at.power:  # C > C_k; the k before had C <= C_{k-1}
+                k = at.k
+                break
+        else:
+            k = D + 1
         if k == D + 1:
-            delta_star = 1 / (B * triangular)
+            delta_star = 1 / (B * at.triangular)
             alpha = [B * delta_star]
             for _ in range(D - 1):
                 alpha.append(E * alpha[-1] + B * delta_star)
             alpha.reverse()
         else:
-            delta_star = (C * powers - E**k) / (B * weighted)
+            delta_star = (C * at.powers - E**k) / (B * at.weighted)
             alpha = [(C - B * delta_star) / E]
             for _ in range(k - 1):
                 alpha.append((alpha[-1] - B * delta_star) / E)
@@ -65,41 +71,19 @@ def stated_delta(epsilon: Fraction, eta: Fraction, D: int, sensitivity: int) -> 
     return form.stated if form is not None and form.holds else None
 
 
-def active_bound(epsilon: Fraction, eta: Fraction, D: int) -> int:
-    """The k in 1..D+1 with C_k < C <= C_{k-1}: which lower bound is delta*."""
-    with localcontext(PRECISE):
-        E, _, C = _constants(epsilon, eta)
-        power = powers = Decimal(1)
-        triangular = Decimal(0)
-        for k in range(1, D + 1):
-            triangular += powers  # sum_{j<k} (k-j) E^j
-            power *= E
-            powers += power  # sum_{j<=k} E^j
-            if C * triangular > powers:
-                return k
-        return D + 1
-
-
 def lower_bounds(epsilon: Fraction, eta: Fraction, D: int) -> list[Decimal]:
     """delta_1, ..., delta_D (type I) and delta_{D+1} (type II)."""
     with localcontext(PRECISE):
         E, B, C = _constants(epsilon, eta)
-        found = []
-        for k in range(1, D + 1):
-            powers, weighted, triangular = _sums(E, k)
-            found.append((C * powers - E**k) / (B * weighted))
-        return [*found, 1 / (B * triangular)]
+        sums = list(_sums(E, D))
+        first = [(C * at.powers - E**at.k) / (B * at.weighted) for at in sums]
+        return [*first, 1 / (B * sums[-1].triangular)]
 
 
 def crossovers(epsilon: Fraction, D: int) -> list[Decimal]:
     """C_1, ..., C_D."""
     with localcontext(PRECISE):
-        E = exp(epsilon)
-        found = []
-        for k in range(1, D + 1):
-            powers, _, triangular = _sums(E, k)
-            found.append((powers + E**k) / triangular)
-        return found
+        return [(at.powers + at.power) / at.triangular for at in _sums(exp(epsilon), D)]
 
 
 def _constants(epsilon: Fraction, eta: Fraction) -> tuple[Decimal, Decimal, Decimal]:
@@ -107,16 +91,26 @@ def _constants(epsilon: Fraction, eta: Fraction) -> tuple[Decimal, Decimal, Deci
     return exp(epsilon), 2 / eta_bar, 2 * decimal(eta) / eta_bar
 
 
-def _sums(E: Decimal, k: int) -> tuple[Decimal, Decimal, Decimal]:
-    """sum_{j<k} E^j, sum_{j<k} (j+1) E^j and sum_{j<k} (k-j) E^j."""
+class _Sums(NamedTuple):
+    """E^k, sum_{j<k} E^j, sum_{j<k} (j+1) E^j and sum_{j<k} (k-j) E^j."""
+
+    k: int
+    power: Decimal
+    powers: Decimal
+    weighted: Decimal
+    triangular: Decimal
+
+
+def _sums(E: Decimal, D: int) -> Iterator[_Sums]:
+    """For k = 1..D."""
     power = Decimal(1)
     powers = weighted = triangular = Decimal(0)
-    for j in range(k):
+    for k in range(1, D + 1):
         powers += power
-        weighted += (j + 1) * power
+        weighted += k * power
         triangular += powers
         power *= E
-    return powers, weighted, triangular
+        yield _Sums(k, power, powers, weighted, triangular)
 
 
 def parts(epsilon: Fraction, eta: Fraction, D: int) -> dict[str, object]:

@@ -30,7 +30,7 @@ from countveil.exact import decimal_text
 from countveil.families.gaussian import discrete_gaussian
 from countveil.families.geometric import geometric
 from countveil.families.member import Member
-from countveil.figures.points import Figure, Point
+from countveil.figures.points import Figure, Point, point_of
 from countveil.mechanism import Mechanism
 from countveil.search import find_root
 
@@ -183,7 +183,7 @@ def _step(answer: Answer) -> float:
 
 
 def _point(series: str, answers: int, **values: Fraction) -> Point:
-    return {**dict.fromkeys(COLUMNS), "series": series, "answers": answers, **values}
+    return point_of(COLUMNS, series, answers=answers, **values)
 
 
 def _fraction(value: object) -> Fraction:

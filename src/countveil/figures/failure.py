@@ -20,7 +20,7 @@ from fractions import Fraction
 from countveil.design import paper
 from countveil.exact import decimal_text
 from countveil.figures.curves import exact_delta, three, written
-from countveil.figures.points import Figure, Point, as_written
+from countveil.figures.points import Figure, Point, as_written, point_of
 from countveil.search import bisect
 
 BOUNDS = (2, 6, 100)
@@ -53,31 +53,23 @@ def _least_eta(holds: Callable[[Fraction], bool]) -> Fraction:
 def failure() -> Figure:
     """The boundaries for several D, and the ratio of the true delta to the stated one at D 6."""
     points: list[Point] = []
-    empty: Point = dict.fromkeys(COLUMNS)
+
+    def add(series: str, D: int, epsilon: Fraction, eta: Fraction, **truth: Fraction) -> None:
+        points.append(point_of(COLUMNS, series, D=D, epsilon=epsilon, eta=eta, **truth))
+
     grid = [Fraction(i, 50) for i in range(1, 20)] + [Fraction(i, 20) for i in range(8, 30)]
     grid += [Fraction(i, 10) for i in range(15, 41)]
     for D in BOUNDS:
-        points += [
-            {**empty, "series": "theorem fails below", "D": D, "epsilon": epsilon, "eta": boundary(epsilon, D)}
-            for epsilon in grid
-        ]
+        for epsilon in grid:
+            add("theorem fails below", D, epsilon, boundary(epsilon, D))
     for epsilon in grid:
         eta = false_below(epsilon, SHOWN_D)
         if eta is not None:
-            points.append({**empty, "series": "stated delta false below", "D": SHOWN_D, "epsilon": epsilon, "eta": eta})
+            add("stated delta false below", SHOWN_D, epsilon, eta)
     for text in EPSILONS:
         epsilon = Fraction(text)
         for eta in sorted({Fraction(i, 200) for i in range(1, 31)} | {Fraction(1, 1000), *_edge(epsilon)}):
-            points.append(
-                {
-                    **empty,
-                    "series": "ratio",
-                    "D": SHOWN_D,
-                    "epsilon": epsilon,
-                    "eta": eta,
-                    **_truth(epsilon, eta, SHOWN_D),
-                }
-            )
+            add("ratio", SHOWN_D, epsilon, eta, **_truth(epsilon, eta, SHOWN_D))
     at = _truth(Fraction("1.1"), Fraction("0.01"), SHOWN_D)
     facts = {
         "D_6_epsilon_1.1_eta_0.01_stated": decimal_text(at["stated"]),

@@ -22,6 +22,11 @@ def as_written(x: Fraction, rounding: str = "nearest") -> Fraction:
     return Fraction(decimal_text(x, rounding=rounding))
 
 
+def point_of(columns: tuple[str, ...], series: str, **values: Value) -> Point:
+    """A point with a value for every column: None where none is given."""
+    return {**dict.fromkeys(columns), "series": series, **values}
+
+
 @dataclass(frozen=True)
 class Figure:
     """Points with a value for every column; `facts` are the numbers to quote, as decimal texts.

@@ -17,7 +17,7 @@ from countveil.design.linear import NoSolution
 from countveil.design.optimal import largest_eta
 from countveil.design.program import ColumnProgram, Model
 from countveil.exact import decimal_text
-from countveil.figures.points import Figure, Point
+from countveil.figures.points import Figure, Point, Value, point_of
 
 EPSILONS = ("0.5", "1", "2")
 DELTA = Fraction(1, 10**6)
@@ -38,33 +38,14 @@ def zero_bias() -> Figure:
         epsilon = Fraction(text)
         signed = largest_eta(epsilon, DELTA)
         program = _program(epsilon)
-        series = f"epsilon {text}"
+        at: dict[str, Value] = {"epsilon": epsilon, "D": program.model.D}
         for n0 in range(1, LARGEST_N0 + 1):
             eta, status = _eta(program, n0)
             facts[f"epsilon_{text}_n0_{n0}"] = status if eta is None else decimal_text(eta, 6, "down")
-            points.append(
-                {
-                    "series": series,
-                    "epsilon": epsilon,
-                    "n0": n0,
-                    "D": program.model.D,
-                    "eta": eta,
-                    "share": None if eta is None else min(Fraction(1), eta / signed),
-                    "status": status,
-                }
-            )
+            share = None if eta is None else min(Fraction(1), eta / signed)
+            points.append(point_of(COLUMNS, f"epsilon {text}", **at, n0=n0, eta=eta, share=share, status=status))
         facts[f"epsilon_{text}_signed"] = decimal_text(signed, 6, "down")
-        points.append(
-            {
-                "series": "signed optimum",
-                "epsilon": epsilon,
-                "n0": None,
-                "D": program.model.D,
-                "eta": signed,
-                "share": Fraction(1),
-                "status": "ok",
-            }
-        )
+        points.append(point_of(COLUMNS, "signed optimum", **at, eta=signed, share=Fraction(1), status="ok"))
     title = "What zero bias from n0 on costs: largest eta at delta 1e-6"
     return Figure("zero-bias", title, COLUMNS, tuple(points), facts, {"eta": "down", "share": "down"})
 
