@@ -174,7 +174,7 @@ class Mechanism:
             "epsilon": decimal_text(c.epsilon, rounding="up"),
             "delta": decimal_text(c.delta, rounding="up"),
             "delta_singleton": None if c.delta_singleton is None else decimal_text(c.delta_singleton),
-            "delta_paper_bound": _text(self.delta_paper_bound),
+            "delta_paper_bound": None if self.delta_paper_bound is None else decimal_text(self.delta_paper_bound),
             "eta": decimal_text(c.eta),
             "eta_from": c.eta_from,
             "eta_to": c.eta_to,
@@ -210,10 +210,6 @@ class Mechanism:
         """P(Z = z) of a typical count, z from -20 to 20 at most."""
         law = self.family.column(self.certificate.typical)
         return {str(z): decimal_text(Fraction(w, law.total)) for z, w in law.items() if w and abs(z) <= SHOWN_NOISE}
-
-
-def _text(x: Fraction | None) -> str | None:
-    return None if x is None else decimal_text(x)
 
 
 def certify(build: Build, terms: Terms) -> Mechanism:

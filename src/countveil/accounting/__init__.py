@@ -5,9 +5,8 @@ grid          losses on a grid: laws that dominate a pair, and laws that it domi
 powers        the sum of many losses by Fourier transform, every error bounded
 composition   upper and lower bounds for k answers, both changes, both neighbour relations
 planning      the best law for k answers
-searching     the search for it: shapes, then D, then freely
+searching     the search for it: shapes, then D, then the weights themselves
 shapes        symmetric laws by their half, in floats, for the search only
-polish        the weights themselves, optimised directly
 programmed    a law for each small count, with curves held under that of the best signed law
 """
 

@@ -1,6 +1,8 @@
 """Who is compared: each mechanism with the least noise that meets the shared terms.
 
 A contender that cannot meet them raises a CountveilError, whose sentence becomes the reason for leaving it out.
+Floats only steer the search within a family: the parameter found is a short decimal, and that it has enough noise is
+checked exactly.
 """
 
 from __future__ import annotations
@@ -12,7 +14,6 @@ from fractions import Fraction
 
 from countveil.comparison.basis import Basis, Shared, typical_law
 from countveil.comparison.ours import LARGEST_FREE_D, bound_for_variance, least_variance, ours, ours_signed
-from countveil.comparison.tuning import DIGITS, tuned
 from countveil.design import paper
 from countveil.design.optimal import knee
 from countveil.errors import CountveilError, InfeasibleError, ParameterError, RequestError
@@ -26,11 +27,15 @@ from countveil.families.member import BITS, Member
 from countveil.families.staircase import staircase
 from countveil.law import Columns
 from countveil.rounding import proposals, symmetric_law
-from countveil.search import bisect, least_positive
+from countveil.search import NoRootError, bisect, find_root, least_positive
 
 Contender = Callable[[Basis], Member]
 
 PAPER = "paper's law"
+DIGITS = 12
+_CLOSE = 1e-11
+_WIDEST = 60.0
+"""Logarithms of ratios beyond this are as good as infinite."""
 PARAMETERS = (0.01, 1000.0)
 """1/epsilon of what families are written out for."""
 
@@ -227,3 +232,50 @@ def _inverse(x: Fraction) -> Fraction:
 def _only_sensitivity_1(basis: Basis, what: str) -> None:
     if basis.sensitivity > 1:
         raise RequestError(f"{what} is for sensitivity 1")
+
+
+# The member of a one-parameter family with the least noise
+
+
+def tuned(
+    basis: Basis, member: Callable[[Fraction], Member], limits: tuple[float, float], guess: float, what: str
+) -> Member:
+    """The member of least noise with enough of it; `member` is noisier the larger its argument, within `limits`.
+
+    Where even the least noise within the limits is enough, that is what is returned.
+    """
+    first, last = math.log(limits[0]), math.log(limits[1])
+    try:
+        x = find_root(
+            lambda x: _lack(basis, member(_short(x))),
+            min(max(math.log(guess), first), last),
+            limits=(first, last),
+            step=0.25,
+            widest=math.inf,
+            tolerance=_CLOSE,
+            close=1e-13,
+        )
+    except NoRootError:
+        raise InfeasibleError(
+            f"even the widest {what} noise there is here has too little of it", "change the terms"
+        ) from None
+    for _ in range(60):
+        found = member(_short(x))
+        if basis.noisy_enough(found):
+            return found
+        x += _CLOSE
+    raise InfeasibleError(f"no {what} noise has these terms", "change the terms")
+
+
+def _lack(basis: Basis, member: Member) -> float:
+    """The logarithm of the ratio by which noise is lacking; positive if more is needed."""
+    first, second = basis.judge(member)
+    if not first or not second:
+        return _WIDEST if first else -_WIDEST
+    ratio = first / second
+    log = math.log(ratio.numerator) - math.log(ratio.denominator)
+    return max(-_WIDEST, min(_WIDEST, log)) or (1e-16 if ratio > 1 else 0.0)
+
+
+def _short(log: float) -> Fraction:
+    return Fraction(decimal_text(Fraction(math.exp(log)), DIGITS, "up"))

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from countveil.plots import theme
-from countveil.plots.panels import Style, curves, headline
+from countveil.plots.theme import DASH_DOT, Style, curves, headline
 
 if TYPE_CHECKING:
     import altair as alt
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 WIDTH, HEIGHT = 300, 290
 TICKS = [1, 10, 100, 1000]
 GREY = "#8c8c8c"
-DASH_DOT = [9, 3, 2, 3]
 
 COST = {
     "basic": Style("basic composition", theme.MIDDLE, theme.DASHED, "circle", 2.0),

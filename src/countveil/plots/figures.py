@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from countveil.errors import ParameterError
 from countveil.plots import theme
-from countveil.plots.panels import GREY, Style, curves, encodings, ground, headline, log_y
+from countveil.plots.theme import DASH_DOT, Style, curves, encodings, ground, headline, log_y
 
 if TYPE_CHECKING:
     import altair as alt
@@ -23,7 +23,6 @@ PANEL_WIDTH, PANEL_HEIGHT = 236, 270
 HALF_WIDTH = 360
 GAUSSIAN_LEAST = 1e-8
 """Below every delta of that figure."""
-DASH_DOT = [9, 3, 2, 3]
 
 PAPER = Style("as the paper plots it: (2D+1) delta*", theme.MIDDLE, theme.DASHED, "circle")
 FAILS = Style("as the paper plots it, where its theorem fails", theme.MIDDLE, [1, 3], "cross", 2.8)
@@ -296,7 +295,7 @@ def _boundaries(points: Points) -> list[Any]:
         for point in points
         if point["series"] == "stated delta false below"
     ]
-    area = alt.Chart(theme.data(false)).mark_area(color=GREY).encode(x=x, y=y)
+    area = alt.Chart(theme.data(false)).mark_area(color=theme.GROUND).encode(x=x, y=y)
     words = theme.label(0.45, 0.03, "D 6: the stated delta is false")
     holds = theme.label(3.9, 0.12, "the theorem holds", align="right")
     return [area, *curves(rows, styles, x, y, columns=4), words, holds]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from countveil.errors import ParameterError
 from countveil.exact import decimal_text
 from countveil.plots import theme
-from countveil.plots.panels import Style, curves
 from countveil.plots.save import check, save
+from countveil.plots.theme import Style, curves
 
 if TYPE_CHECKING:
     import altair as alt
@@ -61,7 +61,7 @@ def prices_chart(prices: Sequence[Mapping[str, Any]], budget: str = "the same bu
             deviation = _short(math.sqrt(float(price["variance"])))
             words = f"{_answers(k)} within {budget}: a 95 % margin of about {price['margin_95']}, standard deviation "
             words += f"{deviation}."
-            layers += [theme.rule("x", k), theme.label(k, up[1], f"planned: {k:,}", dy=8, **_side(k, across))]
+            layers += [theme.rule("x", k), theme.label(k, up[1], f"planned: {k:,}", dy=8, **theme.side(k, *across))]
     zero = "The margin is 0 where it is not drawn." if len(rows) < 2 * len(prices) else ""
     return theme.picture(theme.title("What does a number of answers cost?", words, zero), *layers)
 
@@ -79,12 +79,6 @@ def _answers(k: int) -> str:
 
 def _short(x: float) -> str:
     return f"{x:,.3g}" if x < 1000 else f"{x:,.0f}"
-
-
-def _side(k: int, across: list[float]) -> dict[str, Any]:
-    """Words stand where there is room."""
-    late = math.log(k / across[0]) > 0.6 * math.log(across[1] / across[0])
-    return {"dx": -5, "align": "right"} if late else {"dx": 5}
 
 
 def _domain(values: Sequence[float]) -> list[float]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from countveil.exact import decimal_text
 from countveil.plots import theme
-from countveil.plots.panels import Style, curves
+from countveil.plots.theme import Style, curves
 from countveil.ptables.audit import Audit
 from countveil.ptables.measure import READINGS
 

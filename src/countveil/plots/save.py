@@ -7,7 +7,6 @@ ending of the name, the extra, and a folder that is not there.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,8 +29,8 @@ def check(path: str | Path) -> None:
         folder, is_folder = target.parent.is_dir(), target.is_dir()
     except (ValueError, TypeError):
         raise ParameterError("plot", path, "the path of a file") from None
-    if suffix not in _FORMATS:
-        raise ParameterError("plot", str(path), f"a name that ends in {_ENDINGS}")
+    if suffix not in (".svg", ".png", ".html"):
+        raise ParameterError("plot", str(path), "a name that ends in .svg, .png or .html")
     for name, package in (("altair", "altair"), ("vl_convert", "vl-convert-python")):
         try:
             import_module(name)
@@ -46,7 +45,7 @@ def check(path: str | Path) -> None:
 def save(chart: alt.TopLevelMixin, path: str | Path) -> None:
     """Write a chart in the theme, in the format that the name of the file ends in."""
     check(path)
-    content = _FORMATS[Path(path).suffix.lower()](_specification(chart))
+    content = _render(_specification(chart), Path(path).suffix.lower())
     with open_output(path) as file:
         file.write(content)
 
@@ -58,30 +57,13 @@ def _specification(chart: alt.TopLevelMixin) -> dict[str, Any]:
     return {**spec, "config": theme.CONFIG, "usermeta": {"embedOptions": {"actions": menu}}}
 
 
-def _svg(spec: dict[str, Any]) -> bytes:
-    import vl_convert
-
-    return vl_convert.vegalite_to_svg(spec, vl_version=_version()).encode()
-
-
-def _png(spec: dict[str, Any]) -> bytes:
-    import vl_convert
-
-    return vl_convert.vegalite_to_png(spec, vl_version=_version(), scale=PNG_SCALE)
-
-
-def _html(spec: dict[str, Any]) -> bytes:
-    import vl_convert
-
-    return vl_convert.vegalite_to_html(spec, vl_version=_version(), bundle=True).encode()
-
-
-def _version() -> str:
-    """The Vega-Lite that altair writes, as vl-convert names it."""
+def _render(spec: dict[str, Any], suffix: str) -> bytes:
     import altair as alt
+    import vl_convert
 
-    return ".".join(alt.SCHEMA_VERSION.split(".")[:2])
-
-
-_FORMATS: dict[str, Callable[[dict[str, Any]], bytes]] = {".svg": _svg, ".png": _png, ".html": _html}
-_ENDINGS = ".svg, .png or .html"
+    version = ".".join(alt.SCHEMA_VERSION.split(".")[:2])  # the Vega-Lite that altair writes, as vl-convert names it
+    if suffix == ".svg":
+        return vl_convert.vegalite_to_svg(spec, vl_version=version).encode()
+    if suffix == ".png":
+        return vl_convert.vegalite_to_png(spec, vl_version=version, scale=PNG_SCALE)
+    return vl_convert.vegalite_to_html(spec, vl_version=version, bundle=True).encode()

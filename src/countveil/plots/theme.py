@@ -1,4 +1,4 @@
-"""How every picture looks: fonts, colours, sizes, numbers and titles, in one place.
+"""How every picture looks: fonts, colours, sizes, numbers, titles, lines with marks and log axes, in one place.
 
 Colours are told apart by people who see no red or green, and by a printer without ink of colour: the three inks have
 clearly different lightness, and lines that share a picture also differ in dashes, points in shape.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,8 @@ FONT = "Helvetica Neue, Arial, Liberation Sans, DejaVu Sans, sans-serif"
 WIDTH, HEIGHT = 440, 250
 WORDS_WIDE = 88
 """Characters of a subtitle's line above a picture of WIDTH."""
+WIDE_WORDS = 128
+"""The same above panels side by side."""
 SUBTITLE_LINES = 2
 """Titles of one row of pictures begin at the same height."""
 
@@ -33,8 +36,11 @@ MIDDLE = "#d4600a"
 LIGHT = "#7fb2d9"
 BAND = "#e9eef3"
 SHADES = ["#ffffff", "#d3e3f1", "#8fbbdc", "#3f83b9", "#0b3c6f", "#04172e"]
-SOLID, DASHED, DOTTED = [1, 0], [7, 3], [2, 3]
+GROUND = "#dcdcdc"
+SOLID, DASHED, DOTTED, DASH_DOT = [1, 0], [7, 3], [2, 3], [9, 3, 2, 3]
 FONT_SIZE = 11
+POWERS_FONT = "DejaVu Sans, Verdana, sans-serif"
+"""A font that has a raised minus sign."""
 
 _AXIS = {
     "domainColor": QUIET,
@@ -133,6 +139,12 @@ def label(x: float, y: float, text: str, **mark: Any) -> alt.LayerChart:
     return alt.LayerChart(layer=[edge, base.mark_text(**mark)])
 
 
+def side(value: float, low: float, high: float) -> dict[str, Any]:
+    """On which side of a value of a log axis there is room for words, as arguments of `label`."""
+    late = math.log(value / low) > 0.6 * math.log(high / low)
+    return {"dx": -5, "align": "right"} if late else {"dx": 5}
+
+
 def dot(x: float, y: float, shape: str = "circle") -> alt.Chart:
     """A point that stands out."""
     import altair as alt
@@ -176,3 +188,79 @@ def percent(x: Fraction | float, digits: int = 3, rounding: str = "nearest") -> 
     ('46.2 %', '50 %', '0.0001 %')
     """
     return f"{decimal_text(Fraction(x) * 100, digits, rounding)} %"
+
+
+# Panels of figures
+
+
+@dataclass(frozen=True)
+class Style:
+    """How one series looks, and its words in the legend."""
+
+    label: str
+    colour: str
+    dash: list[int]
+    shape: str
+    width: float = 2.2
+
+
+def curves(rows: Rows, styles: list[Style], x: alt.X, y: alt.Y, *, columns: int, size: int = 42) -> list[alt.Chart]:
+    """A line for each series, the widest first, and the marks."""
+    import altair as alt
+
+    colour, shape = encodings(styles, columns=columns)
+    layers = []
+    for style in sorted(styles, key=lambda style: -style.width):
+        mine = [row for row in rows if row["series"] == style.label]
+        line = alt.Chart(data(mine)).mark_line(strokeWidth=style.width, strokeDash=style.dash, clip=True)
+        layers.append(line.encode(x=x, y=y, color=colour))
+    marks = alt.Chart(data([row for row in rows if row["mark"]])).mark_point(size=size, filled=True, opacity=1)
+    layers.append(marks.encode(x=x, y=y, color=colour, shape=shape))
+    return layers
+
+
+def encodings(styles: list[Style], *, columns: int) -> tuple[alt.Color, alt.Shape]:
+    """Colour and shape of the series, with one legend for both."""
+    import altair as alt
+
+    names = [style.label for style in styles]
+    legend = alt.Legend(title=None, columns=columns, rowPadding=4, symbolSize=110)
+    colour = alt.Color("series:N", sort=names).scale(domain=names, range=[style.colour for style in styles])
+    shape = alt.Shape("series:N", sort=names).scale(domain=names, range=[style.shape for style in styles])
+    return colour.legend(legend), shape.legend(legend)
+
+
+def ground(rows: Rows, start: str, end: str) -> alt.Chart:
+    """A grey ground from one value of the x axis to another."""
+    import altair as alt
+
+    base = alt.Chart(data(rows)).mark_rect(color=GROUND)
+    chart: alt.Chart = base.encode(x=alt.X(f"{start}:Q"), x2=alt.X2(f"{end}:Q"))
+    return chart
+
+
+def log_y(name: str, title: str | None, low: float, high: float = 2) -> alt.Y:
+    """A log axis labelled 10^k; for probabilities a little more than 1, so that marks at 1 are whole."""
+    import altair as alt
+
+    ticks = [tick for tick in decades([low, high], most=14) if low <= tick <= high]
+    y = alt.Y(f"{name}:Q", title=title).scale(type="log", domain=[low, high], nice=False)
+    return y.axis(values=ticks, labelExpr=_powers(ticks), labelFont=POWERS_FONT)
+
+
+def _powers(ticks: list[float]) -> str:
+    """Labels of powers of ten, as an expression of Vega."""
+    digits = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+    cases = []
+    for tick in ticks:
+        exponent = round(float(f"{tick:e}".split("e")[1]))
+        words = {0: "1", 1: "10"}.get(exponent, "10" + str(exponent).translate(digits))
+        cases.append(f"abs(log(datum.value / {tick!r})) < 0.1 ? '{words}' : ")
+    return "".join(cases) + "datum.value"
+
+
+def headline(text: str, words: str, *, width: int = WIDE_WORDS) -> alt.TitleParams:
+    """A title and what the figure says in words."""
+    import altair as alt
+
+    return alt.TitleParams(text, subtitle=textwrap.wrap(words, width), offset=14)

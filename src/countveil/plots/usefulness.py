@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from countveil.law import Law
 from countveil.mechanism import Mechanism
@@ -21,32 +22,25 @@ POINTS = 40
 def useful_from(mechanism: Mechanism, tolerance: Fraction = TOLERANCE) -> int | None:
     """The least promised n from which on the 95 % margin is at most `tolerance` times n; None if there is none."""
     low, high = mechanism.counts
-    family = mechanism.family
-    first_top = getattr(family, "first_top", None)
-    stationary = max(low, family.stationary_from)
-    last = -1  # the largest count that is not useful
-    top = range(0) if high is None or first_top is None else range(max(low, first_top), high + 1)
-    for n in reversed(top):
-        if _margin(mechanism, n) > tolerance * n:
-            last = n
-            break
-    flat = family.stationary.margin(LEVEL)
-    end = math.ceil(flat / tolerance) - 1  # the largest n with flat > tolerance * n
-    if high is not None:
-        end = min(end, high if first_top is None else first_top - 1)
-    if last < 0:
-        last = end if end >= stationary else _last_small(mechanism, low, stationary, tolerance)
-    found = max(low, last + 1)
+    found = max(low, next(_useless_counts(mechanism, tolerance), low - 1) + 1)
     return None if high is not None and found > high else found
 
 
-def _last_small(mechanism: Mechanism, low: int, stationary: int, tolerance: Fraction) -> int:
-    high = mechanism.counts[1]
-    end = stationary if high is None else min(stationary, high + 1)
-    for n in range(end - 1, low - 1, -1):
-        if _margin(mechanism, n) > tolerance * n:
-            return n
-    return low - 1
+def _useless_counts(mechanism: Mechanism, tolerance: Fraction) -> Iterator[int]:
+    """The counts of the promise that are not useful, from the largest on; of those of one law the largest."""
+    low, high = mechanism.counts
+    family = mechanism.family
+    first_top = getattr(family, "first_top", None)
+    stationary = max(low, family.stationary_from)
+    top = range(0) if high is None or first_top is None else range(max(low, first_top), high + 1)
+    yield from (n for n in reversed(top) if _margin(mechanism, n) > tolerance * n)
+    last = math.ceil(family.stationary.margin(LEVEL) / tolerance) - 1  # the largest n with margin > tolerance * n
+    if high is not None:
+        last = min(last, high if first_top is None else first_top - 1)
+    if last >= stationary:
+        yield last
+    small = range(low, stationary if high is None else min(stationary, high + 1))
+    yield from (n for n in reversed(small) if _margin(mechanism, n) > tolerance * n)
 
 
 def usefulness_rows(mechanism: Mechanism, tolerance: Fraction = TOLERANCE) -> theme.Rows:
@@ -114,8 +108,7 @@ def usefulness_chart(mechanism: Mechanism, tolerance: Fraction = TOLERANCE) -> a
     else:
         at = max(1, found)
         words = f"From n = {at:,} on, the 95 % margin is at most {share} of the count."
-        left = math.log(at / min(sizes)) > 0.6 * math.log(max(sizes) / min(sizes))
-        side: dict[str, Any] = {"dx": -5, "align": "right"} if left else {"dx": 5}
+        side = theme.side(at, min(sizes), max(sizes))
         layers += [theme.rule("x", at), theme.label(at, up[-1], f"useful from {at:,} people", dy=8, **side)]
     zero = " The margin is 0 where it is not drawn." if len(rows) < 2 * len(set(sizes)) else ""
     heading = theme.title("How large must a cell be?", words, f"Dotted: {share}.{zero}")

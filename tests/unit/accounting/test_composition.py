@@ -14,6 +14,7 @@ from countveil.accounting import answers_within, compose
 from countveil.accounting.composition import Bounds, Composition
 from countveil.accounting.grid import above, below
 from countveil.accounting.pairs import answer_of, pair_of
+from countveil.errors import ParameterError
 from countveil.exact import exp_bounds
 from countveil.families.gaussian import discrete_gaussian
 from countveil.law import ColumnFamily, Columns, Law
@@ -32,7 +33,35 @@ def test_epsilon_is_the_inverse_of_delta() -> None:
         assert epsilon is not None
         assert epsilon.lower <= epsilon.estimate <= epsilon.upper <= epsilon.lower * 1.01
         assert found.upper(epsilon.upper) <= delta < found.upper(epsilon.upper * (1 - 1e-6))
-        assert found.lower(epsilon.lower) <= delta * (1 + 1e-6)
+        assert delta < found.lower(epsilon.lower) <= delta * (1 + 1e-6), "delta is still too large at the lower end"
+
+
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_epsilon_and_delta_may_be_decimal_texts_or_fractions(adaptive: bool) -> None:
+    m = cv.design(epsilon="0.5", delta="1e-9", policy="signed")
+    found = compose(m, 3, adaptive=adaptive)
+    assert found.delta("1.5") == found.delta(Fraction(3, 2)) == found.delta(1.5)
+    assert found.epsilon("0.125") == found.epsilon(Fraction(1, 8)) == found.epsilon(0.125)
+    third = found.delta(Fraction(1, 3))  # no float: each bound is taken at the float on its safe side
+    assert third.lower <= found.delta(1 / 3).upper <= third.upper
+    for wrong in ("x", None, float("nan")):
+        with pytest.raises(ParameterError, match="epsilon: got"):
+            found.delta(wrong)  # type: ignore[arg-type]
+        with pytest.raises(ParameterError, match="delta: got"):
+            found.epsilon(wrong)  # type: ignore[arg-type]
+    with pytest.raises(ParameterError, match="delta: got 0"):
+        found.epsilon("0")
+
+
+def test_mechanisms_chosen_on_the_way_compose_to_the_same_type() -> None:
+    m = cv.design(epsilon="0.5", delta="1e-9", policy="signed")
+    fixed, adaptive = compose(m, 3), compose(m, 3, adaptive=True)
+    assert type(fixed) is type(adaptive) is Composition
+    assert "fixed in advance" in fixed.note
+    assert "chosen adaptively" in adaptive.note
+    assert adaptive.upper("1.5") >= 3 * m.delta
+    assert adaptive.upper("1.4999999") == 1.0
+    assert adaptive.lower(1.0) == fixed.lower(1.0)
 
 
 def test_no_epsilon_beats_the_edges() -> None:
