@@ -198,3 +198,12 @@ def test_the_map_of_a_package_names_every_module(package: str) -> None:
     }
     here = {path.stem for path in folder.iterdir() if path.name[0] not in "._"}
     assert listed == here
+
+
+def test_the_walks_are_as_short_as_contributing_says() -> None:
+    """A reader who follows a design, a count or a POST meets these files and no others."""
+    from tests.support.walks import WALKS, read_walks
+
+    shown = [line.partition(" files: ")[2].split(", ") for line in read_walks().splitlines()]
+    for (name, walk), files in zip(WALKS.items(), shown, strict=True):
+        assert {file.removesuffix(".py") for file in walk()} == set(files), f"{name}: python -m tests.support.walks"

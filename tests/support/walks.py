@@ -1,25 +1,31 @@
 """Which modules of countveil run on the way of a design, a count and a POST: the files that a reader visits.
 
-    python -m tests.support.walks
+    python -m tests.support.walks      writes them into CONTRIBUTING.md
 
 A module counts if one of its functions runs; what runs while modules are imported does not.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import io
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
 from inspect import CO_OPTIMIZED
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import httpx
+from fastapi import FastAPI
+
 import countveil
 from countveil import cli
+from countveil.config import load
+from countveil.keys import Keyring
+from countveil.service.app import Settings, create_app
 from tests.support.curated import config_text, people, with_plan, written
 from tests.support.serving import SOME
 
@@ -44,10 +50,11 @@ class Walk:
         sys.setprofile(None)
         threading.setprofile(None)  # type: ignore[arg-type]
 
-    def take(self, task: Callable[[], None]) -> list[str]:
-        """The files that a task visits."""
+    def begin(self) -> None:
         self._walking = True
-        task()
+
+    def end(self) -> list[str]:
+        """The files that were visited since `begin`."""
         self._walking = False
         return list(self.files)
 
@@ -85,42 +92,62 @@ def _folder(path: Path) -> Path:
 def walk_design() -> list[str]:
     """`countveil design --epsilon 1 --delta 1e-6`."""
     with Walk() as walk:
-        return walk.take(lambda: _run("design", "--epsilon", "1", "--delta", "1e-6"))
+        walk.begin()
+        _run("design", "--epsilon", "1", "--delta", "1e-6")
+        return walk.end()
 
 
 def walk_count() -> list[str]:
     """`countveil count`, of a pool whose plan is on record."""
     with tempfile.TemporaryDirectory() as folder, Walk() as walk:
         config = _folder(Path(folder))
-        return walk.take(lambda: _run("count", QUESTION, "--config", str(config)))
+        walk.begin()
+        _run("count", QUESTION, "--config", str(config))
+        return walk.end()
 
 
 def walk_post() -> list[str]:
     """`POST /v1/count` in a service that has started."""
-    from starlette.testclient import TestClient
-
-    from countveil.config import load
-    from countveil.keys import Keyring
-    from countveil.service.app import Settings, create_app
-
     with tempfile.TemporaryDirectory() as folder, Walk() as walk:
         config = _folder(Path(folder))
         _, key = Keyring(load(config, {}).service.keys).add("ann")
-        with TestClient(create_app(Settings(str(config))), base_url="http://localhost") as client:
-            headers = {"Authorization": f"Bearer {key}", "Idempotency-Key": "walk"}
+        return asyncio.run(_post(walk, create_app(Settings(str(config))), key))
 
-            def post() -> None:
-                reply = client.post("/v1/count", json={"sql": QUESTION}, headers=headers)
-                assert reply.status_code == 200, reply.text
 
-            return walk.take(post)
+async def _post(walk: Walk, app: FastAPI, key: str) -> list[str]:
+    transport = httpx.ASGITransport(app=app)
+    headers = {"Authorization": f"Bearer {key}", "Idempotency-Key": "walk"}
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=headers) as client,
+    ):
+        walk.begin()
+        reply = await client.post("/v1/count", json={"sql": QUESTION})
+        files = walk.end()
+    assert reply.status_code == 200, reply.text
+    return files
 
 
 WALKS = {"countveil design": walk_design, "countveil count": walk_count, "POST /v1/count": walk_post}
+PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"
+BEGIN, END = "<!-- walks: python -m tests.support.walks -->\n", "<!-- end of walks -->"
+
+
+def write_walks() -> str:
+    """The three walks as CONTRIBUTING.md shows them."""
+    lines = []
+    for name, walk in WALKS.items():
+        files = [file.removesuffix(".py") for file in walk()]
+        lines.append(f"- `{name}`, {len(files)} files: {', '.join(files)}")
+    return "\n".join(lines) + "\n"
+
+
+def read_walks() -> str:
+    """What CONTRIBUTING.md shows."""
+    return PAGE.read_text().partition(BEGIN)[2].partition(END)[0]
+
 
 if __name__ == "__main__":
-    for name, walk in WALKS.items():
-        files = walk()
-        print(f"{name}: {len(files)} files")
-        for file in files:
-            print(f"  {file}")
+    page = PAGE.read_text()
+    PAGE.write_text(page.replace(read_walks(), write_walks()))
+    print(read_walks(), end="")
