@@ -10,6 +10,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 from countveil.design import whole
+from countveil.design.linear import NoSolution
 from countveil.design.optimal import least_delta
 from countveil.design.remapping import Remapper
 from countveil.design.request import Question, Request
@@ -40,17 +41,24 @@ def dispatch(request: Request) -> Mechanism:
         )
     signed = Signed(replace(request, method="auto", objective="delta"), SPARE)
     if request.method == "remap":
-        return request.ask(Remapper(request, signed))
+        return _remap(request, signed)
     if request.method == "program":
         return whole.design(request, signed)
     return _choose(request, signed)
+
+
+def _remap(request: Request, signed: Signed) -> Mechanism:
+    try:
+        return request.ask(Remapper(request, signed))
+    except NoSolution:
+        raise SolverError("the solver found no map for this law; ask for a larger delta or D, or method program") from None
 
 
 def _choose(request: Request, signed: Signed) -> Mechanism:
     """The program while it is at its best; the remap where the noise bound is large or the program falls behind."""
 
     def remapped(why: str) -> Mechanism:
-        return annotate(request.ask(Remapper(request, signed)), f"auto chose method remap: {why}")
+        return annotate(_remap(request, signed), f"auto chose method remap: {why}")
 
     D = _expected_D(request, signed)
     only_program = request.promised or request.objective != "delta" or request.epsilon == 0

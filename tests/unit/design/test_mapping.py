@@ -14,7 +14,7 @@ import countveil as cv
 from countveil.design import mapping
 from countveil.design.remapping import remap_nearly
 from countveil.design.unsigned import gaussian
-from countveil.errors import InfeasibleError, ParameterError, RequestError
+from countveil.errors import InfeasibleError, ParameterError, RequestError, SolverError
 from countveil.law import Columns, Law
 from countveil.privacy import hockey_stick
 from countveil.remap import Remap
@@ -209,3 +209,8 @@ def test_the_gaussian_is_the_gaussian() -> None:
     assert law.is_symmetric()
     ratio = float(law.probability(12) / law.probability(0))
     assert ratio == pytest.approx(2.718281828459045 ** (-144 / 144), rel=1e-12)
+
+
+def test_a_law_for_which_the_solver_finds_no_map_is_refused_in_words() -> None:
+    with pytest.raises(SolverError, match="found no map for this law; ask for a larger delta"):
+        cv.design(delta="1e-20", eta="0.9", D=8, method="remap")
