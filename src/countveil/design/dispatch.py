@@ -51,7 +51,8 @@ def _remap(request: Request, signed: Signed) -> Mechanism:
     try:
         return request.ask(Remapper(request, signed))
     except NoSolution:
-        raise SolverError("the solver found no map for this law; ask for a larger delta or D, or method program") from None
+        words = "the solver found no map for this law; ask for a larger delta or D, or use method program"
+        raise SolverError(words) from None
 
 
 def _choose(request: Request, signed: Signed) -> Mechanism:
