@@ -53,7 +53,6 @@ FAMILIES: dict[str, Family] = {
     "BOOLEAN": "boolean",
     "DATE": "date",
 }
-TYPES: dict[Kind, str] = {"text": "VARCHAR", "integer": "BIGINT", "boolean": "BOOLEAN", "date": "DATE"}
 DATABASE = "countveil_source"
 COPY = "countveil_copy"
 """The table of a small source's rows in memory."""
@@ -75,11 +74,7 @@ class DuckDBDialect(Dialect):
         return f"regexp_matches({expression}, '{pattern}')"
 
     def among(self, expression: str, parameter: str, kind: Kind) -> str:
-        return f"{expression} IN (SELECT unnest(CAST({parameter} AS {TYPES[kind]}[])))"
-
-    def listed(self, parameter: str, kind: Kind) -> str:
-        values = f"CAST({parameter} AS {TYPES[kind]}[])"
-        return f"(SELECT unnest({values}) AS v, generate_subscripts({values}, 1) - 1 AS i)"
+        return f"{expression} IN (SELECT unnest(CAST({parameter} AS {self.types[kind]}[])))"
 
 
 class DuckDBEngine(SqlEngine):

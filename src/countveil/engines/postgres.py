@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 from countveil.engines.engine import UNREADABLE, SqlEngine
 from countveil.engines.postgres_checks import MAY_NOT_LOOK, REFUSALS, TREE, check_statement
-from countveil.engines.postgres_sql import NUMBERS, PostgresCompiler, PostgresDialect, family_of
+from countveil.engines.postgres_sql import NUMBERS, PostgresDialect, family_of
 from countveil.engines.source import Source
-from countveil.engines.sql import Family, Statement
+from countveil.engines.sql import Compiler, Family, Statement
 from countveil.errors import CountveilError, DataError, EngineError, MissingExtraError, shortened
 from countveil.schema import Schema
 
@@ -58,6 +58,20 @@ ORDER BY tree.root DESC, c.oid
 CONTENT = (
     "SELECT count(*), CAST(sum(hashtextextended(concat(tableoid, '|', ctid, '|', xmin), 0)) AS text) FROM {relation}"
 )
+
+
+class PostgresCompiler(Compiler):
+    """Statements in which NaN is a missing number, and a text that is too long names nobody."""
+
+    engine: PostgresEngine
+
+    def raw(self, name: str) -> str:
+        column = super().raw(name)
+        return f"NULLIF({column}, 'NaN')" if name in self.engine.numbers else column
+
+    def person(self, name: str) -> str:
+        column = super().person(name)
+        return self.engine.dialect.if_short(column, column) if self.families[name] == "text" else column
 
 
 class PostgresEngine(SqlEngine):
@@ -208,8 +222,12 @@ class PostgresEngine(SqlEngine):
         return {name: family_of(*kind) for name, *kind, _ in self._look[2]}
 
     def compiler(self) -> PostgresCompiler:
-        numbers = frozenset(name for name, kind, *_ in self._look[2] if kind in NUMBERS)
-        return PostgresCompiler(self.dialect, self.relation, self.columns(), numbers)
+        return PostgresCompiler(self)
+
+    @property
+    def numbers(self) -> set[str]:
+        """The columns, integers among them, that can hold NaN."""
+        return {name for name, kind, *_ in self._look[2] if kind in NUMBERS}
 
     def run(self, statement: Statement) -> dict[str, NDArray[np.generic]]:
         import numpy as np

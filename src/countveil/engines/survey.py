@@ -55,7 +55,7 @@ def survey_column(engine: SqlEngine, column: Column, examples: int = 5) -> Colum
         f"SELECT count(*) AS n, count(CASE WHEN {inside} THEN 1 END) AS inside, "
         f"count(CASE WHEN {missing} THEN 1 END) AS missing FROM {engine.relation}",
     )
-    text = engine.dialect.text_type
+    text = engine.dialect.types["text"]
     shown = engine.run(
         compiler.statement(
             f"SELECT CAST({compiler.raw(column.name)} AS {text}) AS v, count(*) AS n FROM {engine.relation} "
@@ -125,7 +125,7 @@ def _domain(engine: SqlEngine, probe: Column, different: int, most_values: int) 
         found = engine.run(compiler.statement(f"SELECT DISTINCT {read} AS v FROM {engine.relation}"))
         values: list[Value] = sorted(str(v) for v in found["v"] if isinstance(v, str))
         return Column(probe.name, "text", tuple(values), guessed=True)
-    text = engine.dialect.text_type
+    text = engine.dialect.types["text"]
     sql = f"SELECT CAST(min({read}) AS {text}) AS low, CAST(max({read}) AS {text}) AS high FROM {engine.relation}"
     ends = engine.run(compiler.statement(sql))
     try:
