@@ -32,9 +32,8 @@ import duckdb
 
 from countveil.engines import csv_files
 from countveil.engines.engine import UNREADABLE, SqlEngine
-from countveil.engines.frames import OUTSIDE, arrow_table
 from countveil.engines.source import Source
-from countveil.engines.sql import Dialect, Family, Statement
+from countveil.engines.sql import OUTSIDE, Dialect, Family, Statement
 from countveil.errors import DataError, EngineError, shortened
 from countveil.schema import Kind, Schema
 
@@ -89,7 +88,7 @@ class DuckDBEngine(SqlEngine):
     def __init__(self, source: Source, schema: Schema | None = None) -> None:
         self._columns: dict[str, Family] | None = None
         self._idle: list[duckdb.DuckDBPyConnection] = []
-        self._frame = arrow_table(source.frame, schema) if source.scheme == "frame" else None
+        self._frame = _arrow_table(source, schema) if source.scheme == "frame" else None
         self.garbled = {"frame": OUTSIDE, "parquet": "?"}.get(source.scheme)
         self._scratch = tempfile.mkdtemp(prefix="countveil-")
         self._tidy = weakref.finalize(self, shutil.rmtree, self._scratch, ignore_errors=True)
@@ -235,6 +234,12 @@ def _lock(paths: list[str], connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute("SET autoload_known_extensions = false")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
+
+
+def _arrow_table(source: Source, schema: Schema | None) -> Any:
+    from countveil.engines.frames import arrow_table  # which needs pyarrow
+
+    return arrow_table(source.frame, schema)
 
 
 def _relation(source: Source, paths: list[str], connection: duckdb.DuckDBPyConnection) -> str:

@@ -61,6 +61,8 @@ READABLE: dict[Kind, tuple[Family, ...]] = {
 EXACT = 2**53
 """Floats of 64 bits below it are told apart from their neighbours."""
 PRECISE: dict[Family, int] = {"float": EXACT, "single": 2**24}
+OUTSIDE = "\ufffd"
+"""What a frame's value reads as that is outside every domain; U+FFFD, as for bytes that are no text."""
 
 
 class Dialect:
