@@ -32,7 +32,7 @@ import duckdb
 
 from countveil.engines import csv_files
 from countveil.engines.engine import UNREADABLE, SqlEngine
-from countveil.engines.source import Source
+from countveil.engines.source import Source, check_alike
 from countveil.engines.sql import OUTSIDE, Dialect, Family, Statement
 from countveil.errors import DataError, EngineError, shortened
 from countveil.schema import Kind, Schema
@@ -135,12 +135,26 @@ class DuckDBEngine(SqlEngine):
     def _copy(self, source: Source, paths: list[str], schema: Schema) -> bool:
         """Copy the declared columns of a small source to a table of ours; False if it is not small."""
         declared = {schema.unit, *(column.name for column in schema.columns)}
-        names = [self.dialect.name(name) for name in self.columns() if name in declared]
-        if not names or not _is_small(source, paths, self._connection, self.relation, names):
+        names = [name for name in self.columns() if name in declared]
+        if not names or not self._is_small(source, paths, names):
             return False
         self._connection.execute("SET threads = 1")  # threads that wait for so few rows cost more than they bring
-        self._connection.execute(f"CREATE TABLE {COPY} AS SELECT {', '.join(names)} FROM {self.relation}")
+        self._connection.execute(
+            f"CREATE TABLE {COPY} AS SELECT {', '.join(map(self.dialect.name, names))} FROM {self.relation}"
+        )
         return True
+
+    def _is_small(self, source: Source, paths: list[str], names: list[str]) -> bool:
+        """Whether some columns of a source fit into memory, and copying them changes no count."""
+        if source.scheme not in ("csv", "parquet") or sum(map(os.path.getsize, paths)) > MAX_BYTES:
+            return False
+        if source.scheme == "csv":
+            return not csv_files.is_packed(source) and all(_is_utf8(path) for path in paths)
+        texts = [self.dialect.characters(self.dialect.name(name)) for name in names if self.columns()[name] == "text"]
+        lengths = " + ".join(f"strlen(coalesce({text}, ''))" for text in texts) or "0"
+        sql = f"SELECT count(*), coalesce(sum({lengths}), 0) FROM {self.relation}"
+        ((rows, text),) = self._connection.execute(sql).fetchall()
+        return int(rows) <= MAX_ROWS and int(text) <= MAX_TEXT  # a dictionary of a file has each text once
 
     def _cursor(self) -> duckdb.DuckDBPyConnection:
         """A connection of its own, so that threads can ask at once; one that is idle, or a new one."""
@@ -178,24 +192,6 @@ def _one_select(sql: str) -> duckdb.Statement:
     if [statement.type for statement in found] != [duckdb.StatementType.SELECT]:
         raise EngineError(UNREADABLE)
     return found[0]
-
-
-def _is_small(
-    source: Source, paths: list[str], connection: duckdb.DuckDBPyConnection, relation: str, names: list[str]
-) -> bool:
-    """Whether some columns of a source fit into memory, and copying them changes no count."""
-    if source.scheme not in ("csv", "parquet") or sum(map(os.path.getsize, paths)) > MAX_BYTES:
-        return False
-    if source.scheme == "csv":
-        return not csv_files.is_packed(source) and all(_is_utf8(path) for path in paths)
-    ((rows,),) = connection.execute(f"SELECT count(*) FROM {relation}").fetchall()
-    if rows > MAX_ROWS:
-        return False
-    described = connection.execute(f"DESCRIBE SELECT {', '.join(names)} FROM {relation}").fetchall()
-    texts = [name for name, (_, kind, *_) in zip(names, described, strict=True) if kind == "VARCHAR"]
-    lengths = " + ".join(f"strlen(coalesce({name}, ''))" for name in texts) or "0"
-    ((text,),) = connection.execute(f"SELECT coalesce(sum({lengths}), 0) FROM {relation}").fetchall()
-    return int(text) <= MAX_TEXT  # a dictionary of a file has each text once, memory as often as it occurs
 
 
 def _is_utf8(path: str) -> bool:
@@ -284,16 +280,12 @@ def _parquet(paths: list[str], source: Source, connection: duckdb.DuckDBPyConnec
     Folders called key=value below the fixed part of a glob are columns; elsewhere they are only names.
     """
     keys = {part.partition("=")[0] for parts in source.partitions() for part in parts}
-    first = None
-    for path in paths:
+
+    def columns_of(path: str) -> dict[str, str]:
         described = connection.execute(f"DESCRIBE SELECT * FROM {_read_parquet([path], False)}").fetchall()
-        kinds = {name: kind for name, kind, *_ in described}
-        first = first or kinds
-        if kinds != first:
-            raise DataError(
-                f"source: {shortened(path, 100)} has other columns or types than {shortened(paths[0], 100)}"
-            )
-    both = sorted({name.casefold() for name in first or {}} & {key.casefold() for key in keys})
+        return {name: kind for name, kind, *_ in described}
+
+    both = sorted({name.casefold() for name in check_alike(paths, columns_of)} & {key.casefold() for key in keys})
     if both:
         raise DataError(f"source: column {shortened(both[0], 60)} is in the files and in the names of their folders")
     return _read_parquet(paths, bool(keys))

@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlparse
 
 from countveil.engines.engine import UNREADABLE, SqlEngine
 from countveil.engines.labels import arrow_values
-from countveil.engines.source import Source
+from countveil.engines.source import Source, check_alike
 from countveil.engines.spark_session import alive, local, ours, plain, quiet, session, session_of
 from countveil.engines.spark_sql import SparkDialect, bind_value, family_of
 from countveil.engines.spark_storage import LIMITS, StoredRows, store
@@ -141,11 +141,8 @@ class SparkEngine(SqlEngine):
             if key not in self._listings:
                 values, view = arrow_values(column.values, column.kind), f"{self.relation}_{len(self._listings)}"
                 table = pa.table({"v": values, "i": pa.array(range(len(values)), pa.int64())})
-                try:
-                    with quiet(self.session):
-                        local(self.session, table).createOrReplaceTempView(view)
-                except Exception:
-                    raise EngineError(UNREADABLE) from None
+                with quiet(self.session, UNREADABLE):
+                    local(self.session, table).createOrReplaceTempView(view)
                 self._listings[key] = view
             return self._listings[key]
 
@@ -177,11 +174,8 @@ class SparkEngine(SqlEngine):
         return {name: found.column(name).to_numpy() for name in found.column_names}
 
     def _arrow(self, statement: Statement) -> Any:
-        try:
-            with quiet(self.session):
-                return self._frame(statement).toArrow()
-        except Exception:
-            raise EngineError(UNREADABLE) from None
+        with quiet(self.session, UNREADABLE):
+            return self._frame(statement).toArrow()
 
     def _frame(self, statement: Statement) -> Any:
         """The result of a statement, which nothing has evaluated yet."""
@@ -222,22 +216,15 @@ class SparkEngine(SqlEngine):
 
 def _parquet(session: Any, paths: list[str]) -> tuple[Any, dict[str, tuple[str, str]]]:
     """These files and no others, and their types; see `duckdb` for why they have the same columns."""
-    first: dict[str, tuple[str, str]] = {}
-    for path in paths:
-        name = Path(path).name
+    for name in (Path(path).name for path in paths):
         if name.startswith(("_", ".")) or name.endswith("._COPYING_") or ":" in name:
             raise DataError(f"source: Spark reads no file that is called {shortened(name, 60)}; give it another name")
-        kinds = _kinds(path)
-        first = first or kinds
-        if kinds != first:
-            raise DataError(
-                f"source: {shortened(path, 100)} has other columns or types than {shortened(paths[0], 100)}"
-            )
+    kinds = check_alike(paths, _kinds)
     unlike = {"countveil": uuid.uuid4().hex}  # anything that someone has cached
     found = session.read.options(**unlike).parquet(*map(plain, paths))
     if sorted(unquote(urlparse(file).path) for file in found.inputFiles()) != sorted(paths):
         raise EngineError("source: Spark would read other files than those that are meant; give them plain names")
-    return found, first
+    return found, kinds
 
 
 def _kinds(path: str) -> dict[str, tuple[str, str]]:

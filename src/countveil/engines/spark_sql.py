@@ -71,11 +71,8 @@ def bucketed(members: Sequence[Value]) -> list[list[str]]:
     """The members of a list: texts by their CRC-32, integers by their remainder, all others together."""
     buckets: list[list[str]] = [[] for _ in range(BUCKETS)]
     for member in members:
-        spread = 0
-        if isinstance(member, str):
-            spread = crc32(member.encode())
-        elif type(member) is int:
-            spread = member
+        number = member if type(member) is int else 0
+        spread = crc32(member.encode()) if isinstance(member, str) else number
         buckets[spread % BUCKETS].append(str(bind_value(member)))
     return buckets
 
