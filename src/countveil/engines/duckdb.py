@@ -84,11 +84,15 @@ class DuckDBEngine(SqlEngine):
     settings: Mapping[str, Any] = {}
     copies = True
     """Small files are copied to memory."""
+    _frame: Any = None
 
     def __init__(self, source: Source, schema: Schema | None = None) -> None:
         self._columns: dict[str, Family] | None = None
         self._idle: list[duckdb.DuckDBPyConnection] = []
-        self._frame = _arrow_table(source, schema) if source.scheme == "frame" else None
+        if source.scheme == "frame":
+            from countveil.engines.frames import arrow_table  # which needs pyarrow
+
+            self._frame = arrow_table(source.frame, schema)
         self.garbled = {"frame": OUTSIDE, "parquet": "?"}.get(source.scheme)
         self._scratch = tempfile.mkdtemp(prefix="countveil-")
         self._tidy = weakref.finalize(self, shutil.rmtree, self._scratch, ignore_errors=True)
@@ -139,9 +143,8 @@ class DuckDBEngine(SqlEngine):
         if not names or not self._is_small(source, paths, names):
             return False
         self._connection.execute("SET threads = 1")  # threads that wait for so few rows cost more than they bring
-        self._connection.execute(
-            f"CREATE TABLE {COPY} AS SELECT {', '.join(map(self.dialect.name, names))} FROM {self.relation}"
-        )
+        columns = ", ".join(map(self.dialect.name, names))
+        self._connection.execute(f"CREATE TABLE {COPY} AS SELECT {columns} FROM {self.relation}")
         return True
 
     def _is_small(self, source: Source, paths: list[str], names: list[str]) -> bool:
@@ -150,11 +153,13 @@ class DuckDBEngine(SqlEngine):
             return False
         if source.scheme == "csv":
             return not csv_files.is_packed(source) and all(_is_utf8(path) for path in paths)
+        ((rows,),) = self._connection.execute(f"SELECT count(*) FROM {self.relation}").fetchall()
+        if rows > MAX_ROWS:
+            return False
         texts = [self.dialect.characters(self.dialect.name(name)) for name in names if self.columns()[name] == "text"]
         lengths = " + ".join(f"strlen(coalesce({text}, ''))" for text in texts) or "0"
-        sql = f"SELECT count(*), coalesce(sum({lengths}), 0) FROM {self.relation}"
-        ((rows, text),) = self._connection.execute(sql).fetchall()
-        return int(rows) <= MAX_ROWS and int(text) <= MAX_TEXT  # a dictionary of a file has each text once
+        ((text,),) = self._connection.execute(f"SELECT coalesce(sum({lengths}), 0) FROM {self.relation}").fetchall()
+        return int(text) <= MAX_TEXT  # a dictionary of a file has each text once, memory as often as it occurs
 
     def _cursor(self) -> duckdb.DuckDBPyConnection:
         """A connection of its own, so that threads can ask at once; one that is idle, or a new one."""
@@ -232,12 +237,6 @@ def _lock(paths: list[str], connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute("SET lock_configuration = true")
 
 
-def _arrow_table(source: Source, schema: Schema | None) -> Any:
-    from countveil.engines.frames import arrow_table  # which needs pyarrow
-
-    return arrow_table(source.frame, schema)
-
-
 def _relation(source: Source, paths: list[str], connection: duckdb.DuckDBPyConnection) -> str:
     """The source in a FROM clause."""
     if source.scheme == "frame":
@@ -253,24 +252,23 @@ def _attached(source: Source, path: str, connection: duckdb.DuckDBPyConnection) 
         raise EngineError(f'source: {shortened(source.location, 100)} needs table = "..."')
     connection.execute(f"ATTACH {_text(path)} AS {DATABASE} (TYPE duckdb, READ_ONLY)")
     schema, dot, table = source.table.rpartition(".")
-    _check_stored(connection, schema if dot else "main", table, source.table)
-    return ".".join([DATABASE, DuckDBEngine.dialect.name(schema if dot else "main"), DuckDBEngine.dialect.name(table)])
+    place = [schema if dot else "main", table]
+    _check_stored(connection, place, source.table)
+    return ".".join([DATABASE, *map(DuckDBEngine.dialect.name, place)])
 
 
-def _check_stored(connection: duckdb.DuckDBPyConnection, schema: str, table: str, shown: str) -> None:
+def _check_stored(connection: duckdb.DuckDBPyConnection, place: list[str], shown: str) -> None:
     """Rows that are stored can be read whatever is asked. A view or a computed column is evaluated for the rows that a
     question selects, and could fail for some of them: whether it does would say something about a person."""
     where = f"WHERE database_name = '{DATABASE}' AND lower(schema_name) = lower(?)"
-    view = connection.execute(f"SELECT 1 FROM duckdb_views() {where} AND lower(view_name) = lower(?)", [schema, table])
-    if view.fetchone() is not None:
+    views = f"SELECT 1 FROM duckdb_views() {where} AND lower(view_name) = lower(?)"
+    computed = f"SELECT column_name FROM duckdb_columns() {where} AND lower(table_name) = lower(?) AND is_generated"
+    words = ""
+    if connection.execute(views, place).fetchone() is not None:
         words = f"{shortened(shown, 100)} is a view, which is evaluated while it is counted"
-        raise DataError(f"source: {words}; store it: CREATE TABLE ... AS SELECT * FROM it")
-    computed = connection.execute(
-        f"SELECT column_name FROM duckdb_columns() {where} AND lower(table_name) = lower(?) AND is_generated",
-        [schema, table],
-    ).fetchone()
-    if computed is not None:
-        words = f"column {shortened(computed[0], 60)} of {shortened(shown, 60)} is computed while it is counted"
+    elif (column := connection.execute(computed, place).fetchone()) is not None:
+        words = f"column {shortened(column[0], 60)} of {shortened(shown, 60)} is computed while it is counted"
+    if words:
         raise DataError(f"source: {words}; store it: CREATE TABLE ... AS SELECT * FROM it")
 
 

@@ -78,6 +78,7 @@ class PostgresEngine(SqlEngine):
     """Counts on one table through a connection of its own, opened again when it was lost, and in a forked process."""
 
     dialect = PostgresDialect()
+    _connection: Any = None
 
     def __init__(self, source: Source, schema: Schema | None = None) -> None:
         try:
@@ -90,7 +91,6 @@ class PostgresEngine(SqlEngine):
         self._source = source
         self._shown = shortened(source.table, 100)
         self._lock = threading.Lock()
-        self._connection: Any = None
         self._content: tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]] | None = None
         _OPEN.add(self)
         try:
@@ -105,8 +105,7 @@ class PostgresEngine(SqlEngine):
             raise
 
     def __del__(self) -> None:
-        if getattr(self, "_connection", None) is not None:
-            self._connection.close()
+        self._drop()
 
     # -- the connection ----------------------------------------------------------------------------------------------
 
@@ -239,12 +238,8 @@ class PostgresEngine(SqlEngine):
                 raise EngineError(CHANGED)
             rows = cursor.execute(statement.sql, dict(statement.values)).fetchall()
             names = [column.name for column in cursor.description or ()]
-        columns = list(zip(*rows, strict=True)) if rows else [() for _ in names]
-        whole = {"cell", "n"}
-        return {
-            name: np.array(values, dtype=np.int64 if name in whole else object)
-            for name, values in zip(names, columns, strict=True)
-        }
+        types = [np.int64 if name in ("cell", "n") else object for name in names]
+        return {name: np.array([row[i] for row in rows], dtype=types[i]) for i, name in enumerate(names)}
 
     def fingerprint(self) -> str:
         """The server, the table's columns and the versions of its rows: where each is and who wrote it, in any order.

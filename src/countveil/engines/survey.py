@@ -118,15 +118,12 @@ def _domain(engine: SqlEngine, probe: Column, different: int, most_values: int) 
     text = engine.dialect.types["text"]
     sql = f"SELECT CAST(min({read}) AS {text}) AS low, CAST(max({read}) AS {text}) AS high FROM {engine.relation}"
     ends = engine.run(compiler.statement(sql))
+    number = (lambda text: datetime.date.fromisoformat(text).toordinal()) if probe.kind == "date" else int
     try:
-        low, high = (_number(probe.kind, str(ends[end][0])) for end in ("low", "high"))
+        low, high = (number(str(ends[end][0])) for end in ("low", "high"))
     except ValueError:  # a date before the year 1, after 9999, or infinitely far away
         return None
     return Column(probe.name, probe.kind, low=low, high=high, guessed=True)
-
-
-def _number(kind: Kind, text: str) -> int:
-    return datetime.date.fromisoformat(text).toordinal() if kind == "date" else int(text)
 
 
 def _numbers(compiler: Compiler, sql: str) -> list[int]:
