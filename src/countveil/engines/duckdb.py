@@ -32,9 +32,8 @@ import duckdb
 
 from countveil.engines import csv_files
 from countveil.engines.engine import UNREADABLE, SqlEngine
-from countveil.engines.frames import OUTSIDE, arrow_table
-from countveil.engines.source import Source
-from countveil.engines.sql import Dialect, Family, Statement
+from countveil.engines.source import Source, check_alike
+from countveil.engines.sql import OUTSIDE, Dialect, Family, Statement
 from countveil.errors import DataError, EngineError, shortened
 from countveil.schema import Kind, Schema
 
@@ -53,7 +52,6 @@ FAMILIES: dict[str, Family] = {
     "BOOLEAN": "boolean",
     "DATE": "date",
 }
-TYPES: dict[Kind, str] = {"text": "VARCHAR", "integer": "BIGINT", "boolean": "BOOLEAN", "date": "DATE"}
 DATABASE = "countveil_source"
 COPY = "countveil_copy"
 """The table of a small source's rows in memory."""
@@ -75,11 +73,7 @@ class DuckDBDialect(Dialect):
         return f"regexp_matches({expression}, '{pattern}')"
 
     def among(self, expression: str, parameter: str, kind: Kind) -> str:
-        return f"{expression} IN (SELECT unnest(CAST({parameter} AS {TYPES[kind]}[])))"
-
-    def listed(self, parameter: str, kind: Kind) -> str:
-        values = f"CAST({parameter} AS {TYPES[kind]}[])"
-        return f"(SELECT unnest({values}) AS v, generate_subscripts({values}, 1) - 1 AS i)"
+        return f"{expression} IN (SELECT unnest(CAST({parameter} AS {self.types[kind]}[])))"
 
 
 class DuckDBEngine(SqlEngine):
@@ -90,11 +84,15 @@ class DuckDBEngine(SqlEngine):
     settings: Mapping[str, Any] = {}
     copies = True
     """Small files are copied to memory."""
+    _frame: Any = None
 
     def __init__(self, source: Source, schema: Schema | None = None) -> None:
         self._columns: dict[str, Family] | None = None
         self._idle: list[duckdb.DuckDBPyConnection] = []
-        self._frame = arrow_table(source.frame, schema) if source.scheme == "frame" else None
+        if source.scheme == "frame":
+            from countveil.engines.frames import arrow_table  # which needs pyarrow
+
+            self._frame = arrow_table(source.frame, schema)
         self.garbled = {"frame": OUTSIDE, "parquet": "?"}.get(source.scheme)
         self._scratch = tempfile.mkdtemp(prefix="countveil-")
         self._tidy = weakref.finalize(self, shutil.rmtree, self._scratch, ignore_errors=True)
@@ -141,12 +139,27 @@ class DuckDBEngine(SqlEngine):
     def _copy(self, source: Source, paths: list[str], schema: Schema) -> bool:
         """Copy the declared columns of a small source to a table of ours; False if it is not small."""
         declared = {schema.unit, *(column.name for column in schema.columns)}
-        names = [self.dialect.name(name) for name in self.columns() if name in declared]
-        if not names or not _is_small(source, paths, self._connection, self.relation, names):
+        names = [name for name in self.columns() if name in declared]
+        if not names or not self._is_small(source, paths, names):
             return False
         self._connection.execute("SET threads = 1")  # threads that wait for so few rows cost more than they bring
-        self._connection.execute(f"CREATE TABLE {COPY} AS SELECT {', '.join(names)} FROM {self.relation}")
+        columns = ", ".join(map(self.dialect.name, names))
+        self._connection.execute(f"CREATE TABLE {COPY} AS SELECT {columns} FROM {self.relation}")
         return True
+
+    def _is_small(self, source: Source, paths: list[str], names: list[str]) -> bool:
+        """Whether some columns of a source fit into memory, and copying them changes no count."""
+        if source.scheme not in ("csv", "parquet") or sum(map(os.path.getsize, paths)) > MAX_BYTES:
+            return False
+        if source.scheme == "csv":
+            return not csv_files.is_packed(source) and all(_is_utf8(path) for path in paths)
+        ((rows,),) = self._connection.execute(f"SELECT count(*) FROM {self.relation}").fetchall()
+        if rows > MAX_ROWS:
+            return False
+        texts = [self.dialect.characters(self.dialect.name(name)) for name in names if self.columns()[name] == "text"]
+        lengths = " + ".join(f"strlen(coalesce({text}, ''))" for text in texts) or "0"
+        ((text,),) = self._connection.execute(f"SELECT coalesce(sum({lengths}), 0) FROM {self.relation}").fetchall()
+        return int(text) <= MAX_TEXT  # a dictionary of a file has each text once, memory as often as it occurs
 
     def _cursor(self) -> duckdb.DuckDBPyConnection:
         """A connection of its own, so that threads can ask at once; one that is idle, or a new one."""
@@ -184,24 +197,6 @@ def _one_select(sql: str) -> duckdb.Statement:
     if [statement.type for statement in found] != [duckdb.StatementType.SELECT]:
         raise EngineError(UNREADABLE)
     return found[0]
-
-
-def _is_small(
-    source: Source, paths: list[str], connection: duckdb.DuckDBPyConnection, relation: str, names: list[str]
-) -> bool:
-    """Whether some columns of a source fit into memory, and copying them changes no count."""
-    if source.scheme not in ("csv", "parquet") or sum(map(os.path.getsize, paths)) > MAX_BYTES:
-        return False
-    if source.scheme == "csv":
-        return not csv_files.is_packed(source) and all(_is_utf8(path) for path in paths)
-    ((rows,),) = connection.execute(f"SELECT count(*) FROM {relation}").fetchall()
-    if rows > MAX_ROWS:
-        return False
-    described = connection.execute(f"DESCRIBE SELECT {', '.join(names)} FROM {relation}").fetchall()
-    texts = [name for name, (_, kind, *_) in zip(names, described, strict=True) if kind == "VARCHAR"]
-    lengths = " + ".join(f"strlen(coalesce({name}, ''))" for name in texts) or "0"
-    ((text,),) = connection.execute(f"SELECT coalesce(sum({lengths}), 0) FROM {relation}").fetchall()
-    return int(text) <= MAX_TEXT  # a dictionary of a file has each text once, memory as often as it occurs
 
 
 def _is_utf8(path: str) -> bool:
@@ -257,24 +252,23 @@ def _attached(source: Source, path: str, connection: duckdb.DuckDBPyConnection) 
         raise EngineError(f'source: {shortened(source.location, 100)} needs table = "..."')
     connection.execute(f"ATTACH {_text(path)} AS {DATABASE} (TYPE duckdb, READ_ONLY)")
     schema, dot, table = source.table.rpartition(".")
-    _check_stored(connection, schema if dot else "main", table, source.table)
-    return ".".join([DATABASE, DuckDBEngine.dialect.name(schema if dot else "main"), DuckDBEngine.dialect.name(table)])
+    place = [schema if dot else "main", table]
+    _check_stored(connection, place, source.table)
+    return ".".join([DATABASE, *map(DuckDBEngine.dialect.name, place)])
 
 
-def _check_stored(connection: duckdb.DuckDBPyConnection, schema: str, table: str, shown: str) -> None:
+def _check_stored(connection: duckdb.DuckDBPyConnection, place: list[str], shown: str) -> None:
     """Rows that are stored can be read whatever is asked. A view or a computed column is evaluated for the rows that a
     question selects, and could fail for some of them: whether it does would say something about a person."""
     where = f"WHERE database_name = '{DATABASE}' AND lower(schema_name) = lower(?)"
-    view = connection.execute(f"SELECT 1 FROM duckdb_views() {where} AND lower(view_name) = lower(?)", [schema, table])
-    if view.fetchone() is not None:
+    views = f"SELECT 1 FROM duckdb_views() {where} AND lower(view_name) = lower(?)"
+    computed = f"SELECT column_name FROM duckdb_columns() {where} AND lower(table_name) = lower(?) AND is_generated"
+    words = ""
+    if connection.execute(views, place).fetchone() is not None:
         words = f"{shortened(shown, 100)} is a view, which is evaluated while it is counted"
-        raise DataError(f"source: {words}; store it: CREATE TABLE ... AS SELECT * FROM it")
-    computed = connection.execute(
-        f"SELECT column_name FROM duckdb_columns() {where} AND lower(table_name) = lower(?) AND is_generated",
-        [schema, table],
-    ).fetchone()
-    if computed is not None:
-        words = f"column {shortened(computed[0], 60)} of {shortened(shown, 60)} is computed while it is counted"
+    elif (column := connection.execute(computed, place).fetchone()) is not None:
+        words = f"column {shortened(column[0], 60)} of {shortened(shown, 60)} is computed while it is counted"
+    if words:
         raise DataError(f"source: {words}; store it: CREATE TABLE ... AS SELECT * FROM it")
 
 
@@ -284,16 +278,12 @@ def _parquet(paths: list[str], source: Source, connection: duckdb.DuckDBPyConnec
     Folders called key=value below the fixed part of a glob are columns; elsewhere they are only names.
     """
     keys = {part.partition("=")[0] for parts in source.partitions() for part in parts}
-    first = None
-    for path in paths:
+
+    def columns_of(path: str) -> dict[str, str]:
         described = connection.execute(f"DESCRIBE SELECT * FROM {_read_parquet([path], False)}").fetchall()
-        kinds = {name: kind for name, kind, *_ in described}
-        first = first or kinds
-        if kinds != first:
-            raise DataError(
-                f"source: {shortened(path, 100)} has other columns or types than {shortened(paths[0], 100)}"
-            )
-    both = sorted({name.casefold() for name in first or {}} & {key.casefold() for key in keys})
+        return {name: kind for name, kind, *_ in described}
+
+    both = sorted({name.casefold() for name in check_alike(paths, columns_of)} & {key.casefold() for key in keys})
     if both:
         raise DataError(f"source: column {shortened(both[0], 60)} is in the files and in the names of their folders")
     return _read_parquet(paths, bool(keys))

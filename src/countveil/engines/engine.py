@@ -101,7 +101,7 @@ class SqlEngine(Engine):
         """The columns of a statement's result; every fault is an EngineError with a fixed text."""
 
     def compiler(self) -> Compiler:
-        return Compiler(self.dialect, self.relation, self.columns(), self.garbled)
+        return Compiler(self)
 
     def check(self, schema: Schema) -> None:
         check_columns(schema, self.columns())

@@ -21,11 +21,20 @@ import numbers
 import uuid
 from typing import Any
 
-from countveil.engines.sql import EXACT, PRECISE, READABLE, UNITS, Family
+import narwhals as nw
+
+from countveil.engines.sql import EXACT, OUTSIDE, PRECISE, READABLE, UNITS, Family
 from countveil.errors import DataError, MissingExtraError, ParameterError
 from countveil.schema import Schema
 
-OUTSIDE = "\ufffd"
+try:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+except ImportError:
+    raise MissingExtraError("pyarrow, which frames are read through,", "parquet") from None
+
+BYTES = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary)
+TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 HUGE = 10**100
 EPOCH, LAST = datetime.date(1970, 1, 1).toordinal(), datetime.date.max.toordinal() + 1
 NAMES = "source: every column of the frame needs a name of its own, a text"
@@ -33,12 +42,6 @@ NAMES = "source: every column of the frame needs a name of its own, a text"
 
 def arrow_table(frame: Any, schema: Schema | None = None) -> Any:
     """The columns of the frame as they are, or those of a schema as they can be read."""
-    import narwhals as nw
-
-    try:
-        import pyarrow as pa
-    except ImportError:
-        raise MissingExtraError("pyarrow, which frames are read through,", "parquet") from None
     try:
         eager = nw.from_native(frame, eager_only=True)
     except nw.exceptions.DuplicateError:
@@ -53,20 +56,13 @@ def arrow_table(frame: Any, schema: Schema | None = None) -> Any:
     declared = {column.name: set(READABLE[column.kind]) for column in schema.columns}
     people = set() if schema.unit_is_row else {schema.unit}
     readable = declared | {name: declared.get(name, set(UNITS)) & set(UNITS) for name in people}
-    return pa.table(
-        {
-            name: _fitted(_column(eager, name, name in people), readable[name], name in people)
-            for name in names
-            if name in readable
-        }
-    )
+    kept = [(name, name in people) for name in names if name in readable]
+    return pa.table({name: _fitted(_column(eager, name, person), readable[name], person) for name, person in kept})
 
 
 def _fitted(column: Any, readable: set[Family], person: bool) -> Any:
     """The column as it is if it can be read, and value by value if its type is one that other values would change."""
-    import pyarrow as pa
-
-    inner = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    inner = _inner(column)
     family = _family(inner)
     if family is None or family in readable:
         return column
@@ -75,10 +71,13 @@ def _fitted(column: Any, readable: set[Family], person: bool) -> Any:
     return _as_text(column.to_pylist(), person, PRECISE.get(family, EXACT))
 
 
+def _inner(column: Any) -> Any:
+    """The type of a column's values, also where they are in a dictionary."""
+    return column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+
+
 def _family(kind: Any) -> Family | None:
     """The family of the types that a frame's values can change; None for all others."""
-    import pyarrow as pa
-
     if pa.types.is_decimal(kind):
         return "integer" if kind.scale == 0 else "decimal"
     families: dict[Family, bool] = {
@@ -94,19 +93,15 @@ def _family(kind: Any) -> Family | None:
 
 def _days(column: Any) -> list[object]:
     """The day of every date or time stamp; one that Python has no date for is no date."""
-    import pyarrow as pa
-
     kind = column.type
     units = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
     day = 1 if pa.types.is_date32(kind) else 86_400 * (1000 if pa.types.is_date64(kind) else units[kind.unit])
     whole = column.cast(pa.int32()).to_pylist() if pa.types.is_date32(kind) else column.cast(pa.int64()).to_pylist()
-    numbers_of_days = [None if value is None else value // day + EPOCH for value in whole]
-    return [n if n is None else datetime.date.fromordinal(n) if 0 < n < LAST else OUTSIDE for n in numbers_of_days]
+    days = [None if value is None else value // day + EPOCH for value in whole]
+    return [n if n is None else datetime.date.fromordinal(n) if 0 < n < LAST else OUTSIDE for n in days]
 
 
 def _column(frame: Any, name: str, person: bool = False) -> Any:
-    import pyarrow as pa
-
     series = frame[name]
     kind = getattr(series.to_native(), "dtype", "")
     rounded = frame.implementation.is_pandas_like() and _is_rounded(kind)
@@ -131,10 +126,7 @@ def _is_rounded(kind: Any) -> bool:
 
 def _rounded(column: Any) -> Any:
     """Integers as the floats that a missing value makes of them, where that can be seen."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    inner = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    inner = _inner(column)
     if not pa.types.is_integer(inner) or inner.bit_width < 64:
         return column
     plain = column.cast(inner)
@@ -145,39 +137,26 @@ def _rounded(column: Any) -> Any:
 
 def _readable(column: Any, person: bool) -> Any:
     """The column with a type and with values that an engine can read."""
-    import pyarrow as pa
-
-    inner = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    inner = _inner(column)
     if pa.types.is_float16(inner):
         return _as_text(column.to_pylist(), True, 2**11) if person else column.cast(pa.float32())
     if pa.types.is_decimal(inner):
         return column if 0 <= inner.scale <= inner.precision <= 38 else _as_text(column.to_pylist(), person)
     if pa.types.is_time(inner) or pa.types.is_duration(inner):
         return _as_text([None if null else OUTSIDE for null in column.cast(inner).is_null().to_pylist()])
-    if pa.types.is_binary(inner) or pa.types.is_large_binary(inner) or pa.types.is_binary_view(inner):
+    if any(fits(inner) for fits in BYTES):
         return _as_text(column.to_pylist(), person)
-    if pa.types.is_fixed_size_binary(inner):
-        return _as_text(column.to_pylist(), person)
-    if pa.types.is_string(inner) or pa.types.is_large_string(inner) or pa.types.is_string_view(inner):
+    if any(fits(inner) for fits in TEXTS):
         try:
             column.validate(full=True)
         except pa.ArrowInvalid:
             return _as_text(column.cast(inner).cast(pa.large_binary()).to_pylist())
         return column
-    simple = (
-        pa.types.is_integer(inner),
-        pa.types.is_floating(inner),
-        pa.types.is_boolean(inner),
-        pa.types.is_date(inner),
-        pa.types.is_timestamp(inner),
-        pa.types.is_null(inner),
-    )
-    return column if any(simple) else pa.nulls(len(column), pa.binary())
+    simple = _family(inner) is not None or pa.types.is_timestamp(inner) or pa.types.is_null(inner)
+    return column if simple else pa.nulls(len(column), pa.binary())
 
 
 def _as_text(values: list[Any], person: bool = False, exact: int = EXACT, whole: int = HUGE) -> Any:
-    import pyarrow as pa
-
     read = person_of if person else text_of
     return pa.array([read(value, exact, whole) for value in values], pa.large_string())
 

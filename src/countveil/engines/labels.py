@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, islice
+from operator import floordiv
 from typing import Any
 
 import numpy as np
@@ -18,44 +20,43 @@ _EPOCH = 719163
 
 @dataclass(frozen=True)
 class Labels:
-    """The labels of a group column: a listing, or the consecutive numbers or days from `low` on."""
+    """The labels of a group column whose key changes every `stride` cells."""
 
-    kind: Kind
-    keys: int
+    column: Column
     stride: int
-    low: int = 0
-    listing: tuple[Value, ...] = ()
+
+    @property
+    def kind(self) -> Kind:
+        return self.column.kind if self.column.step == 1 else "text"
 
     def lookup(self) -> Callable[[NDArray[np.int64]], Any]:
-        """Cells to their labels, as an Arrow array."""
+        """Cells to their labels, as an Arrow array: a listing, or the consecutive numbers or days of a range."""
         import pyarrow as pa
 
-        if self.listing:
-            kind = {"text": pa.string(), "integer": pa.int64(), "boolean": pa.bool_(), "date": pa.date32()}[self.kind]
-            listing = pa.array(self.listing, kind)
+        column = self.column
+        if column.listed or column.step > 1:
+            listing = arrow_values(column.key_labels(), self.kind)
             return lambda cells: listing.take(pa.array(self._index(cells)))
-        if self.kind == "date":
-            return lambda cells: pa.array((self._index(cells) + (self.low - _EPOCH)).astype(np.int32), pa.date32())
-        return lambda cells: pa.array(self._index(cells) + self.low, pa.int64())
+        if column.kind == "date":
+            return lambda cells: pa.array((self._index(cells) + (column.low - _EPOCH)).astype(np.int32), pa.date32())
+        return lambda cells: pa.array(self._index(cells) + column.low, pa.int64())
 
     def _index(self, cells: NDArray[np.int64]) -> NDArray[np.int64]:
-        return cells // self.stride % self.keys
+        return cells // self.stride % self.column.keys
 
 
 def labels_of(question: Question) -> tuple[Labels, ...]:
     """The labels of every group column, in the order of cells."""
-    found, stride = [], question.cells
-    for column in question.by:
-        stride //= column.keys
-        found.append(_labels(column, stride))
-    return tuple(found)
+    strides = accumulate((column.keys for column in question.by), floordiv, initial=question.cells)
+    return tuple(map(Labels, question.by, islice(strides, 1, None)))
 
 
-def _labels(column: Column, stride: int) -> Labels:
-    if column.listed or column.step > 1:
-        kind = column.kind if column.step == 1 else "text"
-        return Labels(kind, column.keys, stride, listing=tuple(column.key_labels()))
-    return Labels(column.kind, column.keys, stride, column.low)
+def arrow_values(values: Sequence[Value], kind: Kind) -> Any:
+    """Values of a column as an Arrow array."""
+    import pyarrow as pa
+
+    kinds = {"text": pa.string(), "integer": pa.int64(), "boolean": pa.bool_(), "date": pa.date32()}
+    return pa.array(values, kinds[kind])
 
 
 def count_name(question: Question) -> str:

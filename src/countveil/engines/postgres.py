@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 from countveil.engines.engine import UNREADABLE, SqlEngine
 from countveil.engines.postgres_checks import MAY_NOT_LOOK, REFUSALS, TREE, check_statement
-from countveil.engines.postgres_sql import NUMBERS, PostgresCompiler, PostgresDialect, family_of
+from countveil.engines.postgres_sql import NUMBERS, PostgresDialect, family_of
 from countveil.engines.source import Source
-from countveil.engines.sql import Family, Statement
+from countveil.engines.sql import Compiler, Family, Statement
 from countveil.errors import CountveilError, DataError, EngineError, MissingExtraError, shortened
 from countveil.schema import Schema
 
@@ -60,10 +60,25 @@ CONTENT = (
 )
 
 
+class PostgresCompiler(Compiler):
+    """Statements in which NaN is a missing number, and a text that is too long names nobody."""
+
+    engine: PostgresEngine
+
+    def raw(self, name: str) -> str:
+        column = super().raw(name)
+        return f"NULLIF({column}, 'NaN')" if name in self.engine.numbers else column
+
+    def person(self, name: str) -> str:
+        column = super().person(name)
+        return self.engine.dialect.if_short(column, column) if self.families[name] == "text" else column
+
+
 class PostgresEngine(SqlEngine):
     """Counts on one table through a connection of its own, opened again when it was lost, and in a forked process."""
 
     dialect = PostgresDialect()
+    _connection: Any = None
 
     def __init__(self, source: Source, schema: Schema | None = None) -> None:
         try:
@@ -76,7 +91,6 @@ class PostgresEngine(SqlEngine):
         self._source = source
         self._shown = shortened(source.table, 100)
         self._lock = threading.Lock()
-        self._connection: Any = None
         self._content: tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]] | None = None
         _OPEN.add(self)
         try:
@@ -91,8 +105,7 @@ class PostgresEngine(SqlEngine):
             raise
 
     def __del__(self) -> None:
-        if getattr(self, "_connection", None) is not None:
-            self._connection.close()
+        self._drop()
 
     # -- the connection ----------------------------------------------------------------------------------------------
 
@@ -208,8 +221,12 @@ class PostgresEngine(SqlEngine):
         return {name: family_of(*kind) for name, *kind, _ in self._look[2]}
 
     def compiler(self) -> PostgresCompiler:
-        numbers = frozenset(name for name, kind, *_ in self._look[2] if kind in NUMBERS)
-        return PostgresCompiler(self.dialect, self.relation, self.columns(), numbers)
+        return PostgresCompiler(self)
+
+    @property
+    def numbers(self) -> set[str]:
+        """The columns, integers among them, that can hold NaN."""
+        return {name for name, kind, *_ in self._look[2] if kind in NUMBERS}
 
     def run(self, statement: Statement) -> dict[str, NDArray[np.generic]]:
         import numpy as np
@@ -221,12 +238,8 @@ class PostgresEngine(SqlEngine):
                 raise EngineError(CHANGED)
             rows = cursor.execute(statement.sql, dict(statement.values)).fetchall()
             names = [column.name for column in cursor.description or ()]
-        columns = list(zip(*rows, strict=True)) if rows else [() for _ in names]
-        whole = {"cell", "n"}
-        return {
-            name: np.array(values, dtype=np.int64 if name in whole else object)
-            for name, values in zip(names, columns, strict=True)
-        }
+        types = [np.int64 if name in ("cell", "n") else object for name in names]
+        return {name: np.array([row[i] for row in rows], dtype=types[i]) for i, name in enumerate(names)}
 
     def fingerprint(self) -> str:
         """The server, the table's columns and the versions of its rows: where each is and who wrote it, in any order.

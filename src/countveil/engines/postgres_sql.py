@@ -6,9 +6,9 @@ fails for any value. Text that is longer than `LONGEST` reads as text and as not
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from countveil.engines.sql import FLOATS, Compiler, Dialect, Family
+from countveil.engines.sql import FLOATS, Dialect, Family
 from countveil.schema import Kind
 
 FAMILIES: dict[str, Family] = {
@@ -24,7 +24,6 @@ FAMILIES: dict[str, Family] = {
 }
 NUMBERS = {"float4", "float8", "numeric"}
 """Types that have a NaN."""
-TYPES: dict[Kind, str] = {"text": "text", "integer": "bigint", "boolean": "boolean", "date": "date"}
 LONGEST = 1_000_000
 """Bytes of a text that is looked into: for hundreds of millions the server lacks the memory, and would fail."""
 _LOW, _HIGH = -(2**63), 2**63 - 1
@@ -35,7 +34,7 @@ _DIGITS = 19
 class PostgresDialect(Dialect):
     """PostgreSQL's spelling; a column of text is given as `characters`, a number without NaN (see the compiler)."""
 
-    text_type = "text"
+    types: Mapping[Kind, str] = {**Dialect.types, "text": "text"}
 
     def name(self, name: str) -> str:
         return super().name(name).replace("%", "%%")  # the driver reads % as the mark of a parameter
@@ -49,79 +48,49 @@ class PostgresDialect(Dialect):
     def matches(self, expression: str, pattern: str) -> str:
         return f"{expression} ~ '{pattern}'"
 
-    def short(self, raw: str) -> str:
-        """A text that is short enough to be looked into."""
-        return f"octet_length({raw}) <= {LONGEST}"
+    def try_cast(self, expression: str, kind: str) -> str:
+        return f"CAST({expression} AS {kind})"
 
-    def read_integer(self, family: Family, raw: str) -> str:
-        if family == "integer":
-            return raw
-        if family == "text":
-            text = self.trimmed(raw)
-            digits = f"ltrim(split_part({text}, '.', 1), '+-0')"
-            number = f"CAST(CASE WHEN starts_with({text}, '-') THEN '-0' ELSE '0' END || {digits} AS numeric)"
-            fits = f"CASE WHEN {number} BETWEEN {_LOW} AND {_HIGH} THEN CAST({number} AS bigint) END"
-            few = f"CASE WHEN length({digits}) <= {_DIGITS} THEN {fits} END"
-            written = f"CASE WHEN {self.matches(text, self.integer_text)} THEN {few} END"
-            return f"CASE WHEN {self.short(raw)} THEN {written} END"
-        if family in FLOATS:
-            whole = f"CASE WHEN {raw} = trunc({raw}) THEN CAST({raw} AS bigint) END"
-            return self.precise(family, raw, whole)
-        return f"CASE WHEN {raw} BETWEEN {_LOW} AND {_HIGH} AND {raw} = trunc({raw}) THEN CAST({raw} AS bigint) END"
+    def if_short(self, raw: str, value: str) -> str:
+        """The value of a text that is short enough to be looked into; NULL for any other."""
+        return f"CASE WHEN octet_length({raw}) <= {LONGEST} THEN {value} END"
 
-    def read_date(self, family: Family, raw: str) -> str:
-        if family == "date":
-            return raw
-        if family == "timestamp":
-            return f"CAST({raw} AS date)"
-        text = self.trimmed(raw)
+    def whole_number(self, family: Family, raw: str) -> str:
+        number = super().whole_number(family, raw)
+        return number if family in FLOATS else f"CASE WHEN {raw} BETWEEN {_LOW} AND {_HIGH} THEN {number} END"
+
+    def parse(self, raw: str, pattern: str, value: Callable[[str], str]) -> str:
+        return self.if_short(raw, super().parse(raw, pattern, value))
+
+    def parse_integer(self, text: str) -> str:
+        digits = f"ltrim(split_part({text}, '.', 1), '+-0')"
+        number = f"CAST(CASE WHEN starts_with({text}, '-') THEN '-0' ELSE '0' END || {digits} AS numeric)"
+        fits = f"CASE WHEN {number} BETWEEN {_LOW} AND {_HIGH} THEN CAST({number} AS bigint) END"
+        return f"CASE WHEN length({digits}) <= {_DIGITS} THEN {fits} END"
+
+    def parse_date(self, text: str) -> str:
         year, month, day = (f"CAST(substr({text}, {at}, {size}) AS integer)" for at, size in ((1, 4), (6, 2), (9, 2)))
         leap = f"(mod({year}, 4) = 0 AND (mod({year}, 100) <> 0 OR mod({year}, 400) = 0))"
         days = f"CASE {month} WHEN 2 THEN CASE WHEN {leap} THEN 29 ELSE 28 END "
         days += "WHEN 4 THEN 30 WHEN 6 THEN 30 WHEN 9 THEN 30 WHEN 11 THEN 30 ELSE 31 END"
         exists = f"{year} >= 1 AND {month} BETWEEN 1 AND 12 AND {day} BETWEEN 1 AND {days}"
-        made = f"CASE WHEN {exists} THEN make_date({year}, {month}, {day}) END"
-        written = f"CASE WHEN {self.matches(text, self.date_text)} THEN {made} END"
-        return f"CASE WHEN {self.short(raw)} THEN {written} END"
+        return f"CASE WHEN {exists} THEN make_date({year}, {month}, {day}) END"
 
     def read_boolean(self, family: Family, raw: str) -> str:
         read = super().read_boolean(family, raw)
-        return f"CASE WHEN {self.short(raw)} THEN {read} END" if family == "text" else read
+        return self.if_short(raw, read) if family == "text" else read
 
     def missing(self, family: Family, raw: str) -> str:
         return f"{raw} IS NULL"
 
     def among(self, expression: str, parameter: str, kind: Kind) -> str:
-        return f"{expression} = ANY (CAST({parameter} AS {TYPES[kind]}[]))"
-
-    def listed(self, parameter: str, kind: Kind) -> str:
-        values = f"unnest(CAST({parameter} AS {TYPES[kind]}[])) WITH ORDINALITY AS listed (v, i)"
-        return f"(SELECT v, i - 1 AS i FROM {values})"
+        return f"{expression} = ANY (CAST({parameter} AS {self.types[kind]}[]))"
 
     def digest(self, expression: str) -> str:
         return f'md5({expression}) COLLATE "C"'
 
     def whole(self, a: str, b: str) -> str:
         return f"({a} / {b})"
-
-
-class PostgresCompiler(Compiler):
-    """Statements on a table of which some columns, integers among them, can hold NaN: it is a missing number."""
-
-    def __init__(
-        self, dialect: PostgresDialect, relation: str, families: Mapping[str, Family], numbers: frozenset[str]
-    ) -> None:
-        super().__init__(dialect, relation, families)
-        self.numbers = numbers
-        self._short = dialect.short
-
-    def raw(self, name: str) -> str:
-        column = super().raw(name)
-        return f"NULLIF({column}, 'NaN')" if name in self.numbers else column
-
-    def person(self, name: str) -> str:
-        column = super().person(name)
-        return f"CASE WHEN {self._short(column)} THEN {column} END" if self.families[name] == "text" else column
 
 
 def family_of(kind: str, sort: str, modifier: int, own: bool, computed: bool) -> Family:

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from countveil.errors import EngineError, shortened
+from countveil.errors import DataError, EngineError, shortened
 from countveil.schema import Schema
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ RECENT = 2 * 10**9
 """Nanoseconds; some file systems count in seconds."""
 Trace = tuple[int, ...]
 """What shows that a file was touched: its size, times and inode."""
+Type = TypeVar("Type")
 CSV_ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 DUCKDB_ENDINGS = (".duckdb", ".ddb", ".db")
 
@@ -151,6 +152,17 @@ class Snapshot:
         if tuple(map(read_trace, content_files(self.source))) != self.traces:
             return False
         return (self.certain and bool(self.traces)) or self.fingerprint_again() == self.fingerprint
+
+
+def check_alike(paths: list[str], columns_of: Callable[[str], dict[str, Type]]) -> dict[str, Type]:
+    """The columns of files, which all have the same of the same types: to cast the values of one can fail."""
+    first = columns_of(paths[0])
+    for path in paths[1:]:
+        if columns_of(path) != first:
+            raise DataError(
+                f"source: {shortened(path, 100)} has other columns or types than {shortened(paths[0], 100)}"
+            )
+    return first
 
 
 def content_files(source: Source) -> list[str]:

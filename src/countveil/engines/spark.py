@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlparse
 
 from countveil.engines.engine import UNREADABLE, SqlEngine
-from countveil.engines.source import Source
+from countveil.engines.labels import arrow_values
+from countveil.engines.source import Source, check_alike
 from countveil.engines.spark_session import alive, local, ours, plain, quiet, session, session_of
-from countveil.engines.spark_sql import TYPES, SparkDialect, bind_value, family_of
+from countveil.engines.spark_sql import SparkDialect, bind_value, family_of
 from countveil.engines.spark_storage import LIMITS, StoredRows, store
 from countveil.engines.sql import Compiler, Family, Statement
 from countveil.errors import DataError, EngineError, MissingExtraError, shortened
@@ -46,12 +47,10 @@ def unplaced(column: Column) -> bool:
 class SparkCompiler(Compiler):
     """Listed values are small tables in the driver's memory, which Spark joins without a job of their own."""
 
-    def __init__(self, engine: SparkEngine) -> None:
-        super().__init__(engine.dialect, engine.relation, engine.columns(), engine.garbled)
-        self._engine = engine
+    engine: SparkEngine
 
     def listing(self, column: Column) -> str:
-        return self._engine.listing(column)
+        return self.engine.listing(column)
 
     def bind(self, value: object) -> str:
         """Integers are written as digits, short lists as hexadecimal ones: parameters cost Spark milliseconds."""
@@ -70,8 +69,8 @@ class SparkCompiler(Compiler):
         counted = self.counted(question, [self.key(column) for column in question.by], people=False)
         for i, column in enumerate(question.by):
             if column.listed:
-                text = column.kind == "text"
-                shown.append(f"k{i}" if text else f"{self.dialect.try_cast(f'k{i}', TYPES[column.kind])} AS k{i}")
+                text, kind = column.kind == "text", self.dialect.types[column.kind]
+                shown.append(f"k{i}" if text else f"{self.dialect.try_cast(f'k{i}', kind)} AS k{i}")
                 tests.append(self.dialect.among(f"k{i}", self.bind(list(column.values)), column.kind))
             elif unplaced(column):
                 shown.append(f"k{i}")  # within its range, as all that were counted
@@ -96,10 +95,10 @@ class SparkEngine(SqlEngine):
         self._unsafe: frozenset[str] = frozenset()
         try:
             self._user = session_of(source.frame, shown=source.allow_spark_ui)
-            self._session = ours(self._user)
+            self.session = ours(self._user)
             if self._stored is None and not source.files:
                 self._stored = store(replace(source, schema=schema))
-            with quiet(self._session):
+            with quiet(self.session):
                 self._columns = self._create_view(source)
         except (EngineError, DataError, MissingExtraError):
             raise
@@ -111,10 +110,10 @@ class SparkEngine(SqlEngine):
     def _create_view(self, source: Source) -> Mapping[str, Family]:
         """Make the rows a view of our session; the source's columns."""
         if self._stored is not None:
-            self._stored.read(self._session).createOrReplaceTempView(self.relation)
+            self._stored.read(self.session).createOrReplaceTempView(self.relation)
             return self._stored.families
         self.garbled = GARBLED
-        found, kinds = _parquet(self._session, source.paths())
+        found, kinds = _parquet(self.session, source.paths())
         found.createOrReplaceTempView(self.relation)
         self._unsafe = frozenset(name for name, (_, kind) in kinds.items() if "timeUnit=milliseconds" in kind)
         types = {field.name: field.dataType.simpleString() for field in found.schema.fields}
@@ -140,13 +139,10 @@ class SparkEngine(SqlEngine):
         key = (column.kind, column.values)
         with self._lock:
             if key not in self._listings:
-                values, view = _values(column), f"{self.relation}_{len(self._listings)}"
+                values, view = arrow_values(column.values, column.kind), f"{self.relation}_{len(self._listings)}"
                 table = pa.table({"v": values, "i": pa.array(range(len(values)), pa.int64())})
-                try:
-                    with quiet(self._session):
-                        local(self._session, table).createOrReplaceTempView(view)
-                except Exception:
-                    raise EngineError(UNREADABLE) from None
+                with quiet(self.session, UNREADABLE):
+                    local(self.session, table).createOrReplaceTempView(view)
                 self._listings[key] = view
             return self._listings[key]
 
@@ -167,7 +163,8 @@ class SparkEngine(SqlEngine):
         cells, counts = np.zeros(len(found), dtype=np.int64), np.zeros(question.cells, dtype=np.int64)
         for i, column in enumerate(question.by):
             keys = found.column(f"k{i}")
-            index = pc.index_in(keys, value_set=_values(column)) if column.listed else pc.cast(keys, pa.int64())
+            listed = arrow_values(column.values, column.kind)
+            index = pc.index_in(keys, value_set=listed) if column.listed else pc.cast(keys, pa.int64())
             cells = cells * column.keys + (index.to_numpy() - (column.low if unplaced(column) else 0))
         counts[cells] = found.column("n").to_numpy()
         return counts
@@ -177,30 +174,22 @@ class SparkEngine(SqlEngine):
         return {name: found.column(name).to_numpy() for name in found.column_names}
 
     def _arrow(self, statement: Statement) -> Any:
-        try:
-            with quiet(self._session):
-                return self._evaluable(statement).toArrow()
-        except Exception:
-            raise EngineError(UNREADABLE) from None
+        with quiet(self.session, UNREADABLE):
+            return self._frame(statement).toArrow()
 
-    def _evaluable(self, statement: Statement) -> Any:
-        return self._session.sql(
-            statement.sql, args={name: bind_value(value) for name, value in statement.values.items()}
-        )
+    def _frame(self, statement: Statement) -> Any:
+        """The result of a statement, which nothing has evaluated yet."""
+        values = {name: bind_value(value) for name, value in statement.values.items()}
+        return self.session.sql(statement.sql, args=values)
 
     def alive(self) -> bool:
-        return alive(self._session)
+        return alive(self.session)
 
     # -- tables that stay in Spark -----------------------------------------------------------------------------------
 
-    @property
-    def session(self) -> Any:
-        """The session of our statements."""
-        return self._session
-
     def counted(self, question: Question, *, key: bytes) -> Any:
         """The cells that have rows and their true counts, as a DataFrame (cell, n) that nothing has evaluated yet."""
-        return self._evaluable(self.compiler().count(question, key.hex()))
+        return self._frame(self.compiler().count(question, key.hex()))
 
     def write_release(
         self, question: Question, folder: Path, *, key: bytes, mechanism: str, unchanged: Callable[[], None]
@@ -219,7 +208,7 @@ class SparkEngine(SqlEngine):
     def close(self) -> None:
         with suppress(Exception):  # a session that was stopped has no views any more
             for view in (*self._listings.values(), self.relation):
-                self._session.catalog.dropTempView(view)
+                self.session.catalog.dropTempView(view)
         if self._owned and self._stored is not None:
             self._stored.remove()
         self._stored = None
@@ -227,22 +216,15 @@ class SparkEngine(SqlEngine):
 
 def _parquet(session: Any, paths: list[str]) -> tuple[Any, dict[str, tuple[str, str]]]:
     """These files and no others, and their types; see `duckdb` for why they have the same columns."""
-    first: dict[str, tuple[str, str]] = {}
-    for path in paths:
-        name = Path(path).name
+    for name in (Path(path).name for path in paths):
         if name.startswith(("_", ".")) or name.endswith("._COPYING_") or ":" in name:
             raise DataError(f"source: Spark reads no file that is called {shortened(name, 60)}; give it another name")
-        kinds = _kinds(path)
-        first = first or kinds
-        if kinds != first:
-            raise DataError(
-                f"source: {shortened(path, 100)} has other columns or types than {shortened(paths[0], 100)}"
-            )
+    kinds = check_alike(paths, _kinds)
     unlike = {"countveil": uuid.uuid4().hex}  # anything that someone has cached
     found = session.read.options(**unlike).parquet(*map(plain, paths))
     if sorted(unquote(urlparse(file).path) for file in found.inputFiles()) != sorted(paths):
         raise EngineError("source: Spark would read other files than those that are meant; give them plain names")
-    return found, first
+    return found, kinds
 
 
 def _kinds(path: str) -> dict[str, tuple[str, str]]:
@@ -256,11 +238,3 @@ def _kinds(path: str) -> dict[str, tuple[str, str]]:
     except (OSError, pa.ArrowException):
         raise EngineError(f"source: {shortened(path, 100)} could not be read as a Parquet file") from None
     return {column.path: (column.physical_type, str(column.logical_type)) for column in columns}
-
-
-def _values(column: Column) -> Any:
-    """The listed values of a column, as Arrow has them."""
-    import pyarrow as pa
-
-    kinds = {"text": pa.string(), "integer": pa.int64(), "boolean": pa.bool_(), "date": pa.date32()}
-    return pa.array(column.values, kinds[column.kind])

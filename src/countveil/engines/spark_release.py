@@ -20,17 +20,17 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import lru_cache, partial
+from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from countveil.engines.labels import Labels, count_name, labels_of
 from countveil.engines.spark_session import noted, plain, quiet
-from countveil.engines.spark_sql import TYPES
+from countveil.engines.spark_sql import SparkDialect
 from countveil.errors import EngineError, ParameterError
 from countveil.mechanism import Mechanism
 from countveil.query import Question
@@ -55,15 +55,8 @@ COUNTS = ("count(1) AS cells", "sum(n) AS total")
 _FOREIGN = ("PYTHON_VERSION_MISMATCH", "No module named", "Cannot run program", "PYTHON_WORKER_EXITED")
 
 Draw = Callable[[Iterator[Any]], Iterator[Any]]
-Result = TypeVar("Result")
-
-
-@dataclass(frozen=True)
-class Public:
-    """What every worker needs and everybody may know: the mechanism's file, and the labels."""
-
-    mechanism: str
-    labels: tuple[Labels, ...]
+Public = tuple[str, tuple[Labels, ...]]
+"""What every worker needs and everybody may know: the mechanism's file, and the labels."""
 
 
 def drawing(public: Callable[[], Public], secret: bytes) -> Draw:
@@ -72,9 +65,9 @@ def drawing(public: Callable[[], Public], secret: bytes) -> Draw:
     def draw(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
 
-        given = public()
-        mechanism, key = mechanism_of(given.mechanism), Key(secret)
-        lookups = [labels.lookup() for labels in given.labels]
+        document, labels_of_columns = public()
+        mechanism, key = mechanism_of(document), Key(secret)
+        lookups = [labels.lookup() for labels in labels_of_columns]
         names = [*(f"k{i}" for i in range(len(lookups))), "y"]
         for batch in batches:
             cells, counts = (np.ascontiguousarray(batch.column(i).to_numpy(zero_copy_only=False)) for i in (0, 1))
@@ -91,14 +84,9 @@ def drawn(mechanism: Mechanism, cells: NDArray[np.int64], counts: NDArray[np.int
         checked = as_counts(counts, mechanism.largest_count)
     except ParameterError:  # its words would quote a count
         raise EngineError(NO_COUNTS) from None
-    ends = [*(np.flatnonzero(np.diff(cells) != 1) + 1).tolist(), len(cells)]
-    result = np.empty(len(cells), dtype=np.int64)
-    start = 0
-    for end in ends:
-        if start < end:
-            result[start:end] = mechanism.sampler.release(checked[start:end], key, first=int(cells[start]))
-        start = end
-    return result
+    breaks = np.flatnonzero(np.diff(cells) != 1) + 1
+    runs = zip(np.split(cells, breaks), np.split(checked, breaks), strict=True)
+    return np.concatenate([mechanism.sampler.release(n, key, first=int(run[0])) if len(run) else n for run, n in runs])
 
 
 @lru_cache(maxsize=4)
@@ -128,13 +116,23 @@ def write(
     except OSError:
         raise EngineError(FAILED) from None
     try:
-        counts, public = private / "counts", Public(mechanism, labels_of(question))
-        expected = _evaluated(engine.session, lambda: _write_counts(engine, question, counts, key))
+        counts, session = private / "counts", engine.session
+        with _withhold_errors(session):
+            frame, seen = noted(engine.counted(question, key=key), COUNTS)
+            frame.write.parquet(str(counts))
+            expected = seen()  # as the tasks that wrote them say
         unchanged()
-        if _evaluated(engine.session, lambda: _read_back(engine.session, counts)) != expected:
-            raise EngineError(LOST)
-        drawing_once = partial(_draw_once, engine.session, question, counts, folder, public, around, noise or Key())
-        _evaluated(engine.session, drawing_once)
+        with _withhold_errors(session):
+            written = session.read.schema("cell BIGINT, n BIGINT").parquet(plain(str(counts)))
+            (found,) = written.selectExpr(*COUNTS).collect()
+            if list(found) != expected:
+                raise EngineError(LOST)
+            shared = session.sparkContext.broadcast((mechanism, labels_of(question)))
+            try:
+                draw = around(drawing(lambda: shared.value, (noise or Key()).export()))
+                _draw(session, question, written, draw).write.parquet(str(folder))
+            finally:
+                shared.destroy()
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -143,48 +141,19 @@ def write(
     return count_name(question)
 
 
-def _write_counts(engine: SparkEngine, question: Question, counts: Path, key: bytes) -> list[Any]:
-    """Write the counts; how many there are and their sum, as the tasks that wrote them say."""
-    frame, seen = noted(engine.counted(question, key=key), COUNTS)
-    frame.write.parquet(str(counts))
-    return seen()
+def _draw(session: Any, question: Question, counts: Any, draw: Draw) -> Any:
+    """The released table of counts, which nothing has evaluated yet."""
+    columns = [f"k{i} {SparkDialect.types[labels.kind]}" for i, labels in enumerate(labels_of(question))]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of pandas, which is not used
+        noisy = completed(session, question.cells, counts).mapInArrow(draw, ", ".join([*columns, "y BIGINT"]))
+    return noisy.toDF(*(column.name for column in question.by), count_name(question))
 
 
-def _read_back(session: Any, counts: Path) -> list[Any]:
-    (found,) = _written(session, counts).selectExpr(*COUNTS).collect()
-    return list(found)
-
-
-def _written(session: Any, counts: Path) -> Any:
-    return session.read.schema("cell BIGINT, n BIGINT").parquet(plain(str(counts)))
-
-
-def _draw_once(
-    session: Any,
-    question: Question,
-    counts: Path,
-    folder: Path,
-    public: Public,
-    around: Callable[[Draw], Draw],
-    key: Key,
-) -> None:
-    shared = session.sparkContext.broadcast(public)
-    try:
-        columns = [f"k{i} {TYPES[labels.kind]}" for i, labels in enumerate(public.labels)]
-        draw = around(drawing(lambda: shared.value, key.export()))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # of pandas, which is not used
-            noisy = completed(session, question.cells, counts).mapInArrow(draw, ", ".join([*columns, "y BIGINT"]))
-        noisy.toDF(*(column.name for column in question.by), count_name(question)).write.parquet(str(folder))
-    finally:
-        shared.destroy()
-
-
-def completed(session: Any, cells: int, counts: Path) -> Any:
+def completed(session: Any, cells: int, counts: Any) -> Any:
     """Every cell of the domain with its count, zeros included, in ranges, sorted."""
-    found = _written(session, counts)
     every = session.range(0, cells).withColumnRenamed("id", "every")
-    joined = every.join(found, every["every"] == found["cell"], "left")
+    joined = every.join(counts, every["every"] == counts["cell"], "left")
     whole = joined.selectExpr("every AS cell", "coalesce(n, 0L) AS n")
     return whole.repartitionByRange(parts_of(session, cells), "cell").sortWithinPartitions("cell")
 
@@ -195,11 +164,12 @@ def parts_of(session: Any, cells: int) -> int:
     return max(1, useful, -(-cells // CELLS_OF_A_PART))
 
 
-def _evaluated(session: Any, run: Callable[[], Result]) -> Result:
-    """Run a job; what Spark says is withheld, because it can quote the data."""
+@contextmanager
+def _withhold_errors(session: Any) -> Iterator[None]:
+    """Run jobs; what Spark says is withheld, because it can quote the data."""
     try:
         with quiet(session):
-            return run()
+            yield
     except EngineError:
         raise
     except Exception as error:

@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary, finalize
 
-from countveil.errors import EngineError, MissingExtraError, shortened
+from countveil.errors import CountveilError, EngineError, MissingExtraError, shortened
 
 JAVA = "Spark needs Java 17 or later; install it, and set JAVA_HOME if it is not on the path"
 STORING: Mapping[str, str] = {
@@ -120,10 +120,9 @@ def session() -> Any:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     try:
-        started = _start(SparkSession.builder.appName("countveil"))
+        return _start(SparkSession.builder.appName("countveil"))
     except Exception:
         raise EngineError(JAVA) from None
-    return started
 
 
 def _start(builder: Any) -> Any:
@@ -137,11 +136,9 @@ def _start(builder: Any) -> Any:
         "spark.local.dir": str(_private_local_folder().path),
         "spark.sql.session.timeZone": "UTC",
     }
-    for key, value in settings.items():
-        builder = builder.config(key, value)
     os.environ["SPARK_LOCAL_DIRS"] = settings["spark.local.dir"]  # which Spark prefers to its own setting
     try:
-        started = builder.getOrCreate()
+        started = builder.config(map=settings).getOrCreate()
     finally:
         os.environ.pop("SPARK_LOCAL_DIRS") if before is None else os.environ.update(SPARK_LOCAL_DIRS=before)
     started.sparkContext.setLogLevel("OFF")
@@ -203,10 +200,9 @@ def _windows(context: Any, conf: Any) -> list[str]:
 def ours(base: Any) -> Any:
     """The session of the same context in which we count."""
     with _LOCK:
-        found = _OURS.get(base)
-        if found is None:
-            found = _OURS[base] = plain_session(base)
-        return found
+        if base not in _OURS:
+            _OURS[base] = plain_session(base)
+        return _OURS[base]
 
 
 def plain_session(base: Any) -> Any:
@@ -254,8 +250,11 @@ def alive(session: Any) -> bool:
 
 
 @contextmanager
-def quiet(session: Any) -> Iterator[None]:
-    """Neither Spark in this process nor pyspark prints anything; everything speaks again afterwards."""
+def quiet(session: Any, fault: str | None = None) -> Iterator[None]:
+    """Neither Spark in this process nor pyspark prints anything; everything speaks again afterwards.
+
+    An error that is not ours becomes an EngineError that says `fault` and nothing else: its words can quote the data.
+    """
     global _silent
     with _LOCK:
         if not _silent:
@@ -263,9 +262,11 @@ def quiet(session: Any) -> Iterator[None]:
         _silent += 1
     try:
         yield
-    except BaseException:
+    except BaseException as error:
         time.sleep(LINGER)
-        raise
+        if fault is None or isinstance(error, CountveilError) or not isinstance(error, Exception):
+            raise
+        raise EngineError(fault) from None
     finally:
         with _LOCK:
             _silent -= 1

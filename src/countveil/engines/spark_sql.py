@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from zlib import crc32
 
 from countveil.engines.sql import FLOATS, Dialect, Family
@@ -22,13 +22,12 @@ FAMILIES: dict[str, Family] = {
     "timestamp_ntz": "timestamp",
     "timestamp": "zoned",
 }
-TYPES: dict[Kind, str] = {"text": "STRING", "integer": "BIGINT", "boolean": "BOOLEAN", "date": "DATE"}
 
 
 class SparkDialect(Dialect):
     """Spark's spelling."""
 
-    text_type = "STRING"
+    types: Mapping[Kind, str] = {**Dialect.types, "text": "STRING"}
 
     def name(self, name: str) -> str:
         return "`" + name.replace("`", "``") + "`"
@@ -40,24 +39,21 @@ class SparkDialect(Dialect):
         whole = pattern.removesuffix("$") + r"\z"  # Java's $ is also true before a last line break
         return f"{expression} RLIKE r'{whole}'"
 
-    def read_integer(self, family: Family, raw: str) -> str:
-        if family == "integer":
-            return raw
-        if family == "text":
-            text = self.trimmed(raw)
-            digits = self.try_cast(f"split_part({text}, '.', 1)", "BIGINT")
-            return f"CASE WHEN {self.matches(text, self.integer_text)} THEN {digits} END"
-        whole = self.try_cast(raw, "BIGINT")
-        if family in FLOATS:
-            return self.precise(family, raw, f"CASE WHEN CAST({whole} AS DOUBLE) = {raw} THEN {whole} END")
-        return f"CASE WHEN {whole} = {raw} THEN {whole} END"
+    def whole_number(self, family: Family, raw: str) -> str:
+        number = self.try_cast(raw, "BIGINT")
+        same = f"CAST({number} AS DOUBLE)" if family in FLOATS else number
+        return f"CASE WHEN {same} = {raw} THEN {number} END"
+
+    def parse_integer(self, text: str) -> str:
+        return self.try_cast(f"split_part({text}, '.', 1)", "BIGINT")
 
     def among(self, expression: str, parameter: str, kind: Kind) -> str:
         """The list is JSON text, because Spark takes no long or extreme arrays as arguments; and in buckets, because
         Spark looks through an array from its beginning. See `bucketed`."""
         buckets, value = f"from_json({parameter}, 'ARRAY<ARRAY<STRING>>')", expression
         if kind != "text":
-            buckets, value = f"CAST({buckets} AS ARRAY<ARRAY<{TYPES[kind]}>>)", self.try_cast(value, TYPES[kind])
+            value = self.try_cast(value, self.types[kind])
+            buckets = f"CAST({buckets} AS ARRAY<ARRAY<{self.types[kind]}>>)"
         spread = {"text": f"crc32(CAST({value} AS BINARY))", "integer": value}.get(kind, "0")
         return f"array_contains(element_at({buckets}, CAST(pmod({spread}, {BUCKETS}) AS INT) + 1), {value})"
 
@@ -75,11 +71,8 @@ def bucketed(members: Sequence[Value]) -> list[list[str]]:
     """The members of a list: texts by their CRC-32, integers by their remainder, all others together."""
     buckets: list[list[str]] = [[] for _ in range(BUCKETS)]
     for member in members:
-        spread = 0
-        if isinstance(member, str):
-            spread = crc32(member.encode())
-        elif type(member) is int:
-            spread = member
+        number = member if type(member) is int else 0
+        spread = crc32(member.encode()) if isinstance(member, str) else number
         buckets[spread % BUCKETS].append(str(bind_value(member)))
     return buckets
 

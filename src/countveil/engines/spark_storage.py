@@ -38,7 +38,7 @@ from countveil.engines.spark_session import (
 )
 from countveil.engines.spark_sql import SparkDialect, family_of
 from countveil.engines.sql import Family
-from countveil.errors import DataError, EngineError, MissingExtraError
+from countveil.errors import DataError, EngineError
 from countveil.schema import Schema
 
 LIMITS = "it reads no time stamps in nanoseconds, no times of day and no decimals of more than 38 digits"
@@ -52,7 +52,7 @@ LOST = (
 )
 ROWS = ("count(1) AS n", "sum(CAST(h AS DECIMAL(20, 0))) AS a", "bit_xor(h) AS b")
 """What is known of all rows together, whatever their order."""
-
+_quote = SparkDialect().name
 Trace = tuple[tuple[object, ...], ...]
 
 
@@ -61,7 +61,7 @@ class StoredRows:
 
     def __init__(self, folder: PrivateFolder, schema: Any, families: Mapping[str, Family], names: list[str]) -> None:
         self.families = families
-        self._folder, self._schema, self._names = folder, schema, names
+        self._folder, self._schema, self._names, self.remove = folder, schema, names, folder.remove
         self.paths = tuple(sorted(str(path) for path in (folder.path / "rows").glob("part-*")))
         self.fingerprint = ""
         """What all rows hold, whatever their order, but for columns of types that cannot be declared, on which no
@@ -79,9 +79,6 @@ class StoredRows:
     def exist(self) -> bool:
         """Nobody has cleaned up among temporary files."""
         return all(map(os.path.isfile, self.paths))
-
-    def remove(self) -> None:
-        self._folder.remove()
 
 
 class Storage:
@@ -116,14 +113,8 @@ class Storage:
 def store(source: Source) -> StoredRows:
     """Evaluate a frame or a table and store it; errors say nothing about its values."""
     user = session_of(source.frame, shown=source.allow_spark_ui)
-    what = "the frame" if source.frame is not None else source.shown
-    try:
-        with quiet(user):
-            return _evaluate(source, user)
-    except (EngineError, DataError, MissingExtraError):
-        raise
-    except Exception:
-        raise EngineError(UNSTORED.format(what)) from None
+    with quiet(user, UNSTORED.format("the frame" if source.frame is not None else source.shown)):
+        return _evaluate(source, user)
 
 
 def _evaluate(source: Source, user: Any) -> StoredRows:
@@ -156,7 +147,7 @@ def _write(session: Any, relation: str, schema: Schema | None, reader: Any) -> S
         wanted = {column.name for column in schema.columns} | ({schema.unit} - {"row"})
         kept = [name for name in known if name in wanted]
     row = ", ".join(f"{_quote(name)} IS NULL, {_quote(name)}" for name in known)  # NULL alone has no hash
-    shown = [f"{_strip(_quote(name), families[name])} AS c{i}" for i, name in enumerate(kept)]
+    shown = [f"{_plain_column(name, families[name])} AS c{i}" for i, name in enumerate(kept)]
     shown.append(f"xxhash64({row or 0}) AS h")
     found = session.sql(f"SELECT {', '.join(shown)} FROM {relation}")
     try:
@@ -177,13 +168,9 @@ def _write(session: Any, relation: str, schema: Schema | None, reader: Any) -> S
     return rows
 
 
-def _strip(quoted: str, family: Family) -> str:
+def _plain_column(name: str, family: Family) -> str:
     """A column without what its table says of it beside its type, such as the length of a text."""
-    return f"CAST({quoted} AS STRING)" if family == "text" else quoted
-
-
-def _quote(name: str) -> str:
-    return SparkDialect().name(name)
+    return f"CAST({_quote(name)} AS STRING)" if family == "text" else _quote(name)
 
 
 # -- tables of the catalogue -------------------------------------------------------------------------------------------
@@ -199,12 +186,11 @@ def table_of(source: Source, user: Any, session: Any) -> Any:
         if not user.catalog.tableExists(parts):
             raise EngineError(f"source: {source.shown} is no table that Spark knows; check its name") from None
         found = {"type": "VIEW" if user.catalog.getTable(parts).isTemporary else "OTHER"}
-    if found.get("type") == "VIEW":
-        words = f"{source.shown} is a view, which is evaluated while it is counted"
-        raise DataError(f"source: {words}; store it as a table, or give it as a DataFrame, which is stored first")
     if found.get("type") not in ("MANAGED", "EXTERNAL") or str(found.get("provider")).lower() != "parquet":
-        words = f"{source.shown} is no table of Parquet files"
-        raise DataError(f"source: {words}; store it as one, or give it as a DataFrame, which is stored first")
+        words = "no table of Parquet files; store it as one"
+        if found.get("type") == "VIEW":
+            words = "a view, which is evaluated while it is counted; store it as a table"
+        raise DataError(f"source: {source.shown} is {words}, or give it as a DataFrame, which is stored first")
     full = [found["catalog_name"], *found["namespace"], found["table_name"]]
     unlike = {"countveil": uuid.uuid4().hex}  # anything that someone has cached
     return session.read.options(**unlike).table(".".join(map(_quote, full)))

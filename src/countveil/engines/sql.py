@@ -34,14 +34,17 @@ A space is U+0020 and nothing else. No value of a source may make an engine fail
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from countveil.errors import DataError
 from countveil.query import Question
 from countveil.query.condition import All, Member, Typed, contains, domain_of, intersection, null_of
 from countveil.schema import Column, Kind, Value
+
+if TYPE_CHECKING:
+    from countveil.engines.engine import SqlEngine
 
 Family = Literal["integer", "float", "single", "decimal", "text", "boolean", "date", "timestamp", "zoned", "other"]
 
@@ -58,13 +61,14 @@ READABLE: dict[Kind, tuple[Family, ...]] = {
 EXACT = 2**53
 """Floats of 64 bits below it are told apart from their neighbours."""
 PRECISE: dict[Family, int] = {"float": EXACT, "single": 2**24}
+OUTSIDE = "\ufffd"
+"""What a frame's value reads as that is outside every domain; U+FFFD, as for bytes that are no text."""
 
 
 class Dialect:
     """Standard SQL; engines override what they spell differently."""
 
-    integer_type = "BIGINT"
-    text_type = "VARCHAR"
+    types: Mapping[Kind, str] = {"text": "VARCHAR", "integer": "BIGINT", "boolean": "BOOLEAN", "date": "DATE"}
     integer_text = "^[+-]?[0-9]+([.]0*)?$"
     date_text = "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 
@@ -87,16 +91,14 @@ class Dialect:
     def try_cast(self, expression: str, kind: str) -> str:
         return f"TRY_CAST({expression} AS {kind})"
 
-    def is_nan(self, expression: str) -> str:
-        return f"isnan({expression})"
-
     def among(self, expression: str, parameter: str, kind: Kind) -> str:
         """The value is in a bound list."""
         raise NotImplementedError
 
     def listed(self, parameter: str, kind: Kind) -> str:
         """A relation (v, i) of a bound list's values and their indexes from 0."""
-        raise NotImplementedError
+        values = f"CAST({parameter} AS {self.types[kind]}[])"
+        return f"(SELECT unnest({values}) AS v, generate_subscripts({values}, 1) - 1 AS i)"
 
     def legible(self, text: str) -> list[str]:
         """What a text of the source must satisfy to be text at all; nothing, where it cannot be otherwise."""
@@ -105,10 +107,6 @@ class Dialect:
     def digest(self, expression: str) -> str:
         """The MD5 of a text in hexadecimal: the keyed hash that chooses a person's cells, the same on every engine."""
         return f"md5({expression})"
-
-    def day(self, expression: str) -> str:
-        """The day of a time stamp, NULL for one that is too far away to have a date."""
-        return self.try_cast(expression, "DATE")
 
     def trimmed(self, expression: str) -> str:
         """A text without the spaces around it; other white space stays."""
@@ -138,11 +136,24 @@ class Dialect:
         if family == "integer":
             return raw
         if family == "text":
-            trimmed = self.trimmed(raw)
-            cast = self.try_cast(trimmed, self.integer_type)
-            return f"CASE WHEN {self.matches(trimmed, self.integer_text)} THEN {cast} END"
-        whole = f"CASE WHEN {raw} = trunc({raw}) THEN {self.try_cast(raw, self.integer_type)} END"
-        return self.precise(family, raw, whole) if family in FLOATS else whole
+            return self.parse(raw, self.integer_text, self.parse_integer)
+        number = self.whole_number(family, raw)
+        return self.precise(family, raw, number) if family in FLOATS else number
+
+    def whole_number(self, family: Family, raw: str) -> str:
+        """A float or a decimal as an integer; NULL for one that is not whole or too large."""
+        return f"CASE WHEN {raw} = trunc({raw}) THEN {self.try_cast(raw, 'BIGINT')} END"
+
+    def parse(self, raw: str, pattern: str, value: Callable[[str], str]) -> str:
+        """The value of a text that has this pattern, spaces around it ignored; NULL for any other."""
+        text = self.trimmed(raw)
+        return f"CASE WHEN {self.matches(text, pattern)} THEN {value(text)} END"
+
+    def parse_integer(self, text: str) -> str:
+        return self.try_cast(text, "BIGINT")
+
+    def parse_date(self, text: str) -> str:
+        return self.try_cast(text, "DATE")
 
     def precise(self, family: Family, raw: str, value: str) -> str:
         """The value of a float that is told apart from its neighbours; NULL for any other."""
@@ -150,7 +161,7 @@ class Dialect:
 
     def read_text(self, family: Family, raw: str) -> str:
         value = self.read_integer(family, raw) if family in FLOATS else raw
-        return f"CAST({value} AS {self.text_type})"
+        return f"CAST({value} AS {self.types['text']})"
 
     def read_person(self, family: Family, raw: str) -> str:
         """What names a person, NULL for nobody."""
@@ -169,13 +180,12 @@ class Dialect:
         if family == "date":
             return raw
         if family == "timestamp":
-            return self.day(raw)
-        trimmed = self.trimmed(raw)
-        return f"CASE WHEN {self.matches(trimmed, self.date_text)} THEN {self.try_cast(trimmed, 'DATE')} END"
+            return self.try_cast(raw, "DATE")  # NULL for one that is too far away to have a date
+        return self.parse(raw, self.date_text, self.parse_date)
 
     def missing(self, family: Family, raw: str) -> str:
         """The value is NULL, or NaN."""
-        return f"({raw} IS NULL OR {self.is_nan(raw)})" if family in FLOATS else f"{raw} IS NULL"
+        return f"({raw} IS NULL OR isnan({raw}))" if family in FLOATS else f"{raw} IS NULL"
 
 
 def check_readable(column: Column, family: Family) -> None:
@@ -201,16 +211,10 @@ class Statement:
 
 
 class Compiler:
-    """Builds statements against one source: `relation` is its SQL name, `families` the types of its columns, `garbled`
-    what it puts in the place of text that cannot be read."""
+    """Builds statements for one engine, in its dialect and against its source."""
 
-    def __init__(
-        self, dialect: Dialect, relation: str, families: Mapping[str, Family], garbled: str | None = None
-    ) -> None:
-        self.dialect = dialect
-        self.relation = relation
-        self.families = families
-        self.garbled = garbled
+    def __init__(self, engine: SqlEngine) -> None:
+        self.engine, self.dialect, self.families = engine, engine.dialect, engine.columns()
         self.values: dict[str, object] = {}
 
     def statement(self, sql: str) -> Statement:
@@ -282,7 +286,7 @@ class Compiler:
         answer = "SELECT cell, n FROM placed"  # one row for each cell already
         if people:
             parts.append(f"bounded AS ({self.bounded(question, key)})")
-            answer = f"SELECT cell, CAST(sum(n) AS {self.dialect.integer_type}) AS n FROM bounded GROUP BY cell"
+            answer = "SELECT cell, CAST(sum(n) AS BIGINT) AS n FROM bounded GROUP BY cell"
         return self.statement(f"WITH {', '.join(parts)} {answer}")
 
     def counted(self, question: Question, keys: list[str], people: bool) -> str:
@@ -294,14 +298,15 @@ class Compiler:
             unit = self.person(question.schema.unit)
             filters.append(f"{unit} IS NOT NULL")
             if self.families[question.schema.unit] == "text":
+                garbled = self.engine.garbled
                 filters += self.dialect.legible(unit)
-                filters += [f"position({self.bind(self.garbled)} IN {unit}) = 0"] if self.garbled else []
+                filters += [f"position({self.bind(garbled)} IN {unit}) = 0"] if garbled else []
             shown.insert(0, f"{unit} AS u")
         else:
             grouped = f" GROUP BY {', '.join(str(i + 1) for i in range(len(shown)))}" if shown else ""
             shown.append("count(*) AS n")
         where = f" WHERE {' AND '.join(filters)}" if filters else ""
-        return f"SELECT {', '.join(shown)} FROM {self.relation}{where}{grouped}"
+        return f"SELECT {', '.join(shown)} FROM {self.engine.relation}{where}{grouped}"
 
     def key(self, column: Column) -> str:
         """What rows are grouped by: a value itself, or the number of the bin, guarded so it cannot overflow."""
@@ -316,8 +321,7 @@ class Compiler:
         """How far a value of the domain is above its low end, in 64 bits."""
         if column.kind == "date":
             return self.dialect.days(value, low)
-        wide = self.dialect.integer_type
-        return f"(CAST({value} AS {wide}) - CAST({low} AS {wide}))"
+        return f"(CAST({value} AS BIGINT) - CAST({low} AS BIGINT))"
 
     def placed(self, question: Question, people: bool) -> str:
         """Flat cell numbers, the last group column running fastest."""
@@ -328,8 +332,8 @@ class Compiler:
             index = f"d{i}.i" if column.listed else self.index(column, f"k{i}")
             if column.listed:
                 joins.append(f"JOIN {self.listing(column)} AS d{i} ON k{i} = d{i}.v")
-            terms.append(f"CAST({index} AS {self.dialect.integer_type}) * {stride}")
-        cell = " + ".join(terms) or f"CAST(0 AS {self.dialect.integer_type})"
+            terms.append(f"CAST({index} AS BIGINT) * {stride}")
+        cell = " + ".join(terms) or "CAST(0 AS BIGINT)"
         kept = f"u, {cell} AS cell" if people else f"{cell} AS cell, n"
         return " ".join([f"SELECT {kept} FROM counted", *joins])
 
@@ -352,7 +356,7 @@ class Compiler:
             return f"SELECT cell, least(n, {rows}) AS n FROM ({grouped}) AS pairs"
         if limit == rows == 1:  # one row of each person: which of the rows in the chosen cell does not matter
             grouped = "SELECT u, cell, 1 AS n FROM placed"
-        text = self.dialect.text_type
+        text = self.dialect.types["text"]
         mixed = f"concat(CAST({self.bind(key)} AS {text}), '|', CAST(u AS {text}), '|', CAST(cell AS {text}))"
         rank = f"row_number() OVER (PARTITION BY u ORDER BY {self.dialect.digest(mixed)})"
         ranked = f"SELECT cell, n, {rank} AS place FROM ({grouped}) AS pairs"
