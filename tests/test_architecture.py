@@ -30,6 +30,7 @@ LAYERS = {
         "releases",
         "keys",
         "received",
+        "problem_kinds",
         "wire",
     },
     8: {"cli", "__main__", "", "demo", "service", "client"},

@@ -159,11 +159,10 @@ def run_in_shell(command: str, folder: Path, environment: dict[str, str]) -> tup
 
 
 def test_refusals_on_the_page_of_the_service() -> None:
-    from countveil.received import REFUSALS
-    from countveil.service.problems import KINDS
+    from countveil.problem_kinds import Kind
 
     rows = re.findall(r"^\| ([0-9]+) \| `([a-z-]+)` \| ([0-9]) \| `(\w+)` \|", SERVED.read_text(), re.MULTILINE)
-    listed = [(kind.status, kind.name, kind.code, REFUSALS[kind.name].__name__) for kind in KINDS]
+    listed = [(kind.status, kind.slug, kind.code, kind.error.__name__) for kind in Kind]
     assert sorted((int(status), name, int(code), error) for status, name, code, error in rows) == sorted(listed)
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from countveil.law import Law
 from countveil.mechanism import Mechanism
 from countveil.sampling.draw import release_one
 from countveil.sampling.entropy import Key
+from countveil.search import bisect
 
 ALPHA = 1e-6
 """Probability that a sound sampler is refuted by the privacy check."""
@@ -166,13 +168,8 @@ def clopper_pearson_lower(successes: int, trials: int, level: float) -> float:
     """The p with P(Bin(trials, p) >= successes) = level: a lower confidence bound."""
     if successes == 0:
         return 0.0
-    low, high = 0.0, successes / trials
-    for _ in range(100):
-        middle = (low + high) / 2
-        low, high = (
-            (middle, high) if beta_regularised(middle, successes, trials - successes + 1) < level else (low, middle)
-        )
-    return low
+    likely = partial(beta_regularised, a=successes, b=trials - successes + 1)
+    return bisect(lambda p: likely(p) >= level, 0.0, successes / trials, steps=100)[0]
 
 
 def beta_regularised(x: float, a: float, b: float) -> float:

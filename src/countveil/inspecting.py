@@ -25,16 +25,8 @@ class Inspection:
     def describe(self) -> dict[str, object]:
         """As plain JSON values."""
         columns = [asdict(c) | {"outside": c.outside, "examples": [list(e) for e in c.examples]} for c in self.columns]
-        return {
-            "schema_version": 1,
-            "dataset": self.dataset,
-            "rows": self.rows,
-            "columns": columns,
-            "people": None if self.people is None else asdict(self.people),
-            "undeclared": list(self.undeclared),
-            "guessed": list(self.guessed),
-            "notes": list(self.notes),
-        }
+        names = {name: list(getattr(self, name)) for name in ("undeclared", "guessed", "notes")}
+        return {"schema_version": 1, **asdict(self), "columns": columns, **names}
 
 
 def inspect(dataset: Dataset) -> Inspection:

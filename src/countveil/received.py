@@ -12,41 +12,19 @@ import numpy as np
 
 from countveil.answers import DryRun, PoolBudget, Receipt, Table, Total
 from countveil.errors import (
-    AccessError,
     BudgetError,
     ConfigError,
     ConflictError,
     CountveilError,
-    DataError,
-    EngineError,
-    LedgerError,
     QueryError,
     RequestError,
     ServiceError,
 )
 from countveil.ledger import Standing
+from countveil.problem_kinds import Kind
 from countveil.schema import date_from_text
 
-REFUSALS: dict[str, type[CountveilError]] = {
-    "unauthorized": AccessError,
-    "forbidden": AccessError,
-    "not-found": ServiceError,
-    "method-not-allowed": ServiceError,
-    "unsupported-media-type": ServiceError,
-    "misdirected": ServiceError,
-    "too-many-requests": ServiceError,
-    "internal": ServiceError,
-    "bad-request": RequestError,
-    "bad-parameter": RequestError,
-    "too-large": RequestError,
-    "query-not-allowed": QueryError,
-    "budget-exhausted": BudgetError,
-    "conflict": ConflictError,
-    "not-ready": ConfigError,
-    "ledger": LedgerError,
-    "data-does-not-fit": DataError,
-    "engine": EngineError,
-}
+REFUSALS = {kind.slug: kind.error for kind in Kind}
 """The error of every problem that a service can give."""
 _QUERY = re.compile(r"query not allowed(?: at position [0-9]+)?: (.*?); (.*)", re.DOTALL)
 _KINDS = {"text": str, "integer": int, "boolean": bool, "date": str}

@@ -40,7 +40,6 @@ from countveil.query import Question
 
 COLLECTED = 5_000_000
 """Cells up to which the driver draws: see benchmarks/scale.py for where the two ways cross."""
-"""Cells that one process collects at all."""
 FORMAT = "countveil-release"
 UNWRITTEN = "the table could not be written: is the disk full? the charge is kept; ask again"
 _CELLS_OF_A_GROUP = 1 << 20

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from countveil.cli.output import Command, busy, print_json, short
+from countveil.cli.output import JSON, Command, busy, print_json, short
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @click.command(cls=Command)
 @click.option("-m", "--mechanism", "path", required=True, metavar="FILE", help="A saved mechanism.")
 @click.option("--draws", default="1000000", show_default=True, metavar="N", help="Draws at each count.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@JSON
 def audit(path: str, draws: str, as_json: bool) -> None:
     """Draw many times at neighbouring counts; exit code 1 if what is seen refutes what is claimed.
 

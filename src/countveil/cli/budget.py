@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from countveil.cli.output import Command, busy, lost_words, print_begun, print_json, short
+from countveil.cli.output import CONFIG, JSON, URL, Command, busy, lost_words, open_counts, print_json, short
 
 if TYPE_CHECKING:
     from countveil.answers import PoolBudget
@@ -15,20 +15,14 @@ if TYPE_CHECKING:
 
 @click.command(cls=Command)
 @click.argument("name", required=False)
-@click.option("-c", "--config", metavar="FILE", help="The configuration (default: countveil.toml).")
-@click.option("--url", metavar="URL", help="Ask the service there instead; the key is in COUNTVEIL_KEY.")
+@CONFIG
+@URL
 @click.option("--open", "more", metavar="N", help="Open N more answers of the pool's mechanism; stays on the record.")
 @click.option("--replan", is_flag=True, help="Make a new plan as it is configured now; stays on the record.")
 @click.option("--reason", metavar="TEXT", help="With --open or --replan: why, for the record.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@JSON
 def budget(
-    name: str | None,
-    config: str | None,
-    url: str | None,
-    more: str | None,
-    replan: bool,
-    reason: str | None,
-    as_json: bool,
+    name: str | None, more: str | None, replan: bool, reason: str | None, as_json: bool, **where: str | None
 ) -> None:
     """Show what is left of the budget of NAME (a dataset or a pool), or of all.
 
@@ -45,10 +39,10 @@ def budget(
     changed = (more is not None) + replan
     if changed != (reason is not None) or (changed and name is None):
         raise RequestError('to open more or to plan anew, name the pool, --open N or --replan, and --reason "why"')
-    if url is not None and (config is not None or changed):
+    if where["url"] is not None and (where["config"] is not None or changed):
         raise RequestError("with --url the service has the budget: leave out --config, --open and --replan")
-    with busy("planning" if replan else "reading the ledger"):
-        found = _looked_up(name, config, more, replan, reason) if url is None else _looked_up_there(name, url)
+    with busy("planning" if replan else "reading the ledger"), open_counts(**where) as here:
+        found = here.budget(name) if not changed else [_change(here, str(name), more, str(reason))]
     if replan:
         click.echo("a service that runs with this configuration must be restarted", err=True)
     if as_json:
@@ -56,26 +50,15 @@ def budget(
         print_json({"schema_version": 1, **(pools[0] if len(pools) == 1 else {}), "pools": pools})
         return
     for each in found:
-        _print(each, yours=url is not None)
+        _print(each, yours=where["url"] is not None)
 
 
-def _looked_up(
-    name: str | None, config: str | None, more: str | None, replan: bool, reason: str | None
-) -> list[PoolBudget]:
-    from countveil.curator import Curator
-
-    with Curator.open(config) as curator:
-        print_begun(curator.ledger.begun)
-        if more is not None:
-            return [curator.open_budget(name or "", more, reason or "")]
-        return [curator.replan_budget(name or "", reason or "")] if replan else curator.budget(name)
-
-
-def _looked_up_there(name: str | None, url: str) -> list[PoolBudget]:
-    from countveil.client import connect
-
-    with connect(url) as service:
-        return service.budget(name)
+def _change(curator: Any, pool: str, more: str | None, reason: str) -> PoolBudget:
+    """A pool with more answers opened, or planned anew."""
+    changed: PoolBudget = (
+        curator.replan_budget(pool, reason) if more is None else curator.open_budget(pool, more, reason)
+    )
+    return changed
 
 
 def _plain(found: PoolBudget) -> dict[str, object]:
@@ -85,23 +68,21 @@ def _plain(found: PoolBudget) -> dict[str, object]:
 
 def _print(found: PoolBudget, *, yours: bool) -> None:
     """`yours`: what is left is what the holder of a key can still ask for, and what others spent is not known."""
-    from rich.console import Console
-    from rich.text import Text
+    from countveil.cli.terminal import Text, print_rich
 
-    console = Console(highlight=False)
     of = "" if found.datasets == (found.pool,) else f" ({', '.join(found.datasets)})"
     whose = " for this key" if yours else ""
     width = 30
     filled = width - (width * found.answers_left) // max(1, found.answers_total)
-    console.print(Text(f"{found.pool}{of}", style="bold"))
+    print_rich(f"{found.pool}{of}", style="bold")
     bar = Text("#" * filled, style="red").append("." * (width - filled), style="green")
-    console.print(Text("  ").append(bar).append(f"  {found.answers_left} of {found.answers_total} answers left{whose}"))
+    print_rich(Text("  ").append(bar).append(f"  {found.answers_left} of {found.answers_total} answers left{whose}"))
     promise = f"epsilon {found.epsilon}, delta {short(found.delta, 3, 'up')} for all of them together"
     promise += lost_words(found.answers_lost)
     spent = "" if yours else f"{found.answers_total - found.answers_left} spent; "
-    console.print(Text(f"  {spent}{promise}"))
-    console.print(Text(f"  each count ±{found.margin_95} in 95 % of releases"))
+    print_rich(f"  {spent}{promise}")
+    print_rich(f"  each count ±{found.margin_95} in 95 % of releases")
     for who, share in found.shares.items():
-        console.print(Text(f"  {who}: {max(0, share.left)} of {share.answers} left"))
+        print_rich(f"  {who}: {max(0, share.left)} of {share.answers} left")
     for note in found.notes:
-        console.print(Text(f"  - {note}", style="dim"))
+        print_rich(f"  - {note}", "dim")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from countveil.cli.output import Command, busy, print_json, print_mechanism, short
+from countveil.cli.output import JSON, Command, busy, plot_option, print_json, short
 
 
 @click.command(cls=Command)
@@ -22,8 +22,8 @@ from countveil.cli.output import Command, busy, print_json, print_mechanism, sho
 @click.option(
     "--profile", is_flag=True, help="Also bias, P(exact) and mean squared error of every small count (with --json)."
 )
-@click.option("--plot", metavar="OUT", help="Save a page of pictures: a name that ends in .svg, .png or .html.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@plot_option("Save a page of pictures: a name that ends in .svg, .png or .html.", "OUT")
+@JSON
 def certify(
     file: str, epsilons: tuple[str, ...], deltas: tuple[str, ...], profile: bool, plot: str | None, as_json: bool
 ) -> None:
@@ -39,10 +39,6 @@ def certify(
     from countveil.exact import decimal_text, number
     from countveil.mechanism import Mechanism
 
-    if plot is not None:
-        from countveil.plots import check
-
-        check(plot)
     with busy("certifying"):
         mechanism = Mechanism.load(file)
         at_epsilon = {
@@ -69,6 +65,8 @@ def certify(
     if as_json:
         print_json(result)
         return
+    from countveil.cli.terminal import print_mechanism
+
     print_mechanism(result)
     for e, found in at_epsilon.items():
         click.echo(f"delta at epsilon {e}: {short(found, 6, 'up')}")

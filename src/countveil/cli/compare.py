@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import click
 
-from countveil.cli.output import Command, print_json, short, steps
+from countveil.cli.output import JSON, Command, plot_option, print_json, short, steps
 
 
 @click.command(cls=Command)
@@ -30,8 +31,8 @@ from countveil.cli.output import Command, print_json, short, steps
     metavar="KEY",
     help="epsilon, delta, eta, variance, mean_absolute_error, within_3 or worst_error; default: what is measured.",
 )
-@click.option("--plot", metavar="FILE", help="Also draw it: a file that ends in .svg, .png or .html.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@plot_option("Also draw it: a file that ends in .svg, .png or .html.")
+@JSON
 def compare(mechanisms: tuple[str, ...], plot: str | None, as_json: bool, **terms: Any) -> None:
     """Compare ours with the mechanisms of the literature, each measured by the same exact code.
 
@@ -56,11 +57,7 @@ def compare(mechanisms: tuple[str, ...], plot: str | None, as_json: bool, **term
     """
     from countveil.comparison import compare as library_compare
 
-    if plot is not None:
-        from countveil.plots import check
-
-        check(plot)
-    found = library_compare(**terms, mechanisms=mechanisms or None, progress=_progress)
+    found = library_compare(**terms, mechanisms=mechanisms or None, progress=partial(steps, message="comparing"))
     if plot is not None:
         found.plot(plot)
         click.echo(f"picture saved to {plot}", err=True)
@@ -70,39 +67,17 @@ def compare(mechanisms: tuple[str, ...], plot: str | None, as_json: bool, **term
         _print(found.describe())
 
 
-def _progress(names: Iterable[str]) -> Iterator[str]:
-    return steps(list(names), "comparing")
-
-
 def _print(found: Mapping[str, Any]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+    from countveil.cli.terminal import Text, make_table, print_notes, print_rich
 
-    console = Console(highlight=False)
     names = ("epsilon", "delta", "variance", "eta", "D")
     given = ", ".join(f"{name} {found[name]}" for name in names if found[name] is not None)
 
-    def table_of(title: str) -> Table:
-        return Table(
-            title=title,
-            box=box.SIMPLE_HEAD,
-            title_justify="left",
-            title_style="bold",
-            pad_edge=False,
-            collapse_padding=True,
-        )
-
-    noise = table_of(f"At the same {found['shared']}: {given}")
-    small = table_of("What happens to small counts")
-    for table, heads in (
-        (noise, (_measured(found), "eta", "variance", "E|Z|", "|Z|<=3", "worst")),
-        (small, ("bias at 0", "at 1", "at 2", "at 5", "below zero")),
-    ):
-        table.add_column("mechanism", no_wrap=True)
-        for head in heads:
-            table.add_column(head, justify="right", no_wrap=True)
+    style: dict[str, Any] = {"left": 1, "no_wrap": True, "pad_edge": False, "collapse_padding": True}
+    heads = (_measured(found), "eta", "variance", "E|Z|", "|Z|<=3", "worst")
+    noise = make_table("mechanism", *heads, title=f"At the same {found['shared']}: {given}", **style)
+    biases = ("bias at 0", "at 1", "at 2", "at 5", "below zero")
+    small = make_table("mechanism", *biases, title="What happens to small counts", **style)
     for row in found["rows"]:
         name = Text(row["name"], style="bold" if row["mechanism"].startswith("countveil") else "")
         measured = row[_measured(found)]
@@ -117,10 +92,9 @@ def _print(found: Mapping[str, Any]) -> None:
         )
         below = "never" if row["never_negative"] else "can be"
         small.add_row(name, *(_bias(row["bias_at"].get(n)) for n in ("0", "1", "2", "5")), below)
-    console.print(noise)
-    console.print(small)
-    for text in _remarks(found):
-        console.print(Text(f"- {text}", style="dim"))
+    print_rich(noise)
+    print_rich(small)
+    print_notes(_remarks(found))
 
 
 def _measured(found: Mapping[str, Any]) -> str:

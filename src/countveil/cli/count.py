@@ -7,12 +7,13 @@ import json
 import os
 import sys
 import textwrap
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from countveil.cli.output import Command, busy, lost_words, print_begun, print_json, short
+from countveil.cli.output import CONFIG, JSON, URL, Command, busy, lost_words, open_counts, print_json, short
 
 if TYPE_CHECKING:
     from countveil.answers import DryRun, Table
@@ -22,13 +23,13 @@ MOST_ROWS = 60
 
 @click.command(cls=Command)
 @click.argument("sql")
-@click.option("-c", "--config", metavar="FILE", help="The configuration (default: countveil.toml).")
-@click.option("--url", metavar="URL", help="Ask the service there instead; the key is in COUNTVEIL_KEY.")
+@CONFIG
+@URL
 @click.option("--dry-run", is_flag=True, help="Say what it costs and how accurate it will be; ask nothing.")
 @click.option("--analyst", metavar="NAME", help="Who asks, for the record (default: curator).")
 @click.option("-o", "--output", metavar="FILE", help="Write the table to a file (.csv, .parquet or .json).")
 @click.option("--format", "style", type=click.Choice(["csv", "parquet", "json"]), help="The format of the table.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@JSON
 def count(
     sql: str,
     config: str | None,
@@ -53,6 +54,7 @@ def count(
       countveil count "SELECT region, sex, count(*) FROM people GROUP BY region, sex" -o table.csv
       countveil count "SELECT count(*) FROM people" --url https://counts.example.org
     """
+    from countveil.answers import DryRun
     from countveil.errors import RequestError
 
     if url is not None and (config is not None or analyst is not None):
@@ -65,31 +67,13 @@ def count(
         raise RequestError(f"--json prints JSON; leave out --format {style}, or name a file with -o")
     style = style or _style(output)
     _check_output(output, style)
-    with busy("asking"):
-        found = _asked(sql, config, analyst, dry_run) if url is None else _asked_there(sql, url, dry_run)
-    if dry_run:
-        _print_dry_run(found, as_json)  # type: ignore[arg-type]
+    who: dict[str, Any] = {} if analyst is None else {"analyst": analyst}
+    with busy("asking"), open_counts(config, url) as here:
+        found = here.dry_run(sql, **who) if dry_run else here.count(sql, **who)
+    if isinstance(found, DryRun):
+        _print_dry_run(found, as_json)
     else:
-        _print_table(found, output, "json" if as_json and output is None else style, as_json)  # type: ignore[arg-type]
-
-
-def _asked(sql: str, config: str | None, analyst: str | None, dry_run: bool) -> DryRun | Table:
-    """The answer of a configured dataset."""
-    from countveil.config import load
-    from countveil.curator import CURATOR, Curator
-
-    loaded, who = load(config), CURATOR if analyst is None else analyst
-    with Curator.open(loaded) as curator:
-        print_begun(curator.ledger.begun)
-        return curator.dry_run(sql, analyst=who) if dry_run else curator.count(sql, analyst=who)
-
-
-def _asked_there(sql: str, url: str, dry_run: bool) -> DryRun | Table:
-    """The answer of a service."""
-    from countveil.client import connect
-
-    with connect(url) as service:
-        return service.dry_run(sql) if dry_run else service.count(sql)
+        _print_table(found, output, "json" if as_json and output is None else style, as_json)
 
 
 def _style(output: str | None) -> str | None:
@@ -179,31 +163,24 @@ class _Lines(list[str]):
 
 
 def _print_rich(table: Table) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table as Rich
-    from rich.text import Text
+    from countveil.cli.terminal import Text, make_table, print_rich
 
-    console = Console(highlight=False)
-    shown = Rich(box=box.SIMPLE_HEAD)
+    shown = make_table()
     *groups, counted, _, _ = table.columns
     for name in groups:
         shown.add_column(Text(name), overflow="fold")
     shown.add_column(Text(counted), justify="right", style="bold", no_wrap=True)
     shown.add_column("95 % interval", justify="right", no_wrap=True)
-    for i, row in enumerate(table.rows):
-        if i == MOST_ROWS:
-            break
-        *labels, y, low, high = row
+    for *labels, y, low, high in islice(table.rows, MOST_ROWS):
         shown.add_row(*(Text(_label(v)) for v in labels), f"{y:,}", f"{low:,} to {high:,}")
-    console.print(shown)
+    print_rich(shown)
     if table.cells > MOST_ROWS:
         more = table.cells - MOST_ROWS
-        console.print(Text(f"and {more:,} more cells; write all of them with -o table.csv", style="dim"))
+        print_rich(f"and {more:,} more cells; write all of them with -o table.csv", style="dim")
     if table.cells > 1:
         total = table.total()
-        console.print(Text(f"sum of the cells {total.value:,} ±{total.margin_95:,} (95 %; free, and agrees with them)"))
-        console.print(Text("a total asked for on its own costs an answer, is closer, need not agree", style="dim"))
+        print_rich(f"sum of the cells {total.value:,} ±{total.margin_95:,} (95 %; free, and agrees with them)")
+        print_rich("a total asked for on its own costs an answer, is closer, need not agree", style="dim")
 
 
 def _label(value: Any) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from countveil.cli.output import Command, busy, print_json
+from countveil.cli.output import JSON, Command, busy, print_json
 
 if TYPE_CHECKING:
     from countveil.demo import Asked, Demo
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.command(cls=Command)
 @click.option("--out", default="countveil-demo", show_default=True, metavar="DIR", help="Where everything is written.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@JSON
 def demo(out: str, as_json: bool) -> None:
     """Invent a census of 100,000 people, plan a budget, ask four questions, write a report.
 
@@ -69,27 +69,20 @@ def _plain(done: Demo) -> dict[str, object]:
 
 
 def _print(number: int, asked: Asked, seen: set[str]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+    from countveil.cli.terminal import Text, make_table, print_rich
 
-    console = Console(highlight=False)
-    console.print(Text(f"\n{number}. {asked.title}", style="bold"))
-    console.print(Text(f"   {asked.sql}", style="dim"))
+    print_rich(f"\n{number}. {asked.title}", style="bold")
+    print_rich(f"   {asked.sql}", style="dim")
     if asked.table is None:
-        console.print(Text(f"   refused: {asked.refusal}", style="yellow"))
+        print_rich(f"   refused: {asked.refusal}", style="yellow")
         return
     if asked.table.replayed:
-        console.print(Text("   asked before: the recorded answer, free", style="green"))
+        print_rich("   asked before: the recorded answer, free", style="green")
     if asked.table.receipt.question in seen:
         return
     seen.add(asked.table.receipt.question)
-    shown = Table(box=box.SIMPLE_HEAD)
-    for head in ("town", "released", "95 % interval", "true (invented)", "off by"):
-        shown.add_column(head, justify="left" if head == "town" else "right")
+    shown = make_table("town", "released", "95 % interval", "true (invented)", "off by", left=1)
     for (label, y, low, high), n in zip(asked.table.rows, asked.truth, strict=True):
-        shown.add_row(
-            Text(str(label)), f"{y:,}", f"{low:,} to {high:,}", f"{n:,}", f"{y - n:+d}" if y != n else "exact"
-        )
-    console.print(shown)
+        off = f"{y - n:+d}" if y != n else "exact"
+        shown.add_row(Text(str(label)), f"{y:,}", f"{low:,} to {high:,}", f"{n:,}", off)
+    print_rich(shown)

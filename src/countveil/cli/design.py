@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 import countveil as cv
-from countveil.cli.output import Command, busy, print_json, print_mechanism
+from countveil.cli.output import JSON, Command, busy, plot_option, print_json
 
 
 @click.command(cls=Command)
@@ -36,8 +36,8 @@ from countveil.cli.output import Command, busy, print_json, print_mechanism
 @click.option("--cap", is_flag=True, help="Never release more than HI of --counts.")
 @click.option("--bits", metavar="K", help="Weights over 2^K: 64, 96 or 128 (default: the least that is fine enough).")
 @click.option("-o", "--output", metavar="FILE", help="Save the mechanism with its certificate.")
-@click.option("--plot", metavar="FILE", help="Save a page of pictures: a name that ends in .svg, .png or .html.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@plot_option("Save a page of pictures: a name that ends in .svg, .png or .html.")
+@JSON
 def design(output: str | None, plot: str | None, as_json: bool, **given: Any) -> None:
     """Design the best mechanism for what you give of epsilon, delta, eta and D.
 
@@ -59,10 +59,6 @@ def design(output: str | None, plot: str | None, as_json: bool, **given: Any) ->
       countveil design --epsilon 1 --delta 1e-6 --policy signed --plot mechanism.svg
       countveil design --epsilon 1 --eta 0.5 -D 2 --counts 1:3 --objective singleton
     """
-    if plot is not None:
-        from countveil.plots import check
-
-        check(plot)
     with busy("designing"):
         mechanism = cv.design(**given)
     if output is not None:
@@ -79,6 +75,8 @@ def show(mechanism: cv.Mechanism, output: str | None, as_json: bool) -> None:
     if as_json:
         print_json(mechanism.describe())
         return
+    from countveil.cli.terminal import print_mechanism
+
     print_mechanism(mechanism.describe())
     if output is not None:
         click.echo(f"saved to {output}; prove it again with: countveil certify {output}", err=True)

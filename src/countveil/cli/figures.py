@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from functools import partial
 
 import click
 
-from countveil.cli.output import Command, print_json, steps
+from countveil.cli.output import JSON, Command, print_json, steps
 
 
 @click.command(cls=Command)
 @click.option("--out", required=True, metavar="DIR", help="Folder for the files; it is made if it is not there.")
 @click.option("--only", multiple=True, metavar="NAME", help="Only this figure (may repeat; default: all but one).")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@JSON
 def figures(out: str, only: tuple[str, ...], as_json: bool) -> None:
     """Reproduce the paper's five figures, and draw two that it lacks, each as SVG, PNG and CSV.
 
@@ -36,7 +36,7 @@ def figures(out: str, only: tuple[str, ...], as_json: bool) -> None:
     """
     from countveil.figures import write_figures
 
-    written = write_figures(out, only=only or None, progress=_progress)
+    written = write_figures(out, only=only or None, progress=partial(steps, message="drawing"))
     if as_json:
         found = [
             {
@@ -53,7 +53,3 @@ def figures(out: str, only: tuple[str, ...], as_json: bool) -> None:
     for figure, paths in written:
         endings = ", ".join(path.suffix.removeprefix(".") for path in paths[1:])
         click.echo(f"{paths[0]} ({endings}): {figure.title}")
-
-
-def _progress(names: Sequence[str]) -> Iterator[str]:
-    return steps(names, "drawing")

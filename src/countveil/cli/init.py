@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import click
 
-from countveil.cli.output import Command, busy, print_json
+from countveil.cli.output import JSON, Command, busy, print_json
 
 
 @click.command(cls=Command)
@@ -22,19 +23,9 @@ from countveil.cli.output import Command, busy, print_json
     "-o", "--output", default="countveil.toml", show_default=True, metavar="OUT", help="Where to write; - to print."
 )
 @click.option("--force", is_flag=True, help="Replace an existing file.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@JSON
 def init(
-    file: str,
-    table: str | None,
-    delimiter: str | None,
-    name: str | None,
-    unit: str | None,
-    epsilon: str,
-    delta: str,
-    answers: int,
-    output: str,
-    force: bool,
-    as_json: bool,
+    file: str, table: str | None, delimiter: str | None, output: str, force: bool, as_json: bool, **wanted: Any
 ) -> None:
     """Propose a countveil.toml for FILE: a CSV or Parquet file, a glob of them, or a DuckDB database.
 
@@ -67,7 +58,7 @@ def init(
     delimiter = "\t" if delimiter == "\\t" else delimiter  # as a shell passes it on
     source = Source(location, table, delimiter, directory=Path() if output == "-" else target.parent)
     with busy(f"looking at {file}"):
-        text = propose(source, name=name, unit=unit, epsilon=epsilon, delta=delta, answers=answers)
+        text = propose(source, **wanted)
     if output == "-":
         click.echo(json.dumps({"schema_version": 1, "text": text}, indent=2) if as_json else text)
         return

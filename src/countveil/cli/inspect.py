@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from countveil.cli.output import Command, busy, print_json
+from countveil.cli.output import CONFIG, JSON, Command, busy, print_json
 
 if TYPE_CHECKING:
     from countveil.inspecting import Inspection
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 @click.command(cls=Command)
 @click.argument("dataset", required=False)
-@click.option("-c", "--config", metavar="FILE", help="The configuration (default: countveil.toml).")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@CONFIG
+@JSON
 def inspect(dataset: str | None, config: str | None, as_json: bool) -> None:
     """Show how the data of DATASET fits its public schema: types, values outside the domain, rows per person.
 
@@ -41,37 +41,30 @@ def inspect(dataset: str | None, config: str | None, as_json: bool) -> None:
 
 
 def _print(found: Inspection) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+    from countveil.cli.terminal import Text, make_table, print_notes, print_rich
 
-    console = Console(highlight=False)
-    console.print(Text(f"{found.dataset}: {found.rows:,} rows", style="bold"))
-    table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("column", overflow="fold")
-    for head, side in (("declared", "left"), ("source", "left"), ("in domain", "right"), ("NULL", "right")):
-        table.add_column(head, justify=side, no_wrap=True)  # type: ignore[arg-type]
-    table.add_column("outside", justify="right", no_wrap=True)
+    print_rich(f"{found.dataset}: {found.rows:,} rows", style="bold")
+    heads = ("column", "declared", "source", "in domain", "NULL", "outside")
+    table = make_table(*heads, left=3, no_wrap=True)
+    table.columns[0].no_wrap, table.columns[0].overflow = False, "fold"
     for column in found.columns:
         mark = " (guessed)" if column.name in found.guessed else ""
         counts = [f"{n:,}" for n in (column.inside, column.null, column.outside)]
         table.add_row(*(Text(cell) for cell in (column.name, f"{column.declared}{mark}", column.held, *counts)))
-    console.print(table)
+    print_rich(table)
     for column in found.columns:
         if column.examples:
             examples = ", ".join(f"{_shown(value)} ({n:,})" for value, n in column.examples)
-            console.print(Text(f"outside {column.name}, most frequent: {examples}"))
+            print_rich(f"outside {column.name}, most frequent: {examples}")
     if found.people is not None:
         people = found.people
         rows = "1 row" if people.most_rows == 1 else f"{people.most_rows:,} rows"
-        console.print(Text(f"{people.people:,} people; at most {rows} of one person"))
+        print_rich(f"{people.people:,} people; at most {rows} of one person")
     if found.undeclared:
-        console.print(Text(f"not declared, so nobody can ask about: {', '.join(map(_shown, found.undeclared))}"))
+        print_rich(f"not declared, so nobody can ask about: {', '.join(map(_shown, found.undeclared))}")
     if found.guessed:
-        console.print(Text(f"guessed domains to confirm in the file: {', '.join(found.guessed)}", style="yellow"))
-    for note in found.notes:
-        console.print(Text(f"- {note}", style="dim"))
+        print_rich(f"guessed domains to confirm in the file: {', '.join(found.guessed)}", style="yellow")
+    print_notes(found.notes)
 
 
 def _shown(value: str) -> str:

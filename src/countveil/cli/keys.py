@@ -6,10 +6,7 @@ from typing import Any
 
 import click
 
-from countveil.cli.output import Group, print_json
-
-_CONFIG = click.option("-c", "--config", metavar="FILE", help="The configuration (default: countveil.toml).")
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+from countveil.cli.output import CONFIG, JSON, Group, print_json
 
 
 @click.group(cls=Group)
@@ -29,8 +26,8 @@ def keys() -> None:
 @click.argument("name")
 @click.option("--answers", metavar="K", help="At most so many answers of each budget (default: all there are).")
 @click.option("--role", default="analyst", show_default=True, help="analyst: asks. curator: also sees who asked what.")
-@_CONFIG
-@_JSON
+@CONFIG
+@JSON
 def add(name: str, answers: str | None, role: str, config: str | None, as_json: bool) -> None:
     """Make a key for NAME. It is shown now and never again: the file keeps only its hash."""
     key, text = _ring(config).add(name, role, answers)
@@ -43,8 +40,8 @@ def add(name: str, answers: str | None, role: str, config: str | None, as_json: 
 
 
 @keys.command("list")
-@_CONFIG
-@_JSON
+@CONFIG
+@JSON
 def list_keys(config: str | None, as_json: bool) -> None:
     """Every key: its holder, role and answers; never the key itself."""
     found = _ring(config).keys()
@@ -62,8 +59,8 @@ def list_keys(config: str | None, as_json: bool) -> None:
 
 @keys.command()
 @click.argument("name")
-@_CONFIG
-@_JSON
+@CONFIG
+@JSON
 def revoke(name: str, config: str | None, as_json: bool) -> None:
     """Refuse the key of NAME from now on, in servers that are running too. What was charged stays charged."""
     key = _ring(config).revoke(name)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import shlex
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from countveil.cli.output import Group, busy, print_json
+from countveil.cli.output import CONFIG, JSON, Group, busy, print_json
 from countveil.ledger.records import Entry, charge_id
 
-_CONFIG = click.option("-c", "--config", metavar="FILE", help="The configuration (default: countveil.toml).")
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+if TYPE_CHECKING:
+    from countveil.config import Config
+    from countveil.ledger import Ledger
+
 _SHOWN = {
     "open": (),
     "secret": (),
@@ -48,19 +51,16 @@ def ledger() -> None:
 
 
 @ledger.command()
-@_CONFIG
-@_JSON
+@CONFIG
+@JSON
 def verify(config: str | None, as_json: bool) -> None:
     """Walk the whole chain again; check every table against it, and its end against the anchor.
 
     Warns of files of the ledger, of its anchor and of the keys that others than their owner can read.
     """
-    from countveil.config import load
     from countveil.durable_files import find_exposed
-    from countveil.ledger.opening import open_ledger
 
-    loaded = load(config)
-    with busy("verifying"), closing(open_ledger(loaded.ledger, loaded.anchor, loaded.server, create=False)) as opened:
+    with busy("verifying"), _open(config) as (loaded, opened):
         entries = opened.verify()
     exposed = find_exposed([loaded.ledger, loaded.anchor, loaded.service.keys])
     warnings = [
@@ -76,22 +76,29 @@ def verify(config: str | None, as_json: bool) -> None:
 
 
 @ledger.command()
-@_CONFIG
-@_JSON
+@CONFIG
+@JSON
 def log(config: str | None, as_json: bool) -> None:
     """Every entry, oldest first: plans, charges, answers, what was opened and restored. Never a count, nor a hash of
     the data."""
-    from countveil.config import load
-    from countveil.ledger.opening import open_ledger
-
-    loaded = load(config)
-    with closing(open_ledger(loaded.ledger, loaded.anchor, loaded.server, create=False)) as opened:
+    with _open(config) as (_, opened):
         entries = list(opened.entries())
     if as_json:
         print_json({"schema_version": 1, "entries": [_shown(entry) for entry in entries]})
         return
     for entry in entries:
         click.echo(f"{entry.seq:6d}  {entry.time[:19]}  {entry.kind:8s} {_words(_shown(entry))}")
+
+
+@contextmanager
+def _open(config: str | Config | None) -> Iterator[tuple[Config, Ledger]]:
+    """A configuration, and its ledger for as long as it is needed."""
+    from countveil.config import Config, load
+    from countveil.ledger.opening import open_ledger
+
+    loaded = config if isinstance(config, Config) else load(config)
+    with closing(open_ledger(loaded.ledger, loaded.anchor, loaded.server, create=False)) as opened:
+        yield loaded, opened
 
 
 def _shown(entry: Entry) -> dict[str, Any]:
@@ -129,15 +136,11 @@ def _words(entry: dict[str, Any]) -> str:
 
 @ledger.command()
 @click.argument("file")
-@_CONFIG
-@_JSON
+@CONFIG
+@JSON
 def backup(file: str, config: str | None, as_json: bool) -> None:
     """Copy the ledger of this moment to FILE, while others go on asking. Keep it on another machine."""
-    from countveil.config import load
-    from countveil.ledger.opening import open_ledger
-
-    loaded = load(config)
-    with closing(open_ledger(loaded.ledger, loaded.anchor, loaded.server, create=False)) as opened:
+    with _open(config) as (_, opened):
         entries = opened.backup(Path(file))
     if as_json:
         print_json({"schema_version": 1, "file": file, "entries": entries})
@@ -149,21 +152,21 @@ def backup(file: str, config: str | None, as_json: bool) -> None:
 @click.argument("file", required=False)
 @click.option("--accept-loss", is_flag=True, help="There is no later copy: charge every pool for what may be missing.")
 @click.option("--latest", is_flag=True, help="The anchor is lost, and nothing else: this copy is the latest.")
-@_CONFIG
-@_JSON
+@CONFIG
+@JSON
 def restore(file: str | None, accept_loss: bool, latest: bool, config: str | None, as_json: bool) -> None:
     """Bring the ledger back from the backup FILE (without FILE: settle the ledger that is there with its anchor).
 
     A backup that ends before the anchor has lost history: whatever was charged since is charged again, to every pool.
     """
     from countveil.config import load
-    from countveil.ledger.opening import open_ledger, settle_ledger
+    from countveil.ledger.opening import settle_ledger
     from countveil.ledger.settling import EVERYTHING
 
     loaded = load(config)
     copy = Path(file) if file else None
     lost = settle_ledger(copy, loaded.ledger, loaded.anchor, loaded.server, accept_loss=accept_loss, latest=latest)
-    with closing(open_ledger(loaded.ledger, loaded.anchor, loaded.server, create=False)) as opened:
+    with _open(loaded) as (_, opened):
         plan_lost = opened.plan_lost()
     if as_json:
         print_json({"schema_version": 1, "lost": lost if lost < EVERYTHING else None, "plan_lost": plan_lost})

@@ -8,7 +8,7 @@ import click
 
 import countveil as cv
 from countveil.cli.design import show
-from countveil.cli.output import Command, busy
+from countveil.cli.output import JSON, Command, busy
 from countveil.errors import RequestError
 
 
@@ -20,7 +20,7 @@ from countveil.errors import RequestError
 @click.option("--unbiased-from", metavar="N0", help="Hardly any bias from this count on (default: found).")
 @click.option("--max-bias", metavar="B", help="How much bias from N0 on (default: 1e-8, or what is nearly free).")
 @click.option("-o", "--output", metavar="OUT", help="Save the mechanism with its certificate.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@JSON
 def nonnegative(
     file: str | None,
     gaussian: str | None,

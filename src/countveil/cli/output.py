@@ -5,14 +5,24 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from countveil.exact import decimal_text
+
+if TYPE_CHECKING:
+    from countveil.client import Connection
+    from countveil.curator import Curator
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+CONFIG = click.option("-c", "--config", metavar="FILE", help="The configuration (default: countveil.toml).")
+URL = click.option("--url", metavar="URL", help="Ask the service there instead; the key is in COUNTVEIL_KEY.")
+JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 
 class Command(click.Command):
@@ -33,6 +43,32 @@ class Group(Command, click.Group):
 
     command_class = Command
     group_class = type
+
+
+def plot_option(words: str, metavar: str = "FILE") -> Callable[[F], F]:
+    """The option --plot; a file that cannot be drawn is refused before anything is computed."""
+    return click.option("--plot", metavar=metavar, help=words, callback=_check_plot)
+
+
+def _check_plot(context: click.Context, option: click.Parameter, file: str | None) -> str | None:
+    if file is not None:
+        from countveil.plots import check
+
+        check(file)
+    return file
+
+
+def open_counts(config: str | None, url: str | None) -> Curator | Connection:
+    """Whoever answers: the service at `url`, or the curator of a configuration on this machine."""
+    if url is not None:
+        from countveil.client import connect
+
+        return connect(url)
+    from countveil.curator import Curator
+
+    curator = Curator.open(config)
+    print_begun(curator.ledger.begun)
+    return curator
 
 
 def print_json(result: Mapping[str, Any]) -> None:
@@ -65,94 +101,22 @@ def busy(message: str) -> Iterator[None]:
         yield
 
 
-def steps(names: Sequence[str], message: str) -> Iterator[str]:
-    """The names one by one, with a progress bar on stderr that shows which is at work; none without a terminal."""
+def steps(things: Iterable[T], message: str) -> Iterator[T]:
+    """The things one by one, with a progress bar on stderr that shows which is at work; none without a terminal."""
     if not sys.stderr.isatty():
-        yield from names
+        yield from things
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
 
     columns = (TextColumn(message), BarColumn(), TextColumn("{task.completed}/{task.total} {task.description}"))
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=len(names))
-        for name in names:
-            bar.update(task, description=name)
-            yield name
+        listed = list(things)
+        task = bar.add_task("", total=len(listed))
+        for thing in listed:
+            bar.update(task, description=str(thing))
+            yield thing
             bar.advance(task)
-
-
-def print_mechanism(m: Mapping[str, Any]) -> None:
-    """The page of one mechanism, from `Mechanism.describe()`."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console(highlight=False)
-    facts = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    facts.add_column(style="bold", no_wrap=True)
-    facts.add_column(overflow="fold")
-    for name, words in _facts(m):
-        facts.add_row(name, Text(words))
-    console.print(facts)
-    if m["mse_at"]:
-        small = Table(
-            box=box.SIMPLE_HEAD, title="What happens to small counts", title_justify="left", title_style="bold"
-        )
-        for head in ("true count", "P(exact)", "bias", "mean squared error"):
-            small.add_column(head, justify="right")
-        for n in m["mse_at"]:
-            small.add_row(n, short(m["exact_at"][n]), short(m["bias_at"][n]), short(m["mse_at"][n]))
-        console.print(small)
-    if len(m["price_list"]) > 1:
-        _print_prices(console, m["price_list"])
-    for note in m["notes"]:
-        console.print(Text(f"- {note}", style="dim"))
-
-
-def _facts(m: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    people = "one person" if m["sensitivity"] == 1 else f"up to {m['sensitivity']} per person"
-    pair = f"epsilon {m['epsilon']}, delta {short(m['delta'], 6, 'up')}"
-    yield "guarantee", f"{pair}: certified, for every dataset (add or remove {people})"
-    if m["delta_paper_bound"] is not None:
-        yield "", f"the paper would state delta {short(m['delta_paper_bound'], 6)} for its law at this eta and D"
-    never = "never negative" if m["never_negative"] else "can be negative"
-    exact = f"exact with probability {short(m['eta'])} (eta)"
-    yield "released", f"a whole number, {never}, {exact}" + (f" from n = {m['eta_from']} on" if m["eta_from"] else "")
-    far = "" if m["worst_error"] <= m["D"] else f"; at small counts up to {m['worst_error']}"
-    typical = "" if m["typical_margin_95"] == m["margin_95"] else f" (a typical count ±{m['typical_margin_95']})"
-    often = f"±{m['margin_95']} in 95 % of releases{typical}; within ±3 with probability {short(m['within_3'])}"
-    yield "error", f"at most {m['D']} (D){far}; {often}"
-    if m["unbiased_from"] is None:
-        yield "bias", f"at most {short(m['bias_below'], 4, 'up')}"
-    else:
-        below = f"; at most {short(m['bias_below'], 4, 'up')} below" if m["unbiased_from"] > m["counts"]["low"] else ""
-        yield "bias", f"exactly zero from n = {m['unbiased_from']} on{below}"
-        nearly = m["nearly_unbiased_from"]
-        if nearly is not None and nearly < m["unbiased_from"]:
-            yield "", f"at most a thousandth of the standard deviation from n = {nearly} on"
-        if "bias_from_n0" in m:
-            yield "", f"at most {short(m['bias_from_n0'], 4, 'up')} from n = {m['n0']} on"
-    yield "variance", short(m["variance"], 6)
-    yield "made by", f"method {m['method']}, policy {m['policy']}, weights over 2^{m['bits']}, hash {m['hash'][:12]}"
-
-
-def _print_prices(console: Any, prices: list[Mapping[str, Any]]) -> None:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(
-        box=box.SIMPLE_HEAD, title="The price of being unbiased from n on", title_justify="left", title_style="bold"
-    )
-    keys = [key for key in prices[0] if key != "chosen"]
-    for key in keys:
-        table.add_column(key.replace("_", " "), justify="right")
-    table.add_column("")
-    for row in prices:
-        cells = ["impossible" if row[key] is None else short(str(row[key])) for key in keys]
-        table.add_row(*cells, "<- chosen" if row["chosen"] else "")
-    console.print(table)
 
 
 def short(text: str, digits: int = 4, rounding: str = "nearest") -> str:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 import click
 
-from countveil.cli.output import Command, busy, print_json, print_mechanism, short, steps
-
-if TYPE_CHECKING:
-    from countveil.mechanism import Mechanism
+from countveil.cli.output import JSON, Command, busy, plot_option, print_json, short, steps
+from countveil.exact import decimal_text
 
 DEFAULTS = {"--policy": "nonnegative", "--method": "remap", "--objective": "variance", "--sensitivity": "1"}
 DESIGNING = (*DEFAULTS, "--unbiased-from", "--max-bias", "--plot", "-o")
@@ -51,8 +50,8 @@ DESIGNING = (*DEFAULTS, "--unbiased-from", "--max-bias", "--plot", "-o")
 @click.option("-m", "--mechanism", metavar="FILE", help="Do not design: account for answers of this mechanism.")
 @click.option("--prices/--no-prices", default=True, help="The price list of other numbers of answers (some seconds).")
 @click.option("-o", "--output", metavar="FILE", help="Save the planned mechanism.")
-@click.option("--plot", metavar="FILE", help="Draw the price list: a file that ends in .svg, .png or .html.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@plot_option("Draw the price list: a file that ends in .svg, .png or .html.")
+@JSON
 def plan(
     epsilon: str | None,
     delta: str | None,
@@ -85,14 +84,11 @@ def plan(
       countveil plan -m mechanism.json --epsilon 3 --delta 1e-6
       countveil plan -m mechanism.json --answers 100 --delta 1e-6 --neighbours replace
     """
-    if plot is not None:
-        from countveil.plots import check
-
-        check(plot)
+    terms: dict[str, Any] = {"neighbours": neighbours, "cells": cells}
     if mechanism is not None:
         _refuse_design_options({**design, "plot": plot, "o": output})
-        known = {"neighbours": neighbours, "cells": cells, "people": people, "adaptive": adaptive}
-        _account(mechanism, epsilon, delta, answers, known, as_json)
+        terms |= {"people": people, "adaptive": adaptive}
+        _account(mechanism, epsilon, delta, answers, terms, as_json)
         return
     from countveil.accounting import plan as library_plan
     from countveil.errors import RequestError
@@ -103,16 +99,8 @@ def plan(
         raise RequestError("--people accounts for a mechanism (-m FILE); a plan protects one person")
     if adaptive:
         raise RequestError("--adaptive accounts for a mechanism (-m FILE); a plan fixes the mechanism in advance")
-    found = library_plan(
-        epsilon=epsilon,
-        delta=delta,
-        answers=answers,
-        neighbours=neighbours,
-        cells=cells,
-        **design,
-        prices=prices or plot is not None,
-        progress=_progress,
-    )
+    terms |= {"prices": prices or plot is not None, "progress": partial(steps, message="prices"), **design}
+    found = library_plan(epsilon=epsilon, delta=delta, answers=answers, **terms)
     if output is not None:
         found.mechanism.save(output)
     if plot is not None:
@@ -128,43 +116,23 @@ def plan(
         click.echo(f"saved to {output}; what answers cost: countveil plan -m {output} --answers K --delta D", err=True)
 
 
-def _progress(counts: Iterable[int]) -> Iterator[int]:
-    return (int(name) for name in steps([str(k) for k in counts], "prices"))
-
-
 def _print(found: Mapping[str, Any]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+    from countveil.cli.terminal import Text, make_table, print_mechanism, print_notes, print_rich
 
-    console = Console(highlight=False)
     who = "one person more or less" if found["neighbours"] == "add-remove" else "one person instead of another"
     often = "" if found["cells"] == 1 else f", in up to {found['cells']} cells of each table"
-    console.print(
-        Text(f"{found['answers']} answers", style="bold"),
-        Text(f"together: epsilon {found['epsilon']}, delta {short(found['delta'], 6, 'up')} ({who}{often})"),
-    )
-    console.print(Text("\nEach answer", style="bold"))
+    together = f" together: epsilon {found['epsilon']}, delta {short(found['delta'], 6, 'up')} ({who}{often})"
+    print_rich(Text.assemble((f"{found['answers']} answers", "bold"), together))
+    print_rich("\nEach answer", "bold")
     print_mechanism(found["per_answer"])
     if found["price_list"]:
-        table = Table(
-            box=box.SIMPLE_HEAD, title="What a number of answers costs", title_justify="left", title_style="bold"
-        )
-        for head in ("answers", "variance", "95 % margin", "eta", "D", ""):
-            table.add_column(head, justify="right")
+        heads = ("answers", "variance", "95 % margin", "eta", "D", "")
+        table = make_table(*heads, title="What a number of answers costs")
         for row in found["price_list"]:
-            cells = (
-                str(row["answers"]),
-                short(row["variance"]),
-                f"±{row['margin_95']}",
-                short(row["eta"]),
-                str(row["D"]),
-            )
-            table.add_row(*cells, "<- planned" if row["chosen"] else "")
-        console.print(table)
-    for note in found["notes"]:
-        console.print(Text(f"- {note}", style="dim"))
+            figures = (short(row["variance"]), f"±{row['margin_95']}", short(row["eta"]), str(row["D"]))
+            table.add_row(str(row["answers"]), *figures, "<- planned" if row["chosen"] else "")
+        print_rich(table)
+    print_notes(found["notes"])
 
 
 def _refuse_design_options(given: Mapping[str, Any]) -> None:
@@ -191,11 +159,13 @@ def _account(
     with busy("composing"):
         if answers is None:
             count = answers_within(mechanism, str(epsilon), str(delta), **known)
-            composition = compose(mechanism, max(1, count), fine=True, **known)
         else:
             count = integer("answers", answers, 1, LARGEST_ANSWERS)
-            composition = compose(mechanism, count, fine=True, **known)
-        result = _result(mechanism, count, known, composition.note)
+        composition = compose(mechanism, max(1, count), fine=True, **known)
+        numbers = {name: integer(name, known[name], 1, 10**6) for name in ("cells", "people")}
+        result: dict[str, Any] = {"schema_version": 1, "answers": count, "mechanism": mechanism.hash}
+        result |= {"neighbours": known["neighbours"], **numbers, "sensitivity": mechanism.certificate.sensitivity}
+        result |= {"adaptive": known["adaptive"], "notes": [composition.note]}
         if count == 0:
             result |= {"epsilon": epsilon, "delta": delta, "delta_lower": None}
         elif epsilon is None:
@@ -204,11 +174,8 @@ def _account(
             result |= {"epsilon_lower": None if found is None else _text(found.lower, "down")}
         else:
             figures = composition.delta(epsilon_given(epsilon))
-            result |= {
-                "epsilon": epsilon,
-                "delta": _text(figures.upper, "up"),
-                "delta_lower": _text(figures.lower, "down"),
-            }
+            result |= {"epsilon": epsilon, "delta": _text(figures.upper, "up")}
+            result |= {"delta_lower": _text(figures.lower, "down")}
     if as_json:
         print_json(result)
         return
@@ -216,18 +183,7 @@ def _account(
         click.echo(line)
 
 
-def _result(mechanism: Mechanism, answers: int, known: Mapping[str, Any], note: str) -> dict[str, object]:
-    from countveil.exact import integer
-
-    head: dict[str, object] = {"schema_version": 1, "answers": answers, "mechanism": mechanism.hash}
-    numbers = {name: integer(name, known[name], 1, 10**6) for name in ("cells", "people")}
-    terms = {"neighbours": known["neighbours"], **numbers, "sensitivity": mechanism.certificate.sensitivity}
-    return {**head, **terms, "adaptive": known["adaptive"], "notes": [note]}
-
-
 def _text(x: float, rounding: str) -> str:
-    from countveil.exact import decimal_text
-
     return decimal_text(Fraction(x), 12, rounding)
 
 

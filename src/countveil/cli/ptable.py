@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from countveil.cli.output import Group, busy, print_json, short
+from countveil.cli.output import JSON, Group, busy, plot_option, print_json, short
 
 if TYPE_CHECKING:
     from countveil.ptables import Audit, PTable
@@ -40,7 +40,7 @@ def ptable() -> None:
 @click.option("--from", "n0", default="1", show_default=True, metavar="N", help="n0 of the third reading: counts >= N.")
 @click.option("--format", "format_", metavar="F", help=f"{FORMAT_HELP} (default: by the file's content).")
 @click.option("--rows", "all_rows", is_flag=True, help="Show every row, not only the first ones.")
-@click.option("--plot", metavar="OUT", help="Draw it: a name that ends in .svg, .png or .html.")
+@plot_option("Draw it: a name that ends in .svg, .png or .html.", "OUT")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with the whole curve.")
 def audit(
     file: str,
@@ -69,10 +69,6 @@ def audit(
     from countveil.ptables.formats import read
     from countveil.ptables.lines import LARGEST_COUNT
 
-    if plot is not None:
-        from countveil.plots import check
-
-        check(plot)
     with busy("measuring"):
         table, fmt = read(file, format_)
         start = integer("from", n0, 0, LARGEST_COUNT)
@@ -115,7 +111,7 @@ def audit(
 @click.option("--format", default="tau-argus", show_default=True, metavar="F", help=f"{FORMAT_HELP}.")
 @click.option("--keys", metavar="K", help="With --format ons: the number of cell keys, 256 or 4096 (default).")
 @click.option("-o", "--output", metavar="FILE", help="Write the table.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@JSON
 def design(epsilon: str, against: str | None, output: str | None, as_json: bool, **asked: Any) -> None:
     """The p-table of least delta at one epsilon: noise at most D, variance at most V in every row, unbiased rows.
 
@@ -150,7 +146,9 @@ def design(epsilon: str, against: str | None, output: str | None, as_json: bool,
         return
     click.echo(f"{found.format.WORDS}, rounded to 1/{found.table.total}; every figure is measured on the rounded table")
     _print_readings(audits)
-    _print_spread([("this table", found.table), *([(name, incumbent)] if incumbent is not None else [])])
+    _print_spread("this table", found.table)
+    if incumbent is not None:
+        _print_spread(name, incumbent)
     _print_rows(audits[0][1].describe()["rows"], False)
     _print_notes("Notes", found.notes)
     if output is not None:
@@ -162,7 +160,7 @@ def design(epsilon: str, against: str | None, output: str | None, as_json: bool,
 @click.option("--format", "format_", default="tau-argus", show_default=True, metavar="F", help=f"{FORMAT_HELP}.")
 @click.option("--keys", metavar="K", help="With --format ons: the number of cell keys, 256 or 4096 (default).")
 @click.option("-o", "--output", required=True, metavar="FILE", help="Where to write the table.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@JSON
 def export(mechanism: str, format_: str, keys: str | None, output: str, as_json: bool) -> None:
     """Write the mechanism in the file MECHANISM as a p-table, and state what the written table has.
 
@@ -186,17 +184,9 @@ def export(mechanism: str, format_: str, keys: str | None, output: str, as_json:
         save(found.table, output, found.format)
     before = decimal_text(found.delta_before, rounding="up")
     if as_json:
-        described = {**measured.describe(), "notes": list(found.notes)}
-        print_json(
-            {
-                "schema_version": 1,
-                "file": output,
-                "format": found.format.NAME,
-                "units": found.table.total,
-                "delta_before_rounding": before,
-                **described,
-            }
-        )
+        head = {"schema_version": 1, "file": output, "format": found.format.NAME, "units": found.table.total}
+        facts = {"delta_before_rounding": before, **measured.describe(), "notes": list(found.notes)}
+        print_json({**head, **facts})
         return
     click.echo(f"{found.format.WORDS}: the mechanism has delta {short(before, 6, 'up')}; the table, rounded, has")
     _print_readings([("", measured)])
@@ -206,44 +196,30 @@ def export(mechanism: str, format_: str, keys: str | None, output: str, as_json:
 
 def _print_readings(audits: Sequence[tuple[str, Audit]]) -> None:
     """Delta by epsilon and reading; of one table with the worst pair, of several side by side."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
+    from countveil.cli.terminal import make_table, print_rich
 
-    table = Table(box=box.SIMPLE_HEAD, title="Exact delta", title_justify="left", title_style="bold", pad_edge=False)
-    table.add_column("epsilon", justify="right")
+    table = make_table("epsilon", title="Exact delta", pad_edge=False)
     table.add_column("reading", no_wrap=True)
     for name, _ in audits:
         table.add_column(name or "delta", justify="right", min_width=9, overflow="fold")
         if len(audits) == 1:
             table.add_column("worst pair", justify="right", no_wrap=True)
-    described = [audit.describe() for _, audit in audits]
-    first: Any = described[0]["readings"]
-    for epsilon in first[0]["delta"]:
-        for place, reading in enumerate(first):
-            words = READING_WORDS[reading["reading"]].format(n0=described[0]["n0"])
-            cells = []
-            for each in described:
-                mine = _reading(each, place)
-                n, m = mine["worst_pair"][epsilon]
-                cells += [short(mine["delta"][epsilon], 4, "up"), *([f"{n}, {m}"] if len(audits) == 1 else [])]
+    described: list[Any] = [audit.describe() for _, audit in audits]
+    for epsilon in described[0]["readings"][0]["delta"]:
+        for place, readings in enumerate(zip(*(each["readings"] for each in described), strict=True)):
+            cells = [short(reading["delta"][epsilon], 4, "up") for reading in readings]
+            if len(audits) == 1:
+                cells.append("{}, {}".format(*readings[0]["worst_pair"][epsilon]))
+            words = READING_WORDS[readings[0]["reading"]].format(n0=described[0]["n0"])
             table.add_row(epsilon if not place else "", words, *cells)
-    Console(highlight=False).print(table)
-
-
-def _reading(described: Mapping[str, Any], place: int) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = described["readings"][place]
-    return found
+    print_rich(table)
 
 
 def _print_rows(rows: Any, everything: bool) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
+    from countveil.cli.terminal import make_table, print_rich
 
-    table = Table(box=box.SIMPLE_HEAD, title="The rows", title_justify="left", title_style="bold", pad_edge=False)
-    for head in ("true count", "P(stay)", "variance", "bias", "published as"):
-        table.add_column(head, justify="right")
+    heads = ("true count", "P(stay)", "variance", "bias", "published as")
+    table = make_table(*heads, title="The rows", pad_edge=False)
     hidden = 0 if everything else max(0, len(rows) - SHOWN_ROWS)
     shown = rows if not hidden else [*rows[: SHOWN_ROWS - 1], rows[-1]]
     for place, row in enumerate(shown):
@@ -251,35 +227,26 @@ def _print_rows(rows: Any, everything: bool) -> None:
             table.add_row("...", "", "", "", "")
         low, high = row["support"]
         gaps = "" if row["outcomes"] == high - low + 1 else f" ({row['outcomes']} of them)"
-        table.add_row(
-            str(row["count"]), short(row["stay"]), short(row["variance"]), short(row["bias"], 2), f"{low}..{high}{gaps}"
-        )
-    Console(highlight=False).print(table)
+        figures = (short(row["stay"]), short(row["variance"]), short(row["bias"], 2))
+        table.add_row(str(row["count"]), *figures, f"{low}..{high}{gaps}")
+    print_rich(table)
 
 
-def _print_spread(tables: Sequence[tuple[str, PTable]]) -> None:
-    for name, table in tables:
-        largest = max(row.variance for row in table.rows)
-        last = table.rows[-1]
-        click.echo(
-            f"{name}: D {table.D}, variance at most {_figure(largest)}, of the last row {_figure(last.variance)}, "
-            f"which stays with probability {_figure(last.stay)}"
-        )
-
-
-def _figure(value: Any) -> str:
+def _print_spread(name: str, table: PTable) -> None:
     from countveil.exact import decimal_text
 
-    return decimal_text(value, 4)
+    last = table.rows[-1]
+    figures = (max(row.variance for row in table.rows), last.variance, last.stay)
+    largest, variance, stay = (decimal_text(figure, 4) for figure in figures)
+    click.echo(
+        f"{name}: D {table.D}, variance at most {largest}, of the last row {variance}, which stays with "
+        f"probability {stay}"
+    )
 
 
 def _print_notes(title: str, notes: Sequence[str]) -> None:
-    from rich.console import Console
-    from rich.text import Text
+    from countveil.cli.terminal import print_notes, print_rich
 
-    if not notes:
-        return
-    console = Console(highlight=False)
-    console.print(Text(title, style="bold"))
-    for note in notes:
-        console.print(Text(f"- {note}"))
+    if notes:
+        print_rich(title, "bold")
+        print_notes(notes, "")

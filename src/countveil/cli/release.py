@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from countveil.cli.output import Command, busy, print_json, short
+from countveil.cli.output import JSON, Command, busy, print_json, short
 from countveil.exact import decimal_text
 
 
@@ -22,7 +22,7 @@ from countveil.exact import decimal_text
 @click.option("-o", "--output", required=True, metavar="OUT", help="Where the released table goes; same format.")
 @click.option("--disjoint", is_flag=True, help="Each person is counted in one of the columns, not in several.")
 @click.option("--null-as-zero", is_flag=True, help="Count NULL (in CSV: an empty field) as 0 instead of refusing it.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@JSON
 def release(
     table: str, columns: tuple[str, ...], file: str, output: str, disjoint: bool, null_as_zero: bool, as_json: bool
 ) -> None:

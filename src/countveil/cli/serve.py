@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
-from countveil.cli.output import Command, print_begun
+from countveil.cli.output import CONFIG, Command, print_begun
 
 
 @click.command(cls=Command)
-@click.option("-c", "--config", metavar="FILE", help="The configuration (default: countveil.toml).")
+@CONFIG
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="The address to listen on.")
 @click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one.")
 @click.option("--workers", default=1, show_default=True, type=click.IntRange(1, 64), help="Processes that answer.")
 @click.option("--name", "names", multiple=True, metavar="HOST", help="A name it is asked by (may repeat).")
-@click.option("--tls-certificate", metavar="FILE", help="The certificate chain, for TLS.")
-@click.option("--tls-key", metavar="FILE", help="The certificate's key.")
+@click.option("--tls-certificate", "certificate", metavar="FILE", help="The certificate chain, for TLS.")
+@click.option("--tls-key", "key", metavar="FILE", help="The certificate's key.")
 @click.option("--behind-proxy", is_flag=True, help="A proxy does TLS and adds to X-Forwarded-For.")
 @click.option(
     "--proxy",
@@ -23,17 +25,7 @@ from countveil.cli.output import Command, print_begun
     metavar="ADDRESS",
     help="The address or network of a proxy to believe (may repeat; default: this machine).",
 )
-def serve(
-    config: str | None,
-    host: str,
-    port: int,
-    workers: int,
-    names: tuple[str, ...],
-    tls_certificate: str | None,
-    tls_key: str | None,
-    behind_proxy: bool,
-    proxies: tuple[str, ...],
-) -> None:
+def serve(config: str | None, **place: Any) -> None:
     """Serve the datasets of a configuration: HTTP API, documentation at /docs, and a page to ask and to explore.
 
     Who asks needs a key: countveil keys add NAME. It listens on this machine alone unless told otherwise, and other
@@ -60,5 +52,4 @@ def serve(
         if not loaded.service.keys.exists():
             click.echo("nobody has a key yet; give one with: countveil keys add NAME", err=True)
 
-    place = Place(host, port, workers, names, tls_certificate, tls_key, behind_proxy, proxies)
-    serve(loaded, place, announce, print_begun)
+    serve(loaded, Place(**place), announce, print_begun)

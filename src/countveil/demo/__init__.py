@@ -7,7 +7,6 @@ report    a page that shows what was asked, answered, paid, and how far it is fr
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -63,20 +62,17 @@ QUESTIONS = (
 )
 
 
-def run(folder: Path, tell: Callable[[str], None] = lambda message: None) -> Demo:
+def run(folder: Path) -> Demo:
     """Build the census in a folder, ask four questions within a budget, write report.html."""
     from countveil.curator import Curator
     from countveil.demo.report import write_report
 
     start = time.monotonic()
-    tell("inventing 100,000 people")
     folder.mkdir(parents=True, exist_ok=True)
     everyone = write(folder)
-    tell("planning ten answers for epsilon 3, delta 1e-6")
     asked = []
     with Curator.open(folder / "countveil.toml") as curator:
         for title, sql in QUESTIONS:
-            tell(f"asking: {title.lower()}")
             asked.append(_ask(curator, title, sql, everyone))
         (budget,) = curator.budget()
     report = folder / "report.html"

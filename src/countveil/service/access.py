@@ -11,8 +11,9 @@ from typing import Literal
 from starlette.requests import Request
 
 from countveil.keys import Key
+from countveil.problem_kinds import Kind
 from countveil.service.clients import name_client
-from countveil.service.problems import FORBIDDEN, TOO_MANY, UNAUTHORIZED, Problem
+from countveil.service.problems import Problem
 
 _NEEDED = "send a key that the curator gave you: Authorization: Bearer cvk_..."
 ANYONE = Key("anyone", "analyst", None, "", "", "")
@@ -32,7 +33,7 @@ async def holder(request: Request) -> Key:
     if known is None:
         key = key_of(request)
         if key is None:
-            raise Problem(UNAUTHORIZED, _NEEDED, {"WWW-Authenticate": 'Bearer realm="countveil"'})
+            raise Problem(Kind.UNAUTHORIZED, _NEEDED, {"WWW-Authenticate": 'Bearer realm="countveil"'})
         request.state.key = known = limited(request, key)
     return known
 
@@ -41,7 +42,7 @@ async def curator(request: Request) -> Key:
     """A holder in the role of a curator."""
     key = await holder(request)
     if key.role != "curator":
-        raise Problem(FORBIDDEN, "this is for curators")
+        raise Problem(Kind.FORBIDDEN, "this is for curators")
     return key
 
 
@@ -77,4 +78,4 @@ def limit_client(request: Request, what: Literal["page", "login"]) -> None:
 def _check_wait(wait: float) -> None:
     if wait:
         seconds = max(1, int(wait + 0.999))
-        raise Problem(TOO_MANY, f"ask again in {seconds} s", {"Retry-After": str(seconds)})
+        raise Problem(Kind.TOO_MANY_REQUESTS, f"ask again in {seconds} s", {"Retry-After": str(seconds)})

@@ -27,22 +27,14 @@ from countveil.curator import Curator
 from countveil.durable_files import create_private
 from countveil.errors import CountveilError
 from countveil.keys import Keyring
+from countveil.problem_kinds import Kind
 from countveil.sampling.entropy import token
 from countveil.service.clients import Rates
 from countveil.service.guard import Guard
 from countveil.service.models import WORDS
 from countveil.service.page.sessions import LoginNeededError, wanted
 from countveil.service.page.views import page, refusal
-from countveil.service.problems import (
-    BAD_METHOD,
-    BAD_PARAMETER,
-    BAD_REQUEST,
-    NOT_FOUND,
-    Kind,
-    Problem,
-    internal,
-    problem,
-)
+from countveil.service.problems import Problem, internal, problem
 from countveil.service.routes import plain, v1
 from countveil.service.work import Workshop
 
@@ -176,16 +168,16 @@ async def _invalid(request: Request, error: Exception) -> Response:
     place = ".".join(str(part) for part in first["loc"])
     pattern = first.get("ctx", {}).get("pattern")
     words = f"give {WORDS[pattern]}" if pattern in WORDS else str(first["msg"])
-    return Problem(BAD_PARAMETER, f"{place[:200]}: {words[:200]}").response()
+    return Problem(Kind.BAD_PARAMETER, f"{place[:200]}: {words[:200]}").response()
 
 
 async def _elsewhere(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     kinds: dict[int, tuple[Kind, str]] = {
-        404: (NOT_FOUND, "see /openapi.json for what there is"),
-        405: (BAD_METHOD, "see /openapi.json for what this address takes"),
+        404: (Kind.NOT_FOUND, "see /openapi.json for what there is"),
+        405: (Kind.METHOD_NOT_ALLOWED, "see /openapi.json for what this address takes"),
     }
-    kind, words = kinds.get(error.status_code, (BAD_REQUEST, "the request could not be read"))
+    kind, words = kinds.get(error.status_code, (Kind.BAD_REQUEST, "the request could not be read"))
     return refusal(request, Problem(kind, words, error.headers))
 
 

@@ -10,8 +10,9 @@ from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect
 
+from countveil.problem_kinds import Kind
 from countveil.service.access import WHO
-from countveil.service.problems import BAD_PARAMETER, BAD_REQUEST, MEDIA_TYPE, TOO_LARGE, Problem
+from countveil.service.problems import Problem
 
 MOST_BYTES = 256 * 1024
 MOST_DEPTH = 32
@@ -32,7 +33,7 @@ class StrictRequest(Request):
                     if len(read) > MOST_BYTES:
                         raise _too_large()
             except ClientDisconnect:
-                raise Problem(BAD_REQUEST, "the body did not arrive whole") from None
+                raise Problem(Kind.BAD_REQUEST, "the body did not arrive whole") from None
             self._body = bytes(read)
         return self._body
 
@@ -55,7 +56,7 @@ class StrictRoute(APIRoute):
             if request.method == "POST":
                 media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
                 if media != "application/json":
-                    raise Problem(MEDIA_TYPE, "send the body as application/json")
+                    raise Problem(Kind.UNSUPPORTED_MEDIA_TYPE, "send the body as application/json")
             return await handler(StrictRequest(request.scope, request.receive))
 
         return strict
@@ -66,12 +67,12 @@ def parsed(body: bytes) -> Any:
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError:
-        raise Problem(BAD_REQUEST, "the body is not UTF-8 text") from None
+        raise Problem(Kind.BAD_REQUEST, "the body is not UTF-8 text") from None
     _check_depth(text)
     try:
         return json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
     except (ValueError, RecursionError):
-        raise Problem(BAD_REQUEST, "the body is not valid JSON") from None
+        raise Problem(Kind.BAD_REQUEST, "the body is not valid JSON") from None
 
 
 def _check_depth(text: str) -> None:
@@ -87,7 +88,7 @@ def _check_depth(text: str) -> None:
         elif letter in "[{":
             depth += 1
             if depth > MOST_DEPTH:
-                raise Problem(BAD_PARAMETER, f"the body is nested more than {MOST_DEPTH} deep")
+                raise Problem(Kind.BAD_PARAMETER, f"the body is nested more than {MOST_DEPTH} deep")
         elif letter in "]}":
             depth -= 1
 
@@ -95,11 +96,11 @@ def _check_depth(text: str) -> None:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise Problem(BAD_PARAMETER, "the body names the same member twice")
+        raise Problem(Kind.BAD_PARAMETER, "the body names the same member twice")
     for value in (*found, *found.values()):
         for text in value if isinstance(value, list) else [value]:
             if isinstance(text, str) and not _whole(text):
-                raise Problem(BAD_PARAMETER, "the body has half of a surrogate pair; send whole characters")
+                raise Problem(Kind.BAD_PARAMETER, "the body has half of a surrogate pair; send whole characters")
     return found
 
 
@@ -113,8 +114,8 @@ def _whole(text: str) -> bool:
 
 
 def _constant(name: str) -> NoReturn:
-    raise Problem(BAD_PARAMETER, f"{name} is not a number of JSON")
+    raise Problem(Kind.BAD_PARAMETER, f"{name} is not a number of JSON")
 
 
 def _too_large() -> Problem:
-    return Problem(TOO_LARGE, f"the body has more than {MOST_BYTES} bytes")
+    return Problem(Kind.TOO_LARGE, f"the body has more than {MOST_BYTES} bytes")

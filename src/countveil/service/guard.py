@@ -15,8 +15,9 @@ from urllib.parse import unquote_to_bytes
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from countveil.problem_kinds import Kind
 from countveil.service.metrics import REQUESTS
-from countveil.service.problems import BAD_REQUEST, MISDIRECTED, Problem, internal
+from countveil.service.problems import Problem, internal
 
 log = logging.getLogger("countveil.service")
 HEADERS = {
@@ -76,13 +77,13 @@ class Guard:
     def _refused(self, scope: Scope) -> Problem | None:
         host = _PORT.sub("", Headers(scope=scope).get("host", "").lower())
         if self._hosts and host not in self._hosts:
-            return Problem(MISDIRECTED, "ask by the name under which this service was started")
+            return Problem(Kind.MISDIRECTED, "ask by the name under which this service was started")
         address = scope.get("raw_path", b"") + b"?" + scope.get("query_string", b"")
         if len(address) > LONGEST_ADDRESS:
-            return Problem(BAD_REQUEST, f"the address has more than {LONGEST_ADDRESS} characters")
+            return Problem(Kind.BAD_REQUEST, f"the address has more than {LONGEST_ADDRESS} characters")
         if b"cvk_" in unquote_to_bytes(address).lower():
             return Problem(
-                BAD_REQUEST, "a key never goes into an address, where logs keep it: revoke it, and use the header"
+                Kind.BAD_REQUEST, "a key never goes into an address, where logs keep it: revoke it, and use the header"
             )
         return None
 

@@ -16,43 +16,30 @@ from countveil.curator import Curator
 from countveil.keys import Key
 from countveil.ledger import Charge
 from countveil.ledger import Request as Repeatable
+from countveil.problem_kinds import Kind
 from countveil.schema import Column
 from countveil.service import models
 from countveil.service.access import curator, designer, holder
 from countveil.service.bodies import StrictRoute
 from countveil.service.metrics import ANSWERS, exposition
-from countveil.service.problems import (
-    BAD_METHOD,
-    BAD_PARAMETER,
-    BAD_QUERY,
-    BAD_REQUEST,
-    CONFLICT,
-    ENGINE,
-    FORBIDDEN,
-    INTERNAL,
-    LEDGER,
-    MEDIA_TYPE,
-    MISDIRECTED,
-    NOT_FOUND,
-    NOT_READY,
-    SCHEMA,
-    SPENT,
-    TOO_LARGE,
-    TOO_MANY,
-    UNAUTHORIZED,
-    Kind,
-    Problem,
-    documented,
-    internal,
-)
+from countveil.service.problems import Problem, documented, internal
 from countveil.service.work import BusyError, RefusedError, TooLongError
 
 Holder = Annotated[Key, Depends(holder)]
 CuratorKey = Annotated[Key, Depends(curator)]
 Designer = Annotated[Key, Depends(designer)]
-_ALWAYS = (BAD_REQUEST, UNAUTHORIZED, BAD_METHOD, MISDIRECTED, TOO_MANY, INTERNAL, LEDGER, NOT_READY)
-_BODY = (*_ALWAYS, TOO_LARGE, MEDIA_TYPE, BAD_PARAMETER)
-_ASKING = (*_BODY, BAD_QUERY, SCHEMA, ENGINE)
+_ALWAYS = (
+    Kind.BAD_REQUEST,
+    Kind.UNAUTHORIZED,
+    Kind.METHOD_NOT_ALLOWED,
+    Kind.MISDIRECTED,
+    Kind.TOO_MANY_REQUESTS,
+    Kind.INTERNAL,
+    Kind.LEDGER,
+    Kind.NOT_READY,
+)
+_BODY = (*_ALWAYS, Kind.TOO_LARGE, Kind.UNSUPPORTED_MEDIA_TYPE, Kind.BAD_PARAMETER)
+_ASKING = (*_BODY, Kind.QUERY_NOT_ALLOWED, Kind.DATA_DOES_NOT_FIT, Kind.ENGINE)
 
 v1 = APIRouter(prefix="/v1", route_class=StrictRoute)
 plain = APIRouter(route_class=StrictRoute)
@@ -80,7 +67,7 @@ def datasets(request: Request, key: Holder) -> Response:
     return answer({"datasets": listed})
 
 
-@v1.post("/plan", response_model=models.DryRun, responses=shown(*_ASKING, SPENT), tags=["asking"])
+@v1.post("/plan", response_model=models.DryRun, responses=shown(*_ASKING, Kind.BUDGET_EXHAUSTED), tags=["asking"])
 def plan(request: Request, ask: models.Ask, key: Holder) -> Response:
     """A dry run: what a question costs, how many cells it has, how accurate it will be. Spends nothing.
 
@@ -91,7 +78,12 @@ def plan(request: Request, ask: models.Ask, key: Holder) -> Response:
     return answer(asdict(found))
 
 
-@v1.post("/count", response_model=models.Table, responses=shown(*_ASKING, SPENT, CONFLICT), tags=["asking"])
+@v1.post(
+    "/count",
+    response_model=models.Table,
+    responses=shown(*_ASKING, Kind.BUDGET_EXHAUSTED, Kind.CONFLICT),
+    tags=["asking"],
+)
 def count(
     request: Request,
     ask: models.Ask,
@@ -134,18 +126,18 @@ def asked(request: Request, key: Holder) -> Response:
 @v1.get(
     "/receipts/{id}",
     response_model=models.ReceiptDocument,
-    responses=shown(*_ALWAYS, NOT_FOUND, BAD_PARAMETER),
+    responses=shown(*_ALWAYS, Kind.NOT_FOUND, Kind.BAD_PARAMETER),
     tags=["budget"],
 )
 def receipt(request: Request, id: Annotated[str, Path(pattern=models.RECEIPT)], key: Holder) -> Response:
     """The receipt of a charge of one's own; curators see every receipt."""
     found = of(request).receipt(id)
     if found is None or (key.role != "curator" and found[0].analyst != key.name):
-        raise Problem(NOT_FOUND, "there is no such receipt of yours")
+        raise Problem(Kind.NOT_FOUND, "there is no such receipt of yours")
     return answer({"receipt": asdict(found[1]), "analyst": found[0].analyst, "answered": found[0].payload is not None})
 
 
-@v1.get("/verify", response_model=models.Verified, responses=shown(*_ALWAYS, FORBIDDEN), tags=["budget"])
+@v1.get("/verify", response_model=models.Verified, responses=shown(*_ALWAYS, Kind.FORBIDDEN), tags=["budget"])
 def verify(request: Request, key: CuratorKey) -> Response:
     """Walk the whole chain of the ledger again. For curators."""
     return answer({"holds": True, "entries": of(request).ledger.verify()})
@@ -163,7 +155,11 @@ def compare(request: Request, wanted: models.Compare, key: Designer) -> Response
     return worked(request, "compare", wanted.model_dump(exclude_none=True))
 
 
-@plain.get("/healthz", response_model=models.Health, responses=shown(BAD_REQUEST, MISDIRECTED, BAD_METHOD, LEDGER))
+@plain.get(
+    "/healthz",
+    response_model=models.Health,
+    responses=shown(Kind.BAD_REQUEST, Kind.MISDIRECTED, Kind.METHOD_NOT_ALLOWED, Kind.LEDGER),
+)
 def healthz(request: Request) -> Response:
     """Is the service up, and can its ledger be read?"""
     _ = of(request).ledger.plan("")
@@ -172,7 +168,7 @@ def healthz(request: Request) -> Response:
 
 @plain.get(
     "/metrics",
-    responses={**shown(*_ALWAYS, FORBIDDEN), 200: {"content": {"text/plain": {}}}},
+    responses={**shown(*_ALWAYS, Kind.FORBIDDEN), 200: {"content": {"text/plain": {}}}},
     response_class=Response,
 )
 def metrics(request: Request, key: CuratorKey) -> Response:
@@ -185,11 +181,13 @@ def worked(request: Request, task: str, arguments: dict[str, Any]) -> Response:
     try:
         return answer(request.app.state.workshop.run(task, arguments, client=request.state.client))
     except RefusedError as error:
-        raise (Problem(BAD_PARAMETER, str(error)) if error.code == 2 else internal()) from None
+        raise (Problem(Kind.BAD_PARAMETER, str(error)) if error.code == 2 else internal()) from None
     except TooLongError:
-        raise Problem(BAD_PARAMETER, f"this takes too long here; run it yourself: countveil {task} --help") from None
+        raise Problem(
+            Kind.BAD_PARAMETER, f"this takes too long here; run it yourself: countveil {task} --help"
+        ) from None
     except BusyError:
-        raise Problem(TOO_MANY, "others are designing; try again", {"Retry-After": "5"}) from None
+        raise Problem(Kind.TOO_MANY_REQUESTS, "others are designing; try again", {"Retry-After": "5"}) from None
 
 
 def described(table: Table) -> dict[str, Any]:

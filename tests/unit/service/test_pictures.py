@@ -77,7 +77,7 @@ def test_what_cannot_be_said_of_several_answers() -> None:
 
 
 def test_words_of_statistical_offices() -> None:
-    found = agency.shown(agency.cleaned({}))
+    found = agency.shown(agency.DEFAULTS)
     assert found["facts"]["D"] == 5
     assert float(found["facts"]["variance"]) <= 2
     whole(pictures.noise(found["noise"], 5, 3, found["facts"]["last_stay"]))

@@ -18,14 +18,6 @@ DEFAULTS = {"epsilon": "1", "D": "5", "V": "2", "js": "0"}
 SHOWN = 13
 
 
-def cleaned(given: Mapping[str, str]) -> dict[str, str]:
-    """The fields of the form that say something."""
-    found = {name: given.get(name, "").strip()[:40] for name in FIELDS}
-    if not any(found.values()):
-        found |= DEFAULTS
-    return {name: value for name, value in found.items() if value}
-
-
 def shown(fields: Mapping[str, str]) -> dict[str, Any]:
     """What the table protects, and the rows of its pictures."""
     made = _made(tuple(sorted(fields.items())))

@@ -34,37 +34,16 @@ CURVE_POINTS = 24
 EXCEPTIONS = 0.01
 """The share of releases in which suspicion may become more than what is shown."""
 FARTHEST, REFINED = 500.0, 3
-Arguments = tuple[tuple[str, Any], ...]
 
 
 @dataclass(frozen=True)
 class Made:
-    """A mechanism for so many answers, and how to make it again."""
+    """A mechanism for so many answers, and their guarantee together."""
 
     mechanism: Mechanism
     answers: int
     epsilon: Fraction
     delta: Fraction
-    call: str
-    arguments: Arguments
-
-    @property
-    def python(self) -> str:
-        given = ", ".join(f"{name}={value!r}" for name, value in self.arguments)
-        end = ".mechanism" if self.call == "plan" else ""
-        return f"import countveil as cv\n\nmechanism = cv.{self.call}({given}){end}\nmechanism.release(1234)"
-
-    @property
-    def command(self) -> str:
-        return _command(self.call, self.arguments)
-
-
-def cleaned(given: Mapping[str, str]) -> dict[str, str]:
-    """The fields of the form that say something, in one order: the permalink."""
-    found = {name: given.get(name, "").strip()[:40] for name in FIELDS}
-    if not any(found.values()):
-        found |= DEFAULTS
-    return {name: value for name, value in found.items() if value}
 
 
 def made(fields: Mapping[str, str]) -> Made:
@@ -75,13 +54,17 @@ def made(fields: Mapping[str, str]) -> Made:
 def command(fields: Mapping[str, str]) -> str:
     """The command that makes it, whether or not it can be made here in time."""
     call, given = _asked(fields)
-    return _command(call, tuple(given.items()))
-
-
-def _command(call: str, arguments: Arguments) -> str:
     names = {"D": "-D", "unbiased_from": "--unbiased-from"}
-    words = [f"{names.get(name, '--' + name)} {shlex.quote(str(value))}" for name, value in arguments]
+    words = [f"{names.get(name, '--' + name)} {shlex.quote(str(value))}" for name, value in given.items()]
     return " ".join(["countveil", call, *words, "-o mechanism.json"])
+
+
+def python(fields: Mapping[str, str]) -> str:
+    """The same in Python."""
+    call, given = _asked(fields)
+    arguments = ", ".join(f"{name}={value!r}" for name, value in given.items())
+    end = ".mechanism" if call == "plan" else ""
+    return f"import countveil as cv\n\nmechanism = cv.{call}({arguments}){end}\nmechanism.release(1234)"
 
 
 def _asked(fields: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
@@ -105,13 +88,12 @@ def _asked(fields: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
 @lru_cache(maxsize=64)
 def _made(items: tuple[tuple[str, str], ...]) -> Made:
     call, given = _asked(dict(items))
-    arguments = tuple(given.items())
     if call == "design":
         mechanism = design(**given)
-        return Made(mechanism, 1, mechanism.epsilon, mechanism.delta, call, arguments)
+        return Made(mechanism, 1, mechanism.epsilon, mechanism.delta)
     found = plan(**given)
     delta, epsilon = Fraction(found.certified.upper), number("epsilon", given["epsilon"])
-    return Made(found.mechanism, given["answers"], epsilon, delta, call, arguments)
+    return Made(found.mechanism, given["answers"], epsilon, delta)
 
 
 def _for_several(given: dict[str, Any], answers: int, method: str) -> dict[str, Any]:
@@ -165,8 +147,8 @@ def shown(fields: Mapping[str, str]) -> dict[str, Any]:
         "small": small_count_rows(m),
         "useful": usefulness_rows(m),
         "sentences": sentences(facts),
-        "python": found.python,
-        "command": found.command,
+        "python": python(fields),
+        "command": command(fields),
     }
 
 

@@ -25,10 +25,11 @@ from starlette.responses import RedirectResponse, Response
 
 from countveil.errors import CountveilError
 from countveil.keys import Key
+from countveil.problem_kinds import Kind
 from countveil.service.access import limit_client, limited
 from countveil.service.bodies import StrictRequest
 from countveil.service.page import agency, asking, budgets, explore, pictures, sessions
-from countveil.service.problems import FORBIDDEN, NOT_FOUND, Problem
+from countveil.service.problems import Problem
 from countveil.service.work import BusyError, RefusedError, Stop, TooLongError
 
 page = APIRouter(include_in_schema=False)
@@ -55,12 +56,12 @@ def rendered(request: Request, template: str, status: int = 200, **values: Any) 
 async def form_of(request: Request) -> FormData:
     """The fields of a form of ours."""
     if not sessions.own_page(request):
-        raise Problem(FORBIDDEN, "this form was sent from another site")
+        raise Problem(Kind.FORBIDDEN, "this form was sent from another site")
     body = await StrictRequest(request.scope, request.receive).body()
     try:
         return FormData([*parse_qsl(body.decode("utf-8"), keep_blank_values=True, max_num_fields=5000)])
     except ValueError:
-        raise Problem(FORBIDDEN, "this form could not be read") from None
+        raise Problem(Kind.FORBIDDEN, "this form could not be read") from None
 
 
 def part(request: Request) -> bool:
@@ -87,7 +88,7 @@ def refusal(request: Request, problem: Problem) -> Response:
 @page.get("/static/{name}")
 def static(name: str) -> Response:
     if name not in STATIC:
-        raise Problem(NOT_FOUND, "there is no such file")
+        raise Problem(Kind.NOT_FOUND, "there is no such file")
     kind = _TYPES[name.rpartition(".")[2]]
     return Response(STATIC[name], media_type=kind, headers={"Cache-Control": "public, max-age=3600"})
 
@@ -105,7 +106,7 @@ async def exploring(request: Request) -> Response:
     """The design explorer; with ?words=agency in the words of statistical offices."""
     _designer(request)
     office = request.query_params.get("words") == "agency"
-    fields = (agency if office else explore).cleaned(request.query_params)
+    fields = _said(request, agency if office else explore)
     found = await _worked(request, "agency" if office else "explore", fields)
     values = {"fields": fields, "office": office, "link": _link(fields, office), **found}
     response = rendered(request, "_view.html" if part(request) else "explore.html", **values)
@@ -118,7 +119,7 @@ async def exploring(request: Request) -> Response:
 async def more(request: Request) -> Response:
     """The pictures that may come a moment later."""
     _designer(request)
-    fields = explore.cleaned(request.query_params)
+    fields = _said(request, explore)
     followed = await _worked(request, "explore-followed", fields)
     beside = await _worked(request, "explore-beside", fields) if "error" not in followed else {}
     values: dict[str, Any] = {
@@ -134,11 +135,11 @@ async def download(request: Request, name: str) -> Response:
     """mechanism.json, ptable.csv, noise.svg, small-counts.svg."""
     _designer(request)
     office = request.query_params.get("words") == "agency"
-    fields = (agency if office else explore).cleaned(request.query_params)
+    fields = _said(request, agency if office else explore)
     tasks = {"mechanism.json": "explore-document", "ptable.csv": "agency-file" if office else "explore-ptable"}
     drawn = {"noise.svg", "small-counts.svg"}
     if name not in tasks and name not in drawn:
-        raise Problem(NOT_FOUND, "there is no such file")
+        raise Problem(Kind.NOT_FOUND, "there is no such file")
     found = await _worked(request, tasks.get(name, "agency" if office else "explore"), fields)
     if "error" in found:
         return rendered(request, "problem.html", 422, title="This could not be made", **found["error"])
@@ -161,12 +162,14 @@ def _designer(request: Request) -> None:
         raise sessions.LoginNeededError
 
 
+def _said(request: Request, form: ModuleType) -> dict[str, str]:
+    """The fields of a form that the address says something of, in one order: the permalink."""
+    found = {name: request.query_params.get(name, "").strip()[:40] for name in form.FIELDS}
+    return {name: value for name, value in found.items() if value} or dict(form.DEFAULTS)
+
+
 def _link(fields: Mapping[str, str], office: bool) -> str:
     return urlencode({**({"words": "agency"} if office else {}), **fields})
-
-
-def _module(task: str) -> ModuleType:
-    return agency if task.startswith("agency") else explore
 
 
 async def _worked(request: Request, task: str, fields: Mapping[str, str]) -> dict[str, Any]:
@@ -183,7 +186,9 @@ async def _worked(request: Request, task: str, fields: Mapping[str, str]) -> dic
         return {"error": {"words": str(error), "argument": error.argument}}
     except TooLongError:
         words = "this takes too long here; the command below does it on your machine"
-        return {"error": {"words": words, "command": _module(task).command(fields)}}
+        return {
+            "error": {"words": words, "command": (agency if task.startswith("agency") else explore).command(fields)}
+        }
     except BusyError:
         return {"error": {"words": "others are designing; try again in a moment"}}
 
@@ -226,7 +231,7 @@ async def table(request: Request, receipt: str, ending: str) -> Response:
     question = request.query_params.get("question", "")
     found = await run_in_threadpool(asking.recorded, request.app.state.curator, key, receipt, question)
     if found is None or ending not in ("csv", "json"):
-        raise Problem(NOT_FOUND, "there is no such answer of yours")
+        raise Problem(Kind.NOT_FOUND, "there is no such answer of yours")
     if ending == "json":
         text = await run_in_threadpool(lambda: json.dumps(found.describe(), indent=1))
         return Response(text, media_type="application/json", headers=_attached(f"{receipt}.json"))
@@ -271,7 +276,7 @@ async def budget(request: Request) -> Response:
     key = _holder(request)
     verify = "verify" in request.query_params
     if verify and key.role != "curator":
-        raise Problem(FORBIDDEN, "to verify the ledger is for curators")
+        raise Problem(Kind.FORBIDDEN, "to verify the ledger is for curators")
     values = await run_in_threadpool(budgets.page, request.app.state.curator, key, verify)
     if values["broken"] is not None:
         values["broken"].note(request)
