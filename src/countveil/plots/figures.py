@@ -260,19 +260,21 @@ def _curve_rows(points: Points, axis: str, styles: Mapping[str, Style], *, least
     return rows
 
 
+def _plain_rows(points: Points, across: str, up: str, series: str, every: int) -> theme.Rows:
+    """Rows for `curves` of two columns of a figure; one point of so many carries a mark."""
+    rows = []
+    for i, point in enumerate(points):
+        name = series.format(D=point["D"], epsilon=float(point["epsilon"]))
+        values = {"at": float(point[across]), "delta": float(point[up])}
+        rows.append({**values, "series": name, "mark": i % every == every // 2})
+    return rows
+
+
 def _boundaries(points: Points) -> list[Any]:
     lines = [point for point in points if point["series"] == "theorem fails below"]
     bounds = sorted({point["D"] for point in lines})
     styles = [Style(f"D = {D}", *look) for D, look in zip(bounds, (LOOKS[0], LOOKS[2], LOOKS[1]), strict=True)]
-    rows = [
-        {
-            "at": float(point["epsilon"]),
-            "delta": float(point["eta"]),
-            "series": f"D = {point['D']}",
-            "mark": i % 11 == 5,
-        }
-        for i, point in enumerate(lines)
-    ]
+    rows = _plain_rows(lines, "epsilon", "eta", "D = {D}", 11)
     x = alt.X("at:Q", title="privacy loss epsilon").scale(domain=[0, 4], nice=False).axis(grid=False)
     y = alt.Y("delta:Q", title="eta: probability that the exact count is published")
     y = y.scale(domain=[0, 0.16], nice=False).axis(format="~%")
@@ -291,15 +293,7 @@ def _ratios(points: Points) -> list[Any]:
     found = [point for point in points if point["series"] == "ratio"]
     epsilons = sorted({point["epsilon"] for point in found})
     styles = [Style(f"epsilon {float(e):g}", *look) for e, look in zip(epsilons, LOOKS, strict=True)]
-    rows = [
-        {
-            "at": float(point["eta"]),
-            "delta": float(point["ratio"]),
-            "series": f"epsilon {float(point['epsilon']):g}",
-            "mark": i % 5 == 2,
-        }
-        for i, point in enumerate(found)
-    ]
+    rows = _plain_rows(found, "eta", "ratio", "epsilon {epsilon:g}", 5)
     x = alt.X("at:Q", title="eta: probability that the exact count is published")
     x = x.scale(domain=[0, 0.15], nice=False).axis(format="~%", grid=False, tickCount=6)
     y = log_y("delta", "true delta / stated (2D+1) delta*, log scale", 0.1, 1e4)
