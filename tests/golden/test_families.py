@@ -10,8 +10,7 @@ import pytest
 from countveil.exact import exp_bounds
 from countveil.families.fair import explicit_fair
 from countveil.families.gaussian import discrete_gaussian, parameter_for_variance
-from countveil.families.geometric import clamped_geometric, folded_geometric, truncated_geometric
-from countveil.families.laplace import rounded_laplace
+from countveil.families.geometric import clamped_geometric, folded_geometric, rounded_laplace, truncated_geometric
 from countveil.families.maximum_entropy import maximum_entropy
 from countveil.families.member import Member
 from countveil.families.staircase import best_r, staircase

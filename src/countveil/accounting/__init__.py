@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from countveil.errors import ParameterError, RequestError
 from countveil.exact import Number, exp_bounds, integer, number
+from countveil.search import least_positive
 
 if TYPE_CHECKING:
     from countveil.accounting.composition import Composition
@@ -96,23 +97,16 @@ def answers_within(
 
     total, target = epsilon_given(epsilon), delta_given(delta)
 
-    def affordable(k: int) -> bool:
+    def too_many(k: int) -> bool:
+        if k == 1 and plain and mechanism.delta_at(epsilon) <= target:
+            return False
         found = compose(mechanism, k, neighbours=neighbours, cells=cells, people=people, adaptive=adaptive)
         upper = found.upper(total)
         close = target < upper <= target * Fraction(101, 100)
-        return (replace(found, points=FINEST).upper(total) if close else upper) <= target
+        return (replace(found, points=FINEST).upper(total) if close else upper) > target
 
     plain = neighbours == "add-remove" and str(cells) == str(people) == "1"
-    if not (plain and mechanism.delta_at(epsilon) <= target) and not affordable(1):
-        return 0
-    low, high = 1, 2
-    while high <= LARGEST_ANSWERS and affordable(high):
-        low, high = high, 2 * high
-    high = min(high, LARGEST_ANSWERS + 1)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if affordable(middle) else (low, middle)
-    return low
+    return least_positive(too_many, LARGEST_ANSWERS + 1) - 1
 
 
 def plan(

@@ -66,12 +66,10 @@ class Found:
         return variance(self.half)
 
 
-def cost_of(objective: str, D: int, margin: int = 0) -> Floats:
-    """The linear cost of an objective: z^2, or 1 for what is not exact, or 1 for what is outside the margin."""
+def cost_of(objective: str, D: int) -> Floats:
+    """The linear cost of an objective: z^2, or 1 for what is not exact."""
     z = np.arange(D + 1, dtype=float)
-    if objective == "variance":
-        return z**2
-    return (z > (margin if objective == "margin" else 0)).astype(float)
+    return z**2 if objective == "variance" else (z > 0).astype(float)
 
 
 def search(target: Target, objective: str, *, edge: float = 1.0, polish: bool = True) -> Found:

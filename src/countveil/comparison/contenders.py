@@ -20,8 +20,13 @@ from countveil.errors import CountveilError, InfeasibleError, ParameterError, Re
 from countveil.exact import decimal_text
 from countveil.families.fair import explicit_fair
 from countveil.families.gaussian import discrete_gaussian, parameter_for_variance
-from countveil.families.geometric import clamped_geometric, folded_geometric, geometric, truncated_geometric
-from countveil.families.laplace import rounded_laplace
+from countveil.families.geometric import (
+    clamped_geometric,
+    folded_geometric,
+    geometric,
+    rounded_laplace,
+    truncated_geometric,
+)
 from countveil.families.maximum_entropy import maximum_entropy
 from countveil.families.member import BITS, Member
 from countveil.families.staircase import staircase

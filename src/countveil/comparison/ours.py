@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from decimal import localcontext
 from fractions import Fraction
 
@@ -31,19 +30,17 @@ SPARE = 1 - Fraction(1, 10**7)
 
 def ours(basis: Basis) -> Member:
     """Never negative, by `design`; within a variance, the signed optimum remapped to the non-negative integers."""
-    if basis.shared is Shared.VARIANCE:
-        return _as_member(NONNEGATIVE, _within_variance(basis, _remapped))
-    return _as_member(NONNEGATIVE, _designed(basis, "nonnegative"))
+    return _as_member(NONNEGATIVE, _best(basis, "nonnegative"))
 
 
 def ours_signed(basis: Basis) -> Member:
     """Noise independent of n, of least delta (or largest eta) by the closed form or the signed program."""
+    return _as_member(SIGNED, _best(basis, "signed"))
+
+
+def _best(basis: Basis, policy: str) -> Mechanism:
     if basis.shared is Shared.VARIANCE:
-        return _as_member(SIGNED, _within_variance(basis, _signed))
-    return _as_member(SIGNED, _designed(basis, "signed"))
-
-
-def _designed(basis: Basis, policy: str) -> Mechanism:
+        return _within_variance(basis, policy)
     return design(
         epsilon=basis.epsilon,
         delta=basis.delta,
@@ -64,29 +61,25 @@ def _as_member(name: str, mechanism: Mechanism) -> Member:
     return Member(NONNEGATIVE, name, mechanism.family, Fraction(0), parameters, mechanism.notes[:1], mechanism.counts)
 
 
-Finish = Callable[[Law, Basis, Fraction], Mechanism]
-
-
-def _signed(law: Law, basis: Basis, epsilon: Fraction) -> Mechanism:
-    return bind(Columns(law), Terms(epsilon, "signed", "optimal", law.worst_error, sensitivity=basis.sensitivity))
-
-
-def _remapped(law: Law, basis: Basis, epsilon: Fraction) -> Mechanism:
+def _bind_law(law: Law, basis: Basis, epsilon: Fraction, policy: str) -> Mechanism:
+    """A signed law as the mechanism of a policy."""
+    if policy == "signed":
+        return bind(Columns(law), Terms(epsilon, policy, "optimal", law.worst_error, sensitivity=basis.sensitivity))
     family = remap_law(law)
-    return bind(family, Terms(epsilon, "nonnegative", "remap", family.D, sensitivity=basis.sensitivity))
+    return bind(family, Terms(epsilon, policy, "remap", family.D, sensitivity=basis.sensitivity))
 
 
-def _within_variance(basis: Basis, finish: Finish) -> Mechanism:
+def _within_variance(basis: Basis, policy: str) -> Mechanism:
     """Of least delta for the given epsilon or, by bisection over the epsilon it is made for, of least epsilon."""
     if basis.epsilon is not None:
-        return _made(basis, basis.epsilon, finish)
+        return _made(basis, basis.epsilon, policy)
     centre = 2 * math.asinh(1 / math.sqrt(2 * float(basis.variance or 1)))  # of geometric noise with that variance
     low, high = centre / 4, min(20.0, 4 * centre + 1)
     best = None
     for _ in range(24):
         middle = math.sqrt(low * high)
         epsilon = Fraction(decimal_text(Fraction(middle), 8))
-        found = _made(basis, epsilon, finish)
+        found = _made(basis, epsilon, policy)
         if found.delta <= (basis.delta or 0):
             high, best = middle, found
         else:
@@ -96,11 +89,11 @@ def _within_variance(basis: Basis, finish: Finish) -> Mechanism:
     return best
 
 
-def _made(basis: Basis, epsilon: Fraction, finish: Finish) -> Mechanism:
+def _made(basis: Basis, epsilon: Fraction, policy: str) -> Mechanism:
     """The finished mechanism, within D where D is given: a map to the range needs some room."""
     bound = basis.D or _ample_D(basis, epsilon)
     while True:
-        found = finish(_law_of_least_delta(basis, epsilon, bound), basis, epsilon)
+        found = _bind_law(_law_of_least_delta(basis, epsilon, bound), basis, epsilon, policy)
         if basis.D is None or found.D <= basis.D:
             return found
         if bound <= 2:
@@ -159,7 +152,7 @@ def least_variance(basis: Basis) -> Member:
     if basis.shared is not Shared.GUARANTEE:
         raise RequestError("a law of least variance is for a comparison at the same guarantee")
     epsilon, delta = basis.epsilon or Fraction(1), basis.delta or Fraction(0)
-    D = basis.D or _designed(basis, "signed").D + 2
+    D = basis.D or _best(basis, "signed").D + 2
     model = Model(
         epsilon, min(D, LARGEST_PROGRAM_D), None, delta * SPARE, 0, sensitivity=basis.sensitivity, signed=True
     )

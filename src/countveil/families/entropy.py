@@ -107,11 +107,6 @@ class _Problem:
         value = top + math.log(sum(weights)) - (0 if self.V is None else c * float(self.V))
         return value, weights, plain
 
-    def spread(self, at: tuple[float, float]) -> float:
-        """The second moment at (b, c), in floats."""
-        _, weights, plain = self._dual(*at)
-        return sum(w * s for w, (_, s) in zip(weights, plain, strict=True)) / sum(weights)
-
     def polish(self, start: tuple[float, float]) -> tuple[list[Decimal], Decimal]:
         """The law to 60 digits and its variance, from a float solution."""
         with localcontext(PRECISE):

@@ -10,19 +10,27 @@ epsilon-differentially private at sensitivity 1. Three ways to bound it:
 - folded: n + Z reflected at the ends, |n + Z| without an upper end, at no cost in privacy either.
 
 The mass of |Z| > R is 2 a^(R+1) / (1 + a).
+
+Its continuous relative is Laplace noise of scale 1/epsilon, here rounded to the nearest integer:
+
+    P(0) = 1 - e^(-epsilon/2),    P(z) = e^(-epsilon |z|) sinh(epsilon/2).
+
+Rounding n + noise is post-processing of the Laplace mechanism (Dwork, McSherry, Nissim, Smith 2006), so the ideal law
+is epsilon-differentially private. Samplers are another matter: Mironov, *On Significance of the Least
+Significant Bits for Differential Privacy* (2012), shows that the textbook sampler in floating-point numbers is not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal, localcontext
 from fractions import Fraction
+from functools import lru_cache
 
 from countveil.exact import Number, integer
 from countveil.families.member import NEGLIGIBLE, Member, epsilon_given, symmetric, text, unbounded
-from countveil.families.processed import Processed
-from countveil.law import Columns
+from countveil.law import Columns, Law
 from countveil.rounding import PRECISE, decimal, exp
 
 LARGEST_D = 100_000
@@ -76,6 +84,76 @@ def folded_geometric(epsilon: Number, N: int | None = None) -> Member:
         return _bounded("folded geometric", epsilon, top, abs, ())
     member = _bounded("folded geometric", epsilon, top, lambda y: top - abs(y % (2 * top) - top), ())
     return replace(member, source=None, notes=member.notes[:-1]) if top <= SHORT_RANGE else member
+
+
+def rounded_laplace(epsilon: Number) -> Member:
+    """The ideal law of round(Laplace(1/epsilon)), cut off where both tails together weigh at most 2**-100.
+
+    The mass beyond R is e^(-epsilon (R + 1/2)).
+    """
+    value = epsilon_given(epsilon)
+    with localcontext(PRECISE):
+        root = exp(-value / 2)
+        R = reach(value, root)
+        sinh = (1 / root - root) / 2
+        half = [1 - root, *(sinh * power for power in powers(value, R)[1:])]
+    note = "the ideal law: the textbook floating-point sampler has none of this guarantee (Mironov 2012)"
+    return unbounded("laplace", "rounded Laplace", half, {"epsilon": value}, note)
+
+
+@dataclass(frozen=True)
+class Processed:
+    """The laws of f(n + Z) - n for 0 <= n <= hi, where f has no randomness and leaves 0..hi (0.. if hi is None) alone.
+
+    Post-processing costs no privacy, so the delta of these columns is at most that of Z at every order. Columns are
+    made when asked for, by moving the weights beyond an end: there are as many different ones as the noise is wide.
+    """
+
+    source: Law
+    send: Callable[[int], int]
+    hi: int | None = None
+
+    lo = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "column", lru_cache(maxsize=64)(self.column))
+
+    @property
+    def stationary_from(self) -> int:
+        """From here on no noise leaves the range (below the top columns, if there is room between both ends)."""
+        first = self.source.left
+        return first if self.hi is None or first + self.source.right <= self.hi else self.hi
+
+    @property
+    def first_top(self) -> int | None:
+        """The least count whose noise can pass the upper end."""
+        return None if self.hi is None else max(0, self.hi - self.source.right + 1)
+
+    @property
+    def stationary(self) -> Law:
+        return self.source
+
+    def column(self, n: int) -> Law:
+        """The law of Y - n; a count outside the range is moved to its nearest end first."""
+        inside = max(n, 0) if self.hi is None else min(max(n, 0), self.hi)
+        if inside != n:
+            return self.column(inside).shifted(inside - n)
+        least, greatest = n - self.source.left, n + self.source.right
+        if least >= 0 and (self.hi is None or greatest <= self.hi):
+            return self.source
+        low = max(0, least)
+        high = greatest if self.hi is None else min(greatest, self.hi)
+        weights = list(self.source.weights[low - least : high - least + 1])
+        for y in (*range(least, low), *range(high + 1, greatest + 1)):
+            target = self.send(y)
+            if target > high:
+                weights += [0] * (target - high)
+                high = target
+            elif target < low:
+                weights[:0] = [0] * (low - target)
+                low = target
+            weights[target - low] += self.source.weights[y - least]
+        return Law(tuple(weights), n - low, self.source.bits)
 
 
 def powers(epsilon: Fraction, R: int) -> list[Decimal]:

@@ -83,7 +83,7 @@ def _row(i: int, D: int, V: Fraction, pstay: Fraction | None, js: int, monotone:
         low, high = variance_range(points, chain)
         allowed = f"between {decimal_text(low, 6)} and {decimal_text(high, 6)}" if exact else f"above {low}"
         raise InfeasibleError(
-            f"row {i}: noise on {_shown(points)} with mean 0 cannot have variance {decimal_text(V, 6)}",
+            f"row {i}: noise on {spans(points)} with mean 0 cannot have variance {decimal_text(V, 6)}",
             f"possible there is {allowed}" + ("; monotone=False allows more" if chain and high <= V else ""),
         )
     if pstay is None or not stays:
@@ -138,19 +138,23 @@ def _remarks(rows: Sequence[_Row], pstay: Fraction | None) -> list[str]:
     below = [i for i, row in enumerate(rows, start=1) if not row.reached]
     found = []
     if below:
-        found.append(f"the variance stays below V for counts {_shown(below)}")
+        found.append(f"the variance stays below V for counts {spans(below)}")
     if pstay is not None:
         lowered = [i for i, row in enumerate(rows, start=1) if row.stay is not None and row.stay < pstay]
         loose = [i for i, row in enumerate(rows, start=1) if row.stay is None]
         if lowered:
-            found.append(f"pstay was lowered, in steps of 0.05, to reach the variance for counts {_shown(lowered)}")
+            found.append(f"pstay was lowered, in steps of 0.05, to reach the variance for counts {spans(lowered)}")
         if loose:
-            found.append(f"pstay does not determine the law for counts {_shown(loose)}")
+            found.append(f"pstay does not determine the law for counts {spans(loose)}")
     return found
 
 
-def _shown(numbers: Sequence[int]) -> str:
-    """1, 2, 3, 7 as "1..3, 7"."""
+def spans(numbers: Sequence[int]) -> str:
+    """Integers in a text, runs of them shortened.
+
+    >>> spans([0, 1, 2, 7])
+    '0..2, 7'
+    """
     runs: list[list[int]] = []
     for value in numbers:
         if runs and runs[-1][1] == value - 1:

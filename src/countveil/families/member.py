@@ -74,12 +74,12 @@ def unbounded(
     return Member(family, name, Columns(law), cut, given, (beyond, *notes))
 
 
-def epsilon_given(given: object, argument: str = "epsilon") -> Fraction:
+def epsilon_given(given: object) -> Fraction:
     """epsilon as a Fraction, within what comparators are written out for."""
     allowed = "a decimal number from 0.001 to 100"
-    epsilon = number(argument, given, allowed)
+    epsilon = number("epsilon", given, allowed)
     if not SMALLEST_EPSILON <= epsilon <= LARGEST_EPSILON:
-        raise ParameterError(argument, given, allowed)
+        raise ParameterError("epsilon", given, allowed)
     return epsilon
 
 

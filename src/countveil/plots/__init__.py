@@ -2,6 +2,7 @@
 
     save        SVG, PNG or a self-contained HTML page, written whole or not at all
     theme       fonts, colours and sizes, in one place
+    altair      the package of that name, imported when the first chart is drawn
     svg         shapes, scales and axes as text, for pages that draw without altair
     noise, small_counts, curve, knee, suspicion, usefulness
                 one picture each: the data as rows, which need no altair, and the chart

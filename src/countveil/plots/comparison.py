@@ -9,15 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from countveil.errors import ParameterError
 from countveil.exact import decimal_text
 from countveil.law import Law
+from countveil.plots import altair as alt
 from countveil.plots import theme
-
-if TYPE_CHECKING:
-    import altair as alt
 
 Compared = Mapping[str, Any]
 """One mechanism: its name, the law of its noise and its figures, as in the rows of `countveil.comparison`."""
@@ -58,8 +56,6 @@ def comparison_chart(
 
     `figure` is variance, delta or epsilon.
     """
-    import altair as alt
-
     figure = figure or ("variance" if basis == "guarantee" else "delta")
     for argument, given, allowed in (("basis", basis, BASES), ("figure", figure, FIGURES)):
         if given not in allowed:
@@ -102,8 +98,6 @@ def _probability_ticks(laws: Sequence[Law]) -> list[float]:
 
 
 def _law_chart(row: Compared, law: theme.Rows, reach: int, ticks: list[float], *, areas: bool, last: bool) -> alt.Chart:
-    import altair as alt
-
     floor = ticks[0]
     x = alt.X("z:Q", title="noise z: published minus true count (people)" if last else None)
     x = x.scale(domain=[-reach - 0.7, reach + 0.7], nice=False).axis(labels=last, ticks=last, tickMinStep=1, grid=False)
@@ -140,8 +134,6 @@ def _shown(value: Fraction | None, figure: str) -> Shown:
 
 def _bar_chart(shown: Shown, all_shown: list[Shown], figure: str, *, last: bool) -> alt.LayerChart:
     """One bar on a scale that all mechanisms share, with its value written after it."""
-    import altair as alt
-
     value, text = shown
     positive = [v for v, _ in all_shown if v] or [1.0]
     log = max(positive) / min(positive) > WIDE

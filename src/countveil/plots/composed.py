@@ -6,13 +6,11 @@ Lines differ in colour, lightness, dashes and the shape of their marks; both axe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from countveil.plots import altair as alt
 from countveil.plots import theme
 from countveil.plots.theme import DASH_DOT, Style, curves, headline
-
-if TYPE_CHECKING:
-    import altair as alt
 
 WIDTH, HEIGHT = 300, 290
 TICKS = [1, 10, 100, 1000]
@@ -36,8 +34,6 @@ NEED = {
 
 def composition_chart(points: Sequence[Mapping[str, Any]]) -> alt.TopLevelMixin:
     """Left: epsilon of k answers. Middle: the variance for a total budget. Right: the same against the plan's."""
-    import altair as alt
-
     left = _panel(
         _rows(points, COST, "epsilon"),
         COST,
@@ -78,8 +74,6 @@ def _rows(points: Sequence[Mapping[str, Any]], styles: Mapping[str, Style], colu
 
 
 def _panel(rows: theme.Rows, styles: Mapping[str, Style], y_title: str, title: str, *, columns: int) -> alt.LayerChart:
-    import altair as alt
-
     x = alt.X("answers:Q", title="number of answers k").axis(values=TICKS, format=",d", grid=False)
     x = x.scale(type="log", domain=[0.85, 1200], nice=False)
     values = [row["value"] for row in rows]

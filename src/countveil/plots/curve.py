@@ -6,16 +6,13 @@ One mechanism has an epsilon for every delta. Readers who hold another pair to b
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from countveil.exact import decimal_text
 from countveil.law import distinct_counts
 from countveil.mechanism import Mechanism
+from countveil.plots import altair as alt
 from countveil.plots import theme
 from countveil.remap import Remap
-
-if TYPE_CHECKING:
-    import altair as alt
 
 STRETCH = Fraction(5, 2)
 EVEN_POINTS = 50
@@ -60,8 +57,6 @@ def _which(mechanism: Mechanism) -> str:
 
 def curve_chart(mechanism: Mechanism) -> alt.LayerChart:
     """delta against epsilon on a log scale; the certified pair is marked."""
-    import altair as alt
-
     rows = curve_rows(mechanism)
     epsilon, delta = float(mechanism.epsilon), float(mechanism.delta)
     ticks = theme.decades([row["delta"] for row in rows] + [delta, min(1.0, 1.5 * delta)])

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from countveil.errors import ParameterError
+from countveil.plots import altair as alt
 from countveil.plots import theme
 from countveil.plots.theme import DASH_DOT, Style, curves, encodings, ground, headline, log_y
-
-if TYPE_CHECKING:
-    import altair as alt
 
 Points = Sequence[Mapping[str, Any]]
 
@@ -50,8 +48,6 @@ def chart(name: str, points: Points) -> alt.TopLevelMixin:
 
 def noise(points: Points) -> alt.TopLevelMixin:
     """P(Z = z) on a log scale: stems side by side, with marks of different shapes."""
-    import altair as alt
-
     styles = {
         "paper": Style("the paper's law", theme.MIDDLE, theme.SOLID, "circle"),
         "gaussian-parameter": Style(
@@ -119,8 +115,6 @@ def against_eta(epsilon: str, least: float) -> Callable[[Points], alt.TopLevelMi
 
 def against_gaussian(points: Points) -> alt.TopLevelMixin:
     """Five curves in one panel."""
-    import altair as alt
-
     styles = {
         "gaussian-variance": Style("discrete Gaussian at equal variance", "#b9b9b9", theme.SOLID, "diamond", 5),
         "gaussian-parameter": Style(
@@ -148,8 +142,6 @@ def against_gaussian(points: Points) -> alt.TopLevelMixin:
 
 def failure(points: Points) -> alt.TopLevelMixin:
     """Left: boundaries in the plane of epsilon and eta. Right: the true delta over the stated one."""
-    import altair as alt
-
     left = alt.LayerChart(layer=_boundaries(points), width=HALF_WIDTH, height=290)
     right = alt.LayerChart(layer=_ratios(points), width=HALF_WIDTH, height=290)
     heading = headline(
@@ -164,8 +156,6 @@ def failure(points: Points) -> alt.TopLevelMixin:
 
 def zero_bias(points: Points) -> alt.TopLevelMixin:
     """Left: eta itself against n0. Right: what is lost of the signed optimum, on a log scale."""
-    import altair as alt
-
     epsilons = sorted({point["epsilon"] for point in points})
     styles = {e: Style(f"epsilon {float(e):g}", *look) for e, look in zip(epsilons, LOOKS, strict=True)}
     found = [point for point in points if point["n0"] is not None and point["eta"] is not None]
@@ -221,8 +211,6 @@ def _three_curves(
     *,
     knee: float,
 ) -> alt.HConcatChart:
-    import altair as alt
-
     rows = _curve_rows(points, axis, STYLES, least=least)
     used = {row["series"] for row in rows}
     styles = [style for style in STYLES.values() if style.label in used]
@@ -272,21 +260,21 @@ def _curve_rows(points: Points, axis: str, styles: Mapping[str, Style], *, least
     return rows
 
 
-def _boundaries(points: Points) -> list[Any]:
-    import altair as alt
+def _plain_rows(points: Points, across: str, up: str, series: str, every: int) -> theme.Rows:
+    """Rows for `curves` of two columns of a figure; one point of so many carries a mark."""
+    rows = []
+    for i, point in enumerate(points):
+        name = series.format(D=point["D"], epsilon=float(point["epsilon"]))
+        values = {"at": float(point[across]), "delta": float(point[up])}
+        rows.append({**values, "series": name, "mark": i % every == every // 2})
+    return rows
 
+
+def _boundaries(points: Points) -> list[Any]:
     lines = [point for point in points if point["series"] == "theorem fails below"]
     bounds = sorted({point["D"] for point in lines})
     styles = [Style(f"D = {D}", *look) for D, look in zip(bounds, (LOOKS[0], LOOKS[2], LOOKS[1]), strict=True)]
-    rows = [
-        {
-            "at": float(point["epsilon"]),
-            "delta": float(point["eta"]),
-            "series": f"D = {point['D']}",
-            "mark": i % 11 == 5,
-        }
-        for i, point in enumerate(lines)
-    ]
+    rows = _plain_rows(lines, "epsilon", "eta", "D = {D}", 11)
     x = alt.X("at:Q", title="privacy loss epsilon").scale(domain=[0, 4], nice=False).axis(grid=False)
     y = alt.Y("delta:Q", title="eta: probability that the exact count is published")
     y = y.scale(domain=[0, 0.16], nice=False).axis(format="~%")
@@ -302,20 +290,10 @@ def _boundaries(points: Points) -> list[Any]:
 
 
 def _ratios(points: Points) -> list[Any]:
-    import altair as alt
-
     found = [point for point in points if point["series"] == "ratio"]
     epsilons = sorted({point["epsilon"] for point in found})
     styles = [Style(f"epsilon {float(e):g}", *look) for e, look in zip(epsilons, LOOKS, strict=True)]
-    rows = [
-        {
-            "at": float(point["eta"]),
-            "delta": float(point["ratio"]),
-            "series": f"epsilon {float(point['epsilon']):g}",
-            "mark": i % 5 == 2,
-        }
-        for i, point in enumerate(found)
-    ]
+    rows = _plain_rows(found, "eta", "ratio", "epsilon {epsilon:g}", 5)
     x = alt.X("at:Q", title="eta: probability that the exact count is published")
     x = x.scale(domain=[0, 0.15], nice=False).axis(format="~%", grid=False, tickCount=6)
     y = log_y("delta", "true delta / stated (2D+1) delta*, log scale", 0.1, 1e4)

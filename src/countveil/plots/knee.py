@@ -7,14 +7,11 @@ to eta = tanh(epsilon/2) and rises steeply beyond. A design belongs at the knee 
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from countveil.design.optimal import knee, least_delta
 from countveil.mechanism import Mechanism
+from countveil.plots import altair as alt
 from countveil.plots import theme
-
-if TYPE_CHECKING:
-    import altair as alt
 
 EVEN_POINTS = 50
 NEAR_POINTS = 10
@@ -41,8 +38,6 @@ def knee_rows(mechanism: Mechanism) -> theme.Rows:
 
 def knee_chart(mechanism: Mechanism) -> alt.LayerChart:
     """The least delta against eta on a log scale, a line at the knee, and where this mechanism is."""
-    import altair as alt
-
     rows = knee_rows(mechanism)
     top = float(largest_shown(mechanism))
     at, eta, delta = float(knee(mechanism.epsilon)), float(mechanism.eta), float(mechanism.delta)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from countveil.exact import decimal_text
 from countveil.mechanism import Mechanism
+from countveil.plots import altair as alt
 from countveil.plots import theme
-
-if TYPE_CHECKING:
-    import altair as alt
 
 MOST_BARS = 161
 
@@ -24,8 +20,6 @@ def noise_rows(mechanism: Mechanism) -> theme.Rows:
 
 def noise_chart(mechanism: Mechanism) -> alt.LayerChart:
     """P(Z = z) as bars; the 95 % band is shaded, D has a line on either side, eta is written over z = 0."""
-    import altair as alt
-
     c, D = mechanism.certificate, mechanism.D
     rows = noise_rows(mechanism)
     eta, top = float(c.eta), max(row["p"] for row in rows) * 1.16

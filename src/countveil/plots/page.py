@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from countveil.exact import decimal_text
 from countveil.mechanism import Mechanism
+from countveil.plots import altair as alt
 from countveil.plots import theme
 from countveil.plots.curve import curve_chart
 from countveil.plots.knee import knee_chart
@@ -14,16 +13,11 @@ from countveil.plots.small_counts import small_counts_chart
 from countveil.plots.suspicion import suspicion_chart
 from countveil.plots.usefulness import usefulness_chart
 
-if TYPE_CHECKING:
-    import altair as alt
-
 PICTURES = (noise_chart, small_counts_chart, curve_chart, knee_chart, suspicion_chart, usefulness_chart)
 
 
 def mechanism_page(mechanism: Mechanism) -> alt.ConcatChart:
     """The six pictures in two columns: what it does, what it guarantees, what it means."""
-    import altair as alt
-
     heading = alt.TitleParams(
         headline(mechanism), subtitle=fine_print(mechanism), fontSize=18, offset=22, subtitleFontSize=12
     )

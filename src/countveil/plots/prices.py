@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from countveil.errors import ParameterError
 from countveil.exact import decimal_text
+from countveil.plots import altair as alt
 from countveil.plots import theme
 from countveil.plots.save import check, save
 from countveil.plots.theme import Style, curves
 
 if TYPE_CHECKING:
-    import altair as alt
-
     from countveil.accounting.planning import Plan
 
 MARGIN, DEVIATION = "95 % margin", "standard deviation"
@@ -43,8 +42,6 @@ def price_rows(prices: Sequence[Mapping[str, Any]]) -> theme.Rows:
 
 def prices_chart(prices: Sequence[Mapping[str, Any]], budget: str = "the same budget") -> alt.LayerChart:
     """Errors against the number of answers, both axes logarithmic, with the planned number of answers."""
-    import altair as alt
-
     rows = price_rows(prices)
     if not rows:
         raise ParameterError("prices", len(prices), "at least one price")

@@ -6,14 +6,13 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from countveil.exact import decimal_text
+from countveil.plots import altair as alt
 from countveil.plots import theme
 from countveil.plots.theme import Style, curves
 from countveil.ptables.audit import Audit
 from countveil.ptables.measure import READINGS
 
 if TYPE_CHECKING:
-    import altair as alt
-
     from countveil.ptables.table import PTable
 
 STYLES = {
@@ -45,8 +44,6 @@ def cell_rows(table: PTable) -> theme.Rows:
 
 def ptable_chart(audit: Audit, name: str) -> alt.HConcatChart:
     """The guarantee on the left, the table on the right."""
-    import altair as alt
-
     heading = alt.TitleParams(
         f"p-table {name}: D = {audit.table.D}, variance of the last row "
         f"{decimal_text(audit.table.rows[-1].variance, 4)}",
@@ -59,8 +56,6 @@ def ptable_chart(audit: Audit, name: str) -> alt.HConcatChart:
 
 
 def _guarantee(audit: Audit) -> alt.LayerChart:
-    import altair as alt
-
     rows = curve_rows(audit)
     ticks = theme.decades([row["delta"] for row in rows] + [1.0])
     x = alt.X("epsilon:Q", title="privacy loss epsilon").scale(nice=False).axis(grid=False)
@@ -76,8 +71,6 @@ def _guarantee(audit: Audit) -> alt.LayerChart:
 
 
 def _table(table: PTable) -> alt.LayerChart:
-    import altair as alt
-
     rows = cell_rows(table)
     last = max(row["i"] for row in rows)
     x = alt.X("j:O", title="published count j").axis(labelAngle=0, grid=False)

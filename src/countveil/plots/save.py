@@ -9,14 +9,12 @@ from __future__ import annotations
 import os
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from countveil.durable_files import open_output
 from countveil.errors import MissingExtraError, ParameterError
+from countveil.plots import altair as alt
 from countveil.plots import theme
-
-if TYPE_CHECKING:
-    import altair as alt
 
 PNG_SCALE = 2
 
@@ -58,7 +56,6 @@ def _specification(chart: alt.TopLevelMixin) -> dict[str, Any]:
 
 
 def _render(spec: dict[str, Any], suffix: str) -> bytes:
-    import altair as alt
     import vl_convert
 
     version = ".".join(alt.SCHEMA_VERSION.split(".")[:2])  # the Vega-Lite that altair writes, as vl-convert names it

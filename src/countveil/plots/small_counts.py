@@ -8,13 +8,10 @@ published counts in groups of the same size.
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from countveil.mechanism import Mechanism
+from countveil.plots import altair as alt
 from countveil.plots import theme
-
-if TYPE_CHECKING:
-    import altair as alt
 
 ROWS = 13
 WIDE = 20
@@ -58,8 +55,6 @@ def _quantile(weights: tuple[int, ...], total: int, mass: Fraction) -> int:
 
 def small_counts_chart(mechanism: Mechanism) -> alt.LayerChart:
     """True counts downwards, published ones to the right; the darkness is the probability, printed where it fits."""
-    import altair as alt
-
     rows = small_count_rows(mechanism)
     published = sorted({row["y"] for row in rows})
     group = rows[0]["last"] - rows[0]["y"] + 1

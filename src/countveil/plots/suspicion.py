@@ -19,17 +19,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from countveil.exact import decimal_text, exp_bounds
 from countveil.law import ColumnFamily, distinct_counts, neighbour_pairs
 from countveil.mechanism import Mechanism
+from countveil.plots import altair as alt
 from countveil.plots import theme
 from countveil.privacy import aligned
 from countveil.remap import Remap
-
-if TYPE_CHECKING:
-    import altair as alt
 
 EXCEPTIONS = Fraction(1, 100)
 BREADTH = Fraction(101, 100)
@@ -90,8 +87,6 @@ def suspicion_rows(lines: Mapping[str, float]) -> theme.Rows:
 
 def suspicion_chart(mechanism: Mechanism) -> alt.LayerChart:
     """Suspicion after the release against suspicion before; what 50 % can become in 99 % of releases is marked."""
-    import altair as alt
-
     lines = orders(mechanism)
     names = list(lines)
     rows = suspicion_rows(lines)

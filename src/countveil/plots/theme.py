@@ -11,12 +11,10 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from countveil.exact import decimal_text
-
-if TYPE_CHECKING:
-    import altair as alt
+from countveil.plots import altair as alt
 
 Rows = list[dict[str, Any]]
 
@@ -100,29 +98,21 @@ SMALL_NUMBERS = (
 
 def title(text: str, *sentences: str) -> alt.TitleParams:
     """A title and what the picture says in words, wrapped to its width."""
-    import altair as alt
-
     lines = textwrap.wrap(" ".join(sentences), WORDS_WIDE)
     return alt.TitleParams(text, subtitle=lines + [" "] * (SUBTITLE_LINES - len(lines)))
 
 
 def picture(heading: alt.TitleParams, *layers: alt.Chart | alt.LayerChart) -> alt.LayerChart:
     """Layers as one picture of the common size."""
-    import altair as alt
-
     return alt.LayerChart(layer=list(layers), title=heading, width=WIDTH, height=HEIGHT)
 
 
 def data(rows: Rows) -> alt.InlineData:
-    import altair as alt
-
     return alt.InlineData(values=rows)
 
 
 def rule(axis: str, value: float, dash: Sequence[int] = DASHED) -> alt.Chart:
     """A line across the picture at a value of one axis."""
-    import altair as alt
-
     base = alt.Chart(data([{"at": value}])).mark_rule(color=INK, strokeDash=list(dash), strokeWidth=1.2)
     chart: alt.Chart = base.encode(x=alt.X("at:Q")) if axis == "x" else base.encode(y=alt.Y("at:Q"))
     return chart
@@ -130,8 +120,6 @@ def rule(axis: str, value: float, dash: Sequence[int] = DASHED) -> alt.Chart:
 
 def label(x: float, y: float, text: str, **mark: Any) -> alt.LayerChart:
     """Words at a point of the picture, with a white edge so that lines behind them do not hurt."""
-    import altair as alt
-
     base = alt.Chart(data([{"x": x, "y": y, "text": text}]))
     base = base.encode(x=alt.X("x:Q"), y=alt.Y("y:Q"), text=alt.Text("text:N"))
     mark = {"align": "left", "baseline": "middle", **mark}
@@ -147,8 +135,6 @@ def side(value: float, low: float, high: float) -> dict[str, Any]:
 
 def dot(x: float, y: float, shape: str = "circle") -> alt.Chart:
     """A point that stands out."""
-    import altair as alt
-
     base = alt.Chart(data([{"x": x, "y": y}]))
     point = base.mark_point(shape=shape, size=90, filled=True, fill=MIDDLE, stroke="white", opacity=1)
     chart: alt.Chart = point.encode(x=alt.X("x:Q"), y=alt.Y("y:Q"))
@@ -206,8 +192,6 @@ class Style:
 
 def curves(rows: Rows, styles: list[Style], x: alt.X, y: alt.Y, *, columns: int, size: int = 42) -> list[alt.Chart]:
     """A line for each series, the widest first, and the marks."""
-    import altair as alt
-
     colour, shape = encodings(styles, columns=columns)
     layers = []
     for style in sorted(styles, key=lambda style: -style.width):
@@ -221,8 +205,6 @@ def curves(rows: Rows, styles: list[Style], x: alt.X, y: alt.Y, *, columns: int,
 
 def encodings(styles: list[Style], *, columns: int) -> tuple[alt.Color, alt.Shape]:
     """Colour and shape of the series, with one legend for both."""
-    import altair as alt
-
     names = [style.label for style in styles]
     legend = alt.Legend(title=None, columns=columns, rowPadding=4, symbolSize=110)
     colour = alt.Color("series:N", sort=names).scale(domain=names, range=[style.colour for style in styles])
@@ -232,8 +214,6 @@ def encodings(styles: list[Style], *, columns: int) -> tuple[alt.Color, alt.Shap
 
 def ground(rows: Rows, start: str, end: str) -> alt.Chart:
     """A grey ground from one value of the x axis to another."""
-    import altair as alt
-
     base = alt.Chart(data(rows)).mark_rect(color=GROUND)
     chart: alt.Chart = base.encode(x=alt.X(f"{start}:Q"), x2=alt.X2(f"{end}:Q"))
     return chart
@@ -241,8 +221,6 @@ def ground(rows: Rows, start: str, end: str) -> alt.Chart:
 
 def log_y(name: str, title: str | None, low: float, high: float = 2) -> alt.Y:
     """A log axis labelled 10^k; for probabilities a little more than 1, so that marks at 1 are whole."""
-    import altair as alt
-
     ticks = [tick for tick in decades([low, high], most=14) if low <= tick <= high]
     y = alt.Y(f"{name}:Q", title=title).scale(type="log", domain=[low, high], nice=False)
     return y.axis(values=ticks, labelExpr=_powers(ticks), labelFont=POWERS_FONT)
@@ -261,6 +239,4 @@ def _powers(ticks: list[float]) -> str:
 
 def headline(text: str, words: str, *, width: int = WIDE_WORDS) -> alt.TitleParams:
     """A title and what the figure says in words."""
-    import altair as alt
-
     return alt.TitleParams(text, subtitle=textwrap.wrap(words, width), offset=14)

@@ -5,14 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from countveil.law import Law
 from countveil.mechanism import Mechanism
+from countveil.plots import altair as alt
 from countveil.plots import theme
-
-if TYPE_CHECKING:
-    import altair as alt
 
 TOLERANCE = Fraction(1, 10)
 LEVEL = Fraction(95, 100)
@@ -84,8 +81,6 @@ def _root(law: Law) -> float:
 
 def usefulness_chart(mechanism: Mechanism, tolerance: Fraction = TOLERANCE) -> alt.LayerChart:
     """Relative errors against the cell size, both axes logarithmic, with the size from which cells are useful."""
-    import altair as alt
-
     rows = usefulness_rows(mechanism, tolerance)
     found = useful_from(mechanism, tolerance)
     sizes = [row["n"] for row in rows]

@@ -65,14 +65,14 @@ class Audit:
             "readings": [
                 {
                     "reading": name,
-                    "delta": {_t(e): _up(d.value) for e, d in self.deltas[name].items()},
-                    "worst_pair": {_t(e): [d.n, d.m] for e, d in self.deltas[name].items()},
+                    "delta": {decimal_text(e): _up(d.value) for e, d in self.deltas[name].items()},
+                    "worst_pair": {decimal_text(e): [d.n, d.m] for e, d in self.deltas[name].items()},
                     "delta_at_any_epsilon": _up(self.floors[name]),
                 }
                 for name in READINGS
             ],
             "curve": [
-                {"epsilon": _t(e), **{name: _up(value) for name, value in found.items()}}
+                {"epsilon": decimal_text(e), **{name: _up(value) for name, value in found.items()}}
                 for e, found in self.curve.items()
             ],
             "rows": [
@@ -185,10 +185,6 @@ def _epsilon(given: object) -> Fraction:
     if not 0 <= value <= LARGEST_EPSILON:
         raise ParameterError("epsilon", given, allowed)
     return value
-
-
-def _t(x: Fraction) -> str:
-    return decimal_text(x)
 
 
 def _up(x: Fraction) -> str:

@@ -132,26 +132,15 @@ def _check_next(i: int, expected: int, line: int) -> None:
     raise PTableError(f"i = {i} after {expected - 1}; rows have no gaps", line)
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """What a writer prints of one entry, as texts."""
-
-    i: int
-    j: int
-    p: str
-    v: int
-    lower: str
-    upper: str
-
-
-def cells(table: PTable) -> Iterable[Cell]:
-    """The entries of a table, j ascending; the last bound of each row is 1."""
+def cells(table: PTable) -> Iterable[dict[str, str]]:
+    """What a writer prints of every entry, by the names of `Entry`; j ascends, and the last bound of a row is 1."""
     digits = _decimals(table.total)
     for i, row in enumerate(table.rows):
         bound = 0
         for v, weight in row.items():
             lower, bound = bound, bound + weight
-            yield Cell(i, i + v, _text(weight, digits), v, _text(lower, digits), _text(bound, digits))
+            p, low, high = (_text(units, digits) for units in (weight, lower, bound))
+            yield {"i": str(i), "j": str(i + v), "p": p, "v": str(v), "lower": low, "upper": high}
 
 
 def _decimals(total: int) -> int:

@@ -12,8 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from countveil.errors import MissingExtraError, shortened
-from countveil.exact import Number
-from countveil.ptables.bounds import UNITS, Entry, cells, table_of
+from countveil.ptables.bounds import Entry, cells, table_of
 from countveil.ptables.lines import MOST_ENTRIES, PTableError, text_lines
 from countveil.ptables.table import PTable
 
@@ -23,6 +22,7 @@ NEEDED = ("i", "j", "ub")
 OPTIONAL = ("p", "v", "lb", "type")
 DEEPEST = 8
 _FIELDS = {"i": "i", "j": "j", "ub": "upper", "p": "p", "v": "v", "lb": "lower"}
+_WHOLE = ("i", "j", "v")
 _TAIL = "type: cnts\nversion: 1.0.2\nptype: params_cnts\n"
 
 
@@ -190,24 +190,13 @@ def _entries(columns: dict[str, list[Scalar]], seen: list[int]) -> Iterator[Entr
         yield Entry(lines["i"], texts["i"], texts["j"], texts["upper"], p, v, lower, lines)
 
 
-def units(keys: Number | None) -> int:
-    return UNITS
-
-
 def write(table: PTable) -> Iterator[str]:
     found = list(cells(table))
     yield "params:\n  ptable:\n"
-    for name, values in (
-        ("i", (str(cell.i) for cell in found)),
-        ("j", (str(cell.j) for cell in found)),
-        ("p", (_real(cell.p) for cell in found)),
-        ("v", (str(cell.v) for cell in found)),
-        ("lb", (_real(cell.lower) for cell in found)),
-        ("ub", (_real(cell.upper) for cell in found)),
-        ("type", ("all" for _ in found)),
-    ):
-        yield f"    {name}: [{', '.join(values)}]\n"
-    yield _TAIL
+    for name in ("i", "j", "p", "v", "lb", "ub"):
+        values = (cell[_FIELDS[name]] for cell in found)
+        yield f"    {name}: [{', '.join(values if name in _WHOLE else map(_real, values))}]\n"
+    yield f"    type: [{', '.join(['all'] * len(found))}]\n{_TAIL}"
 
 
 def _real(text: str) -> str:

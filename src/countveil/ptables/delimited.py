@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from countveil.errors import shortened
-from countveil.exact import Number
-from countveil.ptables.bounds import UNITS, Entry, cells, table_of
+from countveil.ptables.bounds import Entry, cells, table_of
 from countveil.ptables.lines import MOST_ENTRIES, PTableError, text_lines
 from countveil.ptables.table import PTable
 
@@ -64,13 +63,10 @@ class Delimited:
     def parse(self, data: bytes) -> PTable:
         return table_of(entries(text_lines(data, MOST_ENTRIES + 1), self.FIELDS))
 
-    def units(self, keys: Number | None) -> int:
-        return UNITS
-
     def write(self, table: PTable) -> Iterator[str]:
         yield ";".join(_HEADER.get(name, name) for name in self.FIELDS) + "\n"
         for cell in cells(table):
-            yield ";".join(str(getattr(cell, name)) for name in self.FIELDS) + "\n"
+            yield ";".join(cell[name] for name in self.FIELDS) + "\n"
 
 
 _HEADER = {"upper": "p_int_ub", "lower": "p_int_lb"}

@@ -8,9 +8,11 @@ from fractions import Fraction
 
 from countveil.errors import InfeasibleError, RequestError
 from countveil.exact import Number, decimal_text, exp_bounds
+from countveil.families.maximum_entropy import spans
 from countveil.law import ColumnFamily
 from countveil.mechanism import Mechanism
 from countveil.ptables import integer_keys
+from countveil.ptables.bounds import UNITS
 from countveil.ptables.formats import Format, format_named
 from countveil.ptables.grid import nearest_even, rounded
 from countveil.ptables.lines import MOST_ENTRIES
@@ -53,9 +55,11 @@ def export(mechanism: Mechanism, format: str = "tau-argus", *, keys: Number | No
 
 def grid_of(fmt: Format, keys: Number | None) -> int:
     """The total of the format's rows; keys are for the format that has them."""
-    if keys is not None and fmt.NAME != integer_keys.NAME:
+    if fmt.NAME == integer_keys.NAME:
+        return integer_keys.units(keys)
+    if keys is not None:
         raise RequestError(f"keys belong to format {integer_keys.NAME}; {fmt.NAME} has bounds of eight decimals")
-    return fmt.units(keys)
+    return UNITS
 
 
 def columns(family: ColumnFamily, eta: Fraction) -> list[Proposal]:
@@ -141,18 +145,3 @@ def warnings(table: PTable, fmt: Format) -> tuple[str, ...]:
         worst = max(abs(table.rows[i].mean) for i in biased)
         found.append(f"rows with a bias: {spans(biased)}; at most {decimal_text(worst, 3, 'up')}")
     return tuple(found)
-
-
-def spans(numbers: Sequence[int]) -> str:
-    """0, 1, 2, 7 as "0..2, 7".
-
-    >>> spans([0, 1, 2, 7])
-    '0..2, 7'
-    """
-    runs: list[list[int]] = []
-    for value in numbers:
-        if runs and runs[-1][1] == value - 1:
-            runs[-1][1] = value
-        else:
-            runs.append([value, value])
-    return ", ".join(str(a) if a == b else f"{a}..{b}" for a, b in runs)

@@ -14,7 +14,6 @@ from typing import Protocol
 
 from countveil.durable_files import open_output
 from countveil.errors import ParameterError, shortened
-from countveil.exact import Number
 from countveil.ptables import cellkey, integer_keys
 from countveil.ptables.delimited import SAS, TAU_ARGUS
 from countveil.ptables.lines import PTableError, read_bytes, text_lines
@@ -37,9 +36,6 @@ class Format(Protocol):
 
     def parse(self, data: bytes) -> PTable:
         """The table of a file's content, or a PTableError that names the line."""
-
-    def units(self, keys: Number | None) -> int:
-        """The total that rows are rounded to before writing."""
 
     def write(self, table: PTable) -> Iterator[str]:
         """The content of a file, in pieces."""

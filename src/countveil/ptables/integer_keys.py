@@ -118,6 +118,7 @@ def _refuse(where: Any, reason: str) -> None:
 
 
 def units(keys: Number | None) -> int:
+    """The number of keys, which is the total of every row."""
     return integer("keys", KEYS if keys is None else keys, 2, LARGEST_KEYS, "the tool's own tables have 256 or 4096")
 
 
