@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from countveil.cli.output import CONFIG, JSON, URL, Command, busy, lost_words, open_counts, print_json, short
+from countveil.cli.output import (
+    CONFIG,
+    JSON,
+    URL,
+    Command,
+    busy,
+    lost_words,
+    open_counts,
+    print_json,
+    print_rich,
+    short,
+)
 
 if TYPE_CHECKING:
     from countveil.answers import PoolBudget
@@ -68,7 +79,7 @@ def _plain(found: PoolBudget) -> dict[str, object]:
 
 def _print(found: PoolBudget, *, yours: bool) -> None:
     """`yours`: what is left is what the holder of a key can still ask for, and what others spent is not known."""
-    from countveil.cli.terminal import Text, print_rich
+    from rich.text import Text
 
     of = "" if found.datasets == (found.pool,) else f" ({', '.join(found.datasets)})"
     whose = " for this key" if yours else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from countveil.cli.output import JSON, Command, busy, plot_option, print_json, short
+from countveil.cli.output import JSON, Command, busy, plot_option, print_json, print_mechanism, short
 
 
 @click.command(cls=Command)
@@ -65,8 +65,6 @@ def certify(
     if as_json:
         print_json(result)
         return
-    from countveil.cli.terminal import print_mechanism
-
     print_mechanism(result)
     for e, found in at_epsilon.items():
         click.echo(f"delta at epsilon {e}: {short(found, 6, 'up')}")

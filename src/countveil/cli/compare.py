@@ -8,7 +8,17 @@ from typing import Any
 
 import click
 
-from countveil.cli.output import JSON, Command, plot_option, print_json, short, steps
+from countveil.cli.output import (
+    JSON,
+    Command,
+    make_table,
+    plot_option,
+    print_json,
+    print_notes,
+    print_rich,
+    short,
+    steps,
+)
 
 
 @click.command(cls=Command)
@@ -68,7 +78,7 @@ def compare(mechanisms: tuple[str, ...], plot: str | None, as_json: bool, **term
 
 
 def _print(found: Mapping[str, Any]) -> None:
-    from countveil.cli.terminal import Text, make_table, print_notes, print_rich
+    from rich.text import Text
 
     names = ("epsilon", "delta", "variance", "eta", "D")
     given = ", ".join(f"{name} {found[name]}" for name in names if found[name] is not None)

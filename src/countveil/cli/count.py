@@ -13,7 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from countveil.cli.output import CONFIG, JSON, URL, Command, busy, lost_words, open_counts, print_json, short
+from countveil.cli.output import (
+    CONFIG,
+    JSON,
+    URL,
+    Command,
+    busy,
+    lost_words,
+    make_table,
+    open_counts,
+    print_json,
+    print_rich,
+    short,
+)
 
 if TYPE_CHECKING:
     from countveil.answers import DryRun, Table
@@ -163,7 +175,7 @@ class _Lines(list[str]):
 
 
 def _print_rich(table: Table) -> None:
-    from countveil.cli.terminal import Text, make_table, print_rich
+    from rich.text import Text
 
     shown = make_table()
     *groups, counted, _, _ = table.columns

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from countveil.cli.output import JSON, Command, busy, print_json
+from countveil.cli.output import JSON, Command, busy, make_table, print_json, print_rich
 
 if TYPE_CHECKING:
     from countveil.demo import Asked, Demo
@@ -69,7 +69,7 @@ def _plain(done: Demo) -> dict[str, object]:
 
 
 def _print(number: int, asked: Asked, seen: set[str]) -> None:
-    from countveil.cli.terminal import Text, make_table, print_rich
+    from rich.text import Text
 
     print_rich(f"\n{number}. {asked.title}", style="bold")
     print_rich(f"   {asked.sql}", style="dim")

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 import countveil as cv
-from countveil.cli.output import JSON, Command, busy, plot_option, print_json
+from countveil.cli.output import JSON, Command, busy, plot_option, print_json, print_mechanism
 
 
 @click.command(cls=Command)
@@ -75,8 +75,6 @@ def show(mechanism: cv.Mechanism, output: str | None, as_json: bool) -> None:
     if as_json:
         print_json(mechanism.describe())
         return
-    from countveil.cli.terminal import print_mechanism
-
     print_mechanism(mechanism.describe())
     if output is not None:
         click.echo(f"saved to {output}; prove it again with: countveil certify {output}", err=True)

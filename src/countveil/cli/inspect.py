@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from countveil.cli.output import CONFIG, JSON, Command, busy, print_json
+from countveil.cli.output import CONFIG, JSON, Command, busy, make_table, print_json, print_notes, print_rich
 
 if TYPE_CHECKING:
     from countveil.inspecting import Inspection
@@ -41,7 +41,7 @@ def inspect(dataset: str | None, config: str | None, as_json: bool) -> None:
 
 
 def _print(found: Inspection) -> None:
-    from countveil.cli.terminal import Text, make_table, print_notes, print_rich
+    from rich.text import Text
 
     print_rich(f"{found.dataset}: {found.rows:,} rows", style="bold")
     heads = ("column", "declared", "source", "in domain", "NULL", "outside")

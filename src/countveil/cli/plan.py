@@ -9,7 +9,19 @@ from typing import Any
 
 import click
 
-from countveil.cli.output import JSON, Command, busy, plot_option, print_json, short, steps
+from countveil.cli.output import (
+    JSON,
+    Command,
+    busy,
+    make_table,
+    plot_option,
+    print_json,
+    print_mechanism,
+    print_notes,
+    print_rich,
+    short,
+    steps,
+)
 from countveil.exact import decimal_text
 
 DEFAULTS = {"--policy": "nonnegative", "--method": "remap", "--objective": "variance", "--sensitivity": "1"}
@@ -117,7 +129,7 @@ def plan(
 
 
 def _print(found: Mapping[str, Any]) -> None:
-    from countveil.cli.terminal import Text, make_table, print_mechanism, print_notes, print_rich
+    from rich.text import Text
 
     who = "one person more or less" if found["neighbours"] == "add-remove" else "one person instead of another"
     often = "" if found["cells"] == 1 else f", in up to {found['cells']} cells of each table"

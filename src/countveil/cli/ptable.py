@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from countveil.cli.output import JSON, Group, busy, plot_option, print_json, short
+from countveil.cli.output import JSON, Group, busy, make_table, plot_option, print_json, print_notes, print_rich, short
 
 if TYPE_CHECKING:
     from countveil.ptables import Audit, PTable
@@ -196,8 +196,6 @@ def export(mechanism: str, format_: str, keys: str | None, output: str, as_json:
 
 def _print_readings(audits: Sequence[tuple[str, Audit]]) -> None:
     """Delta by epsilon and reading; of one table with the worst pair, of several side by side."""
-    from countveil.cli.terminal import make_table, print_rich
-
     table = make_table("epsilon", title="Exact delta", pad_edge=False)
     table.add_column("reading", no_wrap=True)
     for name, _ in audits:
@@ -216,8 +214,6 @@ def _print_readings(audits: Sequence[tuple[str, Audit]]) -> None:
 
 
 def _print_rows(rows: Any, everything: bool) -> None:
-    from countveil.cli.terminal import make_table, print_rich
-
     heads = ("true count", "P(stay)", "variance", "bias", "published as")
     table = make_table(*heads, title="The rows", pad_edge=False)
     hidden = 0 if everything else max(0, len(rows) - SHOWN_ROWS)
@@ -245,8 +241,6 @@ def _print_spread(name: str, table: PTable) -> None:
 
 
 def _print_notes(title: str, notes: Sequence[str]) -> None:
-    from countveil.cli.terminal import print_notes, print_rich
-
     if notes:
         print_rich(title, "bold")
         print_notes(notes, "")
