@@ -16,9 +16,8 @@ from countveil.exact import integer
 from countveil.sampling.draw import Sampler, release_one
 from countveil.sampling.entropy import Key
 
-__all__ = ["SINGLE", "as_counts", "bounds", "release", "release_one"]
+__all__ = ["SINGLE", "as_counts", "release", "release_one"]
 
-LARGEST_COUNT = 2**63 - 1
 SINGLE = int | str | float | np.integer | np.floating | None
 """What is read as one count; None and texts that are no number are refused as such."""
 _ALLOWED = "whole numbers from 0 to {top}"
@@ -59,22 +58,6 @@ def as_counts(values: NDArray[Any], top: int, first_row: int = 1, argument: str 
         row = int(np.flatnonzero(wrong)[0])
         raise ParameterError(f"{argument} in row {first_row + row}", _shown(values[row]), _ALLOWED.format(top=top))
     return values.astype(np.int64, copy=False)
-
-
-def bounds(y: Any, reach: int, low: int, high: int | None) -> tuple[Any, Any]:
-    """The certain range of n given y, |y - n| <= reach and low <= n <= high, for one released count or an array."""
-    if not isinstance(y, np.ndarray):
-        value = integer("y", y, -LARGEST_COUNT, LARGEST_COUNT)
-        least, most = max(value - reach, low), max(value + reach, low)
-        return (least, most) if high is None else (min(least, high), min(most, high))
-    if y.dtype.kind not in "iu" or (
-        len(y) and not -LARGEST_COUNT + reach <= int(y.min()) <= int(y.max()) <= LARGEST_COUNT
-    ):
-        raise ParameterError("y", f"an array of {y.dtype}", "released counts: whole numbers that fit 64 bits")
-    values = y.astype(np.int64)
-    lower = np.maximum(values - reach, low)
-    upper = np.maximum(np.minimum(values, LARGEST_COUNT - reach) + reach, low)  # without a wrap at 2^63
-    return (lower, upper) if high is None else (np.minimum(lower, high), np.minimum(upper, high))
 
 
 def _series(sampler: Sampler, counts: Any, top: int) -> Any:
