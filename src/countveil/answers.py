@@ -314,9 +314,9 @@ def check_collectable(question: Question, workers: bool = False) -> None:
         )
 
 
-def draw_counts(mechanism: Mechanism, counts: Ints) -> Ints:
+def draw_counts(mechanism: Mechanism, counts: Ints, cells: int) -> Ints:
     """The release of an engine's counts, one draw a cell, with a fresh key that is used once and forgotten."""
-    whole = counts.dtype == np.int64 and counts.ndim == 1
+    whole = isinstance(counts, np.ndarray) and counts.dtype == np.int64 and counts.shape == (cells,)
     if not whole or (len(counts) and not 0 <= counts.min() <= counts.max() <= mechanism.largest_count):
         raise EngineError("the engine returned what cannot be counts; the charge is kept")
     return mechanism.sampler.release(np.ascontiguousarray(counts), Key())

@@ -48,7 +48,7 @@ _LEDGER = "countveil.ledger"
 MOST_ROWS = 20
 """Rows of a person in one cell that a mechanism can be designed for."""
 MOST_CELLS = 10**10
-"""Cells of a table that workers draw; what one process collects is less, see `releases`."""
+"""Cells of a table that workers draw; what one process collects is less, see `answers`."""
 _DATASET_KEYS = {
     "source",
     "table",

@@ -156,7 +156,7 @@ class Curator:
         """Count and draw. The true counts live in this body and nowhere else."""
         counts = ready.engine.count(question, key=self._key(question))
         self._check_unchanged(ready)
-        return pack_counts(draw_counts(ready.intervals.mechanism, counts))
+        return pack_counts(draw_counts(ready.intervals.mechanism, counts, question.cells))
 
     def _make_table(self, question: Question, charge: Charge, intervals: Intervals, replayed: bool, kind: Any) -> Table:
         log.info("answered charge=%s dataset=%s cells=%d", charge.id, charge.dataset, question.cells)

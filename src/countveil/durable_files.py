@@ -6,8 +6,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
+import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,28 +18,38 @@ from typing import BinaryIO
 from countveil.errors import ParameterError
 
 PRIVATE = 0o600
+UNSYNCABLE = (errno.EACCES, errno.EINVAL, errno.ENOTSUP)
 
 
 @contextmanager
 def replace_file(target: Path, mode: int | None = None) -> Iterator[BinaryIO]:
     """A file to write that takes the target's name when it is complete and on disk; on failure nothing is left behind.
 
-    It gets this mode under any umask; without one, the mode that new files have.
+    It gets this mode under any umask; without one, the mode that new files have. Files with a mode are those of a
+    ledger or a service, which others do not write meanwhile; any other may have several writers, on several hosts.
     """
-    part = part_beside(target)
-    part.unlink(missing_ok=True)  # a crash may have left it; whoever has that file open sees nothing of the new one
+    if mode is None:
+        part = target.with_name(f".{target.name[:50]}.{uuid.uuid4().hex}.part")
+    else:
+        part = part_beside(target)
+        part.unlink(missing_ok=True)  # a crash may have left it; whoever has it open sees nothing of the new one
     try:
         with open(_create(part, mode), "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        rename_file(part, target)
+        os.replace(part, target)
+        try:
+            sync_folder(target.parent)
+        except OSError as error:  # the file is there: some folders may be written but not read, or never sync
+            if mode is not None or error.errno not in UNSYNCABLE:
+                raise
     finally:
         part.unlink(missing_ok=True)
 
 
 def part_beside(target: Path) -> Path:
-    """Where a file is written before it takes its name; no other thread on this machine writes there."""
+    """Where a file is written before it takes its name; no other thread of these processes writes there."""
     return target.with_name(f".{target.name[:50]}.{threading.get_native_id()}.part")
 
 

@@ -225,7 +225,7 @@ def evaluated(
         else:
             drawn, counts = "driver", engine.count(question, key=key)
             unchanged()
-            count = write_counts(question, draw_counts(ready.intervals.mechanism, counts), hidden)
+            count = write_counts(question, draw_counts(ready.intervals.mechanism, counts, question.cells), hidden)
         ours = sealed(hidden, folder.name, question, drawn, count).written()
     except BaseException as fault:
         shutil.rmtree(hidden.parent, ignore_errors=True)

@@ -14,8 +14,8 @@ import pytest
 from scipy import stats
 
 import countveil as cv
-from countveil.answers import CONSISTENT, Receipt, Table, make_table
-from countveil.errors import ParameterError
+from countveil.answers import CONSISTENT, Receipt, Table, draw_counts, make_table
+from countveil.errors import EngineError, ParameterError
 from countveil.intervals import Intervals
 from countveil.query import ask
 from countveil.schema import Column, Schema
@@ -166,3 +166,14 @@ def test_a_total_asked_for_on_its_own_is_closer() -> None:
 
 def test_a_replay_is_told() -> None:
     assert replace(table(by("ok")), replayed=True).describe()["replayed"] is True
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [[7], None, np.array([7.0]), np.array([7], dtype=np.int32), np.array([[7]]), np.array([7, 7]), np.array([-1])],
+)
+def test_what_an_engine_returns_is_counts_of_all_cells_or_refused(counts: Any) -> None:
+    mechanism = cv.design(epsilon="1", delta="1e-6", policy="signed")
+    with pytest.raises(EngineError, match=r"^the engine returned what cannot be counts; the charge is kept$"):
+        draw_counts(mechanism, counts, 1)
+    assert draw_counts(mechanism, np.array([7]), 1).shape == (1,)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from countveil import durable_files
 from countveil.durable_files import (
     create_private,
     find_exposed,
@@ -160,3 +161,30 @@ def test_exposed_files_are_those_named_after_a_path(tmp_path: Path) -> None:
     (tmp_path / "a[1].x.d").mkdir(mode=0o755)
     found = find_exposed([tmp_path / "a[1].x", tmp_path / "none" / "c"])
     assert found == {tmp_path / ".a[1].x.lock": 0o640, tmp_path / "a[1].x": 0o640}
+
+
+def test_an_output_is_there_also_where_its_folder_cannot_be_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some folders may be written to but not opened, and some file systems sync no folders; a secret is not left so."""
+
+    def refuse(folder: Path) -> None:
+        raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(durable_files, "sync_folder", refuse)
+    with open_output(tmp_path / "a") as file:
+        file.write(b"whole")
+    assert (tmp_path / "a").read_bytes() == b"whole"
+    with pytest.raises(OSError, match="denied"):
+        replace_private(tmp_path / "b", b"secret")
+
+
+def test_two_writers_of_one_output_never_share_a_part(tmp_path: Path) -> None:
+    """Also on two hosts, whose threads may have the same numbers."""
+    with open_output(tmp_path / "a") as first:
+        first.write(b"first")
+        with open_output(tmp_path / "a") as second:
+            second.write(b"second")
+        assert (tmp_path / "a").read_bytes() == b"second"
+    assert (tmp_path / "a").read_bytes() == b"first"
+    assert [file.name for file in tmp_path.iterdir()] == ["a"]

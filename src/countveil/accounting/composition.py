@@ -42,6 +42,8 @@ LONGEST = 2**20
 """Losses of one answer span no more grid points than this, however rare the extreme ones are."""
 LARGEST_EPSILON = 700.0
 BEYOND = 3e5
+WIDEST = 2e5
+"""Where the search for an epsilon ends."""
 
 
 @dataclass(frozen=True)
@@ -274,11 +276,14 @@ def _least_epsilon(delta_at: Callable[[float], float], delta: Fraction) -> float
 
     limits = (0.0, math.inf)
     try:
-        found = find_root(lack, 1.0, limits=limits, step=1.0, widest=2e5, tolerance=1e-9, close=1e-9)
+        found = find_root(lack, 1.0, limits=limits, step=1.0, widest=WIDEST, tolerance=1e-9, close=1e-9)
     except NoRootError:
         return None
-    while delta_at(found) > delta:
-        found = max(found * (1 + 1e-12), 1e-300)
+    step = 1e-12
+    while delta_at(found) > delta:  # logarithms of deltas that differ in their last digits are equal
+        if found > WIDEST:
+            return None
+        found, step = max(found * (1 + step), 1e-300), 2 * step
     return found
 
 

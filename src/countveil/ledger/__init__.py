@@ -1,7 +1,6 @@
 """The ledger: what may be spent, what was spent, and every answer given. Pay first; a repeat is a replay.
 
-    records       entries in a hash chain, and what they add up to
-    secret        what keys the fingerprints of data
+    records       entries in a hash chain, plans, charges, and the secret that keys fingerprints of data
     anchor        how far the ledger had come, kept elsewhere
     store         one connection, durable changes, the chain and its anchor
     group_commit  changes that wait at the same time share one transaction and one sync
@@ -9,7 +8,7 @@
     book          charges, answers and requests: `Ledger`, whatever database keeps it
     sqlite        one file, one writer at a time, durable before anything is answered; connection: how it is opened
     postgres      one database for curators on several hosts; opening: which of the two a configuration means
-    checking      chain, tables and anchor against one another
+    checking      what the entries add up to; chain, tables and anchor against one another
     settling      what was lost is spent; restoring: bringing back a copy of a file
 
 Rules that every ledger keeps: a charge is one guarded statement; a charge has at most one answer; the same question on

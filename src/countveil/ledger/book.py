@@ -62,10 +62,14 @@ class Ledger(Budgets):
         with self._transaction("dataset"):
             if not self.check_binding(dataset, pool, unit, fingerprint):
                 self._append("dataset", {"dataset": dataset, "pool": pool, "unit": unit})
-        self._bound.add((dataset, pool, unit, fingerprint))
 
     def check_binding(self, dataset: str, pool: str, unit: str, fingerprint: Keyed) -> bool:
-        """Refuse what `bind` would refuse, without a change; whether the dataset is on record already."""
+        """Refuse what `bind` would refuse, without a change; whether the dataset is on record already.
+
+        What is on record stays there, so a binding that was found is not looked up again: that reads all entries.
+        """
+        if (dataset, pool, unit, fingerprint) in self._bound:
+            return True
         known = self.check_pool(dataset, pool, unit)
         same = "SELECT dataset FROM version WHERE substr(fingerprint, 1, ?) = ?"
         content = fingerprint.partition(".")[0]  # without the folders of files: they do not make other people
@@ -76,6 +80,8 @@ class Ledger(Budgets):
                     f"its data is that of {other}, which pool {known[other][0]} pays for; set pool = "
                     f"{_quoted(known[other][0])} under its budget: datasets about the same people share one pool",
                 )
+        if dataset in known:
+            self._bound.add((dataset, pool, unit, fingerprint))
         return dataset in known
 
     def check_pool(self, dataset: str, pool: str, unit: str) -> dict[str, tuple[str, str]]:

@@ -81,14 +81,12 @@ class CommitQueue:
         self._queue: deque[QueuedChange[Any]] = deque()
         self._led = False
 
-    def join(self, name: str, make: Callable[[], T], anchored: bool = True) -> QueuedChange[T]:
+    def join(self, mine: QueuedChange[Any]) -> None:
         """Put a change in the queue; the first in it leads."""
-        mine = QueuedChange(name, make, anchored)
         with self._lock:
             self._queue.append(mine)
             if not self._led:
-                self._led = mine.leads = True
-        return mine
+                mine.leads = self._led = True  # in this order, so that an interrupt between leaves one who leads
 
     def take(self) -> list[QueuedChange[Any]]:
         """Take the first changes out of the queue, up to MOST."""

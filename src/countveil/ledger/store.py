@@ -177,8 +177,9 @@ class Store(ABC):
         Each change is made whole or not at all: it is refused before it writes anything, and the others go on. If the
         transaction fails, none of them was made.
         """
-        mine = self._queue.join(name, make, anchored)
+        mine = QueuedChange(name, make, anchored)
         try:
+            self._queue.join(mine)
             mine.wait()
             if not mine.done:
                 with self._lock, self._turn():  # whatever joins the queue until both are ours is made with mine
@@ -189,8 +190,8 @@ class Store(ABC):
 
     def _make_all(self, group: list[QueuedChange[Any]], leader: QueuedChange[Any]) -> None:
         """Make the changes of a group in one transaction, and tell the threads that wait for them."""
-        name = group[0].name if len(group) == 1 else "group"
         try:
+            name = group[0].name if len(group) == 1 else "group"
             with self._transaction(name, anchored=any(each.anchored for each in group)):
                 if len(group) == 1:
                     group[0].make()

@@ -313,3 +313,13 @@ def test_mechanisms_chosen_on_the_way_are_charged_what_they_were_certified_at() 
     other = cv.compose([(m, 2), (cv.design(epsilon="1", delta="1e-6", policy="signed"), 1)], adaptive=True)
     assert other.upper(1.19) == 1
     assert other.upper(1.21) < 1.1e-6
+
+
+def test_a_delta_just_below_what_no_epsilon_goes_under() -> None:
+    """Beyond every loss delta is that of infinite losses; a float less than that has no epsilon, and is told so."""
+    composed_one = cv.compose(cv.design(epsilon="0.1", delta="1e-9", policy="signed"), 1)
+    for digits in range(1, 5):
+        below = composed_one.upper(600.0)
+        for _ in range(digits):
+            below = math.nextafter(below, 0)
+        assert composed_one.epsilon(below) is None

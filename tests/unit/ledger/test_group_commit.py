@@ -309,13 +309,12 @@ def test_a_leader_that_failed_leaves_the_queue_before_the_next_one_leads(
     ledger: SqliteLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another thread came after it: its change is made without the one that failed."""
-    queue, others = ledger._queue, []
+    queue, other = ledger._queue, QueuedChange("settle", lambda: None)
     join = queue.join
 
-    def join_before_another(*change: Any) -> QueuedChange[Any]:
-        mine = join(*change)
-        others.append(join("settle", lambda: None))
-        return mine
+    def join_before_another(mine: QueuedChange[Any]) -> None:
+        join(mine)
+        join(other)
 
     def refuse(self: SqliteLedger) -> None:
         raise LedgerError("busy")
@@ -325,9 +324,9 @@ def test_a_leader_that_failed_leaves_the_queue_before_the_next_one_leads(
         patch.setattr(SqliteLedger, "_turn", refuse)
         with pytest.raises(LedgerError, match="busy"):
             ask(ledger, "a")
-    assert others[0].leads
-    assert queue.take() == others
-    queue.leave(others[0])
+    assert other.leads
+    assert queue.take() == [other]
+    queue.leave(other)
 
 
 def test_a_closed_ledger_refuses_all_that_wait(tmp_path: Path) -> None:
@@ -375,7 +374,10 @@ def test_a_child_that_forks_before_it_has_used_the_ledger(ledger: SqliteLedger) 
 
 
 def stand(group: CommitQueue, n: int) -> list[QueuedChange[int]]:
-    return [group.join("charge", lambda i=i: i) for i in range(n)]
+    line = [QueuedChange("charge", lambda i=i: i) for i in range(n)]
+    for each in line:
+        group.join(each)
+    return line
 
 
 def test_the_lead_is_passed_to_the_first_that_waits() -> None:
