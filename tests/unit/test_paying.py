@@ -365,6 +365,29 @@ def test_nothing_is_counted_before_it_is_paid_for(config: Path, monkeypatch: pyt
     assert seen[1::2] == ["1 of its answers on record"] * many
 
 
+def test_of_two_workers_that_answer_one_charge_the_first_answer_goes_out_twice(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one asks, and is answered, while the first one counts."""
+    count, answers = DuckDBEngine.count, []
+    sql = "SELECT region, age, count(*) FROM people GROUP BY region, age"
+
+    def count_meanwhile(self: DuckDBEngine, question: Question, *, key: bytes) -> Any:
+        if not answers:
+            answers.append(None)
+            with Curator.open(config) as other:
+                answers.append(other.count(sql))
+        return count(self, question, key=key)
+
+    monkeypatch.setattr(DuckDBEngine, "count", count_meanwhile)
+    with Curator.open(config) as curator:
+        late = curator.count(sql)
+        assert curator.ledger.standing("people").spent == 1
+    first = answers[1]
+    assert late.released.tolist() == first.released.tolist(), "48 cells: not by chance"
+    assert (late.receipt.id, late.replayed, first.replayed) == (first.receipt.id, True, False)
+
+
 def test_what_is_released_has_the_law_of_the_mechanism(tmp_path: Path) -> None:
     """40,000 equal cells, so that their spread is the law's: a halved or missing noise is far outside."""
     values = "x = { min = 0, max = 199 }\nz = { min = 0, max = 199 }\n"
