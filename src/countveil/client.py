@@ -31,7 +31,7 @@ from countveil.errors import (
     ServiceError,
     shortened,
 )
-from countveil.query import Condition, Form, Question, check_form, parse, parse_condition, written
+from countveil.query import Condition, Form, Question, check_form, parse, parse_condition, take_question, written
 from countveil.query.tokens import UNWRITABLE
 from countveil.received import read_dry_run, read_pools, read_table, refusal
 from countveil.sampling.entropy import token
@@ -234,7 +234,8 @@ def _check_key(given: object) -> str:
 
 def _write_question(question: str | Question | None, **form: Unpack[Form]) -> dict[str, Any]:
     """The body of a question. Text is for the service to judge, unless it cannot travel."""
-    sql = question.text if isinstance(question, Question) else question
+    asked = take_question(question, form)
+    sql = asked.text if isinstance(asked, Question) else asked
     if sql is not None:
         _check_text(sql, parse)
     where = form.get("where")

@@ -8,8 +8,9 @@ Nothing but `Question` goes further: declared columns, comparisons with literals
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 from countveil.errors import QueryError, shortened
 from countveil.query.expression import Condition, Name, Query, col, count_name, written
@@ -28,6 +29,7 @@ __all__ = [
     "col",
     "parse",
     "parse_condition",
+    "take_question",
     "written",
 ]
 
@@ -59,6 +61,7 @@ def ask(
     True
     """
     known = {schemas.name: schemas} if isinstance(schemas, Schema) else schemas
+    question = take_question(question, form)
     _check_keywords(form)
     if question is None:
         query = _from_python(known, **form)
@@ -72,6 +75,16 @@ def ask(
     else:
         query = parse(question)
     return bind(query, _schema(query.dataset, known))
+
+
+def take_question(question: str | Question | None, form: Form) -> str | Question | None:
+    """The question, also by its old name `sql`, which is accepted for one release."""
+    given: Any = form
+    if question is not None or "sql" not in given:
+        return question
+    warnings.warn("sql= is question= now; or give the text as the first argument", DeprecationWarning, stacklevel=4)
+    text: str | None = given.pop("sql")
+    return text
 
 
 def _says_something(form: Form) -> bool:

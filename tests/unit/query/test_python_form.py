@@ -182,3 +182,11 @@ def test_an_unknown_keyword_is_a_mistake_of_the_program(question: str | None) ->
         ask(SCHEMA, question, group="age")  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="a question has no group"):
         check_form(group="age")  # type: ignore[call-arg]
+
+
+def test_the_old_name_of_the_question_is_accepted_and_warned_about() -> None:
+    sql = "SELECT count(*) FROM people"
+    with pytest.warns(DeprecationWarning, match=r"^sql= is question= now; or give the text as the first argument$"):
+        assert ask(SCHEMA, sql=sql) == ask(SCHEMA, sql)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="a question has no sql"):
+        ask(SCHEMA, sql, sql=sql)  # type: ignore[call-arg]
