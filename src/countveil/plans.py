@@ -8,7 +8,8 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from countveil.accounting import compose, float_below, plan
+from countveil.accounting import compose, plan
+from countveil.accounting.pairs import float_below
 from countveil.answers import PoolBudget
 from countveil.config import Budget, Config, Dataset
 from countveil.errors import BudgetError, ConfigError, ParameterError, RequestError, shortened

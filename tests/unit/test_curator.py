@@ -23,7 +23,8 @@ import pytest
 from scipy import stats
 
 import countveil as cv
-from countveil.accounting import compose, float_below
+from countveil.accounting import compose
+from countveil.accounting.pairs import float_below
 from countveil.curator import Curator
 from countveil.engines import Source, open_engine
 from countveil.engines.duckdb import DuckDBEngine

@@ -15,7 +15,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from countveil.accounting import compose, float_below
+from countveil.accounting import compose
+from countveil.accounting.pairs import float_below
 from countveil.config import load
 from countveil.curator import Curator
 from countveil.engines.duckdb import DuckDBEngine

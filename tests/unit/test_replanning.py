@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from countveil.accounting import compose, float_below
+from countveil.accounting import compose
+from countveil.accounting.pairs import float_below
 from countveil.answers import Table
 from countveil.config import load
 from countveil.curator import Curator

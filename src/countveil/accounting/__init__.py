@@ -12,7 +12,6 @@ programmed    a law for each small count, with curves held under that of the bes
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -202,12 +201,6 @@ def _listed(mechanisms: Mechanism | Sequence[tuple[Mechanism, int]], answers: ob
     if not pairs or not all(isinstance(p, tuple) and len(p) == 2 and isinstance(p[0], Mechanism) for p in pairs):
         raise RequestError("give a mechanism and a number of answers, or a list of (mechanism, answers)")
     return [(m, integer("answers", k, 1, LARGEST_ANSWERS)) for m, k in pairs]
-
-
-def float_below(x: Fraction) -> float:
-    """The largest float that is at most x: a delta at it holds at x too."""
-    found = float(x)
-    return found if Fraction(found) <= x else math.nextafter(found, -math.inf)
 
 
 def epsilon_given(given: Number) -> Fraction:

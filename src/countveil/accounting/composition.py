@@ -24,9 +24,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
-from countveil.accounting import float_below, powers
+from countveil.accounting import powers
 from countveil.accounting.grid import Losses, above, below, heaviest_loss
-from countveil.accounting.pairs import LOSS_ERROR, Answer, Change, Pair
+from countveil.accounting.pairs import LOSS_ERROR, Answer, Change, Pair, float_below
 from countveil.errors import ParameterError
 from countveil.exact import Number, number
 from countveil.search import NoRootError, find_root

@@ -159,3 +159,9 @@ def _pairs(family: ColumnFamily, sensitivity: int, change: Change) -> Iterator[P
 
 def _up(x: float) -> float:
     return math.nextafter(x, math.inf)
+
+
+def float_below(x: Fraction) -> float:
+    """The largest float that is at most x: a delta at it holds at x too."""
+    found = float(x)
+    return found if Fraction(found) <= x else math.nextafter(found, -math.inf)

@@ -16,9 +16,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from countveil.accounting import float_below
 from countveil.accounting.composition import Bounds, Composition
-from countveil.accounting.pairs import Floats, answer_of
+from countveil.accounting.pairs import Floats, answer_of, float_below
 from countveil.accounting.programmed import law_of, propose
 from countveil.accounting.searching import Found, search
 from countveil.accounting.shapes import LARGEST_D, Target, composed_delta, normalised
