@@ -1,0 +1,62 @@
+"""Frames in and out: measurements by label, tables as frames."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from countveil.consistency.tree import Ints, Level
+from countveil.errors import ParameterError
+
+KINDS = ("pandas", "polars", "pyarrow")
+
+
+def make_frame(columns: Mapping[str, NDArray[Any]], kind: Any) -> Any:
+    """A frame of these columns."""
+    import narwhals as nw
+
+    if kind not in KINDS:
+        raise ParameterError("kind", kind, "one of " + ", ".join(KINDS))
+    try:
+        series = {name: nw.new_series(name, values, backend=kind) for name, values in columns.items()}
+    except ImportError:
+        raise ParameterError("kind", kind, f"a frame whose package is installed; run: pip install {kind}") from None
+    return nw.from_dict(series, backend=kind).to_native()
+
+
+def read_measurement(level: Level, given: Any) -> Ints:
+    """The measurements of a table in declared order: from an array, or from a frame with the labels and `count`."""
+    if isinstance(given, np.ndarray | list | tuple):
+        values = np.asarray(given)
+    elif getattr(given, "columns", None) is not None or hasattr(given, "column_names"):
+        values = _match(level, given)
+    else:
+        values = np.asarray(given)
+    if values.shape != (level.size,) or values.dtype.kind not in "iu":
+        allowed = f"one whole number for each of its {level.size} cells, negative ones included"
+        raise ParameterError(f"measurements of {level.name}", f"{values.dtype} of shape {values.shape}", allowed)
+    return values.astype(np.int64)
+
+
+def _match(level: Level, frame: Any) -> NDArray[Any]:
+    """The column `count` of a frame, in the order of the cells of a level."""
+    import narwhals as nw
+
+    rows = nw.from_native(frame, eager_only=True)
+    wanted = [*level.labels, "count"]
+    missing = [name for name in wanted if name not in rows.columns]
+    if missing or not level.labels:
+        allowed = "a frame with the columns " + ", ".join(wanted) if level.labels else "an array: it has no labels"
+        raise ParameterError(f"measurements of {level.name}", f"a frame of {', '.join(rows.columns)}", allowed)
+    cells = {labels: i for i, labels in enumerate(zip(*(c.tolist() for c in level.labels.values()), strict=True))}
+    keys = list(zip(*(rows[name].to_list() for name in level.labels), strict=True))
+    if len(keys) != len(cells) or set(keys) != cells.keys():
+        raise ParameterError(
+            f"measurements of {level.name}", f"{len(set(keys))} cells", f"its {len(cells)} cells, each in one row"
+        )
+    values = np.empty(len(keys), dtype=np.int64)
+    values[[cells[key] for key in keys]] = rows["count"].to_numpy()
+    return values

@@ -1,0 +1,198 @@
+"""From columns to a tree: which table is coarser than which, read from the cells that can exist.
+
+A table is a grouping of the finest cells. Table A is coarser than B if every cell of B lies in one cell of A. Tables
+make a tree if the coarser tables of each table are a chain, and if the finest common coarsening of any two tables is
+itself a table. A common coarsening that is missing is added as a table that is not measured. Two tables of which
+neither is coarser, but which have a common finer table, cross: such tables are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from countveil.errors import ParameterError, RequestError
+
+TOTAL = "total"
+Ints = NDArray[np.int64]
+Labels = Mapping[str, NDArray[Any]]
+"""The labels of the cells of a table: for every column one value for each declared cell."""
+
+
+@dataclass(frozen=True, eq=False)
+class Hierarchy:
+    """Tables in the order of their numbers of cells: the coarser table of each, its parents there, and its labels."""
+
+    names: list[str]
+    above: list[int]
+    parents: list[Ints]
+    labels: list[Labels]
+    added: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Grouping:
+    """A table as a grouping of rows: the group of every row, the first row of every group, and its columns."""
+
+    name: str
+    groups: Ints
+    first: Ints
+    columns: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def is_coarser(self, other: Grouping) -> bool:
+        """Whether each group of `other` lies in one group of this grouping."""
+        return len(self) <= len(other) and bool(np.array_equal(self.groups[other.first][other.groups], self.groups))
+
+
+def read_hierarchy(cells: Any, tables: Sequence[Sequence[str] | str], names: Sequence[str]) -> Hierarchy:
+    """The tables by columns, with the common coarsenings that they lack; see `Tree.from_columns`."""
+    columns = read_columns(cells)
+    rows = len(next(iter(columns.values())))
+    wanted = [(table,) if isinstance(table, str) else tuple(table) for table in tables]
+    if names and len(names) != len(wanted):
+        raise ParameterError("names", f"{len(names)} names", f"one name for each of the {len(wanted)} tables")
+    codes = {name: _number_values(values) for name, values in columns.items()}
+    groupings: list[Grouping] = []
+    for i, table in enumerate(wanted):
+        unknown = [name for name in table if name not in columns]
+        if unknown:
+            raise ParameterError("table", unknown[0], "columns of the cells: " + ", ".join(columns))
+        name = names[i] if names else "*".join(table) or TOTAL
+        groupings.append(group_rows(name, [codes[column] for column in table], rows, table))
+    for i, one in enumerate(groupings):
+        for other in groupings[:i]:
+            if len(one) == len(other) and one.is_coarser(other):
+                raise RequestError(f"tables {other.name} and {one.name} have the same cells: leave one of them out")
+            if one.name == other.name:
+                raise RequestError(f"two tables are called {one.name}: give them different names")
+    added = complete(groupings, codes)
+    groupings.sort(key=len)
+    if len(groupings[0]) > 1:
+        groupings.insert(0, group_rows(TOTAL, [], rows, ()))
+        added.append(TOTAL)
+    above = find_coarser_tables(groupings)
+    parents = [np.zeros(1, dtype=np.int64)]
+    for i, grouping in enumerate(groupings[1:], start=1):
+        parents.append(groupings[above[i]].groups[grouping.first])
+    labels: list[Labels] = [{name: columns[name][g.first] for name in g.columns} for g in groupings]
+    return Hierarchy([g.name for g in groupings], above, parents, labels, tuple(added))
+
+
+def read_columns(cells: Any) -> dict[str, NDArray[Any]]:
+    """The columns of a frame or a mapping, as arrays of equal length."""
+    if isinstance(cells, Mapping):
+        columns = {str(name): np.asarray(values) for name, values in cells.items()}
+    else:
+        import narwhals as nw
+
+        try:
+            frame = nw.from_native(cells, eager_only=True)
+        except TypeError:
+            raise ParameterError("cells", type(cells).__name__, "a frame, or a mapping of columns") from None
+        columns = {name: frame[name].to_numpy() for name in frame.columns}
+    lengths = {values.shape for values in columns.values()}
+    if len(lengths) != 1 or len(next(iter(lengths))) != 1 or not next(iter(lengths))[0]:
+        raise ParameterError("cells", f"columns of shapes {sorted(lengths)}", "columns of one length, at least 1")
+    return columns
+
+
+def group_rows(name: str, codes: Sequence[Ints], rows: int, columns: tuple[str, ...]) -> Grouping:
+    """Rows with equal codes are a group; groups are in the order of their first rows."""
+    groups = np.zeros(rows, dtype=np.int64)
+    for code in codes:
+        groups = _number_values(groups * (int(code.max()) + 1) + code)
+    first = np.full(int(groups.max()) + 1, rows)
+    np.minimum.at(first, groups, np.arange(rows))
+    order = np.argsort(first)
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    return Grouping(name, rank[groups], first[order], columns)
+
+
+def complete(groupings: list[Grouping], codes: Mapping[str, Ints]) -> list[str]:
+    """Append the common coarsenings that are missing; returns their names."""
+    added: list[str] = []
+    pairs = [(i, j) for j in range(len(groupings)) for i in range(j)]
+    while pairs:
+        i, j = pairs.pop(0)
+        one, other = groupings[i], groupings[j]
+        if one.is_coarser(other) or other.is_coarser(one):
+            continue
+        for finer in groupings:
+            if one.is_coarser(finer) and other.is_coarser(finer):
+                raise RequestError(
+                    f"tables {one.name} and {other.name} cross, and {finer.name} is finer than both: "
+                    "leave out one of the three, or publish it as a margin across the tree"
+                )
+        common = join_groupings(one, other, codes)
+        if not any(len(g) == len(common) and g.is_coarser(common) for g in groupings):
+            groupings.append(common)
+            added.append(common.name)
+            pairs += [(k, len(groupings) - 1) for k in range(len(groupings) - 1)]
+    return added
+
+
+def join_groupings(one: Grouping, other: Grouping, codes: Mapping[str, Ints]) -> Grouping:
+    """The finest common coarsening: groups that share a row are in one group."""
+    label = np.arange(len(one))
+    while True:  # the least label of all rows in a group of either grouping, until nothing changes
+        across = np.full(len(other), len(one))
+        np.minimum.at(across, other.groups, label[one.groups])
+        fresh = label.copy()
+        np.minimum.at(fresh, one.groups, across[other.groups])
+        if np.array_equal(fresh, label):
+            break
+        label = fresh
+    rows = len(one.groups)
+    groups = group_rows("", [label[one.groups]], rows, ())
+    candidates = {column: group_rows("", [code], rows, (column,)) for column, code in codes.items()}
+    columns = tuple(name for name, grouping in candidates.items() if grouping.is_coarser(groups))
+    name = f"common part of {one.name} and {other.name}"
+    if columns and len(group_rows("", [codes[column] for column in columns], rows, ())) == len(groups):
+        least = [c for c in columns if len(candidates[c]) == len(groups)][:1]  # one column that says it all
+        columns = tuple(least) or columns
+        name = "*".join(columns)
+    else:
+        columns = ()
+    if len(groups) == 1:
+        name, columns = TOTAL, ()
+    return Grouping(name, groups.groups, groups.first, columns)
+
+
+def find_coarser_tables(groupings: Sequence[Grouping]) -> list[int]:
+    """The next coarser table of each table; tables are sorted by their number of cells."""
+    above = [-1]
+    for i in range(1, len(groupings)):
+        coarser = [j for j in range(i) if groupings[j].is_coarser(groupings[i])]
+        above.append(coarser[-1])
+        for j, k in pairwise(coarser):
+            if not groupings[j].is_coarser(groupings[k]):
+                one, other, finer = groupings[j].name, groupings[k].name, groupings[i].name
+                raise RequestError(
+                    f"tables {one} and {other} cross, and {finer} is finer than both: "
+                    "leave out one of the three, or publish it as a margin across the tree"
+                )
+    return above
+
+
+def _number_values(values: NDArray[Any]) -> Ints:
+    """0, 1, 2, ... for the different values."""
+    if values.dtype.kind in "iu" and len(values):
+        low, high = int(values.min()), int(values.max())
+        if high - low < 4 * len(values):
+            seen = np.zeros(high - low + 1, dtype=np.int64)
+            seen[values - low] = 1
+            numbers: Ints = (np.cumsum(seen) - 1)[values - low]
+            return numbers
+    try:
+        return np.unique(values, return_inverse=True)[1].astype(np.int64)
+    except TypeError:
+        raise ParameterError("cells", "values of several types in one column", "values of one type") from None

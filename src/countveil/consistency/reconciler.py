@@ -1,0 +1,116 @@
+"""What is fixed before any measurement: the tree, the laws, the weights of least squares, the margins of every cell.
+
+One Reconciler serves a dry run, a publication and its later editions: margins depend on the public tree and the laws
+alone, and are simulated once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from countveil.consistency.bounds import CertainBounds, bound_counts, find_reference
+from countveil.consistency.frames import read_measurement
+from countveil.consistency.least_squares import LeastSquares, solve
+from countveil.consistency.reconciliation import Reconciliation, collect
+from countveil.consistency.rounding import round_tables
+from countveil.consistency.simulation import OUTWARD, Progress, Quantiles, Simulation
+from countveil.consistency.tree import Floats, Ints, Tree
+from countveil.consistency.unbiased import round_exactly
+from countveil.consistency.uniforms import Uniforms
+from countveil.errors import ParameterError
+from countveil.laws.law import Law, LawsByCount
+from countveil.mechanism.mechanism import Mechanism
+
+LawsOfTables = Mapping[str, Law | Mechanism] | Law | Mechanism
+"""A law for each measured table, or one for all."""
+
+
+@dataclass(eq=False)
+class Reconciler:
+    """The public part of a reconciliation; make one with `of`."""
+
+    tree: Tree
+    fit: LeastSquares
+    laws: tuple[Law | None, ...]
+    simulation: Simulation
+    quantiles: Quantiles | None = None
+
+    @staticmethod
+    def of(tree: Tree, laws: LawsOfTables, measured: Sequence[str]) -> Reconciler:
+        """The reconciler of a tree whose tables `measured` have noise of these laws."""
+        unknown = [name for name in measured if name not in tree.names]
+        if unknown:
+            raise ParameterError("measurements", unknown[0], "tables of the tree: " + ", ".join(tree.names))
+        noise = tuple(read_law(name, laws) if name in measured else None for name in tree.names)
+        fit = solve(tree, [None if law is None else float(law.variance) for law in noise])
+        return Reconciler(tree, fit, noise, Simulation.of(fit, noise))
+
+    def simulate(self, progress: Progress = iter) -> Quantiles:
+        """The margins of all nodes; simulated once."""
+        if self.quantiles is None:
+            self.quantiles = self.simulation.quantiles(progress)
+        return self.quantiles
+
+    def margins(self, table: str, progress: Progress = iter) -> Floats:
+        """The 95 % margin of the estimate of every cell of a table, 0 for structural zeros."""
+        place = self.tree.place(table)
+        return self.tree.levels[place].restore(self.simulate(progress).margins[place] * OUTWARD)
+
+    def reconcile(
+        self, measurements: Mapping[str, Any], *, estimate: str = "nearest", progress: Progress = iter
+    ) -> Reconciliation:
+        """Tables that add up, from the measurements of all measured tables."""
+        given = self.read(measurements)
+        bounds, reference, estimates = self.bound_and_estimate(given)
+        uniform = None
+        if estimate == "unbiased":
+            published, uniform = round_exactly(self.fit, given, Uniforms())
+        else:
+            published = list(round_tables(self.fit, estimates, reference, bounds, Uniforms()))
+        quantiles = self.simulate(progress)
+        return collect(self.tree, self.simulation, quantiles, reference, estimates, bounds, published, uniform)
+
+    def bound_and_estimate(self, given: Sequence[Ints | None]) -> tuple[CertainBounds, list[Ints], list[Floats]]:
+        """The certain bounds, some whole tables within them, and the differences of the estimates from these."""
+        bounds = bound_counts(
+            self.tree, given, [None if law is None else (law.least, law.greatest) for law in self.laws]
+        )
+        reference = find_reference(self.tree, bounds)
+        differences = [
+            None if y is None else (y - base).astype(np.float64) for y, base in zip(given, reference, strict=True)
+        ]
+        return bounds, reference, self.fit.estimate(differences)
+
+    def read(self, measurements: Mapping[str, Any]) -> list[Ints | None]:
+        """The measurements of the nodes of every level; None for a table that is not measured."""
+        given: list[Ints | None] = []
+        for level, law in zip(self.tree.levels, self.laws, strict=True):
+            if law is not None and level.name not in measurements:
+                raise ParameterError(
+                    "measurements", ", ".join(measurements), f"every measured table, also {level.name}"
+                )
+            given.append(None if law is None else level.select(read_measurement(level, measurements[level.name])))
+        return given
+
+
+def read_law(name: str, laws: LawsOfTables) -> Law:
+    """The law of the noise of a table: the same for every count, and of mean zero."""
+    given: object = laws
+    if isinstance(laws, Mapping):
+        if name not in laws:
+            raise ParameterError("laws", ", ".join(laws) or "none", f"a law for every measured table, also {name}")
+        given = laws[name]
+    if isinstance(given, Mechanism):
+        family = given.laws
+        if given.policy != "signed" or not isinstance(family, LawsByCount) or family.small or family.top or family.lo:
+            raise ParameterError(f"law of {name}", given, "signed noise, the same for every count: policy signed")
+        given = family.stationary
+    if not isinstance(given, Law):
+        raise ParameterError(f"law of {name}", type(given).__name__, "a Law, or a Mechanism of policy signed")
+    if given.mean or not given.variance:
+        raise ParameterError(f"law of {name}", f"a law of mean {given.mean}", "a law of mean 0 and some variance")
+    return given

@@ -1,0 +1,96 @@
+"""Trees from columns: coarser tables are found, missing ones added, crossing ones refused."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from countveil.consistency.tree import Tree
+from countveil.errors import ParameterError, RequestError
+
+TOWNS = {"a": "A", "b": "A", "c": "B", "d": "C"}
+ROWS = list(itertools.product(TOWNS, ("f", "m"), range(3)))
+CELLS = {
+    "county": [TOWNS[town] for town, _, _ in ROWS],
+    "town": [town for town, _, _ in ROWS],
+    "sex": [sex for _, sex, _ in ROWS],
+    "age": [age for _, _, age in ROWS],
+}
+
+
+def parents_of(tree: Tree) -> dict[str, str]:
+    return {level.name: tree.levels[level.above].name for level in tree.levels[1:]}
+
+
+def test_a_hierarchy_is_read_from_the_cells() -> None:
+    tree = Tree.from_columns(CELLS, [["town", "sex", "age"], ["county"], ["town"], [], ["town", "sex"]])
+    assert parents_of(tree) == {
+        "county": "total",
+        "town": "county",
+        "town*sex": "town",
+        "town*sex*age": "town*sex",
+    }
+    assert tree.added == ()
+    town = tree.levels[tree.place("town")]
+    assert town.labels["town"].tolist() == ["a", "b", "c", "d"]
+    assert town.parents.tolist() == [0, 0, 1, 2]
+
+
+def test_a_missing_common_coarsening_is_added_and_named() -> None:
+    tree = Tree.from_columns(CELLS, [["county"], ["town", "sex"], ["town", "age"]])
+    assert tree.added == ("town", "total")
+    assert parents_of(tree) == {"county": "total", "town": "county", "town*sex": "town", "town*age": "town"}
+
+
+def test_only_possible_cells_are_cells() -> None:
+    kept = [i for i, (town, sex, _) in enumerate(ROWS) if (town, sex) != ("b", "m")]
+    cells = {name: [values[i] for i in kept] for name, values in CELLS.items()}
+    tree = Tree.from_columns(cells, [["town"], ["town", "sex"]])
+    assert [len(level) for level in tree.levels] == [1, 4, 7]
+
+
+def test_a_common_coarsening_that_no_column_names_is_found_by_connected_rows() -> None:
+    cells = {"one": [0, 0, 1, 2], "other": [0, 1, 1, 2]}
+    tree = Tree.from_columns(cells, [["one"], ["other"]])
+    assert tree.added == ("common part of one and other", "total")
+    assert parents_of(tree)["one"] == parents_of(tree)["other"] == "common part of one and other"
+    assert [len(level) for level in tree.levels] == [1, 2, 3, 3]
+
+
+def test_crossing_tables_are_refused_with_the_pair() -> None:
+    with pytest.raises(RequestError, match="tables county and sex cross, and town\\*sex is finer than both"):
+        Tree.from_columns(CELLS, [["county"], ["sex"], ["town", "sex"]])
+    with pytest.raises(RequestError, match="tables town\\*sex and town\\*age cross"):
+        Tree.from_columns(CELLS, [["town", "sex"], ["town", "age"], ["town", "sex", "age"]])
+    with pytest.raises(RequestError, match="cross"):
+        Tree.from_columns(CELLS, [["sex"], ["town", "sex"], ["town", "age"]])
+
+
+def test_equal_tables_and_unknown_columns_are_refused() -> None:
+    with pytest.raises(RequestError, match="tables town and county\\*town have the same cells"):
+        Tree.from_columns(CELLS, [["town"], ["county", "town"]])
+    with pytest.raises(ParameterError, match="columns of the cells: county, town, sex, age"):
+        Tree.from_columns(CELLS, [["village"]])
+    with pytest.raises(ParameterError, match="one name for each"):
+        Tree.from_columns(CELLS, [["town"]], names=["a", "b"])
+    with pytest.raises(ParameterError, match="columns of one length"):
+        Tree.from_columns({"town": [1], "sex": [1, 2]}, [["town"]])
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
+def test_cells_can_be_a_frame(kind: str) -> None:
+    import narwhals as nw
+
+    frame = nw.from_dict(CELLS, backend=kind).to_native()
+    tree = Tree.from_columns(frame, [["county"], "town"], names=["counties", "towns"])
+    assert tree.names == ("total", "counties", "towns")
+
+
+def test_nodes_keep_the_order_of_the_cells() -> None:
+    cells = {"county": ["B", "A", "B", "A"], "town": ["x", "y", "z", "w"]}
+    tree = Tree.from_columns(cells, [["county"], ["town"]])
+    town = tree.levels[2]
+    assert town.labels["town"].tolist() == ["x", "y", "z", "w"]
+    assert town.restore(np.asarray(town.labels["town"])[town.declared]).tolist() == ["x", "y", "z", "w"]
