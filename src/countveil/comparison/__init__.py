@@ -1,4 +1,12 @@
-"""Comparing mechanisms on equal terms, each measured by the same exact code."""
+"""Mechanisms side by side on equal terms, each measured by the same exact code.
+
+basis           the terms that all mechanisms share: a guarantee, a variance, or eta and D
+contenders      the mechanisms of the literature, each tuned to the basis
+recent_contenders  those of the newest papers
+tuning          the member of a family with the least noise that meets the basis
+own_mechanisms  our mechanisms, designed for the same basis
+table           one row of measured figures for each mechanism
+"""
 
 from __future__ import annotations
 
@@ -9,19 +17,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from countveil.errors import CountveilError, InfeasibleError, ParameterError
-from countveil.exact import Number, decimal_text
+from countveil.numeric.exact_numbers import Number, decimal_text
 from countveil.plots import plot_comparison
 
 if TYPE_CHECKING:
     from countveil.comparison.basis import Basis
-    from countveil.comparison.table import Row
+    from countveil.comparison.table import ComparisonRow
 
 __all__ = ["Comparison", "compare"]
 
 Progress = Callable[[Iterable[str]], Iterable[str]]
-"""Wraps the names of what is being worked on, to show how far it is."""
+"""Wraps the names of the mechanisms, to show progress."""
 
-SORT_KEYS: dict[str, Callable[[Row], Fraction]] = {
+SORT_KEYS: dict[str, Callable[[ComparisonRow], Fraction]] = {
     "epsilon": lambda row: Fraction(10**9) if row.epsilon is None else row.epsilon,
     "delta": lambda row: row.delta,
     "eta": lambda row: -row.eta,
@@ -34,15 +42,23 @@ SORT_KEYS: dict[str, Callable[[Row], Fraction]] = {
 
 @dataclass(frozen=True)
 class Comparison:
-    """Mechanisms on equal terms, best first; `left_out` says who could not meet the terms, and why."""
+    """Mechanisms on equal terms, best first; `left_out` names those that cannot meet the terms, with the reason."""
 
     basis: Basis
-    rows: tuple[Row, ...]
+    rows: tuple[ComparisonRow, ...]
     left_out: tuple[tuple[str, str], ...]
     sorted_by: str
 
+    @property
+    def leaders(self) -> tuple[ComparisonRow, ...]:
+        """The best row of each kind, best first."""
+        best: dict[str, ComparisonRow] = {}
+        for row in self.rows:
+            best.setdefault(row.kind, row)
+        return tuple(best.values())
+
     def describe(self) -> dict[str, object]:
-        """As plain JSON values."""
+        """The comparison as plain JSON values."""
         basis = self.basis
         given = {name: getattr(basis, name) for name in ("epsilon", "delta", "variance", "eta")}
         return {
@@ -51,14 +67,28 @@ class Comparison:
             **{name: None if value is None else decimal_text(value) for name, value in given.items()},
             "D": basis.D,
             "sensitivity": basis.sensitivity,
+            "answers": basis.answers,
             "largest_count": basis.largest_count,
             "sorted_by": self.sorted_by,
+            "leaders": [row.mechanism for row in self.leaders],
             "rows": [row.describe() for row in self.rows],
             "left_out": [{"mechanism": name, "reason": reason} for name, reason in self.left_out],
         }
 
     def plot(self, path: str | Path) -> None:
-        """Save a picture of the comparison as SVG, PNG or HTML."""
+        """Save a picture of the comparison.
+
+        Args:
+            path: A file that ends in .svg, .png or .html.
+
+        Raises:
+            ParameterError: The file has another ending or cannot be written.
+            MissingExtraError: The extra `plots` is not installed.
+
+        >>> compare(epsilon="1", delta="1e-6", mechanisms=["geometric"]).plot("page.pdf")
+        Traceback (most recent call last):
+        countveil.errors.ParameterError: plot: got page.pdf, allowed is a name that ends in .svg, .png or .html
+        """
         shared = self.basis.shared.value
         measured = None if shared == "guarantee" or self.basis.epsilon is not None else "epsilon"
         plot_comparison([vars(row) for row in self.rows], shared, measured, path)
@@ -73,11 +103,30 @@ def compare(
     D: int | str | None = None,
     sensitivity: int | str = 1,
     largest_count: int | str = 100,
+    answers: int | str = 1,
     mechanisms: Sequence[str] | None = None,
     sort: str | None = None,
     progress: Progress = iter,
 ) -> Comparison:
     """Compare mechanisms at the same guarantee, the same variance, or the same eta and D.
+
+    Args:
+        epsilon, delta, variance, eta, D: The shared terms: epsilon and delta, one of them with a variance, or one of
+            them with eta and D.
+        sensitivity: How much one person can change the count.
+        largest_count: The true counts 0, 1, ..., up to this one are compared.
+        answers: How many answers of a mechanism have the guarantee together; needs epsilon and delta.
+        mechanisms: Names of the mechanisms. Default: all that can meet the terms.
+        sort: The figure by which rows are sorted, best first.
+        progress: Wraps the names, to show progress.
+
+    Returns:
+        A Comparison: a row for each mechanism, and why others were left out.
+
+    Raises:
+        ParameterError: An argument is not allowed.
+        RequestError: The terms are incomplete or contradictory.
+        InfeasibleError: No mechanism meets the terms.
 
     >>> table = compare(epsilon="1", delta="1e-6", mechanisms=["discrete-gaussian", "geometric"])
     >>> [(row.name, round(float(row.variance), 2)) for row in table.rows]
@@ -85,14 +134,14 @@ def compare(
     """
     from countveil.comparison.basis import parse
     from countveil.comparison.contenders import CONTENDERS, NOT_ASKED
-    from countveil.comparison.table import measured
+    from countveil.comparison.table import measure
 
-    basis = parse(epsilon, delta, variance, eta, D, sensitivity, largest_count)
+    basis = parse(epsilon, delta, variance, eta, D, sensitivity, largest_count, answers)
     order = _sort_key(sort, basis)
     rows, left_out = [], []
-    for key in progress(_chosen(mechanisms, list(CONTENDERS))):
+    for key in progress(_choose_mechanisms(mechanisms, list(CONTENDERS))):
         try:
-            rows.append(measured(key, CONTENDERS[key](basis), basis))
+            rows.append(measure(key, CONTENDERS[key](basis), basis))
         except CountveilError as error:
             if mechanisms is not None or key not in NOT_ASKED:
                 left_out.append((key, str(error)))
@@ -102,7 +151,7 @@ def compare(
     return Comparison(basis, tuple(rows), tuple(left_out), order)
 
 
-def _chosen(mechanisms: Sequence[str] | None, known: list[str]) -> list[str]:
+def _choose_mechanisms(mechanisms: Sequence[str] | None, known: list[str]) -> list[str]:
     if mechanisms is None:
         return known
     if isinstance(mechanisms, str):

@@ -1,24 +1,26 @@
-"""On what terms mechanisms are compared: what they share, and what is then measured.
+"""The terms of a comparison: what all mechanisms share, and what is then measured.
 
-same guarantee       (epsilon, delta): every mechanism with the least noise that has it; compare the noise
+same guarantee       (epsilon, delta), for one answer or for k together: every mechanism with the least noise for it
 same variance        (epsilon, variance) or (delta, variance): compare delta, or epsilon
 same eta and bound   (epsilon, eta, D) or (delta, eta, D): compare delta, or epsilon
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
 
-from countveil.certificate import typical_count
+from countveil.accounting.composition import Composition
+from countveil.accounting.privacy_loss import answer_of
 from countveil.errors import ParameterError, RequestError
-from countveil.exact import Number, exp_bounds, integer, log_upper, number
-from countveil.families.member import Member
-from countveil.law import Columns, Law
-from countveil.privacy import epsilon_order
+from countveil.laws.law import Law, Laws, LawsByCount
+from countveil.laws.privacy import epsilon_order
+from countveil.literature.member import Member
+from countveil.mechanism.certificate import typical_count
+from countveil.numeric.exact_numbers import Number, exp_bounds, integer, log_upper, number
 
-LARGEST_D = 2000
+LARGEST_D, LARGEST_ANSWERS = 2000, 1000
 
 
 class Shared(Enum):
@@ -31,7 +33,7 @@ class Shared(Enum):
 
 @dataclass(frozen=True)
 class Basis:
-    """The terms of one comparison. Of epsilon and delta one may be None: it is what is measured.
+    """The terms of one comparison. One of epsilon and delta may be None: that one is measured.
 
     `largest_count` is the end N of the range for mechanisms that are defined on 0..N only.
     """
@@ -44,9 +46,10 @@ class Basis:
     D: int | None
     sensitivity: int
     largest_count: int
+    answers: int = 1
 
     def judge(self, member: Member) -> tuple[Fraction, Fraction]:
-        """Two figures of which the first is at most the second where a member has the noise that the terms ask for."""
+        """Two figures; the first is at most the second exactly if the member has the noise that the terms require."""
         if self.shared is Shared.VARIANCE:
             return self.variance or Fraction(0), typical_law(member).variance
         if self.shared is Shared.ETA:
@@ -54,28 +57,41 @@ class Basis:
         return self.delta_of(member), self.delta or Fraction(0)
 
     def noisy_enough(self, member: Member) -> bool:
-        """Whether a member has at least the noise that the shared terms ask for: monotone in the noise."""
+        """Whether a member has at least the noise that the shared terms require; more noise never makes this false."""
         first, second = self.judge(member)
         return first <= second
 
     def delta_of(self, member: Member) -> Fraction:
-        """The exact delta of a member at the basis' epsilon, what was cut off included."""
+        """The delta of all answers of a member at the epsilon of the basis, cut-off tails included.
+
+        **Guarantee.** One answer is measured exactly; for many, the certified upper bound of their composition.
+        """
+        if self.answers > 1:
+            return self._composed_delta(member)
         order, _ = exp_bounds(self.epsilon or Fraction(0))
         return member.delta(order, self.sensitivity)
 
-    def privacy_of(self, member: Member) -> tuple[Fraction | None, Fraction]:
-        """(epsilon, delta) of a member: the one that is given and the one that is measured.
+    def _composed_delta(self, member: Member) -> Fraction:
+        measured_on = member.laws if member.source is None else LawsByCount(member.source)
+        answer = answer_of(measured_on, self.sensitivity)
+        answer = replace(
+            answer, slack=answer.slack + member.cut, symmetric=answer.symmetric or _is_mirrored(measured_on)
+        )
+        return Fraction(Composition([(answer, self.answers)]).upper(self.epsilon or Fraction(0)))
 
-        **Guarantee.** Both are rounded up. epsilon is None where no epsilon has the given delta.
+    def privacy_of(self, member: Member) -> tuple[Fraction | None, Fraction]:
+        """The (epsilon, delta) of a member, of which the basis gives one and the other is measured.
+
+        **Guarantee.** The measured number is rounded up. epsilon is None if no epsilon has the given delta.
         """
         if self.epsilon is not None:
             return self.epsilon, self.delta_of(member)
         target = self.delta or Fraction(0)
-        measured_on = member.columns if member.source is None else Columns(member.source)
+        measured_on = member.laws if member.source is None else LawsByCount(member.source)
         order = epsilon_order(measured_on, target, self.sensitivity)
         if order is None:
             return None, target
-        # The cut may raise delta by cut * (1 + E): ask for that much less, at an order up to twice as large.
+        # Cut-off tails may raise delta by cut * (1 + E), E up to 2 * order: the law must meet a delta smaller by that.
         spared = target - member.cut * (1 + 2 * order)
         safe = epsilon_order(measured_on, spared, self.sensitivity) if spared > 0 else None
         return (None, target) if safe is None or safe > 2 * order else (log_upper(safe), target)
@@ -84,7 +100,13 @@ class Basis:
 def typical_law(member: Member) -> Law:
     """The law of Z at a stationary count or, on a bounded range, in its middle."""
     low, high = member.counts
-    return member.columns.column(typical_count(member.columns, low, high))
+    return member.laws.law(typical_count(member.laws, low, high))
+
+
+def _is_mirrored(laws: Laws) -> bool:
+    """Whether the law at n is the mirror image of the law at hi - n, so that adding mirrors removing."""
+    high = laws.hi
+    return high is not None and all(laws.law(n) == laws.law(high - n).mirror() for n in range(high // 2 + 1))
 
 
 def parse(
@@ -95,8 +117,9 @@ def parse(
     D: object,
     sensitivity: object,
     largest_count: object,
+    answers: object = 1,
 ) -> Basis:
-    """Check every argument by itself, then that together they say what is shared."""
+    """Check every argument by itself, and then that all together are one of the three bases."""
     values = {
         "epsilon": _within("epsilon", epsilon, "0.01", "20", "a decimal number from 0.01 to 20"),
         "delta": _within("delta", delta, "1e-18", "0.999", "a decimal number from 1e-18 to 0.999"),
@@ -118,11 +141,15 @@ def parse(
             f"{', '.join(names) or 'nothing'} given, which is no basis for a comparison; give (epsilon, delta), "
             "(epsilon, variance), (delta, variance), (epsilon, eta, D) or (delta, eta, D)"
         )
+    several = integer("answers", answers, 1, LARGEST_ANSWERS)
+    if several > 1 and (shared is not Shared.GUARANTEE or bound is not None):
+        raise RequestError("several answers are compared at the same guarantee; give epsilon and delta, without D")
     return Basis(
         shared=shared,
         D=bound,
         sensitivity=integer("sensitivity", sensitivity, 1, 10),
         largest_count=integer("largest_count", largest_count, 2, 300),
+        answers=several,
         **values,
     )
 

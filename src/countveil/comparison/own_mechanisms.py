@@ -1,4 +1,4 @@
-"""Our own mechanisms on equal terms: never negative, signed, and signed of least variance."""
+"""Our own mechanisms on the terms of a basis: never negative, signed, and signed of least variance."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ import math
 from decimal import localcontext
 from fractions import Fraction
 
-from countveil.certificate import Terms
 from countveil.comparison.basis import Basis, Shared
 from countveil.design import design
-from countveil.design.linear import NoSolution
-from countveil.design.optimal import optimum
-from countveil.design.program import ColumnProgram, Model
-from countveil.design.remapping import remap_law
+from countveil.design.closed_form import optimum
+from countveil.design.column_program import ColumnProgram, Model
+from countveil.design.remap.designer import remap_law
 from countveil.design.signed import LARGEST_PROGRAM_D
 from countveil.errors import InfeasibleError, RequestError
-from countveil.exact import decimal_text
-from countveil.families.member import Member
-from countveil.law import Columns, Law
-from countveil.mechanism import Mechanism, bind
-from countveil.rounding import PRECISE, exp, proposals, symmetric_law
+from countveil.laws.law import Law, LawsByCount
+from countveil.laws.rounding import PRECISE, exp, proposals, symmetric_law
+from countveil.literature.member import Member
+from countveil.mechanism.certificate import Policy, Terms
+from countveil.mechanism.mechanism import Mechanism, bind
+from countveil.numeric.exact_numbers import decimal_text
+from countveil.numeric.linear_program import NoSolution
+from countveil.planning import plan
 
 NONNEGATIVE = "countveil"
 SIGNED = "countveil signed"
@@ -29,18 +30,26 @@ SPARE = 1 - Fraction(1, 10**7)
 
 
 def ours(basis: Basis) -> Member:
-    """Never negative, by `design`; within a variance, the signed optimum remapped to the non-negative integers."""
+    """Our never-negative mechanism, by `design`; at a variance, the signed optimum remapped to 0, 1, 2, ...."""
     return _as_member(NONNEGATIVE, _best(basis, "nonnegative"))
 
 
 def ours_signed(basis: Basis) -> Member:
-    """Noise independent of n, of least delta (or largest eta) by the closed form or the signed program."""
+    """Our signed mechanism, of least delta or largest eta, by the closed form or the signed program."""
     return _as_member(SIGNED, _best(basis, "signed"))
 
 
-def _best(basis: Basis, policy: str) -> Mechanism:
+def _best(basis: Basis, policy: Policy) -> Mechanism:
     if basis.shared is Shared.VARIANCE:
         return _within_variance(basis, policy)
+    if basis.answers > 1:
+        return plan(
+            epsilon=basis.epsilon or 0,
+            delta=basis.delta or 0,
+            answers=basis.answers,
+            policy="signed" if policy == "signed" else "nonnegative",
+            sensitivity=basis.sensitivity,
+        ).mechanism
     return design(
         epsilon=basis.epsilon,
         delta=basis.delta,
@@ -58,51 +67,53 @@ def _as_member(name: str, mechanism: Mechanism) -> Member:
         "method": mechanism.method,
         "unbiased_from": str(mechanism.unbiased_from),
     }
-    return Member(NONNEGATIVE, name, mechanism.family, Fraction(0), parameters, mechanism.notes[:1], mechanism.counts)
+    return Member(NONNEGATIVE, name, mechanism.laws, Fraction(0), parameters, mechanism.notes[:1], mechanism.counts)
 
 
-def _bind_law(law: Law, basis: Basis, epsilon: Fraction, policy: str) -> Mechanism:
-    """A signed law as the mechanism of a policy."""
+def _bind_law(law: Law, basis: Basis, epsilon: Fraction, policy: Policy) -> Mechanism:
+    """The mechanism that a policy makes of a signed law."""
     if policy == "signed":
-        return bind(Columns(law), Terms(epsilon, policy, "optimal", law.worst_error, sensitivity=basis.sensitivity))
-    family = remap_law(law)
-    return bind(family, Terms(epsilon, policy, "remap", family.D, sensitivity=basis.sensitivity))
+        return bind(LawsByCount(law), Terms(epsilon, policy, "optimal", law.worst_error, sensitivity=basis.sensitivity))
+    laws = remap_law(law)
+    return bind(laws, Terms(epsilon, policy, "remap", laws.D, sensitivity=basis.sensitivity))
 
 
-def _within_variance(basis: Basis, policy: str) -> Mechanism:
-    """Of least delta for the given epsilon or, by bisection over the epsilon it is made for, of least epsilon."""
+def _within_variance(basis: Basis, policy: Policy) -> Mechanism:
+    """The mechanism of least delta at the given epsilon or, by bisection, of least epsilon at the given delta."""
     if basis.epsilon is not None:
-        return _made(basis, basis.epsilon, policy)
+        return _make_within_D(basis, basis.epsilon, policy)
     centre = 2 * math.asinh(1 / math.sqrt(2 * float(basis.variance or 1)))  # of geometric noise with that variance
     low, high = centre / 4, min(20.0, 4 * centre + 1)
     best = None
     for _ in range(24):
         middle = math.sqrt(low * high)
         epsilon = Fraction(decimal_text(Fraction(middle), 8))
-        found = _made(basis, epsilon, policy)
-        if found.delta <= (basis.delta or 0):
-            high, best = middle, found
+        mechanism = _make_within_D(basis, epsilon, policy)
+        if mechanism.delta <= (basis.delta or 0):
+            high, best = middle, mechanism
         else:
             low = middle
     if best is None:
-        raise InfeasibleError("no law of this variance has this delta at any epsilon up to 20", "allow more of both")
+        raise InfeasibleError(
+            "no law of this variance has this delta at any epsilon up to 20", "raise the variance or delta"
+        )
     return best
 
 
-def _made(basis: Basis, epsilon: Fraction, policy: str) -> Mechanism:
-    """The finished mechanism, within D where D is given: a map to the range needs some room."""
+def _make_within_D(basis: Basis, epsilon: Fraction, policy: Policy) -> Mechanism:
+    """The mechanism, within D if D is given: D of the signed law shrinks until the remapped law fits."""
     bound = basis.D or _ample_D(basis, epsilon)
     while True:
-        found = _bind_law(_law_of_least_delta(basis, epsilon, bound), basis, epsilon, policy)
-        if basis.D is None or found.D <= basis.D:
-            return found
+        mechanism = _bind_law(_law_of_least_delta(basis, epsilon, bound), basis, epsilon, policy)
+        if basis.D is None or mechanism.D <= basis.D:
+            return mechanism
         if bound <= 2:
-            raise InfeasibleError(f"D = {basis.D} leaves no room for a map to the non-negative counts", "raise D")
-        bound = max(2, bound - (found.D - basis.D))
+            raise InfeasibleError(f"D = {basis.D} leaves no room for a remap to non-negative counts", "raise D")
+        bound = max(2, bound - (mechanism.D - basis.D))
 
 
 def _ample_D(basis: Basis, epsilon: Fraction) -> int:
-    """Where D is free: so large that its edges do not matter, to delta 1e-24 or the delta given."""
+    """The D to use if none is given: its edges cost a delta of about 1e-24, or far less than the given delta."""
     edge = 55.0 if basis.delta is None else 8 - math.log(basis.delta)
     return max(4, min(LARGEST_FREE_D, math.ceil(edge * basis.sensitivity / float(epsilon))))
 
@@ -110,8 +121,8 @@ def _ample_D(basis: Basis, epsilon: Fraction) -> int:
 def _law_of_least_delta(basis: Basis, epsilon: Fraction, D: int) -> Law:
     """The symmetric law on [-D, D] of least delta whose variance is at most V, eta free.
 
-    Without a limit on the variance it is the closed form at the eta where both of its terms are equal. Where that has
-    too much variance, the limit binds and the linear program finds the law.
+    Without a limit on the variance this is the closed form at the eta where both of its terms are equal. If that law
+    has too much variance, the limit binds and the linear program computes the law.
     """
     variance = basis.variance or Fraction(0)
     if basis.sensitivity == 1:
@@ -124,7 +135,7 @@ def _law_of_least_delta(basis: Basis, epsilon: Fraction, D: int) -> Law:
         left, values = ColumnProgram(model).solve_in_order().columns[0]
     except NoSolution:
         raise InfeasibleError(
-            f"the solver gave up on the law of variance {decimal_text(variance, 6)} for epsilon "
+            f"the solver failed to compute the law of variance {decimal_text(variance, 6)} for epsilon "
             f"{decimal_text(epsilon, 6)} on [-{D}, {D}]",
             "change D, epsilon or the variance a little",
         ) from None
@@ -132,7 +143,7 @@ def _law_of_least_delta(basis: Basis, epsilon: Fraction, D: int) -> Law:
 
 
 def _free_optimum(epsilon: Fraction, D: int) -> Law:
-    """Least delta over all eta: c/(1 + c) with c = (E - 1)/2 * E^D/(E^D - 1), where cut and chain meet."""
+    """The law of least delta: eta = c/(1 + c) with c = (E - 1)/2 * E^D/(E^D - 1), where both terms are equal."""
     with localcontext(PRECISE):
         E = exp(epsilon)
         power = E**D
@@ -142,15 +153,17 @@ def _free_optimum(epsilon: Fraction, D: int) -> Law:
 
 
 def bound_for_variance(basis: Basis) -> int:
-    """D as given, or so large that the edge of geometric noise of this variance does not matter."""
+    """The given D or, if there is none, a D at which truncating geometric noise of this variance hardly changes it."""
     edge = 55.0 if basis.delta is None else 8 - math.log(basis.delta)
     return basis.D or max(4, min(LARGEST_FREE_D, math.ceil(edge * math.sqrt(float(basis.variance or 1) / 2))))
 
 
 def least_variance(basis: Basis) -> Member:
-    """At a guarantee: the signed law of least variance, eta free, by linear program."""
+    """At a guarantee: the signed law of least variance, with eta free, by linear program."""
     if basis.shared is not Shared.GUARANTEE:
-        raise RequestError("a law of least variance is for a comparison at the same guarantee")
+        raise RequestError("the law of least variance is only compared at the same guarantee; give epsilon and delta")
+    if basis.answers > 1:
+        raise RequestError("for several answers, countveil-signed is the plan of least variance")
     epsilon, delta = basis.epsilon or Fraction(1), basis.delta or Fraction(0)
     D = basis.D or _best(basis, "signed").D + 2
     model = Model(
@@ -160,10 +173,12 @@ def least_variance(basis: Basis) -> Member:
         left, values = ColumnProgram(model).least_variance().columns[0]
     except NoSolution:
         raise InfeasibleError(
-            "the solver gave up on the law of least variance", "change D or epsilon a little"
+            "the solver failed to compute the law of least variance", "change D or epsilon a little"
         ) from None
     law = symmetric_law(list(values[left:]), 128)
-    found = bind(Columns(law), Terms(epsilon, "signed", "program", law.worst_error, sensitivity=basis.sensitivity))
-    if found.delta > delta:
-        raise InfeasibleError("the law of least variance misses the delta by rounding", "change D or delta a little")
-    return _as_member(LEAST_VARIANCE, found)
+    mechanism = bind(
+        LawsByCount(law), Terms(epsilon, "signed", "program", law.worst_error, sensitivity=basis.sensitivity)
+    )
+    if mechanism.delta > delta:
+        raise InfeasibleError("after rounding, the law of least variance exceeds delta", "change D or delta a little")
+    return _as_member(LEAST_VARIANCE, mechanism)

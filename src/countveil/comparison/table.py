@@ -1,4 +1,4 @@
-"""The rows of a comparison: what each mechanism has, measured on its integer weights."""
+"""The rows of a comparison: the figures of each mechanism, measured on its integer weights."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from countveil.comparison.basis import Basis, typical_law
-from countveil.exact import decimal_text
-from countveil.families.member import NEGLIGIBLE, Member
-from countveil.law import Law, distinct_counts
-from countveil.remap import Remap
+from countveil.laws.law import Law, distinct_counts
+from countveil.laws.remap import Remap
+from countveil.literature.member import NEGLIGIBLE, Member
+from countveil.numeric.exact_numbers import decimal_text
 
 SHOWN_COUNTS = (0, 1, 2, 5)
 SHOWN_NOISE = 40
@@ -17,10 +17,10 @@ LARGEST_SCAN = 64
 
 
 @dataclass(frozen=True)
-class Row:
-    """One mechanism. `epsilon` is None where no epsilon has the delta; `worst_error` where the noise is unbounded.
+class ComparisonRow:
+    """The figures of one mechanism. `epsilon` is None if no epsilon has the delta, `worst_error` if noise is unbounded.
 
-    eta, variance, mean absolute error and within_3 are those of a typical count; `bias_at` is exact for small ones.
+    eta, variance, mean absolute error and within_3 are of a typical count; `bias_at` is the exact bias of small counts.
     """
 
     mechanism: str
@@ -37,12 +37,24 @@ class Row:
     parameters: dict[str, str]
     notes: tuple[str, ...]
     law: Law
+    only_up_to: int | None = None
+    """The largest count it is defined for; None if there is none."""
+
+    @property
+    def kind(self) -> str:
+        """Mechanisms of a kind make the same promise about what is released, and for which counts."""
+        if self.only_up_to is not None:
+            return "only 0..N"
+        if self.never_negative:
+            return "never negative"
+        return "unbounded" if self.worst_error is None else "bounded"
 
     def describe(self) -> dict[str, object]:
-        """As plain JSON values; probabilities are decimal texts."""
+        """The row as plain JSON values; probabilities are decimal texts."""
         return {
             "mechanism": self.mechanism,
             "name": self.name,
+            "kind": self.kind,
             "epsilon": None if self.epsilon is None else decimal_text(self.epsilon, rounding="up"),
             "delta": decimal_text(self.delta, rounding="up"),
             "eta": decimal_text(self.eta),
@@ -62,12 +74,12 @@ class Row:
         }
 
 
-def measured(key: str, member: Member, basis: Basis) -> Row:
-    """What a member has."""
+def measure(key: str, member: Member, basis: Basis) -> ComparisonRow:
+    """Measure all figures of one member."""
     epsilon, delta = basis.privacy_of(member)
     law = typical_law(member)
     high = member.counts[1]
-    return Row(
+    return ComparisonRow(
         mechanism=key,
         name=member.name,
         epsilon=epsilon,
@@ -82,33 +94,34 @@ def measured(key: str, member: Member, basis: Basis) -> Row:
         parameters=member.parameters,
         notes=member.notes,
         law=law,
+        only_up_to=high,
     )
 
 
 def worst_error(member: Member) -> int | None:
-    """The largest |Y - n| over all counts, or None: the noise is unbounded (its far tails are cut off here only)."""
+    """The largest |Y - n| over all counts, or None if the ideal noise is unbounded (here its far tails are cut off)."""
     if member.cut >= NEGLIGIBLE and member.counts[1] is None:
         return None
-    family = member.columns
-    if isinstance(family, Remap):
-        return family.D
-    laws = [family.column(n) for n in distinct_counts(family)]
-    if member.cut:  # ideal laws have all their slots, also those whose weight is below one unit
-        return max(max(law.left, law.right) for law in laws)
-    return max(law.worst_error for law in laws)
+    laws = member.laws
+    if isinstance(laws, Remap):
+        return laws.D
+    each = [laws.law(n) for n in distinct_counts(laws)]
+    if member.cut:  # the ideal law is positive on the whole support, also where its weight rounds to 0
+        return max(max(law.left, law.right) for law in each)
+    return max(law.worst_error for law in each)
 
 
 def never_negative(member: Member) -> bool:
-    """Whether no count from 0 on is released as a negative number."""
-    family = member.columns
-    if isinstance(family, Remap):
+    """Whether every count from 0 on is released as a non-negative number."""
+    laws = member.laws
+    if isinstance(laws, Remap):
         return True
-    counts = distinct_counts(family)
-    return all(n + family.column(n).least >= 0 for n in (*counts[:LARGEST_SCAN], counts[-1]))
+    counts = distinct_counts(laws)
+    return all(n + laws.law(n).least >= 0 for n in (*counts[:LARGEST_SCAN], counts[-1]))
 
 
 def _bias(member: Member, n: int) -> Fraction:
-    family = member.columns
-    if isinstance(family, Remap) and n < family.stationary_from:
-        return family.profiles[n].bias
-    return family.column(n).mean
+    laws = member.laws
+    if isinstance(laws, Remap) and n < laws.stationary_from:
+        return laws.profiles[n].bias
+    return laws.law(n).mean

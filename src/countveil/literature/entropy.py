@@ -1,13 +1,13 @@
 """The law of maximum entropy with mean zero and a bounded or given variance, on finitely many points.
 
     maximise -sum p log p  subject to  sum p = 1,  sum v p = 0,  sum v^2 p <= V (or = V),
-    and, if asked for, p nondecreasing along the first `chain` points.
+    and, where `chain` > 0, p nondecreasing along the first `chain` points.
 
 For multipliers (b, c) the inner problem has the solution p(v) ~ exp(theta(v)) with theta = b v + c v^2, where points of
 the chain on which theta falls are pooled to their mean (the isotonic regression of theta). The dual function
 log sum exp(theta) - c V is convex and once differentiable, with gradient (mean, second moment - V). Newton's method
-with halved steps finds its minimum in floats; the pooled blocks are then kept and the last digits come from Newton in
-120-digit decimals. A variance bound that does not bind has c = 0.
+with halved steps finds its minimum in floats; with the pooled blocks fixed, Newton's method in 120-digit decimals then
+computes the last digits. A variance bound that does not bind has c = 0.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fractions import Fraction
 from typing import NamedTuple, TypeVar
 
 from countveil.errors import SolverError
-from countveil.rounding import PRECISE, decimal
+from countveil.laws.rounding import PRECISE, decimal
 
 TOLERANCE = Decimal("1e-60")
 _T = TypeVar("_T", float, Decimal)
@@ -37,7 +37,7 @@ class Solved(NamedTuple):
 
 
 def solve(points: Sequence[int], chain: int, V: Fraction, *, exact: bool) -> Solved | None:
-    """The law of maximum entropy on `points`, or None where no law of full support has such a variance."""
+    """The law of maximum entropy on `points`, or None if no law that is positive on all points has such a variance."""
     low, high = variance_range(points, chain)
     if low >= V or (exact and high <= V):
         return None
@@ -55,25 +55,28 @@ def solve(points: Sequence[int], chain: int, V: Fraction, *, exact: bool) -> Sol
 def variance_range(points: Sequence[int], chain: int) -> tuple[Fraction, Fraction]:
     """The least and greatest variance of a mean-zero law on the points that rises along the chain.
 
-    Such laws are mixtures of single points and, along the chain, of uniform laws from some point to its end. Extreme
-    ones mix one with mean -x < 0 and second moment s with one of n > 0 and t: variance x / (n + x) * (n s/x + t). Both
-    factors grow with x, because s/x does (it is a mean of |v| weighted by |v|), and likewise with n. So the two
-    nearest to 0 give the least variance (0 itself if it is there) and the two farthest the greatest.
+    Such laws are mixtures of point masses and, along the chain, of uniform laws from some point to the chain's end. An
+    extreme law mixes two of these: one with mean -x < 0 and second moment s, one with mean n > 0 and second moment t.
+    Its variance is x / (n + x) * (n s/x + t). Both factors grow with x, because s/x does (it is a mean of |v| weighted
+    by |v|), and likewise with n. So the two means nearest to 0 give the least variance (0 if 0 is a point), the two
+    farthest the greatest.
     """
     end = points[:chain]
-    made = [(Fraction(sum(end[k:]), chain - k), Fraction(sum(v * v for v in end[k:]), chain - k)) for k in range(chain)]
-    made += [(Fraction(v), Fraction(v * v)) for v in points[chain:]]
-    below, above = sorted(g for g in made if g[0] < 0), sorted(g for g in made if g[0] > 0)
+    moments = [
+        (Fraction(sum(end[k:]), chain - k), Fraction(sum(v * v for v in end[k:]), chain - k)) for k in range(chain)
+    ]
+    moments += [(Fraction(v), Fraction(v * v)) for v in points[chain:]]
+    below, above = sorted(g for g in moments if g[0] < 0), sorted(g for g in moments if g[0] > 0)
 
-    def mixed(left: tuple[Fraction, Fraction], right: tuple[Fraction, Fraction]) -> Fraction:
+    def mix(left: tuple[Fraction, Fraction], right: tuple[Fraction, Fraction]) -> Fraction:
         return (right[0] * left[1] - left[0] * right[1]) / (right[0] - left[0])
 
-    least = Fraction(0) if 0 in points else mixed(below[-1], above[0])
-    return least, mixed(below[0], above[-1])
+    least = Fraction(0) if 0 in points else mix(below[-1], above[0])
+    return least, mix(below[0], above[-1])
 
 
 class _Problem:
-    """The dual for one row; V is None where c = 0."""
+    """The dual problem of one row; V is None if the variance is free (c = 0)."""
 
     def __init__(self, points: Sequence[int], chain: int, V: Fraction | None) -> None:
         self.points, self.chain, self.V = points, chain, V
@@ -91,15 +94,15 @@ class _Problem:
             size = min(1.0, *((1 + abs(x)) / abs(d) for x, d in zip((b, c), step, strict=True) if d), 1.0)
             while (tried := self._dual(b + size * step[0], c + size * step[1]))[0] >= value:
                 size /= 2
-                if size < 1e-9:  # as low as floats can tell
+                if size < 1e-9:  # floats cannot resolve a lower value
                     return b, c
             b, c = b + size * step[0], c + size * step[1]
             value, weights, plain = tried
         raise SolverError("maximum entropy: the dual did not converge")
 
     def _dual(self, b: float, c: float) -> tuple[float, list[float], list[tuple[float, float]]]:
-        """The dual function, and the weights and features of the blocks it is made of."""
-        blocks = pooled([b * v + c * v * v for v in self.points], self.chain)
+        """The dual function, and the weights and features of its blocks."""
+        blocks = pool([b * v + c * v * v for v in self.points], self.chain)
         plain = _features(self.points, blocks, 1.0)
         heights = [b * m + c * s for m, s in plain]
         top = max(heights)
@@ -112,7 +115,7 @@ class _Problem:
         with localcontext(PRECISE):
             b, c = Decimal(start[0]), Decimal(start[1])
             V = None if self.V is None else decimal(self.V)
-            blocks = pooled([b * v + c * v * v for v in self.points], self.chain)
+            blocks = pool([b * v + c * v * v for v in self.points], self.chain)
             for _ in range(_STEPS):
                 plain = _features(self.points, blocks, Decimal(1))
                 weights = self._weights(b, c, blocks, plain)
@@ -120,7 +123,7 @@ class _Problem:
                 b, c = b + step[0], c + step[1]
                 if abs(step[0]) * self.reach + abs(step[1]) * self.reach**2 < TOLERANCE:
                     theta = [b * v + c * v * v for v in self.points]
-                    current = pooled(theta, self.chain)
+                    current = pool(theta, self.chain)
                     if _same(current, blocks, theta):
                         break
                     blocks = current
@@ -132,7 +135,7 @@ class _Problem:
             return [p for p, (first, stop) in zip(law, blocks, strict=True) for _ in range(first, stop)], spread
 
     def _weights(self, b: Decimal, c: Decimal, blocks: Blocks, plain: list[tuple[Decimal, Decimal]]) -> list[Decimal]:
-        """exp(b v + c v^2) for single points by its ratios, for pooled ones by the definition."""
+        """exp(b v + c v^2): for single points by successive ratios, for pooled blocks by the definition."""
         table = {0: Decimal(1)}
         fall = (2 * c).exp()
         for sign, last in ((1, max(self.points)), (-1, -min(self.points))):
@@ -161,42 +164,42 @@ def _step(weights: Sequence[_T], plain: Sequence[tuple[_T, _T]], V: _T | None) -
     fourth = sum((w * s * s for w, _, s in around), zero)
     area = square * fourth - mixed * mixed
     excess = second - V
-    if not area > 0:  # no curvature left in floats: downhill
+    if not area > 0:  # no curvature left in floats: follow the gradient
         return -mean, -excess
     return (mixed * excess - fourth * mean) / area, (mixed * mean - square * excess) / area
 
 
-def pooled(theta: Sequence[_T], chain: int) -> Blocks:
+def pool(theta: Sequence[_T], chain: int) -> Blocks:
     """Blocks of the isotonic regression of theta along the chain; every later point is a block of its own.
 
-    >>> pooled([0.0, 3.0, 1.0, 9.0, 5.0], 4)
+    >>> pool([0.0, 3.0, 1.0, 9.0, 5.0], 4)
     [(0, 1), (1, 3), (3, 4), (4, 5)]
     """
-    found: list[tuple[int, int, _T]] = []
+    runs: list[tuple[int, int, _T]] = []
     for i, value in enumerate(theta[:chain]):
         first, stop, mean = i, i + 1, value
-        while found and found[-1][2] > mean:
-            before, middle, other = found.pop()
+        while runs and runs[-1][2] > mean:
+            before, middle, other = runs.pop()
             mean = (other * (middle - before) + mean * (stop - first)) / (stop - before)
             first = before
-        found.append((first, stop, mean))
-    return [(first, stop) for first, stop, _ in found] + [(i, i + 1) for i in range(chain, len(theta))]
+        runs.append((first, stop, mean))
+    return [(first, stop) for first, stop, _ in runs] + [(i, i + 1) for i in range(chain, len(theta))]
 
 
 def _features(points: Sequence[int], blocks: Blocks, one: _T) -> list[tuple[_T, _T]]:
-    """Means of v and of v^2 over every block, as numbers of the kind of `one`."""
-    found = []
+    """The means of v and of v^2 over every block, as numbers of the type of `one`."""
+    features = []
     for first, stop in blocks:
         if stop - first == 1:
-            found.append((one * points[first], one * points[first] ** 2))
+            features.append((one * points[first], one * points[first] ** 2))
         else:
             run = points[first:stop]
-            found.append((one * sum(run) / len(run), one * sum(v * v for v in run) / len(run)))
-    return found
+            features.append((one * sum(run) / len(run), one * sum(v * v for v in run) / len(run)))
+    return features
 
 
 def _same(current: Blocks, used: Blocks, theta: Sequence[Decimal]) -> bool:
-    """Whether two ways to pool give one law: the blocks agree, or differ only where theta is level."""
+    """Whether two poolings give the same law: the blocks agree, or differ only where theta is constant."""
     return current == used or all(
         abs(left - right) < TOLERANCE * 1000
         for left, right in zip(_levels(theta, current), _levels(theta, used), strict=True)

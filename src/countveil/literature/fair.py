@@ -1,24 +1,24 @@
 """The explicit fair mechanism: the true count is published with the same probability, whatever it is.
 
 Cormode, Kulkarni and Srivastava, *Constrained Private Mechanisms for Count Data* (2018), for counts 0..N. With
-a = e^-epsilon and m = min(j, N - j), the column of the true count j is
+a = e^-epsilon and m = min(j, N - j), the law of the published count i for the true count j is
 
     P(i | j) = y a^|i-j| if |i - j| < m,  else y a^ceil((|i-j| + m) / 2).
 
-The exponents of a column are 0 once, then 1, 1, 2, 2, ... up to N/2 twice or, for odd N, (N+1)/2 once: the same in
-every column, only in another order. So y does not depend on j, and neither does P(j | j) = y: the mechanism is fair.
-Going from j to j + 1 changes no exponent by more than 1: it is exactly epsilon-differentially private.
+The exponents of a law are 0 once, then 1, 1, 2, 2, ... up to N/2 twice or, for odd N, (N+1)/2 once: the same in every
+law, only in another order. So y does not depend on j, and neither does P(j | j) = y: the mechanism is fair. From j to
+j + 1 no exponent changes by more than 1: the mechanism is exactly epsilon-differentially private.
 """
 
 from __future__ import annotations
 
 from decimal import localcontext
 
-from countveil.exact import Number, integer
-from countveil.families.geometric import powers
-from countveil.families.member import BITS, Member, distance, epsilon_given, text
-from countveil.law import Columns, Law
-from countveil.rounding import PRECISE, SCALE, proposals
+from countveil.laws.law import Law, LawsByCount
+from countveil.laws.rounding import PRECISE, SCALE, proposals
+from countveil.literature.geometric import powers
+from countveil.literature.member import BITS, Member, distance, read_epsilon, text
+from countveil.numeric.exact_numbers import Number, integer
 
 LARGEST_N = 1000
 
@@ -26,10 +26,10 @@ LARGEST_N = 1000
 def explicit_fair(epsilon: Number, N: int) -> Member:
     """The explicit fair mechanism on 0..N.
 
-    One weight for each exponent is rounded down and P(j | j) takes what is left: all columns sum to 2**192 and are
-    exactly fair.
+    The weight of each exponent is rounded down and P(j | j) takes the remainder: all laws sum to 2**192 and are exactly
+    fair.
     """
-    value, top = epsilon_given(epsilon), integer("N", N, 1, LARGEST_N)
+    value, top = read_epsilon(epsilon), integer("N", N, 1, LARGEST_N)
     exponents = [_exponent(i, 0, top) for i in range(top + 1)]
     with localcontext(PRECISE):
         ladder = powers(value, max(exponents))
@@ -41,7 +41,7 @@ def explicit_fair(epsilon: Number, N: int) -> Member:
     return Member(
         family="fair",
         name="explicit fair",
-        columns=Columns(laws[top // 2], small=tuple(laws), hi=top),
+        laws=LawsByCount(laws[top // 2], small=tuple(laws), hi=top),
         cut=distance(laws[0], [proposed[k] for k in exponents]),
         parameters={"epsilon": text(value), "N": text(top)},
         notes=("the probability of the exact count is the same for every count; biased near both ends",),

@@ -2,9 +2,11 @@
 
     p(z) = exp(-z^2 / (2 s2)) / sum_y exp(-y^2 / (2 s2)), z an integer.
 
-The parameter s2 is not the variance: by Poisson's summation formula they differ by a relative 8 pi^2 s2 exp(-2 pi^2 s2)
-or so, nothing from s2 = 1 on but much for small s2 (0.2660 has variance 0.2370). A comparison "at equal variance" must
-therefore solve for the parameter, which `parameter_for_variance` does; one at equal parameter is another comparison.
+The parameter s2 is not the variance: by Poisson's summation formula their relative difference is about
+8 pi^2 s2 exp(-2 pi^2 s2). That is negligible from s2 = 1 on but large for small s2 (s2 = 0.2660 has variance 0.2370). A
+comparison at equal variance must therefore solve for the parameter: `parameter_for_variance`.
+
+The truncated Gaussian is the law given |Z| <= D.
 """
 
 from __future__ import annotations
@@ -15,33 +17,56 @@ from fractions import Fraction
 from itertools import islice
 
 from countveil.errors import ParameterError
-from countveil.exact import Number, number
-from countveil.families.member import NEGLIGIBLE, Member, unbounded
-from countveil.rounding import PRECISE, decimal
+from countveil.laws.law import LawsByCount
+from countveil.laws.rounding import PRECISE, decimal
+from countveil.literature.member import NEGLIGIBLE, Member, cut_off_member, symmetric, text
+from countveil.numeric.exact_numbers import Number, integer, number
 
 _SOLVING = Context(prec=60, Emax=PRECISE.Emax, Emin=PRECISE.Emin)
+LARGEST_D = 100_000
 _LARGE = 10
-"""From this variance on it equals the parameter to more than 80 digits."""
+"""From this variance on, variance and parameter agree to more than 80 digits."""
 
 
 def discrete_gaussian(s2: Number) -> Member:
-    """p(z) ~ exp(-z^2 / (2 s2)), cut off where both tails together weigh at most 2**-100.
-
-    The ratio p(z + 1) / p(z) falls with z, so the mass beyond R is at most 2 p(R + 1) / (1 - p(R + 2) / p(R + 1)).
-    """
+    """p(z) ~ exp(-z^2 / (2 s2)), cut off where both tails together weigh at most 2**-100."""
     parameter = _positive("s2", s2)
     with localcontext(PRECISE):
-        limit = decimal(NEGLIGIBLE)
-        half: list[Decimal] = []
-        total = Decimal(-1)
-        for weight, ratio in _weights(1 / (2 * decimal(parameter))):
-            # `ratio` is p(z + 1) / p(z) at the cell that would come next
-            if len(half) > 1 and 2 * weight <= limit * (1 - ratio) * total:
-                break
-            half.append(weight)
-            total += 2 * weight
+        half = cut_off(_weights(1 / (2 * decimal(parameter))))
     note = "s2 is the parameter, not the variance; they differ where s2 is small"
-    return unbounded("gaussian", "discrete Gaussian", half, {"s2": parameter}, note)
+    return cut_off_member("gaussian", "discrete Gaussian", half, {"s2": parameter}, note)
+
+
+def truncated_gaussian(s2: Number, D: int) -> Member:
+    """The discrete Gaussian given |Z| <= D, renormalised; `cut` is rounding only."""
+    parameter, bound = _positive("s2", s2), integer("D", D, 1, LARGEST_D)
+    with localcontext(PRECISE):
+        half = [weight for weight, _ in islice(_weights(1 / (2 * decimal(parameter))), bound + 1)]
+    law, cut = symmetric(half)
+    return Member(
+        family="gaussian",
+        name="truncated Gaussian",
+        laws=LawsByCount(law),
+        cut=cut,
+        parameters={"s2": text(parameter), "D": text(bound)},
+        notes=("renormalised on -D..D: the outcomes at the edge, which a neighbour does not have, add to delta",),
+    )
+
+
+def cut_off(weights: Iterator[tuple[Decimal, Decimal]]) -> list[Decimal]:
+    """The weights of z = 0..R of a law whose ratios p(z + 1) / p(z) fall with z; both tails beyond R have 2**-100.
+
+    `weights` yields p(z), up to a constant, with the ratio p(z + 1) / p(z). The mass beyond R is at most
+    2 p(R + 1) / (1 - p(R + 2) / p(R + 1)).
+    """
+    limit, total = decimal(NEGLIGIBLE), Decimal(0)
+    half: list[Decimal] = []
+    for weight, ratio in weights:
+        if len(half) > 1 and ratio < 1 and 2 * weight <= limit * (1 - ratio) * total:
+            break
+        half.append(weight)
+        total += weight if len(half) == 1 else 2 * weight
+    return half
 
 
 def parameter_for_variance(V: Number) -> Fraction:
@@ -49,7 +74,7 @@ def parameter_for_variance(V: Number) -> Fraction:
 
     Newton's method on ln(variance) as a function of x = 1/(2 s2), where d variance / dx = -Var(Z^2).
 
-    >>> from countveil.exact import decimal_text
+    >>> from countveil.numeric.exact_numbers import decimal_text
     >>> decimal_text(parameter_for_variance("0.25"), 10), decimal_text(parameter_for_variance("4"), 10)
     ('0.2757499847', '4')
     """
@@ -80,7 +105,7 @@ def _moments(x: Decimal) -> tuple[Decimal, Decimal]:
 
 
 def _weights(x: Decimal) -> Iterator[tuple[Decimal, Decimal]]:
-    """exp(-x z^2) and its ratio to the next, z = 0, 1, 2, ...: the ratio falls by exp(-2x) at every step."""
+    """For z = 0, 1, 2, ...: exp(-x z^2), and its ratio to the next weight, which falls by exp(-2x) at every step."""
     ratio = (-x).exp()
     fall = ratio * ratio
     weight = Decimal(1)

@@ -1,4 +1,4 @@
-"""The two-sided geometric law (discrete Laplace) and what is made of it.
+"""The two-sided geometric law (discrete Laplace), its bounded versions, and rounded Laplace noise.
 
     p(z) = (1 - a) / (1 + a) a^|z|,    a = e^-epsilon,
 
@@ -28,10 +28,10 @@ from decimal import ROUND_CEILING, Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
 
-from countveil.exact import Number, integer
-from countveil.families.member import NEGLIGIBLE, Member, epsilon_given, symmetric, text, unbounded
-from countveil.law import Columns, Law
-from countveil.rounding import PRECISE, decimal, exp
+from countveil.laws.law import Law, LawsByCount
+from countveil.laws.rounding import PRECISE, decimal, exp
+from countveil.literature.member import NEGLIGIBLE, Member, cut_off_member, read_epsilon, symmetric, text
+from countveil.numeric.exact_numbers import Number, integer
 
 LARGEST_D = 100_000
 LARGEST_N = 10**9
@@ -44,18 +44,18 @@ _OPTIMAL = (
 
 def geometric(epsilon: Number) -> Member:
     """p(z) = (1 - a)/(1 + a) a^|z|, cut off where both tails together weigh at most 2**-100."""
-    value = epsilon_given(epsilon)
-    return unbounded("geometric", "geometric", _cut_off(value), {"epsilon": value})
+    value = read_epsilon(epsilon)
+    return cut_off_member("geometric", "geometric", _cut_off(value), {"epsilon": value})
 
 
 def truncated_geometric(epsilon: Number, D: int) -> Member:
     """The geometric law given |Z| <= D; `cut` is rounding only."""
-    value, bound = epsilon_given(epsilon), integer("D", D, 1, LARGEST_D)
+    value, bound = read_epsilon(epsilon), integer("D", D, 1, LARGEST_D)
     law, cut = symmetric(powers(value, bound))
     return Member(
         family="geometric",
         name="truncated geometric",
-        columns=Columns(law),
+        laws=LawsByCount(law),
         cut=cut,
         parameters={"epsilon": text(value), "D": text(bound)},
         notes=("renormalised on -D..D: the outcomes at the edge, which a neighbour does not have, are its delta",),
@@ -65,24 +65,24 @@ def truncated_geometric(epsilon: Number, D: int) -> Member:
 def clamped_geometric(epsilon: Number, N: int | None = None) -> Member:
     """Y = min(max(n + Z, 0), N): mass beyond an end goes to that end.
 
-    At sensitivity up to N the clamp hides nothing: two neighbours are told apart best by whether y is at most some t in
-    0..N-1, which clamping does not change. So the source law's delta is that of the columns too.
+    At sensitivity up to N clamping hides nothing: the best test between two neighbours asks whether y is at most some t
+    in 0..N-1, and clamping does not change that. So the clamped laws have the same delta as the source law.
     """
     top = _top(N)
     if top is None:
-        return _bounded("clamped geometric", epsilon, top, lambda y: max(y, 0), (_OPTIMAL,))
-    return _bounded("clamped geometric", epsilon, top, lambda y: min(max(y, 0), top), (_OPTIMAL,))
+        return _processed_member("clamped geometric", epsilon, top, lambda y: max(y, 0), (_OPTIMAL,))
+    return _processed_member("clamped geometric", epsilon, top, lambda y: min(max(y, 0), top), (_OPTIMAL,))
 
 
 def folded_geometric(epsilon: Number, N: int | None = None) -> Member:
     """Y = |n + Z|, reflected at N too if N is given (as often as needed).
 
-    Folding on a short range hides something, so there the columns themselves are measured.
+    Folding on a short range lowers delta, so there the folded laws themselves are measured.
     """
     top = _top(N)
     if top is None:
-        return _bounded("folded geometric", epsilon, top, abs, ())
-    member = _bounded("folded geometric", epsilon, top, lambda y: top - abs(y % (2 * top) - top), ())
+        return _processed_member("folded geometric", epsilon, top, abs, ())
+    member = _processed_member("folded geometric", epsilon, top, lambda y: top - abs(y % (2 * top) - top), ())
     return replace(member, source=None, notes=member.notes[:-1]) if top <= SHORT_RANGE else member
 
 
@@ -91,22 +91,22 @@ def rounded_laplace(epsilon: Number) -> Member:
 
     The mass beyond R is e^(-epsilon (R + 1/2)).
     """
-    value = epsilon_given(epsilon)
+    value = read_epsilon(epsilon)
     with localcontext(PRECISE):
         root = exp(-value / 2)
         R = reach(value, root)
         sinh = (1 / root - root) / 2
         half = [1 - root, *(sinh * power for power in powers(value, R)[1:])]
     note = "the ideal law: the textbook floating-point sampler has none of this guarantee (Mironov 2012)"
-    return unbounded("laplace", "rounded Laplace", half, {"epsilon": value}, note)
+    return cut_off_member("laplace", "rounded Laplace", half, {"epsilon": value}, note)
 
 
 @dataclass(frozen=True)
 class Processed:
-    """The laws of f(n + Z) - n for 0 <= n <= hi, where f has no randomness and leaves 0..hi (0.. if hi is None) alone.
+    """The laws of f(n + Z) - n for 0 <= n <= hi, where f is deterministic and f(y) = y on 0..hi (0.. if hi is None).
 
-    Post-processing costs no privacy, so the delta of these columns is at most that of Z at every order. Columns are
-    made when asked for, by moving the weights beyond an end: there are as many different ones as the noise is wide.
+    Post-processing costs no privacy, so the delta of these laws is at most that of Z at every order. A law is computed
+    on demand, by moving the weights beyond an end: there are as many different laws as the noise is wide.
     """
 
     source: Law
@@ -116,11 +116,11 @@ class Processed:
     lo = 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "column", lru_cache(maxsize=64)(self.column))
+        object.__setattr__(self, "law", lru_cache(maxsize=64)(self.law))
 
     @property
     def stationary_from(self) -> int:
-        """From here on no noise leaves the range (below the top columns, if there is room between both ends)."""
+        """From this count on no noise leaves the range (up to `first_top`, if there is room between both ends)."""
         first = self.source.left
         return first if self.hi is None or first + self.source.right <= self.hi else self.hi
 
@@ -133,11 +133,11 @@ class Processed:
     def stationary(self) -> Law:
         return self.source
 
-    def column(self, n: int) -> Law:
+    def law(self, n: int) -> Law:
         """The law of Y - n; a count outside the range is moved to its nearest end first."""
         inside = max(n, 0) if self.hi is None else min(max(n, 0), self.hi)
         if inside != n:
-            return self.column(inside).shifted(inside - n)
+            return self.law(inside).shift(inside - n)
         least, greatest = n - self.source.left, n + self.source.right
         if least >= 0 and (self.hi is None or greatest <= self.hi):
             return self.source
@@ -160,10 +160,10 @@ def powers(epsilon: Fraction, R: int) -> list[Decimal]:
     """a^0, ..., a^R."""
     with localcontext(PRECISE):
         a = exp(-epsilon)
-        found = [Decimal(1)]
+        falling = [Decimal(1)]
         for _ in range(R):
-            found.append(found[-1] * a)
-        return found
+            falling.append(falling[-1] * a)
+        return falling
 
 
 def reach(epsilon: Fraction, factor: Decimal) -> int:
@@ -179,13 +179,15 @@ def _cut_off(epsilon: Fraction) -> list[Decimal]:
         return powers(epsilon, reach(epsilon, 2 * a / (1 + a)))
 
 
-def _bounded(name: str, epsilon: Number, N: int | None, send: Callable[[int], int], notes: tuple[str, ...]) -> Member:
-    value = epsilon_given(epsilon)
-    source = unbounded("geometric", name, _cut_off(value), {"epsilon": value} | ({} if N is None else {"N": N}))
-    law = source.columns.stationary
+def _processed_member(
+    name: str, epsilon: Number, N: int | None, send: Callable[[int], int], notes: tuple[str, ...]
+) -> Member:
+    value = read_epsilon(epsilon)
+    source = cut_off_member("geometric", name, _cut_off(value), {"epsilon": value} | ({} if N is None else {"N": N}))
+    law = source.laws.stationary
     measured = "delta is measured on the noise before the map to the range: the map cannot raise it"
     notes = (*notes, *source.notes, measured)
-    return replace(source, columns=Processed(law, send, N), notes=notes, counts=(0, N), source=law)
+    return replace(source, laws=Processed(law, send, N), notes=notes, counts=(0, N), source=law)
 
 
 def _top(N: int | None) -> int | None:

@@ -4,14 +4,14 @@ For every true count i the published count is i + v, |v| <= D, never negative an
 stays zero. The law of v has the largest entropy subject to mean 0, variance at most V and (`monotone`) probabilities
 that do not fall from the lowest outcome up to the true count; with `pstay`, the true count keeps at least that
 probability. Sources: Fraser and Wooton (2006); Giessing, *Computational Issues in the Design of Transition
-Probabilities and Disclosure Risk Estimation for Additive Noise* (2016); the package's own source for small rows:
+Probabilities and Disclosure Risk Estimation for Additive Noise* (2016). Small rows follow the package's source code:
 
-- a count 1..js is blocked itself, so its row has no stay cell, no pstay and no monotony;
-- "at most V": at i = 1 the variance may stay below V, because all downward noise is one step; `exact_variance` asks for
-  V in every row, as the package does with optim = 4;
-- where the variance stays below V, pstay is lowered by 0.05 until it does not (or pstay no longer matters).
+- the counts 1..js are blocked themselves, so their rows have no cell for v = 0: pstay and `monotone` do not apply;
+- at i = 1 the variance can be below V, because downward noise is at most one step; `exact_variance` requires V in
+  every row, as the package does with optim = 4;
+- if pstay keeps the variance below V, pstay is lowered in steps of 0.05 until V is reached (or pstay has no effect).
 
-From count D (D + js + 1 if js > 0) on all rows are alike. These tables have no privacy guarantee of their own.
+All rows from count D on (D + js + 1 if js > 0) are the same. These tables have no privacy guarantee of their own.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from countveil.errors import InfeasibleError, ParameterError
-from countveil.exact import Number, decimal_text, integer, number
-from countveil.families.entropy import TOLERANCE, solve, variance_range
-from countveil.families.member import BITS, Member, distance, text
-from countveil.law import Columns, Law
-from countveil.rounding import PRECISE, SCALE, decimal, proposals, symmetric_law
+from countveil.laws.law import Law, LawsByCount
+from countveil.laws.rounding import PRECISE, SCALE, decimal, proposals, symmetric_law
+from countveil.literature.entropy import TOLERANCE, solve, variance_range
+from countveil.literature.member import BITS, Member, distance, text
+from countveil.numeric.exact_numbers import Number, decimal_text, integer, number
 
 LARGEST_D = 300
 _LOWERED = Fraction(1, 20)
@@ -58,7 +58,7 @@ def maximum_entropy(
     stay = None if pstay is None else _probability(pstay)
     last = bound if blocked == 0 else bound + blocked + 1
     rows = [_row(i, bound, variance, stay, blocked, monotone, exact_variance) for i in range(1, last + 1)]
-    written = [_written(row) for row in rows]
+    rounded = [_round(row) for row in rows]
     zero = Law((1 << BITS,), 0, BITS)
     parameters = {"D": text(bound), "V": text(variance), "js": text(blocked)}
     if stay is not None:
@@ -66,15 +66,15 @@ def maximum_entropy(
     return Member(
         family="maximum entropy",
         name="maximum-entropy p-table",
-        columns=Columns(written[-1][0], small=(zero, *(law for law, _ in written[:-1]))),
-        cut=max(cut for _, cut in written),
+        laws=LawsByCount(rounded[-1][0], small=(zero, *(law for law, _ in rounded[:-1]))),
+        cut=max(cut for _, cut in rounded),
         parameters=parameters | {"monotone": str(monotone).lower(), "exact_variance": str(exact_variance).lower()},
         notes=("a table for the cell-key method, without a privacy guarantee; zero stays zero", *_remarks(rows, stay)),
     )
 
 
 def _row(i: int, D: int, V: Fraction, pstay: Fraction | None, js: int, monotone: bool, exact: bool) -> _Row:
-    """The law of the row of i: as it is with no stay probability, unless that is below the one asked for."""
+    """The row of count i: the law without pstay if it keeps the count often enough, else the law with pstay."""
     points = [j - i for j in range(max(0, i - D), i + D + 1) if not 1 <= j <= js]
     stays = 0 in points
     chain = points.index(0) + 1 if monotone and stays else 0
@@ -84,7 +84,7 @@ def _row(i: int, D: int, V: Fraction, pstay: Fraction | None, js: int, monotone:
         allowed = f"between {decimal_text(low, 6)} and {decimal_text(high, 6)}" if exact else f"above {low}"
         raise InfeasibleError(
             f"row {i}: noise on {spans(points)} with mean 0 cannot have variance {decimal_text(V, 6)}",
-            f"possible there is {allowed}" + ("; monotone=False allows more" if chain and high <= V else ""),
+            f"give a variance {allowed}" + ("; monotone=False allows more" if chain and high <= V else ""),
         )
     if pstay is None or not stays:
         return _Row(points, free.law, free.at_bound, None)
@@ -104,10 +104,10 @@ def _row(i: int, D: int, V: Fraction, pstay: Fraction | None, js: int, monotone:
     return _Row(points, free.law, free.at_bound, None)
 
 
-def _written(row: _Row) -> tuple[Law, Fraction]:
-    """The row as integer weights of mean exactly zero, and its distance to the ideal one at most.
+def _round(row: _Row) -> tuple[Law, Fraction]:
+    """The row as integer weights of mean exactly zero, and an upper bound on its distance to the ideal row.
 
-    The multipliers are known to 1e-60 in units that move no probability by more, which is below the rounding.
+    The multipliers are known so precisely that no probability is off by more than 1e-60, which is below the rounding.
     """
     least, greatest = row.points[0], row.points[-1]
     values = dict(zip(row.points, proposals(row.law), strict=True))
@@ -115,12 +115,12 @@ def _written(row: _Row) -> tuple[Law, Fraction]:
     if -least == greatest and all(abs(a - b) >> 64 == 0 for a, b in zip(proposed, reversed(proposed), strict=True)):
         law = symmetric_law(proposed[greatest:], BITS)
     else:
-        law = _balanced(proposed, -least)
+        law = _balance(proposed, -least)
     return law, distance(law, proposed) + Fraction(TOLERANCE)
 
 
-def _balanced(proposed: Sequence[int], left: int) -> Law:
-    """Weights rounded down; the heaviest two neighbouring cells above 0 take what is missing, so that the mean is zero.
+def _balance(proposed: Sequence[int], left: int) -> Law:
+    """Round weights down; the heaviest two neighbouring cells above 0 take the remainder, so that the mean is zero.
 
     x units on z and y on z + 1 need x + y = missing and x z + y (z + 1) = -moment.
     """
@@ -136,17 +136,17 @@ def _balanced(proposed: Sequence[int], left: int) -> Law:
 
 def _remarks(rows: Sequence[_Row], pstay: Fraction | None) -> list[str]:
     below = [i for i, row in enumerate(rows, start=1) if not row.reached]
-    found = []
+    remarks = []
     if below:
-        found.append(f"the variance stays below V for counts {spans(below)}")
+        remarks.append(f"the variance stays below V for counts {spans(below)}")
     if pstay is not None:
         lowered = [i for i, row in enumerate(rows, start=1) if row.stay is not None and row.stay < pstay]
         loose = [i for i, row in enumerate(rows, start=1) if row.stay is None]
         if lowered:
-            found.append(f"pstay was lowered, in steps of 0.05, to reach the variance for counts {spans(lowered)}")
+            remarks.append(f"pstay was lowered, in steps of 0.05, to reach the variance for counts {spans(lowered)}")
         if loose:
-            found.append(f"pstay does not determine the law for counts {spans(loose)}")
-    return found
+            remarks.append(f"pstay does not determine the law for counts {spans(loose)}")
+    return remarks
 
 
 def spans(numbers: Sequence[int]) -> str:

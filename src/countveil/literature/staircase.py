@@ -15,17 +15,17 @@ from __future__ import annotations
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
-from countveil.exact import Number, integer
-from countveil.families.geometric import powers, reach
-from countveil.families.member import Member, epsilon_given, unbounded
-from countveil.rounding import PRECISE, exp
+from countveil.laws.rounding import PRECISE, exp
+from countveil.literature.geometric import powers, reach
+from countveil.literature.member import Member, cut_off_member, read_epsilon
+from countveil.numeric.exact_numbers import Number, integer
 
 LARGEST_SENSITIVITY = 100
 
 
 def staircase(epsilon: Number, sensitivity: int, r: int | None = None) -> Member:
-    """The staircase with r broad cells a step, cut off after whole steps; r of least variance if it is None."""
-    value = epsilon_given(epsilon)
+    """The staircase with r high cells per step, cut off after a whole step; r None chooses the r of least variance."""
+    value = read_epsilon(epsilon)
     d = integer("sensitivity", sensitivity, 1, LARGEST_SENSITIVITY)
     chosen = best_r(value, d) if r is None else integer("r", r, 1, d)
     with localcontext(PRECISE):
@@ -34,7 +34,7 @@ def staircase(epsilon: Number, sensitivity: int, r: int | None = None) -> Member
         steps = reach(value, 2 * broad / (2 * broad - (1 - b)))  # 2 A broad / (1 - b)
         heights = powers(value, steps)
         half = [heights[k if i < chosen else k + 1] for k in range(steps) for i in range(d)]
-    return unbounded(
+    return cut_off_member(
         "staircase",
         "staircase",
         half if len(half) > 1 else heights,
@@ -45,7 +45,7 @@ def staircase(epsilon: Number, sensitivity: int, r: int | None = None) -> Member
 
 
 def best_r(epsilon: Fraction, d: int) -> int:
-    """The r in 1..d of least variance; the smallest of equals.
+    """The r in 1..d of least variance; of equals, the smallest.
 
     >>> best_r(Fraction(1), 1), best_r(Fraction(2), 10), best_r(Fraction(1, 10), 10)
     (1, 4, 5)

@@ -1,4 +1,4 @@
-"""Comparisons: equal terms are equal, figures are those of the laws, and the paper's own comparison is reproduced."""
+"""Comparisons: mechanisms meet the shared terms, figures match the laws, the paper's comparison is reproduced."""
 
 from __future__ import annotations
 
@@ -7,18 +7,21 @@ from fractions import Fraction
 import pytest
 
 import countveil as cv
+from countveil.accounting.composition import Composition
+from countveil.accounting.privacy_loss import answer_of
 from countveil.comparison.basis import Shared, parse
 from countveil.comparison.contenders import CONTENDERS
-from countveil.comparison.table import Row, never_negative, worst_error
-from countveil.exact import exp_bounds
-from countveil.families.fair import explicit_fair
-from countveil.families.geometric import geometric
-from countveil.families.member import Member
-from countveil.law import Columns, Law
-from countveil.privacy import hockey_stick
+from countveil.comparison.recent_contenders import RECENT
+from countveil.comparison.table import ComparisonRow, never_negative, worst_error
+from countveil.laws.law import Law, LawsByCount
+from countveil.laws.privacy import hockey_stick
+from countveil.literature.fair import explicit_fair
+from countveil.literature.geometric import geometric
+from countveil.literature.member import Member
+from countveil.numeric.exact_numbers import exp_bounds
 
 
-def by_name(table: cv.Comparison) -> dict[str, Row]:
+def by_name(table: cv.Comparison) -> dict[str, ComparisonRow]:
     return {row.mechanism: row for row in table.rows}
 
 
@@ -38,12 +41,15 @@ def test_every_mechanism_has_the_guarantee_and_little_more_noise_than_needed(gua
     for row in guarantee.rows:
         assert row.epsilon == 1
         assert row.delta <= Fraction("1e-6")
-    found = by_name(guarantee)
-    assert found["discrete-gaussian"].delta >= Fraction("0.99999e-6")
-    assert abs(found["geometric"].variance - Fraction("1.8413")) < Fraction("1e-4")  # 2a / (1 - a)^2, a = 1/e
-    assert abs(found["discrete-gaussian"].variance - Fraction("17.9")) < Fraction("0.05")
-    assert min(guarantee.rows, key=lambda row: row.variance).mechanism == "countveil-variance"
-    assert max(guarantee.rows, key=lambda row: row.eta).mechanism in ("countveil-signed", "countveil-variance")
+    rows = by_name(guarantee)
+    assert rows["discrete-gaussian"].delta >= Fraction("0.99999e-6")
+    assert abs(rows["geometric"].variance - Fraction("1.8413")) < Fraction("1e-4")  # 2a / (1 - a)^2, a = 1/e
+    assert abs(rows["discrete-gaussian"].variance - Fraction("17.9")) < Fraction("0.05")
+    best = rows["countveil-signed"]
+    for row in guarantee.rows:  # canonical noise is stochastically smallest; noise modulo 2D + 1 is no addition
+        if row.kind in ("bounded", "unbounded"):
+            assert row.variance >= best.variance * (1 - Fraction("1e-9"))
+            assert row.eta <= best.eta * (1 + Fraction("1e-9"))
 
 
 def test_less_noise_would_not_have_the_guarantee(guarantee: cv.Comparison) -> None:
@@ -53,7 +59,7 @@ def test_less_noise_would_not_have_the_guarantee(guarantee: cv.Comparison) -> No
     assert geometric(chosen * Fraction("1.00000001")).delta(order) > Fraction("1e-6")
 
 
-def test_rows_are_sorted_by_what_is_measured_or_asked_for(guarantee: cv.Comparison) -> None:
+def test_rows_are_sorted_by_the_measured_figure_or_by_sort(guarantee: cv.Comparison) -> None:
     variances = [row.variance for row in guarantee.rows]
     assert variances == sorted(variances)
     table = cv.compare(epsilon="1", delta="1e-6", sort="eta", mechanisms=["discrete-gaussian", "geometric", "paper"])
@@ -61,7 +67,7 @@ def test_rows_are_sorted_by_what_is_measured_or_asked_for(guarantee: cv.Comparis
     assert etas == sorted(etas, reverse=True)
 
 
-def test_figures_are_those_of_the_law(guarantee: cv.Comparison) -> None:
+def test_figures_equal_their_definitions_on_the_law(guarantee: cv.Comparison) -> None:
     for row in guarantee.rows:
         pairs = [(z, Fraction(w, row.law.total)) for z, w in row.law.items()]
         assert row.eta == dict(pairs)[0]
@@ -71,30 +77,30 @@ def test_figures_are_those_of_the_law(guarantee: cv.Comparison) -> None:
         assert row.variance == sum(z * z * p for z, p in pairs) - mean**2
 
 
-def test_small_counts(guarantee: cv.Comparison) -> None:
-    found = by_name(guarantee)
-    assert found["countveil"].never_negative
-    assert found["clamped-geometric"].never_negative
-    assert not found["geometric"].never_negative
-    assert found["countveil"].bias_at[5] == 0
-    assert found["clamped-geometric"].bias_at[5] > 0
-    assert found["geometric"].bias_at == {0: 0, 1: 0, 2: 0, 5: 0}
-    assert found["geometric"].worst_error is None
-    assert found["countveil-signed"].worst_error == 14
+def test_rows_have_the_sign_bias_and_worst_error_of_small_counts(guarantee: cv.Comparison) -> None:
+    rows = by_name(guarantee)
+    assert rows["countveil"].never_negative
+    assert rows["clamped-geometric"].never_negative
+    assert not rows["geometric"].never_negative
+    assert rows["countveil"].bias_at[5] == 0
+    assert rows["clamped-geometric"].bias_at[5] > 0
+    assert rows["geometric"].bias_at == {0: 0, 1: 0, 2: 0, 5: 0}
+    assert rows["geometric"].worst_error is None
+    assert rows["countveil-signed"].worst_error == 14
 
 
-def test_the_bias_of_clamping_by_its_sum(guarantee: cv.Comparison) -> None:
+def test_the_bias_of_clamping_equals_its_sum(guarantee: cv.Comparison) -> None:
     """E max(0, n + Z) - n is the sum of P(Z <= -n - i) over i >= 1."""
     row = by_name(guarantee)["clamped-geometric"]
-    law = geometric(row.parameters["epsilon"]).columns.stationary
+    law = geometric(row.parameters["epsilon"]).laws.stationary
     for n, bias in row.bias_at.items():
         assert bias == Fraction(sum((-z - n) * w for z, w in law.items() if z < -n), law.total)
 
 
 def test_the_paper_compares_by_parameter_not_by_variance(paper_point: cv.Comparison) -> None:
-    found = by_name(paper_point)
-    by_parameter, equal = found["discrete-gaussian-parameter"], found["discrete-gaussian"]
-    ours, paper = found["countveil-signed"], found["paper"]
+    rows = by_name(paper_point)
+    by_parameter, equal = rows["discrete-gaussian-parameter"], rows["discrete-gaussian"]
+    ours, paper = rows["countveil-signed"], rows["paper"]
     assert abs(paper.variance - Fraction("0.2660")) < Fraction("5e-5")
     assert abs(by_parameter.variance - Fraction("0.2370")) < Fraction("5e-5")
     assert abs(equal.variance - paper.variance) < Fraction("1e-9")
@@ -104,18 +110,20 @@ def test_the_paper_compares_by_parameter_not_by_variance(paper_point: cv.Compari
     assert ours.delta <= paper.delta < by_parameter.delta < equal.delta
 
 
-def test_same_variance_is_the_same_and_ours_has_the_least_delta() -> None:
+@pytest.mark.slow  # tunes every contender
+def test_at_the_same_variance_our_signed_law_has_the_least_delta() -> None:
     table = cv.compare(epsilon="1", variance="1.5", D=12)
     assert table.basis.shared is Shared.VARIANCE
     best = by_name(table)["countveil-signed"]
     for row in table.rows:
         if not row.mechanism.startswith(("countveil", "p-table")):
             assert abs(row.variance - Fraction("1.5")) < Fraction("1e-8")
-        assert row.delta >= best.delta
+        assert row.delta >= best.delta * (1 - Fraction("1e-6"))
     assert best.variance <= Fraction("1.5") * (1 + Fraction("1e-9"))
 
 
-def test_same_eta_and_bound() -> None:
+@pytest.mark.slow  # tunes every contender
+def test_at_the_same_eta_and_D_every_row_has_this_eta_and_D() -> None:
     table = cv.compare(epsilon="1", eta="0.4", D=8)
     for row in table.rows:
         assert abs(row.eta - Fraction("0.4")) < Fraction("1e-9"), row.name
@@ -123,37 +131,38 @@ def test_same_eta_and_bound() -> None:
             assert row.worst_error == 8
 
 
-def test_epsilon_is_measured_where_delta_is_given() -> None:
+@pytest.mark.slow  # tunes every contender
+def test_epsilon_is_measured_if_delta_is_given() -> None:
     table = cv.compare(delta="1e-5", eta="0.4", D=8)
     for row in table.rows:
         assert row.delta == Fraction("1e-5")
         if row.epsilon is None or row.mechanism == "countveil" or row.worst_error == 100:
             continue
         order, _ = exp_bounds(row.epsilon)
-        assert hockey_stick(row.law, row.law.shifted(1), order) <= Fraction("1e-5")
+        assert hockey_stick(row.law, row.law.shift(1), order) <= Fraction("1e-5")
         order, _ = exp_bounds(row.epsilon * Fraction("0.999"))
-        assert hockey_stick(row.law, row.law.shifted(1), order) > Fraction("1e-5")
+        assert hockey_stick(row.law, row.law.shift(1), order) > Fraction("1e-5")
     assert by_name(table)["p-table"].epsilon is None  # zero frozen: no epsilon has delta 1e-5
 
 
-def test_epsilon_within_a_variance() -> None:
-    found = by_name(cv.compare(delta="1e-5", variance="4", D=16, mechanisms=["countveil", "countveil-signed"]))
-    for row in found.values():
+def test_our_mechanisms_have_an_epsilon_at_a_given_delta_and_variance() -> None:
+    rows = by_name(cv.compare(delta="1e-5", variance="4", D=16, mechanisms=["countveil", "countveil-signed"]))
+    for row in rows.values():
         assert row.epsilon is not None
         assert row.variance <= 4
-    assert found["countveil"].never_negative
+    assert rows["countveil"].never_negative
 
 
 @pytest.mark.slow  # tunes every contender
-def test_sensitivity_above_1_brings_the_staircase() -> None:
+def test_the_staircase_is_compared_at_sensitivity_above_1() -> None:
     table = cv.compare(epsilon="1", delta="1e-6", sensitivity=3)
-    found = by_name(table)
-    assert found["staircase"].variance < found["geometric"].variance
+    rows = by_name(table)
+    assert rows["staircase"].variance < rows["geometric"].variance
     assert "explicit-fair" in dict(table.left_out)
     assert "staircase" not in by_name(cv.compare(epsilon="1", delta="1e-6", mechanisms=["geometric"]))
 
 
-def test_who_cannot_meet_the_terms_is_left_out_with_a_reason(guarantee: cv.Comparison) -> None:
+def test_mechanisms_that_cannot_meet_the_terms_are_left_out_with_a_reason(guarantee: cv.Comparison) -> None:
     reasons = dict(guarantee.left_out)
     assert "leave zero alone" in reasons["p-table"]
     assert "staircase" not in reasons
@@ -165,13 +174,12 @@ def test_who_cannot_meet_the_terms_is_left_out_with_a_reason(guarantee: cv.Compa
 @pytest.mark.parametrize("epsilon", ["0.02", "0.3", "4", "9"])
 @pytest.mark.parametrize("delta", ["1e-3", "1e-10"])
 def test_every_guarantee_can_be_compared(epsilon: str, delta: str) -> None:
-    table = cv.compare(epsilon=epsilon, delta=delta)
-    assert {row.mechanism for row in table.rows} >= set(CONTENDERS) - {
-        "countveil-variance",
-        "discrete-gaussian-parameter",
-        "staircase",
-        "p-table",
-    }
+    """At epsilon 0.02 only the older mechanisms: the laws of the newer ones are wide and take a minute."""
+    asked = [key for key in CONTENDERS if epsilon != "0.02" or key not in RECENT]
+    left_out = {"countveil-variance", "discrete-gaussian-parameter", "staircase", "p-table", "finite-set"}
+    limited = {"renyi", "cactus", "doubly-exponential"}  # up to a variance or a bound
+    table = cv.compare(epsilon=epsilon, delta=delta, mechanisms=asked if epsilon == "0.02" else None)
+    assert {row.mechanism for row in table.rows} >= set(asked) - left_out - limited
     assert all(row.delta <= Fraction(delta) for row in table.rows)
 
 
@@ -189,12 +197,14 @@ def test_every_guarantee_can_be_compared(epsilon: str, delta: str) -> None:
     ],
     ids=str,
 )
-def test_ours_is_in_every_comparison_at_a_variance_and_loses_to_no_bounded_law(given: dict[str, object]) -> None:
-    found = by_name(
+def test_our_mechanisms_are_in_every_comparison_at_a_variance_and_beat_truncated_noise(
+    given: dict[str, object],
+) -> None:
+    rows = by_name(
         cv.compare(**given, mechanisms=["countveil", "countveil-signed", "geometric", "truncated-geometric"])
     )  # type: ignore[arg-type]
-    assert {"countveil", "countveil-signed"} <= set(found)
-    ours, theirs = found["countveil-signed"], found["truncated-geometric"]
+    assert {"countveil", "countveil-signed"} <= set(rows)
+    ours, theirs = rows["countveil-signed"], rows["truncated-geometric"]
     assert ours.variance <= Fraction(str(given["variance"])) * (1 + Fraction("1e-9"))
     if "epsilon" in given:
         assert ours.delta <= max(theirs.delta, Fraction("1e-23"))
@@ -204,19 +214,21 @@ def test_ours_is_in_every_comparison_at_a_variance_and_loses_to_no_bounded_law(g
         assert ours.epsilon <= theirs.epsilon * (1 + Fraction("1e-4"))
 
 
+@pytest.mark.slow  # tunes every contender
 @pytest.mark.parametrize(("delta", "limit"), [("0.9", "0.056"), ("0.1", "0.97")])
-def test_large_deltas_are_used_up_by_all(delta: str, limit: str) -> None:
-    found = by_name(cv.compare(epsilon="1", delta=delta))
+def test_a_large_delta_allows_a_small_variance(delta: str, limit: str) -> None:
+    rows = by_name(cv.compare(epsilon="1", delta=delta))
     for key in ("truncated-geometric", "paper", "countveil-signed", "countveil-variance"):
-        assert found[key].variance <= Fraction(limit), key
+        assert rows[key].variance <= Fraction(limit), key
 
 
-def test_the_staircase_takes_the_best_r() -> None:
-    found = by_name(cv.compare(epsilon="0.5", delta="0.2", sensitivity=4, mechanisms=["staircase", "geometric"]))
-    assert found["staircase"].variance <= Fraction("35.93")
+def test_the_staircase_uses_the_r_of_least_variance() -> None:
+    rows = by_name(cv.compare(epsilon="0.5", delta="0.2", sensitivity=4, mechanisms=["staircase", "geometric"]))
+    assert rows["staircase"].variance <= Fraction("35.93")
 
 
-def test_bounds_that_leave_no_room_and_laws_that_do_not_exist_are_said_so() -> None:
+@pytest.mark.slow  # tunes every contender
+def test_mechanisms_without_a_law_within_D_are_left_out_with_a_reason() -> None:
     table = cv.compare(epsilon="1", variance="2", D=1)
     reasons = dict(table.left_out)
     assert "too small for remap" in reasons["countveil"]
@@ -231,50 +243,50 @@ def test_bounds_that_leave_no_room_and_laws_that_do_not_exist_are_said_so() -> N
     )
 
 
-def test_what_is_cut_off_is_paid_for_at_both_laws() -> None:
+def test_delta_includes_the_cut_off_tails_of_both_laws() -> None:
     law = Law((1, 2, 1), 1, 2)
-    member = Member("test", "test", Columns(law), Fraction(1, 1000), {})
+    member = Member("test", "test", LawsByCount(law), Fraction(1, 1000), {})
     order = Fraction(3)
-    assert member.delta(order) == hockey_stick(law, law.shifted(1), order) + Fraction(4, 1000)
+    assert member.delta(order) == hockey_stick(law, law.shift(1), order) + Fraction(4, 1000)
     basis = parse(epsilon=None, delta="0.3", variance="1", eta=None, D=None, sensitivity=1, largest_count=9)
     epsilon, delta = basis.privacy_of(member)
     assert delta == Fraction("0.3")
     assert epsilon is not None
     assert member.delta(exp_bounds(epsilon)[0]) <= delta
-    assert Member("test", "test", Columns(law), Fraction(1, 5), {}).delta(order) == 1  # never more than certain
-    assert basis.privacy_of(Member("test", "test", Columns(law), Fraction(1, 5), {}))[0] is None
+    assert Member("test", "test", LawsByCount(law), Fraction(1, 5), {}).delta(order) == 1  # never more than certain
+    assert basis.privacy_of(Member("test", "test", LawsByCount(law), Fraction(1, 5), {}))[0] is None
 
 
-def test_epsilon_is_for_every_shift_up_to_the_sensitivity() -> None:
-    law = geometric("0.5").columns.stationary
-    member = Member("test", "test", Columns(law), Fraction(0), {})
-    found = []
+def test_epsilon_holds_for_every_shift_up_to_the_sensitivity() -> None:
+    law = geometric("0.5").laws.stationary
+    member = Member("test", "test", LawsByCount(law), Fraction(0), {})
+    epsilons = []
     for d in (1, 2):
         basis = parse(epsilon=None, delta="1e-4", variance="1", eta=None, D=None, sensitivity=d, largest_count=9)
-        found.append(basis.privacy_of(member)[0])
-    assert found[0] is not None
-    assert found[1] is not None
-    assert Fraction("1.9") < found[1] / found[0] < Fraction("2.1")
+        epsilons.append(basis.privacy_of(member)[0])
+    assert epsilons[0] is not None
+    assert epsilons[1] is not None
+    assert Fraction("1.9") < epsilons[1] / epsilons[0] < Fraction("2.1")
 
 
-def test_bias_worst_error_and_sign_are_those_of_all_columns() -> None:
+def test_bias_worst_error_and_sign_are_measured_on_all_laws() -> None:
     small, large = Law((3, 1), 0, 2), Law((1, 2, 1), 1, 2)
-    member = Member("test", "test", Columns(large, (small, Law((1, 2, 0, 0, 0, 1), 1, 2))), Fraction(0), {})
+    member = Member("test", "test", LawsByCount(large, (small, Law((1, 2, 0, 0, 0, 1), 1, 2))), Fraction(0), {})
     assert worst_error(member) == 4
     assert never_negative(member)
-    assert not never_negative(Member("test", "test", Columns(large, (large, small)), Fraction(0), {}))
+    assert not never_negative(Member("test", "test", LawsByCount(large, (large, small)), Fraction(0), {}))
     mapped = cv.design(epsilon="1", delta="1e-6", method="remap")
     row = by_name(cv.compare(epsilon="0.05", delta="1e-6", mechanisms=["countveil"]))["countveil"]
     again = cv.design(epsilon="0.05", delta="1e-6")
     assert again.method == mapped.method == "remap"
-    assert row.bias_at == {n: again.column(n).mean for n in (0, 1, 2, 5)}
+    assert row.bias_at == {n: again.law(n).mean for n in (0, 1, 2, 5)}
 
 
-def test_a_bounded_range_is_judged_in_its_middle() -> None:
-    found = by_name(cv.compare(epsilon="1", delta="1e-6", largest_count=20, mechanisms=["explicit-fair"]))
-    row = found["explicit-fair"]
+def test_a_bounded_range_is_measured_at_its_middle_count() -> None:
+    rows = by_name(cv.compare(epsilon="1", delta="1e-6", largest_count=20, mechanisms=["explicit-fair"]))
+    row = rows["explicit-fair"]
     member = explicit_fair(row.parameters["epsilon"], 20)
-    assert row.variance == member.columns.column(10).variance != member.columns.column(0).variance
+    assert row.variance == member.laws.law(10).variance != member.laws.law(0).variance
     assert row.worst_error == 20
 
 
@@ -298,8 +310,68 @@ def test_a_bounded_range_is_judged_in_its_middle() -> None:
         ({"epsilon": "1", "delta": "1e-6", "largest_count": 1}, "largest_count: got 1"),
     ],
 )
-def test_bad_input(given: dict[str, object], words: str) -> None:
+def test_bad_input_is_refused_in_one_line(given: dict[str, object], words: str) -> None:
     with pytest.raises(cv.CountveilError) as caught:
         cv.compare(**given)  # type: ignore[arg-type]
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_the_best_of_each_kind_leads(guarantee: cv.Comparison) -> None:
+    leaders = guarantee.leaders
+    assert {row.kind for row in leaders} == {row.kind for row in guarantee.rows}
+    for row in guarantee.rows:
+        (leader,) = (first for first in leaders if first.kind == row.kind)
+        assert leader.variance <= row.variance
+    assert guarantee.describe()["leaders"] == [row.mechanism for row in leaders]
+    rows = by_name(guarantee)
+    kinds = {name: rows[name].kind for name in ("countveil", "canonical", "geometric", "explicit-fair")}
+    assert list(kinds.values()) == ["never negative", "bounded", "unbounded", "only 0..N"]
+
+
+RIVALS = ["countveil", "countveil-signed", "discrete-gaussian", "geometric", "cactus", "skellam"]
+
+
+def test_many_answers_share_one_certified_guarantee() -> None:
+    table = cv.compare(epsilon="3", delta="1e-6", answers=10, mechanisms=RIVALS)
+    rows = by_name(table)
+    assert set(rows) == set(RIVALS)
+    for row in table.rows:
+        assert row.delta <= Fraction("1e-6")
+    for name, variance in (("geometric", "22.05"), ("discrete-gaussian", "23.84")):
+        assert abs(rows[name].variance - Fraction(variance)) < Fraction("0.01")
+        law = rows[name].law
+        together = Composition([(answer_of(LawsByCount(law), 1), 10)]).upper(3.0)
+        assert (0.9 if name == "geometric" else 0.9999) < together / 1e-6 <= 1  # the geometric delta has jumps
+    assert rows["countveil-signed"].variance < min(
+        row.variance for name, row in rows.items() if not name.startswith("countveil")
+    )
+    assert rows["countveil"].never_negative
+
+
+def test_a_guarantee_of_many_answers_counts_the_cut_of_each() -> None:
+    law = geometric("1").laws.stationary
+    basis = parse("3", "1e-6", None, None, None, 1, 9, 4)
+    plain, cut = (
+        basis.delta_of(Member("test", "test", LawsByCount(law), share, {}))
+        for share in (Fraction(0), Fraction(1, 1000))
+    )
+    order = Fraction(20)  # e^3 is a little more
+    assert plain + 4 * Fraction(1, 1000) * (1 + order) <= cut <= plain + 4 * Fraction(1, 1000) * (2 + order)
+
+
+def test_adding_mirrors_removing_on_a_mirrored_range() -> None:
+    """One direction is composed; the other would give the same."""
+    member = explicit_fair("0.5", 6)
+    basis = parse("1", "1e-6", None, None, None, 1, 9, 3)
+    both = Composition([(answer_of(member.laws, 1), 3)]).upper(1.0)
+    assert both > 1e-3
+    assert abs(float(basis.delta_of(member)) - both) <= 1e-6 * both
+
+
+@pytest.mark.parametrize(
+    "given", [{"variance": "2", "delta": None}, {"D": 9}, {"eta": "0.4", "delta": None, "D": 5}], ids=str
+)
+def test_many_answers_need_a_guarantee_alone(given: dict[str, object]) -> None:
+    with pytest.raises(cv.RequestError, match="several answers"):
+        cv.compare(**{"epsilon": "3", "delta": "1e-6", "answers": 5, **given})  # type: ignore[arg-type]

@@ -4,29 +4,28 @@ from fractions import Fraction
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from countveil.errors import InfeasibleError, ParameterError
-from countveil.families.entropy import pooled, solve, variance_range
-from countveil.families.maximum_entropy import maximum_entropy
+from countveil.literature.entropy import pool, solve, variance_range
+from countveil.literature.maximum_entropy import maximum_entropy
 
 CLOSE = Fraction(1, 2**150)
 
 
 @pytest.mark.slow  # exact arithmetic on large laws
 @given(st.integers(2, 9), st.integers(1, 30), st.integers(0, 3), st.sampled_from([None, "0.3", "0.6"]))
-def test_rows_have_what_is_asked_for(D: int, tenths: int, js: int, pstay: str | None) -> None:
+def test_rows_meet_mean_variance_blocked_counts_and_monotony(D: int, tenths: int, js: int, pstay: str | None) -> None:
     V, js = Fraction(tenths * D, 20), min(js, D - 1)
     try:
         member = maximum_entropy(D, V, pstay, js)
     except InfeasibleError:
         assert js > 0  # without blocked counts every variance bound can be met
         return
-    assert member.columns.stationary_from == (D if js == 0 else D + js + 1)
-    assert member.columns.column(0).weights == (1 << 192,)
-    for n in range(1, member.columns.stationary_from + 1):
-        law = member.columns.column(n)
+    assert member.laws.stationary_from == (D if js == 0 else D + js + 1)
+    assert member.laws.law(0).weights == (1 << 192,)
+    for n in range(1, member.laws.stationary_from + 1):
+        law = member.laws.law(n)
         assert law.mean == 0
         assert law.variance <= V + CLOSE
         assert not any(law.probability(j - n) for j in range(1, js + 1))
@@ -37,29 +36,29 @@ def test_rows_have_what_is_asked_for(D: int, tenths: int, js: int, pstay: str | 
 
 
 @pytest.mark.parametrize("monotone", [True, False])
-def test_exact_variance(monotone: bool) -> None:
+def test_exact_variance_holds_in_every_row(monotone: bool) -> None:
     member = maximum_entropy(5, 2, exact_variance=True, monotone=monotone)
     for n in range(1, 6):
-        assert abs(member.columns.column(n).variance - 2) < CLOSE
+        assert abs(member.laws.law(n).variance - 2) < CLOSE
 
 
 def test_entropy_is_largest() -> None:
-    """Every direction that keeps sum, mean and variance is level: log p has no component along it."""
-    law = maximum_entropy(4, 2, monotone=False, exact_variance=True).columns.column(2)
+    """At the maximum, log p has no component along any direction that keeps sum, mean and variance."""
+    law = maximum_entropy(4, 2, monotone=False, exact_variance=True).laws.law(2)
     ratio = [law.probability(z) * law.probability(z + 2) / law.probability(z + 1) ** 2 for z in range(-2, 3)]
     assert all(abs(a / ratio[0] - 1) < CLOSE for a in ratio)  # log p is a quadratic: equal second differences
 
 
 def test_a_stay_probability_is_a_floor() -> None:
-    assert abs(maximum_entropy(5, 3, "0.5").columns.stationary.eta - Fraction(1, 2)) < CLOSE
-    loose = maximum_entropy(5, 3).columns.stationary
-    assert maximum_entropy(5, 3, loose.eta / 2).columns.stationary == loose
+    assert abs(maximum_entropy(5, 3, "0.5").laws.stationary.eta - Fraction(1, 2)) < CLOSE
+    loose = maximum_entropy(5, 3).laws.stationary
+    assert maximum_entropy(5, 3, loose.eta / 2).laws.stationary == loose
 
 
 def test_a_stay_probability_too_large_for_the_variance_is_lowered() -> None:
     member = maximum_entropy(3, 3, "0.9")
-    assert abs(member.columns.stationary.variance - 3) < CLOSE
-    assert member.columns.stationary.eta < Fraction(9, 10)
+    assert abs(member.laws.stationary.variance - 3) < CLOSE
+    assert member.laws.stationary.eta < Fraction(9, 10)
     assert any("lowered" in note for note in member.notes)
 
 
@@ -71,7 +70,7 @@ def test_infeasible_rows_say_what_is_possible() -> None:
         maximum_entropy(5, 1, js=2)
 
 
-def test_the_variance_range() -> None:
+def test_variance_range_is_least_and_greatest_possible_variance() -> None:
     assert variance_range([-1, 0, 1, 2, 3], 0) == (0, 3)
     assert variance_range([-1, 2, 3], 0) == (2, 3)
     assert variance_range([-1, 0, 1, 2], 2) == (0, Fraction(6, 5))
@@ -79,14 +78,14 @@ def test_the_variance_range() -> None:
     assert solve([-1, 2, 3], 0, Fraction(3), exact=True) is None
 
 
-def test_pooling() -> None:
-    assert pooled([3.0, 2.0, 1.0], 3) == [(0, 3)]
-    assert pooled([3.0, 2.0, 1.0], 0) == [(0, 1), (1, 2), (2, 3)]
+def test_pooling_merges_falling_runs_of_the_chain() -> None:
+    assert pool([3.0, 2.0, 1.0], 3) == [(0, 3)]
+    assert pool([3.0, 2.0, 1.0], 0) == [(0, 1), (1, 2), (2, 3)]
 
 
 @pytest.mark.parametrize("V", ["0.01", "0.001", "30"])
-def test_extreme_variances(V: str) -> None:
-    law = maximum_entropy(12, V).columns.stationary
+def test_extreme_variances_are_reached(V: str) -> None:
+    law = maximum_entropy(12, V).laws.stationary
     assert abs(law.variance - Fraction(V)) < CLOSE
 
 
@@ -104,6 +103,6 @@ def test_extreme_variances(V: str) -> None:
         ({"D": 3, "V": 1, "pstay": "0"}, "pstay"),
     ],
 )
-def test_bad_parameters(arguments: dict[str, object], name: str) -> None:
+def test_bad_parameters_are_refused(arguments: dict[str, object], name: str) -> None:
     with pytest.raises(ParameterError, match=f"^{name}: got"):
         maximum_entropy(**arguments)  # type: ignore[arg-type]

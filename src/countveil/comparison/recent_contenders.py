@@ -1,0 +1,163 @@
+"""The contenders of the newest papers, each with the least noise that meets the shared terms.
+
+Families of two parameters are searched over a few values of one: the share of delta at the edges of bounded noise, the
+shape of the offset Gaussian, the order of the Renyi divergence. For each, the other parameter is tuned.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from functools import partial
+
+from countveil.comparison.basis import Basis, Shared
+from countveil.comparison.tuning import (
+    PARAMETERS,
+    SHARES,
+    Contender,
+    best_of,
+    by_epsilon,
+    edge_depth,
+    inverse,
+    require_one_answer,
+    require_sensitivity_1,
+    spread,
+    tune,
+)
+from countveil.errors import RequestError
+from countveil.literature.bounded import bounded_laplace, doubly_exponential, truncated_laplace
+from countveil.literature.canonical import canonical_noise
+from countveil.literature.finite_set import LARGEST_D, finite_set_noise
+from countveil.literature.gaussian import truncated_gaussian
+from countveil.literature.member import Member
+from countveil.literature.offset_gaussian import offset_gaussian
+from countveil.literature.renyi import LARGEST_ORDER, LARGEST_SENSITIVITY, renyi_optimal
+from countveil.literature.skellam import skellam
+from countveil.literature.unbiased import unbiased_geometric
+from countveil.numeric.exact_numbers import decimal_text
+
+SHAPES = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4), Fraction(8))
+"""Offsets of the offset Gaussian, in its standard deviations."""
+SPARE = 1 - Fraction(1, 10**12)
+VARIANCES = (0.02, 9900.0)
+
+
+def canonical(basis: Basis) -> Member:
+    """One answer: the law of the guarantee itself. Many: the law of a smaller one, over shares of delta."""
+    require_sensitivity_1(basis, "canonical noise")
+    if basis.epsilon is None:
+        raise RequestError("canonical noise needs an epsilon; give epsilon to compare it")
+    epsilon, delta = basis.epsilon, basis.delta or Fraction(1, 10**24)
+    if basis.shared is not Shared.GUARANTEE:  # less delta is more noise
+        return tune(basis, lambda x: canonical_noise(epsilon, inverse(x)), (1.002, 1e24), 1e6, "canonical")
+    if basis.answers == 1:
+        return canonical_noise(epsilon, delta * SPARE)
+
+    def at(share: Fraction) -> Callable[[], Member]:
+        each = delta * share / basis.answers
+        return lambda: tune(basis, lambda x: canonical_noise(inverse(x), each), PARAMETERS, spread(basis), "canonical")
+
+    return best_of(basis, map(at, SHARES), "canonical")
+
+
+def gaussian_within_D(basis: Basis) -> Member:
+    """The truncated Gaussian, with the D and the parameter of least variance."""
+
+    def at(share: Fraction) -> Callable[[], Member]:
+        depth = edge_depth(basis, share)
+
+        def member(x: Fraction) -> Member:
+            D = basis.D or max(1, math.ceil(math.sqrt(2 * depth) * float(x)))
+            return truncated_gaussian(x * x, D)
+
+        return lambda: tune(basis, member, (0.04, 1000.0), 2 * spread(basis), "truncated Gaussian")
+
+    return best_of(basis, map(at, SHARES), "truncated Gaussian")
+
+
+def gaussian_with_offset(basis: Basis) -> Member:
+    """The offset Gaussian, with the offset and the parameter of least variance."""
+
+    def at(shape: Fraction) -> Callable[[], Member]:
+        def member(x: Fraction) -> Member:
+            return offset_gaussian(x * x, shape * x)
+
+        return lambda: tune(basis, member, (0.04, 1e4), (1 + float(shape)) * spread(basis), "offset Gaussian")
+
+    return best_of(basis, map(at, SHAPES), "offset Gaussian")
+
+
+def laplace_within_A(basis: Basis) -> Member:
+    """The truncated Laplace law, over the delta that its bound A is made for."""
+
+    def at(share: Fraction) -> Callable[[], Member]:
+        each = min(Fraction(49, 100), (basis.delta or Fraction(1, 10**12)) * share / basis.answers)
+
+        def member(x: Fraction) -> Member:
+            return truncated_laplace(inverse(x), each)
+
+        return lambda: tune(basis, member, PARAMETERS, spread(basis), "truncated Laplace")
+
+    return best_of(basis, map(at, (*SHARES, Fraction(1))), "truncated Laplace")
+
+
+def for_many_queries(basis: Basis) -> Member:
+    """The bounded law of Dagan and Kur."""
+    return tune(basis, doubly_exponential, (1.1, 2000.0), 9 * spread(basis), "doubly exponential")
+
+
+def renyi(basis: Basis) -> Member:
+    """The Renyi-optimal law, over orders around the one that Gaussian noise has for this guarantee."""
+    centre = 1 + 2 * math.log(1 / float(basis.delta or 1e-6)) / float(basis.epsilon or 1)
+    orders = {min(float(LARGEST_ORDER), 1 + (centre - 1) * factor) for factor in (0.35, 0.6, 1.0, 1.7, 3.0)}
+    rounded = [Fraction(decimal_text(Fraction(order), 4)) for order in sorted(orders)]
+    return best_of(basis, [partial(_optimised, basis, order) for order in rounded], "Renyi-optimal")
+
+
+def cactus(basis: Basis) -> Member:
+    """The Cactus law: order 1."""
+    return _optimised(basis, Fraction(1))
+
+
+def _optimised(basis: Basis, order: Fraction) -> Member:
+    d = min(basis.sensitivity, LARGEST_SENSITIVITY)
+    if basis.shared is Shared.VARIANCE:
+        return renyi_optimal(basis.variance or Fraction(1), order, d)
+    return tune(basis, lambda V: renyi_optimal(V, order, d), VARIANCES, 2 * spread(basis) ** 2, "Renyi-optimal")
+
+
+def finite_set(basis: Basis) -> Member:
+    """The noise modulo 2D + 1, for counts 0..2D."""
+    require_one_answer(basis, "noise on a finite set")
+    require_sensitivity_1(basis, "noise on a finite set")
+    if basis.epsilon is None or basis.delta is None:
+        raise RequestError("noise on a finite set is only compared at the same guarantee; give epsilon and delta")
+    return finite_set_noise(basis.epsilon, basis.delta, min(basis.D or LARGEST_D, LARGEST_D))
+
+
+def skellam_noise(basis: Basis) -> Member:
+    """Skellam noise."""
+    if basis.shared is Shared.VARIANCE:
+        return skellam(basis.variance or Fraction(1))
+    return tune(basis, skellam, (0.01, 9.9e4), 2 * spread(basis) ** 2, "Skellam")
+
+
+def laplace_on_range(basis: Basis) -> Member:
+    """The bounded Laplace law on 0..N."""
+    return by_epsilon(lambda epsilon: bounded_laplace(epsilon, basis.largest_count), "bounded Laplace")(basis)
+
+
+RECENT: dict[str, Contender] = {
+    "canonical": canonical,
+    "truncated-gaussian": gaussian_within_D,
+    "offset-gaussian": gaussian_with_offset,
+    "truncated-laplace": laplace_within_A,
+    "bounded-laplace": laplace_on_range,
+    "doubly-exponential": for_many_queries,
+    "renyi": renyi,
+    "cactus": cactus,
+    "skellam": skellam_noise,
+    "unbiased-geometric": by_epsilon(unbiased_geometric, "unbiased geometric"),
+    "finite-set": finite_set,
+}

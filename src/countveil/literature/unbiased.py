@@ -1,0 +1,85 @@
+"""An unbiased count that is almost never negative, by post-processing the geometric law.
+
+Hillebrand, Imola, Pagh and Sejer, *Privacy by Postprocessing the Discrete Laplace Mechanism* (arXiv 2605.06502): if
+X = n + Z with geometric noise, P(Z = z) ~ a^|z|, then
+
+    g(x) = f(x) - a / (1 - a)^2 (f(x + 1) - 2 f(x) + f(x - 1))
+
+has E g(X) = f(n), for every f that grows slower than a^-|x|. With f(x) = max(x, 0) this publishes X itself for X >= 1,
+0 for X < 0, and the negative number -a / (1 - a)^2 for X = 0: the price of no bias at any n >= 0. Here that number is
+rounded at random to one of the two integers around it, which keeps the mean.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, localcontext
+from fractions import Fraction
+
+from countveil.laws.law import Law
+from countveil.laws.rounding import PRECISE, SCALE, exp, proposals
+from countveil.literature.geometric import geometric
+from countveil.literature.member import BITS, Member, read_epsilon, text
+from countveil.numeric.exact_numbers import Number
+
+
+def unbiased_geometric(epsilon: Number) -> Member:
+    """The law of g(n + Z) - n for f(x) = max(x, 0); its delta is that of the geometric noise."""
+    value = read_epsilon(epsilon)
+    source = geometric(value)
+    noise = source.laws.stationary
+    with localcontext(PRECISE):
+        a = exp(-value)
+        depth = a / (1 - a) ** 2
+        deep = int(depth.to_integral_value(ROUND_CEILING))
+        share = Fraction(proposals([depth - (deep - 1)])[0], 1 << SCALE)  # of X = 0 that goes to -deep
+    return Member(
+        family="geometric",
+        name="unbiased geometric",
+        laws=UnbiasedLaws(noise, deep, share),
+        cut=source.cut + Fraction(1, 1 << (BITS - 1)),
+        parameters={"epsilon": text(value)},
+        notes=(
+            f"no bias at any count; a noisy 0 is published as {-deep} or {1 - deep}, negative noisy counts as 0",
+            *source.notes,
+        ),
+        source=noise,
+    )
+
+
+@dataclass(frozen=True)
+class UnbiasedLaws:
+    """The laws of Y - n: X < 0 goes to 0, X = 0 to -deep with probability `share`, else to 1 - deep; others stay."""
+
+    source: Law
+    deep: int
+    share: Fraction
+
+    lo = 0
+    hi = None
+
+    @property
+    def stationary_from(self) -> int:
+        """From this count on X is never 0 or less."""
+        return self.source.left + 1
+
+    @property
+    def stationary(self) -> Law:
+        return self.source
+
+    def law(self, n: int) -> Law:
+        """The law of Y - n; a negative count is treated as 0."""
+        if n < 0:
+            return self.law(0).shift(-n)
+        if n > self.source.left:
+            return self.source
+        weights = [0] * (self.deep + n + self.source.right + 1)  # of y = -deep, ..., n + right
+        for z, weight in self.source.items():
+            x = n + z
+            if x == 0:
+                low = int(weight * self.share)
+                weights[0] += low
+                weights[1] += weight - low
+            else:
+                weights[self.deep + max(x, 0)] += weight
+        return Law(tuple(weights), self.deep + n, self.source.bits)
