@@ -9,6 +9,11 @@
    discrete Gaussian, both unbounded, meet the same guarantee. Theirs are tuned without any safety margin: the geometric
    one by its binomial sum, the Gaussian one by our *lower* bound, what is cut off at 2^-100 left out.
 
+3. Two grades, one of weight 16: the weighted variance of a plan (signed, certified) against separate budgets for each
+   grade, whose epsilons and deltas add up (basic composition), the best of nine splits of epsilon, half of delta each.
+4. The time of a plan of ten answers for people with many rows in many cells, policy nonnegative.
+5. Composition of different laws: bracket and time, and dp-accounting's on the same laws.
+
 `--save` writes the output, with date and machine, to benchmarks/results/accounting.txt.
 """
 
@@ -20,6 +25,7 @@ import os
 import platform
 import time
 from datetime import date
+from fractions import Fraction
 from importlib.metadata import version
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -29,17 +35,26 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import gammaln
 
-from countveil.accounting import compose, plan
+from countveil.accounting import compose
 from countveil.accounting.composition import Composition
-from countveil.accounting.pairs import answer_of
+from countveil.accounting.privacy_loss import answer_of
 from countveil.errors import CountveilError
-from countveil.families.gaussian import discrete_gaussian
-from countveil.law import Law
+from countveil.laws.law import Law
+from countveil.literature.gaussian import discrete_gaussian
+from countveil.mechanism.mechanism import Mechanism
+from countveil.planning import Grade, plan
 
 BUDGETS = (("1", "1e-6"), ("3", "1e-6"), ("5", "1e-9"))
 ANSWERS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 MANY = (100, 10_000, 1_000_000)
 INTERVALS = (1e-4, 1e-5)
+GRADES = ((("3", "1e-6"), (1, 20)), (("1", "1e-6"), (4, 8)), (("5", "1e-9"), (10, 100)))
+"""Budgets, and the numbers of fine answers of weight 16 and of standard ones."""
+PEOPLE = ((1, 1), (10, 5), (20, 40), (100, 100), (1000, 10))
+"""Rows of a person in a cell, and cells of a person."""
+DIFFERENT = (2, 10, 100)
+EPSILONS = {2: 4.0863, 10: 3.8486, 100: 3.798}
+"""Where the delta of so many different laws is near 1e-6."""
 LIMIT = 20.0
 """Seconds that dp-accounting may take for one bracket."""
 PAGE: list[str] = []
@@ -58,6 +73,9 @@ def main() -> None:
     say()
     brackets(("3", "1e-6"), MANY[:1] if options.quick else MANY)
     plans(BUDGETS[1:2] if options.quick else BUDGETS, ANSWERS[:7] if options.quick else ANSWERS)
+    grades(GRADES[:1] if options.quick else GRADES)
+    people(PEOPLE[:3] if options.quick else PEOPLE)
+    different(DIFFERENT[:2] if options.quick else DIFFERENT)
     if options.save:
         target = Path(__file__).parent / "results" / "accounting.txt"
         target.parent.mkdir(exist_ok=True)
@@ -83,7 +101,7 @@ def brackets(budget: tuple[str, str], many: tuple[int, ...]) -> None:
         say(row(k, "countveil", found.lower, found.upper, taken, verdict))
         for interval in INTERVALS:
             name = f"dp-accounting {interval:g}"
-            theirs = limited(m.column(10**9), k, float(epsilon), interval)
+            theirs = limited(m.law(10**9), k, float(epsilon), interval)
             say(f"  {k:9,d}  {name:22s} {theirs}" if isinstance(theirs, str) else row(k, name, *theirs))
     say()
 
@@ -160,6 +178,99 @@ def plans(budgets: tuple[tuple[str, str], ...], answers: tuple[int, ...]) -> Non
     say("  Less than both everywhere." if not lost else f"  {len(lost)} of {len(budgets) * len(answers)} are not less.")
 
 
+# 3. Grades
+
+
+def grades(settings: tuple[tuple[tuple[str, str], tuple[int, int]], ...]) -> None:
+    say()
+    say("3. Weighted variance of two grades, fine (weight 16) and standard: one plan, and separate budgets")
+    say("  epsilon  delta   fine  standard   one plan   separate   saved      plan")
+    for (epsilon, delta), (fine, standard) in settings:
+        started, process = time.perf_counter(), time.process_time()
+        made = plan(
+            epsilon=epsilon,
+            delta=delta,
+            policy="signed",
+            grades={"fine": Grade(fine, weight=16), "standard": Grade(standard)},
+        )
+        taken, used = time.perf_counter() - started, time.process_time() - process
+        ours = weighted([(16, fine, made.grades[0].mechanism), (1, standard, made.grades[1].mechanism)])
+        apart = min(separate((epsilon, delta), (fine, standard), Fraction(i, 40)) for i in range(4, 37, 4))
+        say(
+            f"  {epsilon:>7}  {delta}  {fine:5d}  {standard:8d}  {ours:9.1f}  {apart:9.1f}  {1 - ours / apart:6.1%}   "
+            f"{taken:.2f} s ({used:.2f} s of processor time)"
+        )
+
+
+def separate(budget: tuple[str, str], answers: tuple[int, int], share: Fraction) -> float:
+    """The weighted variance of two plans whose epsilons and deltas add up to the budget."""
+    epsilon, delta = Fraction(budget[0]), Fraction(budget[1]) / 2
+    parts = []
+    for weight, k, part in ((16, answers[0], share), (1, answers[1], 1 - share)):
+        made = plan(epsilon=epsilon * part, delta=delta, answers=k, policy="signed")
+        parts.append((weight, k, made.mechanism))
+    return weighted(parts)
+
+
+def weighted(parts: list[tuple[int, int, Mechanism]]) -> float:
+    return sum(weight * k * float(mechanism.certificate.variance) for weight, k, mechanism in parts)
+
+
+# 4. People with many rows
+
+
+def people(sizes: tuple[tuple[int, int], ...]) -> None:
+    say()
+    say("4. Time of a plan of 10 answers for (3, 1e-6), policy nonnegative; goal 10 s each")
+    say("     rows x cells        D    variance      time   processor time")
+    for rows, cells in sizes:
+        started, process = time.perf_counter(), time.process_time()
+        made = plan(epsilon="3", delta="1e-6", answers=10, sensitivity=rows, cells=cells).mechanism
+        taken, used = time.perf_counter() - started, time.process_time() - process
+        variance = float(made.certificate.variance)
+        say(f"  {rows:7d} x {cells:5d}  {made.D:7d}  {variance:10.4g}  {taken:6.2f} s  {used:6.2f} s")
+
+
+# 5. Different laws
+
+
+def different(numbers: tuple[int, ...]) -> None:
+    say()
+    say("5. delta near 1e-6 of 10 answers each of so many different laws: bracket and time")
+    say("       laws  who                          lower            upper     bracket      time")
+    for number in numbers:
+        laws = [discrete_gaussian(12 * number + 8 * i).laws for i in range(number)]
+        started = time.perf_counter()
+        found = Composition([(answer_of(law, 1), 10) for law in laws]).delta(EPSILONS[number])
+        say(row(number, "countveil", found.lower, found.upper, time.perf_counter() - started))
+        for interval in INTERVALS[:1]:
+            theirs = theirs_together([law.stationary for law in laws], EPSILONS[number], interval)
+            agree = found.lower <= theirs[1] and theirs[0] <= found.upper
+            name = f"dp-accounting {interval:g}"
+            say(row(number, name, *theirs, "brackets overlap" if agree else "brackets are APART"))
+
+
+def theirs_together(laws: list[Law], epsilon: float, interval: float) -> tuple[float, float, float]:
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    started = time.perf_counter()
+    found = []
+    for pessimistic in (False, True):
+        whole = None
+        for law in laws:
+            here = {z: math.log(w / law.total) for z, w in law.items() if w}
+            one = pld.from_two_probability_mass_functions(
+                {z + 1: p for z, p in here.items()},
+                here,
+                pessimistic_estimate=pessimistic,
+                value_discretization_interval=interval,
+                symmetric=False,
+            ).self_compose(10)
+            whole = one if whole is None else whole.compose(one)
+        found.append(float(whole.get_delta_for_epsilon(epsilon)) if whole is not None else 0.0)
+    return found[0], found[1], time.perf_counter() - started
+
+
 def geometric_variance(epsilon: float, delta: float, k: int) -> float:
     """2a/(1-a)^2 at the largest e0 whose k answers have delta(epsilon) <= delta: a binomial sum over losses +-e0."""
     j = np.arange(k + 1)
@@ -186,7 +297,7 @@ def gaussian_variance(epsilon: float, delta: float, k: int) -> float:
         base = 1 / (2 * s2)  # losses are odd multiples of this: on such a grid lower and upper bound are one
         deviation = 1 / math.sqrt(s2)
         step = base / math.ceil(base / (deviation / 150)) if base > deviation / 150 else base
-        found = Composition([(answer_of(discrete_gaussian(s2).columns, 1), k)], chosen_step=step)
+        found = Composition([(answer_of(discrete_gaussian(s2).laws, 1), k)], chosen_step=step)
         return math.log(max(found.lower(epsilon), 1e-300) / delta)
 
     guess = math.log(k * 18 / epsilon**2 * (math.log(1 / delta) / 14) + 0.05)
@@ -196,7 +307,7 @@ def gaussian_variance(epsilon: float, delta: float, k: int) -> float:
     while low == high or lack(low) < 0:
         low -= 0.3
     root = brentq(lack, low, high, xtol=1e-9)
-    return float(discrete_gaussian(round(math.exp(root), 12)).columns.stationary.variance)
+    return float(discrete_gaussian(round(math.exp(root), 12)).laws.stationary.variance)
 
 
 def say(text: str = "") -> None:

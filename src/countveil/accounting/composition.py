@@ -1,18 +1,18 @@
-"""The privacy of many answers together, as bounds that enclose it.
+"""The privacy of many answers together: a lower and an upper bound on delta(epsilon).
 
-**What is composed.** A person who is added moves every answer from some n to n + s; so answer by answer the laws are
-one of the mechanism's pairs (P, Q), which may depend on all answers before. Composing, for each answer, one pair that
-dominates all of them at every order bounds the delta of everything that was asked, adaptively or not, as long as the
-mechanisms were fixed in advance. Adding and removing are composed apart and the larger delta counts. Replacing one
-person by another moves one cell up and another down: both pairs are composed. docs/proofs.md has the argument.
+**What is composed.** Adding a person moves the true count of every answer from some n to n + s. So the laws of each
+answer are one of the mechanism's pairs (P, Q); which one may depend on all earlier answers. For each answer, one pair
+that dominates all of them at every order is composed. This bounds the delta of all queries, adaptive or not, as long as
+the mechanisms are fixed in advance. Adding and removing are composed separately; the larger delta counts. Replacing one
+person by another moves one cell up and another down: both pairs are composed. docs/proofs.md has the proof.
 
-**Mechanisms chosen on the way.** If which mechanism answers next depends on answers before, all that is proved is that
-charges add up: each answer is charged the (epsilon, delta) its mechanism was certified at, which is settled before it
-answers, and a budget (epsilon, delta) that was fixed at the start and never exceeded by the sums holds for all answers
-together. What the same answers cost if fixed in advance is still a lower bound.
+**Mechanisms chosen adaptively.** If the choice of the next mechanism depends on earlier answers, only basic composition
+is proved. Each answer is charged the (epsilon, delta) that its mechanism was certified at, before it is drawn. A budget
+(epsilon, delta) that is fixed at the start and that the sums never exceed holds for all answers together. The cost of
+the same answers with mechanisms fixed in advance is still a lower bound.
 
-    upper      of the dominating grid laws, plus every error of the transform: safe
-    lower      of one pair, merged to the grid, minus those errors: an attack that exists
+    upper      from the dominating grid laws, plus every error of the transform: safe
+    lower      from one pair, merged to the grid, minus those errors: an attack that exists
     estimate   between them
 """
 
@@ -24,31 +24,32 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
-from countveil.accounting import powers
-from countveil.accounting.grid import Losses, above, below, heaviest_loss
-from countveil.accounting.pairs import LOSS_ERROR, Answer, Change, Pair, float_below
+from countveil.accounting import convolution
+from countveil.accounting.loss_grid import Losses, above, below, heaviest_loss
+from countveil.accounting.privacy_loss import LOSS_ERROR, Answer, Change, Pair, float_below
+from countveil.accounting.spectrum import UNIT
 from countveil.errors import ParameterError
-from countveil.exact import Number, number
-from countveil.search import NoRootError, find_root
+from countveil.numeric.exact_numbers import Number, number
+from countveil.numeric.search import NoRootError, find_root
 
 FINE = 60.0
-"""Grid steps in a standard deviation of one answer's loss, at least."""
+"""The least number of grid steps in a standard deviation of one answer's loss."""
 MERGED = 4e-4
-"""How much of the variance merging to the grid may take away, about."""
+"""The approximate share of the variance that merging to the grid may remove."""
 CHEAP, FINEST = 2**15, 2**20
-"""A window of so many points costs nothing, so it has at least as many; and of so many for the last digits."""
+"""Points in the window: at least CHEAP, which takes no noticeable time; FINEST for the last digits."""
 SMALLEST_DELTA = 1e-300
 LONGEST = 2**20
-"""Losses of one answer span no more grid points than this, however rare the extreme ones are."""
+"""The most grid points that the losses of one answer span, however rare the extreme losses are."""
 LARGEST_EPSILON = 700.0
 BEYOND = 3e5
 WIDEST = 2e5
-"""Where the search for an epsilon ends."""
+"""The largest epsilon that the search tries."""
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """A figure that is not computed exactly: proved to lie between `lower` and `upper`."""
+    """A number that is not computed exactly: it is proved to lie between `lower` and `upper`."""
 
     lower: float
     estimate: float
@@ -61,13 +62,13 @@ class Bounds:
 
 
 Terms = Sequence[tuple[Answer, int]]
-"""Answers of mechanisms, and how many of each."""
+"""Kinds of answers, and how many of each."""
 Charges = tuple[tuple[Fraction, Fraction, int], ...]
-"""(epsilon, delta) of one answer, and how often it is charged."""
+"""(epsilon, delta) of one answer, and how many times it is charged."""
 
 FIXED = "mechanisms fixed in advance: sound for queries chosen adaptively"
 ADAPTIVE = (
-    "mechanisms chosen adaptively: basic composition, the certified epsilons and deltas added up, for a budget "
+    "mechanisms chosen adaptively: basic composition, the sums of the certified epsilons and deltas, for a budget "
     "that was fixed before the first answer; fix the mechanisms in advance (a plan) for the exact curve"
 )
 
@@ -76,8 +77,8 @@ ADAPTIVE = (
 class Composition:
     """All answers together. `neighbours` is "add-remove" or "replace"; a person is in up to `cells` cells of a table.
 
-    Datasets that differ by `people` persons are joined by a chain of neighbours: delta_g(epsilon) is at most
-    sum_{i<g} e^(i epsilon/g) delta(epsilon/g). Where mechanisms were chosen on the way, `charges` is what they cost.
+    A chain of g neighbours joins datasets that differ by g = `people` persons: delta_g(epsilon) is at most
+    sum_{i<g} e^(i epsilon/g) delta(epsilon/g). `charges` is the cost of mechanisms chosen adaptively, or None.
     """
 
     terms: Terms
@@ -90,12 +91,12 @@ class Composition:
 
     @property
     def note(self) -> str:
-        """Under which condition the bounds hold."""
+        """The condition under which the bounds hold."""
         return FIXED if self.charges is None else ADAPTIVE
 
     @cached_property
     def _ways(self) -> list[list[tuple[tuple[Pair, ...], int]]]:
-        """For every way in which datasets can differ: the pairs that are composed, and how often."""
+        """For every way in which neighbours can differ: the pairs that are composed, and how many times."""
         if self.neighbours == "replace":
             both = [(answer.pairs[c], k * self.cells) for answer, k in self.terms for c in Change]
             return [both]
@@ -104,21 +105,24 @@ class Composition:
 
     @cached_property
     def _reveals(self) -> bool:
-        """Some neighbours have no outcome in common: one answer can tell them apart."""
+        """Whether some neighbours have no outcome in common, so that one answer tells them apart."""
         return any(not len(pair.loss) for way in self._ways for pairs, _ in way for pair in pairs)
 
     @cached_property
     def _edges(self) -> float:
-        """The probability of an infinite loss, 1 - (1 - p)^k, rounded down: delta is no less at any epsilon."""
-        found = [
-            sum(k * math.log1p(-min(max(pair.infinite for pair in pairs), 1 - powers.UNIT)) for pairs, k in way)
+        """The probability of an infinite loss, 1 - (1 - p)^k, rounded down: a lower bound of delta at every epsilon."""
+        logs = [
+            sum(k * math.log1p(-min(max(pair.infinite for pair in pairs), 1 - UNIT)) for pairs, k in way)
             for way in self._ways
         ]
-        return -math.expm1(min(found)) * (1 - 2.0**-40)
+        return -math.expm1(min(logs)) * (1 - 2.0**-40)
 
     @cached_property
     def step(self) -> float:
-        """Fine against the loss of one answer, coarse enough for the sum to fit; heavy losses are on the grid."""
+        """The grid step: small compared with one answer's loss, large enough for a grid that holds the sum.
+
+        A fraction of the likeliest loss is used if possible, so that this loss and its multiples are on the grid.
+        """
         if self.chosen_step is not None:
             return self.chosen_step
         pairs = [(pair, k) for way in self._ways for several, k in way for pair in several]
@@ -133,8 +137,8 @@ class Composition:
         base = max(heaviest_loss(several, deviation) for several, k in parts if k == most)
         spacing = max(pair.spacing(base) for pair, _ in pairs)
         wanted = min(deviation / FINE, MERGED * deviation**2 / spacing if spacing else math.inf)
-        window = 2 * (powers.WIDTH + 3) * deviation * math.sqrt(self.answers)
-        wanted = min(max(wanted, window / (powers.LARGEST / 2)), window / self.points)
+        window = 2 * (convolution.WIDTH + 3) * deviation * math.sqrt(self.answers)
+        wanted = min(max(wanted, window / (convolution.LARGEST / 2)), window / self.points)
         wanted = max(wanted, (max(extremes) - min(extremes)) / LONGEST)
         return base / math.ceil(base / wanted) if base > wanted else wanted
 
@@ -144,8 +148,8 @@ class Composition:
 
     @cached_property
     def _attacks(self) -> list[list[tuple[Losses, int]]]:
-        """Ways to differ that exist: in every answer one pair, the worst for few answers or the worst for many."""
-        found = []
+        """Attacks that exist: each chooses for every answer the pair that is worst at a small or a large epsilon."""
+        attacks = []
         for way in self._ways:
             choices = {
                 tuple(max(range(len(pairs)), key=lambda i: pairs[i].delta(epsilon)) for pairs, _ in way)
@@ -153,11 +157,11 @@ class Composition:
             }
             for choice in sorted(choices):
                 chosen = zip(way, choice, strict=True)
-                found.append([(below(pairs[i], self.step), k) for (pairs, k), i in chosen])
-        return found
+                attacks.append([(below(pairs[i], self.step), k) for (pairs, k), i in chosen])
+        return attacks
 
     def _slack(self, epsilon: float) -> float:
-        """What laws that differ by a share may add: k * share * (1 + E), rounded up."""
+        """What slack adds to delta: k * slack * (1 + E), rounded up."""
         share = sum((k * self.cells * answer.slack for answer, k in self.terms), Fraction(0))
         if self.neighbours == "replace":
             share *= 2
@@ -165,19 +169,19 @@ class Composition:
 
     @property
     def answers(self) -> int:
-        """How many pairs are composed."""
+        """The number of pairs that are composed."""
         return sum(k for _, k in self._ways[0])
 
     def upper(self, epsilon: Number) -> float:
-        """A delta that all answers together have at epsilon. **Guarantee.** Never too small.
+        """An upper bound on the delta of all answers together at epsilon. **Guarantee.** Never too small.
 
-        The smaller of the transform's bound and of basic composition with even shares, which both hold. For `charges`
-        the sum of their deltas, if epsilon is at least the sum of their epsilons: nothing is proved below it.
+        The smaller of the transform's bound and basic composition with even shares; both hold. With `charges`, the sum
+        of their deltas if epsilon is at least the sum of their epsilons, and 1 below it, where nothing is proved.
         """
         if self.charges is not None:
             spent, delta = _sums(self.charges)
             return min(1.0, math.nextafter(float(delta), 2.0)) if _exact("epsilon", epsilon) >= spent else 1.0
-        epsilon = _checked(epsilon, float_below)
+        epsilon = _check_epsilon(epsilon, float_below)
         if self._reveals:
             return 1.0
         if self.people > 1:
@@ -192,37 +196,68 @@ class Composition:
             return min(1.0, simple)
         worst = 0.0
         for parts in self._above:
-            found = powers.delta(parts, math.nextafter(epsilon - _slip(parts), -math.inf))
-            worst = max(worst, found.value + found.error)
+            estimate = convolution.delta(parts, math.nextafter(epsilon - _slip(parts), -math.inf))
+            worst = max(worst, estimate.value + estimate.error)
         return min(1.0, simple, worst + self._slack(epsilon))
 
     def _even_shares(self, way: Sequence[tuple[tuple[Pair, ...], int]], epsilon: float) -> float:
-        """Basic composition: the sum of all deltas at epsilon/k, slacks included."""
+        """Basic composition: the sum of all deltas at epsilon/k, with slack."""
         share = math.nextafter(epsilon / self.answers, -math.inf) if self.answers > 1 else epsilon
-        found = sum(k * max(pair.delta(share) for pair in pairs) for pairs, k in way)
-        return (found + self._slack(share)) * (1 + 2.0**-48)
+        delta = sum(k * max(pair.delta(share) for pair in pairs) for pairs, k in way)
+        return (delta + self._slack(share)) * (1 + 2.0**-48)
 
     def lower(self, epsilon: Number) -> float:
-        """A delta that all answers together cannot be better than at epsilon."""
-        epsilon = _checked(epsilon, _float_above)
+        """A lower bound on the delta of all answers together at epsilon."""
+        epsilon = _check_epsilon(epsilon, _float_above)
         if self._reveals:
             return 1.0
         if self.answers == 1:
             return max(pair.delta_lower(epsilon) for way in self._ways for pair in way[0][0])
-        found = (powers.delta(parts, math.nextafter(epsilon + _slip(parts), math.inf)) for parts in self._attacks)
-        always = -math.expm1(epsilon) * (1 - 2.0**-50) if epsilon < 0 else 0.0  # P(A) - E Q(A) with A certain
-        return max(always, self._edges, *(estimate.value - estimate.error for estimate in found))
+        estimates = (
+            convolution.delta(parts, math.nextafter(epsilon + _slip(parts), math.inf)) for parts in self._attacks
+        )
+        always = -math.expm1(epsilon) * (1 - 2.0**-50) if epsilon < 0 else 0.0  # P(A) - E Q(A) for the certain event A
+        return max(always, self._edges, *(estimate.value - estimate.error for estimate in estimates))
 
     def delta(self, epsilon: Number) -> Bounds:
-        """The delta of all answers together at epsilon (which may be negative)."""
+        """The delta of all answers together at epsilon.
+
+        Args:
+            epsilon: Any number; it may be negative.
+
+        Returns:
+            Proved lower and upper bounds, and an estimate between them.
+
+        Raises:
+            ParameterError: epsilon is not a number.
+
+        >>> import countveil as cv
+        >>> m = cv.design(epsilon="0.1", delta="1e-9", policy="signed")
+        >>> cv.compose(m, 10).delta("1").upper < 1e-8
+        True
+        """
         upper, lower = self.upper(epsilon), self.lower(epsilon)
         lower = min(lower, upper)
         return Bounds(lower, math.sqrt(lower * upper) if lower else upper / 2, upper)
 
     def epsilon(self, delta: Number) -> Bounds | None:
-        """The least epsilon >= 0 of all answers together for a delta, or None: infinite losses alone weigh more.
+        """The least epsilon >= 0 of all answers together at a delta.
 
-        For `charges` the sum of their epsilons, or None if the sum of their deltas is more than delta.
+        With `charges`, it is the sum of their epsilons.
+
+        Args:
+            delta: Above 0.
+
+        Returns:
+            Proved bounds; None if infinite losses, or the charged deltas, exceed delta at every epsilon.
+
+        Raises:
+            ParameterError: delta is not above 0.
+
+        >>> import countveil as cv
+        >>> m = cv.design(epsilon="0.1", delta="1e-9", policy="signed")
+        >>> cv.compose(m, 10).epsilon("1e-6").upper < 1
+        True
         """
         target = _exact("delta", delta)
         if target <= 0:
@@ -240,7 +275,7 @@ class Composition:
 
 
 def _slip(parts: Sequence[tuple[Losses, int]]) -> float:
-    """How far rounding may have moved the sum of all losses: a bound moves epsilon as far, to the safe side."""
+    """The largest change of the sum of all losses by rounding; bounds change epsilon by as much, to the safe side."""
     return sum(k * (losses.error + 8 * LOSS_ERROR * (1 + losses.reach)) for losses, k in parts)
 
 
@@ -251,12 +286,12 @@ def _sums(charges: Charges) -> tuple[Fraction, Fraction]:
 
 
 def _exact(name: str, given: Number) -> Fraction:
-    """A number as it is; a float is itself, not its shortest decimal."""
+    """The exact value of a number; a float has its binary value, not its shortest decimal."""
     return Fraction(given) if isinstance(given, float) and math.isfinite(given) else number(name, given)
 
 
-def _checked(epsilon: Number, rounding: Callable[[Fraction], float]) -> float:
-    """Epsilon as a float, rounded to the safe side; beyond 700 in size delta is bounded by what it is there."""
+def _check_epsilon(epsilon: Number, rounding: Callable[[Fraction], float]) -> float:
+    """Epsilon as a float, rounded to the safe side and limited to the range that the transform can compute."""
     value = epsilon if isinstance(epsilon, float) else rounding(number("epsilon", epsilon))
     if math.isnan(value):
         raise ParameterError("epsilon", epsilon, "a number")
@@ -268,7 +303,7 @@ def _float_above(x: Fraction) -> float:
 
 
 def _least_epsilon(delta_at: Callable[[float], float], delta: Fraction) -> float | None:
-    """An epsilon >= 0 with delta_at(epsilon) <= delta: the least one, about, or None if there is none below 2e5."""
+    """Approximately the least epsilon >= 0 with delta_at(epsilon) <= delta; None if there is none below 2e5."""
     log_target = math.log(delta)
 
     def lack(epsilon: float) -> float:
@@ -276,21 +311,21 @@ def _least_epsilon(delta_at: Callable[[float], float], delta: Fraction) -> float
 
     limits = (0.0, math.inf)
     try:
-        found = find_root(lack, 1.0, limits=limits, step=1.0, widest=WIDEST, tolerance=1e-9, close=1e-9)
+        least = find_root(lack, 1.0, limits=limits, step=1.0, widest=WIDEST, tolerance=1e-9, close=1e-9)
     except NoRootError:
         return None
     step = 1e-12
-    while delta_at(found) > delta:  # logarithms of deltas that differ in their last digits are equal
-        if found > WIDEST:
+    while delta_at(least) > delta:  # logarithms of deltas that differ in their last digits are equal
+        if least > WIDEST:
             return None
-        found, step = max(found * (1 + step), 1e-300), 2 * step
-    return found
+        least, step = max(least * (1 + step), 1e-300), 2 * step
+    return least
 
 
 def _epsilon_not_enough(delta_at: Callable[[float], float], delta: Fraction) -> float:
-    """An epsilon with delta_at(epsilon) > delta, close to the largest; 0 if even there delta is enough."""
-    found = _least_epsilon(delta_at, delta) or 0.0
+    """Approximately the largest epsilon with delta_at(epsilon) > delta; 0 if there is none above 0."""
+    epsilon = _least_epsilon(delta_at, delta) or 0.0
     nudge = 1e-9
-    while found and nudge < 1 and delta_at(found * (1 - nudge)) <= delta:
+    while epsilon and nudge < 1 and delta_at(epsilon * (1 - nudge)) <= delta:
         nudge *= 4
-    return found * (1 - nudge) if nudge < 1 else 0.0
+    return epsilon * (1 - nudge) if nudge < 1 else 0.0

@@ -4,13 +4,12 @@ For losses L = L_1 + ... + L_k on a grid of step h (finite parts; infinite losse
 
     delta(epsilon) = P(some loss is infinite) + sum over l > epsilon of (1 - e^(epsilon - l)) P(L = l).
 
-The law of one loss is tilted, P_t(l) ~ e^(t l) P(l), so that the mean of the sum is near epsilon: then the figures that
-matter are the largest of the transform instead of the smallest, and a delta of 1e-15 is as accurate as one of 1e-3. The
-transform is circular on N points around epsilon. **Errors**, each bounded:
+The law of one loss is tilted, P_t(l) ~ e^(t l) P(l), so that the mean of the sum is near epsilon. Then the relevant
+probabilities are the largest of the transform instead of the smallest, and a delta of 1e-15 is as accurate as one of
+1e-3. The transform is circular on N points around epsilon. **Errors**, each bounded:
 
-- what lies beyond the N points wraps around: bounded by Chernoff's inequality;
-- a coefficient f of the forward transform is off by at most F = 8 u log2(N) + 8 u (u = 2^-53; tilted probabilities sum
-  to 1), its k-th power therefore by A - |f|^k with A = (|f| + 2F)^k, and the inverse by the mean of those and F A;
+- probability beyond the N points wraps around: bounded by Chernoff's inequality;
+- the transforms, their powers and products have rounding errors: `spectrum` bounds them;
 - rounding in the tilt and in the probabilities themselves: a relative error of k times some units in the last place.
 """
 
@@ -21,42 +20,43 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from countveil.accounting.grid import Losses
-from countveil.accounting.pairs import Floats
+from countveil.accounting.loss_grid import Losses
+from countveil.accounting.privacy_loss import Floats
+from countveil.accounting.spectrum import UNIT, Term, sum_law
 
-UNIT = 2.0**-53
 WIDTH = 9.0
 """The window reaches this many standard deviations to each side before it is doubled."""
 SMALLEST, LARGEST = 2**10, 2**22
 ENOUGH = 1e-4
-"""The window is wide enough when what wraps around is below this share of the result."""
+"""The window is wide enough when the error is below this share of the result."""
 
 Part = tuple[Losses, int]
-"""So many answers with these losses."""
+"""Losses of one answer, and the number of such answers."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure and a bound on the error of computing it, discretisation not included."""
+    """A value, and a bound on the error of computing it; the error of the grid is not included."""
 
     value: float
     error: float
 
 
 def estimate(parts: Sequence[Part], epsilon: float) -> float:
-    """The delta of all answers together, quickly and without bounds: for searches."""
+    """The delta of all answers together, fast and without error bounds: for searches."""
     infinite = _infinite(parts)
     if _largest(parts) <= epsilon:
         return infinite
     tilt = _saddle(parts, epsilon)
-    loss, p, _ = _summed(parts, epsilon, tilt, _first_size(parts, tilt, epsilon), bounded=False)
+    loss, p, _ = _sum_losses(parts, epsilon, tilt, _first_size(parts, tilt, epsilon), bounded=False)
     counted, excess = _excess(loss, epsilon)
-    return max(0.0, float(excess @ p[counted])) + infinite
+    return max(0.0, float((excess * p[counted]).sum())) + infinite
 
 
 def delta(parts: Sequence[Part], epsilon: float) -> Estimate:
-    """The delta of all answers together at epsilon, as the grid laws have it."""
+    """The delta at epsilon of all answers together, computed from the grid laws."""
     infinite = _infinite(parts)
     if any(not len(losses.p) for losses, _ in parts):
         certain = any(losses.infinite == 1 for losses, _ in parts)
@@ -74,12 +74,12 @@ def delta(parts: Sequence[Part], epsilon: float) -> Estimate:
 
 
 def tails(parts: Sequence[Part], epsilon: float) -> tuple[Callable[[Floats], Floats], Callable[[Floats], Floats]]:
-    """t -> P(L > epsilon - t) and t -> e^epsilon Q(L > epsilon - t): what one more answer of loss t meets. Estimates.
+    """The functions t -> P(L > epsilon - t) and t -> e^epsilon Q(L > epsilon - t), for one more answer of loss t.
 
-    Both are interpolated on the grid around epsilon.
+    Both are estimates, interpolated on the grid around epsilon.
     """
     tilt = _saddle(parts, epsilon)
-    loss, p, _ = _summed(parts, epsilon, tilt, _first_size(parts, tilt, epsilon), bounded=False)
+    loss, p, _ = _sum_losses(parts, epsilon, tilt, _first_size(parts, tilt, epsilon), bounded=False)
     p = np.maximum(p, 0.0)
     infinite = _infinite(parts)
     above_p = np.cumsum(p[::-1])[::-1]
@@ -100,16 +100,16 @@ def _infinite(parts: Sequence[Part]) -> float:
     return -math.expm1(sum(k * math.log1p(-min(losses.infinite, 1 - UNIT)) for losses, k in parts))
 
 
-def _excess(loss: Floats, epsilon: float) -> tuple[np.typing.NDArray[np.bool_], Floats]:
+def _excess(loss: Floats, epsilon: float) -> tuple[npt.NDArray[np.bool_], Floats]:
     """Which losses l are above epsilon, and their 1 - e^(epsilon - l)."""
     counted = loss > epsilon
     return counted, -np.expm1(np.minimum(0.0, epsilon - loss[counted]))
 
 
 def _finite(parts: Sequence[Part], epsilon: float, tilt: float, size: int) -> Estimate:
-    loss, p, noise = _summed(parts, epsilon, tilt, size)
+    loss, p, noise = _sum_losses(parts, epsilon, tilt, size)
     counted, excess = _excess(loss, epsilon)
-    value = max(0.0, float(excess @ p[counted]))
+    value = max(0.0, float((excess * p[counted]).sum()))
     weights = np.exp(np.clip(_log_scale(parts, tilt) - tilt * loss[counted], -745, 700)) * excess
     top, bottom = float(loss[-1]), float(loss[0])
     wrapped = _tilted_beyond(parts, tilt, bottom, top) * float(weights.max(initial=0.0))
@@ -118,51 +118,28 @@ def _finite(parts: Sequence[Part], epsilon: float, tilt: float, size: int) -> Es
 
 
 def _relative_error(parts: Sequence[Part], tilt: float) -> float:
-    """Of tilting and of the probabilities: each factor of the k-fold product is off by some units in the last place."""
+    """The relative error of the tilt and the probabilities: some units in the last place for each of k factors."""
     return sum(
         k * (losses.error + UNIT * (16 + 2 * tilt * losses.reach + abs(_log_mgf(losses, tilt)))) for losses, k in parts
     )
 
 
-def _summed(
+def _sum_losses(
     parts: Sequence[Part], epsilon: float, tilt: float, size: int, *, bounded: bool = True
 ) -> tuple[Floats, Floats, float]:
     """Losses of the window, their P-probabilities, and (if bounded) the largest error of a tilted probability."""
     step = parts[0][0].step
-    forward = 8 * UNIT * (math.log2(size) + 1)
-    product = np.ones(size // 2 + 1, dtype=np.complex128)
-    log_size = np.zeros(size // 2 + 1)
-    log_most = np.zeros(size // 2 + 1)
-    for losses, k in parts:
-        tilted = np.zeros(size)
-        weights = losses.p * np.exp(tilt * losses.loss - _log_mgf(losses, tilt))
-        np.add.at(tilted, losses.position % size, weights)
-        f = np.fft.rfft(tilted)
-        product *= _power(f, k)
-        if bounded:
-            log_size += k * np.log(np.maximum(np.abs(f), 1e-300))
-            log_most += k * np.log(np.abs(f) + 2 * forward)
-    noise = math.inf
-    if bounded:
-        most = np.exp(np.maximum(log_most, -745))
-        off = np.maximum(0.0, -np.expm1(np.minimum(0.0, log_size - log_most))) * most + forward * most
-        noise = 2 * float(off.sum()) / size
+    terms = [
+        Term(losses.position, losses.p * np.exp(tilt * losses.loss - _log_mgf(losses, tilt)), k) for losses, k in parts
+    ]
+    tilted, noise = sum_law(terms, size, bounded=bounded)
     centre = round(epsilon / step)
     first = centre - size // 2
-    tilted_sum = np.roll(np.fft.irfft(product, size), -(first % size))
+    tilted_sum = np.roll(tilted, -(first % size))
     loss: Floats = np.multiply(np.arange(first, first + size), step, dtype=np.float64)
     with np.errstate(under="ignore"):
         p: Floats = tilted_sum * np.exp(np.clip(_log_scale(parts, tilt) - tilt * loss, -745, 700))
     return loss, p, noise
-
-
-def _power(f: np.typing.NDArray[np.complex128], k: int) -> np.typing.NDArray[np.complex128]:
-    """f^k by its logarithm; coefficients that vanish stay zero."""
-    size = np.abs(f)
-    found = np.zeros_like(f)
-    kept = size > 1e-300 ** (1 / k) if k > 1 else size >= 0
-    found[kept] = np.exp(k * np.log(size[kept])) * np.exp(1j * (k * np.angle(f[kept]))) if k > 1 else f[kept]
-    return found
 
 
 def _first_size(parts: Sequence[Part], tilt: float, epsilon: float) -> int:
@@ -176,17 +153,17 @@ def _first_size(parts: Sequence[Part], tilt: float, epsilon: float) -> int:
 
 
 def _saddle(parts: Sequence[Part], epsilon: float) -> float:
-    """t >= 0 at which the tilted sum has mean epsilon, about: where the window is best spent."""
+    """The t >= 0 at which the tilted sum has a mean of about epsilon: there the window is most useful."""
     return _tilt_with_mean(parts, epsilon, 0.0, 1e6)
 
 
 def _tilt_with_mean(parts: Sequence[Part], mean: float, low: float, high: float) -> float:
-    """t in [low, high] at which the tilted sum has this mean: Newton's method, kept inside what is known."""
+    """The t in [low, high] at which the tilted sum has this mean: Newton's method inside a shrinking bracket."""
     t = max(low, min(high, 0.0))
     for _ in range(60):
-        found = [_tilted_moments(losses, t) for losses, _ in parts]
-        here = sum(k * m for (m, _), (_, k) in zip(found, parts, strict=True))
-        slope = sum(k * v for (_, v), (_, k) in zip(found, parts, strict=True))
+        moments = [_tilted_moments(losses, t) for losses, _ in parts]
+        here = sum(k * m for (m, _), (_, k) in zip(moments, parts, strict=True))
+        slope = sum(k * v for (_, v), (_, k) in zip(moments, parts, strict=True))
         low, high = (t, high) if here < mean else (low, t)
         step = (mean - here) / slope if slope > 0 else math.inf
         if abs(step) <= 1e-6 * (1 + abs(t)) or high - low <= 1e-9 * (1 + abs(t)):
@@ -201,15 +178,15 @@ def _tilted_moments(losses: Losses, tilt: float) -> tuple[float, float]:
     logs = tilt * losses.loss
     weights = losses.p * np.exp(logs - logs.max())
     weights /= weights.sum()
-    mean = float(weights @ losses.loss)
-    return mean, float(weights @ (losses.loss - mean) ** 2)
+    mean = float((weights * losses.loss).sum())
+    return mean, float((weights * (losses.loss - mean) ** 2).sum())
 
 
 def _log_mgf(losses: Losses, tilt: float) -> float:
     """ln of sum_l e^(t l) P(l) over finite losses."""
     logs = tilt * losses.loss
     top = float(logs.max())
-    return top + math.log(float(losses.p @ np.exp(logs - top)))
+    return top + math.log(float((losses.p * np.exp(logs - top)).sum()))
 
 
 def _log_scale(parts: Sequence[Part], tilt: float) -> float:
@@ -221,7 +198,7 @@ def _largest(parts: Sequence[Part]) -> float:
 
 
 def _chernoff_above(parts: Sequence[Part], top: float) -> float:
-    """At least P(L > top), L finite: min over t of e^(K(t) - t top)."""
+    """An upper bound on P(L > top), L finite: min over t of e^(K(t) - t top)."""
     if _largest(parts) <= top:
         return 0.0
     tilt = _saddle(parts, top)
@@ -229,13 +206,13 @@ def _chernoff_above(parts: Sequence[Part], top: float) -> float:
 
 
 def _tilted_beyond(parts: Sequence[Part], tilt: float, bottom: float, top: float) -> float:
-    """At least the tilted probability that the sum is outside the window, by Chernoff on both sides."""
+    """An upper bound on the tilted probability that the sum is outside the window, by Chernoff on both sides."""
     base = _log_scale(parts, tilt)
-    found = 0.0
+    outside = 0.0
     if _largest(parts) > top:
         t = max(_saddle(parts, top), tilt)
-        found += math.exp(min(0.0, _log_scale(parts, t) - base - (t - tilt) * top))
+        outside += math.exp(min(0.0, _log_scale(parts, t) - base - (t - tilt) * top))
     if sum(k * float(losses.loss[0]) for losses, k in parts) < bottom:
         t = _tilt_with_mean(parts, bottom, -1e6, tilt)
-        found += math.exp(min(0.0, _log_scale(parts, t) - base - (t - tilt) * bottom))
-    return found
+        outside += math.exp(min(0.0, _log_scale(parts, t) - base - (t - tilt) * bottom))
+    return outside

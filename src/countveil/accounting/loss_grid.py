@@ -1,14 +1,14 @@
 """Losses on a grid of step h: laws that dominate a pair, and laws that a pair dominates.
 
-**Above** (connecting the dots, Doroshenko et al. 2022). The curve delta(E) of a pair is convex in E, so joining its
-values at the orders e^(jh) by straight lines gives a larger curve, whose losses are on the grid. An outcome of loss l
-between two grid points is split between them so that both its P- and its Q-probability are kept. Where several pairs
-are possible their curves' maximum is joined: it dominates every one of them, at every order, below 1 too.
+**Above** (connecting the dots, Doroshenko et al. 2022). The curve delta(E) of a pair is convex in E, so straight lines
+between its values at the orders e^(jh) give a larger curve, whose losses are on the grid. An outcome of loss l between
+two grid points is split between them; the split keeps its P- and its Q-probability. For several possible pairs the
+lines join the maximum of their curves, which dominates every pair at every order, orders below 1 included.
 
-**Below.** Merging outcomes is post-processing, which cannot raise a curve. An outcome is merged with just so much of
-the outcomes above it that the loss of the merged one is on the grid.
+**Below.** Merging outcomes is post-processing, which cannot raise a curve. An outcome is merged with enough of the
+outcomes above it for the merged outcome to have a loss on the grid.
 
-Both change the mean loss by no more than second order: the step can be coarse.
+Both change the mean loss by terms of second order only, so the step can be coarse.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from countveil.accounting.pairs import LOSS_ERROR, Floats, Pair
+from countveil.accounting.privacy_loss import LOSS_ERROR, Floats, Pair
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,18 +33,18 @@ class Losses:
     infinite: float
     error: float
 
-    @property
+    @cached_property
     def loss(self) -> Floats:
         return np.multiply(self.position, self.step, dtype=np.float64)
 
-    @property
+    @cached_property
     def reach(self) -> float:
         """The largest |loss|."""
         return float(np.abs(self.loss).max(initial=0.0))
 
 
 def above(pairs: Sequence[Pair], step: float) -> Losses:
-    """A law on the grid that dominates every pair."""
+    """A law on the grid that dominates every one of the pairs."""
     split = [_split(pair, step) for pair in pairs]
     infinite = max(pair.infinite for pair in pairs)
     if len(split) == 1:
@@ -65,7 +66,7 @@ def above(pairs: Sequence[Pair], step: float) -> Losses:
     q = np.maximum(0.0, np.concatenate(([first], slopes[:-1])) - slopes)
     kept = q > 0
     if not kept.any():
-        infinite = 1.0  # nothing that both neighbours have is heavy enough to be seen
+        infinite = 1.0  # every common outcome underflows: on the safe side, all losses are infinite
     position = np.arange(low, high + 1)[kept]
     return Losses(step, position, q[kept] * orders[kept], infinite, (high - low + 16) * 2.0**-51)
 
@@ -81,18 +82,27 @@ def _split(pair: Pair, step: float) -> tuple[np.typing.NDArray[np.int64], Floats
     lower = np.maximum(0.0, pair.p - upper)
     position = np.concatenate((below, below + 1)).astype(np.int64)
     p = np.concatenate((lower, upper))
-    found, where = np.unique(position[p > 0], return_inverse=True)
-    return found, np.bincount(where, p[p > 0], len(found)).astype(np.float64)
+    first = int(position.min())
+    if int(position.max()) - first < WIDEST:
+        masses = np.bincount(position - first, p).astype(np.float64)
+        kept = np.flatnonzero(masses).astype(np.int64)
+        return kept + first, masses[kept]
+    positions, where = np.unique(position[p > 0], return_inverse=True)
+    return positions, np.bincount(where, p[p > 0], len(positions)).astype(np.float64)
+
+
+WIDEST = 2**23
+"""Grid points between the extreme losses up to which an array of all of them is affordable."""
 
 
 SEARCHED, LONGEST = 2000.0, 2**16
-"""Steps in a standard deviation and in all losses, to find the heaviest one."""
+"""The grid of `heaviest_loss` has SEARCHED steps in a standard deviation, but at most LONGEST in the largest loss."""
 ROUNDED = 1e-7
-"""Losses that differ by less are one, rounded: the largest is on the grid, so that no other is rounded up."""
+"""Losses that differ by less are equal but for rounding: the largest is put on the grid, so none is rounded up."""
 
 
 def heaviest_loss(pairs: Sequence[Pair], deviation: float) -> float:
-    """The |loss| that weighs most in the law above all pairs: theirs, not one that is merely on a grid."""
+    """The |loss| of largest probability in the law above all pairs, as the exact loss of a pair, not a grid point."""
     if len(pairs) == 1 or deviation <= 0:
         return pairs[0].heaviest_loss
     extent = max(float(np.abs(pair.loss).max()) for pair in pairs)
@@ -100,33 +110,42 @@ def heaviest_loss(pairs: Sequence[Pair], deviation: float) -> float:
     law = above(pairs, step)
     top = abs(float(law.loss[int(law.p.argmax())])) if len(law.p) else 0.0
     near = Pair(np.concatenate([pair.p for pair in pairs]), np.concatenate([pair.loss for pair in pairs]), 0.0)
-    found = near.heaviest_between(top - step, top + step) or pairs[0].heaviest_loss
+    heaviest = near.heaviest_between(top - step, top + step) or pairs[0].heaviest_loss
     sizes = np.abs(near.loss)
-    return float(sizes[sizes <= found * (1 + ROUNDED)].max(initial=found))
+    return float(sizes[sizes <= heaviest * (1 + ROUNDED)].max(initial=heaviest))
 
 
 def below(pair: Pair, step: float) -> Losses:
-    """A law on the grid that the pair dominates: outcomes merged with part of the next until they meet the grid."""
+    """A law on the grid that the pair dominates: each outcome merged with those above it, as far as needed."""
     losses = pair.loss - LOSS_ERROR * (1 + np.abs(pair.loss))
-    outcomes = [(p, p * math.exp(-loss)) for p, loss in zip(pair.p.tolist(), losses.tolist(), strict=True)]
+    cells = np.ceil(losses / step - 1e-9)
+    q = pair.p * np.exp(-losses)
+    order = np.exp(cells * step)
+    lacking = np.maximum(0.0, order * q - pair.p)  # what takes an outcome to the grid point above it
+    outcomes = [array.tolist() for array in (pair.p, q, cells, order, lacking)]
     if pair.infinite:
-        outcomes.append((pair.infinite * (1 - 2.0**-50), 0.0))
-    masses: dict[int, float] = {}
-    p, q = outcomes[0]
-    for next_p, next_q in outcomes[1:]:
-        position = math.ceil(math.log(p / q) / step - 1e-9)
-        order = math.exp(position * step)
-        lacking, spare = max(0.0, order * q - p), next_p - order * next_q
-        if spare <= lacking:
-            p, q = p + next_p, q + next_q
+        for values, last in zip(outcomes, (pair.infinite * (1 - 2.0**-50), 0.0, 0.0, 1.0, 0.0), strict=True):
+            values.append(last)
+    positions: list[float] = []
+    masses: list[float] = []
+    following = zip(*outcomes, strict=True)
+    p, other, cell, reach, lack = next(following)
+    for next_p, next_q, next_cell, next_reach, next_lack in following:
+        spare = next_p - reach * next_q
+        if spare <= lack:
+            p, other, lack = p + next_p, other + next_q, lack - spare
         else:
-            share = lacking / spare
-            masses[position] = masses.get(position, 0.0) + p + share * next_p
-            p, q = (1 - share) * next_p, (1 - share) * next_q
-    if q > 0:  # nothing is above the last outcome: round its loss down
-        loss = math.log(p / q)
-        position = math.floor((loss + 4 * LOSS_ERROR * (1 + abs(loss))) / step)
-        masses[position] = masses.get(position, 0.0) + min(p, q * math.exp(position * step))
+            share = lack / spare
+            positions.append(cell)
+            masses.append(p + share * next_p)
+            p, other, lack = (1 - share) * next_p, (1 - share) * next_q, (1 - share) * next_lack
+            cell, reach = next_cell, next_reach
+    if other > 0:  # the last outcome has no outcome above it to merge with: round its loss down
+        loss = math.log(p / other)
+        last = math.floor((loss + 4 * LOSS_ERROR * (1 + abs(loss))) / step)
+        positions.append(last)
+        masses.append(min(p, other * math.exp(last * step)))
         p = 0.0
-    positions = np.array(sorted(masses), dtype=np.int64)
-    return Losses(step, positions, np.array([masses[i] for i in positions.tolist()]), p, len(outcomes) * 2.0**-50)
+    different, where = np.unique(np.array(positions, dtype=np.int64), return_inverse=True)
+    merged = np.bincount(where, masses, len(different)).astype(np.float64)
+    return Losses(step, different, merged, p, (len(losses) + 1) * 2.0**-50)

@@ -1,16 +1,16 @@
-"""Columns whose privacy curves are held under given heights at a grid of orders: never-negative counts that compose.
+"""Never-negative laws whose privacy curves are below given heights at a grid of orders, so that they compose.
 
-The law of n >= D is given, symmetric and with noise up to D. The columns n < D are found by a linear program:
+The law of n >= D is given, symmetric and with noise up to D. A linear program finds the laws of n < D:
 
     P1   y >= 0 and |y - n| <= D                      P2   P(Y = n | n) = eta for n >= 1, at least eta for n = 0
     P3   zero bias for n >= n0                        sum_y max(0, p(y|a) - E p(y|b)) <= height(E)
 
-for all neighbours a, b, both ways, at every order E >= 1 of the grid. Orders below 1 are the other direction. A curve
-is convex in E, so between the orders it is below the chords of the heights: what the columns can cost k answers is
-known before they are, and certified again afterwards.
+for all neighbours a, b, in both directions, at every order E >= 1 of the grid. Orders below 1 follow from the other
+direction. A curve is convex in E, so between the orders it is below the chords of the heights: the cost of k answers is
+bounded before the laws are known, and certified afterwards.
 
-**Hinges where they are needed.** p(y|n) is asked to fall with the distance from n, and the ratio of neighbouring cells
-to be within MARGIN orders of what it is in the given law. So most terms of the sum have a known sign and are linear.
+**Few hinges.** The program requires that p(y|n) falls with the distance from n, and that the ratio of neighbouring
+cells is within MARGIN orders of the ratio in the given law. So most terms of the sum have a known sign and are linear.
 Objectives, in this order: least bias of small counts, least mean squared errors.
 """
 
@@ -23,28 +23,28 @@ from contextlib import suppress
 from fractions import Fraction
 from itertools import pairwise
 
-from countveil.design.linear import NoSolution, Solution
-from countveil.design.program import LEEWAY, NEGLIGIBLE, ONE, CellProgram, Cells, Term, moment, propose
-from countveil.law import Columns, Law
-from countveil.rounding import SCALE, column_law
+from countveil.design.column_program import LEEWAY, NEGLIGIBLE, ONE, CellProgram, Cells, Term, moment, propose
+from countveil.laws.law import Law, LawsByCount
+from countveil.laws.rounding import SCALE, column_law
+from countveil.numeric.linear_program import NoSolution, Solution
 
 MARGIN = 2
 WIDE = 4
-"""Standard deviations from which on the bias is zero in any case."""
+"""Unless n0 is given, the bias is zero from this many standard deviations on."""
 _MET = Fraction(1, 10**9)
-"""A relative excess over the heights that is the solver's."""
+"""A relative excess over the heights that is due to the solver's tolerance."""
 _EXACT = Fraction(1, 10**40)
 _ROUGH = Fraction(1, 10**7)
-"""A residual that rounding to integers can mend: what it costs is certified."""
+"""A residual that rounding to integers can repair; the certificate includes its cost."""
 _SAME = ONE + Fraction(1, 10**6)
 
 
-class HeldProgram:
-    """The columns n < D under a symmetric law of noise up to D; orders ascend from 1."""
+class CurveProgram:
+    """The program for the laws of n < D, given the symmetric law of n >= D; orders ascend from 1."""
 
     def __init__(self, law: Law, orders: Sequence[Fraction], heights: Sequence[Fraction]) -> None:
         if orders[0] != 1 or not law.is_symmetric():
-            raise ValueError("orders begin at 1, and the law is symmetric")
+            raise ValueError("orders must begin at 1, and the law must be symmetric")
         self.law, self.orders, self.heights = law, tuple(orders), tuple(heights)
         self.D = law.right
         self.program = CellProgram()
@@ -52,12 +52,12 @@ class HeldProgram:
         self._sizes: dict[int, Fraction] = {self.program.one: ONE}
         ratios = [law.probability(i) / law.probability(i + 1) for i in range(self.D)]
         self._bins = [bisect_right(self.orders, ratio * _SAME) for ratio in ratios]
-        self._columns = [self._cells(n) for n in range(self.D)]
-        self._biases = [self._constrain(n, cells) for n, cells in enumerate(self._columns)]
+        self._cells_by_count = [self._cells(n) for n in range(self.D)]
+        self._biases = [self._constrain(n, cells) for n, cells in enumerate(self._cells_by_count)]
         last = {self.D + z: (self.program.one, law.probability(z)) for z in range(-self.D, self.D + 1)}
-        for n, (here, there) in enumerate(pairwise([*self._columns, last])):
-            self._hold([(here[y], there.get(y), n - y) for y in here if y <= n])
-            self._hold([(there[y], here.get(y), y - n - 1) for y in there if y > n])
+        for n, (here, there) in enumerate(pairwise([*self._cells_by_count, last])):
+            self._bound_curve([(here[y], there.get(y), n - y) for y in here if y <= n])
+            self._bound_curve([(there[y], here.get(y), y - n - 1) for y in there if y > n])
             for y in here:
                 if y > n:
                     self._at_most(here[y], there[y], ONE)
@@ -77,12 +77,12 @@ class HeldProgram:
         return cells
 
     def _constrain(self, n: int, cells: Cells) -> int:
-        """The mass is one; the variable that is returned is at least the size of the bias."""
+        """Constrain the mass to one; return a variable that is at least the size of the bias."""
         self.program.constrain_mass(cells)
         return self.program.bound_bias(n, cells)
 
-    def _hold(self, cells: Sequence[tuple[Term, Term | None, int]]) -> None:
-        """sum max(0, p - E q) <= height at every order, over cells (p, q, distance) in which p is the larger."""
+    def _bound_curve(self, cells: Sequence[tuple[Term, Term | None, int]]) -> None:
+        """Constrain sum max(0, p - E q) <= height at every order, over cells (p, q, distance) with p >= q."""
         sums: list[list[Term]] = [[(self.program.one, -h), (self.excess, -h)] for h in self.heights]
         for p, q, distance in cells:
             if q is None:
@@ -110,8 +110,8 @@ class HeldProgram:
     def _at_least(self, p: Term, q: Term, order: Fraction) -> None:
         self.program.constrain([p, (q[0], -order * q[1])], lower=0)
 
-    def columns(self, n0: int | None = None) -> tuple[Columns, int]:
-        """The best columns, as integers over the bits of the given law, and the count from which the bias is zero.
+    def solve(self, n0: int | None = None) -> tuple[LawsByCount, int]:
+        """The best laws, as integers over the bits of the given law, and the count from which the bias is zero.
 
         Unless n0 is given, biases are weighted by n + 1 and made as small as possible: they vanish from some count on.
         """
@@ -126,19 +126,19 @@ class HeldProgram:
             last = max((n + 1 for n, v in enumerate(self._biases[:last]) if solution[v] > NEGLIGIBLE), default=0)
         self._set_unbiased_from(last)
         self.program.constrain(biases, upper=solution.objective * LEEWAY + NEGLIGIBLE)
-        with suppress(NoSolution):  # else the columns of least bias have to do
+        with suppress(NoSolution):  # without a solution, keep the laws of least bias
             solution = self.program.solve(self._spread(), _ROUGH)
-        return Columns(self.law, tuple(self._law(n, solution, unbiased=n >= last) for n in range(self.D))), last
+        return LawsByCount(self.law, tuple(self._law(n, solution, unbiased=n >= last) for n in range(self.D))), last
 
     def _set_unbiased_from(self, n0: int) -> None:
         for n, bias in enumerate(self._biases):
             self.program.set_variable_bounds(bias, 0, 0 if n >= n0 else None)
 
     def _spread(self) -> list[Term]:
-        return [term for n, cells in enumerate(self._columns) for term in moment(n, cells, 2)]
+        return [term for n, cells in enumerate(self._cells_by_count) for term in moment(n, cells, 2)]
 
     def _law(self, n: int, solution: Solution, *, unbiased: bool) -> Law:
-        values = propose(self._columns[n], solution)
+        values = propose(self._cells_by_count[n], solution)
         bits, centre = self.law.bits, self.law.weight(0)
         free = n == 0 and values[0] > (centre + 4) << (SCALE - bits)
         return column_law(values, n, bits, centre=None if free else centre, unbiased=unbiased)

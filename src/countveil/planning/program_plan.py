@@ -1,12 +1,12 @@
-"""Plans by linear program: a law for each small count, with curves held under that of a signed law for k answers.
+"""Plans by linear program: a law for each small count, with curves below that of a signed law for k answers.
 
-1. The best signed law for k answers is searched for, as for any plan, with a little of delta kept back.
-2. Its curve is taken at a few orders; joined by chords it is the curve of a pair that dominates whatever is below it at
-   those orders. While there are too many orders, the one without which k answers cost least is left out.
-3. The stationary law is the signed one with its centre a percent lower. That percent is what small counts have to
-   spend: on P2 and P3 exactly, where a remap has neither.
-4. `design.held` finds the columns below. All of this proposes; `planning` composes the supremum of the curves of all
-   columns over all orders, and accepts what is within the budget.
+1. Search for the best signed law for k answers, as for any plan, with a small part of delta in reserve.
+2. Evaluate its curve at a few orders. The chords between them are the curve of a pair that dominates every law below
+   them at those orders. While there are too many orders, drop the one whose removal costs least for k answers.
+3. The stationary law is the signed one with its centre a percent lower. Small counts spend that percent on exact P2 and
+   P3, which a remap does not have.
+4. `curve_program` finds the laws of small counts. These steps only propose; `plan` composes the supremum of the curves
+   of all laws over all orders, and accepts laws within the budget.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ from fractions import Fraction
 
 import numpy as np
 
-from countveil.accounting import powers
-from countveil.accounting.grid import above
-from countveil.accounting.pairs import Floats, Pair
-from countveil.accounting.searching import search
-from countveil.accounting.shapes import Target, normalised
-from countveil.design.held import HeldProgram
-from countveil.design.linear import NoSolution
+from countveil.accounting import convolution
+from countveil.accounting.loss_grid import above
+from countveil.accounting.privacy_loss import Floats, Pair
 from countveil.errors import InfeasibleError
-from countveil.law import Columns, Law
-from countveil.privacy import hockey_stick
-from countveil.rounding import SCALE, symmetric_law
-from countveil.search import NoRootError
+from countveil.laws.law import Law, LawsByCount
+from countveil.laws.privacy import hockey_stick
+from countveil.laws.rounding import SCALE, symmetric_law
+from countveil.numeric.linear_program import NoSolution
+from countveil.numeric.search import NoRootError
+from countveil.planning.curve_program import CurveProgram
+from countveil.planning.shape_search import search
+from countveil.planning.shapes import Target, normalise
 
 LARGEST_D = 48
-"""Noise up to which the program is small enough to be solved within minutes."""
+"""The largest D for which the program is solved within minutes."""
 ORDERS = 8
-"""Orders above 1 at which curves are held, at most."""
+"""The most orders above 1 at which curves are bounded."""
 DIPS = (0.01, 0.03, 0.1)
-"""By how much the centre of the stationary law is lower than the signed one's, in the order they are tried."""
+"""How much lower the centre of the stationary law is than the signed law's, in the order of the attempts."""
 EDGE = 0.05
-"""The share of delta that the edges of the signed law may take if its D can be smaller for it."""
+"""The share of delta that the edges of the signed law may take to make D smaller."""
 SPARED = 0.98
 """The share of delta that the chords aim at."""
 CLEAR = 1 - 3e-6
-"""The share of epsilon that is planned for: where k times the largest loss is epsilon, rounding must not exceed it."""
+"""The share of epsilon to aim at: if k times the largest loss is epsilon, rounding must not exceed it."""
 OUTSIDE = 0.6
-"""The edge of the stationary law, at most, of that of the signed law."""
+"""The largest edge of the stationary law, as a share of the signed law's edge."""
 TRIES = 6
 STEPS = 200
 """Grid steps in the largest loss."""
@@ -54,57 +54,57 @@ Curve = tuple[tuple[Fraction, ...], tuple[Fraction, ...]]
 
 
 @dataclass(frozen=True)
-class Held:
-    """Columns held under a curve, the grid step that suits it, and what is to be said."""
+class ProposedLaws:
+    """Laws below a curve, a suitable grid step, and notes for the plan."""
 
-    columns: Columns
+    laws: LawsByCount
     step: float
     notes: tuple[str, ...]
 
 
 def law_of(half: Floats) -> Law:
-    """The integers of P(Z = z), z = 0..D."""
+    """The symmetric law whose P(Z = z), z = 0..D, is proportional to `half`, rounded to integer weights."""
     bits = 64 if float(half.min()) > 2.0**-36 else 96 if float(half.min()) > 2.0**-68 else 128
     return symmetric_law([int(Fraction(float(p)) * (1 << SCALE)) for p in half], bits)
 
 
-def propose(target: Target, objective: str, n0: int | None = None) -> Held:
-    """Columns for k answers: not certified, but for what the solver and rounding are off by within the target."""
-    half, curve = _under(replace(target, epsilon=target.epsilon * CLEAR), objective)
+def propose(target: Target, objective: str, n0: int | None = None) -> ProposedLaws:
+    """Laws for k answers, not certified: within the target but for errors of the solver and of rounding."""
+    half, curve = _find_curve(replace(target, epsilon=target.epsilon * CLEAR), objective)
     for dip in DIPS:
-        law = _dipped(half, dip, curve)
+        law = _lower_centre(half, dip, curve)
         if law is None:
             continue
         _check_size(law.right)
         try:
-            columns, first = HeldProgram(law, *curve).columns(n0)
+            laws, first = CurveProgram(law, *curve).solve(n0)
         except NoSolution:
             continue
-        return Held(columns, math.log(curve[0][-1]) / STEPS, _notes(dip, len(curve[0]), first))
+        return ProposedLaws(laws, math.log(curve[0][-1]) / STEPS, _notes(dip, len(curve[0]), first))
     if n0 is None:
-        raise InfeasibleError("the program found no columns within this budget", "use method remap")
+        raise InfeasibleError("the program found no laws within this budget", "use method remap")
     raise InfeasibleError(
-        f"the program found no columns within this budget that are unbiased from n = {n0} on",
+        f"the program found no laws within this budget that are unbiased from n = {n0} on",
         "raise unbiased_from, or use method remap",
     )
 
 
-def _under(target: Target, objective: str) -> tuple[Floats, Curve]:
-    """A signed law, and its curve at a few orders: what is below it there is within the target."""
+def _find_curve(target: Target, objective: str) -> tuple[Floats, Curve]:
+    """A signed law, and its curve at a few orders: laws below the curve there are within the target."""
     aim = target.delta * SPARED
     for _ in range(TRIES):
         try:
             half = search(replace(target, delta=aim), objective).half
         except NoRootError:
             break
-        half = _shortened(half, target)
+        half = _shorten(half, target)
         _check_size(len(half) - 1)
-        curve = _chosen(law_of(half), target)
-        found = _composed(*curve, target)
-        if found <= target.delta * SPARED:
+        curve = _choose_curve(law_of(half), target)
+        delta = _estimate_delta(*curve, target)
+        if delta <= target.delta * SPARED:
             return half, curve
-        aim *= 0.99 * SPARED * target.delta / found
-    raise InfeasibleError("no law was found under whose curve these answers are within the budget", "use method remap")
+        aim *= 0.99 * SPARED * target.delta / delta
+    raise InfeasibleError("no signed law has a curve that keeps these answers within the budget", "use method remap")
 
 
 def _check_size(D: int) -> None:
@@ -115,37 +115,37 @@ def _check_size(D: int) -> None:
         )
 
 
-def _shortened(half: Floats, target: Target) -> Floats:
-    """Without the tail that takes less than a share of delta: a smaller D is a smaller program."""
+def _shorten(half: Floats, target: Target) -> Floats:
+    """Cut the tail that takes less than a share of delta: a smaller D is a smaller program."""
     for D in range(3, len(half) - 1):
         if half[D] * target.answers <= EDGE * target.delta:
-            return normalised(np.log(half[: D + 1]))
+            return normalise(np.log(half[: D + 1]))
     return half
 
 
-def _dipped(half: Floats, by: float, curve: Curve) -> Law | None:
-    """The law with a lower centre, wider so that its edge leaves something to the columns', under a curve.
+def _lower_centre(half: Floats, by: float, curve: Curve) -> Law | None:
+    """The law with a lower centre and a smaller edge, below the curve: the other laws use the difference.
 
-    Taking from the centre gives to all else: where that is above the curve, losses are scaled down a little too.
+    A lower centre raises all other weights; if the law then exceeds the curve, losses are scaled down a little too.
     """
     for flatter in (0.0, by / 10, by / 5, by / 2, by):
         logs = (np.log(half / half[0]) * (1 - flatter)).tolist()
         logs[0] -= by
-        while normalised(np.array(logs))[-1] > OUTSIDE * half[-1]:
+        while normalise(np.array(logs))[-1] > OUTSIDE * half[-1]:
             logs.append(2 * logs[-1] - logs[-2])
-        law = law_of(normalised(np.array(logs)))
+        law = law_of(normalise(np.array(logs)))
         if all(_height(law, E) <= height for E, height in zip(*curve, strict=True)):
             return law
     return None
 
 
 def _height(law: Law, order: Fraction) -> Fraction:
-    """The curve of a law and its shift, at one order."""
-    return hockey_stick(law, law.shifted(1), order)
+    """The curve of a law against its shift by 1, at one order."""
+    return hockey_stick(law, law.shift(1), order)
 
 
-def _chosen(law: Law, target: Target) -> Curve:
-    """The curve at its own corners, of which all but a few are left out."""
+def _choose_curve(law: Law, target: Target) -> Curve:
+    """The curve at a few of its own corners."""
     orders = [Fraction(1)]
     for ratio in sorted(law.probability(i) / law.probability(i + 1) for i in range(law.right)):
         if ratio > orders[-1] * _SAME:
@@ -156,7 +156,7 @@ def _chosen(law: Law, target: Target) -> Curve:
 
     def cost(without: int) -> float:
         kept = tuple(orders[:without] + orders[without + 1 :])
-        return _composed(kept, tuple(height[E] for E in kept), target)
+        return _estimate_delta(kept, tuple(height[E] for E in kept), target)
 
     while len(orders) > ORDERS + 1:
         del orders[min(range(1, len(orders) - 1), key=cost)]
@@ -164,7 +164,7 @@ def _chosen(law: Law, target: Target) -> Curve:
 
 
 def chords(orders: tuple[Fraction, ...], heights: tuple[Fraction, ...]) -> Pair:
-    """The pair whose curve, and whose mirror image's, joins the heights at orders from 1 on by straight lines."""
+    """The pair whose curve joins the heights at orders >= 1 by straight lines; so does its mirror image's curve."""
     E = [*(1 / order for order in orders[:0:-1]), *orders]
     h = [*(1 - (1 - height) / order for order, height in zip(orders[:0:-1], heights[:0:-1], strict=True)), *heights]
     slopes = [(1 - h[0]) / E[0]]
@@ -175,10 +175,10 @@ def chords(orders: tuple[Fraction, ...], heights: tuple[Fraction, ...]) -> Pair:
     return Pair(p[p > 0], loss[p > 0], float(h[-1]))
 
 
-def _composed(orders: tuple[Fraction, ...], heights: tuple[Fraction, ...], target: Target) -> float:
+def _estimate_delta(orders: tuple[Fraction, ...], heights: tuple[Fraction, ...], target: Target) -> float:
     """An estimate of the delta of k answers whose curves are on the chords."""
     losses = above([chords(orders, heights)], math.log(orders[-1]) / STEPS)
-    return powers.estimate([(losses, target.answers)], target.epsilon)
+    return convolution.estimate([(losses, target.answers)], target.epsilon)
 
 
 def _notes(dip: float, orders: int, n0: int) -> tuple[str, ...]:

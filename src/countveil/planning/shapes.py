@@ -1,6 +1,9 @@
-"""Symmetric laws by their half, and how private k answers of them are: floats, for the search only.
+"""Symmetric laws by their half, and the delta of k answers: floats, for the search only.
 
-The family exp(-|z/c|^p) holds the geometric law (p = 1), the discrete Gaussian (p = 2) and everything between.
+Every law of the search is unimodal, so of all shifts up to the sensitivity only the largest one is measured: no other
+has a larger divergence at any order (docs/proofs.md).
+
+The laws exp(-|z/c|^p) include the geometric law (p = 1), the discrete Gaussian (p = 2) and all shapes between.
 """
 
 from __future__ import annotations
@@ -10,12 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from countveil.accounting import powers
-from countveil.accounting.grid import Losses, above
-from countveil.accounting.pairs import Floats, Pair
-from countveil.search import find_root
+from countveil.accounting import convolution
+from countveil.accounting.loss_grid import Losses, above
+from countveil.accounting.privacy_loss import Floats, Pair
+from countveil.numeric.search import find_root
 
-LARGEST_D = 20_000
+LARGEST_D = 190_000
 
 
 @dataclass(frozen=True)
@@ -28,11 +31,11 @@ class Target:
     sensitivity: int = 1
 
 
-def normalised(log_half: Floats) -> Floats:
+def normalise(log_half: Floats) -> Floats:
     """P(Z = z), z = 0..D, from logarithms up to a constant."""
     half = np.exp(np.maximum(log_half - log_half.max(), -600.0))
-    found: Floats = half / (2 * half.sum() - half[0])
-    return found
+    probabilities: Floats = half / (2 * half.sum() - half[0])
+    return probabilities
 
 
 def variance(half: Floats) -> float:
@@ -49,26 +52,25 @@ def pair(half: Floats, shift: int = 1) -> Pair:
 
 
 def grid_step(half: Floats, target: Target, fine: float = 40.0) -> float:
-    """A grid that is fine against one loss and has the heaviest losses on it."""
+    """A grid step that is fine against one loss and has the heaviest losses on the grid."""
     worst = pair(half, target.sensitivity)
     deviation = max(worst.deviation, 1e-9)
-    window = 2 * (powers.WIDTH + 3) * deviation * math.sqrt(target.answers)
+    window = 2 * (convolution.WIDTH + 3) * deviation * math.sqrt(target.answers)
     step = min(max(deviation / fine, window / 2**20), window / 2**12)
     base = worst.heaviest_loss
     return base / math.ceil(base / step) if base > step else step
 
 
 def grid_losses(half: Floats, target: Target, step: float | None = None) -> Losses:
-    """The dominating law on a grid."""
-    pairs = [pair(half, s) for s in range(1, target.sensitivity + 1)]
-    return above(pairs, grid_step(half, target) if step is None else step)
+    """The law on a grid that dominates the pair of the largest shift."""
+    return above([pair(half, target.sensitivity)], grid_step(half, target) if step is None else step)
 
 
 def composed_delta(half: Floats, target: Target, step: float | None = None) -> float:
-    """An estimate, from above, of the delta of all answers."""
+    """An estimate of the delta of all answers, from above."""
     if target.answers == 1:
-        return max(pair(half, s).delta(target.epsilon) for s in range(1, target.sensitivity + 1))
-    return powers.estimate([(grid_losses(half, target, step), target.answers)], target.epsilon)
+        return pair(half, target.sensitivity).delta(target.epsilon)
+    return convolution.estimate([(grid_losses(half, target, step), target.answers)], target.epsilon)
 
 
 def log_excess(half: Floats, target: Target, step: float | None = None) -> float:
@@ -78,18 +80,18 @@ def log_excess(half: Floats, target: Target, step: float | None = None) -> float
 
 def power_law(c: float, p: float, D: int) -> Floats:
     """exp(-|z/c|^p) on z = 0..D."""
-    return normalised(-((np.arange(D + 1) / c) ** p))
+    return normalise(-((np.arange(D + 1) / c) ** p))
 
 
 def enough_D(c: float, p: float, edge: float) -> int:
-    """The least D at which exp(-|z/c|^p) has an edge below so much."""
+    """The least D at which the edge of exp(-|z/c|^p) is below `edge`."""
     scale = 2 * c * math.gamma(1 + 1 / p)
     depth = max(1.0, -math.log(edge * scale))
     return max(3, min(LARGEST_D, math.ceil(c * float(depth ** (1 / p)))))
 
 
 def least_scale(p: float, target: Target, edge: float, guess: float) -> float:
-    """The least c at which exp(-|z/c|^p) has the target."""
+    """The least c at which exp(-|z/c|^p) meets the target."""
 
     def lack(log_c: float) -> float:
         c = math.exp(log_c)

@@ -1,0 +1,170 @@
+"""The privacy loss of one answer: pairs of neighbouring laws as probabilities and losses.
+
+Adding a person moves a count from n to n + s, 1 <= s <= d (d the sensitivity). The loss of an outcome y is
+ln(p(y|n) / p(y|n + s)), with the opposite sign if the person is removed. An outcome that only one of two neighbours can
+have has an infinite loss; the probability of such outcomes is stored separately, as `infinite`, rounded up.
+
+Floats begin here, with bounded errors: probabilities are the nearest floats of exact ratios of integers, and LOSS_ERROR
+bounds the error of the logarithm. `composition` accounts for both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from countveil.laws.law import Law, Laws, LawsByCount, neighbour_pairs
+from countveil.laws.remap import Remap
+
+Floats = npt.NDArray[np.float64]
+
+LOSS_ERROR = 2.0**-50
+"""Relative to 1 + |loss|: quotients are correctly rounded, the logarithm is off by a few units in the last place."""
+
+
+class Change(Enum):
+    """Whether the second of two neighbouring datasets has one person more or one less."""
+
+    ADD = "add"
+    REMOVE = "remove"
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Two laws (P, Q) of one answer: P-probabilities and losses ln(P/Q) of the outcomes both have, losses ascending.
+
+    `infinite` is the P-probability of outcomes that Q does not have. Outcomes that only Q has do not matter to delta.
+    """
+
+    p: Floats
+    loss: Floats
+    infinite: float
+
+    @property
+    def mean(self) -> float:
+        """E[loss] under P over finite losses."""
+        return float(self.p @ self.loss / self.p.sum())
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of the loss under P over finite losses."""
+        share = self.p / self.p.sum()
+        mean = float((share * self.loss).sum())  # not share @ loss: threads for so short a product cost more
+        return math.sqrt(max(0.0, float((share * (self.loss - mean) ** 2).sum())))
+
+    def spacing(self, base: float) -> float:
+        """The mean distance from a loss to the next larger one; the distance from a multiple of `base` counts as 0."""
+        if len(self.loss) < 2:
+            return 0.0
+        gaps = np.diff(self.loss)
+        if base > 0:
+            steps = self.loss[:-1] / base
+            gaps = np.where(np.abs(steps - np.rint(steps)) < 1e-9 * (1 + np.abs(steps)), 0.0, gaps)
+        return float(self.p[:-1] @ gaps)
+
+    @property
+    def heaviest_loss(self) -> float:
+        """The |loss| > 0 of largest probability; the other losses are often multiples of it."""
+        return self.heaviest_between(0.0, math.inf)
+
+    def heaviest_between(self, low: float, high: float) -> float:
+        """The |loss| > 0 of largest probability between low and high; 0 if there is none."""
+        sizes = np.abs(self.loss)
+        order = np.argsort(sizes)
+        order = order[(sizes[order] >= low) & (sizes[order] <= high)]
+        sizes, p = sizes[order], self.p[order]
+        if not len(sizes):
+            return 0.0
+        same = np.cumsum(np.append(0, np.diff(sizes) > 1e-9 * (1 + sizes[1:])))
+        weight = np.where(sizes[np.searchsorted(same, same)] > 1e-9, np.bincount(same, p)[same], 0.0)
+        return float(sizes[int(weight.argmax())]) if weight.any() else 0.0
+
+    def delta(self, epsilon: float) -> float:
+        """The sum of max(0, P - e^epsilon Q). **Guarantee.** Losses and sum are rounded up beyond their errors."""
+        return self._delta(epsilon, 1)
+
+    def delta_lower(self, epsilon: float) -> float:
+        """The sum of max(0, P - e^epsilon Q). **Guarantee.** Rounded down."""
+        return self._delta(epsilon, -1)
+
+    def _delta(self, epsilon: float, sign: int) -> float:
+        loss = self.loss + sign * LOSS_ERROR * (1 + np.abs(self.loss))
+        delta = float(self.p @ np.maximum(0.0, -np.expm1(np.minimum(epsilon - loss, 0.0)))) + self.infinite
+        return delta * (1 + sign * (len(loss) + 8) * 2.0**-51)
+
+
+def pair_of(p: Law, q: Law) -> Pair:
+    """The pair of two laws over the same outcomes."""
+    bits = max(p.bits, q.bits)
+    first, last = max(-p.left, -q.left), min(p.right, q.right)
+    mine = [w << (bits - p.bits) for w in p.weights[first + p.left : max(0, last + 1 + p.left)]]
+    other = [w << (bits - q.bits) for w in q.weights[first + q.left : max(0, last + 1 + q.left)]]
+    both = [(a, b) for a, b in zip(mine, other, strict=True) if a and b]
+    losses = np.array([_log_of_quotient(a, b) for a, b in both])
+    total = 1 << bits
+    finite = sum(a for a, _ in both)
+    infinite = (sum(p.weights) << (bits - p.bits)) - finite
+    p_both = np.array([a / total for a, _ in both])
+    order = np.argsort(losses, kind="stable")
+    losses, p_both = losses[order], p_both[order]
+    starts = np.flatnonzero(np.diff(losses, prepend=-np.inf))
+    for start, end in pairwise([*starts.tolist(), len(losses)]):
+        if end - start > 1:  # equal losses: the nearest float of their sum
+            p_both[start] = sum(both[i][0] for i in order[start:end].tolist()) / total
+    return Pair(p_both[starts], losses[starts], _up(infinite / total) if infinite else 0.0)
+
+
+def _log_of_quotient(a: int, b: int) -> float:
+    try:
+        return math.log(a / b)
+    except (OverflowError, ValueError):  # a quotient beyond floats
+        return math.log(a) - math.log(b)
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """One answer of a mechanism: for each change, all pairs of laws that neighbours can have.
+
+    `slack` is the share by which the laws may differ from those of the pairs; it adds slack * (1 + E) to delta. If
+    `symmetric`, the two changes are mirror images, and one of them is enough.
+    """
+
+    pairs: dict[Change, tuple[Pair, ...]]
+    slack: Fraction
+    symmetric: bool
+
+
+def answer_of(laws: Laws, sensitivity: int) -> Answer:
+    """All pairs of laws of neighbouring counts; for a remap, the pairs of its signed law, and its slack."""
+    slack = Fraction(0)
+    if isinstance(laws, Remap):
+        slack = laws.slack
+        laws = LawsByCount(laws.source)
+    alone = isinstance(laws, LawsByCount) and not laws.small and not laws.top and laws.hi is None
+    added = tuple(_pairs(laws, sensitivity, Change.ADD))
+    symmetric = alone and laws.stationary.is_symmetric()
+    removed = added if symmetric else tuple(_pairs(laws, sensitivity, Change.REMOVE))
+    return Answer({Change.ADD: added, Change.REMOVE: removed}, slack, symmetric)
+
+
+def _pairs(laws: Laws, sensitivity: int, change: Change) -> Iterator[Pair]:
+    for n, m in neighbour_pairs(laws, sensitivity):
+        here, there = laws.law(n), laws.law(m).shift(m - n)
+        yield pair_of(here, there) if change is Change.ADD else pair_of(there, here)
+
+
+def _up(x: float) -> float:
+    return math.nextafter(x, math.inf)
+
+
+def float_below(x: Fraction) -> float:
+    """The largest float that is at most x: a delta that holds at this epsilon holds at x too."""
+    nearest = float(x)
+    return nearest if Fraction(nearest) <= x else math.nextafter(nearest, -math.inf)
