@@ -1,6 +1,9 @@
 """The contract of engines: the same true counts from every kind of source, equal to a naive count in Python.
 
-No value of a source may make an engine fail: the property tests put anything into any declared schema.
+Where people are in too many cells, engines choose differently, so their hash is replaced by a constant; what holds with
+their own hash is in `test_bounding`.
+
+No value of a source may make an engine fail: the property tests read any values with any declared schema.
 """
 
 from __future__ import annotations
@@ -14,26 +17,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, strategies as st
 
-from countveil.engines import Engine
+from countveil.data.engines import Engine
 from countveil.errors import DataError
 from countveil.query import ask
-from countveil.schema import Column, Schema
+from countveil.query.schema import Column, Schema
 from tests.support import naive
 from tests.support.effort import examples
-from tests.support.makers import ARROW, MAKERS, SLOW, Types, choices, opened
+from tests.support.makers import ARROW, MAKERS, SLOW, Types, choices, constant_hash, opened
 from tests.support.naive import Row, Test
 
-KEY = b"a key of sixteen"
+SALT = b"a salt"
 DAY = datetime.date(2026, 1, 31)
 BIG = 2**63 - 1
 
 
 @pytest.fixture(params=choices())
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
-    """make_engine(rows, physical types, schema)."""
+    """A function make_engine(rows, physical types, schema)."""
     engines: list[Engine] = []
 
     def make_engine(rows: list[Row], types: Types, schema: Schema) -> Engine:
@@ -46,15 +48,20 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
         engine.close()
 
 
-def agrees(
+def count_and_compare(
     engine: Engine, schema: Schema, rows: list[Row], by: list[str], where: Test | None = None, distinct: bool = False
 ) -> list[int]:
-    """The engine's counts, which are the naive ones."""
+    """Check that the engine's counts equal the naive ones; the counts."""
     question = ask(schema, naive.sql(schema, by, where, distinct))
-    counts = engine.count(question, key=KEY)
-    expected = naive.count(schema, by, where, distinct, rows, KEY)
+    counts = engine.count(question, salt=SALT)
+    expected = naive.count(schema, by, where, distinct, rows)
     assert counts.dtype == "int64"
-    assert counts.tolist() == expected
+    if schema.unit_is_row or schema.cells_per_person >= question.cells:
+        assert counts.tolist() == expected
+    else:
+        assert question.sensitivity > 1 or counts.sum() == sum(expected)  # any choice keeps as many cells
+        with constant_hash(engine):
+            assert engine.count(question, salt=SALT).tolist() == expected
     return expected
 
 
@@ -63,27 +70,27 @@ def column_of(values: list[Any], kind: str, column: Column) -> tuple[list[Row], 
 
 
 def check(make: Any, values: list[Any], kind: str, column: Column) -> list[int]:
-    """Counts of one column: grouped, missing, not missing, and with a condition on every end of the domain."""
+    """Check counts of one column: grouped, NULL, not NULL, and with conditions on both ends of the domain."""
     rows, types, schema = column_of(values, kind, column)
     engine, rows = make(rows, types, schema), naive.precise(rows, types)
     null = Test("null", (column,))
-    agrees(engine, schema, rows, [], null)
-    agrees(engine, schema, rows, [], Test("not", (null,)))
+    count_and_compare(engine, schema, rows, [], null)
+    count_and_compare(engine, schema, rows, [], Test("not", (null,)))
     first, last = column.value(column.first), column.value(column.last)
-    agrees(engine, schema, rows, [], Test("<>", (column, (first,))))
-    agrees(engine, schema, rows, [], Test("in", (column, (first, last))))
+    count_and_compare(engine, schema, rows, [], Test("<>", (column, (first,))))
+    count_and_compare(engine, schema, rows, [], Test("in", (column, (first, last))))
     if column.kind != "boolean":
-        agrees(engine, schema, rows, [], Test("<=", (column, (last,))))
-        agrees(engine, schema, rows, [], Test("or", (Test(">", (column, (first,))), null)))
-    agrees(engine, schema, rows, [])
-    return agrees(engine, schema, rows, [column.name]) if column.keys < 10_000 else []
+        count_and_compare(engine, schema, rows, [], Test("<=", (column, (last,))))
+        count_and_compare(engine, schema, rows, [], Test("or", (Test(">", (column, (first,))), null)))
+    count_and_compare(engine, schema, rows, [])
+    return count_and_compare(engine, schema, rows, [column.name]) if column.keys < 10_000 else []
 
 
 # -- whole numbers -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "huge"])
-def test_integers_of_every_width(make: Any, kind: str) -> None:
+def test_integers_of_every_width_are_counted(make: Any, kind: str) -> None:
     ends = {"int8": 127, "int16": 2**15 - 1, "int32": 2**31 - 1, "int64": BIG}
     ends |= {"uint8": 255, "uint16": 2**16 - 1, "uint32": 2**32 - 1, "uint64": 2**64 - 1, "huge": 10**38 - 1}
     least = 0 if kind.startswith("uint") else -ends[kind]
@@ -98,8 +105,8 @@ def test_large_integers_keep_every_digit(make: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["int64", "huge"])
-def test_long_lists_of_integers(make: Any, kind: str) -> None:
-    """Lists that are bound as a whole; numbers beyond 64 bits are in none of them."""
+def test_long_lists_of_integers_are_counted(make: Any, kind: str) -> None:
+    """Lists that are bound as one parameter; numbers beyond 64 bits are outside of them."""
     values = [5, 39, 40, -1, None] + ([10**30, -(10**38) + 1] if kind == "huge" else [])
     assert sum(check(make, values, kind, Column("x", "integer", tuple(range(40))))) == 2
     if kind == "int64":
@@ -108,8 +115,8 @@ def test_long_lists_of_integers(make: Any, kind: str) -> None:
 
 
 @pytest.mark.parametrize("size", [100, 3_000])
-def test_long_lists_of_texts_and_dates(make: Any, size: int) -> None:
-    """Short enough to be written into a statement, and too long for it."""
+def test_long_lists_of_texts_and_dates_are_counted(make: Any, size: int) -> None:
+    """One list is short enough to be part of the SQL text, one is too long."""
     odd = [
         "it's",
         "\\",
@@ -136,14 +143,14 @@ def test_long_lists_of_texts_and_dates(make: Any, size: int) -> None:
 
 
 @pytest.mark.parametrize(("low", "high"), [(BIG - 10, BIG), (-BIG, -BIG + 10), (-5, 2**61)])
-def test_ranges_at_the_ends_of_64_bits(make: Any, low: int, high: int) -> None:
+def test_ranges_at_the_limits_of_64_bits_are_counted(make: Any, low: int, high: int) -> None:
     values = [BIG, BIG - 1, -BIG, -BIG - 1, 2**61, 0, -5, -6, None]
     check(make, values, "int64", Column("x", "integer", low=low, high=high))
     check(make, values, "huge", Column("x", "integer", low=low, high=high, step=(high - low + 1) // 2))
 
 
 @pytest.mark.parametrize("kind", ["float32", "float64"])
-def test_floats_are_integers_when_they_are_whole(make: Any, kind: str) -> None:
+def test_whole_floats_are_integers(make: Any, kind: str) -> None:
     inf, nan = float("inf"), float("nan")
     values = [0.0, -0.0, 1.0, 1.5, -1.0, nan, nan, None, inf, -inf, 1e30, -1e30, 2.0**63, -(2.0**63), 0.25, 3.0]
     assert check(make, values, kind, Column("x", "integer", low=-1, high=3)) == [1, 2, 1, 0, 1]
@@ -151,13 +158,13 @@ def test_floats_are_integers_when_they_are_whole(make: Any, kind: str) -> None:
 
 
 @pytest.mark.parametrize(("kind", "limit"), [("float32", 2**24), ("float64", 2**53)])
-def test_floats_that_several_integers_become_are_outside(make: Any, kind: str, limit: int) -> None:
+def test_floats_too_large_to_be_exact_integers_are_outside(make: Any, kind: str, limit: int) -> None:
     values = [float(sign * n) for n in (limit - 1, limit, limit + 2) for sign in (1, -1)]
     listed = Column("x", "integer", tuple(sign * n for n in (limit - 1, limit, limit + 2) for sign in (1, -1)))
     assert check(make, values, kind, listed) == [1, 1, 0, 0, 0, 0]
 
 
-def test_decimals(make: Any) -> None:
+def test_whole_decimals_are_integers(make: Any) -> None:
     digits = ["0", "-0.0", "1.0", "1.0000000001", "3", "9999999999999999999999999999.9999999999", "9223372036854775807"]
     values = [Decimal(d) for d in digits] + [None, Decimal(-(10**27))]
     assert check(make, values, "decimal", Column("x", "integer", low=0, high=3)) == [2, 1, 0, 1]
@@ -186,14 +193,14 @@ NUMBERS_AS_TEXT += ["0" * 23 + "12", "12." + "0" * 38, "12." + "0" * 29 + "1", "
 NUMBERS_AS_TEXT += ["3f", "3d", "3L"]
 
 
-def test_numbers_written_as_text(make: Any) -> None:
+def test_numbers_written_as_text_are_read_as_integers(make: Any) -> None:
     values = [*NUMBERS_AS_TEXT, None]
     assert sum(check(make, values, "text", Column("x", "integer", low=-3, high=1000))) == 11
     assert check(make, values, "text", Column("x", "integer", (BIG, -BIG - 1, 12))) == [1, 1, 5]
 
 
-def test_numbers_of_thousands_of_digits(make: Any) -> None:
-    """More than the exact numbers of any engine hold, before the point and after it."""
+def test_texts_of_thousands_of_digits_do_not_make_an_engine_fail(make: Any) -> None:
+    """More digits than the exact numbers of any engine, before and after the decimal point."""
     values = [
         "9" * 140_000,
         "3." + "0" * 17_000,
@@ -203,12 +210,12 @@ def test_numbers_of_thousands_of_digits(make: Any) -> None:
     ]
     values += [" " * 20_000 + "2" + " " * 20_000, "1" * 20, "-" + "9" * 140_000 + ".0", None]
     rows, types, schema = column_of(values, "text", Column("x", "integer", low=-3, high=3))
-    counts = make(rows, types, schema).count(ask(schema, naive.sql(schema, ["x"])), key=KEY)
+    counts = make(rows, types, schema).count(ask(schema, naive.sql(schema, ["x"])), salt=SALT)
     assert counts.tolist() == [1, 0, 0, 0, 0, 1, 2]
     rows, types, schema = column_of(
         ["1." + "0" * 17_000, "0" * 140_000, "9" * 140_000], "text", Column("x", "boolean", (False, True))
     )
-    assert make(rows, types, schema).count(ask(schema, naive.sql(schema, ["x"])), key=KEY).tolist() == [1, 1]
+    assert make(rows, types, schema).count(ask(schema, naive.sql(schema, ["x"])), salt=SALT).tolist() == [1, 1]
 
 
 # -- text, booleans, dates ---------------------------------------------------------------------------------------------
@@ -243,7 +250,7 @@ def test_text_is_compared_character_by_character(make: Any, kind: str) -> None:
     check(make, [*STRINGS, None], kind, Column("x", "text", tuple(STRINGS[1::2])))
 
 
-def test_whole_numbers_as_text(make: Any) -> None:
+def test_integers_are_read_as_declared_text(make: Any) -> None:
     assert check(make, [1, 1, -1, 10, None, 0], "int32", Column("x", "text", ("1", "-1", "01", "0"))) == [2, 1, 0, 1]
 
 
@@ -257,7 +264,7 @@ def test_whole_numbers_as_text(make: Any) -> None:
         ("text", ["1.0", " 0", "-00", "tt", "0x0", "1e0", None]),
     ],
 )
-def test_booleans(make: Any, kind: str, values: list[Any]) -> None:
+def test_booleans_are_read_from_every_type(make: Any, kind: str, values: list[Any]) -> None:
     assert check(make, values, kind, Column("x", "boolean", (False, True))) == [2, 1]
 
 
@@ -269,7 +276,7 @@ DATES_AS_TEXT += (
 )
 
 
-def test_dates(make: Any) -> None:
+def test_dates_and_dates_as_text_are_counted(make: Any) -> None:
     week = Column("x", "date", low=DAY.toordinal() - 6, high=DAY.toordinal())
     ever = Column("x", "date", low=1, high=datetime.date.max.toordinal(), step=100 * 365)
     few = Column("x", "date", (DAY, datetime.date.max, datetime.date.min))
@@ -280,7 +287,7 @@ def test_dates(make: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["seconds", "micros", "nanos"])
-def test_time_stamps_count_by_their_day(make: Any, kind: str) -> None:
+def test_time_stamps_are_counted_by_their_day(make: Any, kind: str) -> None:
     midnight = datetime.datetime(2026, 1, 31)
     second = datetime.timedelta(seconds=1)
     values = [midnight, midnight - second, midnight + 86399 * second, midnight + 86400 * second, None]
@@ -306,7 +313,7 @@ def person(i: int) -> Row:
 
 @pytest.mark.parametrize("size", [0, 1, 2, 200])
 @pytest.mark.parametrize("unit", ["row", "id"])
-def test_tables_of_any_size(make: Any, size: int, unit: str) -> None:
+def test_tables_of_every_size_and_shape_are_counted(make: Any, size: int, unit: str) -> None:
     schema = Schema("people", (REGION, AGE, ADULT, BORN), unit=unit, rows_per_person=1 if unit == "row" else 3)
     rows = [person(i) for i in range(size)]
     engine = make(rows, TYPES, schema)
@@ -319,22 +326,22 @@ def test_tables_of_any_size(make: Any, size: int, unit: str) -> None:
         ["born", "adult", "region"],
         [c.name for c in schema.columns],
     ):
-        agrees(engine, schema, rows, by)
-        agrees(engine, schema, rows, by, where)
+        count_and_compare(engine, schema, rows, by)
+        count_and_compare(engine, schema, rows, by, where)
         if unit == "id":
-            agrees(engine, schema, rows, by, where, distinct=True)
+            count_and_compare(engine, schema, rows, by, where, distinct=True)
 
 
-def test_describe_names_columns_and_families(make: Any, request: pytest.FixtureRequest) -> None:
+def test_columns_returns_names_and_families(make: Any, request: pytest.FixtureRequest) -> None:
     schema = Schema("people", (REGION, AGE, ADULT, BORN), unit="id")
-    found = dict(make([person(1)], TYPES, schema).columns())
+    columns = dict(make([person(1)], TYPES, schema).columns())
     families = {"id": "integer", "region": "text", "age": "integer", "adult": "boolean", "born": "date"}
     untyped = "csv" in request.node.name or "objects" in request.node.name
-    assert found == (dict.fromkeys(families, "text") if untyped else families)
+    assert columns == (dict.fromkeys(families, "text") if untyped else families)
 
 
-def test_names_of_the_source_never_meet_ours(make: Any) -> None:
-    """Source columns called like the names that generated SQL uses."""
+def test_source_columns_may_have_the_names_of_generated_sql(make: Any) -> None:
+    """The generated SQL has aliases such as u, k0 and cell."""
     names = [
         "u",
         "k0",
@@ -360,16 +367,16 @@ def test_names_of_the_source_never_meet_ours(make: Any) -> None:
         schema = Schema("people", tuple(c for c in columns if c.name != unit), unit=unit, cells_per_person=2)
         engine = make(rows, types, schema)
         for by in (["k1", "k0"], ["v", "i"], ["cell", "place"], ["a b", "select", "é"], ["d0", "frame"], ["k0"]):
-            agrees(engine, schema, rows, by, Test("=", (columns[4], (1,))) if unit == "row" else None)
+            count_and_compare(engine, schema, rows, by, Test("=", (columns[4], (1,))) if unit == "row" else None)
 
 
 UNITS, CELLS, MOST = ["int64", "uint64", "text", "category", "huge"], [1, 2, 3, 100], [1, 2, 1000]
 PAIRWISE = [(c, MOST[(i + j) % 3], u) for i, u in enumerate(UNITS) for j, c in enumerate(CELLS)]
-"""Every two of the three choices meet."""
+"""Every pair of values of two of the three parameters occurs."""
 
 
 @pytest.mark.parametrize(("cells", "most", "unit"), PAIRWISE)
-def test_people_in_many_rows_and_cells(make: Any, cells: int, most: int, unit: str) -> None:
+def test_people_in_many_rows_and_cells_are_bounded(make: Any, cells: int, most: int, unit: str) -> None:
     schema = Schema("people", (REGION, AGE), unit="id", cells_per_person=cells, rows_per_person=most)
     ids: list[Any] = [None, 0, 1, 2, 10**15, 3, 4]
     if unit in ("text", "category"):
@@ -377,11 +384,11 @@ def test_people_in_many_rows_and_cells(make: Any, cells: int, most: int, unit: s
     rows = [{"id": ids[i * i % 7], "region": REGION.values[i % 3], "age": i % 40} for i in range(150)]
     engine = make(rows, {"id": unit, "region": "text", "age": "int8"}, schema)
     for by in ([], ["region"], ["region", "age"]):
-        agrees(engine, schema, rows, by)
-        agrees(engine, schema, rows, by, distinct=True)
+        count_and_compare(engine, schema, rows, by)
+        count_and_compare(engine, schema, rows, by, distinct=True)
 
 
-# -- anything into anything --------------------------------------------------------------------------------------------
+# -- any values, any schema --------------------------------------------------------------------------------------------
 
 WORDS = st.one_of(
     st.sampled_from([*NUMBERS_AS_TEXT, *STRINGS, *DATES_AS_TEXT.split("|")]),
@@ -481,19 +488,19 @@ def tables(draw: st.DrawFn) -> tuple[Schema, Types, list[Row]]:
 @pytest.mark.parametrize("name", choices(name for name in MAKERS if name not in SLOW))
 @examples(120, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_anything_is_counted_as_defined(name: str, data: st.DataObject) -> None:
-    anything(name, data)
+def test_random_tables_are_counted_as_defined(name: str, data: st.DataObject) -> None:
+    check_random_table(name, data)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", choices(sorted(SLOW)))
 @examples(12, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_something_is_counted_as_defined(name: str, data: st.DataObject) -> None:
-    anything(name, data)
+def test_random_tables_are_counted_as_defined_on_slow_engines(name: str, data: st.DataObject) -> None:
+    check_random_table(name, data)
 
 
-def anything(name: str, data: st.DataObject) -> None:
+def check_random_table(name: str, data: st.DataObject) -> None:
     schema, types, rows = data.draw(tables())
     with tempfile.TemporaryDirectory() as folder:
         engine, rows = opened(name, rows, types, Path(folder), schema), naive.precise(rows, types)
@@ -502,15 +509,15 @@ def anything(name: str, data: st.DataObject) -> None:
                 by = data.draw(st.lists(st.sampled_from([c.name for c in schema.columns]), unique=True, max_size=2))
                 where = data.draw(st.one_of(st.none(), conditions(schema.columns)))
                 distinct = not schema.unit_is_row and data.draw(st.booleans())
-                agrees(engine, schema, rows, by, where, distinct)
+                count_and_compare(engine, schema, rows, by, where, distinct)
         finally:
             engine.close()
 
 
-# -- what the schema refuses -------------------------------------------------------------------------------------------
+# -- missing columns ---------------------------------------------------------------------------------------------------
 
 
-def test_a_column_that_is_not_there(make: Any) -> None:
+def test_a_declared_column_that_the_source_lacks_is_refused(make: Any) -> None:
     rows = [{"x": 1}]
     with pytest.raises(DataError, match="column y is declared, but the source has no column of that name"):
         make(rows, {"x": "int64"}, Schema("people", (Column("y", "integer", low=0, high=1),)))

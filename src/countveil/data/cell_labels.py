@@ -1,4 +1,4 @@
-"""The labels of a table's cells by arithmetic: cell numbers in, Arrow columns out, for the part of a table at hand."""
+"""The labels of a table's cells, computed from cell numbers as Arrow columns, for any part of a table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from countveil.query import Question
-from countveil.schema import Column, Kind, Value
+from countveil.query.axes import Axis
+from countveil.query.schema import Column, Kind, Value
 
 _EPOCH = 719163
 """The day number of 1970-01-01."""
@@ -20,35 +21,41 @@ _EPOCH = 719163
 
 @dataclass(frozen=True)
 class Labels:
-    """The labels of a group column whose key changes every `stride` cells."""
+    """The labels of a group column; the bins of its axis change every `stride` cells."""
 
     column: Column
+    axis: Axis
     stride: int
 
     @property
     def kind(self) -> Kind:
-        return self.column.kind if self.column.step == 1 else "text"
+        return self.column.label_kind
 
     def lookup(self) -> Callable[[NDArray[np.int64]], Any]:
-        """Cells to their labels, as an Arrow array: a listing, or the consecutive numbers or days of a range."""
+        """A function from cell numbers to an Arrow array of their labels."""
         import pyarrow as pa
 
         column = self.column
-        if column.listed or column.step > 1:
-            listing = arrow_values(column.key_labels(), self.kind)
-            return lambda cells: listing.take(pa.array(self._index(cells)))
+        if column.is_listed or column.step > 1 or not self.axis.is_plain:
+            labels = arrow_values(self.axis.labels(column), self.kind)
+            return lambda cells: labels.take(pa.array(self._index(cells)))
         if column.kind == "date":
             return lambda cells: pa.array((self._index(cells) + (column.low - _EPOCH)).astype(np.int32), pa.date32())
         return lambda cells: pa.array(self._index(cells) + column.low, pa.int64())
 
     def _index(self, cells: NDArray[np.int64]) -> NDArray[np.int64]:
-        return cells // self.stride % self.column.keys
+        return cells // self.stride % self.axis.size
 
 
 def labels_of(question: Question) -> tuple[Labels, ...]:
-    """The labels of every group column, in the order of cells."""
-    strides = accumulate((column.keys for column in question.by), floordiv, initial=question.cells)
-    return tuple(map(Labels, question.by, islice(strides, 1, None)))
+    """The labels of every group column, in the order of the schema."""
+    strides = islice(accumulate(question.shape, floordiv, initial=question.cells), 1, None)
+    labels = {
+        column.name: Labels(column, axis, stride)
+        for axis, stride in zip(question.axes, strides, strict=True)
+        for column in axis.columns
+    }
+    return tuple(labels[column.name] for column in question.by)
 
 
 def arrow_values(values: Sequence[Value], kind: Kind) -> Any:
@@ -60,7 +67,7 @@ def arrow_values(values: Sequence[Value], kind: Kind) -> Any:
 
 
 def count_name(question: Question) -> str:
-    """The name of the column of counts in the files: no group column's."""
+    """The name of the column of counts in the files, different from all group columns."""
     taken, name = {column.name.casefold() for column in question.by}, "count"
     while name in taken:
         name += "_released"

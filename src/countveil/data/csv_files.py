@@ -1,16 +1,16 @@
-"""CSV files are RFC 4180, or they are refused before anything is asked.
+"""CSV files are checked when they are opened: a file that is not RFC 4180 is refused before any question.
 
-In a file that is not, one record can take others with it: a parser that guesses what `9001,No"rth,"50` means may read
-everything up to the next quote as one field. So all bytes are looked at once when a file is opened. What is accepted:
-fields are quoted as a whole or have no quote; a quote within quotes is written twice; records end with CRLF or LF, the
-last one also with the file. Text need not be ASCII.
+In such a file, one record can change how others are read: a parser that guesses what `9001,No"rth,"50` means may read
+everything up to the next quote as one field. So opening a file scans all of its bytes once. The accepted format: a
+field is quoted as a whole or has no quote; a quote within quotes is written twice; records end with CRLF or LF, and the
+last one may end with the file. Text need not be ASCII.
 
-In an accepted file, a quote is an opening and a closing one in turn (a doubled one closes and opens), so whether bytes
-are within quotes is the parity of the quotes before them, and one record changes the meaning of no other.
+In an accepted file, quotes alternately open and close (a doubled quote closes and opens). So a byte is within quotes if
+the number of quotes before it is odd, and no record changes how another is read.
 
-Two limits are DuckDB's. It skips a record of more than 2 MB, but it loses its place in one that is longer than its
-buffers and has line ends within quotes: a record of more than 2 MB with a quote is refused. And it takes a carriage
-return for the end of a record: outside quotes, one without a line feed is refused.
+Two limits come from DuckDB. It skips a record of more than 2 MB, but misreads the records after one that is longer than
+its buffers and has line ends within quotes: a record of more than 2 MB with a quote is refused. And it ends a record at
+a carriage return: one without a line feed, outside quotes, is refused.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from countveil.engines.source import Source
-from countveil.errors import DataError, EngineError, ParameterError, shortened
+from countveil.data.source import Source
+from countveil.errors import DataError, EngineError, ParameterError, shorten
 
 CHUNK = 1 << 18
-"""Bytes that are looked at together: few enough for the processor's own memory."""
+"""Bytes that are scanned together: few enough for the processor's cache."""
 MAX_RECORD = 2_000_000
-"""Bytes of a record that has a quote; no less than `CHUNK`."""
+"""The most bytes of a record that has a quote; at least `CHUNK`."""
 BOM = b"\xef\xbb\xbf"
 QUOTE, LF, CR = b'"\n\r'
 WORD = 64
@@ -40,12 +40,12 @@ LONE = "a carriage return without a line feed, outside quotes"
 Words = NDArray[np.uint64]
 NONE = np.zeros(1, np.uint64)
 SEPARATORS = {";": ";", ",": ",", "|": "|", "\t": "\\t"}
-"""What separates fields in files that are called CSV, as it is written in a configuration."""
+"""Common field separators, each as written in a configuration."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Where a file is not RFC 4180: the number of bytes before it, and where it is within quotes, before these."""
+    """Where a file is not RFC 4180: byte offsets of the fault and, if it is within quotes, of the opening quote."""
 
     reason: str
     offset: int
@@ -53,40 +53,40 @@ class Fault:
 
 
 def delimiter_of(source: Source) -> str:
-    """What separates fields: as configured, or by the name of the source; files may be links to other names."""
+    """The separator of fields: as configured, or by the name of the source, because its files may be links."""
     delimiter = source.delimiter or ("\t" if source.location.lower().endswith((".tsv", ".tsv.gz")) else ",")
     if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0':
-        raise ParameterError("delimiter", delimiter, "one ASCII character that is no quote and no line end")
+        raise ParameterError("delimiter", delimiter, "one ASCII character that is not a quote or a line end")
     return delimiter
 
 
 def is_packed(source: Source) -> bool:
-    """The files are gzip, by the name of the source."""
+    """Whether the files are gzip, by the name of the source."""
     return source.location.lower().endswith(".gz")
 
 
 def read_header(paths: list[str], source: Source, delimiter: str) -> list[str]:
-    """The names of the columns, which all files have in common; either all of these are packed, or none."""
+    """The names of the columns, which must be the same in all files; either all files are packed, or none."""
     packed = is_packed(source)
     header = _first_record(paths[0], delimiter, packed)
-    others = [mark for mark in SEPARATORS if mark != delimiter and mark in "".join(header)]
+    others = [separator for separator in SEPARATORS if separator != delimiter and separator in "".join(header)]
     if len(header) == 1 and others and source.delimiter is None:
-        shown = SEPARATORS[others[0]]
+        other = SEPARATORS[others[0]]
         raise DataError(
-            f'source: the header of {shortened(paths[0], 100)} is one name with "{shown}" in it; if that separates the '
-            f'columns, use: countveil init --delimiter "{shown}", or delimiter = "{shown}" in countveil.toml; '
-            f'if not, "{SEPARATORS.get(delimiter, delimiter)}"'
+            f'source: the header of {shorten(paths[0], 100)} is one name with "{other}" in it; if that separates the '
+            f'columns, use: countveil init --delimiter "{other}", or delimiter = "{other}" in countveil.toml; '
+            f'if not, set the delimiter to "{SEPARATORS.get(delimiter, delimiter)}"'
         )
     if not header or not all(header) or len({name.casefold() for name in header}) != len(header):
-        raise DataError(f"source: the header of {shortened(paths[0], 100)} needs a different name for every column")
+        raise DataError(f"source: the header of {shorten(paths[0], 100)} needs a different name for every column")
     for path in paths[1:]:
         if _first_record(path, delimiter, packed) != header:
-            raise DataError(f"source: {shortened(path, 100)} has another header than {shortened(paths[0], 100)}")
+            raise DataError(f"source: {shorten(path, 100)} has a different header from {shorten(paths[0], 100)}")
     return header
 
 
 def check_file(path: str, delimiter: str, packed: bool = False) -> None:
-    """Refuse a file that is not RFC 4180, with the number of the line; one pass over its bytes."""
+    """Refuse a file that is not RFC 4180, with the line number; one pass over its bytes."""
     try:
         with _open_bytes(path, packed) as file:
             fault = find_fault(file.readinto, delimiter)
@@ -94,19 +94,19 @@ def check_file(path: str, delimiter: str, packed: bool = False) -> None:
             return
         line, opened = (_line(path, packed, offset) for offset in (fault.offset, fault.opened))
     except (OSError, EOFError, zlib.error):
-        words = " as gzip up to its last byte; pack it again" if packed else ""
-        raise EngineError(f"source: {shortened(path, 100)} could not be read{words}") from None
+        words = " as gzip up to its last byte; compress it again" if packed else ""
+        raise EngineError(f"source: {shorten(path, 100)} could not be read{words}") from None
     place = f"line {line}" if opened in (None, line) else f"line {line}, with quotes that were opened on line {opened}"
     raise DataError(
-        f"source: {shortened(path, 100)} is no CSV by RFC 4180, {place}: {fault.reason}; "
+        f"source: {shorten(path, 100)} is not CSV by RFC 4180, {place}: {fault.reason}; "
         "quote a field that has quotes or line ends as a whole, and write each quote in it twice"
     )
 
 
 def find_fault(read_into: Callable[[Any], int | None], delimiter: str) -> Fault | None:
-    """The first place where what is read is not RFC 4180.
+    """The first fault in the bytes that `read_into` gives, or None.
 
-    The window begins with a byte that was looked at already; its last bytes are looked at with those that follow.
+    The window begins with one byte that was already scanned; its last bytes are scanned together with the next ones.
     """
     window = bytearray(CHUNK + 4 * WORD)
     window[0], size, more = LF, 1, True
@@ -132,23 +132,24 @@ def find_fault(read_into: Callable[[Any], int | None], delimiter: str) -> Fault 
 
 
 class _Scan:
-    """One pass over a file, window by window: of every byte there is one bit in words of 64, so that a step is done for
-    64 bytes at a time. Position 0 is that of the second byte in the window."""
+    """One pass over a file, window by window. Every byte is one bit in words of 64 bits, so that one operation handles
+    64 bytes. Position 0 is the second byte of the window."""
 
     def __init__(self, window: bytearray, delimiter: int) -> None:
         self.window, self.data, self.delimiter = window, np.frombuffer(window, np.uint8), delimiter
         self.offset = 0
         """The number of bytes before position 0."""
         self.inside = False
-        """Position 0 is within quotes."""
+        """Whether position 0 is within quotes."""
         self.opened = 0
+        """The offset of the last opening quote."""
         self.began = 0
-        """Where the record began that position 0 is in."""
+        """The offset of the start of the record at position 0."""
         self.quoted = False
-        """That record has a quote."""
+        """Whether that record has a quote."""
 
     def find(self, length: int) -> Fault | None:
-        """Look at so many bytes, a multiple of 64."""
+        """Scan `length` bytes, a multiple of 64."""
         window, stop = self.window, length + 1
         if not self.inside and window.find(QUOTE, 1, stop) < 0 and window.find(CR, 1, stop) < 0:
             fault = self._measure(length, NONE, self._bits(LF, length))
@@ -158,12 +159,12 @@ class _Scan:
         return fault
 
     def _bits(self, byte: int, length: int) -> Words:
-        """Where a byte is."""
+        """The positions of a byte value, as bits."""
         return np.packbits(self.data[1 : length + 1] == byte, bitorder="little").view("<u8")
 
     def _find(self, length: int) -> Fault | None:
         quotes, feeds, returns, delimiters = (self._bits(byte, length) for byte in (QUOTE, LF, CR, self.delimiter))
-        inside = _parities(quotes, self.inside)  # with the byte itself
+        inside = _parities(quotes, self.inside)  # parity up to and including the byte
         opening, closing = quotes & inside, quotes & ~inside
         first, last = self.window[0], self.window[length + 1]
         bounds, ends = quotes | feeds | delimiters, (QUOTE, LF, self.delimiter)
@@ -183,8 +184,9 @@ class _Scan:
         return Fault(reason, self.offset + at)
 
     def _measure(self, length: int, quotes: Words, ends: Words) -> Fault | None:
-        """Is a record too long? `ends` are the ends of records. A record may be longer than a window, so only the one
-        that began before the window can be."""
+        """Find a record that is too long; `ends` are the ends of records. A record within one window is never too long,
+        so only the record that began before the window is measured.
+        """
         first_end, last_end, first_quote = _first(ends), _last(ends), _first(quotes)
         stop = length if first_end < 0 else first_end
         self.quoted |= 0 <= first_quote < stop
@@ -196,46 +198,46 @@ class _Scan:
 
 
 def _next(bits: Words, first: bool) -> Words:
-    """Every bit one position later; `first` is that of the position before all."""
+    """Every bit moved one position later; `first` is the bit before the first position."""
     carried = np.concatenate((np.array([first], bits.dtype), bits[:-1] >> np.uint64(WORD - 1)))
     return bits << np.uint64(1) | carried
 
 
 def _previous(bits: Words, last: bool) -> Words:
-    """Every bit one position earlier; `last` is that of the position after all."""
+    """Every bit moved one position earlier; `last` is the bit after the last position."""
     carried = np.concatenate((bits[1:], np.array([last], bits.dtype))) << np.uint64(WORD - 1)
     return bits >> np.uint64(1) | carried
 
 
 def _parities(bits: Words, odd: bool) -> Words:
-    """Bit by bit, whether the number of bits up to this one is odd; `odd` is that of the bits before all."""
-    found = bits
+    """For every position, whether the number of set bits up to it is odd; `odd` is the parity before the first."""
+    parities = bits
     for shift in (1, 2, 4, 8, 16, 32):
-        found = found ^ (found << np.uint64(shift))
-    totals = np.bitwise_xor.accumulate(found >> np.uint64(WORD - 1))
+        parities = parities ^ (parities << np.uint64(shift))
+    totals = np.bitwise_xor.accumulate(parities >> np.uint64(WORD - 1))
     carried = np.concatenate((np.zeros(1, totals.dtype), totals[:-1])) ^ np.uint64(odd)
-    return found ^ (np.uint64(0) - carried)
+    return parities ^ (np.uint64(0) - carried)
 
 
 def _first(bits: Words) -> int:
-    """The first bit that is set, -1 if none is."""
+    """The position of the first set bit, -1 if there is none."""
     word = int((bits != 0).argmax())
-    found = int(bits[word])
-    return word * WORD + (found & -found).bit_length() - 1 if found else -1
+    set_bits = int(bits[word])
+    return word * WORD + (set_bits & -set_bits).bit_length() - 1 if set_bits else -1
 
 
 def _last(bits: Words) -> int:
-    """The last bit that is set, -1 if none is."""
+    """The position of the last set bit, -1 if there is none."""
     word = len(bits) - 1 - int((bits[::-1] != 0).argmax())
-    found = int(bits[word])
-    return word * WORD + found.bit_length() - 1 if found else -1
+    set_bits = int(bits[word])
+    return word * WORD + set_bits.bit_length() - 1 if set_bits else -1
 
 
 def _up_to(bits: Words, at: int) -> Words:
-    """The bits before a position, of all words up to its own."""
-    found = bits[: at // WORD + 1].copy()
-    found[-1] &= np.uint64((1 << at % WORD) - 1)
-    return found
+    """The bits before a position, as words up to the one of that position."""
+    kept = bits[: at // WORD + 1].copy()
+    kept[-1] &= np.uint64((1 << at % WORD) - 1)
+    return kept
 
 
 def _open_bytes(path: str, packed: bool) -> Any:
@@ -243,8 +245,8 @@ def _open_bytes(path: str, packed: bool) -> Any:
 
 
 class _Unpacked(io.RawIOBase):
-    """What a gzip file holds. Whatever is after its last member is an error, also zeros: Python's own reader skips
-    these, and DuckDB fails when it comes to them."""
+    """The content of a gzip file. Anything after its last member is an error, even zeros: Python's own reader skips
+    them, and DuckDB fails on them."""
 
     def __init__(self, file: io.FileIO) -> None:
         self._file, self._member, self._packed, self._begun = file, zlib.decompressobj(31), b"", False
@@ -261,11 +263,11 @@ class _Unpacked(io.RawIOBase):
                 raise EOFError
             if not self._packed:
                 return 0
-            found = self._member.decompress(self._packed, len(buffer))
+            plain = self._member.decompress(self._packed, len(buffer))
             self._packed, self._begun = self._member.unconsumed_tail, True
-            if found:
-                buffer[: len(found)] = found
-                return len(found)
+            if plain:
+                buffer[: len(plain)] = plain
+                return len(plain)
 
     def close(self) -> None:
         self._file.close()
@@ -273,7 +275,7 @@ class _Unpacked(io.RawIOBase):
 
 
 def _line(path: str, packed: bool, offset: int | None) -> int | None:
-    """The number of the line that a byte is in."""
+    """The number of the line of a byte."""
     if offset is None:
         return None
     line = 1
@@ -284,11 +286,11 @@ def _line(path: str, packed: bool, offset: int | None) -> int | None:
 
 
 def _first_record(path: str, delimiter: str, packed: bool) -> list[str]:
-    opened = gzip.open if packed else open
-    try:  # what does not decode is kept as surrogates, so that a fault in the rows after the header does no harm here
-        with opened(path, "rt", encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+    open_text = gzip.open if packed else open
+    try:  # invalid UTF-8 becomes surrogates, so that a fault in the rows after the header does not fail here
+        with open_text(path, "rt", encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
             names = next(csv.reader(file, delimiter=delimiter), [])
         "".join(names).encode()
     except (OSError, EOFError, zlib.error, UnicodeError, csv.Error):
-        raise EngineError(f"source: the header of {shortened(path, 100)} could not be read as UTF-8 text") from None
+        raise EngineError(f"source: the header of {shorten(path, 100)} could not be read as UTF-8 text") from None
     return names

@@ -1,11 +1,11 @@
-"""Is this still the same data? The content of a source as one hash, keyed with the ledger's secret.
+"""Snapshots that detect changed data: the content of a source as one hash, keyed with the ledger's secret.
 
-Files are hashed whole, a DuckDB file together with its write-ahead log. A file whose size, times and inode are as
-before, and which was not written just now, is not read again. A file that changed without any trace would be taken for
-the old one: a stale replay, never a leak.
+Files are hashed as a whole, a DuckDB file together with its write-ahead log. A file is not read again if its size,
+times and inode are unchanged and it was not written just before. A file that changed without any trace would be taken
+for the unchanged file: the result is a stale replay, never a leak.
 
-What was found of each source is kept in a file beside the ledger, and all of it keyed: neither hashes of the data nor
-the sizes of files are in it. A hash that is not keyed stays in this process.
+A file beside the ledger caches the fingerprints. Everything in it is keyed: it has neither hashes of the data nor sizes
+of files. Hashes that are not keyed never leave this process.
 """
 
 from __future__ import annotations
@@ -21,41 +21,41 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from countveil.durable_files import replace_private
-from countveil.engines import ENGINES, Engine, Snapshot, Source, open_engine
-from countveil.engines.source import Trace, content_files, is_recent, read_trace
-from countveil.errors import EngineError, shortened
+from countveil.data.engines import ENGINES, Engine, Snapshot, Source, open_engine
+from countveil.data.source import Trace, content_files, is_recent, read_trace
+from countveil.errors import EngineError, shorten
+from countveil.files.durable_files import replace_private
 from countveil.ledger.records import Keyed
 
 if TYPE_CHECKING:
-    from countveil.engines.spark_storage import Storage
+    from countveil.data.engines.spark_storage import Storage
 
 
 class Fingerprints:
-    """Takes snapshots of sources; the keyed hashes of those that are files are remembered in a file."""
+    """Takes snapshots of sources; caches the keyed hashes of files in a file."""
 
     def __init__(
         self, keyed: Callable[[str], Keyed], cache: Path | None = None, old: Callable[[], Set[str]] = frozenset
     ) -> None:
-        """`old` gives the hashes that the ledger has of data that was asked before it had a secret."""
+        """`old` returns the ledger's hashes of data from before it had a secret."""
         self._keyed, self._cache, self._old = keyed, cache, functools.cache(old)
         self._hashes: dict[tuple[str, Trace], str] = {}
-        """Of files, by path and trace; not keyed, so they stay in this process."""
-        self._kept: dict[Keyed, list[Keyed]] = {}
-        """By source, all keyed: its traces and its fingerprint."""
+        """Hashes of files by path and trace; not keyed, so they never leave this process."""
+        self._entries: dict[Keyed, list[Keyed]] = {}
+        """By source: its traces and its fingerprint, all keyed."""
         self._lock = threading.Lock()
         self._servers: dict[tuple[str, str | None], Engine] = {}
         self._storage: Storage | None = None
         if cache is not None:
             with suppress(OSError):
-                self._kept = self._load(cache)
+                self._entries = self._load(cache)
 
     def _load(self, cache: Path) -> dict[Keyed, list[Keyed]]:
-        """What the cache says. One of another ledger, or of a version that did not key it, is removed."""
+        """Read the cache; remove one of another ledger, or of a version that did not key it."""
         with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            found = json.loads(cache.read_bytes())
-            if found["check"] == self._check():
-                return {Keyed(name): [state, fingerprint] for name, (state, fingerprint) in found["sources"].items()}
+            entries = json.loads(cache.read_bytes())
+            if entries["check"] == self._check():
+                return {Keyed(name): [state, fingerprint] for name, (state, fingerprint) in entries["sources"].items()}
         cache.unlink()
         return {}
 
@@ -63,11 +63,11 @@ class Fingerprints:
         return self._keyed("a cache of fingerprints")
 
     def look(self, source: Source) -> Snapshot:
-        """A snapshot of what a source holds now."""
+        """Take a snapshot of the present content of a source."""
         if source.files:
             return self._look_at_files(source)
         if source.scheme == "spark":
-            return self._look_at_stored(source)
+            return self._look_at_spark(source)
         content = frame_hash(source.frame) if source.scheme == "frame" else self._ask_server(source)
         return self._snapshot(source, self._keyed(content))
 
@@ -82,58 +82,59 @@ class Fingerprints:
         source = replace(source, listed=tuple(source.paths()))
         files = content_files(source)
         traces = tuple(map(read_trace, files))
-        certain = not any(map(is_recent, traces))  # before anything is read: so no younger than what is found
+        certain = not any(map(is_recent, traces))  # before reading: a slow read must not make a write look old
         name = self._keyed(json.dumps([source.table, source.partitions(), *files]))
         state = self._keyed(json.dumps(traces)) if certain else None
         fingerprint = self._recall(name, state)
         if fingerprint is None:
-            with self._lock:  # so that two threads do not read the same file
+            with self._lock:  # only one thread reads a file
                 fingerprint = self._recall(name, state) or self._read(source, files, traces, name, state)
         return self._snapshot(source, fingerprint, traces, certain)
 
     def _recall(self, name: Keyed, state: Keyed | None) -> Keyed | None:
-        """The fingerprint of files that were not touched since they were read; None if they were, or may have been."""
-        kept = self._kept.get(name)
-        return kept[1] if kept is not None and kept[0] == state else None
+        """The cached fingerprint of files; None if they were touched since they were read, or may have been."""
+        entry = self._entries.get(name)
+        return entry[1] if entry is not None and entry[0] == state else None
 
     def _read(
         self, source: Source, files: list[str], traces: tuple[Trace, ...], name: Keyed, state: Keyed | None
     ) -> Keyed:
-        """The fingerprint of files, which are remembered unless another write may leave no trace."""
-        seen = list(zip(files, traces, strict=True))
-        hashes = [self._hashes.get((path, trace)) or _file_hash(path) for path, trace in seen]
+        """Read the files for their fingerprint, and cache it unless another write could leave the same traces."""
+        states = list(zip(files, traces, strict=True))
+        hashes = [self._hashes.get((path, trace)) or _file_hash(path) for path, trace in states]
         fingerprint = self._join(source, hashes)
         if state is not None and tuple(map(read_trace, files)) == traces:
-            self._hashes.update(zip(seen, hashes, strict=True))
-            self._kept[name] = [state, fingerprint]
+            self._hashes.update(zip(states, hashes, strict=True))
+            self._entries[name] = [state, fingerprint]
             if self._cache is not None:
-                kept = json.dumps({"check": self._check(), "sources": self._kept}, indent=1)
+                text = json.dumps({"check": self._check(), "sources": self._entries}, indent=1)
                 with suppress(OSError):
-                    replace_private(self._cache, kept.encode())
+                    replace_private(self._cache, text.encode())
         return fingerprint
 
     def _join(self, source: Source, hashes: list[str]) -> Keyed:
-        """The fingerprint of a source from the hashes of its files: the same for any order of files with rows.
+        """The fingerprint of a source from the hashes of its files, in any order.
 
-        Where folders are columns, their values follow after a dot: they make another version, of the same people.
+        If folders are columns, the hash of their values follows after a dot: other values are another version of the
+        data, with the same people.
 
-        Before ledgers had a secret, the order of several files counted, and the values that their folders give did not.
-        Data that was asked then keeps its fingerprint: another would be a second budget for the same people.
+        Before ledgers had a secret, the order of files changed the fingerprint, and the values of folders did not. Data
+        from that time keeps its fingerprint: a new one would be a second budget for the same people.
         """
-        before = _joined(source, hashes)
-        if source.scheme == "duckdb" or before in self._old():  # a file and its log have an order
-            return self._keyed(before)
-        content, folders = self._keyed(_joined(source, sorted(hashes))), source.partitions()
+        ordered = _join_hashes(source, hashes)
+        if source.scheme == "duckdb" or ordered in self._old():  # a database comes before its log
+            return self._keyed(ordered)
+        content, folders = self._keyed(_join_hashes(source, sorted(hashes))), source.partitions()
         if not any(folders):
             return content
-        placed = sorted(zip(hashes, folders, strict=True))
-        return Keyed(f"{content}.{self._keyed(json.dumps(placed))}")
+        pairs = sorted(zip(hashes, folders, strict=True))
+        return Keyed(f"{content}.{self._keyed(json.dumps(pairs))}")
 
     # -- Spark and servers -------------------------------------------------------------------------------------------
 
-    def _look_at_stored(self, source: Source) -> Snapshot:
-        """Rows of Spark's are stored before they are counted: their files are looked at, which nobody else writes."""
-        from countveil.engines.spark_storage import Storage
+    def _look_at_spark(self, source: Source) -> Snapshot:
+        """Store Spark's rows in files that no other program writes, and take a snapshot of these files."""
+        from countveil.data.engines.spark_storage import Storage
 
         with self._lock:
             self._storage = storage = self._storage or Storage()
@@ -142,18 +143,18 @@ class Fingerprints:
         return self._snapshot(source, self._keyed(rows.fingerprint), tuple(map(read_trace, rows.paths)))
 
     def _ask_server(self, source: Source) -> str:
-        """What a server says of its table, through a connection that is kept."""
+        """The fingerprint that a server gives its table, through a connection that stays open."""
         where = (source.location, source.table)
         with self._lock:
             engine = self._servers.get(where)
             if engine is None:
-                if source.scheme not in ENGINES:  # an address may hold a password, so it is not repeated
-                    raise EngineError(f"source: no engine for {shortened(source.scheme, 20)}:// is installed")
+                if source.scheme not in ENGINES:  # the message omits the address: it may have a password
+                    raise EngineError(f"source: no engine for {shorten(source.scheme, 20)}:// is installed")
                 engine = self._servers[where] = open_engine(source)
         return engine.fingerprint()
 
     def close(self) -> None:
-        """Let servers go, and stored rows."""
+        """Close the connections to servers and delete stored rows."""
         with self._lock:
             if self._storage is not None:
                 self._storage.close()
@@ -162,8 +163,8 @@ class Fingerprints:
             self._servers.clear()
 
 
-def _joined(source: Source, hashes: Sequence[str]) -> str:
-    """The hash of a source from those of its files."""
+def _join_hashes(source: Source, hashes: Sequence[str]) -> str:
+    """The hash of a source from the hashes of its files."""
     return hashlib.sha256("".join([source.file_table, *hashes]).encode("utf-8", "surrogateescape")).hexdigest()
 
 
@@ -179,17 +180,17 @@ def frame_hash(frame: Any) -> str:
     """The hash of a frame's columns and values."""
     import pyarrow as pa
 
-    from countveil.engines.frames import arrow_table
+    from countveil.data.frames import arrow_table
 
     table = arrow_table(frame)
-    sink = _Hashing()
+    sink = _HashSink()
     with pa.ipc.new_stream(pa.PythonFile(sink, mode="w"), table.schema) as stream:
         stream.write_table(table.combine_chunks())
     return sink.hash.hexdigest()
 
 
-class _Hashing(io.RawIOBase):
-    """A file that keeps nothing but the hash of what is written."""
+class _HashSink(io.RawIOBase):
+    """A file object that only hashes the bytes that are written."""
 
     def __init__(self) -> None:
         self.hash = hashlib.sha256()

@@ -1,15 +1,15 @@
 """A frame of pandas, polars or pyarrow as an Arrow table that an engine reads without surprises.
 
-No value makes a frame fail. Its types can be those of its values: one missing value makes floats of integers in pandas,
-and objects of booleans; one word makes objects of everything. So whether a frame opens, and how the values of others
-are read, does not depend on which of these types a column has: columns of Python objects are read as text, value by
-value, and so is a column of numbers, booleans, dates or time stamps whose type is not read as the declared one. Text
-that is no Unicode gets replacement characters. A type that holds no single values (a list) becomes binary, so
-that it is refused by name when it is declared; so are times with a zone.
+No value makes a frame fail. In pandas one value can change the type of its column: a missing value turns integers into
+floats and booleans into objects, and a word turns any column into objects. So neither whether a frame opens nor how
+the other values are read may depend on which of these types a column has. Columns of Python objects are read as text,
+value by value, and so are columns of numbers, booleans, dates or time stamps whose type does not fit the declared one.
+Text that is not Unicode gets replacement characters. A type without single values (a list) becomes binary, so that it
+is refused by name if it is declared; so are times with a zone.
 
-People are named by text and by whole numbers. Anything else names nobody, and neither does a float that is so large
-that two people could have the same; as a value it is outside. One missing value makes such floats of all integers in a
-column of pandas that cannot hold it, so integers there are read as these floats would be.
+Text and whole numbers identify people. Any other value identifies nobody, and neither does a float so large that two
+people could share it; as a value of a column it is outside. One missing value turns all integers of a pandas column
+into floats unless its type can represent it, so integers of such columns are always read like these floats.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from __future__ import annotations
 import datetime
 import decimal
 import fractions
+import math
 import numbers
 import uuid
 from typing import Any
 
 import narwhals as nw
 
-from countveil.engines.sql import EXACT, OUTSIDE, PRECISE, READABLE, UNITS, Family
+from countveil.data.engines.sql import EXACT, OUTSIDE, PRECISE, READABLE, UNITS, Family
 from countveil.errors import DataError, MissingExtraError, ParameterError
-from countveil.schema import Schema
+from countveil.query.schema import Kind, Schema
 
 try:
     import pyarrow as pa
@@ -37,11 +38,14 @@ BYTES = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, 
 TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 HUGE = 10**100
 EPOCH, LAST = datetime.date(1970, 1, 1).toordinal(), datetime.date.max.toordinal() + 1
-NAMES = "source: every column of the frame needs a name of its own, a text"
+CUT = ("number", "instant")
+"""Kinds of sources that only derived columns read."""
+FIRST = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
+NAMES = "source: every column of the frame needs a different name, as text"
 
 
 def arrow_table(frame: Any, schema: Schema | None = None) -> Any:
-    """The columns of the frame as they are, or those of a schema as they can be read."""
+    """All columns of the frame unchanged, or the columns of a schema in types that engines read."""
     try:
         eager = nw.from_native(frame, eager_only=True)
     except nw.exceptions.DuplicateError:
@@ -53,15 +57,76 @@ def arrow_table(frame: Any, schema: Schema | None = None) -> Any:
         raise DataError(NAMES)
     if schema is None:
         return pa.table({name: _column(eager, name) for name in names})
-    declared = {column.name: set(READABLE[column.kind]) for column in schema.columns}
+    kinds = {column.name: column.kind for column in schema.sources}
+    declared = {name: set(READABLE[kind]) for name, kind in kinds.items()}
     people = set() if schema.unit_is_row else {schema.unit}
     readable = declared | {name: declared.get(name, set(UNITS)) & set(UNITS) for name in people}
-    kept = [(name, name in people) for name in names if name in readable]
-    return pa.table({name: _fitted(_column(eager, name, person), readable[name], person) for name, person in kept})
+    columns = [(name, name in people) for name in names if name in readable]
+    fitted = {}
+    for name, person in columns:
+        column = _cut_column(eager, name, kinds[name]) if kinds.get(name) in CUT and not person else None
+        fitted[name] = _fit(_column(eager, name, person), readable[name], person) if column is None else column
+    return pa.table(fitted)
 
 
-def _fitted(column: Any, readable: set[Family], person: bool) -> Any:
-    """The column as it is if it can be read, and value by value if its type is one that other values would change."""
+def _cut_column(frame: Any, name: str, kind: Kind) -> Any:
+    """A column of Python objects as fractions or instants, value by value; None if it is not one."""
+    series = frame[name]
+    if str(getattr(series.to_native(), "dtype", "")).lower() != "object":
+        return None
+    values = series.to_list()
+    if kind == "number":
+        return pa.array([number_text_of(value) for value in values], pa.large_string())
+    return pa.array([_instant_of(value) for value in values], pa.timestamp("us", "UTC"))
+
+
+def _instant_of(value: object) -> datetime.datetime | None:
+    """A time with a zone; for any other value the first instant of the year 1, which is before every period."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType") or value != value:
+        return None
+    has_zone = isinstance(value, datetime.datetime) and value.utcoffset() is not None
+    return value if has_zone else FIRST  # type: ignore[return-value]
+
+
+def number_text_of(value: object) -> str | None:
+    """The text that engines read as this number: None if it is missing, U+FFFD for what is no number.
+
+    Numbers become others that no edge separates from them: exact ones are rounded down to 18 digits after the point, as
+    many as an edge may have.
+
+    >>> number_text_of(0.1), number_text_of(float("-inf")), number_text_of(5e-324), number_text_of(True)
+    ('0.1', '-9e99', '1e-90', '\ufffd')
+    >>> number_text_of(decimal.Decimal("0.29999999999999999999"))
+    '0.299999999999999999'
+    """
+    if isinstance(value, (str, bytes)) or value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return text_of(value)
+    if isinstance(value, bool) or not isinstance(value, (numbers.Real, decimal.Decimal)):
+        return OUTSIDE
+    if isinstance(value, decimal.Decimal):  # its arithmetic can overflow or signal; these methods cannot
+        if value.is_nan():
+            return None
+        if value and (value.is_infinite() or value.adjusted() > 20):
+            return "-9e99" if value.is_signed() else "9e99"
+        if value and value.adjusted() < -20:
+            return "-1e-90" if value.is_signed() else "1e-90"
+    elif value != value:
+        return None
+    if isinstance(value, (numbers.Rational, decimal.Decimal)):
+        units = math.floor(fractions.Fraction(value) * 10**18)
+        units = max(-(10**37) + 1, min(10**37 - 1, units))
+        digits = f"{abs(units):019}"
+        return f"{'-' * (units < 0)}{digits[:-18]}.{digits[-18:]}"
+    number = float(value)
+    if abs(number) >= 1e90:
+        return "9e99" if number > 0 else "-9e99"
+    if 0 < abs(number) < 1e-90:
+        return "1e-90" if number > 0 else "-1e-90"
+    return str(value) if type(value).__name__ in ("float32", "float16") else repr(number)
+
+
+def _fit(column: Any, readable: set[Family], person: bool) -> Any:
+    """The column, converted to text value by value if its type is not readable and one value could have caused it."""
     inner = _inner(column)
     family = _family(inner)
     if family is None or family in readable:
@@ -72,12 +137,12 @@ def _fitted(column: Any, readable: set[Family], person: bool) -> Any:
 
 
 def _inner(column: Any) -> Any:
-    """The type of a column's values, also where they are in a dictionary."""
+    """The type of a column's values, also in a dictionary column."""
     return column.type.value_type if pa.types.is_dictionary(column.type) else column.type
 
 
 def _family(kind: Any) -> Family | None:
-    """The family of the types that a frame's values can change; None for all others."""
+    """The family of a type that one value can change to another; None for other types."""
     if pa.types.is_decimal(kind):
         return "integer" if kind.scale == 0 else "decimal"
     families: dict[Family, bool] = {
@@ -92,7 +157,7 @@ def _family(kind: Any) -> Family | None:
 
 
 def _days(column: Any) -> list[object]:
-    """The day of every date or time stamp; one that Python has no date for is no date."""
+    """The day of every date or time stamp; OUTSIDE if it is out of the range of Python's dates."""
     kind = column.type
     units = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
     day = 1 if pa.types.is_date32(kind) else 86_400 * (1000 if pa.types.is_date64(kind) else units[kind.unit])
@@ -108,24 +173,24 @@ def _column(frame: Any, name: str, person: bool = False) -> Any:
     if str(kind).lower() == "object":
         return _as_text(series.to_list(), person, whole=EXACT if rounded else HUGE)
     try:
-        found = series.to_arrow()
+        array = series.to_arrow()
     except Exception:
         if series.dtype.is_nested():
             return pa.nulls(len(series), pa.binary())
         return _as_text(series.to_list(), person, whole=EXACT if rounded else HUGE)
-    if rounded and isinstance(found.type, pa.BaseExtensionType):  # periods and intervals of pandas
+    if rounded and isinstance(array.type, pa.BaseExtensionType):  # periods and intervals of pandas
         return _as_text(series.to_list(), person)
-    return _readable(_rounded(found) if rounded else found, person)
+    return _readable(_round_as_floats(array) if rounded else array, person)
 
 
 def _is_rounded(kind: Any) -> bool:
-    """A missing value makes floats of the integers in a pandas column of this type."""
+    """Whether a missing value turns the integers in a pandas column of this type into floats."""
     inner = str(getattr(getattr(kind, "categories", None), "dtype", kind))
     return inner not in ("Int64", "UInt64") and not inner.endswith("[pyarrow]")
 
 
-def _rounded(column: Any) -> Any:
-    """Integers as the floats that a missing value makes of them, where that can be seen."""
+def _round_as_floats(column: Any) -> Any:
+    """64-bit integers as floats, as a missing value would make them, if any is too large for an exact float."""
     inner = _inner(column)
     if not pa.types.is_integer(inner) or inner.bit_width < 64:
         return column
@@ -136,7 +201,7 @@ def _rounded(column: Any) -> Any:
 
 
 def _readable(column: Any, person: bool) -> Any:
-    """The column with a type and with values that an engine can read."""
+    """The column in a type and with values that an engine can read."""
     inner = _inner(column)
     if pa.types.is_float16(inner):
         return _as_text(column.to_pylist(), True, 2**11) if person else column.cast(pa.float32())
@@ -162,20 +227,20 @@ def _as_text(values: list[Any], person: bool = False, exact: int = EXACT, whole:
 
 
 def person_of(value: object, exact: int = EXACT, whole: int = HUGE) -> str | None:
-    """What a Python value names a person with: None or U+FFFD for nobody.
+    """The text by which a Python value identifies a person: None or U+FFFD for nobody.
 
     >>> person_of(12.0), person_of("Ann"), person_of(2.0**53), person_of(2**53), person_of(True)
     ('12', 'Ann', '\ufffd', '9007199254740992', '\ufffd')
     """
     if isinstance(value, (bool, datetime.date)) or type(value).__name__ == "bool":
-        return OUTSIDE if value == value else None  # NaT is a date that is missing
+        return OUTSIDE if value == value else None  # NaT is a missing date
     return text_of(value, exact, whole)
 
 
 def text_of(value: object, exact: int = EXACT, whole: int = HUGE) -> str | None:
-    """A Python value as the text that reads as it: None if it is missing, U+FFFD if it is outside every domain.
+    """The text that engines read as this Python value: None if it is missing, U+FFFD if it is outside every domain.
 
-    A float has to be below `exact`, an integer below `whole`.
+    Floats from `exact` on and integers from `whole` on are outside.
 
     >>> text_of(12.0), text_of(True), text_of(datetime.date(2026, 1, 31)), text_of(float("nan")), text_of([1])
     ('12', 'true', '2026-01-31', None, '�')
@@ -193,7 +258,7 @@ def text_of(value: object, exact: int = EXACT, whole: int = HUGE) -> str | None:
     if isinstance(value, numbers.Complex) and not isinstance(value, numbers.Real):
         if value.imag:
             return OUTSIDE
-        value = value.real  # one complex number makes all others in its column complex
+        value = value.real  # one complex number turns its whole column complex
     if isinstance(value, (numbers.Real, decimal.Decimal)):
         return _number(value, exact, whole)
     if isinstance(value, datetime.datetime):
@@ -205,7 +270,7 @@ def _number(value: Any, exact: int, whole: int) -> str | None:
     if isinstance(value, numbers.Integral):
         integer = int(value)
         return str(integer) if abs(integer) < whole else OUTSIDE
-    if isinstance(value, decimal.Decimal):  # its arithmetic can overflow or signal; its own words about itself cannot
+    if isinstance(value, decimal.Decimal):  # its arithmetic can overflow or signal; these methods cannot
         if value.is_nan():
             return None
         if value.is_infinite() or value.adjusted() > 99:

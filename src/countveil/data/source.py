@@ -1,6 +1,7 @@
-"""Where the rows are: a file, files, a table of a database, or a frame in memory. Says nothing about their values.
+"""Where the rows are: a file, files, a table of a database, or a frame in memory. Nothing here reads their values.
 
-A `Snapshot` is a source as it was seen: what is counted, kept open and paid for is a snapshot, never a bare source.
+A `Snapshot` is the state of a source at one time. Engines are opened, and questions charged and counted, on a snapshot,
+never on a bare source.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from countveil.errors import DataError, EngineError, shortened
-from countveil.schema import Schema
+from countveil.errors import DataError, EngineError, shorten
+from countveil.query.schema import Schema
 
 if TYPE_CHECKING:
     from countveil.ledger.records import Keyed
 
 RECENT = 2 * 10**9
-"""Nanoseconds; some file systems count in seconds."""
+"""Nanoseconds within which two writes may leave the same times: some file systems count in seconds."""
 Trace = tuple[int, ...]
-"""What shows that a file was touched: its size, times and inode."""
+"""The size, times and inode of a file, which change when the file is written."""
 Type = TypeVar("Type")
 CSV_ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 DUCKDB_ENDINGS = (".duckdb", ".ddb", ".db")
@@ -33,7 +34,7 @@ DUCKDB_ENDINGS = (".duckdb", ".ddb", ".db")
 class Source:
     """A place to count: `location` is a path, a glob or an address; `table` names a table in it; `frame` is in memory.
 
-    `directory` is what relative paths start from: the folder of the configuration file.
+    Relative paths start from `directory`, the folder of the configuration file.
     """
 
     location: str = ""
@@ -42,17 +43,17 @@ class Source:
     frame: object = None
     directory: Path = Path()
     listed: tuple[str, ...] = ()
-    """The files, where they are settled: whatever the location has come to mean since."""
+    """The files of a snapshot; they stay the same when the location later matches others."""
     schema: Schema | None = None
-    """What may be asked, where it is known: of rows that are stored before they are counted, nothing else is."""
+    """The declared columns, if known: only these are stored when Spark stores rows."""
     stored: object = None
-    """Rows of Spark's that were stored; see `spark_storage`."""
+    """The stored rows of a Spark source; see `spark_storage`."""
     allow_spark_ui: bool = False
-    """Whoever sees the windows of the Spark session may see the data."""
+    """Whether readers of the Spark session's UI or event log may see the data."""
 
     @property
     def scheme(self) -> str:
-        """frame, csv, parquet, duckdb, spark, or what stands before :// in an address."""
+        """frame, csv, parquet, duckdb, spark, unknown, or the scheme of an address."""
         if self.frame is not None:
             return "spark" if type(self.frame).__module__.startswith("pyspark.") else "frame"
         head, mark, _ = self.location.partition("://")
@@ -72,36 +73,36 @@ class Source:
 
     @property
     def file_table(self) -> str:
-        """The table that is counted where files have tables: one text for one table, however it is written."""
+        """The name of the counted table of a DuckDB file, the same for all its spellings; empty for other sources."""
         if self.scheme != "duckdb":
             return ""
-        return (self.table or "").encode().lower().decode().removeprefix("main.")  # DuckDB folds ASCII and no more
+        return (self.table or "").encode().lower().decode().removeprefix("main.")  # DuckDB ignores case in ASCII only
 
     @property
-    def unused(self) -> tuple[str, str] | None:
-        """A setting that means nothing for this source, and why: it would look like other data than it is."""
+    def useless_setting(self) -> tuple[str, str] | None:
+        """A setting that this source cannot have, and why; it would make the same data look like different data."""
         if self.frame is not None:
             return None
         if self.table is not None and self.scheme in ("csv", "parquet", "spark"):
             return "table", f"a {self.scheme} source has no tables to choose from; remove table"
         if self.delimiter is not None and self.scheme in ("parquet", "duckdb", "spark", "postgresql", "postgres"):
-            return "delimiter", f"only CSV files have one, and this is a {self.scheme} source; remove delimiter"
+            return "delimiter", f"only CSV files have a delimiter, and this is a {self.scheme} source; remove delimiter"
         return None
 
     @property
-    def shown(self) -> str:
-        """The location for messages: never with a password, or whatever else an address carries."""
+    def display_name(self) -> str:
+        """The location for messages: without the user, password and options of an address."""
         head, mark, rest = self.location.partition("://")
         if not mark:
-            return shortened(self.location, 100)
+            return shorten(self.location, 100)
         host = rest.rpartition("@")[2].partition("?")[0]
-        return shortened(f"{head}://{host}", 100)
+        return shorten(f"{head}://{host}", 100)
 
     def partitions(self) -> list[tuple[str, ...]]:
-        """For each file the folders `key=value` that are columns of its rows.
+        """For each file, the folders `name=value` that are columns of its rows.
 
-        They are where a glob of Parquet files goes through at least one, and then those above the glob are too;
-        elsewhere such folders are only names.
+        They are columns if a glob of Parquet files matches at least one such folder; then those above the glob are
+        columns too. Otherwise such folders are only names.
         """
         paths = self.paths()
         if self.scheme != "parquet":
@@ -114,24 +115,24 @@ class Source:
         return [tuple(part for part in parts if "=" in part) for parts in folders]
 
     def paths(self) -> list[str]:
-        """The files meant, a glob opened here and not by an engine, in a fixed order."""
+        """The files in a fixed order; a glob is expanded here, not by an engine."""
         if self.listed:
             return list(self.listed)
         pattern = os.path.join(self.directory, os.path.expanduser(self.location))
         if glob.has_magic(pattern) and not os.path.exists(pattern):
-            found = sorted(path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path))
+            files = sorted(path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path))
         else:
-            found = [pattern] if os.path.isfile(pattern) else []
-        if not found:
-            raise EngineError(f"source: {shortened(self.location, 100)} matches no file; check the path")
-        return [os.path.realpath(path) for path in found]
+            files = [pattern] if os.path.isfile(pattern) else []
+        if not files:
+            raise EngineError(f"source: {shorten(self.location, 100)} matches no file; check the path")
+        return [os.path.realpath(path) for path in files]
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A source as it was seen: with its files settled, what shows that one was touched, and the keyed hash of it all.
+    """The state of a source at one time: its list of files, their traces, and the keyed hash of the content.
 
-    `certain` says that nothing was written so recently that a second write could leave the same traces.
+    `certain`: no file was written so recently that a second write could leave the same traces.
     """
 
     source: Source
@@ -139,47 +140,45 @@ class Snapshot:
     traces: tuple[Trace, ...]
     certain: bool
     fingerprint_again: Callable[[], Keyed] = field(repr=False, compare=False)
-    """Read what the source holds now."""
+    """Compute the fingerprint of the present content."""
 
     @property
     def state(self) -> tuple[object, ...]:
-        """Equal for snapshots between which nothing was written; where that is not certain, equal to no other."""
+        """Equal for two snapshots if nothing was written between them; if that is not certain, equal to nothing."""
         return (self.fingerprint, *self.source.listed, *self.traces, *([] if self.certain else [object()]))
 
     def is_current(self) -> bool:
-        """Whether the source is still what was seen: no file was touched, and where traces cannot tell that for
-        certain, or there are none, it holds the same when it is read again."""
+        """Whether the source is unchanged: its traces are the same, and if they are missing or not certain, its
+        fingerprint is the same when it is read again."""
         if tuple(map(read_trace, content_files(self.source))) != self.traces:
             return False
         return (self.certain and bool(self.traces)) or self.fingerprint_again() == self.fingerprint
 
 
 def check_alike(paths: list[str], columns_of: Callable[[str], dict[str, Type]]) -> dict[str, Type]:
-    """The columns of files, which all have the same of the same types: to cast the values of one can fail."""
+    """The columns of files; refuses files with different columns or types, because casting their values can fail."""
     first = columns_of(paths[0])
     for path in paths[1:]:
         if columns_of(path) != first:
-            raise DataError(
-                f"source: {shortened(path, 100)} has other columns or types than {shortened(paths[0], 100)}"
-            )
+            raise DataError(f"source: {shorten(path, 100)} has other columns or types than {shorten(paths[0], 100)}")
     return first
 
 
 def content_files(source: Source) -> list[str]:
-    """The files whose bytes are the content of a source with settled files: a database may have a log beside it."""
+    """The files whose bytes are the content of a snapshot's source; a DuckDB file may have a write-ahead log."""
     logs = [f"{path}.wal" for path in source.listed] if source.scheme == "duckdb" else []
     return [*source.listed, *filter(os.path.isfile, logs)]
 
 
 def read_trace(path: str) -> Trace:
-    """The trace of a file as it is now."""
+    """The present trace of a file."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
-        raise EngineError("source: a file is gone") from None
-    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+        raise EngineError("source: a file no longer exists; restore it, or change the source") from None
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
 
 
 def is_recent(trace: Trace) -> bool:
-    """Written so recently that a second write could have left the same times."""
+    """Whether a file was written so recently that a second write could leave the same times."""
     return time.time_ns() - max(trace[1:3]) < RECENT

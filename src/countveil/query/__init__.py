@@ -1,22 +1,36 @@
-"""The question: a closed, typed language for "how many?", with SQL text and Python as its two syntaxes.
+"""Questions: a closed, typed language for "how many?", written as SQL or in Python.
 
     text --tokens, sql--> Query --question--> Question (typed, simplified, hashed) --> an engine
     Python (expression) --^
 
-Nothing but `Question` goes further: declared columns, comparisons with literals, IN, BETWEEN, IS NULL, AND, OR, NOT.
+    expression   untyped queries and conditions, built from SQL text or in Python
+    tokens       SQL text as tokens with positions
+    sql          SQL text -> Query, by a parser for a closed language
+    refusals     error messages for SQL that the language does not have
+    schema       the public schema: which columns exist, and which values they may have
+    declarations, derived    columns as they are declared: lists and ranges, and public functions of other columns
+    calendar, public_tables  where months and days of a zone begin; public CSV files of a configuration
+    question     Query and schema -> Question: typed, canonical, hashed
+    truth        what an answer counts: people or rows, within which bounds
+    condition    typed conditions: sets of points joined by AND and OR
+    points       the algebra of these sets
+    axes         how group columns divide the points of their sources into the cells of a table
+    diagram      the canonical form of a condition: a decision diagram
+    writing      typed conditions as SQL text
+
+An engine sees only a `Question`: declared columns, comparisons with literals, IN, BETWEEN, IS NULL, AND, OR, NOT.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any, TypedDict, Unpack
 
-from countveil.errors import QueryError, shortened
-from countveil.query.expression import Condition, Name, Query, col, count_name, written
+from countveil.errors import QueryError, shorten, warn_deprecated
+from countveil.query.expression import Condition, Name, Query, col, write_condition
 from countveil.query.question import Question, bind
-from countveil.query.sql import parse, parse_condition
-from countveil.schema import MAX_NAME, Schema
+from countveil.query.schema import MAX_NAME, Schema
+from countveil.query.sql import count_name, parse, parse_condition
 
 __all__ = [
     "Condition",
@@ -30,14 +44,16 @@ __all__ = [
     "parse",
     "parse_condition",
     "take_question",
-    "written",
+    "write_condition",
 ]
 
 
 class Form(TypedDict, total=False):
-    """A question in Python: which dataset, grouped by which columns, under which condition.
+    """A question in Python: a dataset, the group columns and a condition.
 
-    `people` counts people and not rows; `name` is the name of the count in the answer.
+    `people` counts people, as count(DISTINCT unit); without it rows are counted, as count(*), at most `rows_per_person`
+    of a person in a cell. With rows_per_person = 1 both are the same question. `name` is the name of the count in the
+    answer.
     """
 
     dataset: str | None
@@ -50,14 +66,14 @@ class Form(TypedDict, total=False):
 def ask(
     schemas: Schema | Mapping[str, Schema], question: str | Question | None = None, **form: Unpack[Form]
 ) -> Question:
-    """The question asked by SQL text, or by the Python form; one that was asked before of the same schema is itself.
+    """The question asked by SQL text or by the Python form; a Question of the same schema is returned unchanged.
 
-    >>> from countveil.schema import Column
+    >>> from countveil.query.schema import Column
     >>> people = Schema("people", (Column("age", "integer", low=0, high=120, step=10),))
-    >>> asked = ask(people, "SELECT count(*) FROM people WHERE NOT age < 65")
-    >>> asked.text
+    >>> question = ask(people, "SELECT count(*) FROM people WHERE NOT age < 65")
+    >>> question.text
     'SELECT count(*) FROM people WHERE age >= 65'
-    >>> ask(people, dataset="people", where=col("age") >= 65) == ask(people, asked) == asked
+    >>> ask(people, dataset="people", where=col("age") >= 65) == ask(people, question) == question
     True
     """
     known = {schemas.name: schemas} if isinstance(schemas, Schema) else schemas
@@ -65,12 +81,13 @@ def ask(
     _check_keywords(form)
     if question is None:
         query = _from_python(known, **form)
-    elif _says_something(form):
+    elif _is_filled(form):
         what = "a question" if isinstance(question, Question) else "SQL text"
         raise QueryError(f"{what} together with dataset, by, where, people or name", "give one or the other")
     elif isinstance(question, Question):
         if _schema(Name(question.schema.name), known) != question.schema:
-            raise QueryError("a question that was asked of another schema", "ask it again, by its text")
+            allowed = "ask with its text instead: count(question.text)"
+            raise QueryError("a Question that was made for another schema", allowed)
         return question
     else:
         query = parse(question)
@@ -78,24 +95,24 @@ def ask(
 
 
 def take_question(question: str | Question | None, form: Form) -> str | Question | None:
-    """The question, also by its old name `sql`, which is accepted for one release."""
-    given: Any = form
-    if question is not None or "sql" not in given:
+    """The question, or the deprecated argument `sql`, which is accepted for one release."""
+    arguments: Any = form
+    if question is not None or "sql" not in arguments:
         return question
-    warnings.warn("sql= is question= now; or give the text as the first argument", DeprecationWarning, stacklevel=4)
-    text: str | None = given.pop("sql")
+    warn_deprecated("sql=", "question=, or give the text first", stacklevel=5)
+    text: str | None = arguments.pop("sql")
     return text
 
 
-def _says_something(form: Form) -> bool:
-    """Is anything given that is not what it is by default?"""
-    named = any(form.get(word) is not None for word in ("dataset", "where", "name"))
-    return named or bool(form.get("by")) or bool(form.get("people"))
+def _is_filled(form: Form) -> bool:
+    """Whether any argument differs from its default."""
+    has_values = any(form.get(word) is not None for word in ("dataset", "where", "name"))
+    return has_values or bool(form.get("by")) or bool(form.get("people"))
 
 
 def _check_keywords(form: Form) -> None:
     for word in form.keys() - Form.__annotations__.keys():
-        raise TypeError(f"a question has no {word}; it has {', '.join(Form.__annotations__)}")
+        raise TypeError(f"unknown argument {word}; a question has {', '.join(Form.__annotations__)}")
 
 
 def _from_python(known: Mapping[str, Schema], **form: Unpack[Form]) -> Query:
@@ -109,42 +126,43 @@ def _from_python(known: Mapping[str, Schema], **form: Unpack[Form]) -> Query:
     condition = parse_condition(where) if isinstance(where, str) else where
     schema = known.get(dataset)
     distinct = Name(schema.unit) if form.get("people") and schema is not None and not schema.unit_is_row else None
-    shown = count_name(columns) if name is None else name
-    return Query(Name(dataset), tuple(Name(column) for column in columns), condition, distinct, shown)
+    count = count_name(columns) if name is None else name
+    return Query(Name(dataset), tuple(Name(column) for column in columns), condition, distinct, count)
 
 
 def check_form(**form: Unpack[Form]) -> list[str]:
-    """The group columns of the Python form; what no schema could allow is refused."""
+    """The group columns of the Python form; refuses what no schema can allow."""
     _check_keywords(form)
     dataset, by, where, name = form.get("dataset"), form.get("by", ()), form.get("where"), form.get("name")
     if dataset is not None and not isinstance(dataset, str):
-        raise QueryError(f"a dataset named by {type(dataset).__name__}", 'write dataset="people"')
+        raise QueryError(f"a dataset name of type {type(dataset).__name__}", 'write dataset="people"')
     if not isinstance(by, Iterable):
-        raise QueryError(f"a column named by {type(by).__name__}", 'write by=["region"]')
+        raise QueryError(f"a column name of type {type(by).__name__}", 'write by=["region"]')
     columns: dict[str, None] = {}
     for column in [by] if isinstance(by, str) else by:
         if not isinstance(column, str):
-            raise QueryError(f"a column named by {type(column).__name__}", 'write by=["region"]')
+            raise QueryError(f"a column name of type {type(column).__name__}", 'write by=["region"]')
         if column in columns:
-            raise QueryError(f"the column {shortened(column, 40)} twice", "name each column once")
+            raise QueryError(f"the column {shorten(column, 40)} twice", "name each column once")
         columns[column] = None
-    if name is not None and (not _nameable(name) or name in columns):
-        raise QueryError(f"the name {shortened(name, 40)} for the count", "give the count a name of its own")
+    if name is not None and (not _is_name(name) or name in columns):
+        allowed = f"use 1 to {MAX_NAME} printable characters, and no name of a group column"
+        raise QueryError(f"the name {shorten(name, 40)} for the count", allowed)
     if where is not None and not isinstance(where, (str, Condition)):
         raise QueryError(f"where of type {type(where).__name__}", 'write where=cv.col("age") >= 65')
     return list(columns)
 
 
-def _nameable(name: object) -> bool:
+def _is_name(name: object) -> bool:
     return isinstance(name, str) and name.isprintable() and 0 < len(name) <= MAX_NAME
 
 
 def _schema(name: Name, known: Mapping[str, Schema]) -> Schema:
-    found = known.get(name.text)
-    if found is None and not name.quoted:
+    schema = known.get(name.text)
+    if schema is None and not name.quoted:
         alike = [other for other in known if other.isascii() and other.lower() == name.text.lower()]
-        found = known[alike[0]] if len(alike) == 1 else None
-    if found is None:
-        names = shortened(", ".join(sorted(known)), 100)
-        raise QueryError(f"the dataset {shortened(name.text, 40)} is not declared", f"declared are {names}", name.at)
-    return found
+        schema = known[alike[0]] if len(alike) == 1 else None
+    if schema is None:
+        names = shorten(", ".join(sorted(known)), 100)
+        raise QueryError(f"the dataset {shorten(name.text, 40)} is not declared", f"declared are {names}", name.at)
+    return schema

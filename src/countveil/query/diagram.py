@@ -1,26 +1,25 @@
 """The canonical form of a condition: a reduced ordered decision diagram over the columns.
 
-A condition asks, of each row, in which set the value of each column lies. Fix an order of the columns and ask them one
-after another: a node holds, for each set of values that leads on differently, the node to go on with; everything else,
-*outside* values among them, goes to `rest`. With equal nodes shared and idle nodes dropped, the diagram depends only on
-which rows are counted (Bryant 1986, for many-valued variables). So two questions are equal exactly when their diagrams
-are, however they were written.
+The columns are tested in a fixed order. A node tests one column: each of its edges has a set of values and the next
+node, and every other value, *outside* values included, goes to `rest`. Equal nodes are shared, and nodes that make no
+difference are removed. Then the diagram depends only on which rows are counted (Bryant 1986, for many-valued
+variables), so two questions are equal exactly when their diagrams are equal, however they were written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from countveil.query.condition import All, Effort, Member, Points, Typed, difference, null_of, union_all
-from countveil.schema import Column
+from countveil.query.condition import All, Effort, Membership, Typed
+from countveil.query.points import Points, overlay, size, union_all
+from countveil.query.schema import Column
 
 TRUE, FALSE = 1, 0
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """Ask `column`; a value in edges[i][0] goes to node edges[i][1], any other value to `rest`."""
+    """Test `column`: a value in edges[i][0] goes to node edges[i][1], any other value to `rest`."""
 
     column: str
     edges: tuple[tuple[Points, int], ...]
@@ -39,7 +38,7 @@ class Diagram:
 
     def of(self, condition: Typed) -> int:
         """The node of a condition."""
-        if isinstance(condition, Member):
+        if isinstance(condition, Membership):
             self.columns[condition.column.name] = condition.column
             return self.node(condition.column.name, [(condition.points, TRUE)], FALSE)
         conjunction = isinstance(condition, All)
@@ -50,15 +49,15 @@ class Diagram:
         return parts[0] if parts else int(conjunction)
 
     def node(self, column: str, edges: list[tuple[Points, int]], rest: int) -> int:
-        """The number of a node, reduced: sets that lead to one place are one set, an idle node is its `rest`."""
-        found: dict[int, list[tuple[int, int]]] = {}
+        """The number of a reduced node: edges to the same node are merged, and a node without edges is its `rest`."""
+        intervals: dict[int, list[tuple[int, int]]] = {}
         for points, target in edges:
             if points and target != rest:
-                found.setdefault(target, []).extend(points)
-        self.spend(10 + 4 * sum(map(len, found.values())))
-        if not found:
+                intervals.setdefault(target, []).extend(points)
+        self.spend(10 + 4 * sum(map(len, intervals.values())))
+        if not intervals:
             return rest
-        ordered = tuple(sorted((union_all(pieces), target) for target, pieces in found.items()))
+        ordered = tuple(sorted((union_all(pieces), target) for target, pieces in intervals.items()))
         node = Node(column, ordered, rest)
         number = self.numbers.get(node)
         if number is None:
@@ -83,16 +82,16 @@ class Diagram:
         assert left is not None
         assert right is not None
         if left.column == right.column:
-            found = self._together(conjunction, left, right)
+            node = self._join_same_column(conjunction, left, right)
         else:
             top, other = (left, b) if left.column < right.column else (right, a)
             edges = [(points, self.join(conjunction, target, other)) for points, target in top.edges]
-            found = self.node(top.column, edges, self.join(conjunction, top.rest, other))
-        self.joined[conjunction, a, b] = found
-        return found
+            node = self.node(top.column, edges, self.join(conjunction, top.rest, other))
+        self.joined[conjunction, a, b] = node
+        return node
 
-    def _together(self, conjunction: bool, left: Node, right: Node) -> int:
-        """Both nodes ask the same column: split its values by both."""
+    def _join_same_column(self, conjunction: bool, left: Node, right: Node) -> int:
+        """Join two nodes that test the same column: split its values by the edges of both."""
         a, b = _pieces(left), _pieces(right)
         self.spend(10 * (len(a) + len(b)))
         split: dict[tuple[int, int], list[tuple[int, int]]] = {}
@@ -103,45 +102,12 @@ class Diagram:
 
 
 def _pieces(node: Node) -> list[tuple[int, int, int]]:
-    """The intervals of a node in order, each with where it leads."""
+    """The intervals of a node in order, each with its next node."""
     return sorted((low, high, target) for points, target in node.edges for low, high in points)
 
 
-def overlay(
-    a: Sequence[tuple[int, int, int]], b: Sequence[tuple[int, int, int]], no_a: int, no_b: int
-) -> Iterator[tuple[int, int, int, int]]:
-    """Two rows of labelled intervals, each sorted and disjoint, as one: every interval with both of its labels.
-
-    >>> list(overlay([(0, 5, 1)], [(4, 8, 2)], 0, 0))
-    [(0, 3, 1, 0), (4, 5, 1, 2), (6, 8, 0, 2)]
-    """
-    i = j = 0
-    at: int | None = None  # everything below has been given
-    while i < len(a) or j < len(b):
-        next_a = _from(a[i][0], at) if i < len(a) else None
-        next_b = _from(b[j][0], at) if j < len(b) else None
-        if next_b is None or (next_a is not None and next_a < next_b):
-            low, high = next_a, a[i][1] if next_b is None else min(a[i][1], next_b - 1)
-            labels = a[i][2], no_b
-        elif next_a is None or next_b < next_a:
-            low, high = next_b, b[j][1] if next_a is None else min(b[j][1], next_a - 1)
-            labels = no_a, b[j][2]
-        else:
-            low, high = next_a, min(a[i][1], b[j][1])
-            labels = a[i][2], b[j][2]
-        assert low is not None
-        yield low, high, *labels
-        at = high + 1
-        i += i < len(a) and a[i][1] <= high
-        j += j < len(b) and b[j][1] <= high
-
-
-def _from(low: int, at: int | None) -> int:
-    return low if at is None or low > at else at
-
-
 def canonical(condition: Typed, effort: Effort | None = None) -> list[object]:
-    """The diagram as plain JSON values, nodes numbered in the order they are met: equal for equal conditions only.
+    """The diagram as plain JSON values, with nodes numbered as visited: equal exactly for equal conditions.
 
     The first entry is the root; every other is [column, [[set, number], ...], rest].
     """
@@ -151,25 +117,19 @@ def canonical(condition: Typed, effort: Effort | None = None) -> list[object]:
     listing: list[object] = [root if root in numbers else 2]
     order: list[int] = []
 
-    def meet(number: int) -> int:
+    def visit(number: int) -> int:
         if number not in numbers:
             numbers[number] = len(numbers)
             order.append(number)
         return numbers[number]
 
-    meet(root)
-    for number in order:  # grows while it is walked
+    visit(root)
+    for number in order:  # `visit` appends to it
         node = diagram.nodes[number]
         assert node is not None
         column = diagram.columns[node.column]
-        diagram.spend(10 * sum(len(points) for points, _ in node.edges))
-        edges = [[_written(points, column), meet(target)] for points, target in node.edges]
-        listing.append([node.column, edges, meet(node.rest)])
+        by_value = column.is_listed and not column.declared
+        diagram.spend(10 * sum(size(points) if by_value else len(points) for points, _ in node.edges))
+        edges = [[column.describe_points(points), visit(target)] for points, target in node.edges]
+        listing.append([node.column, edges, visit(node.rest)])
     return listing
-
-
-def _written(points: Points, column: Column) -> dict[str, object]:
-    """A set by the first and last value of each of its intervals, listed values in the order declared."""
-    inside = difference(points, null_of(column))
-    shown = [[str(column.value(low)), str(column.value(high))] for low, high in inside]
-    return {"null": inside != points, "values": shown}

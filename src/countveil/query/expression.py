@@ -1,6 +1,6 @@
-"""What an analyst writes: an untyped question, from SQL text or from Python.
+"""Untyped queries and conditions, built from SQL text or in Python.
 
-The nodes know nothing of a schema. Positions (characters from 1) are carried for messages and never compared.
+They do not depend on a schema. Positions (characters from 1) are only for messages and are never compared.
 
     where = (cv.col("age") >= 65) & cv.col("region").isin(["North", "South"])
 """
@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from countveil.errors import QueryError
+from countveil.query.schema import INT64
 from countveil.query.tokens import ARITHMETIC, UNWRITABLE, literal
-from countveil.schema import INT64
 
 MAX_LIST = 10_000
 MAX_NODES = 20_000
@@ -36,7 +36,7 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A literal and where it stands."""
+    """A literal and its position."""
 
     value: Literal
     at: int | None = field(default=None, compare=False)
@@ -65,12 +65,12 @@ class Condition:
 
     def __bool__(self) -> NoReturn:
         raise QueryError(
-            "a condition has no truth value of its own", "join conditions with & | ~, not with and, or, not"
+            "a condition has no truth value in Python", "join conditions with & | ~, not with and, or, not"
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison(Condition):
+class ColumnComparison(Condition):
     """column op constant, op one of = <> < <= > >=."""
 
     column: Name
@@ -104,14 +104,14 @@ class IsNull(Condition):
 
 @dataclass(frozen=True, slots=True)
 class Both(Condition):
-    """Every part holds."""
+    """Every part is true."""
 
     parts: tuple[Condition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Either(Condition):
-    """Some part holds."""
+    """Some part is true."""
 
     parts: tuple[Condition, ...]
 
@@ -134,17 +134,6 @@ class Query:
     name: str = "count"
 
 
-def count_name(columns: Iterable[str]) -> str:
-    """The count's name when the analyst gives none: count, unless a group column is called that.
-
-    >>> count_name(["region"]), count_name(["Count"])
-    ('count', 'count_1')
-    """
-    taken = {column.casefold() for column in columns}
-    names = ["count", *(f"count_{i}" for i in range(1, len(taken) + 1))]
-    return next(name for name in names if name not in taken)
-
-
 class ColumnReference:
     """A column in a Python condition: `cv.col("age") >= 65`."""
 
@@ -153,34 +142,36 @@ class ColumnReference:
 
     def __init__(self, name: str) -> None:
         if not isinstance(name, str):
-            raise QueryError(f"a column named by {type(name).__name__}", 'write cv.col("age")')
+            raise QueryError(f"a column name of type {type(name).__name__}", 'write cv.col("age")')
         _check_text(name)
         self._name = Name(name)
 
-    def __eq__(self, other: object) -> Comparison:  # type: ignore[override]
-        return Comparison(self._name, "=", _constant(other))
+    def __eq__(self, other: object) -> ColumnComparison:  # type: ignore[override]
+        return ColumnComparison(self._name, "=", _constant(other))
 
-    def __ne__(self, other: object) -> Comparison:  # type: ignore[override]
-        return Comparison(self._name, "<>", _constant(other))
+    def __ne__(self, other: object) -> ColumnComparison:  # type: ignore[override]
+        return ColumnComparison(self._name, "<>", _constant(other))
 
-    def __lt__(self, other: object) -> Comparison:
-        return Comparison(self._name, "<", _constant(other))
+    def __lt__(self, other: object) -> ColumnComparison:
+        return ColumnComparison(self._name, "<", _constant(other))
 
-    def __le__(self, other: object) -> Comparison:
-        return Comparison(self._name, "<=", _constant(other))
+    def __le__(self, other: object) -> ColumnComparison:
+        return ColumnComparison(self._name, "<=", _constant(other))
 
-    def __gt__(self, other: object) -> Comparison:
-        return Comparison(self._name, ">", _constant(other))
+    def __gt__(self, other: object) -> ColumnComparison:
+        return ColumnComparison(self._name, ">", _constant(other))
 
-    def __ge__(self, other: object) -> Comparison:
-        return Comparison(self._name, ">=", _constant(other))
+    def __ge__(self, other: object) -> ColumnComparison:
+        return ColumnComparison(self._name, ">=", _constant(other))
 
     def isin(self, values: Iterable[object]) -> Among:
         """The value is one of these."""
         if isinstance(values, (str, bytes)):
-            raise QueryError("isin of a text", 'give a list: col("region").isin(["North"])')
+            raise QueryError("isin with a text", 'give a list: col("region").isin(["North"])')
         if not isinstance(values, Iterable):
-            raise QueryError(f"isin of {type(values).__name__}", 'give a list: col("region").isin(["North"])')
+            raise QueryError(
+                f"isin with a value of type {type(values).__name__}", 'give a list: col("region").isin(["North"])'
+            )
         constants: list[Constant] = []
         for value in values:
             constants.append(_constant(value))
@@ -211,7 +202,7 @@ class ColumnReference:
     __radd__ = __rsub__ = __rmul__ = __rtruediv__ = __rfloordiv__ = __rmod__ = __rpow__ = __add__
 
     def __bool__(self) -> NoReturn:
-        raise QueryError("a column has no truth value of its own", 'compare it: cv.col("ok") == True')
+        raise QueryError("a column has no truth value in Python", 'compare it: cv.col("ok") == True')
 
     def __repr__(self) -> str:
         return f"col({self._name.text!r})"
@@ -220,8 +211,18 @@ class ColumnReference:
 def col(name: str) -> ColumnReference:
     """A column of the dataset, to compare with values.
 
+    Args:
+        name: The name of a declared column.
+
+    Returns:
+        A reference: `==`, `!=`, `<`, `<=`, `>`, `>=`, `isin`, `between` and `is_null` make conditions of it, which `&`,
+        `|` and `~` combine.
+
+    Raises:
+        QueryError: A comparison with a value that the query language does not have.
+
     >>> (col("age") >= 65) & ~col("region").isin(["North"])  # doctest: +ELLIPSIS
-    Both(parts=(Comparison(column=Name(text='age', ...
+    Both(parts=(ColumnComparison(column=Name(text='age', ...
     """
     return ColumnReference(name)
 
@@ -244,9 +245,9 @@ def _constant(value: object) -> Constant:
 
 
 def _check_text(text: str) -> None:
-    found = UNWRITABLE.search(text)
-    if found:
-        raise QueryError(f"the character U+{ord(found.group()):04X}", "remove it")
+    unwritable = UNWRITABLE.search(text)
+    if unwritable:
+        raise QueryError(f"the character U+{ord(unwritable.group()):04X}", "remove it")
 
 
 def _condition(value: object) -> Condition:
@@ -265,37 +266,39 @@ def _not_a_condition(value: object) -> QueryError:
 # -- as text of the query language -------------------------------------------------------------------------------------
 
 
-def written(condition: Condition, depth: int = 0) -> str:
-    """The condition as it is written after WHERE, with parentheses where they are needed and nowhere else.
+def write_condition(condition: Condition, depth: int = 0) -> str:
+    """The condition as text after WHERE, with parentheses only where they are needed.
 
-    >>> written((col("age") >= 65) & ~(col("town").isin(["Ash", "O'Hara"]) | col("age").is_null()))
+    >>> write_condition((col("age") >= 65) & ~(col("town").isin(["Ash", "O'Hara"]) | col("age").is_null()))
     '"age" >= 65 AND NOT ("town" IN (\\'Ash\\', \\'O\\'\\'Hara\\') OR "age" IS NULL)'
     """
     if depth > MAX_DEPTH:
-        raise QueryError("a condition of too many parts", f"at most {MAX_NODES}, {MAX_DEPTH} deep, are allowed")
+        raise QueryError(
+            "a condition of too many parts", f"at most {MAX_NODES} parts, nested {MAX_DEPTH} deep, are allowed"
+        )
     if isinstance(condition, Negation):
         part = condition.part
         if isinstance(part, Negation):
-            return written(part.part, depth + 2)
-        inner = written(part, depth + 1)
+            return write_condition(part.part, depth + 2)
+        inner = write_condition(part, depth + 1)
         return f"NOT ({inner})" if isinstance(part, (Both, Either)) else f"NOT {inner}"
     if isinstance(condition, Both):
         return " AND ".join(_operand(part, depth + 1) for part in condition.parts)
     if isinstance(condition, Either):
-        return " OR ".join(written(part, depth + 1) for part in condition.parts)
-    return _written_test(condition)
+        return " OR ".join(write_condition(part, depth + 1) for part in condition.parts)
+    return _write_test(condition)
 
 
 def _operand(part: Condition, depth: int) -> str:
-    """A part of a conjunction; OR binds less than AND, also below a double negation."""
+    """The text of a part of a conjunction: OR needs parentheses, also below a double negation."""
     while isinstance(part, Negation) and isinstance(part.part, Negation):
         part, depth = part.part.part, depth + 2
-    shown = written(part, depth)
-    return f"({shown})" if isinstance(part, Either) else shown
+    text = write_condition(part, depth)
+    return f"({text})" if isinstance(part, Either) else text
 
 
-def _written_test(test: Condition) -> str:
-    if isinstance(test, Comparison):
+def _write_test(test: Condition) -> str:
+    if isinstance(test, ColumnComparison):
         return f"{_quoted_name(test.column)} {test.op} {literal(test.constant.value)}"
     if isinstance(test, Between):
         return f"{_quoted_name(test.column)} BETWEEN {literal(test.low.value)} AND {literal(test.high.value)}"
@@ -309,5 +312,5 @@ def _written_test(test: Condition) -> str:
 
 
 def _quoted_name(name: Name) -> str:
-    """Always in quotes: a column of Python is meant as it is spelled."""
+    """The name in quotes: the case of a name given in Python is significant."""
     return '"' + name.text.replace('"', '""') + '"'

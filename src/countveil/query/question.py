@@ -1,7 +1,7 @@
 """Query + public schema -> Question: names looked up, literals typed, the condition in canonical form.
 
-A Question is all that an engine sees. It holds no text of the analyst: columns are the schema's, values are points of
-their domains.
+An engine sees only the Question. It has no text of the analyst: its columns are columns of the schema, its values are
+points of their domains.
 """
 
 from __future__ import annotations
@@ -14,25 +14,20 @@ import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from countveil.errors import QueryError, shortened
+from countveil.errors import QueryError, shorten
+from countveil.query.axes import Axis, axes_of
 from countveil.query.condition import (
-    EMPTY,
     NEVER,
     All,
     Any,
     Effort,
-    Member,
-    Points,
+    Membership,
     Typed,
-    difference,
     domain_of,
-    intersection,
-    interval,
+    known_of,
     null_of,
-    set_of,
-    simplified,
+    simplify,
     tests,
-    text,
 )
 from countveil.query.diagram import canonical
 from countveil.query.expression import (
@@ -42,7 +37,7 @@ from countveil.query.expression import (
     Among,
     Between,
     Both,
-    Comparison,
+    ColumnComparison,
     Condition,
     Constant,
     Either,
@@ -51,24 +46,29 @@ from countveil.query.expression import (
     Negation,
     Query,
 )
+from countveil.query.points import EMPTY, Points, difference, intersection, interval, set_of
+from countveil.query.schema import Column, Schema, Value, date_from_text
 from countveil.query.sql import parse
-from countveil.query.tokens import quoted
-from countveil.schema import Column, Schema, Value, date_from_text
+from countveil.query.tokens import quote_name
+from countveil.query.truth import Truth, truth_of
+from countveil.query.writing import text
 
 MAX_COLUMNS = 200
 MAX_TESTS = 1_000
 MAX_GROUPS = 50
 LONG_TEXT = 1_000
-"""Characters of a question's own text up to which it can surely be asked again."""
+"""A text of at most so many characters can always be parsed again."""
 
 
 @dataclass(frozen=True)
 class Question:
     """One count query on one dataset.
 
-    `by` are the group columns in the order of the schema: the order of cells. `shown` are the same columns in the order
-    the analyst named them, and `name` is the analyst's name for the count; neither is part of the question. `people`
-    says that people are counted rather than rows; `where` is the simplified condition, None if there is none.
+    `by` are the group columns in the order of the schema. `shown` are the same columns in the analyst's order, and
+    `name` is the analyst's name for the count; neither changes the question or its hash. `people`: count people instead
+    of rows. `where` is the simplified condition, None if there is none.
+
+    The cells are the product of the `axes`, one for each source of group columns, the last axis changing fastest.
     """
 
     schema: Schema
@@ -78,10 +78,15 @@ class Question:
     shown: tuple[Column, ...]
     name: str = "count"
 
+    @cached_property
+    def axes(self) -> tuple[Axis, ...]:
+        """The axes of the table, in the order of cells."""
+        return axes_of(self.by, self.schema.sources)
+
     @property
     def shape(self) -> tuple[int, ...]:
-        """How many keys each group column has."""
-        return tuple(column.keys for column in self.by)
+        """How many bins each axis has."""
+        return tuple(axis.size for axis in self.axes)
 
     @property
     def cells(self) -> int:
@@ -90,7 +95,7 @@ class Question:
 
     @property
     def never(self) -> bool:
-        """No row with declared values can satisfy the condition; the answer will be noise around zero."""
+        """Whether no row with declared values can satisfy the condition, so that the answer is noise around zero."""
         return self.where == NEVER
 
     @property
@@ -98,37 +103,43 @@ class Question:
         """By how much one person can change one cell."""
         return 1 if self.people else self.schema.rows_per_person
 
+    @property
+    def truth(self) -> Truth:
+        """What is counted, and the bounds on what one person adds."""
+        return truth_of(self.schema, self.people, self.cells)
+
     @cached_property
     def text(self) -> str:
-        """The question in the query language, simplified; asking it again asks the same."""
-        columns = [quoted(column.name) for column in self.by]
-        unit = quoted(self.schema.unit)
+        """The question in the query language, simplified; asking this text gives an equal question."""
+        columns = [quote_name(column.name) for column in self.by]
+        unit = quote_name(self.schema.unit)
         count = f"count(DISTINCT {unit})" if self.people and self.schema.rows_per_person > 1 else "count(*)"
-        words = f"SELECT {', '.join([*columns, count])} FROM {quoted(self.schema.name)}"
+        words = f"SELECT {', '.join([*columns, count])} FROM {quote_name(self.schema.name)}"
         if self.where is not None:
             words += f" WHERE {self._where_text()}"
         return words + (f" GROUP BY {', '.join(columns)}" if columns else "")
 
     def _where_text(self) -> str:
         if self.where is None or not self.never:
-            return text(self.where) if self.where is not None else ""
-        name = quoted(self.schema.columns[0].name)
+            return text(self.where, self.schema) if self.where is not None else ""
+        name = quote_name(self.schema.columns[0].name)
         return f"{name} IS NULL AND {name} IS NOT NULL"
 
     @cached_property
     def canonical(self) -> dict[str, object]:
-        """What makes the question this question: equal for questions that count the same rows into the same cells."""
-        inside = All((*([self.where] if self.where is not None else []), *_domains(self.by)))
+        """The canonical form: equal for questions that count the same rows into the same cells."""
+        inside = All((*([self.where] if self.where is not None else []), *known_of(self.by).values()))
         where = canonical(inside)
-        used = {column.name for column in self.by} | {node[0] for node in where if isinstance(node, list)}
+        used = {axis.source.name for axis in self.axes} | {node[0] for node in where if isinstance(node, list)}
+        sources = {source.name: source for source in self.schema.sources if source.name in used}
         return {
             "dataset": self.schema.name,
             "unit": self.schema.unit,
             "people": self.people,
             "rows_per_person": self.schema.rows_per_person,
             "cells_per_person": self.schema.cells_per_person,
-            "by": [column.name for column in self.by],
-            "columns": [[name, self.schema.by_name[name].sha256] for name in sorted(used)],
+            "by": [axis.canonical for axis in self.axes],
+            "columns": [[name, sources[name].sha256] for name in sorted(used)],
             "where": where,
         }
 
@@ -145,16 +156,18 @@ def bind(query: Query, schema: Schema) -> Question:
     seen: set[str] = set()
     for name, column in zip(query.by, shown, strict=True):
         if column.name in seen:
-            raise QueryError(f"the column {shortened(column.name, 40)} twice", "name each column once", name.at)
+            raise QueryError(f"the column {shorten(column.name, 40)} twice", "name each column once", name.at)
         seen.add(column.name)
     if len(seen) > MAX_GROUPS:
         raise QueryError(f"{len(seen)} group columns", f"at most {MAX_GROUPS} are allowed", query.by[MAX_GROUPS].at)
     by = tuple(column for column in schema.columns if column.name in seen)
     people = _people(query.distinct, schema)
     question = Question(schema, by, people, None, shown, query.name)
-    if question.cells > schema.max_cells:
-        sizes = shortened(" x ".join(f"{shortened(column.name, 40)} {column.keys}" for column in by), 100)
-        cells = str(question.cells) if question.cells < 10**18 else "over 10^18"
+    many = any(column.keys > schema.max_cells for column in by)  # the bins of an axis are computed only if they are few
+    number = math.prod(column.keys for column in by) if many else question.cells
+    if number > schema.max_cells:
+        sizes = shorten(" x ".join(f"{shorten(column.name, 40)} {column.keys}" for column in by), 100)
+        cells = str(number) if number < 10**18 else "over 10^18"
         raise QueryError(
             f"a table of {cells} cells ({sizes})",
             f"at most {schema.max_cells} are allowed; group by fewer columns, or declare a larger step",
@@ -163,7 +176,7 @@ def bind(query: Query, schema: Schema) -> Question:
     try:
         if query.where is not None:
             question = replace(question, where=_where(query.where, by, schema))
-        _ = question.sha256  # what cannot be compared with other questions is refused here, before it is asked
+        _ = question.sha256  # refuses a condition that is too complex to compare, before anything is charged
         _check_text(question)
     except QueryError as error:
         if error.position is not None or query.where is None:
@@ -173,34 +186,34 @@ def bind(query: Query, schema: Schema) -> Question:
 
 
 def _check_text(question: Question) -> None:
-    """The text of a question goes on record, so it has to ask the same again: within the limits of the language."""
+    """Refuse a question whose own text exceeds the limits of the language: the ledger records it, to be asked again."""
     if len(question.text) > LONG_TEXT:
         try:
             parse(question.text)
         except QueryError:
-            raise QueryError("a condition that takes too long to write", "name fewer values, or a range") from None
+            raise QueryError("a condition whose simplified text is too long", "name fewer values, or a range") from None
 
 
 def _where(condition: Condition, by: tuple[Column, ...], schema: Schema) -> Typed | None:
-    """The typed condition, simplified, without the tests that grouping makes anyway."""
+    """The typed condition, simplified, without tests that the group columns imply."""
     effort = Effort()
-    typed = _Typing(schema, effort).of(condition, negated=False)
-    known = {column.name: Member(column, domain_of(column)) for column in by}
-    where = simplified(All((typed, *known.values())), effort)
+    typed = _Typer(schema, effort).type_condition(condition, negated=False)
+    known = known_of(by)
+    where = simplify(All((typed, *known.values())), effort)
     if tests(where) > MAX_TESTS:
         raise QueryError(
             f"a condition of {tests(where)} tests", f"at most {MAX_TESTS} are allowed; a list after IN counts as one"
         )
     parts = where.parts if isinstance(where, All) else (where,)
-    kept = tuple(part for part in parts if not (isinstance(part, Member) and part == known.get(part.column.name)))
-    if where == NEVER or len(kept) == len(parts):
+    rest = tuple(part for part in parts if not (isinstance(part, Membership) and part == known.get(part.column.name)))
+    if where == NEVER or len(rest) == len(parts):
         return where
-    return None if not kept else simplified(All(kept), effort)
+    return None if not rest else simplify(All(rest), effort)
 
 
 def _position(condition: Condition) -> int | None:
-    """Where the first test of a condition stands in the text."""
-    while not isinstance(condition, (Comparison, Among, Between, IsNull)):
+    """The position of the first test of a condition in the text."""
+    while not isinstance(condition, (ColumnComparison, Among, Between, IsNull)):
         if isinstance(condition, Negation):
             condition = condition.part
         elif isinstance(condition, (Both, Either)) and condition.parts:
@@ -210,45 +223,51 @@ def _position(condition: Condition) -> int | None:
     return condition.column.at
 
 
-def _domains(by: tuple[Column, ...]) -> list[Typed]:
-    return [Member(column, domain_of(column)) for column in by]
-
-
 def _people(distinct: Name | None, schema: Schema) -> bool:
-    """Are people counted? With at most one row of a person in a cell, rows and people are the same."""
+    """Whether the question counts people instead of rows. Always true if a person has at most one row in a cell: both
+    counts are then equal.
+    """
     if distinct is None:
         return schema.rows_per_person == 1
     if schema.unit_is_row:
         raise QueryError(
-            "count(DISTINCT ...)", f"in {shortened(schema.name, 40)} every row is a person: write count(*)", distinct.at
+            "count(DISTINCT ...)",
+            f"in {shorten(schema.name, 40)} every row is a person, so count(*) counts people: write count(*)",
+            distinct.at,
         )
     plain = not distinct.quoted and schema.unit.isascii()
     if distinct.text != schema.unit and not (plain and distinct.text.lower() == schema.unit.lower()):
-        unit = shortened(quoted(schema.unit), 60)
+        unit = shorten(quote_name(schema.unit), 60)
         raise QueryError(
-            f"count(DISTINCT {shortened(distinct.text, 40)})",
-            f"people are identified by {unit}: write count(*) or count(DISTINCT {unit})",
+            f"count(DISTINCT {shorten(distinct.text, 40)})",
+            f"count(DISTINCT {unit}) counts people; {_meaning(schema)}",
             distinct.at,
         )
     return True
 
 
+def _meaning(schema: Schema) -> str:
+    """What count(*) counts within the bounds of a dataset whose rows belong to people."""
+    rows = schema.rows_per_person
+    return f"count(*) counts rows, at most {rows} of a person in a cell" if rows > 1 else "so does count(*)"
+
+
 def _column(name: Name, schema: Schema) -> Column:
-    found = schema.column(name.text, name.quoted)
-    if found is not None:
-        return found
+    column = schema.column(name.text, name.quoted)
+    if column is not None:
+        return column
     names = [column.name for column in schema.columns]
     alike = schema.column(name.text, quoted=False)
     if alike is not None:
-        shown = shortened(quoted(alike.name), 100)
-        raise QueryError(f"the column {shortened(name.text, 40)} is not declared", f"write it as {shown}", name.at)
+        spelling = shorten(quote_name(alike.name), 100)
+        raise QueryError(f"the column {shorten(name.text, 40)} is not declared", f"write it as {spelling}", name.at)
     near = difflib.get_close_matches(name.text[:40], names[:2000], 1)
-    hint = f"did you mean {shortened(near[0], 100)}?" if near else f"declared are {shortened(', '.join(names), 100)}"
-    raise QueryError(f"the column {shortened(name.text, 40)} is not declared", hint, name.at)
+    hint = f"did you mean {shorten(near[0], 100)}?" if near else f"declared are {shorten(', '.join(names), 100)}"
+    raise QueryError(f"the column {shorten(name.text, 40)} is not declared", hint, name.at)
 
 
-class _Typing:
-    """Conditions with typed literals, NOT pushed down to the tests."""
+class _Typer:
+    """Types the literals of a condition and pushes NOT down to its tests."""
 
     def __init__(self, schema: Schema, effort: Effort) -> None:
         self.schema = schema
@@ -256,14 +275,16 @@ class _Typing:
         self.nodes = 0
         self.columns: set[str] = set()
 
-    def of(self, condition: Condition, negated: bool, depth: int = 0) -> Typed:
+    def type_condition(self, condition: Condition, negated: bool, depth: int = 0) -> Typed:
         self.nodes += 1
         if self.nodes > MAX_NODES or depth > MAX_DEPTH:
-            raise QueryError("a condition of too many parts", f"at most {MAX_NODES}, {MAX_DEPTH} deep, are allowed")
+            raise QueryError(
+                "a condition of too many parts", f"at most {MAX_NODES} parts, nested {MAX_DEPTH} deep, are allowed"
+            )
         if isinstance(condition, Negation):
-            return self.of(condition.part, not negated, depth + 1)
+            return self.type_condition(condition.part, not negated, depth + 1)
         if isinstance(condition, (Both, Either)):
-            parts = tuple(self.of(part, negated, depth + 1) for part in condition.parts)
+            parts = tuple(self.type_condition(part, negated, depth + 1) for part in condition.parts)
             return All(parts) if isinstance(condition, Both) != negated else Any(parts)
         return self.test(condition, negated)
 
@@ -274,40 +295,49 @@ class _Typing:
             raise QueryError("a condition on too many columns", f"at most {MAX_COLUMNS} are allowed", name.at)
         return column
 
-    def test(self, condition: Condition, negated: bool) -> Member:
-        """One test as a set; its negation is the rest of the domain, because unknown is not false."""
-        if not isinstance(condition, (Comparison, Among, Between, IsNull)):
+    def test(self, condition: Condition, negated: bool) -> Membership:
+        """One test as a set of points; its negation is the rest of the domain, without NULL."""
+        if not isinstance(condition, (ColumnComparison, Among, Between, IsNull)):
             raise QueryError(f"a condition of type {type(condition).__name__}", 'write cv.col("age") >= 65')
         column = self.column(condition.column)
         if isinstance(condition, IsNull):
-            return Member(column, domain_of(column) if negated else null_of(column))
-        if isinstance(condition, Comparison):
-            points = self.compared(column, condition.op, condition.constant)
+            return Membership(column.root, column.inside if negated else null_of(column.root))
+        if isinstance(condition, ColumnComparison):
+            points = self.select_points(column, condition.op, condition.constant)
         elif isinstance(condition, Among):
             if not condition.constants:
                 raise QueryError("an empty list of values", "name at least one value", condition.column.at)
-            found = [_point(column, constant) for constant in condition.constants]
-            points = set_of(point for point in found if point is not None)
+            each = [_point(column, constant) for constant in condition.constants]
+            points = set_of(point for point in each if point is not None)
         else:
-            low = self.compared(column, ">=", condition.low)
-            points = intersection(low, self.compared(column, "<=", condition.high))
+            low = self.select_points(column, ">=", condition.low)
+            points = intersection(low, self.select_points(column, "<=", condition.high))
+        if column.source is not None:
+            self.spend(10 + sum(len(block) for block in column.blocks))
+        points = column.pull_back(points)
         self.spend(10 + len(points))
-        return Member(column, difference(domain_of(column), points) if negated else points)
+        return Membership(column.root, difference(column.inside, points) if negated else points)
 
-    def compared(self, column: Column, op: str, constant: Constant) -> Points:
-        """The points of the domain that compare so with a literal; text by its code points."""
+    def select_points(self, column: Column, op: str, constant: Constant) -> Points:
+        """The points of the domain for which `op constant` is true; text is compared by code points."""
         domain = domain_of(column)
         if op in ("=", "<>"):
             point = _point(column, constant)
             equal = EMPTY if point is None else interval(point, point)
             return equal if op == "=" else difference(domain, equal)
         if op not in FLIPPED:
-            raise QueryError(f"the operator {shortened(op, 20)}", "the operators are = <> < <= > >=", constant.at)
+            raise QueryError(f"the operator {shorten(op, 20)}", "the operators are = <> < <= > >=", constant.at)
         if column.kind == "boolean":
-            name = shortened(column.name, 40)
+            name = shorten(column.name, 40)
             raise QueryError(f"{op} on the boolean column {name}", "write = TRUE or = FALSE", constant.at)
-        value = _typed(column, constant)
-        if column.listed:
+        if column.source is not None:  # labels are in the declared order
+            place = _point(column, constant)
+            assert place is not None
+            low, high = domain[0]
+            ends = {"<": (low, place - 1), "<=": (low, place), ">": (place + 1, high), ">=": (place, high)}
+            return interval(*ends[op])
+        value = _convert(column, constant)
+        if column.is_listed:
             self.spend(2 * len(column.values))
             return set_of(i for i, other in enumerate(column.values) if _holds(other, op, value))
         number = value.toordinal() if isinstance(value, datetime.date) else int(value)
@@ -323,16 +353,18 @@ def _holds(a: Value, op: str, b: Value) -> bool:
 
 
 def _point(column: Column, constant: Constant) -> int | None:
-    """The point of a literal; None for a number or date that the domain does not hold."""
-    value = _typed(column, constant)
-    if column.listed:
+    """The point of a literal or label; None for a number or date outside the domain."""
+    if constant.value in column.labels:
+        return column.labels.index(str(constant.value))
+    value = _convert(column, constant)
+    if column.is_listed:
         point = column.index.get(value)
         if point is None and column.kind == "text":
             near = difflib.get_close_matches(str(value)[:40], [str(v)[:40] for v in column.values[:2000]], 1)
-            listed = shortened(", ".join(str(v)[:100] for v in column.values[:50]), 100)
+            listed = shorten(", ".join(str(v)[:100] for v in column.values[:50]), 100)
             raise QueryError(
-                f"{shortened(column.name, 40)} has no value {shortened(value, 40)}",
-                f"did you mean '{shortened(near[0])}'?" if near else f"declared are {listed}",
+                f"{shorten(column.name, 40)} has no value {shorten(value, 40)}",
+                f"did you mean '{shorten(near[0])}'?" if near else f"declared are {listed}",
                 constant.at,
             )
         return point
@@ -340,7 +372,7 @@ def _point(column: Column, constant: Constant) -> int | None:
     return number if column.low <= number <= column.high else None
 
 
-def _typed(column: Column, constant: Constant) -> Value:
+def _convert(column: Column, constant: Constant) -> Value:
     """The literal as a value of the column's type."""
     value = constant.value
     if column.kind == "date" and isinstance(value, str):
@@ -348,15 +380,15 @@ def _typed(column: Column, constant: Constant) -> Value:
     kinds = {"text": str, "integer": int, "boolean": bool, "date": datetime.date}
     fits = isinstance(value, kinds[column.kind]) and not (column.kind == "integer" and isinstance(value, bool))
     if not fits:
-        wanted = {
+        literal = {
             "text": "text in quotes",
             "integer": "a whole number",
             "boolean": "TRUE or FALSE",
             "date": "a date such as DATE '2026-01-31'",
         }[column.kind]
         raise QueryError(
-            f"{shortened(value, 40)} for the {column.kind} column {shortened(column.name, 40)}",
-            f"write {wanted}",
+            f"{shorten(value, 40)} for the {column.kind} column {shorten(column.name, 40)}",
+            f"write {literal}",
             constant.at,
         )
     return value

@@ -1,28 +1,28 @@
-"""How a refused word is called, and what to write instead."""
+"""Error messages for SQL that the language does not have: the name of the construct, and what to write instead."""
 
 from __future__ import annotations
 
-from countveil.errors import QueryError, shortened
+from countveil.errors import QueryError, shorten
 from countveil.query.expression import Name
 from countveil.query.tokens import A_COLUMN, ARITHMETIC, Token
 
 _CONSTRUCTS = {
-    "JOIN": ("a join", "one dataset is asked at a time"),
-    "UNION": ("a set operation", "ask each question alone"),
-    "EXCEPT": ("a set operation", "ask each question alone"),
-    "INTERSECT": ("a set operation", "ask each question alone"),
-    "WITH": ("a common table expression", "ask the dataset itself"),
-    "HAVING": ("HAVING", "every cell of the public domain is answered; filter the answer"),
+    "JOIN": ("a join", "ask about one dataset at a time"),
+    "UNION": ("a set operation", "ask each question separately"),
+    "EXCEPT": ("a set operation", "ask each question separately"),
+    "INTERSECT": ("a set operation", "ask each question separately"),
+    "WITH": ("a common table expression", "write FROM and the name of one dataset"),
+    "HAVING": ("HAVING", "the answer has every cell of the public domain; filter the answer"),
     "ORDER": ("ORDER BY", "cells come in the declared order; sort the answer"),
-    "LIMIT": ("LIMIT", "every cell of the public domain is answered"),
-    "OFFSET": ("OFFSET", "every cell of the public domain is answered"),
-    "FETCH": ("FETCH", "every cell of the public domain is answered"),
+    "LIMIT": ("LIMIT", "remove it: the answer has every cell of the public domain"),
+    "OFFSET": ("OFFSET", "remove it: the answer has every cell of the public domain"),
+    "FETCH": ("FETCH", "remove it: the answer has every cell of the public domain"),
     "SAMPLE": ("a sample", "all rows are counted"),
     "TABLESAMPLE": ("a sample", "all rows are counted"),
-    "USING": ("USING", "one dataset is asked at a time"),
+    "USING": ("USING", "ask about one dataset at a time"),
     "QUALIFY": ("QUALIFY", "put the condition in WHERE"),
-    "WINDOW": ("a window", "count(*) stands alone"),
-    "OVER": ("a window", "count(*) stands alone"),
+    "WINDOW": ("a window function", "write count(*) alone"),
+    "OVER": ("a window function", "write count(*) alone"),
     "FILTER": ("FILTER", "put the condition in WHERE"),
     "LIKE": ("LIKE", "write IN ('value', ...)"),
     "ILIKE": ("ILIKE", "write IN ('value', ...)"),
@@ -39,7 +39,7 @@ _CONSTRUCTS = {
     "SOME": ("SOME", "write IN (literal, ...)"),
     "COLLATE": ("COLLATE", "text is compared by its characters"),
     "NULL": ("a comparison with NULL", "write IS NULL or IS NOT NULL"),
-    "DISTINCT": ("DISTINCT", "write count(DISTINCT unit) with the column that identifies a person"),
+    "DISTINCT": ("DISTINCT", "write count(DISTINCT unit), with the column that identifies a person, to count people"),
     "TIMESTAMP": ("a time stamp", "write DATE '2026-01-31'"),
     "INTERVAL": ("an interval", "write DATE '2026-01-31'"),
     "XOR": ("XOR", "join conditions with AND, OR, NOT"),
@@ -73,7 +73,7 @@ _STATEMENT = "the form is SELECT columns, count(*) FROM dataset WHERE condition 
 
 
 def refusal(token: Token, allowed: str) -> QueryError:
-    """The refusal of a token where the grammar wanted something else."""
+    """The refusal of a token that the grammar does not allow here."""
     word = token.word
     if word in _CONSTRUCTS:
         return QueryError(*_CONSTRUCTS[word], token.at)
@@ -85,19 +85,19 @@ def refusal(token: Token, allowed: str) -> QueryError:
         return QueryError("a second statement", "ask one question at a time", token.at)
     if token.kind == "symbol" and token.value in "*-":
         return QueryError(*ARITHMETIC, token.at)
-    what = {"text": "the text", "integer": "the number", "quoted": "the name", "symbol": "the symbol"}
-    return QueryError(f"{what.get(token.kind, 'the word')} {shortened(token.value, 40)}", allowed, token.at)
+    nouns = {"text": "the text", "integer": "the number", "quoted": "the name", "symbol": "the symbol"}
+    return QueryError(f"{nouns.get(token.kind, 'the word')} {shorten(token.value, 40)}", allowed, token.at)
 
 
 def keyword(token: Token, allowed: str) -> QueryError:
-    """The refusal of a keyword where a name belongs: it may be a name that needs quotes."""
-    refused = refusal(token, allowed)
-    return QueryError(refused.construct, f"{refused.allowed}; {quoting(token)}", token.at)
+    """The refusal of a keyword in place of a name, which may be a name that needs quotes."""
+    error = refusal(token, allowed)
+    return QueryError(error.construct, f"{error.allowed}; {quoting(token)}", token.at)
 
 
 def quoting(token: Token) -> str:
-    """How a name that is also a keyword is written."""
-    return f'a column of that name is written in double quotes: "{shortened(token.value, 40)}"'
+    """How to write a name that is also a keyword."""
+    return f'a column of that name is written in double quotes: "{shorten(token.value, 40)}"'
 
 
 def function(token: Token, allowed: str) -> QueryError:
@@ -106,20 +106,21 @@ def function(token: Token, allowed: str) -> QueryError:
     if word in _CONSTRUCTS:
         return QueryError(*_CONSTRUCTS[word], token.at)
     if word == "COUNT":
-        return QueryError("a count in this place", "count(*) stands once, before FROM; filter the answer", token.at)
+        return QueryError("a count in this place", "write count(*) once, before FROM; filter the answer", token.at)
     if word in _STATISTICS:
-        allowed = "only counts exist: GROUP BY the column for a histogram by its declared step, and compute with that"
+        allowed = "only counts exist: GROUP BY the column for a histogram; its median and mean are free in Python: "
+        allowed += "table.quantile(0.5), table.mean()"
     elif word in _DATE_PARTS:
         allowed = f"a date is compared with DATE '2026-01-31' or grouped by its declared step of days; {A_COLUMN}"
     else:
         allowed = f"{allowed}; {A_COLUMN}"
-    return QueryError(f"the function {shortened(token.value, 40)}", allowed, token.at)
+    return QueryError(f"the function {shorten(token.value, 40)}", allowed, token.at)
 
 
 def not_a_select(token: Token) -> QueryError:
     """The refusal of a text that does not start with SELECT."""
     if token.kind == "word" and token.word != "WITH":
-        return QueryError(f"a statement that starts with {shortened(token.value, 40)}", _STATEMENT, token.at)
+        return QueryError(f"a statement that starts with {shorten(token.value, 40)}", _STATEMENT, token.at)
     if token.kind == "symbol" and token.value == "(":
         return QueryError("parentheses around the query", _STATEMENT, token.at)
     if token.kind == "symbol" and token.value == ";":
@@ -128,7 +129,7 @@ def not_a_select(token: Token) -> QueryError:
 
 
 def not_a_column(token: Token) -> QueryError | None:
-    """The refusal of what people select besides columns and count(*)."""
+    """The refusal of anything but columns and count(*) after SELECT; None if the token has no special message."""
     if token.kind == "symbol" and token.value == "*":
         return QueryError("* for all columns", "rows are counted, not shown: write count(*)", token.at)
     if token.word == "COUNT":
@@ -141,7 +142,7 @@ def not_a_column(token: Token) -> QueryError | None:
 
 
 def not_a_dataset(token: Token) -> QueryError | None:
-    """The refusal of what people read from besides a dataset."""
+    """The refusal of anything but a dataset after FROM; None if the token has no special message."""
     if token.kind == "symbol" and token.value == "(":
         return QueryError("a subquery", "write FROM and the name of one dataset", token.at)
     if token.kind == "text":
@@ -150,15 +151,15 @@ def not_a_dataset(token: Token) -> QueryError | None:
 
 
 def after_dataset(token: Token) -> QueryError | None:
-    """The refusal of what people write after FROM dataset."""
+    """The refusal of a token after FROM dataset; None if the token has no special message."""
     if token.kind == "symbol" and token.value == ",":
-        return QueryError("a second dataset", "one dataset is asked at a time", token.at)
+        return QueryError("a second dataset", "ask about one dataset at a time", token.at)
     if token.kind == "symbol" and token.value == "(":
         return QueryError("a table function", "write the name of a declared dataset", token.at)
     plain = token.kind in ("word", "quoted") and token.word not in _CONSTRUCTS and token.word not in _JOINS
     if plain:
         return QueryError(
-            f"an alias for the dataset ({shortened(token.value, 40)})",
+            f"an alias for the dataset ({shorten(token.value, 40)})",
             "leave it out and write column names alone; WHERE, GROUP BY or the end is expected here",
             token.at,
         )
@@ -166,16 +167,16 @@ def after_dataset(token: Token) -> QueryError | None:
 
 
 def not_counted(token: Token) -> QueryError:
-    """The refusal of what stands in the parentheses of a count."""
-    allowed = "write count(*) or count(DISTINCT unit)"
+    """The refusal of anything but * and DISTINCT in the parentheses of a count."""
+    allowed = "write count(*) for rows or count(DISTINCT unit) for people"
     if token.kind in ("word", "quoted") and token.word != "ALL":
-        return QueryError(f"a count of {shortened(token.value, 40)}", allowed, token.at)
+        return QueryError(f"a count of {shorten(token.value, 40)}", allowed, token.at)
     return refusal(token, allowed)
 
 
 def not_a_test(name: Name, token: Token, allowed: str) -> QueryError:
-    """The refusal of what follows a column in a condition and is no test."""
-    column = shortened(name.text, 40)
+    """The refusal of a token that follows a column in a condition and starts no test."""
+    column = shorten(name.text, 40)
     ends = token.kind == "end" or token.word in ("AND", "OR", "GROUP") or token.value in (")", ";")
     if ends and token.kind not in ("text", "quoted"):
         return QueryError(
@@ -191,7 +192,7 @@ def not_a_test(name: Name, token: Token, allowed: str) -> QueryError:
 
 
 def not_null(token: Token) -> QueryError:
-    """The refusal of what follows IS or IS NOT and is not NULL."""
+    """The refusal of anything but NULL after IS or IS NOT."""
     if token.word in ("TRUE", "FALSE"):
         return QueryError(f"IS {token.word}", f"write = {token.word}", token.at)
     if token.word in ("DISTINCT", "UNKNOWN"):
@@ -200,19 +201,17 @@ def not_null(token: Token) -> QueryError:
 
 
 def not_a_literal(token: Token, allowed: str) -> QueryError:
-    """The refusal of what stands where a value belongs."""
+    """The refusal of a token in place of a value."""
     if token.kind == "quoted":
-        shown = shortened(token.value, 40)
-        return QueryError(
-            f'the name "{shown}" in place of a value', f"write text in single quotes: '{shown}'", token.at
-        )
+        name = shorten(token.value, 40)
+        return QueryError(f'the name "{name}" in place of a value', f"write text in single quotes: '{name}'", token.at)
     if token.kind == "symbol" and token.value == "(":
         return QueryError("parentheses or a subquery in place of a value", allowed, token.at)
     if token.kind == "word" and token.word not in _CONSTRUCTS:
-        return QueryError(f"the word {shortened(token.value, 40)} in place of a value", allowed, token.at)
+        return QueryError(f"the word {shorten(token.value, 40)} in place of a value", allowed, token.at)
     return refusal(token, allowed)
 
 
 def not_a_date(token: Token) -> QueryError:
-    """The refusal of what follows DATE and is no date."""
-    return QueryError(f"DATE {shortened(token.value or 'alone', 40)}", "write a date as DATE '2026-01-31'", token.at)
+    """The refusal of anything but a date after DATE."""
+    return QueryError(f"DATE {shorten(token.value or 'alone', 40)}", "write a date as DATE '2026-01-31'", token.at)

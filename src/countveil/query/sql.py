@@ -1,4 +1,4 @@
-"""SQL text -> Query: a recursive-descent parser for a closed language. What it does not accept does not exist.
+"""SQL text -> Query: a recursive-descent parser for a closed language. It refuses everything outside this grammar.
 
     query      = SELECT [column {, column} ,] count [[AS] name] FROM dataset [WHERE condition]
                  [GROUP BY column {, column}] [;]
@@ -9,14 +9,17 @@
     op         = '=' | '<>' | '!=' | '<' | '<=' | '>' | '>='
     literal    = 'text' | integer | TRUE | FALSE | DATE 'YYYY-MM-DD'
 
-A name is a word that is no keyword, COUNT, DATE or BY where the neighbouring token says so, or text in double quotes.
+A name is a word that is no keyword, or text in double quotes; COUNT, DATE and BY are names where the neighbouring token
+rules out the keyword.
 
-Text is only a syntax: the engine's query is generated from the typed question, never from these words.
+An engine never sees this text: its query is generated from the typed question.
 """
 
 from __future__ import annotations
 
-from countveil.errors import QueryError, shortened
+from collections.abc import Iterable
+
+from countveil.errors import QueryError, shorten
 from countveil.query import refusals
 from countveil.query.expression import (
     FLIPPED,
@@ -24,7 +27,7 @@ from countveil.query.expression import (
     Among,
     Between,
     Both,
-    Comparison,
+    ColumnComparison,
     Condition,
     Constant,
     Either,
@@ -32,10 +35,9 @@ from countveil.query.expression import (
     Name,
     Negation,
     Query,
-    count_name,
 )
+from countveil.query.schema import INT64, MAX_NAME, date_from_text
 from countveil.query.tokens import NAMEABLE, RESERVED, Token, tokenise
-from countveil.schema import INT64, MAX_NAME, date_from_text
 
 MAX_DEPTH = 64
 TEST = "a condition is column op literal, IN (...), BETWEEN ... AND ..., or IS NULL, joined by AND, OR, NOT"
@@ -55,7 +57,7 @@ def parse_condition(text: str) -> Condition:
     """A condition alone, as after WHERE.
 
     >>> parse_condition("NOT age < 65")  # doctest: +ELLIPSIS
-    Negation(part=Comparison(column=Name(text='age', ...
+    Negation(part=ColumnComparison(column=Name(text='age', ...
     """
     parser = _Parser(tokenise(text))
     condition = parser.condition()
@@ -67,21 +69,21 @@ _LOWER = {ord(letter): letter.lower() for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 class _Parser:
-    """One walk over the tokens; `depth` bounds nesting so that no text can exhaust the stack."""
+    """One pass over the tokens; `depth` limits nesting so that no text can exhaust the stack."""
 
     def __init__(self, tokens: list[Token]) -> None:
         self.tokens = tokens
         self.i = 0
         self.depth = 0
 
-    # -- walking ---------------------------------------------------------------------------------------------------
+    # -- tokens ----------------------------------------------------------------------------------------------------
 
     @property
     def now(self) -> Token:
         return self.tokens[self.i]
 
     def peek(self, ahead: int = 1) -> Token:
-        """A token after this one; after the end is the end."""
+        """The token `ahead` places after this one, or the end token."""
         return self.tokens[min(self.i + ahead, len(self.tokens) - 1)]
 
     def take(self) -> Token:
@@ -90,7 +92,7 @@ class _Parser:
         return token
 
     def accept(self, word: str) -> bool:
-        """Step over a keyword or symbol if it is next."""
+        """Skip a keyword or symbol if it is next; whether it was."""
         token = self.now
         if token.word == word or (token.kind == "symbol" and token.value == word):
             self.take()
@@ -102,13 +104,13 @@ class _Parser:
             raise self.refuse(allowed)
 
     def refuse(self, allowed: str) -> QueryError:
-        """The refusal of the next token: named as a construct of SQL where it is one."""
+        """The refusal of the next token, which names the SQL construct that it starts."""
         return refusals.refusal(self.now, allowed)
 
-    def forbid(self, refused: QueryError | None) -> None:
+    def forbid(self, error: QueryError | None) -> None:
         """Raise the refusal, if there is one."""
-        if refused is not None:
-            raise refused
+        if error is not None:
+            raise error
 
     def end(self) -> None:
         ended = self.accept(";")
@@ -129,7 +131,7 @@ class _Parser:
             selected.append(self.name("a column or count(*)"))
             if self.now.word == "FROM":
                 raise QueryError("a query without a count", "write count(*) before FROM", self.now.at)
-            self.expect(",", "a comma, more columns, then count(*)")
+            self.expect(",", "write a comma, then more columns or count(*)")
         distinct = self.count()
         name = self.alias()
         if _is(self.now, ",") and self.peek().kind == "word" and _is(self.peek(2), "("):
@@ -144,8 +146,8 @@ class _Parser:
         by = self.groups()
         self.end()
         chosen = _check_columns(selected, by, name)
-        shown = name.text if name else count_name(column.text for column in selected)
-        return Query(dataset, chosen, where, distinct, shown)
+        count = name.text if name else count_name(column.text for column in selected)
+        return Query(dataset, chosen, where, distinct, count)
 
     def count(self) -> Name | None:
         self.take()
@@ -162,14 +164,14 @@ class _Parser:
         bare = self.now.kind == "word" and self.peek().word == "FROM"
         if not self.accept("AS") and self.now.kind != "quoted" and not bare:
             return None
-        found = self.name("a name for the count")
-        if len(found.text) > MAX_NAME or not found.text.isprintable():
+        alias = self.name("a name for the count")
+        if len(alias.text) > MAX_NAME or not alias.text.isprintable():
             raise QueryError(
-                f"the name {shortened(found.text, 40)} for the count",
+                f"the name {shorten(alias.text, 40)} for the count",
                 f"use 1 to {MAX_NAME} printable characters",
-                found.at,
+                alias.at,
             )
-        return found
+        return alias
 
     def groups(self) -> list[Name]:
         if not self.accept("GROUP"):
@@ -195,7 +197,7 @@ class _Parser:
         raise self.refuse(f"{what} is expected here")
 
     def starts_case(self) -> bool:
-        """CASE WHEN or CASE column WHEN is next; no name is followed by a name."""
+        """Whether CASE WHEN or CASE column WHEN is next; no name is followed by a name."""
         operand = self.peek().kind in ("word", "quoted") and self.peek().word not in RESERVED
         when = self.peek().word == "WHEN" or (operand and self.peek(2).word == "WHEN")
         return self.now.word == "CASE" and when
@@ -223,55 +225,55 @@ class _Parser:
             negations += 1
             if negations > MAX_DEPTH:
                 raise QueryError("too many NOT in a row", f"at most {MAX_DEPTH} are allowed", self.now.at)
-        found = self.parenthesis() if _is(self.now, "(") else self.test()
-        return Negation(found) if negations % 2 else found
+        condition = self.parenthesis() if _is(self.now, "(") else self.test()
+        return Negation(condition) if negations % 2 else condition
 
     def parenthesis(self) -> Condition:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise QueryError("parentheses nested too deeply", f"at most {MAX_DEPTH} levels are allowed", self.now.at)
         self.take()
-        found = self.condition()
+        condition = self.condition()
         self.expect(")", "AND, OR or a closing parenthesis is expected here")
         self.depth -= 1
-        return found
+        return condition
 
     def test(self) -> Condition:
         if self.starts_literal():
-            return self.reversed()
+            return self.read_reversed()
         column = self.name("a declared column")
         negated = self.accept("NOT")
         if self.accept("IN"):
-            found: Condition = Among(column, self.literals())
+            test: Condition = Among(column, self.literals())
         elif self.accept("BETWEEN"):
             low = self.literal()
             self.expect("AND", "BETWEEN literal AND literal")
-            found = Between(column, low, self.literal())
+            test = Between(column, low, self.literal())
         elif negated:
             raise self.refuse("NOT IN (...) or NOT BETWEEN ... AND ...")
         elif self.accept("IS"):
             negated = self.accept("NOT")
             if not self.accept("NULL"):
                 raise refusals.not_null(self.now)
-            found = IsNull(column)
+            test = IsNull(column)
         elif _is(self.now, *FLIPPED):
-            found = Comparison(column, self.take().value, self.literal())
+            test = ColumnComparison(column, self.take().value, self.literal())
         else:
             raise refusals.not_a_test(column, self.now, TEST)
-        return Negation(found) if negated else found
+        return Negation(test) if negated else test
 
     def starts_test(self, ahead: int) -> bool:
-        """That token is an operator, IN, BETWEEN or IS: what follows a column."""
+        """Whether that token can follow a column: an operator, IN, BETWEEN or IS."""
         token = self.peek(ahead)
         return _is(token, *FLIPPED) or token.word in ("IN", "BETWEEN", "IS")
 
     def starts_literal(self) -> bool:
-        """A literal is next; DATE is one before a text, and a name otherwise."""
+        """Whether a literal is next; DATE starts one before a text, and is a name otherwise."""
         dated = self.now.word == "DATE" and self.peek().kind == "text"
         return dated or _is(self.now, "-") or self.now.kind in ("text", "integer") or self.now.word in ("TRUE", "FALSE")
 
-    def reversed(self) -> Condition:
-        """literal op column, read as column op literal."""
+    def read_reversed(self) -> Condition:
+        """Parse `literal op column` as `column op literal`."""
         first = self.now
         allowed = f"{TEST}; {refusals.quoting(first)}" if first.word in ("TRUE", "FALSE") else TEST
         constant = self.literal()
@@ -282,17 +284,17 @@ class _Parser:
         op = FLIPPED[self.take().value]
         if self.starts_literal() and self.now.word not in ("TRUE", "FALSE"):
             raise QueryError("a comparison without a column", allowed, constant.at)
-        return Comparison(self.name("a declared column"), op, constant)
+        return ColumnComparison(self.name("a declared column"), op, constant)
 
     def literals(self) -> tuple[Constant, ...]:
         self.expect("(", "IN (literal, ...)")
-        found = [self.literal()]
+        literals = [self.literal()]
         while self.accept(","):
-            found.append(self.literal())
-            if len(found) > MAX_LIST:
-                raise QueryError("a list of too many values", f"at most {MAX_LIST} are allowed", found[-1].at)
+            literals.append(self.literal())
+            if len(literals) > MAX_LIST:
+                raise QueryError("a list of too many values", f"at most {MAX_LIST} are allowed", literals[-1].at)
         self.expect(")", "a comma or a closing parenthesis")
-        return tuple(found)
+        return tuple(literals)
 
     def literal(self) -> Constant:
         token = self.now
@@ -328,30 +330,45 @@ def _is(token: Token, *symbols: str) -> bool:
 
 
 def _check_columns(selected: list[Name], by: list[Name], name: Name | None) -> tuple[Name, ...]:
-    """The selected columns, which are the group columns, each once; of two spellings the quoted one counts."""
-    chosen, grouped = _once(selected), _once(by)
+    """Check that the selected columns are the group columns; the columns, each in its quoted spelling if it has one."""
+    chosen, grouped = _by_plain_name(selected), _by_plain_name(by)
     for folded, column in chosen.items():
         if folded not in grouped:
             raise QueryError(
-                f"the column {shortened(column.text, 40)} without GROUP BY", "name it in GROUP BY too", column.at
+                f"the column {shorten(column.text, 40)} without GROUP BY", "name it in GROUP BY too", column.at
             )
     for folded, column in grouped.items():
         other = chosen.get(folded)
         if other is None or (column.quoted and other.quoted and column.text != other.text):
             raise QueryError(
-                f"GROUP BY {shortened(column.text, 40)} without showing it", "name it before count(*) too", column.at
+                f"GROUP BY {shorten(column.text, 40)} without selecting it",
+                "name it in SELECT too, before count(*)",
+                column.at,
             )
     if name is not None and name.text.casefold() in {column.text.casefold() for column in selected}:
-        raise QueryError(f"the name {shortened(name.text, 30)} for the count", "give it a name of its own", name.at)
+        raise QueryError(
+            f"the name {shorten(name.text, 30)} for the count", "use a name that no selected column has", name.at
+        )
     return tuple(grouped[folded] if grouped[folded].quoted else column for folded, column in chosen.items())
 
 
-def _once(columns: list[Name]) -> dict[str, Name]:
-    """The columns by their names without the case of ASCII letters, in order; no dataset has two such columns."""
-    found: dict[str, Name] = {}
+def _by_plain_name(columns: list[Name]) -> dict[str, Name]:
+    """The columns by their names with ASCII letters in lower case, in order; refuses a column given twice."""
+    columns_by_name: dict[str, Name] = {}
     for column in columns:
         plain = column.text.translate(_LOWER)
-        if plain in found:
-            raise QueryError(f"the column {shortened(column.text, 40)} twice", "name each column once", column.at)
-        found[plain] = column
-    return found
+        if plain in columns_by_name:
+            raise QueryError(f"the column {shorten(column.text, 40)} twice", "name each column once", column.at)
+        columns_by_name[plain] = column
+    return columns_by_name
+
+
+def count_name(columns: Iterable[str]) -> str:
+    """The count's name when the analyst gives none: count, unless a group column is called that.
+
+    >>> count_name(["region"]), count_name(["Count"])
+    ('count', 'count_1')
+    """
+    taken = {column.casefold() for column in columns}
+    names = ["count", *(f"count_{i}" for i in range(1, len(taken) + 1))]
+    return next(name for name in names if name not in taken)

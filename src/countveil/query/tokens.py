@@ -1,4 +1,4 @@
-"""SQL text as tokens with positions; whatever the language does not have is refused here, by name.
+"""SQL text as tokens with positions; characters and symbols outside the language are refused here, by name.
 
 Comments, dollar quotes, parameters, escapes, arithmetic and letters outside ASCII never reach the parser.
 """
@@ -10,7 +10,7 @@ import re
 import unicodedata
 from dataclasses import dataclass
 
-from countveil.errors import QueryError, shortened
+from countveil.errors import QueryError, shorten
 
 MAX_TEXT = 500_000
 MAX_TOKENS = 60_000
@@ -20,10 +20,10 @@ RESERVED = frozenset(
         *("AND", "OR", "NOT", "IN", "BETWEEN", "IS", "NULL", "TRUE", "FALSE", "DATE"),
     ]
 )
-"""Keywords of the language: names like these are written in quotes."""
+"""Keywords of the language: a column or dataset with such a name needs quotes."""
 NAMEABLE = frozenset(["COUNT", "DATE", "BY"])
-"""Keywords that may also be names without quotes, because the neighbouring token tells which is meant: the keyword
-COUNT comes before a parenthesis, DATE before a text, BY after GROUP, and a name never does."""
+"""Keywords that may also be names without quotes, because the neighbouring token decides: the keyword COUNT
+comes before a parenthesis, DATE before a text, BY after GROUP, and a name never does."""
 
 UNWRITABLE = re.compile("[\x00\ud800-\udfff]")
 _TOKEN = re.compile(
@@ -40,7 +40,7 @@ _TOKEN = re.compile(
 A_COLUMN = "for other groups or values, ask the curator for a column that holds them"
 ARITHMETIC = (
     "arithmetic",
-    f"count(*) stands alone, and a column is compared with a literal or grouped by its declared step; {A_COLUMN}",
+    f"write count(*) alone; a column is compared with a literal or grouped by its declared step; {A_COLUMN}",
 )
 _SYMBOLS = {
     "--": ("a comment", "leave comments out"),
@@ -82,7 +82,7 @@ _ODD = {
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One token: `kind` is word, quoted, text, integer, symbol or end; `value` is the name, text or symbol meant."""
+    """One token: `kind` is word, quoted, text, integer, symbol or end; `value` is without quotes."""
 
     kind: str
     value: str
@@ -90,7 +90,7 @@ class Token:
 
     @property
     def word(self) -> str:
-        """The upper-case keyword that the token may be, or nothing."""
+        """The word in upper case, to compare with keywords; empty for other tokens."""
         return self.value.upper() if self.kind == "word" else ""
 
 
@@ -107,15 +107,15 @@ def tokenise(text: str) -> list[Token]:
     tokens: list[Token] = []
     at = 0
     while at < len(text):
-        found = _TOKEN.match(text, at)
-        if found is None:
+        match = _TOKEN.match(text, at)
+        if match is None:
             raise _odd(text[at], at + 1)
-        kind, value = found.lastgroup or "", found.group()
+        kind, value = match.lastgroup or "", match.group()
         if kind != "space":
             tokens.append(_token(kind, value, at + 1))
             if len(tokens) > MAX_TOKENS:
-                raise QueryError("a query of too many words", f"at most {MAX_TOKENS} are allowed", at + 1)
-        at = found.end()
+                raise QueryError("a query of too many words and symbols", f"at most {MAX_TOKENS} are allowed", at + 1)
+        at = match.end()
     tokens.append(Token("end", "", len(text) + 1))
     return tokens
 
@@ -123,7 +123,7 @@ def tokenise(text: str) -> list[Token]:
 def _token(kind: str, value: str, at: int) -> Token:
     if kind == "number":
         if not (value.isascii() and value.isdigit()):
-            raise QueryError(f"the number {shortened(value, 30)}", "write a whole number in digits", at)
+            raise QueryError(f"the number {shorten(value, 30)}", "write a whole number in digits", at)
         return Token("integer", value, at)
     if kind == "text":
         inner = value[1:-1]
@@ -139,27 +139,27 @@ def _token(kind: str, value: str, at: int) -> Token:
 
 
 def _check_characters(inner: str, at: int) -> None:
-    """Text and names are Unicode without NUL; a lone surrogate is not Unicode."""
-    found = UNWRITABLE.search(inner)
-    if found:
-        raise QueryError(f"the character U+{ord(found.group()):04X}", "remove it", at + found.start())
+    """Refuse NUL and lone surrogates, which are not Unicode text."""
+    match = UNWRITABLE.search(inner)
+    if match:
+        raise QueryError(f"the character U+{ord(match.group()):04X}", "remove it", at + match.start())
 
 
 def _odd(character: str, at: int) -> QueryError:
     if character in _ODD:
         return QueryError(*_ODD[character], at)
     name = unicodedata.name(character, "without a name")
-    shown = f"{character} " if character.isprintable() else ""
+    prefix = f"{character} " if character.isprintable() else ""
     letters = 'names outside quotes use the letters a-z; write other names in double quotes: "Größe"'
     return QueryError(
-        f"the character {shown}(U+{ord(character):04X}, {name.lower()})",
+        f"the character {prefix}(U+{ord(character):04X}, {name.lower()})",
         letters if character.isalnum() else "remove it, or write it inside quotes",
         at,
     )
 
 
 def literal(value: str | int | bool | datetime.date) -> str:
-    """A value as it is written in a query.
+    """The literal of a value in a query.
 
     >>> literal("it's"), literal(True), literal(-3), literal(datetime.date(2026, 1, 31))
     ("'it''s'", 'TRUE', '-3', "DATE '2026-01-31'")
@@ -173,10 +173,10 @@ def literal(value: str | int | bool | datetime.date) -> str:
     return f"DATE '{value.isoformat()}'"
 
 
-def quoted(name: str) -> str:
-    """A name as it is written in a query, in double quotes unless it is plain.
+def quote_name(name: str) -> str:
+    """The name as a query writes it: in double quotes unless it is a plain lower-case word.
 
-    >>> quoted("age"), quoted("count"), quoted('a"b')
+    >>> quote_name("age"), quote_name("count"), quote_name('a"b')
     ('age', '"count"', '"a""b"')
     """
     plain = name.isascii() and name.isidentifier() and name.islower() and name.upper() not in RESERVED

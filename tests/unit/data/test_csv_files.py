@@ -1,4 +1,4 @@
-"""CSV is RFC 4180 or refused, so that one record changes the counts by that record alone."""
+"""A CSV file that is not RFC 4180 is refused, so that one record changes the counts by that record alone."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
-from countveil.engines import Source, csv_files, open_engine
-from countveil.engines import duckdb as duckdb_engine
-from countveil.engines.csv_files import find_fault
-from countveil.engines.duckdb import DuckDBEngine
+from countveil.data import csv_files
+from countveil.data.csv_files import find_fault
+from countveil.data.engines import Source, duckdb as duckdb_engine, open_engine
+from countveil.data.engines.duckdb import DuckDBEngine
 from countveil.errors import CountveilError, DataError
 from countveil.query import ask
-from countveil.schema import Column, Schema
+from countveil.query.schema import Column, Schema
 from tests.support.effort import examples
 
 REGIONS = ("North", "South")
@@ -31,11 +30,11 @@ MISSING = "SELECT count(*) FROM people WHERE region IS NULL"
 HEAD = b"id,region,age\n"
 
 
-def accepted(content: bytes, delimiter: str = ",") -> bool:
-    """The grammar of RFC 4180, with line ends of LF too and any other bytes."""
-    mark = re.escape(delimiter.encode())
-    field = rb'(?:"(?:[^"]|"")*"|[^"\r\n' + mark + rb"]*)"
-    record = field + rb"(?:" + mark + field + rb")*"
+def is_rfc4180(content: bytes, delimiter: str = ",") -> bool:
+    """The grammar of RFC 4180, extended to LF as line end and to all bytes."""
+    separator = re.escape(delimiter.encode())
+    field = rb'(?:"(?:[^"]|"")*"|[^"\r\n' + separator + rb"]*)"
+    record = field + rb"(?:" + separator + field + rb")*"
     return re.fullmatch(rb"(?:\xef\xbb\xbf)?" + record + rb"(?:\r?\n" + record + rb")*", content) is not None
 
 
@@ -47,12 +46,12 @@ def source_of(folder: Path, content: bytes, name: str = "people.csv", delimiter:
 def count(source: Source, *questions: str, schema: Schema = SCHEMA) -> list[int]:
     engine = open_engine(source, schema)
     try:
-        return [n for sql in questions for n in engine.count(ask(schema, sql), key=b"k").tolist()]
+        return [n for sql in questions for n in engine.count(ask(schema, sql), salt=b"s").tolist()]
     finally:
         engine.close()
 
 
-# -- what is accepted --------------------------------------------------------------------------------------------------
+# -- accepted files ----------------------------------------------------------------------------------------------------
 
 PIECES = [b"a", b"1", b",", b";", b'"', b'""', b"\n", b"\r\n", b"\r", b" ", "é".encode(), b"\xff", b"\x00", b'","']
 FIELDS = [b"a,", b"a\n", b'"a",', b'"a\r\n""",', b'""\n']
@@ -67,16 +66,16 @@ FIELDS = [b"a,", b"a\n", b'"a",', b'"a\r\n""",', b'""\n']
 )
 @example([b'"', *[b"a"] * 63, b'"'], ",", b"", 64)
 @example([b"a"] * 62 + [b"\r"], ",", b"", 64)
-def test_a_file_is_accepted_by_the_grammar_however_it_is_read(
+def test_exactly_the_files_of_the_grammar_are_accepted_for_every_chunk_size(
     pieces: list[bytes], delimiter: str, mark: bytes, chunk: int
 ) -> None:
     content = mark + b"".join(pieces)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(csv_files, "CHUNK", chunk)
         fault = find_fault(io.BytesIO(content).readinto, delimiter)
-    assert (fault is None) == accepted(content, delimiter), fault
+    assert (fault is None) == is_rfc4180(content, delimiter), fault
     if fault is not None:
-        assert not accepted(content[: fault.offset + 2] + b'"' * (fault.opened is not None), delimiter)
+        assert not is_rfc4180(content[: fault.offset + 2] + b'"' * (fault.opened is not None), delimiter)
 
 
 INSIDE, AFTER, OPEN = (
@@ -105,7 +104,7 @@ INSIDE, AFTER, OPEN = (
     ],
 )
 @pytest.mark.parametrize("way", ["plain", "gzip", "CRLF", "byte order mark", "several files", "semicolons"])
-def test_the_refusal_names_the_line(tmp_path: Path, record: bytes, line: str, reason: str, way: str) -> None:
+def test_the_refusal_gives_line_and_reason(tmp_path: Path, record: bytes, line: str, reason: str, way: str) -> None:
     content, name, delimiter = HEAD + b"1,North,20\n" + record, "people.csv", None
     if way == "byte order mark":
         content = b"\xef\xbb\xbf" + content
@@ -120,31 +119,31 @@ def test_the_refusal_names_the_line(tmp_path: Path, record: bytes, line: str, re
         source_of(tmp_path, HEAD + b'2,"South",30', "a.csv")
         source = Source("*.csv", directory=tmp_path)
     for declared in (SCHEMA, None):
-        with pytest.raises(DataError) as refused:
+        with pytest.raises(DataError) as error:
             open_engine(source, declared)
-        said = str(refused.value)
-        assert f"{name} is no CSV by RFC 4180, {line}" in said
-        assert reason in said
-        assert "\n" not in said
+        message = str(error.value)
+        assert f"{name} is not CSV by RFC 4180, {line}" in message
+        assert reason in message
+        assert "\n" not in message
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
 @pytest.mark.parametrize("last", [b"", b"\n", b"\r\n"])
-def test_what_is_quoted_as_it_should_be_is_read(tmp_path: Path, end: bytes, last: bytes) -> None:
+def test_correctly_quoted_fields_are_read(tmp_path: Path, end: bytes, last: bytes) -> None:
     rows = [b'"id","region",age', b'1,"North",20', b'"2",South,"21"', b'3,"a ""b""\r\n, c",22', b'4,"","23"', b"5,,24"]
     source = source_of(tmp_path, b"\xef\xbb\xbf" + end.join(rows) + last)
     assert count(source, BY_REGION, ALL, MISSING) == [1, 1, 5, 1]
     assert count(source, BY_AGE)[20:25] == [1] * 5
 
 
-def test_records_of_one_column_are_counted_once_whatever_their_line_ends(tmp_path: Path) -> None:
+def test_records_of_one_column_are_counted_once_for_all_line_ends(tmp_path: Path) -> None:
     schema = Schema("people", (Column("age", "integer", low=0, high=9),))
     source = source_of(tmp_path, b'age\n1\r\n2\n"3"\r\n\n5')
     assert count(source, ALL, "SELECT count(*) FROM people WHERE age IS NULL", schema=schema) == [5, 1]
 
 
 def test_a_record_longer_than_the_buffers_of_the_parser_is_refused(tmp_path: Path) -> None:
-    """The parser would take what is within its quotes for seven million records."""
+    """The parser would read the text within its quotes as seven million records."""
     source = source_of(tmp_path, HEAD + b"1,North,20\n" + b'9001,"' + b"1,South,2\n" * 7_000_000 + b'",50\n')
     with pytest.raises(DataError, match=r"line 3: a record of more than 2,000,000 bytes that has quotes"):
         count(source, ALL)
@@ -155,7 +154,7 @@ def test_long_records_without_quotes_are_skipped(tmp_path: Path) -> None:
     assert count(source, ALL) == [2]
 
 
-def test_other_separators_are_named(tmp_path: Path) -> None:
+def test_the_refusal_of_a_header_with_another_separator_suggests_it(tmp_path: Path) -> None:
     for name, mark, shown in (("a.csv", b";", ";"), ("b.csv", b"\t", r"\\t"), ("c.tsv", b",", ",")):
         source = source_of(tmp_path, HEAD.replace(b",", mark) + b'"1"' + mark + b'"North"' + mark + b"20\n", name)
         with pytest.raises(DataError, match=f'--delimiter "{shown}", or delimiter = "{shown}" in countveil.toml'):
@@ -164,7 +163,7 @@ def test_other_separators_are_named(tmp_path: Path) -> None:
     assert count(source_of(tmp_path, b"a;b\n1\n", delimiter=","), ALL, schema=schema) == [1]
 
 
-# -- one record more ---------------------------------------------------------------------------------------------------
+# -- one more record ---------------------------------------------------------------------------------------------------
 
 VALUES = [
     b"North",
@@ -183,7 +182,7 @@ VALUES = [
 ]
 
 
-def quoted(value: bytes) -> bytes:
+def quote(value: bytes) -> bytes:
     return b'"' + value.replace(b'"', b'""') + b'"'
 
 
@@ -191,7 +190,7 @@ def plain(value: bytes) -> bytes:
     return re.sub(rb'[",\r\n]', b"", value)
 
 
-field = st.sampled_from(VALUES).flatmap(lambda value: st.sampled_from([quoted(value), plain(value)]))
+field = st.sampled_from(VALUES).flatmap(lambda value: st.sampled_from([quote(value), plain(value)]))
 good = st.lists(field, min_size=1, max_size=4).map(b",".join)
 wild = st.lists(st.sampled_from([*VALUES, b",", b",", b'"', b'""', b',"', b'",']), max_size=9).map(b"".join)
 ends = st.sampled_from([b"\n", b"\r\n"])
@@ -199,7 +198,7 @@ QUESTIONS = (BY_REGION, BY_AGE, MISSING, ALL)
 
 
 class Parser:
-    """All fields of a file, by the relation that questions are asked of; None if it is refused."""
+    """Reads all fields of a file through the relation that engines count; None if the file is refused."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.connection = folder, duckdb.connect()
@@ -215,9 +214,9 @@ class Parser:
 
 @pytest.fixture(scope="module")
 def parser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Parser]:
-    found = Parser(tmp_path_factory.mktemp("parser"))
-    yield found
-    found.connection.close()
+    parser = Parser(tmp_path_factory.mktemp("parser"))
+    yield parser
+    parser.connection.close()
 
 
 @pytest.fixture(scope="module", params=["copied", "not copied"])
@@ -235,7 +234,7 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     after=st.lists(st.tuples(good, ends), max_size=3),
 )
 @example([(b"1,North,20", b"\n")], b'9001,No"rth,"50', b"\n", [(b'2,"South",20', b"\n")])
-def test_one_more_record_is_read_as_it_is_and_so_are_all_others(
+def test_one_more_record_does_not_change_how_others_are_read(
     parser: Parser, before: list[tuple[bytes, bytes]], extra: bytes, end: bytes, after: list[tuple[bytes, bytes]]
 ) -> None:
     first, last = (b"".join(b"".join(record) for record in records) for records in (before, after))
@@ -254,11 +253,11 @@ def test_one_more_record_is_read_as_it_is_and_so_are_all_others(
 def test_one_more_record_changes_the_counts_by_that_record_alone(
     folder: Path, records: list[tuple[bytes, bytes]], extra: bytes, end: bytes, place: int
 ) -> None:
-    """Or the file is refused, with the record and without anything else in it."""
+    """Or the file is refused, also when the record is the only one."""
     lines, added = [b"".join(record) for record in records], extra + end
     before, after, alone = (HEAD + b"".join(rows) for rows in (lines, [*lines[:place], added, *lines[place:]], [added]))
     without = count(source_of(folder, before), *QUESTIONS)
-    if not accepted(alone):
+    if not is_rfc4180(alone):
         for content in (after, alone):
             with pytest.raises(DataError, match="RFC 4180"):
                 count(source_of(folder, content), *QUESTIONS)
@@ -270,7 +269,7 @@ def test_one_more_record_changes_the_counts_by_that_record_alone(
         assert change[-1] <= 1
 
 
-def test_no_bytes_make_an_accepted_file_fail(folder: Path) -> None:
+def test_no_bytes_in_an_accepted_file_make_counting_fail(folder: Path) -> None:
     for content in (b'1,"\xff","20"\n2,"North",20\n', b"\x00\n,,\n", b'"","",""\n', b"\n\n\r\n", b""):
         try:
             count(source_of(folder, HEAD + content), *QUESTIONS)

@@ -1,4 +1,4 @@
-"""The same content has the same fingerprint, and other content another, however it is stored."""
+"""Equal content has equal fingerprints and different content different ones, however it is stored."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from countveil import fingerprints
-from countveil.engines import Source
-from countveil.engines import source as sources
+from countveil.data import fingerprints, source as sources
+from countveil.data.engines import Source
+from countveil.data.fingerprints import frame_hash
 from countveil.errors import EngineError
-from countveil.fingerprints import frame_hash
 from countveil.ledger.records import Secret
 
 
 class Fingerprints(fingerprints.Fingerprints):
     def __init__(self, *more: Any, **options: Any) -> None:
-        super().__init__(Secret("of these tests").keyed, *more, **options)
+        super().__init__(Secret("of these tests").make_keyed_hash, *more, **options)
 
     def of(self, source: Source) -> str:
         return self.look(source).fingerprint
@@ -34,7 +33,7 @@ def source(path: Path, **more: str) -> Source:
     return Source(path.name, directory=path.parent, **more)
 
 
-def test_content_and_nothing_else(tmp_path: Path) -> None:
+def test_the_fingerprint_depends_on_content_alone(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("a\n1\n")
     first = Fingerprints().of(source(path))
@@ -47,7 +46,7 @@ def test_content_and_nothing_else(tmp_path: Path) -> None:
     assert Fingerprints().of(source(tmp_path / "b.csv")) == first
 
 
-def test_several_files_in_any_order_are_the_same_rows(tmp_path: Path) -> None:
+def test_the_order_of_files_does_not_change_the_fingerprint(tmp_path: Path) -> None:
     files = Source("*.csv", directory=tmp_path)
     (tmp_path / "a.csv").write_text("a\n1\n")
     (tmp_path / "b.csv").write_text("a\n2\n")
@@ -58,7 +57,7 @@ def test_several_files_in_any_order_are_the_same_rows(tmp_path: Path) -> None:
     assert Fingerprints().of(files) != first
 
 
-def test_folders_count_where_they_are_columns(tmp_path: Path) -> None:
+def test_values_of_folders_change_the_fingerprint_where_they_are_columns(tmp_path: Path) -> None:
     for region, name in (("N", "one"), ("S", "two")):
         (tmp_path / f"region={region}").mkdir()
         pq.write_table(pa.table({"name": [name]}), tmp_path / f"region={region}" / "rows.parquet")
@@ -74,7 +73,7 @@ def test_folders_count_where_they_are_columns(tmp_path: Path) -> None:
     assert Fingerprints().of(glob) not in (first, moved)
 
 
-def test_the_cache_tells_apart_two_patterns_for_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_distinguishes_two_globs_for_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "RECENT", 0)
     (tmp_path / "region=N").mkdir()
     pq.write_table(pa.table({"name": ["one"]}), tmp_path / "region=N" / "rows.parquet")
@@ -84,11 +83,11 @@ def test_the_cache_tells_apart_two_patterns_for_the_same_files(tmp_path: Path, m
         alone = [Fingerprints().of(pattern) for pattern in order]
         assert len(set(alone)) == 2
         for _ in range(2):
-            known = Fingerprints(tmp_path / "cache")
-            assert [known.of(pattern) for pattern in order] == alone
+            prints = Fingerprints(tmp_path / "cache")
+            assert [prints.of(pattern) for pattern in order] == alone
 
 
-def test_what_was_asked_before_there_was_a_secret_keeps_its_fingerprint(tmp_path: Path) -> None:
+def test_data_from_before_the_ledger_had_a_secret_keeps_its_fingerprint(tmp_path: Path) -> None:
     hashes = []
     for name, text in (("a.csv", "a\n1\n"), ("b.csv", "a\n2\n")):
         (tmp_path / name).write_text(text)
@@ -96,58 +95,58 @@ def test_what_was_asked_before_there_was_a_secret_keeps_its_fingerprint(tmp_path
     files = Source("*.csv", directory=tmp_path)
     for order in (hashes, hashes[::-1]):
         old = hashlib.sha256("".join(order).encode()).hexdigest()
-        assert Fingerprints(old=lambda old=old: {old}).of(files) == Secret("of these tests").keyed(old)
+        assert Fingerprints(old=lambda old=old: {old}).of(files) == Secret("of these tests").make_keyed_hash(old)
         (tmp_path / "a.csv").write_text("a\n2\n")
         (tmp_path / "b.csv").write_text("a\n1\n")
 
 
-def test_a_change_of_equal_size_at_once_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Even when the clock of the file system stands still between two writes."""
+def test_an_immediate_change_of_equal_size_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if the file system gives two writes the same time."""
     path = tmp_path / "a.csv"
     path.write_text("a\n0\n")
-    held, real = os.stat(path), os.stat
-    monkeypatch.setattr(os, "stat", lambda p, **more: held if str(p) == str(path) else real(p, **more))
-    known = Fingerprints(tmp_path / "cache")
-    seen = set()
+    frozen, real = os.stat(path), os.stat
+    monkeypatch.setattr(os, "stat", lambda p, **more: frozen if str(p) == str(path) else real(p, **more))
+    prints = Fingerprints(tmp_path / "cache")
+    values = set()
     for i in range(5):
         path.write_text(f"a\n{i}\n")
-        seen.add(known.of(source(path)))
-    assert len(seen) == 5
+        values.add(prints.of(source(path)))
+    assert len(values) == 5
     path.write_text("a\n7\n")
-    monkeypatch.setattr(sources, "RECENT", 0)  # a while later: what was read at once is not trusted then either
-    assert known.of(source(path)) not in seen
+    monkeypatch.setattr(sources, "RECENT", 0)  # later: the cache must not trust what was read just after a write
+    assert prints.of(source(path)) not in values
 
 
-def test_an_old_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unchanged_old_file_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.csv"
     path.write_text("a\n1\n")
     monkeypatch.setattr(sources, "RECENT", 0)  # as if it had been written long ago
     first = Fingerprints(tmp_path / "cache").of(source(path))
-    read = []
+    paths_read = []
     real = fingerprints._file_hash
-    monkeypatch.setattr(fingerprints, "_file_hash", lambda path: read.append(path) or real(path))
+    monkeypatch.setattr(fingerprints, "_file_hash", lambda path: paths_read.append(path) or real(path))
     assert Fingerprints(tmp_path / "cache").of(source(path)) == first
-    assert not read
+    assert not paths_read
     path.write_text("a\n2\n")
     assert Fingerprints(tmp_path / "cache").of(source(path)) != first
-    assert read
+    assert paths_read
 
 
 @pytest.mark.parametrize("content", [b"", b"not json", b"[1]", b'{"x": 3}', b"\xff"])
-def test_a_damaged_cache_is_forgotten(content: bytes, tmp_path: Path) -> None:
+def test_a_damaged_cache_is_ignored(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("a\n1\n")
     (tmp_path / "cache").write_bytes(content)
     assert Fingerprints(tmp_path / "cache").of(source(path)) == Fingerprints().of(source(path))
 
 
-def test_a_cache_that_cannot_be_written_is_done_without(tmp_path: Path) -> None:
+def test_fingerprints_work_without_a_writable_cache(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("a\n1\n")
     assert Fingerprints(tmp_path / "no" / "cache").of(source(path)) == Fingerprints().of(source(path))
 
 
-def test_files_of_a_glob(tmp_path: Path) -> None:
+def test_a_new_file_of_a_glob_changes_the_fingerprint(tmp_path: Path) -> None:
     for name in ("p1.csv", "p2.csv"):
         (tmp_path / name).write_text(f"a\n{name}\n")
     glob = Source("p*.csv", directory=tmp_path)
@@ -158,55 +157,57 @@ def test_files_of_a_glob(tmp_path: Path) -> None:
     assert Fingerprints().of(glob) == first
 
 
-def test_one_file_by_two_names_is_read_once_and_counts_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_file_under_two_names_is_read_once_and_counted_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "p1.csv").write_text("a\n1\n")
     (tmp_path / "p2.csv").symlink_to(tmp_path / "p1.csv")
     monkeypatch.setattr(sources, "RECENT", 0)
-    known, glob = Fingerprints(), Source("p*.csv", directory=tmp_path)
-    first = known.look(glob)
-    monkeypatch.setattr(fingerprints, "_file_hash", lambda path: pytest.fail("it was not touched"))
-    assert known.look(glob) == first
-    assert known.look(glob).state == first.state
+    prints, glob = Fingerprints(), Source("p*.csv", directory=tmp_path)
+    first = prints.look(glob)
+    monkeypatch.setattr(fingerprints, "_file_hash", lambda path: pytest.fail("the file was read again"))
+    assert prints.look(glob) == first
+    assert prints.look(glob).state == first.state
     assert first.is_current()
     assert len(first.traces) == 2
-    assert first.fingerprint != known.look(Source("p1.csv", directory=tmp_path)).fingerprint
+    assert first.fingerprint != prints.look(Source("p1.csv", directory=tmp_path)).fingerprint
 
 
-def test_of_several_files_those_that_changed_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_changed_files_are_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "RECENT", 0)
     for name in ("p1.csv", "p2.csv"):
         (tmp_path / name).write_text(f"a\n{name}\n")
-    known, glob, read = Fingerprints(), Source("p*.csv", directory=tmp_path), []
+    prints, glob, paths_read = Fingerprints(), Source("p*.csv", directory=tmp_path), []
     real = fingerprints._file_hash
-    monkeypatch.setattr(fingerprints, "_file_hash", lambda path: read.append(Path(path).name) or real(path))
-    known.look(glob)
+    monkeypatch.setattr(fingerprints, "_file_hash", lambda path: paths_read.append(Path(path).name) or real(path))
+    prints.look(glob)
     (tmp_path / "p3.csv").write_text("a\n3\n")
-    assert known.of(glob) == Fingerprints().of(glob)
-    assert read == ["p1.csv", "p2.csv", "p3.csv", "p1.csv", "p2.csv", "p3.csv"]
+    assert prints.of(glob) == Fingerprints().of(glob)
+    assert paths_read == ["p1.csv", "p2.csv", "p3.csv", "p1.csv", "p2.csv", "p3.csv"]
 
 
-def test_what_was_fresh_before_it_was_read_is_not_certain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long the reading takes: a second write within the same tick would leave the same traces."""
+def test_a_file_written_just_before_it_is_read_is_not_certain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long reading takes: a second write within the same clock tick would leave the same traces."""
     path = tmp_path / "a.csv"
     path.write_text("a\n1\n")
-    read, real = [], fingerprints._file_hash
+    paths_read, real = [], fingerprints._file_hash
 
-    def slow(path: str) -> str:
-        monkeypatch.setattr(sources, "RECENT", 0)  # as if it had taken a while
-        read.append(path)
+    def read_slowly(path: str) -> str:
+        monkeypatch.setattr(sources, "RECENT", 0)  # as if reading took a while
+        paths_read.append(path)
         return real(path)
 
-    monkeypatch.setattr(fingerprints, "_file_hash", slow)
-    seen = Fingerprints().look(source(path))
-    assert not seen.certain
-    assert seen.state != seen.state
-    assert len(read) == 1
-    assert seen.is_current()
-    assert len(read) == 2, "traces alone do not tell"
+    monkeypatch.setattr(fingerprints, "_file_hash", read_slowly)
+    snapshot = Fingerprints().look(source(path))
+    assert not snapshot.certain
+    assert snapshot.state != snapshot.state
+    assert len(paths_read) == 1
+    assert snapshot.is_current()
+    assert len(paths_read) == 2, "traces alone are not enough"
 
 
 def test_a_snapshot_is_current_until_its_files_are_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where the same bytes are back: what was read in between could be anything."""
+    """Even if the same bytes are written again: a reader may have seen other bytes in between."""
     monkeypatch.setattr(sources, "RECENT", 0)
     path, database = tmp_path / "a.csv", tmp_path / "a.duckdb"
     path.write_text("a\n1\n")
@@ -217,7 +218,7 @@ def test_a_snapshot_is_current_until_its_files_are_touched(tmp_path: Path, monke
     assert file.is_current()
     assert table.is_current()
     (tmp_path / "b.csv").write_text("a\n1\n")
-    assert glob.is_current(), "its files are those that were seen"
+    assert glob.is_current(), "a snapshot has only the files listed when it was taken"
     path.write_text("a\n2\n")
     path.write_text("a\n1\n")
     assert not file.is_current()
@@ -225,52 +226,52 @@ def test_a_snapshot_is_current_until_its_files_are_touched(tmp_path: Path, monke
     (tmp_path / "a.duckdb.wal").write_bytes(b"more rows")
     assert not table.is_current()
     path.unlink()
-    with pytest.raises(EngineError, match="a file is gone"):
+    with pytest.raises(EngineError, match="a file no longer exists"):
         file.is_current()
 
 
 def test_a_snapshot_of_a_frame_is_current_until_its_values_change() -> None:
     frame = pd.DataFrame({"a": [1, 2]})
-    seen = Fingerprints().look(Source(frame=frame))
-    assert seen.is_current()
-    assert seen.state == Fingerprints().look(Source(frame=frame.copy())).state
+    snapshot = Fingerprints().look(Source(frame=frame))
+    assert snapshot.is_current()
+    assert snapshot.state == Fingerprints().look(Source(frame=frame.copy())).state
     frame.loc[0, "a"] = 7
-    assert not seen.is_current()
+    assert not snapshot.is_current()
 
 
-def test_the_table_of_a_database_counts(tmp_path: Path) -> None:
+def test_two_tables_of_a_database_have_different_fingerprints(tmp_path: Path) -> None:
     path = tmp_path / "a.duckdb"
     with duckdb.connect(str(path)) as db:
         db.execute("CREATE TABLE t AS SELECT 1 AS a")
     assert Fingerprints().of(source(path, table="t")) != Fingerprints().of(source(path, table="u"))
 
 
-def test_one_table_has_one_fingerprint_however_it_is_written(tmp_path: Path) -> None:
+def test_all_spellings_of_a_table_name_have_the_same_fingerprint(tmp_path: Path) -> None:
     path = tmp_path / "a.duckdb"
     with duckdb.connect(str(path)) as db:
         db.execute("CREATE TABLE t AS SELECT 1 AS a")
     same = {Fingerprints().of(source(path, table=table)) for table in ("t", "T", "main.t", "Main.T")}
     assert same == {
-        Secret("of these tests").keyed(
+        Secret("of these tests").make_keyed_hash(
             hashlib.sha256(f"t{hashlib.sha256(path.read_bytes()).hexdigest()}".encode()).hexdigest()
         )
     }
     others = {Fingerprints().of(source(path, table=table)) for table in ("t", "other.t", "é", "É")}
-    assert len(others) == 4, "DuckDB takes letters for one another in ASCII only"
+    assert len(others) == 4, "DuckDB ignores case in ASCII only"
 
 
 def test_a_file_without_tables_has_the_fingerprint_of_its_bytes(tmp_path: Path) -> None:
-    """As ever, so that what was answered before is found."""
+    """As in earlier versions, so that recorded answers are found."""
     path = tmp_path / "a.csv"
     path.write_text("a\n1\n")
-    bytes_alone = Secret("of these tests").keyed(
+    bytes_alone = Secret("of these tests").make_keyed_hash(
         hashlib.sha256(hashlib.sha256(path.read_bytes()).hexdigest().encode()).hexdigest()
     )
     for table in (None, "x"):
         assert Fingerprints().of(source(path, table=table)) == bytes_alone
 
 
-def test_what_is_in_the_log_of_a_database_counts(tmp_path: Path) -> None:
+def test_the_write_ahead_log_of_a_database_changes_the_fingerprint(tmp_path: Path) -> None:
     path = tmp_path / "a.duckdb"
     with duckdb.connect(str(path)) as db:
         db.execute("CREATE TABLE t AS SELECT 1 AS a")
@@ -279,10 +280,10 @@ def test_what_is_in_the_log_of_a_database_counts(tmp_path: Path) -> None:
     assert Fingerprints().of(source(path, table="t")) != before
 
 
-def test_files_that_are_gone(tmp_path: Path) -> None:
+def test_missing_files_are_engine_errors(tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="matches no file"):
         Fingerprints().of(Source("none.csv", directory=tmp_path))
-    with pytest.raises(EngineError, match="a file is gone"):
+    with pytest.raises(EngineError, match="a file no longer exists"):
         sources.read_trace(str(tmp_path / "none"))
 
 
@@ -290,7 +291,7 @@ DATA = {"a": [1, 2, 3], "b": ["x", None, "ž"], "c": [0.5, float("nan"), -0.0]}
 
 
 @pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame, pa.table])
-def test_frames(kind: type) -> None:
+def test_the_hash_of_a_frame_depends_on_its_names_and_values(kind: type) -> None:
     first = frame_hash(kind(DATA))
     assert frame_hash(kind(DATA)) == first
     for name, values in (("a", [1, 2, 4]), ("b", ["x", "", "ž"]), ("c", [0.5, 1.0, -0.0])):
@@ -298,7 +299,7 @@ def test_frames(kind: type) -> None:
     assert frame_hash(kind({"z": DATA["a"], **{k: DATA[k] for k in ("b", "c")}})) != first
 
 
-def test_slices_and_chunks_of_a_frame() -> None:
+def test_slices_and_chunks_do_not_change_the_hash_of_a_frame() -> None:
     whole = pa.table(DATA)
     assert frame_hash(whole.slice(1, 2)) == frame_hash(pa.table({k: v[1:] for k, v in DATA.items()}))
     chunked = pa.concat_tables([whole.slice(0, 1), whole.slice(1)])

@@ -1,6 +1,6 @@
-"""Questions made to be expensive: each is answered or refused with a bounded number of calls, and never hangs.
+"""Questions designed to be expensive: each is accepted or refused with a bounded number of calls, and never hangs.
 
-What is accepted also becomes a statement of bounded length: planners are slow at conditions of thousands of parts.
+An accepted question also becomes SQL of bounded length: query planners are slow on conditions of thousands of parts.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from countveil.engines import Source
-from countveil.engines.duckdb import DuckDBEngine
+from countveil.data.engines import Source
+from countveil.data.engines.duckdb import DuckDBEngine
 from countveil.errors import QueryError
 from countveil.query import Question, ask
 from countveil.query.condition import Effort
-from countveil.schema import Column, Schema
+from countveil.query.schema import Column, Schema
 from tests.support.effort import within
 
 CITIES = tuple(f"v{i * 7919 % 100_000}" for i in range(100_000))  # declared in no useful order
@@ -96,65 +96,65 @@ HOSTILE = {
 def engine() -> Iterator[DuckDBEngine]:
     text = {"city"}
     table = pa.table({c.name: ["v1", "v2", None] if c.name in text else [1, 2, None] for c in SCHEMA.columns})
-    opened = DuckDBEngine(Source(frame=table), SCHEMA)
-    yield opened
-    opened.close()
+    engine = DuckDBEngine(Source(frame=table), SCHEMA)
+    yield engine
+    engine.close()
 
 
-def asked_quickly(where: str, by: str = "") -> Question | None:
-    """The question, or None if it is refused; both with little work: a second or two of a quiet machine."""
+def ask_quickly(where: str, by: str = "") -> Question | None:
+    """The question, or None if it is refused; either takes little work: one or two seconds on an idle machine."""
     shown, groups = (f"{by}, ", f" GROUP BY {by}") if by else ("", "")
     text = f"SELECT {shown}count(*) FROM t WHERE {where}{groups}"
-    found: Question | QueryError
+    outcome: Question | QueryError
     with within(6_000_000):
         try:
-            found = ask(SCHEMA, text)
+            outcome = ask(SCHEMA, text)
         except QueryError as error:
-            found = error
-    if isinstance(found, Question):
-        return found
-    assert found.position is not None
-    assert len(str(found)) < 300
+            outcome = error
+    if isinstance(outcome, Question):
+        return outcome
+    assert outcome.position is not None
+    assert len(str(outcome)) < 300
     return None
 
 
-@pytest.mark.slow  # counting calls makes them five times as slow
+@pytest.mark.slow  # counting calls takes five times as long
 @pytest.mark.parametrize("name", HOSTILE)
-def test_expensive_questions_are_answered_or_refused_quickly(name: str, engine: DuckDBEngine) -> None:
-    question = asked_quickly(HOSTILE[name])
-    asked_quickly(f"NOT ({HOSTILE[name]})")
-    asked_quickly(HOSTILE[name], by=c(0))
+def test_expensive_questions_are_accepted_or_refused_quickly(name: str, engine: DuckDBEngine) -> None:
+    question = ask_quickly(HOSTILE[name])
+    ask_quickly(f"NOT ({HOSTILE[name]})")
+    ask_quickly(HOSTILE[name], by=c(0))
     if question is None:
         return
-    assert len(engine.compiler().count(question, "key").sql) < 20_000
-    assert 0 <= engine.count(question, key=b"key")[0] <= 3
+    assert len(engine.compiler().count(question, 1).sql) < 20_000
+    assert 0 <= engine.count(question, salt=b"salt")[0] <= 3
     assert ask(SCHEMA, question.text).sha256 == question.sha256
 
 
-@pytest.mark.slow  # counting calls slows them down
-def test_the_caps_leave_room_for_large_honest_questions() -> None:
-    honest = {
+@pytest.mark.slow  # counting calls is slow
+def test_large_ordinary_questions_are_within_the_limits() -> None:
+    ordinary = {
         "a list of 10,000": f"age IN {EVERY_THIRD}",
         "all but a list": f"age NOT IN {some(900, 1)}",
         "200 columns": " AND ".join(f"{c(i)} <> 1" for i in range(200)),
         "300 alternatives": " OR ".join(f"(age = {i} AND b = {i * i})" for i in range(300)),
         "a long list of places": "city IN (" + ", ".join(f"'{city}'" for city in CITIES[:9999]) + ")",
     }
-    for where in honest.values():
-        question = asked_quickly(where)
+    for where in ordinary.values():
+        question = ask_quickly(where)
         assert question is not None
         assert ask(SCHEMA, question.text).sha256 == question.sha256
 
 
-def test_effort_is_counted_to_the_step() -> None:
+def test_a_question_is_refused_after_exactly_its_limit_of_effort() -> None:
     effort = Effort(10)
     effort.spend(10)
-    with pytest.raises(QueryError, match="too tangled"):
+    with pytest.raises(QueryError, match="too complex"):
         effort.spend(1)
 
 
 def test_ordinary_questions_are_cheap() -> None:
-    """200 questions, less than two thousand calls each. The rate itself is a benchmark."""
+    """200 questions, less than two thousand calls each; a benchmark measures the rate."""
     texts = [
         f"SELECT count(*) FROM t WHERE {c(1)} >= 65",
         f"SELECT {c(2)}, count(*) FROM t WHERE age BETWEEN 18 AND 64 AND {c(1)} IN (1, 2, 3) GROUP BY {c(2)}",

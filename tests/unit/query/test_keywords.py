@@ -1,7 +1,7 @@
-"""Names like keywords: asked without quotes where only one reading exists, otherwise refused with the way to quote it.
+"""Names that are keywords: accepted without quotes if the text has one reading, otherwise refused with a hint to quote.
 
-The strict language, in which no keyword is a name without quotes, is the definition: a text means what its only reading
-in the strict language means, where a reading quotes some of its words and leaves the others.
+In the strict language no keyword is a name without quotes. A reading of a text is a strict text that quotes some of its
+words. A text with exactly one reading means what that reading means.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import random
 from unittest import mock
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from countveil.errors import QueryError
-from countveil.query import Question, ask, parse_condition, sql, written
+from countveil.query import Question, ask, parse_condition, sql, write_condition
+from countveil.query.declarations import parse_column
+from countveil.query.schema import Column, Schema
 from countveil.query.tokens import NAMEABLE, RESERVED
-from countveil.schema import Column, Schema, parse_column
 
 SQL_WORDS = ["order", "limit", "left", "case", "sum", "month", "user", "end", "filter", "using", "when", "interval"]
 REFUSED = sorted(word.lower() for word in RESERVED - NAMEABLE)
@@ -46,27 +46,27 @@ def schema(*names: str, unit: str = "row") -> Schema:
     return Schema("t", tuple(Column(name, "integer", (1, 2, 3)) for name in ("n", *names)), unit, rows_per_person=2)
 
 
-def asked(text: str, schema: Schema) -> Question:
+def ask_twice(text: str, schema: Schema) -> Question:
     question = ask(schema, text)
     assert ask(schema, question.text).sha256 == question.sha256
     return question
 
 
 @pytest.mark.parametrize("position", POSITIONS)
-def test_a_name_is_asked_without_quotes_or_the_refusal_quotes_it(position: str) -> None:
+def test_a_keyword_is_accepted_as_a_name_or_refused_with_a_hint_to_quote_it(position: str) -> None:
     for word in (*ACCEPTED, *REFUSED):
         unit = word if "DISTINCT" in position else "row"
-        quoted = asked(position.replace("{}", f'"{word}"'), schema(word, unit=unit))
+        quoted = ask_twice(position.replace("{}", f'"{word}"'), schema(word, unit=unit))
         for spelled in (word, word.upper()):
             text = position.replace("{}", spelled)
             if word in ACCEPTED:
-                assert asked(text, schema(word, unit=unit)) == quoted
+                assert ask_twice(text, schema(word, unit=unit)) == quoted
             else:
                 with pytest.raises(QueryError, match=f'(?i)in double quotes: "{spelled}"'):
                     ask(schema(word, unit=unit), text)
 
 
-def test_the_count_and_the_dataset_may_be_named_so() -> None:
+def test_the_count_and_the_dataset_may_have_the_name_of_a_keyword() -> None:
     for word in ACCEPTED:
         people = Schema(word, schema().columns)
         assert ask(people, f"SELECT count(*) AS {word} FROM {word}") == ask(
@@ -75,7 +75,7 @@ def test_the_count_and_the_dataset_may_be_named_so() -> None:
         assert ask(people, f"SELECT count(*) {word} FROM {word}").name == word
 
 
-def test_a_column_and_the_literal_or_count_of_its_name_stand_together() -> None:
+def test_columns_named_date_and_count_work_beside_date_literals_and_count() -> None:
     days = parse_column("date", {"min": "2026-01-01", "max": "2026-01-09"}, "date")
     people = Schema("t", (days, Column("count", "integer", (1, 2)), Column("by", "text", ("date", "("))))
     text = (
@@ -83,14 +83,14 @@ def test_a_column_and_the_literal_or_count_of_its_name_stand_together() -> None:
         "and date in (date '2026-01-03', date '2026-01-04') and date between date '2026-01-01' and date '2026-01-08' "
         "and by <> 'date' and '(' = by and count = 1 group by date, count, by"
     )
-    question = asked(text, people)
+    question = ask_twice(text, people)
     assert [column.name for column in question.by] == ["date", "count", "by"]
     where = """"by" = '(' AND "count" = 1 AND "date" BETWEEN DATE '2026-01-03' AND DATE '2026-01-04' GROUP BY"""
     assert where in question.text
     assert question.name == "count_1"
 
 
-def test_another_case_in_quotes_is_told_the_declared_spelling() -> None:
+def test_the_refusal_of_a_quoted_name_in_another_case_shows_the_declared_spelling() -> None:
     with pytest.raises(QueryError, match='the column GROUP is not declared; write it as "group"'):
         ask(schema("group"), 'SELECT count(*) FROM t WHERE "GROUP" = 1')
 
@@ -142,7 +142,7 @@ def sentence(rng: random.Random) -> list[str]:
     return f"select {shown}count ( * ) {alias}from by{where}{groups}".split(" ")
 
 
-def changed(words: list[str], rng: random.Random) -> list[str]:
+def mutate(words: list[str], rng: random.Random) -> list[str]:
     words = list(words)
     for _ in range(rng.choice([0, 1, 1, 2, 3])):
         at = rng.randrange(len(words))
@@ -158,42 +158,42 @@ def changed(words: list[str], rng: random.Random) -> list[str]:
 
 def meaning(text: str) -> tuple[str, str] | None:
     try:
-        question = asked(text, CONFUSING)
+        question = ask_twice(text, CONFUSING)
     except QueryError:
         return None
     return question.sha256, question.name
 
 
 def strict_readings(words: list[str]) -> list[tuple[str, str]]:
-    """What the text may mean, over every choice of which of its nameable words are names."""
+    """The meanings of a text, over all choices of which nameable words are names."""
     places = [i for i, word in enumerate(words) if word.upper() in NAMEABLE]
-    found = []
+    readings = []
     with mock.patch.object(sql, "NAMEABLE", frozenset()):
         for names in itertools.product([False, True], repeat=len(places)):
             quoted = {place for place, name in zip(places, names, strict=True) if name}
             one = meaning(" ".join(f'"{word}"' if i in quoted else word for i, word in enumerate(words)))
-            found += [one] if one is not None else []
-    return found
+            readings += [one] if one is not None else []
+    return readings
 
 
 @given(st.integers(0, 2**32))
 def test_a_text_is_accepted_exactly_if_it_has_one_reading(seed: int) -> None:
     rng = random.Random(seed)
-    words = changed(sentence(rng), rng)[:40]
+    words = mutate(sentence(rng), rng)[:40]
     if sum(word.upper() in NAMEABLE for word in words) > 8:
         return
-    found = meaning(" ".join(words))
-    assert strict_readings(words) == ([] if found is None else [found])
+    accepted = meaning(" ".join(words))
+    assert strict_readings(words) == ([] if accepted is None else [accepted])
 
 
 @given(st.integers(0, 2**32))
-def test_an_accepted_condition_is_written_and_read_as_the_same(seed: int) -> None:
+def test_writing_and_parsing_an_accepted_condition_keeps_its_meaning(seed: int) -> None:
     rng = random.Random(seed)
-    text = " ".join(changed([*simple_test(rng).split(" "), "and", *simple_test(rng).split(" ")], rng))
+    text = " ".join(mutate([*simple_test(rng).split(" "), "and", *simple_test(rng).split(" ")], rng))
     try:
         condition = parse_condition(text)
         question = ask(CONFUSING, where=condition)
     except QueryError:
         return
-    assert ask(CONFUSING, where=written(condition)).sha256 == question.sha256
-    assert ask(CONFUSING, where=written(parse_condition(written(condition)))).sha256 == question.sha256
+    assert ask(CONFUSING, where=write_condition(condition)).sha256 == question.sha256
+    assert ask(CONFUSING, where=write_condition(parse_condition(write_condition(condition)))).sha256 == question.sha256

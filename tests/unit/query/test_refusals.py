@@ -1,4 +1,4 @@
-"""Refusals name the construct, where it stands, and the nearest allowed form."""
+"""A refusal names the construct, its position and the nearest allowed form."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 import countveil as cv
 from countveil.errors import QueryError
 from countveil.query import ask, parse_condition
-from countveil.schema import Column, Schema
+from countveil.query.schema import Column, Schema
 
 SCHEMA = Schema(
     "people",
@@ -20,16 +20,26 @@ SCHEMA = Schema(
     unit="person",
 )
 START = "SELECT count(*) FROM people WHERE "
-HISTOGRAM = "only counts exist: GROUP BY the column for a histogram by its declared step"
+HISTOGRAM = "only counts exist: GROUP BY the column for a histogram; its median and mean are free"
 CURATOR = "ask the curator for a column that holds them"
 
 REFUSED = [
     ("SELECT * FROM people", 8, "* for all columns", "write count(*)"),
     ("SELECT age FROM people", 12, "a query without a count", "write count(*) before FROM"),
     ("SELECT FROM people", 8, "a query without a count", "write count(*) before FROM"),
-    ("SELECT count(1) FROM people", 14, "the number 1", "write count(*) or count(DISTINCT unit)"),
-    ("SELECT count(age) FROM people", 14, "a count of age", "write count(*) or count(DISTINCT unit)"),
-    ("SELECT count(DISTINCT age) FROM people", 23, "count(DISTINCT age)", "write count(*) or count(DISTINCT person)"),
+    ("SELECT count(1) FROM people", 14, "the number 1", "write count(*) for rows or count(DISTINCT unit) for people"),
+    (
+        "SELECT count(age) FROM people",
+        14,
+        "a count of age",
+        "write count(*) for rows or count(DISTINCT unit) for people",
+    ),
+    (
+        "SELECT count(DISTINCT age) FROM people",
+        23,
+        "count(DISTINCT age)",
+        "count(DISTINCT person) counts people; so does count(*)",
+    ),
     ("SELECT sum(age) FROM people", 8, "the function sum", HISTOGRAM),
     ("SELECT region, AVG(age), count(*) FROM people GROUP BY region", 16, "the function AVG", HISTOGRAM),
     ("SELECT region, count(*), avg(age) FROM people GROUP BY region", 26, "the function avg", HISTOGRAM),
@@ -58,8 +68,8 @@ REFUSED = [
     ("SELECT CAST(age AS text), count(*) FROM people", 8, "a cast", "declared type"),
     ("SELECT DISTINCT region FROM people", 8, "SELECT DISTINCT", "GROUP BY"),
     ("SELECT count(*), region FROM people", 16, "the symbol ,", "the count comes last"),
-    ("SELECT count(*) + 1 FROM people", 17, "arithmetic", "count(*) stands alone"),
-    ("SELECT count(*) * 2 FROM people", 17, "arithmetic", "count(*) stands alone"),
+    ("SELECT count(*) + 1 FROM people", 17, "arithmetic", "write count(*) alone"),
+    ("SELECT count(*) * 2 FROM people", 17, "arithmetic", "write count(*) alone"),
     ("SELECT count(*) FROM people p", 29, "an alias for the dataset (p)", "write column names alone"),
     ("SELECT count(*) FROM people, other", 28, "a second dataset", "one dataset"),
     ("SELECT count(*) FROM people JOIN other", 29, "a join", "one dataset"),
@@ -68,7 +78,7 @@ REFUSED = [
     ("SELECT count(*) FROM peple", 22, "peple is not declared", "declared are people"),
     ("COPY people TO 'x'", 1, "a statement that starts with COPY", "the form is SELECT"),
     ("SELECT region, count(*) FROM people", 8, "region without GROUP BY", "name it in GROUP BY too"),
-    ("SELECT count(*) FROM people GROUP BY region", 38, "GROUP BY region without showing it", "before count(*)"),
+    ("SELECT count(*) FROM people GROUP BY region", 38, "GROUP BY region without selecting it", "before count(*)"),
     ("SELECT region, count(*) FROM people GROUP BY ALL", 46, "ALL", "name the columns"),
     ("SELECT number, count(*) FROM people GROUP BY number", 8, "1099511627777 cells", "at most 2000000"),
     (START + "ok", 35, "the column ok alone", "write ok = TRUE"),
@@ -105,12 +115,23 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("text", "position", "construct", "allowed"), REFUSED, ids=[r[0][-40:] for r in REFUSED])
-def test_a_refusal_says_what_where_and_what_instead(text: str, position: int, construct: str, allowed: str) -> None:
-    with pytest.raises(QueryError) as refused:
+def test_a_refusal_names_construct_position_and_allowed_form(
+    text: str, position: int, construct: str, allowed: str
+) -> None:
+    with pytest.raises(QueryError) as error:
         ask(SCHEMA, text)
-    assert construct in refused.value.construct
-    assert allowed in refused.value.allowed
-    assert refused.value.position == position
+    assert construct in error.value.construct
+    assert allowed in error.value.allowed
+    assert error.value.position == position
+
+
+def test_refusals_say_what_is_counted_within_the_bounds() -> None:
+    visits = Schema("visits", SCHEMA.columns, unit="person", rows_per_person=3)
+    meaning = r"count\(DISTINCT person\) counts people; count\(\*\) counts rows, at most 3 of a person in a cell"
+    with pytest.raises(QueryError, match=meaning):
+        ask(visits, "SELECT count(DISTINCT age) FROM visits")
+    with pytest.raises(QueryError, match=r"every row is a person, so count\(\*\) counts people: write count\(\*\)"):
+        ask(Schema("people", SCHEMA.columns), "SELECT count(DISTINCT age) FROM people")
 
 
 def test_arithmetic_in_python_is_refused_as_in_text() -> None:
@@ -127,19 +148,19 @@ def test_a_condition_alone_is_refused_the_same_way() -> None:
         parse_condition("age = 5 GROUP BY age")
 
 
-def test_a_quoted_name_in_group_by_is_the_one_that_counts() -> None:
+def test_the_quoted_spelling_of_a_group_column_decides() -> None:
     assert ask(SCHEMA, 'SELECT REGION, count(*) FROM people GROUP BY "region"').by[0].name == "region"
     with pytest.raises(QueryError, match="REGION is not declared"):
         ask(SCHEMA, 'SELECT region, count(*) FROM people GROUP BY "REGION"')
 
 
-def test_long_names_and_values_stay_short_in_messages() -> None:
+def test_messages_shorten_long_names_and_values() -> None:
     name, value = "n" * 200, "v" * 5000
     schema = Schema(name, (Column(name, "text", (value, value + "w")),), unit=name)
     for text in (f"SELECT count(*) FROM {name} WHERE {name} = '{'v' * 400}'", f"SELECT count(*) FROM {name}x"):
-        with pytest.raises(QueryError) as refused:
+        with pytest.raises(QueryError) as error:
             ask(schema, text)
-        assert len(str(refused.value)) < 300
+        assert len(str(error.value)) < 300
 
 
 def test_datasets_that_differ_by_case_need_quotes() -> None:

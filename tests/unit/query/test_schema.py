@@ -1,4 +1,4 @@
-"""Declaring columns: what is accepted, and every way to be refused."""
+"""Declarations of columns: which are accepted, and which are refused."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 
 from countveil.errors import ConfigError, QueryError
 from countveil.query import ask
-from countveil.schema import MAX_VALUES, Column, Schema, date_from_text, parse_column
+from countveil.query.declarations import parse_column
+from countveil.query.schema import MAX_VALUES, Column, Schema, date_from_text
 from tests.support.effort import within
 
 DAY = datetime.date(2026, 1, 31)
@@ -35,10 +36,10 @@ BAD = {
     "too many values": ("c", list(range(MAX_VALUES + 1)), "at most 100000 are allowed"),
     "mixed values": ("c", ["a", 1], "1 is not of type text; all values of a column have one type"),
     "a boolean among integers": ("c", [0, True], "True is not of type integer"),
-    "floats": ("c", [1.5, 2.5], "1.5 is no text, integer, boolean or date"),
-    "lists": ("c", [["a"], ["b"]], "is no text, integer, boolean or date"),
-    "None": ("c", [None], "None is no text, integer, boolean or date"),
-    "a time": ("c", [datetime.datetime(2026, 1, 1)], "is no text, integer, boolean or date"),
+    "floats": ("c", [1.5, 2.5], "1.5 is not a text, integer, boolean or date"),
+    "lists": ("c", [["a"], ["b"]], "is not a text, integer, boolean or date"),
+    "None": ("c", [None], "None is not a text, integer, boolean or date"),
+    "a time": ("c", [datetime.datetime(2026, 1, 1)], "is not a text, integer, boolean or date"),
     "values of another type": ("c", {"type": "text", "values": [1, 2]}, "1 is not of type text"),
     "a text that is no date": ("c", {"type": "date", "values": ["2026-02-30"]}, "2026-02-30 is not a date"),
     "a number that is no date": ("c", {"type": "date", "values": [DAY, 5]}, "5 is not a date; write 2026-01-31"),
@@ -74,17 +75,17 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_a_declaration_that_makes_no_sense_is_refused_in_one_line(case: str) -> None:
+def test_an_invalid_declaration_is_refused_in_one_line(case: str) -> None:
     name, declared, message = BAD[case]
-    with within(5_000), pytest.raises(ConfigError) as refused:
+    with within(5_000), pytest.raises(ConfigError) as error:
         parse_column(name, declared, "columns.c")  # type: ignore[arg-type]
-    assert refused.value.key == "columns.c"
-    assert message in refused.value.reason
-    assert "\n" not in str(refused.value)
-    assert len(str(refused.value)) < 300
+    assert error.value.key == "columns.c"
+    assert message in error.value.reason
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 300
 
 
-def test_a_double_at_the_end_of_a_long_list_is_found_quickly() -> None:
+def test_a_duplicate_at_the_end_of_a_long_list_is_found_quickly() -> None:
     with within(1_000_000), pytest.raises(ConfigError, match="v99998 is listed twice"):
         parse_column("c", [*(f"v{i}" for i in range(MAX_VALUES - 1)), f"v{MAX_VALUES - 2}"], "c")
 
@@ -107,7 +108,7 @@ def test_a_double_at_the_end_of_a_long_list_is_found_quickly() -> None:
         ({"values": ["a"], "guessed": True}, "text", 1),
     ],
 )
-def test_what_can_be_declared(declared: Any, kind: str, keys: int) -> None:
+def test_a_valid_declaration_makes_a_column(declared: Any, kind: str, keys: int) -> None:
     column = parse_column("c", declared, "c")
     assert (column.kind, column.keys) == (kind, keys)
     if keys < 10_000:
@@ -130,18 +131,18 @@ def test_columns_that_differ_only_by_case_are_refused() -> None:
     "text",
     ["", "2026-1-31", "2026-02-30", "20260131", "2026-01-31T00:00", " 2026-01-31", "２０２６-01-31", "0000-01-01"],
 )
-def test_dates_have_one_spelling(text: str) -> None:
+def test_a_date_in_another_format_is_refused(text: str) -> None:
     assert date_from_text(text) is None
 
 
-def test_the_cap_on_cells_holds_before_anything_is_built() -> None:
+def test_a_table_of_too_many_cells_is_refused_before_it_is_built() -> None:
     wide = tuple(Column(f"c{i}", "integer", low=0, high=2**61) for i in range(300))
     names = [column.name for column in wide]
     for by, cells in ((names[:1], "over 10^18"), (names[:50], "over 10^18")):
-        with pytest.raises(QueryError, match="at most 2000000 are allowed") as refused:
+        with pytest.raises(QueryError, match="at most 2000000 are allowed") as error:
             ask(Schema("t", wide), by=by)
-        assert cells in refused.value.construct
-        assert len(str(refused.value)) < 300
+        assert cells in error.value.construct
+        assert len(str(error.value)) < 300
     exact = Schema("t", (Column("a", "integer", low=1, high=1000), Column("b", "integer", low=1, high=2000)))
     assert ask(exact, by=["a", "b"]).cells == 2_000_000
     with pytest.raises(QueryError, match=r"2000000 cells \(a 1000 x b 2000\)"):

@@ -1,17 +1,16 @@
-"""Conditions of Python, written as text: the text asks the same, and a column is meant as it is spelled."""
+"""Python conditions written as text: the text asks the same question, and names keep their case."""
 
 from __future__ import annotations
 
 import datetime
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import countveil as cv
-from countveil.query import Condition, ask, parse_condition, written
-from countveil.query.expression import Comparison, Constant, Name
-from countveil.schema import Column, Schema
+from countveil.query import Condition, ask, parse_condition, write_condition
+from countveil.query.expression import ColumnComparison, Constant, Name
+from countveil.query.schema import Column, Schema
 
 AWKWARD = ("it's", 'a "b"', "", " x ", "--", "NULL", "Größe", "\n", "DATE '2026-01-31'", "%_\\")
 SCHEMA = Schema(
@@ -57,43 +56,43 @@ CONDITIONS = st.recursive(
 )
 
 
-@pytest.mark.slow  # counting calls slows them down
+@pytest.mark.slow  # counting calls is slow
 @given(CONDITIONS)
-def test_the_text_asks_the_same(condition: Condition) -> None:
-    text = written(condition)
+def test_the_text_of_a_condition_asks_the_same_question(condition: Condition) -> None:
+    text = write_condition(condition)
     assert ask(SCHEMA, where=text).sha256 == ask(SCHEMA, where=condition).sha256
-    assert written(parse_condition(text)) == text
+    assert write_condition(parse_condition(text)) == text
 
 
-def test_parentheses_are_few() -> None:
+def test_only_necessary_parentheses_are_written() -> None:
     a, b, c = cv.col("a") == 1, cv.col("b") == 2, cv.col("c") == 3
-    assert written(a & (b & c) | a & b) == '"a" = 1 AND "b" = 2 AND "c" = 3 OR "a" = 1 AND "b" = 2'
-    assert written(a & ~~(b | c) & ~~~c) == '"a" = 1 AND ("b" = 2 OR "c" = 3) AND NOT "c" = 3'
+    assert write_condition(a & (b & c) | a & b) == '"a" = 1 AND "b" = 2 AND "c" = 3 OR "a" = 1 AND "b" = 2'
+    assert write_condition(a & ~~(b | c) & ~~~c) == '"a" = 1 AND ("b" = 2 OR "c" = 3) AND NOT "c" = 3'
 
 
-def test_names_are_meant_as_they_are_spelled() -> None:
+def test_the_case_of_a_python_name_is_significant() -> None:
     schema = Schema("people", (Column("Age", "integer", low=0, high=9),))
-    for where in (cv.col("age") == 1, written(cv.col("age") == 1)):
+    for where in (cv.col("age") == 1, write_condition(cv.col("age") == 1)):
         with pytest.raises(cv.QueryError, match="the column age is not declared"):
             ask(schema, where=where)
 
 
-def test_what_cannot_be_written_is_refused_as_it_is_when_it_is_asked() -> None:
+def test_writing_and_asking_an_invalid_condition_fail_with_the_same_message() -> None:
     deep: Condition = cv.col("age") == 1
     for _ in range(20_000):
         deep = (deep | (cv.col("ok") == True)) & (cv.col("age") == 2)  # noqa: E712
     for condition in (cv.col("age").isin([]), deep, Condition()):
-        with pytest.raises(cv.QueryError) as there:
-            written(condition)
-        with pytest.raises(cv.QueryError) as here:
+        with pytest.raises(cv.QueryError) as writing:
+            write_condition(condition)
+        with pytest.raises(cv.QueryError) as asking:
             ask(SCHEMA, where=condition)
-        assert str(there.value) == str(here.value)
+        assert str(writing.value) == str(asking.value)
 
 
-def test_numbers_and_text_of_other_types_keep_their_value() -> None:
+def test_subclasses_of_text_and_the_least_integer_are_written_exactly() -> None:
     class Text(str):
         def __str__(self) -> str:
             return "not this"
 
-    assert written(Comparison(Name("a"), "=", Constant(Text("this")))) == "\"a\" = 'this'"
-    assert written(cv.col("a") == -(2**63)) == '"a" = -9223372036854775808'
+    assert write_condition(ColumnComparison(Name("a"), "=", Constant(Text("this")))) == "\"a\" = 'this'"
+    assert write_condition(cv.col("a") == -(2**63)) == '"a" = -9223372036854775808'

@@ -1,18 +1,18 @@
 """Counting on DuckDB: CSV, Parquet, DuckDB tables, and frames in memory.
 
-The connection can read its own source and nothing else: paths are allowed one by one, external access is switched off,
-variables of the process are out of reach, a database is opened read-only, and the settings are locked before the first
-question.
+The connection can read its own source and nothing else: each path is allowed individually, external access is switched
+off, Python variables of the process cannot be read, a database is opened read-only, and the settings are locked before
+the first question.
 
-CSV is RFC 4180 (see `csv_files`). It is read as text without looking at the data, from first byte to last by one
-thread: where a record ends must not depend on how a file is cut up for several. A record that is shorter than the
-header or longer than 2 MB is skipped, and so is one with a field that is asked about and not in UTF-8; fields beyond
-the header's are ignored. All files of a source have the same columns of the same types.
+CSV is RFC 4180 (see `csv_files`). All columns are read as text, without guessing types from the data, by one thread
+from first byte to last: where a record ends must not depend on how a file is split among threads. Skipped are records
+that are shorter than the header, longer than 2 MB, or not UTF-8 in a field that the question reads; fields beyond the
+header's are ignored. All files of a source have the same columns of the same types.
 
-Small files are read once: to open a file, read its header and plan the scan costs more than to count a few thousand
-rows. Their declared columns are copied to a table in memory, with the types of the file, only if that changes no count.
-So a CSV file is copied only if it is UTF-8 throughout, and all its fields are: otherwise what is skipped depends on the
-columns of the question, and must not depend on the size of the file, or on the record of somebody else.
+Small files are read once, because opening a file, reading its header and planning the scan cost more than counting a
+few thousand rows. Their declared columns are copied to a table in memory, with the types of the file, only if that
+changes no count. So a CSV file is copied only if all of it is UTF-8: otherwise the skipped records depend on the
+columns of the question, and they must not depend on the size of the file or on another person's record.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from countveil.engines import csv_files
-from countveil.engines.engine import UNREADABLE, SqlEngine
-from countveil.engines.source import Source, check_alike
-from countveil.engines.sql import OUTSIDE, Dialect, Family, Statement
-from countveil.errors import DataError, EngineError, shortened
-from countveil.schema import Kind, Schema
+from countveil.data import csv_files
+from countveil.data.engines.engine import UNREADABLE, SqlEngine
+from countveil.data.engines.sql import OUTSIDE, Dialect, Family, Statement
+from countveil.data.source import Source, check_alike
+from countveil.errors import DataError, EngineError, shorten
+from countveil.query.schema import Kind, Schema
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 FAMILIES: dict[str, Family] = {
     **dict.fromkeys(["TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"], "integer"),
     **dict.fromkeys(["UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"], "integer"),
-    "UHUGEINT": "decimal",  # compared with a BIGINT it overflows
+    "UHUGEINT": "decimal",  # a comparison with a BIGINT overflows
     "DOUBLE": "float",
     "FLOAT": "single",
     **dict.fromkeys(["VARCHAR", "UUID", '"NULL"'], "text"),
@@ -52,19 +52,22 @@ FAMILIES: dict[str, Family] = {
     "BOOLEAN": "boolean",
     "DATE": "date",
 }
+_SCALE = re.compile(r"^DECIMAL\([0-9]+,([0-9]+)\)$")
 DATABASE = "countveil_source"
 COPY = "countveil_copy"
-"""The table of a small source's rows in memory."""
+"""The in-memory table with the rows of a small source."""
+FEW = 4
+"""Up to so many cells of a person are chosen by an aggregate that reserves room for all of them."""
 MAX_BYTES = 16 << 20
-"""Of all files of a small source together."""
+"""The most bytes of all files of a small source together."""
 MAX_ROWS = 500_000
-"""Of Parquet files, which say how many there are: a few bytes of theirs can stand for many rows."""
+"""The most rows of a small Parquet source: a few compressed bytes can represent many rows."""
 MAX_TEXT = 64 << 20
-"""Bytes of text in Parquet files."""
+"""The most bytes of text of a small Parquet source, without compression."""
 
 
 class DuckDBDialect(Dialect):
-    """DuckDB's spelling."""
+    """DuckDB's SQL."""
 
     def characters(self, raw: str) -> str:
         return f'(CAST({raw} AS VARCHAR) COLLATE "binary")'
@@ -72,8 +75,22 @@ class DuckDBDialect(Dialect):
     def matches(self, expression: str, pattern: str) -> str:
         return f"regexp_matches({expression}, '{pattern}')"
 
+    def instant(self, seconds: str) -> str:
+        return f"make_timestamptz(CAST({seconds} AS BIGINT) * 1000000)"
+
     def among(self, expression: str, parameter: str, kind: Kind) -> str:
         return f"{expression} IN (SELECT unnest(CAST({parameter} AS {self.types[kind]}[])))"
+
+    def hash(self, person: str, cell: str, salt: str) -> str:
+        """DuckDB's hash, twice: of several arguments it combines the last one by XOR only, so hashes of the same person
+        under two salts would differ by a constant. The shift makes it a BIGINT."""
+        return f"CAST(hash(hash({person}, {cell}, CAST({salt} AS BIGINT))) >> 1 AS BIGINT)"
+
+    def select_least(self, limit: int, cells: int) -> str:
+        """A list of each person; a window over all rows takes twice the time and three times the memory. For few words
+        the aggregate min(w, limit) is faster, but it reserves room for `limit` words of everybody."""
+        least = f"min(w, {limit})" if limit <= FEW else f"list_sort(list(w), 'ASC')[:{limit}]"
+        return f"SELECT unnest({least}) AS w FROM words GROUP BY u"
 
 
 class DuckDBEngine(SqlEngine):
@@ -83,14 +100,15 @@ class DuckDBEngine(SqlEngine):
 
     settings: Mapping[str, Any] = {}
     copies = True
-    """Small files are copied to memory."""
+    """Whether small files are copied to memory."""
     _frame: Any = None
 
     def __init__(self, source: Source, schema: Schema | None = None) -> None:
         self._columns: dict[str, Family] | None = None
+        self._scales: dict[str, int] = {}
         self._idle: list[duckdb.DuckDBPyConnection] = []
         if source.scheme == "frame":
-            from countveil.engines.frames import arrow_table  # which needs pyarrow
+            from countveil.data.frames import arrow_table  # which needs pyarrow
 
             self._frame = arrow_table(source.frame, schema)
         self.garbled = {"frame": OUTSIDE, "parquet": "?"}.get(source.scheme)
@@ -111,7 +129,7 @@ class DuckDBEngine(SqlEngine):
             _lock(paths, self._connection)
         except duckdb.Error:
             self.close()
-            raise EngineError(f"source: {shortened(source.location, 100)} could not be opened") from None
+            raise EngineError(f"source: {shorten(source.location, 100)} could not be opened") from None
         except BaseException:
             self.close()
             raise
@@ -120,35 +138,42 @@ class DuckDBEngine(SqlEngine):
         if self._frame is not None and not self._frame.num_columns:
             return {}
         if self._columns is None:
-            found = self.run(Statement(f"DESCRIBE SELECT * FROM {self.relation}", {}))
-            described = zip(found["column_name"], found["column_type"], strict=True)
-            self._columns = {str(name): _family(str(kind)) for name, kind in described}
+            result = self.run(Statement(f"DESCRIBE SELECT * FROM {self.relation}", {}))
+            described = zip(result["column_name"], result["column_type"], strict=True)
+            kinds = {str(name): str(kind) for name, kind in described}
+            self._columns = {name: _family(kind) for name, kind in kinds.items()}
+            self._scales = {name: int(scale[1]) for name, kind in kinds.items() if (scale := _SCALE.search(kind))}
         return self._columns
 
+    def scales(self) -> Mapping[str, int]:
+        self.columns()
+        return self._scales
+
     def run(self, statement: Statement) -> dict[str, NDArray[np.generic]]:
-        """Guarantee: one SELECT and nothing else. The lock keeps other files out of reach, this keeps the source."""
+        """Guarantee: runs one SELECT and nothing else. The locked settings protect other files, this protects the
+        source from being written."""
         try:
             parsed = _one_select(statement.sql)
             cursor = self._cursor()
-            found = cursor.execute(parsed, dict(statement.values)).fetchnumpy()
+            columns = cursor.execute(parsed, dict(statement.values)).fetchnumpy()
             self._idle.append(cursor)
-            return found
-        except Exception:  # whatever goes wrong, its words can quote the data
+            return columns
+        except Exception:  # any message of DuckDB can quote the data
             raise EngineError(UNREADABLE) from None
 
     def _copy(self, source: Source, paths: list[str], schema: Schema) -> bool:
-        """Copy the declared columns of a small source to a table of ours; False if it is not small."""
-        declared = {schema.unit, *(column.name for column in schema.columns)}
+        """Copy the declared columns of a small source to memory; False if it is not small."""
+        declared = {schema.unit, *(column.name for column in schema.sources)}
         names = [name for name in self.columns() if name in declared]
         if not names or not self._is_small(source, paths, names):
             return False
-        self._connection.execute("SET threads = 1")  # threads that wait for so few rows cost more than they bring
+        self._connection.execute("SET threads = 1")  # for so few rows, starting threads costs more than it saves
         columns = ", ".join(map(self.dialect.name, names))
         self._connection.execute(f"CREATE TABLE {COPY} AS SELECT {columns} FROM {self.relation}")
         return True
 
     def _is_small(self, source: Source, paths: list[str], names: list[str]) -> bool:
-        """Whether some columns of a source fit into memory, and copying them changes no count."""
+        """Whether these columns fit into memory, and copying them changes no count."""
         if source.scheme not in ("csv", "parquet") or sum(map(os.path.getsize, paths)) > MAX_BYTES:
             return False
         if source.scheme == "csv":
@@ -159,10 +184,10 @@ class DuckDBEngine(SqlEngine):
         texts = [self.dialect.characters(self.dialect.name(name)) for name in names if self.columns()[name] == "text"]
         lengths = " + ".join(f"strlen(coalesce({text}, ''))" for text in texts) or "0"
         ((text,),) = self._connection.execute(f"SELECT coalesce(sum({lengths}), 0) FROM {self.relation}").fetchall()
-        return int(text) <= MAX_TEXT  # a dictionary of a file has each text once, memory as often as it occurs
+        return int(text) <= MAX_TEXT  # a dictionary page has each text once, memory as often as it occurs
 
     def _cursor(self) -> duckdb.DuckDBPyConnection:
-        """A connection of its own, so that threads can ask at once; one that is idle, or a new one."""
+        """An idle connection or a new one: every running statement has its own, so that threads can run at once."""
         try:
             return self._idle.pop()
         except IndexError:
@@ -172,13 +197,16 @@ class DuckDBEngine(SqlEngine):
             return cursor
 
     def _try_times(self, schema: Schema) -> None:
-        """Read the time stamps of Parquet files once: DuckDB fails on one that overflows its own, so it fails here.
+        """Read all time stamps of Parquet files once: DuckDB fails on one that is out of its range.
 
-        At opening a fault says that the files are broken; in an answer it would say which rows a question reads.
+        A failure while opening says that the files are broken; a failure in a question would say which rows it reads.
         """
-        times = [column for column in schema.columns if self.columns()[column.name] == "timestamp"]
-        for column in times:
-            read = self.dialect.read(column, "timestamp", self.dialect.name(column.name))
+        for column in schema.sources:
+            family, read = self.columns()[column.name], self.dialect.name(column.name)
+            if family not in ("timestamp", "zoned"):
+                continue
+            if family == "timestamp":
+                read = self.dialect.read(column, family, read)
             self.run(Statement(f"SELECT count({read}) FROM {self.relation}", {}))
 
     def close(self) -> None:
@@ -191,12 +219,12 @@ class DuckDBEngine(SqlEngine):
 
 @lru_cache(maxsize=1024)
 def _one_select(sql: str) -> duckdb.Statement:
-    """The statement, parsed once: values are bound, so that questions of one shape have one text. What is not one
-    SELECT is refused."""
-    found = duckdb.extract_statements(sql)
-    if [statement.type for statement in found] != [duckdb.StatementType.SELECT]:
+    """Parse a statement; refuse anything but one SELECT. Cached: values are bound, so that questions that differ in
+    values only have the same text."""
+    statements = duckdb.extract_statements(sql)
+    if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
         raise EngineError(UNREADABLE)
-    return found[0]
+    return statements[0]
 
 
 def _is_utf8(path: str) -> bool:
@@ -216,7 +244,7 @@ def _family(kind: str) -> Family:
 
 
 def _plain(paths: list[str], scratch: str) -> list[str]:
-    """Paths without wildcards in their names, which DuckDB would look up: such a file gets a link of a plain name."""
+    """Paths without wildcards, which DuckDB would expand: a file with one in its path gets a symbolic link."""
     plain = []
     for i, path in enumerate(paths):
         if glob.has_magic(path):
@@ -228,7 +256,7 @@ def _plain(paths: list[str], scratch: str) -> list[str]:
 
 
 def _lock(paths: list[str], connection: duckdb.DuckDBPyConnection) -> None:
-    """Nothing but the source can be read from here on, and no setting can be changed back."""
+    """Restrict the connection to the source's files and lock its settings."""
     if paths:
         connection.execute(f"SET allowed_paths = {_files(paths)}")
     connection.execute("SET autoinstall_known_extensions = false")
@@ -238,18 +266,18 @@ def _lock(paths: list[str], connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _relation(source: Source, paths: list[str], connection: duckdb.DuckDBPyConnection) -> str:
-    """The source in a FROM clause."""
+    """The source as it stands in a FROM clause."""
     if source.scheme == "frame":
         return "frame"
     if source.scheme == "duckdb":
-        return _attached(source, paths[0], connection)
+        return _attach(source, paths[0], connection)
     return _parquet(paths, source, connection) if source.scheme == "parquet" else _csv(paths, source)
 
 
-def _attached(source: Source, path: str, connection: duckdb.DuckDBPyConnection) -> str:
-    """A table of a database file. Attached, and not opened, because engines in one process would share an open one."""
+def _attach(source: Source, path: str, connection: duckdb.DuckDBPyConnection) -> str:
+    """A table of a database file; attached, because DuckDB shares a database that is opened twice in one process."""
     if not source.table:
-        raise EngineError(f'source: {shortened(source.location, 100)} needs table = "..."')
+        raise EngineError(f'source: {shorten(source.location, 100)} needs table = "..."')
     connection.execute(f"ATTACH {_text(path)} AS {DATABASE} (TYPE duckdb, READ_ONLY)")
     schema, dot, table = source.table.rpartition(".")
     place = [schema if dot else "main", table]
@@ -258,24 +286,24 @@ def _attached(source: Source, path: str, connection: duckdb.DuckDBPyConnection) 
 
 
 def _check_stored(connection: duckdb.DuckDBPyConnection, place: list[str], shown: str) -> None:
-    """Rows that are stored can be read whatever is asked. A view or a computed column is evaluated for the rows that a
-    question selects, and could fail for some of them: whether it does would say something about a person."""
+    """Refuse a view or a computed column: it is evaluated for the rows that a question selects and could fail on one of
+    them, so a failure would reveal something about a person. Stored rows can be read for every question."""
     where = f"WHERE database_name = '{DATABASE}' AND lower(schema_name) = lower(?)"
     views = f"SELECT 1 FROM duckdb_views() {where} AND lower(view_name) = lower(?)"
     computed = f"SELECT column_name FROM duckdb_columns() {where} AND lower(table_name) = lower(?) AND is_generated"
     words = ""
     if connection.execute(views, place).fetchone() is not None:
-        words = f"{shortened(shown, 100)} is a view, which is evaluated while it is counted"
+        words = f"{shorten(shown, 100)} is a view, which is evaluated while it is counted"
     elif (column := connection.execute(computed, place).fetchone()) is not None:
-        words = f"column {shortened(column[0], 60)} of {shortened(shown, 60)} is computed while it is counted"
+        words = f"column {shorten(column[0], 60)} of {shorten(shown, 60)} is computed while it is counted"
     if words:
         raise DataError(f"source: {words}; store it: CREATE TABLE ... AS SELECT * FROM it")
 
 
 def _parquet(paths: list[str], source: Source, connection: duckdb.DuckDBPyConnection) -> str:
-    """Parquet files with the same columns: to cast the values of one file to the type of another can fail.
+    """Parquet files with the same columns, because casting values of one file to the type of another can fail.
 
-    Folders called key=value below the fixed part of a glob are columns; elsewhere they are only names.
+    Folders key=value are columns or only names; see `Source.partitions`.
     """
     keys = {part.partition("=")[0] for parts in source.partitions() for part in parts}
 
@@ -285,12 +313,12 @@ def _parquet(paths: list[str], source: Source, connection: duckdb.DuckDBPyConnec
 
     both = sorted({name.casefold() for name in check_alike(paths, columns_of)} & {key.casefold() for key in keys})
     if both:
-        raise DataError(f"source: column {shortened(both[0], 60)} is in the files and in the names of their folders")
+        raise DataError(f"source: column {shorten(both[0], 60)} is in the files and in the names of their folders")
     return _read_parquet(paths, bool(keys))
 
 
 def _read_parquet(paths: list[str], partitioned: bool) -> str:
-    """Statistics of a file say nothing about NaN: without `can_have_nan` DuckDB skips row groups that have some."""
+    """The statistics of a file ignore NaN: without `can_have_nan` DuckDB may skip row groups that contain NaN."""
     options = f"hive_partitioning = {str(partitioned).lower()}, utf8_validation = 'replace', can_have_nan = true"
     options += ", hive_types_autocast = false" if partitioned else ""
     return f"read_parquet({_files(paths)}, {options})"
@@ -299,8 +327,8 @@ def _read_parquet(paths: list[str], partitioned: bool) -> str:
 def _csv(paths: list[str], source: Source) -> str:
     """CSV as text columns named by the header; nothing is guessed from the rows.
 
-    Files are RFC 4180 here, but for line ends: with `new_line` of CRLF, DuckDB takes both kinds as they come, and in a
-    file of one column does not take the two bytes for two ends of records.
+    The files are RFC 4180, except that LF alone may end a record. `new_line` is set to CRLF: DuckDB then accepts LF
+    too, and does not take CRLF for two line ends in a file with one column.
     """
     delimiter, packed = csv_files.delimiter_of(source), csv_files.is_packed(source)
     header = csv_files.read_header(paths, source, delimiter)
@@ -316,7 +344,7 @@ def _csv(paths: list[str], source: Source) -> str:
 
 
 def _text(text: str) -> str:
-    """A text literal for the few places where SQL takes no parameter: paths and names that the curator declared."""
+    """A text literal, for paths and the curator's names where SQL accepts no parameter."""
     return "'" + text.replace("'", "''") + "'"
 
 

@@ -1,8 +1,8 @@
-"""The base class of engines, how one is opened for a source, and the pool of those that are open.
+"""The base classes of engines, how an engine is opened for a source, and the pool of open engines.
 
-Engines count; they never draw noise and never see an analyst's text. An engine is found by the entry point
-`countveil.engines`: its name is an engine's name, its value a subclass of `Engine`, or a function that returns one,
-called with `(source, schema)`. `ENGINES` says which engine reads which scheme.
+Engines count; they never draw noise and never see an analyst's text. Engines are registered under the entry point
+`countveil.engines`: the name of an entry is the engine's name, and its value is a subclass of `Engine`, or a function
+that returns an instance; both are called with `(source, schema)`. `ENGINES` maps the scheme of a source to its engine.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from countveil.engines.source import Snapshot, Source
-from countveil.engines.sql import UNITS, Compiler, Dialect, Family, Statement, check_readable
-from countveil.errors import DataError, EngineError, ParameterError, shortened
+from countveil.data.engines.bounding import number_of
+from countveil.data.engines.sql import UNITS, Compiler, Dialect, Family, Statement, check_readable
+from countveil.data.source import Snapshot, Source
+from countveil.errors import DataError, EngineError, ParameterError, shorten
 from countveil.query import Question
-from countveil.schema import Schema
+from countveil.query.schema import Schema
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,88 +38,127 @@ ENGINES = {
 }
 UNREADABLE = "the source could not be read; the curator can look with: countveil inspect"
 
+NOT_INSPECTED = "source: this engine cannot be inspected; write countveil.toml by hand"
+
 
 class Engine(ABC):
-    """Counts questions on one source. Every engine is a subclass, also one of a third party.
+    """Counts questions on one source. Every engine is a subclass, also a third-party one.
 
-    `columns`, `count` and `close` must be implemented. The other methods are for engines that can do more, and say what
-    is true of an engine that cannot.
+    A subclass must implement `columns`, `count` and `close`. The other methods are optional; their defaults here are
+    for an engine without that capability.
     """
 
     writes_files = False
-    """Its workers can draw a table that is too large for one process: `write_release` and `read_release`."""
+    """Whether it implements `write_release` and `read_release`: its workers draw tables too large for one process."""
 
     @abstractmethod
     def columns(self) -> Mapping[str, Family]:
         """The source's columns and the families of their types."""
 
     @abstractmethod
-    def count(self, question: Question, *, key: bytes) -> NDArray[np.int64]:
+    def count(self, question: Question, *, salt: bytes) -> NDArray[np.int64]:
         """The true count of every cell, flat, the last group column running fastest, zeros included.
 
-        `key` chooses which cells count of a person who is in too many. Errors say nothing about the data.
+        It is the true count within the contribution bounds of the question's schema, and to hold them is the engine's
+        task, because nothing bounds the counts afterwards: of every person at most `question.sensitivity` rows in a
+        cell, and at most `question.schema.cells_per_person` cells. `salt`, new for every evaluation, chooses the cells
+        of a person who is in more: the choice depends on the salt and on that person's rows only, not on other people,
+        the order of rows, or a task that runs twice. Rows without a person (NULL) are not counted. Where each row is a
+        person (`question.schema.unit_is_row`), every row counts. Errors say nothing about the data.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Let the source go."""
+        """Close the connections and files of the source."""
 
     def fingerprint(self) -> str:
-        """Another text for other content, where the source is a server's. Files and frames are hashed without it."""
+        """A text that changes when a server's data changes. Files and frames are hashed without the engine."""
         raise EngineError("source: this engine cannot tell whether its data has changed")
 
     def alive(self) -> bool:
-        """False if it ran in a session of someone else's, which has ended: it must be opened anew."""
+        """False if the engine runs in a session of the user's that was stopped, so that it must be opened again."""
         return True
 
-    def write_release(
-        self, question: Question, folder: Path, *, key: bytes, mechanism: str, unchanged: Callable[[], None]
-    ) -> str:
-        """Count, draw and write into a new folder, once; the name of the column of counts in the files.
+    def compiler(self) -> Compiler:
+        """A compiler of statements for `run`; `countveil inspect` and `countveil init` use it."""
+        raise EngineError(NOT_INSPECTED)
 
-        `mechanism` is a mechanism's file; `unchanged` is called between counting and drawing, and may refuse.
+    def run(self, statement: Statement) -> dict[str, NDArray[np.generic]]:
+        """The columns of a statement's result; every failure is an EngineError with a fixed text."""
+        raise EngineError(NOT_INSPECTED)
+
+    def write_release(
+        self, question: Question, folder: Path, *, salt: bytes, mechanism: str, unchanged: Callable[[], None]
+    ) -> str:
+        """Count, draw and write into a new folder, once; returns the name of the column of counts in the files.
+
+        `mechanism` is the text of a mechanism's file; `unchanged` is called between counting and drawing, and raises if
+        the source has changed.
         """
         raise NotImplementedError
 
     def read_release(self, files: list[str], columns: Mapping[str, str]) -> object:
-        """The engine's frame of released files: `columns` are the names to show, and those in the files."""
+        """Released files as a frame of the engine; `columns` maps the names of its columns to those in the files."""
         raise NotImplementedError
 
 
 class SqlEngine(Engine):
-    """An engine that speaks SQL: it runs the generated statement and completes the cells with zeros.
+    """An engine that counts by SQL: it runs the generated statement and completes the cells with zeros.
 
-    A subclass opens the source, and implements `columns` and `run`.
+    A subclass must provide:
+
+    - `__init__(source, schema=None)`: open the source, set `relation`, and if a schema is given call `check(schema)`
+      before it returns; if anything fails, close what was opened and raise an error without the data's values;
+    - `dialect`: a `Dialect` that implements at least `matches`, `among` and `hash`; no expression may fail for any
+      value;
+    - `relation`: the source as it stands in a FROM clause. Its rows must be stored: refuse views and computed columns;
+    - `columns()`: the name and family of every column of the relation, "other" for types that cannot be read;
+    - `run(statement)`: bind the values, run one SELECT and return its columns as arrays by name. It reads nothing but
+      the source, writes nothing, may run in several threads at once, and turns every error into
+      `EngineError(UNREADABLE)`, because messages of a database can quote the data;
+    - `close()`: close the connections; a second call does nothing.
+
+    If needed: `garbled`, what the source puts in place of bytes that are not text; `fingerprint`, for data on a server;
+    `compiler`, for a subclass of `Compiler`; `check`, to refuse more (call this one too); `alive`.
     """
 
     dialect: Dialect
     relation: str
     garbled: str | None = None
-    """What the source puts in the place of text that cannot be read; people named with it are not counted."""
 
     @abstractmethod
-    def run(self, statement: Statement) -> dict[str, NDArray[np.generic]]:
-        """The columns of a statement's result; every fault is an EngineError with a fixed text."""
+    def run(self, statement: Statement) -> dict[str, NDArray[np.generic]]: ...
 
     def compiler(self) -> Compiler:
-        return Compiler(self)
+        return Compiler(self.dialect, self.relation, self.columns(), self.garbled, self.scales())
+
+    def scales(self) -> Mapping[str, int]:
+        """The digits after the point of the columns that are decimals; without them, decimals have no bins."""
+        return {}
 
     def check(self, schema: Schema) -> None:
-        check_columns(schema, self.columns())
+        """Refuse a source whose columns do not fit the schema."""
+        families, scales = self.columns(), self.scales()
+        check_columns(schema, families)
+        for column in schema.sources:
+            if column.kind == "number" and families[column.name] == "decimal" and column.name not in scales:
+                raise DataError(f"column {column.name}: this engine has no bins of decimals; store integers or floats")
+            if column.kind == "instant" and type(self.dialect).instant is Dialect.instant:
+                raise DataError(f"column {column.name}: this engine has no periods of a zone; store dates")
 
-    def count(self, question: Question, *, key: bytes) -> NDArray[np.int64]:
+    def count(self, question: Question, *, salt: bytes) -> NDArray[np.int64]:
         """The true count of every cell."""
         import numpy as np
 
-        found = self.run(self.compiler().count(question, key.hex()))
+        cells = self.run(self.compiler().count(question, number_of(salt)))
         counts = np.zeros(question.cells, dtype=np.int64)
-        counts[found["cell"].astype(np.int64)] = found["n"].astype(np.int64)
+        counts[cells["cell"].astype(np.int64)] = cells["n"].astype(np.int64)
         return counts
 
 
 def check_columns(schema: Schema, families: Mapping[str, Family]) -> None:
-    """Refuse a source that lacks a declared column or holds a type that cannot be read as declared."""
-    for column in schema.columns:
+    """Refuse a source that lacks a declared column, or has one of a type that cannot be read as declared."""
+    for column in schema.sources:
         if column.name not in families:
             raise DataError(f"column {column.name} is declared, but the source has no column of that name")
         check_readable(column, families[column.name])
@@ -133,28 +173,28 @@ def check_columns(schema: Schema, families: Mapping[str, Family]) -> None:
 
 
 def open_engine(source: Source, schema: Schema | None = None, engine: str | None = None) -> Engine:
-    """The engine that counts on a source; with a schema, the source's columns are checked against it."""
-    if source.unused is not None:
-        setting, reason = source.unused
+    """Open the engine for a source; with a schema, the source's columns are checked against it."""
+    if source.useless_setting is not None:
+        setting, reason = source.useless_setting
         raise ParameterError(setting, getattr(source, setting), "nothing", reason)
     name = engine or ENGINES.get(source.scheme)
     if name is None:
         raise EngineError(
-            f"source: {shortened(source.location, 100)} is of no known kind; "
+            f"source: countveil cannot read {shorten(source.location, 100)}; "
             'use .csv, .parquet, .duckdb with table = "...", or postgresql://'
         )
-    found = {entry.name: entry for entry in entry_points(group="countveil.engines")}
-    if name not in found:
-        raise EngineError(f"engine {shortened(name)} is not installed; installed are {', '.join(sorted(found))}")
-    opened = found[name].load()(source, schema)
-    if not isinstance(opened, Engine):
-        raise EngineError(f"engine {shortened(name)} is no subclass of countveil.engines.Engine; update it")
-    return opened
+    engines = {entry.name: entry for entry in entry_points(group="countveil.engines")}
+    if name not in engines:
+        raise EngineError(f"engine {shorten(name)} is not installed; installed engines: {', '.join(sorted(engines))}")
+    instance = engines[name].load()(source, schema)
+    if not isinstance(instance, Engine):
+        raise EngineError(f"engine {shorten(name)} is not a subclass of countveil.data.engines.Engine; update it")
+    return instance
 
 
 @dataclass
 class _Member:
-    """An engine of the pool and how many questions use it now."""
+    """An engine of the pool and the number of questions that use it now."""
 
     state: tuple[object, ...]
     engine: Engine
@@ -162,8 +202,8 @@ class _Member:
 
 
 class EnginePool:
-    """The open engines of a curator: one for each dataset, opened once for a state of the data, shared by threads, and
-    closed when the data has another state and the last question is done."""
+    """The open engines of a curator, shared by threads: one for each dataset, opened once for each state of its data,
+    and closed when the data has changed and the last question that uses the engine has finished."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -174,9 +214,9 @@ class EnginePool:
     def use(
         self, snapshot: Snapshot, schema: Schema, engine: str | None = None, *, keep: bool = False
     ) -> Iterator[Engine]:
-        """The engine of a dataset on what was seen of its source; `engine` is its name, if one is configured.
+        """The engine of a dataset for a snapshot of its source; `engine` is the name of the engine, if configured.
 
-        With `keep` it stays open until the pool is closed: what it made is read later.
+        With `keep` it stays open until the pool is closed, because files that it wrote are read later.
         """
         member = self._join(snapshot, schema, engine)
         try:
@@ -213,11 +253,11 @@ class EnginePool:
 
 
 def _open_on(snapshot: Snapshot, schema: Schema, name: str | None) -> Engine:
-    """An engine on the content that was seen: what it reads while it is opened, it may keep."""
+    """Open an engine and check that the snapshot is still current, because an engine may copy rows while it opens."""
     engine = open_engine(snapshot.source, schema, name)
     try:
         if not snapshot.is_current():
-            raise EngineError("source: it was written while it was opened; nothing was charged; ask again")
+            raise EngineError("source: the data changed while it was opened; nothing was charged; ask again")
     except BaseException:
         engine.close()
         raise

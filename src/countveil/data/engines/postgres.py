@@ -5,8 +5,9 @@
     GRANT SELECT ON people TO countveil;
 
 The table and the role are checked when the source is opened and again in every transaction that reads rows (see
-postgres_checks): what would be evaluated while it is counted is refused, and so is a role that could write or is above
-the rules. A statement that takes too long is cancelled. What the server says goes nowhere: it can quote the data.
+`postgres_checks`). Refused are tables that are evaluated while they are counted, and roles that could write or bypass
+the access rules. A statement that takes too long is cancelled. The server's error messages are discarded, because they
+can quote the data.
 """
 
 from __future__ import annotations
@@ -19,26 +20,26 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from countveil.engines.engine import UNREADABLE, SqlEngine
-from countveil.engines.postgres_checks import MAY_NOT_LOOK, REFUSALS, TREE, check_statement
-from countveil.engines.postgres_sql import NUMBERS, PostgresDialect, family_of
-from countveil.engines.source import Source
-from countveil.engines.sql import Compiler, Family, Statement
-from countveil.errors import CountveilError, DataError, EngineError, MissingExtraError, shortened
-from countveil.schema import Schema
+from countveil.data.engines.engine import UNREADABLE, SqlEngine
+from countveil.data.engines.postgres_checks import MAY_NOT_LOOK, REFUSALS, TREE, check_statement
+from countveil.data.engines.postgres_sql import NUMBERS, PostgresDialect, family_of
+from countveil.data.engines.sql import Compiler, Family, Statement
+from countveil.data.source import Source
+from countveil.errors import CountveilError, DataError, EngineError, MissingExtraError, shorten
+from countveil.query.schema import Schema
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 TIMEOUT = 3600
-"""Seconds that one statement may take."""
-CHANGED = "the source's columns changed, or what kind of table it is; ask again"
+"""Seconds after which a statement is cancelled."""
+CHANGED = "the source's columns or its kind of table changed since it was opened; ask again"
 BEGIN = (
     "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL search_path = pg_catalog, pg_temp; "
     "SET LOCAL statement_timeout = {timeout}; SET LOCAL timezone = 'UTC'; SET LOCAL datestyle = 'ISO'"
 )
-"""Whatever the role, the database or a pooler has set."""
+"""Overrides the settings of the role, the database and a connection pooler."""
 FIND = """
 SELECT n.nspname, c.relname
 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
@@ -54,16 +55,18 @@ SELECT CAST(c.relkind AS text), CAST(c.oid AS bigint), CAST(c.relfilenode AS big
 FROM tree JOIN pg_class AS c ON c.oid = tree.oid LEFT JOIN pg_stat_all_tables AS s ON s.relid = c.oid
 ORDER BY tree.root DESC, c.oid
 """
-"""The server's counters of changes, and when they began: a crash of one session sets all of them back."""
+"""The server's change counters, and when they were last reset: the crash of one session resets all of them."""
 CONTENT = (
     "SELECT count(*), CAST(sum(hashtextextended(concat(tableoid, '|', ctid, '|', xmin), 0)) AS text) FROM {relation}"
 )
 
 
 class PostgresCompiler(Compiler):
-    """Statements in which NaN is a missing number, and a text that is too long names nobody."""
+    """Statements in which NaN is a missing number, and a text that is too long identifies nobody."""
 
-    engine: PostgresEngine
+    def __init__(self, engine: PostgresEngine) -> None:
+        super().__init__(engine.dialect, engine.relation, engine.columns(), engine.garbled, engine.scales())
+        self.engine = engine
 
     def raw(self, name: str) -> str:
         column = super().raw(name)
@@ -73,9 +76,16 @@ class PostgresCompiler(Compiler):
         column = super().person(name)
         return self.engine.dialect.if_short(column, column) if self.families[name] == "text" else column
 
+    def hash(self, unit: str, salt: str) -> str:
+        """The server's hash of the cell, which starts from the hash of the person, which starts from the salt."""
+        function = "hashtextextended" if self.families[unit] == "text" else "hashint8extended"
+        if self.families[unit] == "integer" and unit in self.engine.numbers:
+            function = "hash_numeric_extended"
+        return f"hashint8extended(cell, {function}(u, CAST({salt} AS BIGINT)))"
+
 
 class PostgresEngine(SqlEngine):
-    """Counts on one table through a connection of its own, opened again when it was lost, and in a forked process."""
+    """Counts on one table through one connection, which is opened again after it was lost or the process has forked."""
 
     dialect = PostgresDialect()
     _connection: Any = None
@@ -86,10 +96,10 @@ class PostgresEngine(SqlEngine):
         except ImportError:
             raise MissingExtraError("psycopg", "postgres") from None
         if not source.table:
-            raise EngineError(f'source: {source.shown} needs table = "..."')
+            raise EngineError(f'source: {source.display_name} needs table = "..."')
         self._driver = psycopg
         self._source = source
-        self._shown = shortened(source.table, 100)
+        self._shown = shorten(source.table, 100)
         self._lock = threading.Lock()
         self._content: tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]] | None = None
         _OPEN.add(self)
@@ -116,10 +126,10 @@ class PostgresEngine(SqlEngine):
             return self._driver.connect(self._source.location, autocommit=True, prepare_threshold=None, **options)
         except (self._driver.Error, ValueError, UnicodeError):
             words = "could not be reached; check the address, the role and its password"
-            raise EngineError(f"source: {self._source.shown} {words}") from None
+            raise EngineError(f"source: {self._source.display_name} {words}") from None
 
-    def _begun(self) -> Any:
-        """A connection in a read-only transaction. One that was lost while nothing was asked is opened again."""
+    def _begin(self) -> Any:
+        """A connection in a read-only transaction; a connection that was lost since the last one is opened again."""
         begin = BEGIN.format(timeout=int(TIMEOUT * 1000))
         if self._connection is not None:
             try:
@@ -137,7 +147,7 @@ class PostgresEngine(SqlEngine):
             connection.close()
 
     def forget(self) -> None:
-        """In a process that was just forked: the connection, and whatever held its lock, belong to the parent."""
+        """Drop the connection and the lock in a process that was just forked: both belong to the parent."""
         self._lock = threading.Lock()
         if self._connection is not None:
             _INHERITED.append(self._connection)
@@ -145,13 +155,13 @@ class PostgresEngine(SqlEngine):
 
     @contextmanager
     def _transaction(self, unwritable: str = "") -> Iterator[Any]:
-        """A cursor in a transaction of its own; `unwritable` refuses values that it cannot take.
+        """A cursor in a new transaction; `unwritable` is the error message for values that the server cannot represent.
 
-        Whatever goes wrong, the server's words stay here: they can quote the data.
+        The server's error messages are discarded, because they can quote the data.
         """
         with self._lock:
             try:
-                with self._begun().cursor() as cursor:
+                with self._begin().cursor() as cursor:
                     yield cursor
                     cursor.execute("COMMIT")
             except BaseException as error:
@@ -165,30 +175,31 @@ class PostgresEngine(SqlEngine):
     def _fetch(self, sql: str, values: Mapping[str, object], unwritable: str = "") -> list[tuple[Any, ...]]:
         """The rows of a statement that reads no table of the source."""
         with self._transaction(unwritable) as cursor:
-            found: list[tuple[Any, ...]] = cursor.execute(sql, values).fetchall()
-            return found
+            rows: list[tuple[Any, ...]] = cursor.execute(sql, values).fetchall()
+            return rows
 
-    # -- what is checked, at the start and at every count ------------------------------------------------------------
+    # -- checks, when the source is opened and at every count --------------------------------------------------------
 
     def _find(self, table: str) -> dict[str, str]:
         """The schema and name of the table, in `public` if no schema is given."""
         name = table if "." in table else f"public.{table}"
-        unknown = f"source: {self._source.shown} has no table {self._shown} that this role can see"
+        unknown = f"source: {self._source.display_name} has no table {self._shown} that this role can see"
         rows = self._fetch(FIND, {"name": name}, unknown)
         if len(rows) != 1:
-            raise DataError(unknown if not rows else f"source: there are several tables called {self._shown}")
-        ((schema, found),) = rows
-        return {"schema": schema, "table": found}
+            raise DataError(unknown if not rows else f"source: several tables have the name {self._shown}")
+        ((schema, table),) = rows
+        return {"schema": schema, "table": table}
 
     def _lock_table(self, cursor: Any, kind: object) -> None:
-        """Until the transaction ends nobody makes policies for the table or changes its columns; before the first
-        statement, so that its snapshot is of what is locked. Materialized views have no policies, and no lock."""
+        """Until the transaction ends, nobody can add a policy to the table or change its columns. Called before the
+        first statement, so that its snapshot is taken under the lock. Materialized views have neither policies nor
+        this lock."""
         if kind in ("r", "p"):
             cursor.execute(f"LOCK TABLE ONLY {self.relation} IN ACCESS SHARE MODE", {})
 
     def _check(self, cursor: Any) -> tuple[object, ...]:
-        """Refuse a table that may not be counted, or not by this role; otherwise what it looks like: its kind,
-        its server, its columns, how its rows are stored."""
+        """Refuse a table that may not be counted, or not by this role. Returns the table's kind, its server, its
+        columns, and a hash of how its rows are stored."""
         try:
             cursor.execute(check_statement(cursor.connection.info.server_version), self._place)
         except self._driver.errors.InsufficientPrivilege:
@@ -197,35 +208,39 @@ class PostgresEngine(SqlEngine):
         if look[0] is None:
             raise EngineError(UNREADABLE)
         if reason is not None:
-            words = REFUSALS[reason].format(table=self._shown, schema=shortened(self._place["schema"]))
+            words = REFUSALS[reason].format(table=self._shown, schema=shorten(self._place["schema"]))
             raise DataError(f"source: {words}")
         return tuple(look)
 
     def check(self, schema: Schema) -> None:
-        """Also refuse types that someone made casts for, and declared values that the database cannot hold."""
+        """Also refuse types with user-defined casts, and declared values that the database cannot represent."""
         cast = {name for name, *_, cast in self._look[2] if cast}
-        for name in [column.name for column in schema.columns] + [schema.unit] * (not schema.unit_is_row):
+        for name in [column.name for column in schema.sources] + [schema.unit] * (not schema.unit_is_row):
             if name in cast:
-                words = "casts of someone's own (CREATE CAST), which are evaluated while it is counted"
-                raise DataError(f"column {name}: its type has {words}; DROP CAST, or store it in a type without")
+                words = "user-defined casts (CREATE CAST), which are evaluated while it is counted"
+                raise DataError(f"column {name}: its type has {words}; DROP CAST, or store it in a type without casts")
         super().check(schema)
-        for column in schema.columns:
+        for column in schema.sources:
             if column.kind == "text":
-                words = "a declared value has a character that this database cannot hold: NUL, or none of its encoding"
+                words = "a declared value has NUL or a character outside the encoding of this database; remove it"
                 sql = "SELECT count(*) FROM unnest(CAST(%(values)s AS text[])) AS v"
                 self._fetch(sql, {"values": list(column.values)}, f"column {column.name}: {words}")
 
-    # -- the protocol ------------------------------------------------------------------------------------------------
+    # -- the methods of an engine ------------------------------------------------------------------------------------
 
     def columns(self) -> Mapping[str, Family]:
         return {name: family_of(*kind) for name, *kind, _ in self._look[2]}
+
+    def scales(self) -> Mapping[str, int]:
+        """More digits after the point than any declared edge has: the server compares decimals of all scales."""
+        return {name: 18 for name, kind, *_ in self._look[2] if kind == "numeric"}
 
     def compiler(self) -> PostgresCompiler:
         return PostgresCompiler(self)
 
     @property
     def numbers(self) -> set[str]:
-        """The columns, integers among them, that can hold NaN."""
+        """The columns that can hold NaN, including numerics that are read as integers."""
         return {name for name, kind, *_ in self._look[2] if kind in NUMBERS}
 
     def run(self, statement: Statement) -> dict[str, NDArray[np.generic]]:
@@ -234,7 +249,10 @@ class PostgresEngine(SqlEngine):
         with self._transaction() as cursor:
             self._lock_table(cursor, self._look[0])
             kind, _, columns, _ = self._check(cursor)
-            if (kind, columns) != (self._look[0], self._look[2]):  # the lock, or the statement, was for something else
+            if (kind, columns) != (
+                self._look[0],
+                self._look[2],
+            ):  # the statement was made for another table
                 raise EngineError(CHANGED)
             rows = cursor.execute(statement.sql, dict(statement.values)).fetchall()
             names = [column.name for column in cursor.description or ()]
@@ -242,12 +260,12 @@ class PostgresEngine(SqlEngine):
         return {name: np.array([row[i] for row in rows], dtype=types[i]) for i, name in enumerate(names)}
 
     def fingerprint(self) -> str:
-        """The server, the table's columns and the versions of its rows: where each is and who wrote it, in any order.
+        """A hash of the server, the table's columns, and for every row its position and the transaction that wrote it.
 
-        Rows are read again when the server's counters of changes have moved, or may have begun anew. Counters can be
-        seconds late. A change that they do not show yet is not noticed: a stale replay, never a leak.
+        Rows are read again if the server's change counters differ, or may have been reset. Counters can be seconds
+        late. A change that they do not show yet is not detected: the result is a stale replay, never a leak.
         """
-        trace = self._fetch(TRACE, self._place)  # before the rows: a change in between is seen the next time
+        trace = self._fetch(TRACE, self._place)  # before the rows: a change in between is detected the next time
         if not trace:
             raise EngineError(UNREADABLE)
         known = self._content
@@ -267,7 +285,7 @@ class PostgresEngine(SqlEngine):
 
 _OPEN: weakref.WeakSet[PostgresEngine] = weakref.WeakSet()
 _INHERITED: list[Any] = []
-"""Connections of a parent process. To close one here would end it there."""
+"""Connections of the parent process, kept open here because closing one would end the parent's session."""
 
 
 def _after_fork() -> None:

@@ -1,33 +1,33 @@
-"""Whether a table of PostgreSQL may be counted, and what it looks like: one statement, run in every transaction that
+"""Whether a table of PostgreSQL may be counted, and how it is stored: one statement, run in every transaction that
 reads the table's rows.
 
-Refused are what is evaluated while it is counted (views, foreign tables, row security, casts) and roles that can do
-more than read: everything counts that the role, or a role that it can become, is granted. What every role may do by
-default is no fault: connect, temporary tables, the catalogues, functions. Refusals depend on the schema and the grants
+Refused are tables that are evaluated while they are counted (views, foreign tables, row security, casts), and roles
+that can do more than read, by grants to the role itself or to a role that it can become. What every role may do by
+default is allowed: connect, temporary tables, the catalogues, functions. Refusals depend on the schema and the grants
 only.
 
-The same statement tells which server this is and how the table's rows are to be read: attribute numbers, the values of
+The same statement identifies the server and describes how the table's rows are read: attribute numbers, the values of
 columns that were added without writing rows, labels of enumerations, casts. A change of any of them is a change of the
 table, although no row was written.
 """
 
 from __future__ import annotations
 
-GRANT = "use a role of its own: GRANT SELECT ON the table TO it, and nothing else"
+GRANT = "use a separate role: GRANT SELECT ON the table TO it, and nothing else"
 MAY_NOT_LOOK = (
-    "this role may not ask which server this is; "
+    "this role may not read the server's identity; "
     "GRANT EXECUTE ON FUNCTION pg_control_system(), pg_control_checkpoint() TO it"
 )
 _EXCESS = (
-    "it is above the rules, or can become a role that is (superuser, CREATEROLE, CREATEDB, REPLICATION, BYPASSRLS)",
-    "it is a member of a role of the server's own (pg_...)",
-    "it owns something, or can become a role that does",
+    "it is, or can become, a role with superuser, CREATEROLE, CREATEDB, REPLICATION or BYPASSRLS",
+    "it is a member of a predefined role (pg_...)",
+    "it owns an object, or can become a role that does",
     "it may write to a table or pass a grant on",
-    "it may create things in a schema or database (before PostgreSQL 15: REVOKE CREATE ON SCHEMA public FROM PUBLIC)",
+    "it may create objects in a schema or database (before PostgreSQL 15: REVOKE CREATE ON SCHEMA public FROM PUBLIC)",
     "it may use foreign servers or functions that others may not",
-    "it may set parameters of the server that others may not (GRANT SET or ALTER SYSTEM ON PARAMETER)",
+    "it may set server parameters that others may not (GRANT SET or ALTER SYSTEM ON PARAMETER)",
     "it may write large objects",
-    "it will be granted more than SELECT on what is created later (ALTER DEFAULT PRIVILEGES)",
+    "default privileges give it more than SELECT on future objects (ALTER DEFAULT PRIVILEGES)",
 )
 REFUSALS = (
     "this role may not read {table}; GRANT USAGE ON SCHEMA {schema} TO it and GRANT SELECT ON {table} TO it",
@@ -36,10 +36,10 @@ REFUSALS = (
     "{table} has row security, which is evaluated while it is counted; "
     "make a MATERIALIZED VIEW of the rows that may be counted",
     *(f"this role can do more than read {{table}}: {excess}; {GRANT}" for excess in _EXCESS),
-    "the database of {table} has casts between types of the server's own (CREATE CAST), which are evaluated while it "
+    "the database of {table} has user-defined casts between built-in types (CREATE CAST), which are evaluated while it "
     "is counted; DROP CAST, or keep it in another database",
 )
-"""By the number of the reason."""
+"""Messages; the index is the number of the reason in `_REASONS`."""
 
 TREE = """
 tree (oid, root) AS (
@@ -47,7 +47,7 @@ tree (oid, root) AS (
     WHERE n.nspname = %(schema)s AND c.relname = %(table)s
     UNION SELECT i.inhrelid, FALSE FROM pg_inherits AS i JOIN tree ON i.inhparent = tree.oid
 )"""
-"""A table, its partitions, and those that inherit from it: a count of it is a count of them all."""
+"""A table, its partitions, and the tables that inherit from it: a count of the table counts all of them."""
 _SYSTEM = "(to_regnamespace('pg_catalog'), to_regnamespace('information_schema'))"
 _PARAMETERS = "UNION ALL SELECT paracl, ARRAY[]::text[], FALSE, 9 FROM pg_parameter_acl"
 _ROLE = f"""
@@ -86,9 +86,9 @@ reached AS (
         AND (item.grantee IN (SELECT oid FROM reached) OR item.grantee = 0 AND NOT acls.system)
         AND (item.is_grantable OR item.privilege_type <> ALL (acls.fine))
 )"""
-"""What is granted. Owners are looked up where the server keeps track of whom it needs; the grants of an object include
-those of its columns. 0 stands for everyone among the grantees. Functions of the server, of extensions and in machine
-code count where they are not for everyone: they do what SQL cannot, such as connecting elsewhere."""
+"""The grants of the role and of the roles it can become. The grants of a table include those of its columns. The
+grantee 0 is PUBLIC. Functions that are built in, of extensions or in machine code are reasons to refuse unless PUBLIC
+may call them: they can do what SQL cannot, such as connecting to another server."""
 _REASONS = """
 refused (reason) AS (
     SELECT 0 FROM tree JOIN pg_class AS c ON c.oid = tree.oid
@@ -108,13 +108,14 @@ refused (reason) AS (
     WHERE k.oid >= 16384
         AND 'pg_catalog'::regnamespace = s.typnamespace AND 'pg_catalog'::regnamespace = t.typnamespace
 )"""
-"""Objects of users have numbers from 16384 on. Our statements cast between the server's own types."""
+"""User-defined objects have OIDs from 16384 on. Casts between built-in types matter because our statements use them.
+Owners are looked up in pg_shdepend, the server's table of dependencies on roles."""
 _KIND = "SELECT CAST(c.relkind AS text) FROM tree JOIN pg_class AS c ON c.oid = tree.oid WHERE tree.root"
 _SERVER = """
 SELECT concat(s.system_identifier, '/', CASE WHEN pg_is_in_recovery()
     THEN lpad(upper(to_hex(k.timeline_id)), 8, '0') ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END)
 FROM pg_control_system() AS s, pg_control_checkpoint() AS k"""
-"""Which server, and which history of it: a server that was recovered to an earlier time begins a new timeline."""
+"""The server's identifier and its timeline: a server that was recovered to an earlier time begins a new timeline."""
 _COLUMNS = """
 SELECT json_agg(json_build_array(a.attname, t.typname, t.typtype, a.atttypmod,
     t.typnamespace = 'pg_catalog'::regnamespace, a.attgenerated = 'v', EXISTS (
@@ -124,8 +125,8 @@ SELECT json_agg(json_build_array(a.attname, t.typname, t.typtype, a.atttypmod,
     )) ORDER BY a.attnum)
 FROM tree JOIN pg_attribute AS a ON a.attrelid = tree.oid JOIN pg_type AS t ON t.oid = a.atttypid
 WHERE tree.root AND a.attnum > 0 AND NOT a.attisdropped"""
-"""The columns of the table, as `family_of` takes them. The last member: whether someone made a cast from the type to
-a type of the server's own. Binary casts run no function: citext has some."""
+"""The columns of the table, as arguments of `family_of`, and last whether there is a user-defined cast from the type to
+a built-in type. Binary casts, which citext has, run no function and do not matter."""
 _STORED = """
 SELECT md5(string_agg(CAST(json_build_array(c.oid, c.relfilenode, a.attnum, a.attname, a.atttypid, a.atttypmod,
     CAST(a.attmissingval AS text),
@@ -133,16 +134,16 @@ SELECT md5(string_agg(CAST(json_build_array(c.oid, c.relfilenode, a.attnum, a.at
      WHERE e.enumtypid = a.atttypid)) AS text), ',' ORDER BY c.oid, a.attnum))
 FROM tree JOIN pg_class AS c ON c.oid = tree.oid
     LEFT JOIN pg_attribute AS a ON a.attrelid = tree.oid AND a.attnum > 0 AND NOT a.attisdropped"""
-"""How the rows of the whole tree are stored. A table that was written anew has another file; a column that was dropped
-and added again has another number; one that was added with a default has a value for the rows of before that is not in
-them; labels are stored by their numbers."""
+"""A hash of how the rows of the whole tree are stored. A rewritten table has another file; a column that was dropped
+and added again has another number; the default of an added column is the value of older rows but is not stored in them;
+rows store labels of enumerations as numbers."""
 
 
 def check_statement(version: int) -> str:
-    """One row: the number of the first reason to refuse, if there is one; then the table's kind, the server, the
-    columns, how rows are stored.
+    """A statement with one row: the number of the first reason to refuse, if there is one; then the table's kind, the
+    server, the columns, and a hash of how rows are stored.
 
-    `version` is the server's: parameters are granted from PostgreSQL 15 on.
+    `version` is the server's: grants on parameters exist from PostgreSQL 15 on.
     """
     role = _ROLE.format(parameters=_PARAMETERS if version >= 150000 else "")
     return (

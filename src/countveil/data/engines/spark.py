@@ -1,8 +1,8 @@
-"""Counting in Spark: Parquet files, or the stored rows of a DataFrame or table; the counts come back through Arrow.
+"""Counting in Spark: Parquet files, or the stored rows of a DataFrame or table; counts are returned through Arrow.
 
-Parquet files are those that were listed and hashed, no others: their names are not opened as wildcards, a file that
-Spark would pass over is refused, all of them have the same columns of the same types, and what the user's session has
-cached of them is not used. A DataFrame or a table of the catalogue is stored before it is counted: see `spark_storage`.
+Spark reads exactly the Parquet files that were listed and hashed: wildcards in their names are escaped, a file that
+Spark would skip is refused, all files have the same columns of the same types, and the cache of the user's session is
+not used. A DataFrame or a table of the catalogue is stored before it is counted: see `spark_storage`.
 """
 
 from __future__ import annotations
@@ -16,66 +16,73 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlparse
 
-from countveil.engines.engine import UNREADABLE, SqlEngine
-from countveil.engines.labels import arrow_values
-from countveil.engines.source import Source, check_alike
-from countveil.engines.spark_session import alive, local, ours, plain, quiet, session, session_of
-from countveil.engines.spark_sql import SparkDialect, bind_value, family_of
-from countveil.engines.spark_storage import LIMITS, StoredRows, store
-from countveil.engines.sql import Compiler, Family, Statement
-from countveil.errors import DataError, EngineError, MissingExtraError, shortened
+from countveil.data.cell_labels import arrow_values
+from countveil.data.engines.bounding import number_of
+from countveil.data.engines.engine import UNREADABLE, SqlEngine
+from countveil.data.engines.spark_session import alive, local, ours, plain, quiet, session, session_of
+from countveil.data.engines.spark_sql import SparkDialect, bind_value, family_of, scales_of
+from countveil.data.engines.spark_storage import LIMITS, StoredRows, store
+from countveil.data.engines.sql import Compiler, Family, Statement
+from countveil.data.engines.steps import bins_by_value
+from countveil.data.source import Source, check_alike
+from countveil.errors import DataError, EngineError, MissingExtraError, shorten
 from countveil.query import Question
-from countveil.schema import Column, Kind, Schema
+from countveil.query.axes import Axis
+from countveil.query.schema import Column, Schema
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 GARBLED = "?"
-"""What DuckDB puts for bytes of a Parquet file that are no text: people so named are not counted on either engine."""
+"""What DuckDB puts in place of bytes that are not text: neither engine counts people whose id contains it."""
 FEW_CELLS, FEW_VALUES = 10_000, 1_000
-"""Up to here, keys are looked up in the driver: a join costs Spark more than all the rest of a small table."""
+"""Up to these sizes, keys are looked up in the driver: a join costs Spark more than the rest of a small table."""
 WRITTEN = 50_000
-"""Characters of a list up to which it is written into the statement."""
+"""The most characters of a list that is written into the statement instead of bound."""
 
 
-def unplaced(column: Column) -> bool:
-    """The key is the value itself and its index the distance from the low end, which the driver takes."""
-    return not column.listed and column.kind == "integer" and column.step == 1
+def is_own_index(column: Column) -> bool:
+    """Whether the key of a plain axis is the value itself, and its index in the driver the value minus the low end."""
+    return not column.is_listed and column.kind == "integer" and column.step == 1
 
 
 class SparkCompiler(Compiler):
-    """Listed values are small tables in the driver's memory, which Spark joins without a job of their own."""
+    """Listed values are small tables in the driver's memory, which Spark joins without an additional job."""
 
-    engine: SparkEngine
+    def __init__(self, engine: SparkEngine) -> None:
+        super().__init__(engine.dialect, engine.relation, engine.columns(), engine.garbled, engine.scales())
+        self.engine = engine
 
-    def listing(self, column: Column) -> str:
-        return self.engine.listing(column)
+    def listing(self, axis: Axis) -> str:
+        return self.engine.listing(axis)
 
     def bind(self, value: object) -> str:
-        """Integers are written as digits, short lists as hexadecimal ones: parameters cost Spark milliseconds."""
+        """Integers are written as digits and short lists as hexadecimal text: each parameter costs milliseconds."""
         if type(value) is int:
             return str(value)
         if isinstance(value, list) and len(text := str(bind_value(value))) <= WRITTEN:
             return f"CAST(X'{text.encode().hex()}' AS STRING)"
         return super().bind(value)
 
-    def keyed(self, question: Question) -> Statement:
-        """Values of keys as they are, bins and dates as indexes, and counts n: at most one row for each cell.
+    def count_keys(self, question: Question) -> Statement:
+        """A statement with keys and counts n, at most one row for each cell; keys are values, or indexes of bins and
+        dates. All axes are plain.
 
-        The condition names n, so that Spark tests groups and not rows: what needs a count is done after counting.
+        The condition mentions n, so that Spark evaluates it after counting, for groups and not for rows.
         """
         shown, tests = [], []
-        counted = self.counted(question, [self.key(column) for column in question.by], people=False)
-        for i, column in enumerate(question.by):
-            if column.listed:
+        counted = self.select_counts(question, [self.key(axis) for axis in question.axes], people=False)
+        for i, axis in enumerate(question.axes):
+            column = axis.source
+            if column.is_listed:
                 text, kind = column.kind == "text", self.dialect.types[column.kind]
                 shown.append(f"k{i}" if text else f"{self.dialect.try_cast(f'k{i}', kind)} AS k{i}")
                 tests.append(self.dialect.among(f"k{i}", self.bind(list(column.values)), column.kind))
-            elif unplaced(column):
-                shown.append(f"k{i}")  # within its range, as all that were counted
+            elif is_own_index(column):
+                shown.append(f"k{i}")  # `select_counts` has only keys within the range
             else:
-                shown.append(f"CAST({self.index(column, f'k{i}')} AS BIGINT) AS k{i}")
+                shown.append(f"CAST({self.index(axis, f'k{i}')} AS BIGINT) AS k{i}")
         keys, inside = ", ".join(shown), " AND ".join(tests)
         return self.statement(f"SELECT {keys}, n FROM ({counted}) WHERE CASE WHEN n > 0 THEN {inside} END")
 
@@ -88,7 +95,8 @@ class SparkEngine(SqlEngine):
 
     def __init__(self, source: Source, schema: Schema | None = None) -> None:
         self._lock = threading.Lock()
-        self._listings: dict[tuple[Kind, tuple[object, ...]], str] = {}
+        self._listings: dict[tuple[object, ...], str] = {}
+        self._scales: Mapping[str, int] = {}
         self.relation = f"countveil_{uuid.uuid4().hex}"
         self._stored: StoredRows | None = source.stored if isinstance(source.stored, StoredRows) else None
         self._owned = self._stored is None
@@ -103,82 +111,91 @@ class SparkEngine(SqlEngine):
         except (EngineError, DataError, MissingExtraError):
             raise
         except Exception:
-            raise EngineError(f"source: {source.shown} could not be opened by Spark; {LIMITS}") from None
+            raise EngineError(f"source: {source.display_name} could not be opened by Spark; {LIMITS}") from None
         if schema is not None:
             self.check(schema)
 
     def _create_view(self, source: Source) -> Mapping[str, Family]:
-        """Make the rows a view of our session; the source's columns."""
+        """Create a view of the rows in our session; returns the source's columns."""
         if self._stored is not None:
-            self._stored.read(self.session).createOrReplaceTempView(self.relation)
+            rows = self._stored.read(self.session)
+            rows.createOrReplaceTempView(self.relation)
+            self._scales = scales_of({field.name: field.dataType.simpleString() for field in rows.schema.fields})
             return self._stored.families
         self.garbled = GARBLED
-        found, kinds = _parquet(self.session, source.paths())
-        found.createOrReplaceTempView(self.relation)
+        frame, kinds = _parquet(self.session, source.paths())
+        frame.createOrReplaceTempView(self.relation)
         self._unsafe = frozenset(name for name, (_, kind) in kinds.items() if "timeUnit=milliseconds" in kind)
-        types = {field.name: field.dataType.simpleString() for field in found.schema.fields}
+        types = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+        self._scales = scales_of(types)
         return {name: "other" if name in self._unsafe else family_of(kind) for name, kind in types.items()}
 
     def check(self, schema: Schema) -> None:
-        for column in schema.columns:
+        for column in schema.sources:
             if column.name in self._unsafe:
-                words = "Spark fails on time stamps in milliseconds that are far away, so that one row could be seen"
+                words = "Spark fails on time stamps in milliseconds that are out of range, which would reveal a row"
                 raise DataError(f"column {column.name}: {words}; write microseconds or dates, or count with DuckDB")
         super().check(schema)
 
     def columns(self) -> Mapping[str, Family]:
         return self._columns
 
+    def scales(self) -> Mapping[str, int]:
+        return self._scales
+
     def compiler(self) -> SparkCompiler:
         return SparkCompiler(self)
 
-    def listing(self, column: Column) -> str:
-        """A view (v, i) of a column's listed values and their indexes."""
+    def listing(self, axis: Axis) -> str:
+        """A view (v, i) of the values of an axis and the bin of each."""
         import pyarrow as pa
 
-        key = (column.kind, column.values)
+        listed, bins = bins_by_value(axis)
+        key = (axis.source.kind, tuple(listed), tuple(bins))
         with self._lock:
             if key not in self._listings:
-                values, view = arrow_values(column.values, column.kind), f"{self.relation}_{len(self._listings)}"
-                table = pa.table({"v": values, "i": pa.array(range(len(values)), pa.int64())})
+                values, view = arrow_values(listed, axis.source.kind), f"{self.relation}_{len(self._listings)}"
+                table = pa.table({"v": values, "i": pa.array(bins, pa.int64())})
                 with quiet(self.session, UNREADABLE):
                     local(self.session, table).createOrReplaceTempView(view)
                 self._listings[key] = view
             return self._listings[key]
 
-    def count(self, question: Question, *, key: bytes) -> NDArray[np.int64]:
-        listed = [column for column in question.by if column.listed]
+    def count(self, question: Question, *, salt: bytes) -> NDArray[np.int64]:
+        listed = [column for column in question.by if column.is_listed]
         few = question.cells <= FEW_CELLS and all(column.keys <= FEW_VALUES for column in listed)
-        if question.schema.unit_is_row and listed and few:
-            return self._looked_up(question)
-        return super().count(question, key=key)
+        plain_axes = all(axis.is_plain for axis in question.axes)
+        if question.schema.unit_is_row and listed and few and plain_axes:
+            return self._count_by_lookup(question)
+        return super().count(question, salt=salt)
 
-    def _looked_up(self, question: Question) -> NDArray[np.int64]:
-        """The true count of every cell of a small table, the keys looked up here."""
+    def _count_by_lookup(self, question: Question) -> NDArray[np.int64]:
+        """The true count of every cell of a small table; keys are looked up in the driver."""
         import numpy as np
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        found = self._arrow(self.compiler().keyed(question))
-        cells, counts = np.zeros(len(found), dtype=np.int64), np.zeros(question.cells, dtype=np.int64)
-        for i, column in enumerate(question.by):
-            keys = found.column(f"k{i}")
+        result = self._arrow(self.compiler().count_keys(question))
+        cells, counts = np.zeros(len(result), dtype=np.int64), np.zeros(question.cells, dtype=np.int64)
+        for i, axis in enumerate(question.axes):
+            column = axis.source
+            keys = result.column(f"k{i}")
             listed = arrow_values(column.values, column.kind)
-            index = pc.index_in(keys, value_set=listed) if column.listed else pc.cast(keys, pa.int64())
-            cells = cells * column.keys + (index.to_numpy() - (column.low if unplaced(column) else 0))
-        counts[cells] = found.column("n").to_numpy()
+            index = pc.index_in(keys, value_set=listed) if column.is_listed else pc.cast(keys, pa.int64())
+            cells = cells * column.keys + (index.to_numpy() - (column.low if is_own_index(column) else 0))
+        counts[cells] = result.column("n").to_numpy()
         return counts
 
     def run(self, statement: Statement) -> dict[str, NDArray[np.generic]]:
-        found = self._arrow(statement)
-        return {name: found.column(name).to_numpy() for name in found.column_names}
+        cells = self._arrow(statement)
+        return {name: cells.column(name).to_numpy() for name in cells.column_names}
 
     def _arrow(self, statement: Statement) -> Any:
         with quiet(self.session, UNREADABLE):
             return self._frame(statement).toArrow()
 
     def _frame(self, statement: Statement) -> Any:
-        """The result of a statement, which nothing has evaluated yet."""
+        """The result of a statement as a DataFrame, not evaluated yet."""
         values = {name: bind_value(value) for name, value in statement.values.items()}
         return self.session.sql(statement.sql, args=values)
 
@@ -187,26 +204,26 @@ class SparkEngine(SqlEngine):
 
     # -- tables that stay in Spark -----------------------------------------------------------------------------------
 
-    def counted(self, question: Question, *, key: bytes) -> Any:
-        """The cells that have rows and their true counts, as a DataFrame (cell, n) that nothing has evaluated yet."""
-        return self._frame(self.compiler().count(question, key.hex()))
+    def count_cells(self, question: Question, *, salt: bytes) -> Any:
+        """The cells that have rows and their true counts, as a DataFrame (cell, n), not evaluated yet."""
+        return self._frame(self.compiler().count(question, number_of(salt)))
 
     def write_release(
-        self, question: Question, folder: Path, *, key: bytes, mechanism: str, unchanged: Callable[[], None]
+        self, question: Question, folder: Path, *, salt: bytes, mechanism: str, unchanged: Callable[[], None]
     ) -> str:
-        """Count, draw by the workers and write Parquet files, once; see `spark_release`."""
-        from countveil.engines.spark_release import write
+        """Count, draw the noise in the workers and write Parquet files, once; see `spark_release`."""
+        from countveil.data.engines.spark_release import write
 
-        return write(self, question, folder, key=key, mechanism=mechanism, unchanged=unchanged)
+        return write(self, question, folder, salt=salt, mechanism=mechanism, unchanged=unchanged)
 
     def read_release(self, files: list[str], columns: Mapping[str, str]) -> Any:
-        """A DataFrame of released files, in the user's session: `columns` are the names to show, and in the files."""
+        """A DataFrame of released files in the user's session; `columns` maps its names to those in the files."""
         user = self._user if alive(self._user) else session()
-        found = user.read.parquet(*map(plain, files))
-        return found.select(*(found[self.dialect.name(old)].alias(new) for new, old in columns.items()))
+        frame = user.read.parquet(*map(plain, files))
+        return frame.select(*(frame[self.dialect.name(old)].alias(new) for new, old in columns.items()))
 
     def close(self) -> None:
-        with suppress(Exception):  # a session that was stopped has no views any more
+        with suppress(Exception):  # the views of a stopped session no longer exist
             for view in (*self._listings.values(), self.relation):
                 self.session.catalog.dropTempView(view)
         if self._owned and self._stored is not None:
@@ -215,16 +232,16 @@ class SparkEngine(SqlEngine):
 
 
 def _parquet(session: Any, paths: list[str]) -> tuple[Any, dict[str, tuple[str, str]]]:
-    """These files and no others, and their types; see `duckdb` for why they have the same columns."""
+    """A DataFrame of exactly these files, and the types of their columns, which must be the same in all files."""
     for name in (Path(path).name for path in paths):
         if name.startswith(("_", ".")) or name.endswith("._COPYING_") or ":" in name:
-            raise DataError(f"source: Spark reads no file that is called {shortened(name, 60)}; give it another name")
+            raise DataError(f"source: Spark does not read a file with the name {shorten(name, 60)}; rename it")
     kinds = check_alike(paths, _kinds)
-    unlike = {"countveil": uuid.uuid4().hex}  # anything that someone has cached
-    found = session.read.options(**unlike).parquet(*map(plain, paths))
-    if sorted(unquote(urlparse(file).path) for file in found.inputFiles()) != sorted(paths):
-        raise EngineError("source: Spark would read other files than those that are meant; give them plain names")
-    return found, kinds
+    unique = {"countveil": uuid.uuid4().hex}  # an option that differs from every cached read, so no cache is used
+    frame = session.read.options(**unique).parquet(*map(plain, paths))
+    if sorted(unquote(urlparse(file).path) for file in frame.inputFiles()) != sorted(paths):
+        raise EngineError("source: Spark would read other files than the source's; rename them to plain names")
+    return frame, kinds
 
 
 def _kinds(path: str) -> dict[str, tuple[str, str]]:
@@ -236,5 +253,5 @@ def _kinds(path: str) -> dict[str, tuple[str, str]]:
         with pq.ParquetFile(path) as file:
             columns = [file.schema.column(i) for i in range(len(file.schema))]
     except (OSError, pa.ArrowException):
-        raise EngineError(f"source: {shortened(path, 100)} could not be read as a Parquet file") from None
+        raise EngineError(f"source: {shorten(path, 100)} could not be read as a Parquet file") from None
     return {column.path: (column.physical_type, str(column.logical_type)) for column in columns}

@@ -1,19 +1,19 @@
-"""Spark's sessions: whose it is, what it says aloud, and with which settings our statements run.
+"""Spark's sessions: which one is used, what it logs, and with which settings our statements run.
 
 A session that is already running is used; otherwise one is started, with the Python of this process for its workers,
 with its log, UI and event log switched off, and with its local files encrypted in a folder of mode 700.
 
-Statements of ours run in a session beside the user's, in the same context. **Guarantee.** Every `spark.sql` setting of
-a session has Spark's default there, or the value in `SETTINGS`; only those in `COPIED`, which say how work is divided
-and not what a row is, are the user's. So what the user has set changes no count, and nothing of theirs is changed. A
-frame of the user's is evaluated once, before it is counted, with the user's settings and those in `STORING` over them.
+Our statements run in a separate session of the same context. **Guarantee.** Every `spark.sql` setting of that session
+has Spark's default or the value in `SETTINGS`; only the settings in `COPIED`, which say how work is divided and not
+what a row is, have the user's values. So the user's settings change no count, and the user's session is not modified. A
+frame is evaluated once, before it is counted, with the user's settings, overridden by those in `STORING`.
 
-The UI, the event log, listeners, plugins and sinks of metrics are shown row counts or the text of every statement: a
-session that has one is refused, unless the curator allows it. So are extensions that are not known to leave plain
-queries alone.
+The UI, the event log, listeners, plugins and metrics sinks receive row counts or the text of every statement: a session
+that has one is refused, unless the curator allows it. Extensions are refused too, except those that are known to leave
+plain queries unchanged.
 
-While a statement of ours runs, Spark's log and Python's loggers of it are silent: what they say of a failed task can
-quote the data. Machines of a cluster write logs of their own, which only their owner can silence.
+While our statements run, Spark's log and pyspark's loggers are silent: messages about a failed task can quote the data.
+The machines of a cluster write their own logs, which only their owner can silence.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary, finalize
 
-from countveil.errors import CountveilError, EngineError, MissingExtraError, shortened
+from countveil.errors import CountveilError, EngineError, MissingExtraError, shorten
 
 JAVA = "Spark needs Java 17 or later; install it, and set JAVA_HOME if it is not on the path"
 STORING: Mapping[str, str] = {
@@ -44,7 +44,7 @@ STORING: Mapping[str, str] = {
     "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.writeLegacyFormat": "false",
 }
-"""How a frame of the user's is written; what it is, is the user's own, files that it reads with the user's settings."""
+"""How a user's frame is written; the frame itself, and files that it reads, are evaluated with the user's settings."""
 SETTINGS: Mapping[str, str] = {
     **STORING,
     "spark.sql.ansi.enabled": "true",
@@ -61,7 +61,7 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.parquet.mergeSchema": "false",
     "spark.sql.legacy.parquet.nanosAsLong": "false",
 }
-"""What all other statements of ours mean, whatever the user has set and whatever becomes Spark's default."""
+"""Settings of all other statements, independent of the user's settings and of later defaults of Spark."""
 COPIED = (
     "spark.sql.autoBroadcastJoinThreshold",
     "spark.sql.broadcastTimeout",
@@ -69,7 +69,7 @@ COPIED = (
     "spark.sql.files.openCostInBytes",
     "spark.sql.shuffle.partitions",
 )
-"""What the user has set for how work is divided."""
+"""Settings of the user that say how work is divided."""
 WINDOWS = {
     "spark.ui.enabled": "true",
     "spark.eventLog.enabled": "false",
@@ -78,24 +78,24 @@ WINDOWS = {
     "spark.plugins": "",
     "spark.plugins.defaultList": "",
 }
-"""Settings of a context that show others what is counted, and what they are if nobody has set them."""
+"""Settings of a context that show others what is counted, with Spark's defaults."""
 METRICS = "spark.metrics.conf"
-"""Where Spark's metrics go, in settings of this name or under it: records read and written are true counts."""
+"""The setting, or prefix of settings, for metrics sinks: the numbers of records read and written are true counts."""
 EXTENSIONS = {
     "io.delta.sql.DeltaSparkSessionExtension",
     "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
 }
-"""Extensions that add commands and tables of their own, and leave queries of Parquet files as they are."""
+"""Extensions that only add their own commands and tables, and leave queries of Parquet files unchanged."""
 STOPPED = "source: the Spark session of this DataFrame was stopped; give a frame of one that is running"
 CONNECT = "source: a DataFrame of Spark Connect cannot be counted; give one of a session in this process, or files"
 QUOTING = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
-"""Loggers of pyspark that print what an error quotes."""
+"""Loggers of pyspark that print the texts in an error."""
 LINGER = 0.5
-"""Seconds of silence after a failure: other tasks of the same job may fail too."""
+"""Seconds that logs stay silent after a failure: other tasks of the same job may fail too."""
 
 _LOCK = threading.Lock()
 _ACTIVE = threading.Lock()
-"""Held while another session than the user's may be the active one."""
+"""Acquired while a session other than the user's may be the active one."""
 _OURS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 _LOGS: WeakKeyDictionary[Any, tuple[Any, Any]] = WeakKeyDictionary()
 _silent = 0
@@ -103,7 +103,7 @@ _restore: list[Callable[[], None]] = []
 
 
 def session() -> Any:
-    """The Spark session of this process, started if there is none; one that runs is left as it is."""
+    """The Spark session of this process, started if there is none; a running session is not modified."""
     try:
         from pyspark import SparkContext
         from pyspark.sql import SparkSession
@@ -126,7 +126,7 @@ def session() -> Any:
 
 
 def _start(builder: Any) -> Any:
-    """A session that shows nobody anything; what Spark puts on this disk is encrypted, in a folder of mode 700."""
+    """Start a session without UI and event log; Spark's local files are encrypted, in a folder of mode 700."""
     before = os.environ.get("SPARK_LOCAL_DIRS")
     settings = {
         "spark.ui.enabled": "false",
@@ -136,7 +136,7 @@ def _start(builder: Any) -> Any:
         "spark.local.dir": str(_private_local_folder().path),
         "spark.sql.session.timeZone": "UTC",
     }
-    os.environ["SPARK_LOCAL_DIRS"] = settings["spark.local.dir"]  # which Spark prefers to its own setting
+    os.environ["SPARK_LOCAL_DIRS"] = settings["spark.local.dir"]  # Spark prefers it to spark.local.dir
     try:
         started = builder.config(map=settings).getOrCreate()
     finally:
@@ -147,12 +147,12 @@ def _start(builder: Any) -> Any:
 
 @cache
 def _private_local_folder() -> PrivateFolder:
-    """Where sessions that this process starts keep shuffle files, until it ends."""
+    """The folder for shuffle files of the sessions that this process starts, until the process ends."""
     return PrivateFolder("countveil-spark-", os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or None)
 
 
 class PrivateFolder:
-    """A folder of mode 700, removed with its last user, by `remove`, or when this process ends."""
+    """A folder of mode 700, removed with this object, by `remove`, or when this process ends."""
 
     def __init__(self, prefix: str, place: str | None = None) -> None:
         self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
@@ -160,45 +160,45 @@ class PrivateFolder:
 
 
 def _remove(folder: Path, process: int) -> None:
-    if os.getpid() == process:  # a fork has the object, but not the folder
+    if os.getpid() == process:  # a forked process has the object, but does not own the folder
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def session_of(frame: Any, *, shown: bool) -> Any:
-    """The session of a frame, or of this process, if it may be used; `shown`: others may see what it counts."""
+    """The session of a frame, or of this process; refuses one that shows others what it counts, unless `shown`."""
     if type(frame).__module__.startswith("pyspark.sql.connect"):
         raise EngineError(CONNECT)
     user = session() if frame is None else frame.sparkSession
     if not alive(user):
         raise EngineError(STOPPED)
     conf = user.sparkContext.getConf()
-    seen = _windows(user.sparkContext, conf)
-    if seen and not shown:
+    windows = _windows(user.sparkContext, conf)
+    if windows and not shown:
         raise EngineError(
-            f"source: the Spark session has {' and '.join(seen)} on, which shows row counts and the values of "
-            "conditions to whoever can look; start it without, or set allow_spark_ui = true for the dataset"
+            f"source: the Spark session has {' and '.join(windows)} on, which shows row counts and the values of "
+            "conditions to others; start it without, or set allow_spark_ui = true for the dataset"
         )
-    added = {name.strip() for name in conf.get("spark.sql.extensions", "").split(",")} - EXTENSIONS - {""}
-    if added:
+    unknown = {name.strip() for name in conf.get("spark.sql.extensions", "").split(",")} - EXTENSIONS - {""}
+    if unknown:
         raise EngineError(
-            f"source: the Spark session has spark.sql.extensions={shortened(min(added), 80)}, which can change what is "
+            f"source: the Spark session has spark.sql.extensions={shorten(min(unknown), 80)}, which can change what is "
             "counted; start it without"
         )
     return user
 
 
 def _windows(context: Any, conf: Any) -> list[str]:
-    """What shows others what is counted, by the settings; the UI also where it runs whatever they say."""
-    seen = [key for key, usual in WINDOWS.items() if conf.get(key, usual).strip().lower() not in ("", "false")]
+    """The settings that show others what is counted; the UI also if it runs although the setting is off."""
+    windows = [key for key, usual in WINDOWS.items() if conf.get(key, usual).strip().lower() not in ("", "false")]
     if any(key == METRICS or key.startswith(f"{METRICS}.") for key, _ in conf.getAll()):
-        seen.append(METRICS)
-    if context.uiWebUrl is not None and "spark.ui.enabled" not in seen:
-        seen.insert(0, "spark.ui.enabled")
-    return seen
+        windows.append(METRICS)
+    if context.uiWebUrl is not None and "spark.ui.enabled" not in windows:
+        windows.insert(0, "spark.ui.enabled")
+    return windows
 
 
 def ours(base: Any) -> Any:
-    """The session of the same context in which we count."""
+    """Our session in the same context, in which we count."""
     with _LOCK:
         if base not in _OURS:
             _OURS[base] = plain_session(base)
@@ -206,28 +206,28 @@ def ours(base: Any) -> Any:
 
 
 def plain_session(base: Any) -> Any:
-    """A new session of the same context with Spark's defaults, `SETTINGS` and `COPIED`; it has cached nothing."""
-    made = _new_session(base)
-    for key in made.conf.getAll:  # what the context was started with
+    """A new session of the same context with Spark's defaults, `SETTINGS` and `COPIED`; its cache is empty."""
+    session = _new_session(base)
+    for key in session.conf.getAll:  # settings that the context was started with
         if key.startswith("spark.sql."):
-            with suppress(Exception):  # of the context, and not of any session
-                made.conf.unset(key)
-    _apply(made, {**{key: base.conf.get(key) for key in COPIED}, **SETTINGS})
-    return made
+            with suppress(Exception):  # a setting of the context cannot be unset in a session
+                session.conf.unset(key)
+    _apply(session, {**{key: base.conf.get(key) for key in COPIED}, **SETTINGS})
+    return session
 
 
 def user_session(base: Any) -> Any:
-    """A new session of the same context with all that the user has set, and `STORING` over it."""
-    made = _new_session(base)
-    wanted = {key: value for key, value in base.conf.getAll.items() if base.conf.isModifiable(key)}
-    _apply(made, {**wanted, **STORING})
-    return made
+    """A new session of the same context with the user's settings, overridden by `STORING`."""
+    session = _new_session(base)
+    settings = {key: value for key, value in base.conf.getAll.items() if base.conf.isModifiable(key)}
+    _apply(session, {**settings, **STORING})
+    return session
 
 
 def _new_session(base: Any) -> Any:
     from pyspark import RDD
 
-    bound = RDD.toDF  # which pyspark binds to the newest session
+    bound = RDD.toDF  # pyspark binds it to the newest session
     try:
         return base.newSession()
     finally:
@@ -236,12 +236,12 @@ def _new_session(base: Any) -> Any:
 
 def _apply(session: Any, settings: Mapping[str, str]) -> None:
     for key, value in settings.items():
-        if session.conf.get(key, None) != value:  # to set some of them warns
+        if session.conf.get(key, None) != value:  # setting some of them prints a warning
             session.conf.set(key, value)
 
 
 def alive(session: Any) -> bool:
-    """The session was not stopped."""
+    """Whether the session was not stopped."""
     try:
         context = session.sparkContext._jsc
         return context is not None and not context.sc().isStopped()
@@ -251,14 +251,15 @@ def alive(session: Any) -> bool:
 
 @contextmanager
 def quiet(session: Any, fault: str | None = None) -> Iterator[None]:
-    """Neither Spark in this process nor pyspark prints anything; everything speaks again afterwards.
+    """Silence the logs of Spark in this process and of pyspark, and restore them afterwards.
 
-    An error that is not ours becomes an EngineError that says `fault` and nothing else: its words can quote the data.
+    With `fault`, an error that is not ours becomes an EngineError with that text, because its message can quote the
+    data.
     """
     global _silent
     with _LOCK:
         if not _silent:
-            _restore.extend(_silenced(session))
+            _restore.extend(_silence(session))
         _silent += 1
     try:
         yield
@@ -271,26 +272,26 @@ def quiet(session: Any, fault: str | None = None) -> Iterator[None]:
         with _LOCK:
             _silent -= 1
             while _restore and not _silent:
-                with suppress(Exception):  # the session may be gone
+                with suppress(Exception):  # the session may have been stopped
                     _restore.pop()()
 
 
-def _silenced(session: Any) -> Iterator[Callable[[], None]]:
+def _silence(session: Any) -> Iterator[Callable[[], None]]:
     from pyspark.logger import PySparkLogger
 
     for name in QUOTING:
         logger: logging.Logger = PySparkLogger.getLogger(name)
         yield lambda logger=logger, before=logger.disabled: setattr(logger, "disabled", before)  # type: ignore[misc]
         logger.disabled = True
-    with suppress(Exception):  # another log than log4j
-        log, nothing = _log(session.sparkContext)
-        spoken = log.getConfiguration()
-        spoken.addFilter(nothing)
-        yield lambda: spoken.removeFilter(nothing)
+    with suppress(Exception):  # Spark may log by another library than log4j
+        log, deny_all = _log(session.sparkContext)
+        configuration = log.getConfiguration()
+        configuration.addFilter(deny_all)
+        yield lambda: configuration.removeFilter(deny_all)
 
 
 def _log(context: Any) -> tuple[Any, Any]:
-    """The log of Spark's process, and a filter that lets nothing pass."""
+    """The log4j context of Spark's process, and a filter that drops every message."""
     if context not in _LOGS:
         log4j = context._jvm.org.apache.logging.log4j
         _LOGS[context] = log4j.LogManager.getContext(False), log4j.core.filter.DenyAllFilter.newBuilder().build()
@@ -298,7 +299,7 @@ def _log(context: Any) -> tuple[Any, Any]:
 
 
 def local(session: Any, table: Any) -> Any:
-    """A frame of an Arrow table that joins without a job of its own; the user's active session stays the active one."""
+    """A frame of an Arrow table that joins without an additional job; the user's active session stays active."""
     from pyspark.sql import SparkSession
 
     sessions = SparkSession._get_j_spark_session_class(session.sparkContext._jvm)
@@ -311,16 +312,15 @@ def local(session: Any, table: Any) -> Any:
             sessions.setActiveSession(active.get()) if active.isDefined() else sessions.clearActiveSession()
 
 
-def noted(frame: Any, sums: Sequence[str]) -> tuple[Any, Callable[[], list[Any]]]:
-    """A frame, and after it was written once: what these aggregates with names came to."""
-    from pyspark.sql import Observation
-    from pyspark.sql import functions as f
+def observe(frame: Any, sums: Sequence[str]) -> tuple[Any, Callable[[], list[Any]]]:
+    """The frame with named aggregates observed, and a function that returns their values after it was written once."""
+    from pyspark.sql import Observation, functions as f
 
-    seen = Observation()
-    observed = frame.observe(seen, *map(f.expr, sums))
-    return observed, lambda: [seen.get.get(each.rpartition(" AS ")[2]) for each in sums]
+    observation = Observation()
+    observed_frame = frame.observe(observation, *map(f.expr, sums))
+    return observed_frame, lambda: [observation.get.get(each.rpartition(" AS ")[2]) for each in sums]
 
 
 def plain(path: str) -> str:
-    """A path that Spark takes as it is: it would open wildcards."""
+    """A path with its wildcards escaped, because Spark would expand them."""
     return re.sub(r"([{}\[\]*?\\])", r"\\\1", path)

@@ -1,17 +1,18 @@
-"""Spark's SQL: how a type is called, how a column is read, how a value is bound."""
+"""Spark's SQL: the names of types, how a column is read, how a value is bound."""
 
 from __future__ import annotations
 
 import datetime
 import json
+import re
 from collections.abc import Mapping, Sequence
 from zlib import crc32
 
-from countveil.engines.sql import FLOATS, Dialect, Family
-from countveil.schema import Kind, Value
+from countveil.data.engines.sql import FLOATS, Dialect, Family
+from countveil.query.schema import Kind, Value
 
 BUCKETS = 128
-"""Parts of a list of values, of which a value is looked for in one."""
+"""The number of buckets of a list of values; a value is searched in one bucket only."""
 FAMILIES: dict[str, Family] = {
     **dict.fromkeys(["tinyint", "smallint", "int", "bigint"], "integer"),
     "double": "float",
@@ -25,7 +26,7 @@ FAMILIES: dict[str, Family] = {
 
 
 class SparkDialect(Dialect):
-    """Spark's spelling."""
+    """Spark's SQL."""
 
     types: Mapping[Kind, str] = {**Dialect.types, "text": "STRING"}
 
@@ -36,7 +37,7 @@ class SparkDialect(Dialect):
         return f":{key}"
 
     def matches(self, expression: str, pattern: str) -> str:
-        whole = pattern.removesuffix("$") + r"\z"  # Java's $ is also true before a last line break
+        whole = pattern.removesuffix("$") + r"\z"  # Java's $ also matches before a final line break
         return f"{expression} RLIKE r'{whole}'"
 
     def whole_number(self, family: Family, raw: str) -> str:
@@ -48,14 +49,21 @@ class SparkDialect(Dialect):
         return self.try_cast(f"split_part({text}, '.', 1)", "BIGINT")
 
     def among(self, expression: str, parameter: str, kind: Kind) -> str:
-        """The list is JSON text, because Spark takes no long or extreme arrays as arguments; and in buckets, because
-        Spark looks through an array from its beginning. See `bucketed`."""
+        """The list is passed as JSON text, because Spark refuses arguments that are long arrays or have extreme values.
+        It is split into buckets (see `group_in_buckets`), because Spark searches an array from its beginning.
+        """
         buckets, value = f"from_json({parameter}, 'ARRAY<ARRAY<STRING>>')", expression
         if kind != "text":
             value = self.try_cast(value, self.types[kind])
             buckets = f"CAST({buckets} AS ARRAY<ARRAY<{self.types[kind]}>>)"
         spread = {"text": f"crc32(CAST({value} AS BINARY))", "integer": value}.get(kind, "0")
         return f"array_contains(element_at({buckets}, CAST(pmod({spread}, {BUCKETS}) AS INT) + 1), {value})"
+
+    def hash(self, person: str, cell: str, salt: str) -> str:
+        return f"xxhash64({person}, {cell}, CAST({salt} AS BIGINT))"
+
+    def instant(self, seconds: str) -> str:
+        return f"timestamp_seconds({seconds})"
 
     def legible(self, text: str) -> list[str]:
         return [f"is_valid_utf8({text})"]
@@ -67,8 +75,8 @@ class SparkDialect(Dialect):
         return f"({a} DIV {b})"
 
 
-def bucketed(members: Sequence[Value]) -> list[list[str]]:
-    """The members of a list: texts by their CRC-32, integers by their remainder, all others together."""
+def group_in_buckets(members: Sequence[Value]) -> list[list[str]]:
+    """The members of a list in buckets: text by its CRC-32, integers by their remainder, others in the first bucket."""
     buckets: list[list[str]] = [[] for _ in range(BUCKETS)]
     for member in members:
         number = member if type(member) is int else 0
@@ -78,10 +86,16 @@ def bucketed(members: Sequence[Value]) -> list[list[str]]:
 
 
 def bind_value(value: object) -> object:
-    """A value as Spark takes it: lists as JSON, dates as text, because not all of Python's are Java's."""
+    """A value as an argument of Spark: lists as JSON, dates as text, because Java does not accept all of Python's."""
     if isinstance(value, list):
-        return json.dumps(bucketed(value))
+        return json.dumps(group_in_buckets(value))
     return value.isoformat() if isinstance(value, datetime.date) else value
+
+
+def scales_of(kinds: Mapping[str, str]) -> dict[str, int]:
+    """The digits after the point of the columns that are decimals."""
+    scales = {name: re.fullmatch(r"decimal\([0-9]+,([0-9]+)\)", kind) for name, kind in kinds.items()}
+    return {name: int(scale[1]) for name, scale in scales.items() if scale is not None}
 
 
 def family_of(kind: str) -> Family:

@@ -1,72 +1,78 @@
 """Question -> one SQL statement, and how its SQL reads a column of a source as the declared type.
 
+What an engine must provide to run these statements is in the docstring of `SqlEngine` (module `engine`).
+
 **The statement.** Nothing in it comes from an analyst's text; every value of a condition is bound.
 
-    counted   rows that satisfy the condition: their group keys and how many there are of each, or the person of each
-    placed    the same with the flat number of their cell, keys outside the domain gone
-    bounded   of each person at most `cells_per_person` cells, with at most `rows_per_person` rows in each
-    answer    (cell, n), cells without rows left out
+    counted   rows that satisfy the condition: the number of rows for each group key, or the person and key of each row
+    placed    the same with cell numbers in place of keys; keys outside the domain are dropped
+    words     if a person's cells must be chosen: an integer for each cell of each person; see module `bounding`
+    kept      the words of the cells that are kept
+    result    (cell, n), without cells that have no rows
 
-Names of ours never meet names of the source: they are given in the innermost SELECT, and GROUP BY counts positions.
+Names of the statement cannot collide with column names of the source: the innermost SELECT gives all columns the
+statement's names, and GROUP BY uses positions.
 
-Guarantee (bounding): what is kept of a person depends on that person's rows and the key alone, because ranks are taken
-within the person. Removing a person removes exactly that person's kept rows: at most `cells_per_person` cells change,
-each by at most `rows_per_person`, and nobody else's rows move. Rows that name no person (NULL) are not counted, nor
-rows whose person cannot be read: where a source puts `garbled` for what is no text, they could be one person or many.
+Rows without a person (NULL) are not counted, nor rows whose person contains `garbled`, which stands for bytes that are
+not text: different people could have the same.
 
-**Reading.** The families of physical types are few, and so are the ways to read one as another. What cannot be read is
-*outside*: it gives NULL here, and `missing` tells it from a true NULL. One rule set for all engines:
+**Reading.** There are few families of physical types and few ways to read one as another. A value that cannot be read
+is *outside*: it reads as NULL, and `missing` distinguishes it from a true NULL. The same rules for all engines:
 
 - integers: whole numbers of any numeric type (12.0 is 12, -0.0 is 0, 12.5 is outside); text of ASCII digits with an
   optional sign and a fraction of zeros, spaces around it ignored ("1e3", "0x10", "1_000" are outside);
 - dates: dates; time stamps without zone by their day; text YYYY-MM-DD, spaces around it ignored;
-- booleans: booleans; what reads as the integer 0 or 1; text true, false, t, f in any case, spaces around it ignored;
+- booleans: booleans; values that read as the integer 0 or 1; text true, false, t, f in any case, spaces around it
+  ignored;
 - text: text as it is, character by character; integers, and floats that are whole numbers, as their digits;
-- floats are whole numbers below 2^53 (of 32 bits: below 2^24). From there on several integers become the same float, so
-  it is outside, and as an id names nobody;
-- people: text, integers and floats of 64 bits; those of 32 bits are refused;
+- floats are read if they are whole numbers below 2^53 (32-bit floats: below 2^24). Above, several integers become the
+  same float, so it is outside, and as a person's id it identifies nobody;
+- people: text, integers and 64-bit floats; 32-bit floats are refused;
 - NaN is a missing number, so it reads as NULL.
 
-pandas makes floats of integers as soon as one is missing: whatever reads as integers reads as such floats too.
+pandas turns integers into floats as soon as one is missing: every kind that reads integers also reads such floats.
 
-A space is U+0020 and nothing else. No value of a source may make an engine fail: what overflows is outside too.
+A space is U+0020 and nothing else. No value of a source may make an engine fail: values that overflow are outside too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from countveil.data.engines.bounding import ContributionBounds
+from countveil.data.engines.steps import MOST_COMPARED, StepDialect, between, bin_of, bins_by_value, is_joined
 from countveil.errors import DataError
 from countveil.query import Question
-from countveil.query.condition import All, Member, Typed, contains, domain_of, intersection, null_of
-from countveil.schema import Column, Kind, Value
-
-if TYPE_CHECKING:
-    from countveil.engines.engine import SqlEngine
+from countveil.query.axes import Axis
+from countveil.query.condition import All, Membership, Typed, domain_of, null_of
+from countveil.query.points import contains, intersection, size
+from countveil.query.schema import MAX_VALUES, Column, Kind, Value
 
 Family = Literal["integer", "float", "single", "decimal", "text", "boolean", "date", "timestamp", "zoned", "other"]
 
 FLOATS: tuple[Family, ...] = ("float", "single")
-"""Of 64 and of 32 bits."""
+"""Floats of 64 and of 32 bits."""
 UNITS: tuple[Family, ...] = ("integer", "text", "float")
-"""What people are identified by."""
+"""Families that can identify people."""
 READABLE: dict[Kind, tuple[Family, ...]] = {
     "integer": ("integer", *FLOATS, "decimal", "text"),
     "text": ("text", "integer", *FLOATS),
     "boolean": ("boolean", "integer", *FLOATS, "decimal", "text"),
     "date": ("date", "timestamp", "text"),
+    "number": ("float", "single", "decimal", "integer", "text"),
+    "instant": ("zoned",),
 }
 EXACT = 2**53
-"""Floats of 64 bits below it are told apart from their neighbours."""
+"""Below this bound, 64-bit floats represent every integer exactly."""
 PRECISE: dict[Family, int] = {"float": EXACT, "single": 2**24}
 OUTSIDE = "\ufffd"
-"""What a frame's value reads as that is outside every domain; U+FFFD, as for bytes that are no text."""
+"""The text that replaces values of a frame that are outside every domain: U+FFFD, as for bytes that are not text."""
 
 
-class Dialect:
-    """Standard SQL; engines override what they spell differently."""
+class Dialect(StepDialect):
+    """Standard SQL; the dialect of an engine overrides what differs."""
 
     types: Mapping[Kind, str] = {"text": "VARCHAR", "integer": "BIGINT", "boolean": "BOOLEAN", "date": "DATE"}
     integer_text = "^[+-]?[0-9]+([.]0*)?$"
@@ -77,8 +83,8 @@ class Dialect:
         return '"' + name.replace('"', '""') + '"'
 
     def characters(self, raw: str) -> str:
-        """A text column compared character by character, whatever collation its source gave it: otherwise one row could
-        equal several declared values."""
+        """A text column that is compared character by character: with the collation of its source, one row could equal
+        several declared values."""
         return raw
 
     def parameter(self, key: str) -> str:
@@ -95,20 +101,27 @@ class Dialect:
         """The value is in a bound list."""
         raise NotImplementedError
 
-    def listed(self, parameter: str, kind: Kind) -> str:
+    def list_values(self, parameter: str, kind: Kind) -> str:
         """A relation (v, i) of a bound list's values and their indexes from 0."""
         values = f"CAST({parameter} AS {self.types[kind]}[])"
         return f"(SELECT unnest({values}) AS v, generate_subscripts({values}, 1) - 1 AS i)"
 
     def legible(self, text: str) -> list[str]:
-        """What a text of the source must satisfy to be text at all; nothing, where it cannot be otherwise."""
+        """Conditions that valid text satisfies; none if the source has only valid text."""
         return []
 
-    def digest(self, expression: str) -> str:
-        """The MD5 of a text in hexadecimal: the keyed hash that chooses a person's cells, the same on every engine."""
-        return f"md5({expression})"
+    def hash(self, person: str, cell: str, salt: str) -> str:
+        """A 64-bit hash as a BIGINT, a function of its arguments alone: equal people have equal hashes, and the order
+        of a person's cells is as good as random, over people and over salts."""
+        raise NotImplementedError
 
-    def trimmed(self, expression: str) -> str:
+    def select_least(self, limit: int, cells: int) -> str:
+        """Select the `limit` least w of every u of the relation `words`, where no u has more than `cells` w and none
+        of them twice."""
+        ranked = "SELECT w, row_number() OVER (PARTITION BY u ORDER BY w) AS place FROM words"
+        return f"SELECT w FROM ({ranked}) AS ranked WHERE place <= {limit}"
+
+    def trim(self, expression: str) -> str:
         """A text without the spaces around it; other white space stays."""
         return f"trim(BOTH ' ' FROM {expression})"
 
@@ -145,8 +158,8 @@ class Dialect:
         return f"CASE WHEN {raw} = trunc({raw}) THEN {self.try_cast(raw, 'BIGINT')} END"
 
     def parse(self, raw: str, pattern: str, value: Callable[[str], str]) -> str:
-        """The value of a text that has this pattern, spaces around it ignored; NULL for any other."""
-        text = self.trimmed(raw)
+        """The value of a text that matches the pattern, spaces around it ignored; NULL for any other."""
+        text = self.trim(raw)
         return f"CASE WHEN {self.matches(text, pattern)} THEN {value(text)} END"
 
     def parse_integer(self, text: str) -> str:
@@ -156,7 +169,7 @@ class Dialect:
         return self.try_cast(text, "DATE")
 
     def precise(self, family: Family, raw: str, value: str) -> str:
-        """The value of a float that is told apart from its neighbours; NULL for any other."""
+        """The value of a float within the range of exact integers; NULL for any other."""
         return f"CASE WHEN {raw} > -{PRECISE[family]} AND {raw} < {PRECISE[family]} THEN {value} END"
 
     def read_text(self, family: Family, raw: str) -> str:
@@ -164,7 +177,7 @@ class Dialect:
         return f"CAST({value} AS {self.types['text']})"
 
     def read_person(self, family: Family, raw: str) -> str:
-        """What names a person, NULL for nobody."""
+        """The value that identifies a person, NULL for nobody."""
         return self.read_integer(family, raw) if family == "float" else raw
 
     def read_boolean(self, family: Family, raw: str) -> str:
@@ -173,14 +186,14 @@ class Dialect:
         number = f"CASE {self.read_integer(family, raw)} WHEN 1 THEN TRUE WHEN 0 THEN FALSE END"
         if family != "text":
             return number
-        word = f"lower({self.trimmed(raw)})"
+        word = f"lower({self.trim(raw)})"
         return f"CASE WHEN {word} IN ('true', 't') THEN TRUE WHEN {word} IN ('false', 'f') THEN FALSE ELSE {number} END"
 
     def read_date(self, family: Family, raw: str) -> str:
         if family == "date":
             return raw
         if family == "timestamp":
-            return self.try_cast(raw, "DATE")  # NULL for one that is too far away to have a date
+            return self.try_cast(raw, "DATE")  # NULL if it is out of the range of dates
         return self.parse(raw, self.date_text, self.parse_date)
 
     def missing(self, family: Family, raw: str) -> str:
@@ -189,11 +202,11 @@ class Dialect:
 
 
 def check_readable(column: Column, family: Family) -> None:
-    """Refuse a source whose physical type can never be read as the declared one; values are not looked at."""
+    """Refuse a physical type that cannot be read as the declared one; this depends on no value."""
     if family in READABLE[column.kind]:
         return
     advice = {
-        "zoned": "times with a zone have no date of their own: store dates",
+        "zoned": "the date of a time with a zone depends on the zone: store dates",
         "boolean": 'declare it as { type = "boolean" }',
     }.get(family, f"a {column.kind} column is read from {', '.join(READABLE[column.kind])}")
     raise DataError(f"column {column.name}: declared {column.kind}, but the source holds {family} values; {advice}")
@@ -211,10 +224,22 @@ class Statement:
 
 
 class Compiler:
-    """Builds statements for one engine, in its dialect and against its source."""
+    """Builds statements in one dialect for one relation; `families` are the types of its columns, `scales` the digits
+    after the point of those that are decimals.
 
-    def __init__(self, engine: SqlEngine) -> None:
-        self.engine, self.dialect, self.families = engine, engine.dialect, engine.columns()
+    `garbled` is what the source puts in place of bytes that are not text; people whose id contains it are not counted.
+    """
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        relation: str,
+        families: Mapping[str, Family],
+        garbled: str | None = None,
+        scales: Mapping[str, int] | None = None,
+    ) -> None:
+        self.dialect, self.relation, self.families, self.garbled = dialect, relation, families, garbled
+        self.scales = scales or {}
         self.values: dict[str, object] = {}
 
     def statement(self, sql: str) -> Statement:
@@ -229,7 +254,7 @@ class Compiler:
     # -- columns -----------------------------------------------------------------------------------------------------
 
     def raw(self, name: str) -> str:
-        """A column of the source as it is; text as text."""
+        """A column of the source without conversion; text is compared character by character."""
         quoted = self.dialect.name(name)
         return self.dialect.characters(quoted) if self.families[name] == "text" else quoted
 
@@ -238,7 +263,7 @@ class Compiler:
         return self.dialect.read(column, self.families[column.name], self.raw(column.name))
 
     def person(self, name: str) -> str:
-        """What the column of the unit names a person with; NULL for nobody."""
+        """The value of the unit's column that identifies a person; NULL for nobody."""
         return self.dialect.read_person(self.families[name], self.raw(name))
 
     def missing(self, column: Column) -> str:
@@ -248,28 +273,27 @@ class Compiler:
 
     def condition(self, where: Typed) -> str:
         """A condition as SQL that is true, and never an error, for exactly the rows it accepts."""
-        if isinstance(where, Member):
+        if isinstance(where, Membership):
             return self.member(where)
         if not where.parts:
             return "TRUE" if isinstance(where, All) else "FALSE"
         joint = " AND " if isinstance(where, All) else " OR "
         return "(" + joint.join(self.condition(part) for part in where.parts) + ")"
 
-    def member(self, member: Member) -> str:
+    def member(self, member: Membership) -> str:
         column = member.column
         inside = intersection(member.points, domain_of(column))
         tests = [] if not contains(member.points, null_of(column)) else [self.missing(column)]
-        if not column.listed:
+        if column.cuts:
+            tests += [between(self, column, low, high) for low, high in inside]
+            inside = ()
+        elif not column.is_listed and (len(inside) <= MOST_COMPARED or size(inside) > MAX_VALUES):
             long = [piece for piece in inside if piece[0] < piece[1]]
-            tests += [self.between(column, low, high) for low, high in long]
+            tests += [between(self, column, low, high) for low, high in long]
             inside = tuple(piece for piece in inside if piece[0] == piece[1])
         if inside:
             tests.append(self.among(column, [column.value(p) for low, high in inside for p in range(low, high + 1)]))
         return "(" + (" OR ".join(tests) or "FALSE") + ")"
-
-    def between(self, column: Column, low: int, high: int) -> str:
-        first, last = self.bind(column.value(low)), self.bind(column.value(high))
-        return f"{self.read(column)} BETWEEN {first} AND {last}"
 
     def among(self, column: Column, members: list[Value]) -> str:
         if len(members) > INLINE:
@@ -278,27 +302,43 @@ class Compiler:
 
     # -- counting ----------------------------------------------------------------------------------------------------
 
-    def count(self, question: Question, key: str) -> Statement:
-        """The statement that counts a question; `key` chooses the cells of people with too many."""
+    def count(self, question: Question, salt: int) -> Statement:
+        """The statement that counts a question; `salt` chooses the cells of people who are in too many."""
         people = not question.schema.unit_is_row
-        keys = [self.key(column) for column in question.by]
-        parts = [f"counted AS ({self.counted(question, keys, people)})", f"placed AS ({self.placed(question, people)})"]
-        answer = "SELECT cell, n FROM placed"  # one row for each cell already
+        keys = [self.key(axis) for axis in question.axes]
+        parts = {
+            "counted": self.select_counts(question, keys, people),
+            "placed": self.select_cells(question, people),
+        }
+        result = "SELECT cell, n FROM placed"  # one row for each cell already
         if people:
-            parts.append(f"bounded AS ({self.bounded(question, key)})")
-            answer = "SELECT cell, CAST(sum(n) AS BIGINT) AS n FROM bounded GROUP BY cell"
-        return self.statement(f"WITH {', '.join(parts)} {answer}")
+            limit, rows = question.schema.cells_per_person, question.sensitivity
+            bounds = ContributionBounds(question.cells, limit, rows, self.dialect.whole)
+            if bounds.keep_all:
+                more, result = bounds.select_all()
+            else:
+                hashed = self.hash(question.schema.unit, self.bind(salt))
+                more, result = bounds.select_some(hashed, self.dialect.select_least)
+            parts |= more
+        elif any(is_joined(axis) and not axis.is_plain for axis in question.axes):  # several values of one bin
+            result = "SELECT cell, CAST(sum(n) AS BIGINT) AS n FROM placed GROUP BY cell"
+        return self.statement(f"WITH {', '.join(f'{name} AS ({sql})' for name, sql in parts.items())} {result}")
 
-    def counted(self, question: Question, keys: list[str], people: bool) -> str:
+    def hash(self, unit: str, salt: str) -> str:
+        """The hash of a person u of the unit's column, a cell and a salt."""
+        return self.dialect.hash("u", "cell", salt)
+
+    def select_counts(self, question: Question, keys: list[str], people: bool) -> str:
         filters = [self.condition(question.where)] if question.where is not None else []
-        filters += [self.between(column, column.low, column.high) for column in question.by if not column.listed]
+        ranges = [axis.source for axis in question.axes if axis.is_plain and not axis.source.is_listed]
+        filters += [between(self, column, column.low, column.high) for column in ranges]
         shown = [f"{key} AS k{i}" for i, key in enumerate(keys)]
         grouped = ""
         if people:
             unit = self.person(question.schema.unit)
             filters.append(f"{unit} IS NOT NULL")
             if self.families[question.schema.unit] == "text":
-                garbled = self.engine.garbled
+                garbled = self.garbled
                 filters += self.dialect.legible(unit)
                 filters += [f"position({self.bind(garbled)} IN {unit}) = 0"] if garbled else []
             shown.insert(0, f"{unit} AS u")
@@ -306,58 +346,54 @@ class Compiler:
             grouped = f" GROUP BY {', '.join(str(i + 1) for i in range(len(shown)))}" if shown else ""
             shown.append("count(*) AS n")
         where = f" WHERE {' AND '.join(filters)}" if filters else ""
-        return f"SELECT {', '.join(shown)} FROM {self.engine.relation}{where}{grouped}"
+        return f"SELECT {', '.join(shown)} FROM {self.relation}{where}{grouped}"
 
-    def key(self, column: Column) -> str:
-        """What rows are grouped by: a value itself, or the number of the bin, guarded so it cannot overflow."""
+    def key(self, axis: Axis) -> str:
+        """The expression that rows are grouped by: the value, or the number of its bin, guarded against overflow."""
+        column = axis.source
+        if not (axis.is_plain or is_joined(axis)):
+            return bin_of(self, axis)
         read = self.read(column)
-        if column.listed or column.step == 1:
+        if is_joined(axis) or column.step == 1:
             return read
         low, high = self.bind(column.value(column.low)), self.bind(column.value(column.high))
         offset = self.offset(column, read, low)
         return f"CASE WHEN {read} BETWEEN {low} AND {high} THEN {self.dialect.whole(offset, str(column.step))} END"
 
     def offset(self, column: Column, value: str, low: str) -> str:
-        """How far a value of the domain is above its low end, in 64 bits."""
+        """The distance of a value from the low end of its domain, as a 64-bit integer."""
         if column.kind == "date":
             return self.dialect.days(value, low)
         return f"(CAST({value} AS BIGINT) - CAST({low} AS BIGINT))"
 
-    def placed(self, question: Question, people: bool) -> str:
+    def select_cells(self, question: Question, people: bool) -> str:
         """Flat cell numbers, the last group column running fastest."""
-        terms, joins = [], []
+        terms, joins, tests = [], [], []
         stride = question.cells
-        for i, column in enumerate(question.by):
-            stride //= column.keys
-            index = f"d{i}.i" if column.listed else self.index(column, f"k{i}")
-            if column.listed:
-                joins.append(f"JOIN {self.listing(column)} AS d{i} ON k{i} = d{i}.v")
+        for i, axis in enumerate(question.axes):
+            stride //= axis.size
+            index = f"d{i}.i" if is_joined(axis) else self.index(axis, f"k{i}")
+            if is_joined(axis):
+                joins.append(f"JOIN {self.listing(axis)} AS d{i} ON k{i} = d{i}.v")
+            elif not axis.is_plain:
+                tests.append(f"k{i} IS NOT NULL")
             terms.append(f"CAST({index} AS BIGINT) * {stride}")
         cell = " + ".join(terms) or "CAST(0 AS BIGINT)"
         kept = f"u, {cell} AS cell" if people else f"{cell} AS cell, n"
-        return " ".join([f"SELECT {kept} FROM counted", *joins])
+        where = [f"WHERE {' AND '.join(tests)}"] if tests else []
+        return " ".join([f"SELECT {kept} FROM counted", *joins, *where])
 
-    def index(self, column: Column, key: str) -> str:
-        """The index of a key in the range of its column, NULL for one that is not in it."""
-        if column.step > 1:
+    def index(self, axis: Axis, key: str) -> str:
+        """The index of a key in the range of its source, NULL for a key outside the range."""
+        column = axis.source
+        if column.step > 1 or not axis.is_plain:
             return key
         low, high = self.bind(column.value(column.low)), self.bind(column.value(column.high))
         return f"CASE WHEN {key} BETWEEN {low} AND {high} THEN {self.offset(column, key, low)} END"
 
-    def listing(self, column: Column) -> str:
-        """A relation (v, i) of a column's listed values and their indexes from 0."""
-        return self.dialect.listed(self.bind(list(column.values)), column.kind)
-
-    def bounded(self, question: Question, key: str) -> str:
-        """At most `cells_per_person` cells of a person, chosen by a keyed hash, at most `sensitivity` rows in each."""
-        limit, rows = question.schema.cells_per_person, question.sensitivity
-        grouped = "SELECT u, cell, count(*) AS n FROM placed GROUP BY u, cell"
-        if limit >= question.cells:
-            return f"SELECT cell, least(n, {rows}) AS n FROM ({grouped}) AS pairs"
-        if limit == rows == 1:  # one row of each person: which of the rows in the chosen cell does not matter
-            grouped = "SELECT u, cell, 1 AS n FROM placed"
-        text = self.dialect.types["text"]
-        mixed = f"concat(CAST({self.bind(key)} AS {text}), '|', CAST(u AS {text}), '|', CAST(cell AS {text}))"
-        rank = f"row_number() OVER (PARTITION BY u ORDER BY {self.dialect.digest(mixed)})"
-        ranked = f"SELECT cell, n, {rank} AS place FROM ({grouped}) AS pairs"
-        return f"SELECT cell, least(n, {rows}) AS n FROM ({ranked}) AS ranked WHERE place <= {limit}"
+    def listing(self, axis: Axis) -> str:
+        """A relation (v, i) of the values of an axis and the bin of each."""
+        values, bins = bins_by_value(axis)
+        if axis.is_plain:
+            return self.dialect.list_values(self.bind(values), axis.source.kind)
+        return self.dialect.list_bins(self.bind(values), self.bind(bins), axis.source.kind)

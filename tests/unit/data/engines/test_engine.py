@@ -1,4 +1,4 @@
-"""The base class of engines, engines of third parties, and the pool of engines that are open."""
+"""The base class of engines, third-party engines, and the pool of open engines."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from countveil.engines import Engine, EnginePool, Snapshot, Source, engine, open_engine
-from countveil.engines.sql import Family
+from countveil.config.draft import propose
+from countveil.config.profile import inspect
+from countveil.data.engines import Engine, EnginePool, Snapshot, Source, engine, open_engine
+from countveil.data.engines.sql import Family
+from countveil.data.fingerprints import Fingerprints
 from countveil.errors import EngineError
-from countveil.fingerprints import Fingerprints
-from countveil.inspecting import inspect
 from countveil.ledger.records import Keyed, Secret
-from countveil.proposing import propose
 from countveil.query import Question, ask
-from countveil.schema import Column, Schema
+from countveil.query.schema import Column, Schema
 
 SCHEMA = Schema("people", (Column("x", "integer", low=0, high=2),))
 OTHER = replace(SCHEMA, name="others")
 
 
 class Abacus(Engine):
-    """An engine with nothing beyond what every engine has."""
+    """An engine with only the methods that every engine must have."""
 
     def __init__(self, source: Source, schema: Schema | None = None) -> None:
         self.closed = 0
@@ -34,7 +34,7 @@ class Abacus(Engine):
     def columns(self) -> Mapping[str, Family]:
         return {"x": "integer"}
 
-    def count(self, question: Question, *, key: bytes) -> Any:
+    def count(self, question: Question, *, salt: bytes) -> Any:
         return np.arange(question.cells)
 
     def close(self) -> None:
@@ -58,37 +58,37 @@ def seen(fingerprint: str = "a", *, certain: bool = True, now: str | None = None
 
 
 @pytest.mark.usefixtures("installed")
-def test_an_engine_of_a_third_party_counts_and_does_nothing_else() -> None:
+def test_a_third_party_engine_needs_only_the_required_methods() -> None:
     opened = open_engine(Source("rows.csv"), SCHEMA, "abacus")
-    assert opened.count(ask(SCHEMA, by=["x"]), key=b"").tolist() == [0, 1, 2]
+    assert opened.count(ask(SCHEMA, by=["x"]), salt=b"").tolist() == [0, 1, 2]
     assert opened.alive()
     assert not opened.writes_files
     with pytest.raises(EngineError, match="this engine cannot tell whether its data has changed"):
         opened.fingerprint()
 
 
-def test_what_is_no_subclass_is_refused(installed: dict[str, Any]) -> None:
+def test_an_engine_that_is_not_a_subclass_is_refused(installed: dict[str, Any]) -> None:
     installed["abacus"] = lambda source, schema: object()
-    with pytest.raises(EngineError, match=r"engine abacus is no subclass of countveil\.engines\.Engine"):
+    with pytest.raises(EngineError, match=r"engine abacus is not a subclass of countveil\.data\.engines\.Engine"):
         open_engine(Source("rows.csv"), engine="abacus")
     with pytest.raises(TypeError, match="abstract"):
         type("Half", (Engine,), {"count": None})()
 
 
 @pytest.mark.usefixtures("installed")
-def test_what_an_engine_without_sql_cannot_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_without_sql_cannot_be_inspected(monkeypatch: pytest.MonkeyPatch) -> None:
     dataset: Any = SimpleNamespace(schema=SCHEMA, source=Source("rows.csv"), engine="abacus")
     with pytest.raises(EngineError, match="this engine cannot be inspected"):
         inspect(dataset)
     monkeypatch.setitem(engine.ENGINES, "csv", "abacus")
-    with pytest.raises(EngineError, match="this engine cannot propose a configuration"):
+    with pytest.raises(EngineError, match=r"cannot be inspected; write countveil\.toml by hand"):
         propose(Source("rows.csv"))
 
 
 @pytest.mark.usefixtures("installed")
-def test_a_server_that_cannot_tell_whether_it_changed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_that_cannot_detect_changed_data_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(engine.ENGINES, "abacus", "abacus")
-    known = Fingerprints(Secret("of these tests").keyed)
+    known = Fingerprints(Secret("of these tests").make_keyed_hash)
     for _ in range(2):
         with pytest.raises(EngineError, match="this engine cannot tell whether its data has changed"):
             known.look(Source("abacus://somewhere", table="t"))
@@ -99,7 +99,7 @@ def test_a_server_that_cannot_tell_whether_it_changed_is_refused(monkeypatch: py
 
 
 @pytest.mark.usefixtures("installed")
-def test_an_engine_is_opened_once_for_a_state_and_closed_after_its_last_user() -> None:
+def test_an_engine_is_opened_once_for_each_state_and_closed_after_its_last_question() -> None:
     pool = EnginePool()
     with pool.use(seen(), SCHEMA, "abacus") as first, pool.use(seen(), SCHEMA, "abacus") as same:
         assert same is first
@@ -112,7 +112,7 @@ def test_an_engine_is_opened_once_for_a_state_and_closed_after_its_last_user() -
 
 
 @pytest.mark.usefixtures("installed")
-def test_an_engine_is_opened_anew_where_its_session_ended_or_its_state_is_not_certain() -> None:
+def test_an_engine_is_reopened_if_its_session_ended_or_its_state_is_uncertain() -> None:
     pool = EnginePool()
     with pool.use(seen(), SCHEMA, "abacus") as first:
         first.here = False  # type: ignore[attr-defined]
@@ -125,7 +125,7 @@ def test_an_engine_is_opened_anew_where_its_session_ended_or_its_state_is_not_ce
 
 
 @pytest.mark.usefixtures("installed")
-def test_an_engine_that_is_kept_stays_open_until_the_pool_is_closed() -> None:
+def test_a_kept_engine_stays_open_until_the_pool_is_closed() -> None:
     pool = EnginePool()
     with pool.use(seen(), SCHEMA, "abacus", keep=True) as first:
         pass
@@ -135,7 +135,7 @@ def test_an_engine_that_is_kept_stays_open_until_the_pool_is_closed() -> None:
     assert first.closed == 1  # type: ignore[attr-defined]
 
 
-def test_an_engine_on_what_changed_while_it_was_opened_is_closed_and_not_kept(installed: dict[str, Any]) -> None:
+def test_an_engine_is_closed_if_its_data_changed_while_it_was_opened(installed: dict[str, Any]) -> None:
     made: list[Abacus] = []
 
     def opening(source: Source, schema: Schema | None) -> Abacus:
@@ -144,7 +144,7 @@ def test_an_engine_on_what_changed_while_it_was_opened_is_closed_and_not_kept(in
 
     installed["abacus"] = opening
     pool = EnginePool()
-    refused = pytest.raises(EngineError, match="it was written while it was opened; nothing was charged; ask again")
+    refused = pytest.raises(EngineError, match="the data changed while it was opened; nothing was charged; ask again")
     with refused, pool.use(seen(now="b"), SCHEMA, "abacus"):
         pytest.fail("nothing is counted")
     assert [each.closed for each in made] == [1]

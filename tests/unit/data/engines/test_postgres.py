@@ -1,4 +1,4 @@
-"""The PostgreSQL engine on a real server: what it reads, whom it trusts, what it says when the server is gone."""
+"""The PostgreSQL engine on a real server: the types it reads, the roles it accepts, and faults of the server."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from typing import Any
 
 import pytest
 
-from countveil.curator import Curator
-from countveil.engines import Source, open_engine, postgres_sql
-from countveil.engines import postgres as module
-from countveil.engines.postgres import CHANGED, UNREADABLE, PostgresEngine
-from countveil.engines.postgres_checks import GRANT, MAY_NOT_LOOK
-from countveil.engines.postgres_sql import LONGEST, family_of
-from countveil.engines.sql import Statement
-from countveil.engines.survey import guess_column, survey_column, survey_people
+from countveil.curator.curator import Curator
+from countveil.data.engines import Source, open_engine, postgres as module, postgres_sql
+from countveil.data.engines.postgres import CHANGED, UNREADABLE, PostgresEngine
+from countveil.data.engines.postgres_checks import GRANT, MAY_NOT_LOOK
+from countveil.data.engines.postgres_sql import LONGEST, family_of
+from countveil.data.engines.sql import Statement
+from countveil.data.guesses import guess_column
+from countveil.data.survey import survey_column, survey_people
 from countveil.errors import CountveilError, DataError, EngineError
 from countveil.query import ask
-from countveil.schema import Column, Schema
+from countveil.query.schema import Column, Schema
 from tests.support.curated import charged, config_text, with_plan, written
 from tests.support.servers import Postgres, postgres, wait_until
 
 psycopg = pytest.importorskip("psycopg", reason="psycopg is missing: pip install 'countveil[postgres]'")
-KEY = b"a key of sixteen"
+SALT = b"a salt"
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def made(server: Postgres, columns: str, rows: Sequence[Sequence[object]] = (), 
 
 
 def flush(db: Any) -> None:
-    """Have the server count at once what this session changed; otherwise it may be seconds late."""
+    """Update the server's change counters at once; they may otherwise be seconds late."""
     if db.info.server_version >= 150000:
         db.execute("SELECT pg_stat_force_next_flush()")
     else:
@@ -72,7 +72,7 @@ def flush(db: Any) -> None:
 
 
 def change(server: Postgres, statement: str) -> None:
-    """Change a table, and have it counted."""
+    """Change a table, and update the server's change counters."""
     with psycopg.connect(server.admin, autocommit=True) as db:
         db.execute(statement)
         flush(db)
@@ -80,13 +80,13 @@ def change(server: Postgres, statement: str) -> None:
 
 @contextmanager
 def opened(server: Postgres, table: str, *columns: Column, url: str = "", **more: Any) -> Iterator[Callable[..., Any]]:
-    """A function that counts on a table: by columns, with a condition."""
+    """An engine for a table, as a function that counts by columns and with a condition."""
     schema = Schema("people", columns, **more)
     with closing(open_engine(Source(url or server.url, table=table), schema)) as engine:
 
         def count(*by: str, where: str | None = None, people: bool = False) -> list[int]:
             question = ask(schema, dataset="people", by=by, where=where, people=people)
-            return engine.count(question, key=KEY).tolist()
+            return engine.count(question, salt=SALT).tolist()
 
         count.engine = engine  # type: ignore[attr-defined]
         yield count
@@ -100,7 +100,7 @@ def column(server: Postgres, kind: str, values: Sequence[object], declared: Colu
 
 
 def refused(url: str, table: str, schema: Schema | None = None) -> str:
-    """The one line that a source is refused with."""
+    """The message with which a source is refused."""
     with pytest.raises(CountveilError) as error:
         open_engine(Source(url, table=table), schema).close()
     assert "\n" not in str(error.value)
@@ -113,13 +113,13 @@ def refused(url: str, table: str, schema: Schema | None = None) -> str:
 
 @pytest.fixture
 def blind(server: Postgres) -> str:
-    """A collation to which ab, AB and Ab are equal."""
+    """A collation for which ab, AB and Ab are equal."""
     name = new("collation")
     server.sql(f"CREATE COLLATION {name} (provider = icu, locale = 'und-u-ks-level2', deterministic = false)")
     return name
 
 
-def test_text_that_its_collation_takes_for_equal(server: Postgres, blind: str) -> None:
+def test_text_is_compared_by_bytes_whatever_its_collation(server: Postgres, blind: str) -> None:
     words = ["ab", "AB", "Ab", "aB", None]
     for kind in (f"text COLLATE {blind}", f"varchar(9) COLLATE {blind}"):
         assert column(server, kind, words, Column("x", "text", ("ab", "AB"))) == [1, 1, 1]
@@ -130,7 +130,7 @@ def test_text_that_its_collation_takes_for_equal(server: Postgres, blind: str) -
         assert count(where=f"x IN ('AB', {', '.join(repr(f'v{i}') for i in range(39))})") == [1]
 
 
-def test_other_types_from_such_text(server: Postgres, blind: str) -> None:
+def test_text_of_any_collation_is_read_as_other_types(server: Postgres, blind: str) -> None:
     kind = f"text COLLATE {blind}"
     assert column(server, kind, ["1", " 2 ", "3.0", "x", None], Column("x", "integer", low=1, high=3)) == [1, 1, 1, 1]
     assert column(server, kind, ["TRUE", "t", "F", "0", "1.", "no"], Column("x", "boolean", (False, True))) == [2, 3, 0]
@@ -138,7 +138,7 @@ def test_other_types_from_such_text(server: Postgres, blind: str) -> None:
     assert column(server, kind, ["2024-02-29", " 2024-02-29", "2023-02-29", "0000-01-01", None], days) == [2, 1]
 
 
-def test_people_are_named_character_by_character(server: Postgres, blind: str) -> None:
+def test_ids_of_people_are_compared_by_bytes(server: Postgres, blind: str) -> None:
     server.sql("CREATE EXTENSION IF NOT EXISTS citext")
     names = ["ab", "ab", "AB", "Ab", None]
     for kind in (f"text COLLATE {blind}", "citext"):
@@ -148,13 +148,13 @@ def test_people_are_named_character_by_character(server: Postgres, blind: str) -
             assert count("x", people=True) == [3, 0]
 
 
-def test_citext(server: Postgres) -> None:
+def test_citext_is_compared_by_bytes(server: Postgres) -> None:
     server.sql("CREATE EXTENSION IF NOT EXISTS citext")
     assert column(server, "citext", ["ab", "AB", "Ab", None], Column("x", "text", ("ab", "AB"))) == [1, 1, 1]
     assert column(server, "citext", ["1", "TRUE", "f", "2"], Column("x", "boolean", (False, True))) == [1, 2, 0]
 
 
-def test_blanks_that_pad_a_char_are_no_characters(server: Postgres) -> None:
+def test_blanks_that_pad_a_char_are_ignored(server: Postgres) -> None:
     declared = Column("x", "text", ("ab", "ab  "))
     assert column(server, "char(4)", ["ab", "ab  ", None], declared) == [2, 0, 1]
     assert column(server, "varchar(4)", ["ab", "ab  ", None], declared) == [1, 1, 1]
@@ -172,7 +172,7 @@ def test_nan_is_a_missing_number(server: Postgres, kind: str) -> None:
             assert count("x") == [2, 0]
 
 
-def test_no_length_of_a_text_makes_it_fail(server: Postgres) -> None:
+def test_no_length_of_a_text_makes_a_question_fail(server: Postgres) -> None:
     """The server lacks the memory to trim, or to match, hundreds of millions of characters."""
     table = made(server, "x text")
     server.sql(f"INSERT INTO {table} VALUES ('3'), (repeat('0', {LONGEST - 1}) || '3'), (repeat('9', {LONGEST}))")
@@ -186,8 +186,8 @@ def test_no_length_of_a_text_makes_it_fail(server: Postgres) -> None:
             assert count("x") == [0, 0]
 
 
-def test_a_name_of_a_person_that_is_too_long(server: Postgres) -> None:
-    """It would not fit into what is hashed; whoever has it is not counted, and nobody else is touched."""
+def test_an_id_that_is_too_long_identifies_nobody(server: Postgres) -> None:
+    """It does not fit into the text that is hashed: this person is not counted; other counts do not change."""
     table = made(server, "id text, x text")
     server.sql(
         f"INSERT INTO {table} VALUES ('1', 'a'), (repeat('i', {LONGEST}), 'a'), (repeat('i', {LONGEST + 1}), 'a')"
@@ -199,7 +199,7 @@ def test_a_name_of_a_person_that_is_too_long(server: Postgres) -> None:
 
 
 @pytest.mark.parametrize("name", ["100%", "%(p0)s", "%s", "a%%b", 'a"b%', "{0}"])
-def test_names_that_a_driver_could_take_for_its_own(server: Postgres, name: str) -> None:
+def test_names_that_look_like_parameters_are_quoted(server: Postgres, name: str) -> None:
     with psycopg.connect(server.admin, autocommit=True) as db:
         table = f"{name}.{new()}"
         place = f"public.{quoted(table)}"
@@ -209,24 +209,24 @@ def test_names_that_a_driver_could_take_for_its_own(server: Postgres, name: str)
     schema = Schema("people", (Column(name, "integer", low=0, high=1), Column("d", "date", low=738945, high=738945)))
     with closing(open_engine(Source(server.url, table=f"public.{table}"), schema)) as engine:
         question = ask(schema, dataset="people", by=name, where=f"{quoted(name)} = 1 AND d = DATE '2024-02-29'")
-        assert engine.count(question, key=KEY).tolist() == [0, 1]
+        assert engine.count(question, salt=SALT).tolist() == [0, 1]
         assert engine.fingerprint() == engine.fingerprint()  # type: ignore[attr-defined]
 
 
-def test_a_date_in_a_column_of_an_odd_name(server: Postgres) -> None:
+def test_a_column_name_may_contain_a_percent_sign(server: Postgres) -> None:
     days = Column("50%", "date", (datetime.date(2024, 2, 29),))
     assert column(server, "text", ["2024-02-29", "2023-02-29", None], days, "50%") == [1, 1]
 
 
 @pytest.mark.parametrize("value", ["a\0b", "\udc80", "ok\ud800"])
-def test_declared_values_that_no_database_holds(server: Postgres, value: str) -> None:
+def test_a_declared_value_that_no_database_can_store_is_refused(server: Postgres, value: str) -> None:
     table = made(server, "x text")
     said = refused(server.url, table, Schema("people", (Column("x", "text", ("fine", value)),)))
-    assert said.startswith("column x: a declared value has a character that this database cannot hold")
+    assert said.startswith("column x: a declared value has NUL or a character outside the encoding")
 
 
 @pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
-def test_databases_of_other_encodings(server: Postgres, encoding: str) -> None:
+def test_databases_of_other_encodings_are_counted(server: Postgres, encoding: str) -> None:
     name = new("db")
     server.sql(f"CREATE DATABASE {name} ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
     with psycopg.connect(server.admin.replace("/postgres", f"/{name}"), client_encoding="UTF8") as db:
@@ -238,15 +238,15 @@ def test_databases_of_other_encodings(server: Postgres, encoding: str) -> None:
         assert count("x") == [1, 1]
     if encoding == "LATIN1":
         said = refused(url, "t", Schema("people", (Column("x", "text", ("é", "€")),)))
-        assert said.startswith("column x: a declared value has a character that this database cannot hold")
+        assert said.startswith("column x: a declared value has NUL or a character outside the encoding")
 
 
 @pytest.mark.parametrize("value", ["no\0table", "\ud800", "missing", "no.such.table", "x" * 100, "pg_class_oid_index"])
-def test_tables_that_are_not_there(server: Postgres, value: str) -> None:
+def test_a_missing_table_is_refused(server: Postgres, value: str) -> None:
     assert "has no table" in refused(server.url, value)
 
 
-def test_types_that_only_look_familiar(server: Postgres) -> None:
+def test_user_defined_types_with_built_in_names_are_not_read(server: Postgres) -> None:
     server.sql("CREATE SCHEMA IF NOT EXISTS odd")
     for statement in ("CREATE TYPE odd.citext AS (a text)", "CREATE DOMAIN odd.int4 AS text CHECK (length(VALUE) > 0)"):
         server.sql(statement)
@@ -257,16 +257,22 @@ def test_types_that_only_look_familiar(server: Postgres) -> None:
     assert family_of("int4", "b", -1, True, computed=True) == "other"
 
 
-def test_a_survey(server: Postgres) -> None:
-    table = made(server, "x numeric(10, 0), d date", [(1, "2026-01-31"), (2, "2026-02-28"), ("NaN", None)])
+def test_a_survey_does_not_depend_on_the_settings_of_the_role(server: Postgres) -> None:
+    table = made(
+        server,
+        "x numeric(10, 0), d date, f float8, n numeric(6, 2)",
+        [(1, "2026-01-31", 0.5, 0.5), (2, "2026-02-28", "Infinity", 8.5), ("NaN", None, "NaN", "NaN")],
+    )
     server.sql("ALTER ROLE reader SET datestyle = 'German'")
     try:
         with closing(PostgresEngine(Source(server.url, table=table))) as engine:
             found = survey_column(engine, Column("x", "integer", low=1, high=1))
             assert (found.rows, found.inside, found.null, found.examples) == (3, 1, 1, (("2", 1),))
-            guessed = guess_column(engine, "d", 10)
+            guessed = guess_column(engine, "d").column
             assert guessed is not None
             assert guessed.value(guessed.last) == datetime.date(2026, 2, 28)
+            assert guess_column(engine, "f").bins == ("0",)
+            assert guess_column(engine, "n").bins == ("0", "1", "2", "3", "4", "5", "6", "7", "8")
     finally:
         server.sql("ALTER ROLE reader RESET ALL")
 
@@ -274,8 +280,10 @@ def test_a_survey(server: Postgres) -> None:
 # -- where the table is ------------------------------------------------------------------------------------------------
 
 
-def test_functions_of_others_are_not_ours(server: Postgres) -> None:
-    """A better fit for the argument types would win over the server's own, if its schema were searched."""
+def test_functions_of_other_schemas_are_never_called(server: Postgres) -> None:
+    """A function with better fitting argument types would be called instead of the built-in one if its schema were
+    searched.
+    """
     table = made(server, "id text, x text", [("1", "a"), ("2", "b"), ("2", "a")])
     fault = "AS $$ BEGIN RAISE EXCEPTION 'not ours'; END $$ LANGUAGE plpgsql"
     others = ["concat(text, text, text, text, text)", "starts_with(text, varchar)", "md5(varchar)"]
@@ -310,7 +318,7 @@ def test_a_table_without_a_schema_is_in_public(server: Postgres) -> None:
         server.sql("ALTER ROLE reader RESET ALL")
 
 
-def test_what_is_evaluated_while_it_is_counted_is_refused(server: Postgres) -> None:
+def test_tables_that_are_evaluated_while_they_are_counted_are_refused(server: Postgres) -> None:
     table, names = made(server, "x int"), [new() for _ in range(4)]
     server.sql(f"CREATE VIEW {names[0]} AS SELECT 1 / x AS x FROM {table}")
     wrapper = new("w")
@@ -332,15 +340,15 @@ def test_what_is_evaluated_while_it_is_counted_is_refused(server: Postgres) -> N
 # -- the role ----------------------------------------------------------------------------------------------------------
 
 ABOVE, MEMBER, OWNS, WRITES, CREATES, FOREIGN, SETS, LARGE, LATER = (
-    "above the rules",
-    "a role of the server's own",
-    "owns something",
+    "a role with superuser",
+    "a member of a predefined role",
+    "owns an object",
     "may write to a table or pass a grant on",
-    "may create things",
+    "may create objects",
     "may use foreign servers",
-    "may set parameters",
+    "may set server parameters",
     "may write large objects",
-    "will be granted more than SELECT",
+    "default privileges give it more than SELECT",
 )
 TOO_MUCH = {
     **{f"table {p}": (WRITES, f"GRANT {p} ON {{t}} TO {{r}}") for p in ("INSERT", "UPDATE", "DELETE", "TRUNCATE")},
@@ -404,7 +412,7 @@ TOO_MUCH = {
 
 @pytest.fixture
 def role(server: Postgres) -> Iterator[tuple[str, str, str, str]]:
-    """A role, its address, a table that it may read and a name for something else; all gone afterwards."""
+    """A role, its address, a table that it may read, and the name of another object; all are dropped afterwards."""
     name, table, other = new("role"), made(server, "x int", [(1,)]), new("other")
     server.sql(f"CREATE ROLE {name} LOGIN")
     server.sql(f"GRANT SELECT ON {table} TO {name}")
@@ -417,27 +425,31 @@ def role(server: Postgres) -> Iterator[tuple[str, str, str, str]]:
 
 
 @pytest.mark.parametrize("case", TOO_MUCH)
-def test_a_role_that_can_do_more_than_read(server: Postgres, role: tuple[str, str, str, str], case: str) -> None:
+def test_a_role_that_can_do_more_than_read_is_refused(
+    server: Postgres, role: tuple[str, str, str, str], case: str
+) -> None:
     name, url, table, other = role
     PostgresEngine(Source(url, table=table)).close()
     reason, statements = TOO_MUCH[case]
     for statement in statements.format(r=name, t=table, o=other).split("; "):
         server.sql(statement)
     said = refused(url, table)
-    assert said.startswith(f"source: this role can do more than read {table}: it ")
+    assert said.startswith(f"source: this role can do more than read {table}: ")
     assert reason in said
     assert said.endswith(GRANT)
 
 
-def test_a_session_that_set_its_role(server: Postgres, role: tuple[str, str, str, str]) -> None:
+def test_the_role_that_logged_in_is_checked_too(server: Postgres, role: tuple[str, str, str, str]) -> None:
     name, url, table, other = role
     server.sql(f"CREATE ROLE {other} LOGIN SUPERUSER")
     server.sql(f"ALTER ROLE {other} SET role = {name}")
     assert ABOVE in refused(url.replace(f"{name}@", f"{other}@"), table)
 
 
-def test_a_role_that_reads_is_accepted(server: Postgres, role: tuple[str, str, str, str]) -> None:
-    """Other tables and large objects, now and later, through another role, with temporary tables: not too much."""
+def test_a_role_that_can_only_read_is_accepted(server: Postgres, role: tuple[str, str, str, str]) -> None:
+    """It may read other present and future tables and large objects, also through another role, and use temporary
+    tables.
+    """
     name, url, table, other = role
     server.sql(f"CREATE TABLE {other} (x int)")
     server.sql(f"CREATE ROLE {other}")
@@ -458,13 +470,15 @@ def test_a_role_that_reads_is_accepted(server: Postgres, role: tuple[str, str, s
             PostgresEngine(Source(url, table=each)).close()
 
 
-def test_a_role_that_may_not_read(server: Postgres, role: tuple[str, str, str, str]) -> None:
+def test_a_role_that_may_not_read_the_table_is_refused(server: Postgres, role: tuple[str, str, str, str]) -> None:
     name, url, table, _ = role
     server.sql(f"REVOKE SELECT ON {table} FROM {name}")
     assert f"this role may not read {table}; GRANT USAGE" in refused(url, table)
 
 
-def test_a_role_that_may_not_ask_which_server_this_is(server: Postgres, role: tuple[str, str, str, str]) -> None:
+def test_a_role_that_may_not_read_the_identity_of_the_server_is_refused(
+    server: Postgres, role: tuple[str, str, str, str]
+) -> None:
     name, url, table, _ = role
     functions = "FUNCTION pg_control_system(), pg_control_checkpoint()"
     server.sql(f"REVOKE EXECUTE ON {functions} FROM PUBLIC")
@@ -479,8 +493,8 @@ def test_a_role_that_may_not_ask_which_server_this_is(server: Postgres, role: tu
 # -- the connection ----------------------------------------------------------------------------------------------------
 
 
-def test_nothing_can_be_written_in_its_transactions(server: Postgres) -> None:
-    """Not even through a function of someone who could."""
+def test_transactions_of_the_engine_cannot_write(server: Postgres) -> None:
+    """Not even through a function that runs with the rights of its owner."""
     table, function = made(server, "x int"), new("f")
     insert = f"INSERT INTO public.{table} VALUES (1)"
     server.sql(f"CREATE FUNCTION {function}() RETURNS void SECURITY DEFINER LANGUAGE sql AS $$ {insert} $$")
@@ -496,7 +510,7 @@ def test_nothing_can_be_written_in_its_transactions(server: Postgres) -> None:
         assert count("x") == [1, 0]
 
 
-def test_words_of_the_server_go_nowhere(
+def test_messages_of_the_server_are_neither_logged_nor_returned(
     server: Postgres, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     table = made(server, "x text", [("a secret",)])
@@ -512,7 +526,7 @@ def test_words_of_the_server_go_nowhere(
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_server_that_is_not_there() -> None:
+def test_an_unreachable_server_is_reported_without_its_password() -> None:
     with pytest.raises(EngineError) as error:
         PostgresEngine(Source("postgresql://reader:s3cret@127.0.0.1:1/x?application_name=hidden", table="t"))
     assert str(error.value) == (
@@ -526,7 +540,7 @@ def backend(engine: PostgresEngine) -> int:
     return int(engine.run(Statement("SELECT pg_backend_pid() AS n", {}))["n"][0])
 
 
-def test_a_connection_that_was_lost_between_questions(server: Postgres) -> None:
+def test_a_connection_lost_between_questions_is_reopened(server: Postgres) -> None:
     table = made(server, "x int", [(1,)])
     with opened(server, table, Column("x", "integer", low=1, high=2)) as count:
         first = backend(count.engine)
@@ -535,7 +549,7 @@ def test_a_connection_that_was_lost_between_questions(server: Postgres) -> None:
         assert backend(count.engine) != first
 
 
-def test_dead_peers_are_noticed(server: Postgres) -> None:
+def test_the_connection_detects_a_dead_server(server: Postgres) -> None:
     with closing(PostgresEngine(Source(server.url, table=made(server, "x int")))) as engine:
         options = {option.keyword: option.val for option in engine._connection.pgconn.info}
     wanted = {"keepalives": b"1", "keepalives_idle": b"20", "keepalives_interval": b"5", "tcp_user_timeout": b"60000"}
@@ -554,7 +568,7 @@ def in_child(work: Callable[[], bool]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def test_a_child_has_a_connection_of_its_own(server: Postgres) -> None:
+def test_a_forked_process_opens_its_own_connection(server: Postgres) -> None:
     table = made(server, "x int", [(1,)])
     with opened(server, table, Column("x", "integer", low=1, high=2)) as count:
         ours = backend(count.engine)
@@ -588,7 +602,7 @@ def people(server: Postgres) -> str:
 
 
 @pytest.mark.smoke
-def test_from_the_table_to_the_receipt(server: Postgres, tmp_path: Path) -> None:
+def test_a_changed_table_is_a_new_version_and_an_unchanged_one_replays(server: Postgres, tmp_path: Path) -> None:
     table = people(server)
     path = configured(server, tmp_path, table)
     with Curator.open(path) as curator:
@@ -611,7 +625,7 @@ def test_from_the_table_to_the_receipt(server: Postgres, tmp_path: Path) -> None
         assert charged(path) == 2
 
 
-def test_what_is_refused_is_refused_before_it_is_charged(server: Postgres, tmp_path: Path) -> None:
+def test_a_refused_role_is_not_charged(server: Postgres, tmp_path: Path) -> None:
     table = people(server)
     path = configured(server, tmp_path, table)
     server.sql(f"GRANT INSERT ON {table} TO reader")
@@ -643,23 +657,23 @@ LATER_REFUSED = {
     ),
     "a grant": ("may write to a table", "GRANT INSERT ON {t} TO reader", "REVOKE INSERT ON {t} FROM reader"),
     "a parameter": (
-        "may set parameters",
+        "may set server parameters",
         "GRANT SET ON PARAMETER log_statement TO reader",
         "REVOKE SET ON PARAMETER log_statement FROM reader",
     ),
     "a grant to come": (
-        "will be granted more than SELECT",
+        "default privileges give it more than SELECT",
         "ALTER DEFAULT PRIVILEGES GRANT DELETE ON TABLES TO reader",
         "ALTER DEFAULT PRIVILEGES REVOKE DELETE ON TABLES FROM reader",
     ),
     "a cast": (
-        "column region: its type has casts of someone's own",
+        "column region: its type has user-defined casts",
         "CREATE FUNCTION {o}({e}) RETURNS text IMMUTABLE LANGUAGE sql AS $$ SELECT CAST(1 / (length($1::char) - 5) AS "
         "text) $$; CREATE CAST ({e} AS text) WITH FUNCTION {o}({e})",
         "DROP FUNCTION {o} CASCADE",
     ),
     "a cast of counts": (
-        "has casts between types of the server's own",
+        "has user-defined casts between built-in types",
         "CREATE FUNCTION {o}(bigint) RETURNS text IMMUTABLE LANGUAGE sql AS $$ SELECT format('%s', 1 / ($1 - 2)) $$; "
         "CREATE CAST (bigint AS text) WITH FUNCTION {o}(bigint)",
         "DROP FUNCTION {o} CASCADE",
@@ -667,8 +681,8 @@ LATER_REFUSED = {
 }
 
 
-def test_what_is_refused_later_is_refused_at_every_count(server: Postgres, tmp_path: Path) -> None:
-    """Before the charge by whoever looks at the source, and in the transaction of a count that is under way."""
+def test_a_table_that_becomes_inadmissible_is_refused_at_every_count(server: Postgres, tmp_path: Path) -> None:
+    """Before the charge, when the source is looked at, and in the transaction of a running count."""
     kind, other = new("mood"), new("other")
     server.sql(f"CREATE TYPE {kind} AS ENUM ('North', 'South')")
     table = made(server, f"person int, region {kind}", [(1, "North"), (2, "North"), (3, "South")])
@@ -696,7 +710,9 @@ def test_what_is_refused_later_is_refused_at_every_count(server: Postgres, tmp_p
             assert charged(path) == 1
 
 
-def test_no_policy_comes_between_the_check_and_the_count(server: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_policy_can_be_added_between_the_check_and_the_count(
+    server: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table, tried = made(server, "x int", [(1,)]), list[str]()
     with opened(server, table, Column("x", "integer", low=1, high=2)) as count:
         real = count.engine._check
@@ -727,7 +743,7 @@ def test_a_materialized_view_that_became_a_table_is_not_counted_without_its_lock
             count("x")
 
 
-def test_casts_on_types_that_are_not_declared_are_no_fault(server: Postgres) -> None:
+def test_user_defined_casts_on_undeclared_columns_are_allowed(server: Postgres) -> None:
     kind, function = new("mood"), new("f")
     server.sql(f"CREATE TYPE {kind} AS ENUM ('a')")
     server.sql(f"CREATE FUNCTION {function}({kind}) RETURNS text IMMUTABLE LANGUAGE sql AS $$ SELECT 'b' $$")
@@ -741,7 +757,7 @@ def test_casts_on_types_that_are_not_declared_are_no_fault(server: Postgres) -> 
         Schema("people", (Column("y", "text", ("a",)),)),
         Schema("people", (Column("x", "text", ("a",)),), "y"),
     ):
-        assert "column y: its type has casts of someone's own" in refused(server.url, table, schema)
+        assert "column y: its type has user-defined casts" in refused(server.url, table, schema)
 
 
 def fingerprint(server: Postgres, table: str) -> str:
@@ -749,7 +765,7 @@ def fingerprint(server: Postgres, table: str) -> str:
         return engine.fingerprint()
 
 
-def test_every_change_is_another_fingerprint(server: Postgres) -> None:
+def test_every_change_of_rows_changes_the_fingerprint(server: Postgres) -> None:
     table, twin = people(server), people(server)
     server.sql(f"CREATE INDEX {table}_i ON {table} (person)")
     with closing(PostgresEngine(Source(server.url, table=table))) as engine:
@@ -797,7 +813,7 @@ SILENT = {
 
 @pytest.mark.parametrize("case", SILENT)
 @pytest.mark.parametrize("child", ["", "PARTITION OF {t} DEFAULT"])
-def test_changes_that_write_no_row_are_another_fingerprint(server: Postgres, case: str, child: str) -> None:
+def test_changes_that_write_no_row_change_the_fingerprint(server: Postgres, case: str, child: str) -> None:
     kind, table, enum = SILENT[case][0], new(), new("e")
     server.sql(f"CREATE TYPE {enum} AS ENUM ('a', 'b')")
     kind = kind.format(e=enum)
@@ -817,8 +833,8 @@ def test_changes_that_write_no_row_are_another_fingerprint(server: Postgres, cas
         assert len(set(seen)) == len(seen)
 
 
-def test_a_value_of_old_rows_that_only_a_partition_has(server: Postgres) -> None:
-    """The partition is taken out, its column is made anew, and it is put back: no row is written."""
+def test_a_new_default_of_a_partition_changes_the_fingerprint(server: Postgres) -> None:
+    """A partition is detached, its column is dropped and added again, and it is attached again: no row is written."""
     table = new()
     server.sql(f"CREATE TABLE {table} (i int, x text) PARTITION BY LIST (i)")
     server.sql(f"CREATE TABLE {table}_1 (i int, x text)")
@@ -845,8 +861,8 @@ SCRIPT = (
 
 
 @pytest.mark.slow
-def test_other_servers_and_other_histories(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two servers built by one script; one that was recovered to an earlier state; one whose counters were lost."""
+def test_another_server_or_history_changes_the_fingerprint(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two servers built by one script, a server recovered to an earlier state, and one whose counters were lost."""
     memory = Path("/dev/shm")
     if memory.is_dir() and shutil.disk_usage(memory).free > 2**29:
         monkeypatch.setattr(tempfile, "tempdir", str(memory))
@@ -880,7 +896,7 @@ def test_other_servers_and_other_histories(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def lost_counters(server: Postgres) -> None:
-    """The session of someone else crashes: all counters begin anew, although the server was not started again."""
+    """Crash a session: all counters are reset, although the server was not restarted."""
     with closing(PostgresEngine(Source(server.url, table="people"))) as engine:
         before = engine.fingerprint()
         with suppressed(), psycopg.connect(server.admin) as crashed:
@@ -898,7 +914,7 @@ def recovered(server: Postgres) -> bool:
 
 
 def reachable(server: Postgres, backend: int) -> bool:
-    """The server answers, and has this session."""
+    """Whether the server answers and has this session."""
     try:
         with psycopg.connect(server.admin) as db:
             return (
@@ -909,7 +925,7 @@ def reachable(server: Postgres, backend: int) -> bool:
         return False
 
 
-def test_partitions_and_heirs_count(server: Postgres) -> None:
+def test_rows_of_partitions_and_inheriting_tables_are_counted(server: Postgres) -> None:
     for child in ("PARTITION OF {t} FOR VALUES IN (1)", "() INHERITS ({t})"):
         table = new()
         server.sql(f"CREATE TABLE {table} (x int)" + (" PARTITION BY LIST (x)" if "PARTITION" in child else ""))
@@ -925,7 +941,7 @@ def test_partitions_and_heirs_count(server: Postgres) -> None:
             assert count("x") == [2, 0]
 
 
-def test_counters_that_begin_anew_change_nothing(server: Postgres) -> None:
+def test_reset_counters_do_not_change_the_fingerprint(server: Postgres) -> None:
     table = people(server)
     with closing(PostgresEngine(Source(server.url, table=table))) as engine:
         before = engine.fingerprint()
@@ -938,7 +954,7 @@ def test_counters_that_begin_anew_change_nothing(server: Postgres) -> None:
         assert engine.fingerprint() != before
 
 
-def test_the_rows_are_read_once_for_a_state_of_the_counters(server: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rows_are_read_again_only_if_the_counters_change(server: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
     table, read = people(server), list[str]()
     with closing(PostgresEngine(Source(server.url, table=table))) as engine:
         real = engine._lock_table  # before rows are read
@@ -950,7 +966,7 @@ def test_the_rows_are_read_once_for_a_state_of_the_counters(server: Postgres, mo
 
 @contextmanager
 def locked(server: Postgres, table: str) -> Iterator[None]:
-    """Whoever counts waits."""
+    """Lock a table, so that every count of it waits."""
     with psycopg.connect(server.admin) as db:
         db.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
         yield
@@ -977,7 +993,7 @@ def waits(server: Postgres, table: str) -> list[int]:
         return [pid for (pid,) in found.fetchall()]
 
 
-def test_a_connection_that_is_lost_in_a_count(
+def test_a_connection_lost_while_counting_keeps_the_charge(
     server: Postgres, tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     table = people(server)
@@ -997,7 +1013,9 @@ def test_a_connection_that_is_lost_in_a_count(
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_statement_that_takes_too_long(server: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_statement_that_takes_too_long_is_cancelled(
+    server: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = people(server)
     path = configured(server, tmp_path, table)
     with Curator.open(path) as curator:
@@ -1015,8 +1033,10 @@ def test_a_statement_that_takes_too_long(server: Postgres, tmp_path: Path, monke
         assert charged(path) == 2
 
 
-def test_a_server_that_dies_in_a_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its counters are lost with it; the rows are the same, so the question is, and was paid for."""
+def test_a_question_is_charged_once_although_the_server_crashes_while_counting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server loses its counters, but the rows are unchanged, so the question is the same and already paid for."""
     programs, memory = postgres().programs, Path("/dev/shm")
     if memory.is_dir() and shutil.disk_usage(memory).free > 2**29:
         monkeypatch.setattr(tempfile, "tempdir", str(memory))
@@ -1046,22 +1066,22 @@ def test_a_server_that_dies_in_a_count(tmp_path: Path, monkeypatch: pytest.Monke
 
 @contextmanager
 def suppressed() -> Iterator[None]:
-    """The session that held the lock dies too."""
+    """Ignore the error of the session that holds the lock, which is lost too."""
     try:
         yield
     except psycopg.OperationalError:
         return
 
 
-def test_the_longest_text_is_what_is_documented() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "postgres.md").read_text()
+def test_the_docs_state_the_longest_text_that_is_parsed() -> None:
+    page = (Path(__file__).parents[4] / "docs" / "postgres.md").read_text()
     assert f"{postgres_sql.LONGEST:,} bytes" in page
 
 
 # -- floats that are integers ------------------------------------------------------------------------------------------
 
 
-def test_floats_name_people_and_codes_below_the_limit_of_their_precision(server: Postgres) -> None:
+def test_floats_are_ids_and_codes_only_below_their_limit_of_precision(server: Postgres) -> None:
     ids = [2.0**53, 2.0**53 + 2, 2.0**53 - 1, 1.5, float("inf"), float("nan"), None, 7.0, 7.0, -0.0]
     table = made(server, "person float8, x float8, y float4", [(i, 5.0, 5.0) for i in ids])
     declared = Column("x", "text", ("5", "5.0")), Column("y", "text", ("5",))

@@ -1,4 +1,4 @@
-"""A user's own Spark session: its settings change no count, nothing of it is changed, and no data is printed."""
+"""A user's own Spark session: its settings change no count, the session is not modified, and no data is printed."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ pytest.importorskip("pyspark", reason="pyspark is missing: pip install 'countvei
 pytestmark = [pytest.mark.slow, JAVA]
 
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 
-def test_as_a_guest(tmp_path: Path) -> None:
+def test_a_users_session_is_unchanged_and_changes_no_count(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "tests.support.spark_guest", str(tmp_path)]
     temporary = tmp_path / "tmp"
     temporary.mkdir()
@@ -31,7 +31,7 @@ def test_as_a_guest(tmp_path: Path) -> None:
     assert found["untouched"] == [True] * 5
     assert found["heard"]
     assert {*found["refused"]} == {
-        "source: Spark could not evaluate and store the frame, so nothing can be asked; nothing was charged; "
+        "source: Spark could not evaluate and store the frame, so it cannot be counted; nothing was charged; "
         "the curator can see why with: frame.write.parquet(...)"
     }
     assert len(found["refused"]) == 6
@@ -44,7 +44,7 @@ def test_as_a_guest(tmp_path: Path) -> None:
     assert found["windows"][2] == found["windows"][0]
     assert found["windows"][:2] == [
         "source: the Spark session has spark.ui.enabled and spark.eventLog.enabled and spark.extraListeners on, which "
-        "shows row counts and the values of conditions to whoever can look; start it without, or set "
+        "shows row counts and the values of conditions to others; start it without, or set "
         "allow_spark_ui = true for the dataset",
         1,
     ]

@@ -1,4 +1,4 @@
-"""With which settings our statements run, and what a session that we start leaves on the disk."""
+"""The settings with which our statements run, and the files of a session that we start."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from countveil.engines.spark_session import (
+from countveil.data.engines.spark_session import (
     COPIED,
     SETTINGS,
     STORING,
@@ -53,7 +53,7 @@ OF_THE_CONTEXT = {
 
 
 def entries() -> dict[str, Any]:
-    """Every setting that this Spark has, the internal ones too."""
+    """Every setting of this version of Spark, internal ones included."""
     shown = {row.key for row in spark().sql("SET -v").collect()}  # which also loads those of Hive
     found = getattr(getattr(spark()._jvm, "org.apache.spark.sql.internal.SQLConf$"), "MODULE$").getConfigEntries()
     known = {entry.key(): entry for entry in found.toArray()}
@@ -62,8 +62,8 @@ def entries() -> dict[str, Any]:
     return known
 
 
-def test_every_setting_of_this_spark_was_looked_at() -> None:
-    """A setting that a new Spark brings fails here until someone has thought about what its default means."""
+def test_every_setting_of_this_spark_was_reviewed() -> None:
+    """A setting that a new version of Spark adds makes this test fail until somebody has reviewed its default."""
     user, known = spark(), entries()
     of_sessions = {key for key in known if user.conf.isModifiable(key)}
     looked_at = {line for line in LOOKED_AT.read_text().splitlines() if not line.startswith("#")}
@@ -77,8 +77,8 @@ def other(default: str) -> str | None:
     return str(int(default) + 1) if default.isdigit() else flipped
 
 
-def test_our_statements_run_with_no_setting_of_the_user() -> None:
-    """All that a session can set is Spark's default or ours, but for how work is divided."""
+def test_our_statements_ignore_the_users_settings() -> None:
+    """Every setting of the session has Spark's default or our value, except those that only divide the work."""
     user = spark().newSession()
     changed = {}
     for key, entry in entries().items():
@@ -99,7 +99,7 @@ def test_our_statements_run_with_no_setting_of_the_user() -> None:
         assert storing.conf.get(key) == STORING.get(key, value)
 
 
-def test_calendars_are_among_the_settings() -> None:
+def test_dates_are_read_and_written_in_one_calendar() -> None:
     for kind in ("datetime", "int96"):
         for way in ("Read", "Write"):
             assert SETTINGS[f"spark.sql.parquet.{kind}RebaseModeIn{way}"] == "CORRECTED"
@@ -113,7 +113,9 @@ def test_calendars_are_among_the_settings() -> None:
         ("spark.plugins", "spark.plugins"),
     ],
 )
-def test_sinks_of_metrics_and_plugins_are_windows(key: str, named: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sessions_with_metrics_sinks_or_plugins_are_refused(
+    key: str, named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     user = spark()
     frame = user.range(1)
     assert session_of(frame, shown=False) is user
@@ -123,7 +125,7 @@ def test_sinks_of_metrics_and_plugins_are_windows(key: str, named: str, monkeypa
     assert session_of(frame, shown=True) is user
 
 
-def test_what_a_session_of_ours_puts_on_the_disk_is_private_and_encrypted() -> None:
+def test_local_files_of_a_started_session_are_private_and_encrypted() -> None:
     session = spark()
     conf = session.sparkContext.getConf()
     assert [conf.get(key) for key in WINDOWS] == ["false", "false", None, None, None, None]

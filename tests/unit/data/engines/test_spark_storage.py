@@ -1,4 +1,4 @@
-"""Rows of Spark's are stored before anything is asked: no question evaluates a frame, and no view is counted."""
+"""Rows of Spark frames and tables are stored first: no question evaluates a frame, and views are refused."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from countveil.config import load
-from countveil.curator import Curator
-from countveil.engines import Source, open_engine, spark_storage
-from countveil.engines.spark import SparkEngine
+from countveil.config.configuration import load
+from countveil.curator.curator import Curator
+from countveil.data.engines import Source, open_engine, spark_storage
+from countveil.data.engines.spark import SparkEngine
 from countveil.errors import ConfigError, DataError, EngineError
 from countveil.query import ask
-from countveil.schema import Column, Schema
+from countveil.query.schema import Column, Schema
 from tests.support.curated import QUICK, charged, config_text, with_plan, written
 from tests.support.servers import spark
 
@@ -56,7 +56,7 @@ def configured(folder: Path, source: str = "spark://none", columns: str = COLUMN
 
 
 def joined(*more: tuple[int, int, int]) -> Any:
-    """The frame of a curator: its rows of d = 0 never come out of the join."""
+    """A frame whose rows with d = 0 are removed by a join."""
     session = spark()
     rows = [(i, 1 + i % 5, i % 4) for i in range(40)]
     session.createDataFrame([*rows, *more], "id INT, d INT, x INT").createOrReplaceTempView("base")
@@ -69,7 +69,7 @@ def joined(*more: tuple[int, int, int]) -> Any:
 
 
 @pytest.mark.parametrize("more", [(), ((777, 0, 1),)], ids=["without", "with person 777"])
-def test_no_question_fails_on_a_row_that_is_not_in_the_frame(more: Any, tmp_path: Path, temporary: Path) -> None:
+def test_a_question_never_fails_on_a_row_that_the_frame_filters_out(more: Any, tmp_path: Path, temporary: Path) -> None:
     with Curator.open(configured(tmp_path), sources={"people": joined(*more)}) as curator:
         found = curator.count("SELECT x, count(*) FROM people WHERE y >= 1 AND y <= 50 GROUP BY x")
         assert found.released.size == 4
@@ -108,8 +108,8 @@ def test_a_frame_is_evaluated_once_into_a_private_folder(tmp_path: Path, tempora
     assert charged(path) == 2
 
 
-def test_frames_that_fail_are_refused_whatever_is_asked(tmp_path: Path, temporary: Path) -> None:
-    """Before the charge, with one text, and nothing of them stays on the disk."""
+def test_a_frame_that_fails_is_refused_for_every_question(tmp_path: Path, temporary: Path) -> None:
+    """It is refused before the charge, with a fixed message, and no file stays on the disk."""
     frame = spark().sql("SELECT 100 DIV (id - 5) AS y, id % 4 AS x FROM range(9)")
     said = set()
     path = configured(tmp_path)
@@ -120,7 +120,7 @@ def test_frames_that_fail_are_refused_whatever_is_asked(tmp_path: Path, temporar
             said.add(str(raised.value))
             raised = None  # type: ignore[assignment]
     assert said == {
-        "source: Spark could not evaluate and store the frame, so nothing can be asked; nothing was charged; "
+        "source: Spark could not evaluate and store the frame, so it cannot be counted; nothing was charged; "
         "the curator can see why with: frame.write.parquet(...)"
     }
     assert charged(path) == 0
@@ -137,20 +137,23 @@ def test_columns_are_checked_before_anything_is_stored(temporary: Path) -> None:
 
 
 @pytest.mark.parametrize("again", ["x", "X"])
-def test_two_columns_of_one_name_are_refused_before_anything_is_stored_or_charged(
+def test_two_columns_with_one_name_are_refused_before_anything_is_stored_or_charged(
     again: str, tmp_path: Path, temporary: Path
 ) -> None:
     frame = spark().range(3).selectExpr("id AS y", "id AS x", f"id AS {again}")
     path = configured(tmp_path)
-    with Curator.open(path, sources={"people": frame}) as curator, pytest.raises(DataError, match="the same name"):
+    with (
+        Curator.open(path, sources={"people": frame}) as curator,
+        pytest.raises(DataError, match="two column names are equal"),
+    ):
         curator.count(by="y")
     assert charged(path) == 0
     assert os.listdir(temporary) == []
 
 
-def test_stored_rows_go_with_their_engine_or_their_last_user(temporary: Path) -> None:
+def test_stored_rows_are_deleted_with_their_engine_or_object(temporary: Path) -> None:
     engine = SparkEngine(Source(frame=spark().range(3).selectExpr("id AS x")), ONE)
-    assert engine.count(ask(ONE, by=["x"]), key=b"k").tolist() == [1, 1, 1, *[0] * 7]
+    assert engine.count(ask(ONE, by=["x"]), salt=b"s").tolist() == [1, 1, 1, *[0] * 7]
     assert len(os.listdir(temporary)) == 1
     engine.close()
     assert os.listdir(temporary) == []
@@ -168,7 +171,7 @@ def test_stored_rows_go_with_their_engine_or_their_last_user(temporary: Path) ->
 
 
 def test_rows_that_are_not_all_read_back_are_refused(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where every worker has a disk of its own."""
+    """As on a cluster where every worker writes to its own disk."""
 
     class Elsewhere(spark_storage.StoredRows):
         def __init__(self, *given: Any) -> None:
@@ -205,14 +208,14 @@ def test_views_of_the_catalogue_are_refused(kind: str, tmp_path: Path, temporary
 
 def test_tables_of_other_formats_are_refused(table: str, temporary: Path) -> None:
     spark().sql(f"CREATE TABLE {table} USING csv AS SELECT 1 AS x")
-    with pytest.raises(DataError, match="is no table of Parquet files; store it as one, or give it as a DataFrame"):
+    with pytest.raises(DataError, match="is not a table of Parquet files; store it as one, or give it as a DataFrame"):
         SparkEngine(Source(f"spark://{table}"), ONE)
 
 
 def test_a_table_is_stored_again_when_its_files_have_changed(
     table: str, tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also when the user's session has cached it, and another program writes it."""
+    """Also if the user's session has cached it and another program writes it."""
 
     def stored() -> list[str]:
         gc.collect()  # folders that are no longer used go with the objects that hold them
@@ -224,14 +227,14 @@ def test_a_table_is_stored_again_when_its_files_have_changed(
     session.table(table).cache().count()
     asked = "SELECT x, count(*) FROM people GROUP BY x"
     path = configured(tmp_path, f"spark://{table}")
-    monkeypatch.setattr("countveil.engines.source.RECENT", 10**15)
+    monkeypatch.setattr("countveil.data.source.RECENT", 10**15)
     try:
         with Curator.open(path) as curator:
             first = curator.count(asked)
             before = stored()
             assert curator.count(asked).replayed
             assert stored() != before  # written just now: a second write could leave the same trace
-            monkeypatch.setattr("countveil.engines.source.RECENT", 0)
+            monkeypatch.setattr("countveil.data.source.RECENT", 0)
             curator.count(asked)
             before = stored()
             assert curator.count(asked).replayed
@@ -246,8 +249,8 @@ def test_a_table_is_stored_again_when_its_files_have_changed(
     assert stored() == []
 
 
-def test_text_of_fixed_length_and_every_kind_of_column(table: str) -> None:
-    """As Spark reads the table: blanks that pad a CHAR belong to it."""
+def test_table_columns_of_every_kind_are_read_as_spark_reads_them(table: str) -> None:
+    """For example, the blanks that pad a CHAR are part of its value."""
     spark().sql(
         f"CREATE TABLE {table} (c CHAR(3), v VARCHAR(3), d DATE, n TIMESTAMP_NTZ, m DECIMAL(38, 2)) USING parquet"
     )
@@ -263,7 +266,7 @@ def test_text_of_fixed_length_and_every_kind_of_column(table: str) -> None:
     )
     schema = Schema("people", columns)
     engine = SparkEngine(Source(f"spark://{table}"), schema)
-    found = [engine.count(ask(schema, by=[column.name]), key=b"k").tolist() for column in columns]
+    found = [engine.count(ask(schema, by=[column.name]), salt=b"s").tolist() for column in columns]
     engine.close()
     assert found == [[0, 1], [1, 0], [1, 0], [1, 0], [0, 1]]
 
@@ -271,7 +274,7 @@ def test_text_of_fixed_length_and_every_kind_of_column(table: str) -> None:
 # -- settings of the user's --------------------------------------------------------------------------------------------
 
 
-def test_what_the_user_has_cached_is_not_counted(tmp_path: Path) -> None:
+def test_the_cache_of_the_users_session_is_not_counted(tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     pq.write_table(pa.table({"x": [1, 2]}), path)
     cached = spark().read.parquet(str(path)).cache()
@@ -279,15 +282,15 @@ def test_what_the_user_has_cached_is_not_counted(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": [3, 3, 3]}), path)
     engine = open_engine(Source(str(path)), ONE, "spark")
     try:
-        assert engine.count(ask(ONE, by=["x"]), key=b"k").tolist() == [0, 0, 0, 3, *[0] * 6]
+        assert engine.count(ask(ONE, by=["x"]), salt=b"s").tolist() == [0, 0, 0, 3, *[0] * 6]
     finally:
         engine.close()
         cached.unpersist()
 
 
 @pytest.mark.parametrize("mode", ["LEGACY", "EXCEPTION"])
-def test_old_days_are_the_same_whatever_calendar_the_user_has_set(mode: str, tmp_path: Path) -> None:
-    """In files that another program wrote, in a table of them, and in a frame whatever its days are written as."""
+def test_the_users_calendar_setting_does_not_change_old_dates(mode: str, tmp_path: Path) -> None:
+    """In files that another program wrote, in a table of these files, and in a frame."""
     path, user, day = tmp_path / "d" / "d.parquet", spark(), "DATE '1500-03-01'"
     path.parent.mkdir()
     with duckdb.connect() as connection:
@@ -301,7 +304,7 @@ def test_old_days_are_the_same_whatever_calendar_the_user_has_set(mode: str, tmp
         user.sql(f"CREATE TABLE old_days (d DATE) USING parquet LOCATION '{path.parent}'")
         for source in (Source(str(path)), Source("spark://old_days"), Source(frame=user.sql(f"SELECT {day} AS d"))):
             engine = open_engine(source, DAYS, "spark")
-            found = engine.count(ask(DAYS, by=["d"]), key=b"k")
+            found = engine.count(ask(DAYS, by=["d"]), salt=b"s")
             engine.close()
             assert found.nonzero()[0].tolist() == [datetime.date(1500, 3, 1).toordinal() - 1]
     finally:
@@ -310,13 +313,13 @@ def test_old_days_are_the_same_whatever_calendar_the_user_has_set(mode: str, tmp
             user.conf.unset(key)
 
 
-def test_a_frame_means_what_it_means_to_the_user(tmp_path: Path) -> None:
+def test_a_frame_is_evaluated_with_the_users_settings(tmp_path: Path) -> None:
     """Its expressions are evaluated with the user's settings."""
     user = spark().newSession()
     user.conf.set("spark.sql.ansi.enabled", "false")
     user.conf.set("spark.sql.caseSensitive", "true")
     engine = SparkEngine(Source(frame=user.sql("SELECT CAST('no number' AS INT) AS X, 1 DIV 0 AS y, 3 AS x")), ONE)
-    assert engine.count(ask(ONE, by=["x"]), key=b"k").tolist() == [0, 0, 0, 1, *[0] * 6]
+    assert engine.count(ask(ONE, by=["x"]), salt=b"s").tolist() == [0, 0, 0, 1, *[0] * 6]
     engine.close()
 
 
@@ -326,18 +329,18 @@ def test_a_frame_means_what_it_means_to_the_user(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "more", "words"),
     [
-        ("people.parquet", "allow_spark_ui = true", "is for what Spark counts"),
-        ("people.csv", "allow_spark_ui = false", "is for what Spark counts"),
+        ("people.parquet", "allow_spark_ui = true", "is only for datasets that Spark counts"),
+        ("people.csv", "allow_spark_ui = false", "is only for datasets that Spark counts"),
         ("spark://people", 'allow_spark_ui = "yes"', "allowed is true or false"),
         ("spark://people", "allow_spark = true", "unknown key"),
     ],
 )
-def test_the_key_for_windows_is_for_spark_alone(source: str, more: str, words: str, tmp_path: Path) -> None:
+def test_allow_spark_ui_is_refused_for_other_engines(source: str, more: str, words: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=words):
         load(written(tmp_path, config_text(source=source, more=more)))
 
 
-def test_the_key_for_windows_reaches_the_source(tmp_path: Path) -> None:
+def test_allow_spark_ui_is_passed_to_the_source(tmp_path: Path) -> None:
     for source, more in (("spark://people", ""), ("people.parquet", 'engine = "spark"\n')):
         config = load(written(tmp_path, config_text(source=source, more=f"{more}allow_spark_ui = true")))
         assert config.dataset("people").source.allow_spark_ui

@@ -1,0 +1,98 @@
+"""One count of people by region and score in a process of its own: by countveil, or by SQL that was written by hand.
+
+    python people_count.py WAY FILE SCORES CELLS
+
+prints seconds, processor seconds, peak memory (KB), and the sum of all cells as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+REGIONS = tuple(f"region {i:03d}" for i in range(600))
+SETTINGS: dict[str, Any] = {"memory_limit": "8GB", "threads": 2}
+SALT = 8_732_468_723
+DISTINCT = "SELECT region, {score} AS score, count(DISTINCT person) AS n FROM '{path}' GROUP BY ALL"
+ROWS = "SELECT region, {score} AS score, count(*) AS n FROM '{path}' GROUP BY ALL"
+PLACED = (
+    "WITH d AS (SELECT unnest($d) AS v, generate_subscripts($d, 1) - 1 AS i), placed AS (SELECT person AS u, "
+    "CAST(d.i * {scores} + {score} AS UBIGINT) AS cell FROM '{path}' JOIN d ON region = d.v) "
+)
+WORD = "(hash(u, cell, {salt}) & {high}::UBIGINT | cell)"
+END = " SELECT w & {low}::UBIGINT AS cell, count(*) AS n FROM kept GROUP BY 1"
+HANDS = {
+    1: {
+        "word": PLACED + f", kept AS (SELECT min({WORD}) AS w FROM placed GROUP BY u)" + END,
+        "struct": "SELECT s.region, s.score, count(*) AS n FROM (SELECT min({{h: hash(region, {score}, person, "
+        "{salt}), region: region, score: {score}}}) AS s FROM '{path}' GROUP BY person) GROUP BY ALL",
+        "arg_min": "SELECT region, score, count(*) AS n FROM (SELECT arg_min(region, h) AS region, arg_min(score, h) "
+        "AS score FROM (SELECT person, region, {score} AS score, hash(region, {score}, person, {salt}) AS h "
+        "FROM '{path}') GROUP BY person) GROUP BY ALL",
+    },
+    3: {
+        "word-heap": PLACED + f", words AS (SELECT DISTINCT u, {WORD} AS w FROM placed), "
+        "kept AS (SELECT unnest(min(w, 3)) AS w FROM words GROUP BY u)" + END,
+        "word-list": PLACED + f", words AS (SELECT DISTINCT u, {WORD} AS w FROM placed), "
+        "kept AS (SELECT unnest(list_sort(list(w))[:3]) AS w FROM words GROUP BY u)" + END,
+        "row_number": "SELECT region, score, count(*) AS n FROM (SELECT region, score FROM (SELECT DISTINCT person, "
+        "region, {score} AS score FROM '{path}') QUALIFY row_number() OVER (PARTITION BY person ORDER BY "
+        "hash(region, score, person, {salt})) <= 3) GROUP BY ALL",
+    },
+}
+"""Statements that count people in at most so many cells, each once in a cell."""
+
+
+def main() -> None:
+    way, path, scores, cells = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+    run = ours(path, scores, cells) if way == "ours" else by_hand(statement(way, path, scores, cells))
+    started, spent = time.perf_counter(), time.process_time()
+    total = run()
+    seconds, processor = time.perf_counter() - started, time.process_time() - spent
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(json.dumps({"seconds": seconds, "processor": processor, "peak": peak, "sum": total}))
+
+
+def ours(path: str, scores: int, cells: int) -> Callable[[], int]:
+    from countveil.data.engines import Source
+    from countveil.data.engines.duckdb import DuckDBEngine
+    from countveil.query import ask
+    from countveil.query.schema import Column, Schema
+
+    class Limited(DuckDBEngine):
+        settings = SETTINGS
+
+    name = score_name(scores)
+    columns = (Column("region", "text", REGIONS), Column(name, "integer", low=0, high=scores - 1))
+    public = Schema("people", columns, unit="person", cells_per_person=cells)
+    engine = Limited(Source(path), public)
+    question = ask(public, f"SELECT region, {name}, count(*) FROM people GROUP BY region, {name}")
+    return lambda: int(engine.count(question, salt=b"s").sum())
+
+
+def by_hand(text: str) -> Callable[[], int]:
+    connection = duckdb.connect(config=SETTINGS)
+    values: dict[str, Any] = {"d": list(REGIONS)} if "$d" in text else {}
+    return lambda: int(connection.execute(text, values).fetchnumpy()["n"].sum())
+
+
+def statement(way: str, path: str, scores: int, cells: int) -> str:
+    text = {"distinct": DISTINCT, "rows": ROWS, **HANDS[cells]}[way]
+    low = (1 << (len(REGIONS) * scores - 1).bit_length()) - 1
+    names = {"path": Path(path), "score": score_name(scores), "scores": scores, "salt": SALT}
+    return text.format(**names, low=low, high=(1 << 64) - 1 - low)
+
+
+def score_name(scores: int) -> str:
+    return "score" if scores == 1000 else "digit"
+
+
+if __name__ == "__main__":
+    main()

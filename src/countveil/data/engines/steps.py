@@ -1,0 +1,200 @@
+"""How derived columns are read in SQL: the place of a value between cuts, and the bin of an axis.
+
+An axis is read in one of two ways. If its source is listed, or has many short runs of days or whole numbers (weekdays),
+rows are grouped by the value, and a bound relation (v, i) gives the bin of each value. Otherwise the bin is found by
+comparisons with bound cuts, about log2 of their number for each row.
+
+Guarantee: a value and a cut are compared in the source's own type, exactly, and no value makes an engine fail.
+
+- floats: the cut is rounded to the nearest value of the source's type, so that a stored 0.3 is in the bin from 0.3;
+- decimals: the cut is rounded up to the scale of the source, which splits its values in the same way;
+- integers: the cut is rounded up to an integer;
+- text that matches `DECIMAL` is compared as the decimal that is written; other text that matches `NUMBER` as the 64-bit
+  float that it reads as; NaN, infinity, hexadecimal digits, 1d, 1_000 are outside;
+- times with a zone: the cut is an instant, so the zone of the database has no effect;
+- NaN is a missing number: it is NULL before it is compared, because SQL engines sort it above every number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from typing import Any, Protocol
+
+import numpy as np
+
+from countveil.query.axes import Axis
+from countveil.query.schema import MAX_VALUES, Column, Kind, Value
+
+NUMBER = "^[+-]?([0-9]{1,200}([.][0-9]{0,200})?|[.][0-9]{1,200})([eE][+-]?[0-9]{1,2})?$"
+"""Numbers of text: with these lengths none is too large or too small for a 64-bit float."""
+TEXT_SCALE = 19
+"""The most digits of a decimal of text on each side of the point; one more than an edge may have."""
+DECIMAL = f"^-?[0-9]{{1,{TEXT_SCALE}}}([.][0-9]{{1,{TEXT_SCALE}}})?$"
+MOST_COMPARED = 40
+"""The most runs of points that are told apart by comparisons, if the values can be listed instead."""
+DIGITS = 38
+"""The most digits of a decimal."""
+
+
+class StepDialect:
+    """The SQL that derived columns need, in the syntax of most engines; the base of `Dialect`."""
+
+    types: Mapping[Kind, str] = {}
+    double = "DOUBLE"
+
+    def list_bins(self, values: str, bins: str, kind: Kind) -> str:
+        """A relation (v, i) of two bound lists: values, and the bin of each."""
+        return f"(SELECT unnest(CAST({values} AS {self.types[kind]}[])) AS v, unnest(CAST({bins} AS BIGINT[])) AS i)"
+
+    def instant(self, seconds: str) -> str:
+        """The instant so many seconds after 1970 began in UTC."""
+        raise NotImplementedError
+
+    def decimal(self, bind: Callable[[object], str], cut: Fraction, scale: int) -> str:
+        """The least decimal of a scale that is not below the cut, in the type of that scale."""
+        return f"CAST({bind(write_decimal(cut, scale))} AS DECIMAL({DIGITS}, {scale}))"
+
+    def try_cast(self, expression: str, kind: str) -> str:
+        raise NotImplementedError
+
+    def parse(self, raw: str, pattern: str, value: Callable[[str], str]) -> str:
+        raise NotImplementedError
+
+
+class Reader(Protocol):
+    """What a compiler of statements offers for reading a column; see `Compiler`."""
+
+    families: Mapping[str, Any]
+    scales: Mapping[str, int]
+
+    @property
+    def dialect(self) -> StepDialect: ...
+
+    def bind(self, value: object) -> str: ...
+
+    def raw(self, name: str) -> str: ...
+
+    def read(self, column: Column) -> str: ...
+
+    def missing(self, column: Column) -> str: ...
+
+
+def is_joined(axis: Axis) -> bool:
+    """Whether rows are grouped by the value itself, whose bin is looked up in a relation."""
+    source = axis.source
+    if source.is_listed:
+        return True
+    return not axis.is_plain and not source.cuts and len(axis.runs) > MOST_COMPARED and len(_points(axis)) <= MAX_VALUES
+
+
+def bins_by_value(axis: Axis) -> tuple[list[Value], list[int]]:
+    """The values of a joined axis, and the bin of each."""
+    source = axis.source
+    if axis.is_plain:
+        return list(source.values), list(range(len(source.values)))
+    pairs = [(source.value(point), key) for low, high, key in axis.runs for point in range(low, high + 1)]
+    return [value for value, _ in pairs], [key for _, key in pairs]
+
+
+def _points(axis: Axis) -> range:
+    return range(axis.runs[0][0], axis.runs[-1][1] + 1)
+
+
+def bin_of(compiler: Reader, axis: Axis) -> str:
+    """The bin of a value by comparisons, NULL outside of all bins."""
+    source = axis.source
+    starts: list[tuple[int, int | None]] = []
+    after = source.first
+    for low, high, key in axis.runs:
+        starts += [(after, None)] if low > after else []
+        starts.append((low, key))
+        after = high + 1
+    starts += [(after, None)] if after <= source.last else []
+    tree = _search(compiler, source, read_value(compiler, source), starts)
+    return f"CASE WHEN {between(compiler, source, source.first, source.last)} THEN {tree} END"
+
+
+def _search(compiler: Reader, column: Column, value: str, starts: list[tuple[int, int | None]]) -> str:
+    """A balanced tree of comparisons: the bin of the last start that is not above the value."""
+    if len(starts) == 1:
+        return "NULL" if starts[0][1] is None else str(starts[0][1])
+    middle = len(starts) // 2
+    below = _search(compiler, column, value, starts[:middle])
+    above = _search(compiler, column, value, starts[middle:])
+    return f"CASE WHEN {compare(compiler, column, value, '<', starts[middle][0])} THEN {below} ELSE {above} END"
+
+
+def between(compiler: Reader, column: Column, low: int, high: int) -> str:
+    """Whether a value of a source lies in the points low..high."""
+    value = read_value(compiler, column)
+    if not column.cuts:
+        return f"{value} BETWEEN {bind_point(compiler, column, low)} AND {bind_point(compiler, column, high)}"
+    tests = [compare(compiler, column, value, ">=", low)] if low > column.first else []
+    tests += [compare(compiler, column, value, "<", high + 1)] if high < column.last else []
+    return f"({' AND '.join(tests) or f'{value} IS NOT NULL'})"
+
+
+def compare(compiler: Reader, column: Column, value: str, sign: str, point: int) -> str:
+    """The value compared with the least value of a point; a decimal of text is compared exactly."""
+    compared = f"{value} {sign} {bind_point(compiler, column, point)}"
+    if not column.cuts or compiler.families[column.name] != "text":
+        return compared
+    dialect = compiler.dialect
+    number = dialect.parse(
+        compiler.raw(column.name), DECIMAL, lambda text: dialect.try_cast(text, f"DECIMAL({DIGITS}, {TEXT_SCALE})")
+    )
+    exact = f"{number} {sign} {dialect.decimal(compiler.bind, column.cuts[point - 1], TEXT_SCALE)}"
+    return f"coalesce({exact}, {compared})"
+
+
+def read_value(compiler: Reader, column: Column) -> str:
+    """The value that is compared, NULL if it is missing or cannot be read."""
+    if not column.cuts:
+        return compiler.read(column)
+    family, raw, dialect = compiler.families[column.name], compiler.raw(column.name), compiler.dialect
+    if family == "text":
+        return dialect.parse(raw, NUMBER, lambda text: dialect.try_cast(text, dialect.double))
+    missing = compiler.missing(column)
+    return raw if missing == f"{raw} IS NULL" else f"CASE WHEN NOT {missing} THEN {raw} END"
+
+
+def bind_point(compiler: Reader, column: Column, point: int) -> str:
+    """The least value of a point, bound as a value of the source's own type."""
+    if not column.cuts:
+        return compiler.bind(column.value(point))
+    cut = column.cuts[point - 1]
+    if column.kind == "instant":
+        return compiler.dialect.instant(compiler.bind(int(cut)))
+    family = compiler.families[column.name]
+    if family == "integer":
+        return compiler.bind(-int(-cut // 1))
+    if family == "decimal":
+        return compiler.dialect.decimal(compiler.bind, cut, compiler.scales[column.name])
+    return compiler.bind(round_to_float(cut, np.float32 if family == "single" else np.float64))
+
+
+def write_decimal(cut: Fraction, scale: int) -> str:
+    """The least decimal of this scale that is not below the cut, as digits; at most the largest one.
+
+    >>> write_decimal(Fraction("0.25"), 1), write_decimal(Fraction("-0.25"), 1)
+    ('0.3', '-0.2')
+    """
+    units = -int(-cut * 10**scale // 1)
+    units = max(-(10**DIGITS) + 1, min(10**DIGITS - 1, units))
+    digits = f"{abs(units):0{scale + 1}}"
+    whole, fraction = (digits[:-scale], digits[-scale:]) if scale else (digits, "")
+    return f"{'-' if units < 0 else ''}{whole}{'.' if fraction else ''}{fraction}"
+
+
+def round_to_float(cut: Fraction, kind: type[np.float32 | np.float64]) -> float:
+    """The nearest float of a type, rounded once: the nearer of its neighbours, to even if both are as near.
+
+    >>> round_to_float(Fraction("0.3"), np.float32)
+    0.30000001192092896
+    """
+    near = kind(float(cut))
+    candidates = [kind(np.nextafter(near, kind(-np.inf))), near, kind(np.nextafter(near, kind(np.inf)))]
+    even = [int(each.view(np.int32 if kind is np.float32 else np.int64)) % 2 for each in candidates]
+    distance = [abs(Fraction(float(each)) - cut) for each in candidates]
+    return float(candidates[min(range(3), key=lambda i: (distance[i], even[i]))])

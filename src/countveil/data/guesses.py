@@ -1,0 +1,174 @@
+"""Guesses of domains from the data, as a colleague would make them: which columns to ask about, and in which groups.
+
+A guess shows data: it is for the curator only, who confirms it by public knowledge before anything is answered.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+
+from countveil.data.engines.engine import Engine
+from countveil.data.engines.sql import READABLE
+from countveil.data.engines.steps import read_value
+from countveil.data.survey import read_numbers
+from countveil.query.schema import MAX_VALUES, Column
+
+MOST_VALUES = 60
+"""The most values that are listed in the configuration itself, and the most rows whose columns are too few to judge."""
+ROWS_PER_VALUE = 10
+"""Texts with fewer rows per value on average, and more than `MOST_VALUES` values, are names, ids or free text."""
+NEARLY_UNIQUE = Fraction(9, 10)
+BINS = 8
+LARGEST, SMALLEST = 10**15, Decimal("1e-15")
+INDEX = re.compile(
+    r"__index_level_[0-9]+__|unnamed: ?[0-9]+|level_[0-9]+|index|rowid|row_?(id|number|nr)", re.IGNORECASE
+)
+ID = re.compile(r"(^|_)(id|pid|uid|uuid|guid)$", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class ColumnGuess:
+    """A domain with every present value of a column, or bins of decimals, or neither; and the reason."""
+
+    column: Column | None
+    reason: str
+    bins: tuple[str, ...] = ()
+    below: bool = False
+    """Whether there are values below the first bin."""
+    name: str = ""
+
+    @property
+    def is_coded(self) -> bool:
+        """Whether the values are two codes, such as 0 and 1."""
+        return self.column is not None and self.column.is_listed and self.column.kind == "integer"
+
+    @property
+    def has_months(self) -> bool:
+        """Whether these are dates of several months, in the years that can be grouped by month."""
+        if self.column is None or self.column.kind != "date":
+            return False
+        low, high = (datetime.date.fromordinal(day) for day in (self.column.low, self.column.high))
+        return low.year > 1 and high.year < 3000 and (low.year, low.month) != (high.year, high.month)
+
+
+def guess_column(engine: Engine, name: str) -> ColumnGuess:
+    """The guess for one column. A text column becomes numbers or dates if all its values can be read as such."""
+    family = engine.columns()[name]
+    if re.fullmatch(r"__index_level_[0-9]+__", name):
+        return ColumnGuess(None, "an index that a program wrote")
+    for kind in ("boolean", "integer", "date", "number", "text"):
+        unlikely = {"text": family == "integer", "boolean": family != "boolean", "number": family == "integer"}
+        if family not in READABLE[kind] or unlikely.get(kind):  # 0 and 1 are numbers
+            continue
+        compiler = engine.compiler()
+        probe = Column(name, kind, (False, True)) if kind == "boolean" else Column(name, kind)
+        probe = Column(name, kind, high=1, cuts=(Fraction(0),)) if kind == "number" else probe
+        read, missing = read_value(compiler, probe), compiler.missing(probe)
+        sums = f"count(*) - count(CASE WHEN {missing} THEN 1 END) AS present, count({read}) AS readable"
+        sql = f"SELECT {sums}, count(DISTINCT {read}) AS different FROM {compiler.relation}"
+        present, readable, different = read_numbers(engine, compiler, sql)
+        if present == 0:
+            return ColumnGuess(None, "it has no values")
+        if readable == present and kind == "number":
+            return _guess_bins(engine, probe)
+        if readable == present:
+            return _guess_domain(engine, probe, present, different)
+    reasons = {"zoned": 'times with a zone: declare by = "month" with from, min, max and zone'}
+    return ColumnGuess(None, reasons.get(family, f"a type that cannot be declared ({family})"))
+
+
+def by_numbers(text: str) -> tuple[tuple[bool, int, str], ...]:
+    """A sort key that compares the numbers in texts as numbers, so that bands are in order.
+
+    >>> sorted(["65+", "5-14", "15-64", "0-4", "West"], key=by_numbers)
+    ['0-4', '5-14', '15-64', '65+', 'West']
+    """
+    parts = re.findall(r"([0-9]{1,18})|([^0-9]+|[0-9]+)", text)
+    return tuple((not digits, int(digits or 0), other) for digits, other in parts)
+
+
+def _is_identifier(probe: Column, present: int, different: int) -> str:
+    """Why values seem to identify rows or people; empty if they do not."""
+    unique = different >= NEARLY_UNIQUE * present
+    if unique and INDEX.fullmatch(probe.name):
+        return "an index: nearly every row has its own value"
+    if probe.kind in ("boolean", "date") or different <= MOST_VALUES:
+        return "an id: nearly every row has its own value" if unique and present > 1 and ID.search(probe.name) else ""
+    if ID.search(probe.name):
+        return f"named like an id, with over {MOST_VALUES} values"
+    if unique:
+        return "an id: nearly every row has its own value; if it is a measurement, give it bands"
+    if probe.kind == "text" and present < ROWS_PER_VALUE * different:
+        return f"names or free text: fewer than {ROWS_PER_VALUE} rows per value"
+    return ""
+
+
+def _guess_domain(engine: Engine, probe: Column, present: int, different: int) -> ColumnGuess:
+    if probe.kind == "boolean":
+        return ColumnGuess(Column(probe.name, "boolean", (False, True), guessed=True), "true and false")
+    reason = _is_identifier(probe, present, different)
+    if reason:
+        return ColumnGuess(None, reason)
+    compiler = engine.compiler()
+    read = compiler.read(probe)
+    if probe.kind == "text":
+        if different > MAX_VALUES:
+            return ColumnGuess(None, f"over {MAX_VALUES:,} values")
+        distinct = engine.run(compiler.statement(f"SELECT DISTINCT {read} AS v FROM {compiler.relation}"))
+        values = sorted((str(v) for v in distinct["v"] if isinstance(v, str)), key=by_numbers)
+        reason = f"over {MOST_VALUES} values, in a file" if len(values) > MOST_VALUES else "a few values"
+        return ColumnGuess(Column(probe.name, "text", tuple(values), guessed=True), reason)
+    text = compiler.dialect.types["text"]
+    sql = f"SELECT CAST(min({read}) AS {text}) AS low, CAST(max({read}) AS {text}) AS high FROM {compiler.relation}"
+    ends = engine.run(compiler.statement(sql))
+    number = (lambda text: datetime.date.fromisoformat(text).toordinal()) if probe.kind == "date" else int
+    try:
+        low, high = (number(str(ends[end][0])) for end in ("low", "high"))
+    except ValueError:
+        return ColumnGuess(None, "a date before the year 1, after 9999, or infinitely far away")
+    if probe.kind == "integer" and (low, high) in ((0, 1), (1, 2)):
+        return ColumnGuess(Column(probe.name, "integer", (low, high), guessed=True), "two codes, with room for labels")
+    guess = ColumnGuess(Column(probe.name, probe.kind, low=low, high=high, guessed=True), "whole numbers")
+    if probe.kind == "date":
+        return ColumnGuess(guess.column, "dates, and their months" if guess.has_months else "dates")
+    return guess
+
+
+def _guess_bins(engine: Engine, probe: Column) -> ColumnGuess:
+    """About `BINS` bins with round edges over the middle 90 % of the values; the last one is open."""
+    compiler = engine.compiler()
+    double = compiler.dialect.double
+    values = f"SELECT CAST({read_value(compiler, probe)} AS {double}) AS v FROM {compiler.relation}"
+    shares = {"low": "0.05", "high": "0.95"}
+    ends = [f"percentile_disc({share}) WITHIN GROUP (ORDER BY v) AS {end}" for end, share in shares.items()]
+    where = f"v > -{LARGEST} AND v < {LARGEST}"
+    sql = f"SELECT min(v) AS least, {', '.join(ends)} FROM ({values}) AS decimals WHERE {where}"
+    result = engine.run(compiler.statement(sql))
+    numbers = [str(result[name][0]) for name in ("least", *shares)]
+    if not all(re.match(r"-?[0-9]", number) for number in numbers):
+        return ColumnGuess(None, f"no decimals within {LARGEST:.0e} of 0")
+    least, low, high = (Decimal(str(end)) for end in numbers)
+    edges = round_edges(low, high)
+    if not edges:
+        return ColumnGuess(None, "decimals that differ too little for round bins")
+    bins = tuple(f"{edge:f}" for edge in edges)
+    return ColumnGuess(None, "decimals, in round bins", bins, least < edges[0], probe.name)
+
+
+def round_edges(low: Decimal, high: Decimal) -> list[Decimal]:
+    """Round numbers at equal distances, the first at or below `low` and the last at or below `high`.
+
+    >>> [str(edge) for edge in round_edges(Decimal("0.13"), Decimal("3.7"))]
+    ['0.0', '0.5', '1.0', '1.5', '2.0', '2.5', '3.0', '3.5']
+    """
+    width = (high - low) / BINS or Decimal(1)
+    if width < SMALLEST:
+        return []
+    unit = Decimal(10) ** width.adjusted()
+    step = next(unit * factor for factor in (1, 2, 5, 10) if unit * factor >= width)
+    first, last = ((end / step).to_integral_value("ROUND_FLOOR") for end in (low, high))
+    return [(first + i) * step + 0 for i in range(int(last - first) + 1)]

@@ -1,0 +1,88 @@
+"""A survey of the source for the curator: values inside and outside of domains, and how many rows people have.
+
+All results are data: they are for the curator only, and must never reach an analyst.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from countveil.data.engines.engine import Engine
+from countveil.data.engines.sql import Compiler, Family
+from countveil.query.condition import Membership
+from countveil.query.schema import Column, Kind, Schema
+
+EXAMPLES = 5
+"""How many values outside a domain are shown."""
+
+
+@dataclass(frozen=True)
+class ColumnSurvey:
+    """How the values of one declared column fit its domain."""
+
+    name: str
+    declared: Kind
+    held: Family
+    rows: int
+    inside: int
+    null: int
+    examples: tuple[tuple[str, int], ...]
+
+    @property
+    def outside(self) -> int:
+        """Rows whose value is neither in the domain nor NULL; no question on this column counts them."""
+        return self.rows - self.inside - self.null
+
+
+@dataclass(frozen=True)
+class PeopleSurvey:
+    """How many rows people have: `most_rows` is the most of one person; `over` people have more than a table counts."""
+
+    people: int
+    rows: int
+    unnamed: int
+    most_rows: int
+    over: int
+
+
+def survey_column(engine: Engine, column: Column) -> ColumnSurvey:
+    """Count the rows inside the domain, NULL and outside, with the most frequent values outside."""
+    root = column.root
+    family = engine.columns()[root.name]
+    compiler = engine.compiler()
+    inside = compiler.member(Membership(root, column.inside))
+    missing = compiler.missing(root)
+    sums = f"count(CASE WHEN {inside} THEN 1 END) AS inside, count(CASE WHEN {missing} THEN 1 END) AS missing"
+    n, within, null = read_numbers(engine, compiler, f"SELECT count(*) AS n, {sums} FROM {compiler.relation}")
+    value = f"CAST({compiler.raw(root.name)} AS {compiler.dialect.types['text']})"
+    outside = f"NOT coalesce({missing}, FALSE) AND NOT coalesce({inside}, FALSE)"
+    sql = f"SELECT {value} AS v, count(*) AS n FROM {compiler.relation} WHERE {outside}"
+    examples = engine.run(compiler.statement(f"{sql} GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT {EXAMPLES}"))
+    pairs = tuple((str(v), int(n)) for v, n in zip(examples["v"], examples["n"], strict=True))
+    return ColumnSurvey(column.name, column.kind, family, n, within, null, pairs)
+
+
+def survey_people(engine: Engine, schema: Schema) -> PeopleSurvey:
+    """Count the people, and those with more rows than one table counts."""
+    compiler = engine.compiler()
+    unit = compiler.person(schema.unit)
+    bound = schema.rows_per_person * schema.cells_per_person
+    sql = (
+        f"SELECT count(u) AS people, coalesce(sum(n), 0) AS n, "
+        f"coalesce(sum(CASE WHEN u IS NULL THEN n END), 0) AS unnamed, "
+        f"coalesce(max(CASE WHEN u IS NOT NULL THEN n END), 0) AS most, "
+        f"count(CASE WHEN u IS NOT NULL AND n > {bound} THEN 1 END) AS more "
+        f"FROM (SELECT {unit} AS u, count(*) AS n FROM {compiler.relation} GROUP BY 1) AS people"
+    )
+    return PeopleSurvey(*read_numbers(engine, compiler, sql))
+
+
+def count_rows(engine: Engine) -> int:
+    """The number of rows."""
+    compiler = engine.compiler()
+    return read_numbers(engine, compiler, f"SELECT count(*) AS n FROM {compiler.relation}")[0]
+
+
+def read_numbers(engine: Engine, compiler: Compiler, sql: str) -> list[int]:
+    """The only row of a result, in the order of its columns."""
+    return [int(values[0]) for values in engine.run(compiler.statement(sql)).values()]

@@ -1,0 +1,56 @@
+"""What an answer counts: the truth that its interval covers. A function of the question and the public schema only.
+
+A person counts in at most so many cells, with at most so many rows in each. Rows above these bounds are left out before
+noise is added, so an interval is for the count within the bounds, which can be less than the number of rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from countveil.query.schema import Schema
+
+WITHIN = "interval for the count within these bounds"
+PLAIN = "interval for the count"
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What is counted, who is protected, and the bounds on what one person adds.
+
+    >>> from countveil.query.schema import Schema
+    >>> truth_of(Schema("visits", (), "patient", 3, 2), people=False, cells=8).text
+    'rows of people; at most 3 rows each in a cell, 2 cells each'
+    """
+
+    text: str = field(metadata={"description": "What is counted, and the bounds on what one person adds."})
+    interval: str = field(metadata={"description": "What the 95 % interval of a count is for."})
+    counted: str = field(metadata={"description": "rows, or people."})
+    unit: str = field(metadata={"description": 'The column that identifies a person, or "row": every row is one.'})
+    rows_per_person: int
+    cells_per_person: int
+    bounded: bool = field(metadata={"description": "Whether the bounds can leave rows or people out of a cell."})
+
+    @property
+    def sentence(self) -> str:
+        """What is counted; where bounds can leave rows out, also what the interval is for."""
+        return f"{self.text}; {self.interval}" if self.bounded else self.text
+
+
+def truth_of(schema: Schema, people: bool, cells: int) -> Truth:
+    """The truth of a question about a schema that counts people or rows in so many cells."""
+    rows, most = schema.rows_per_person, schema.cells_per_person
+    bounded = not schema.unit_is_row and (not people or rows == 1 or cells > most)
+    if schema.unit_is_row:
+        text = "rows; every row is one person"
+    elif people and rows > 1:
+        text = f"people; each once in a cell, at most {_many(most, 'cell')} each"
+    else:
+        who = "people" if people else "rows of people"
+        text = f"{who}; at most {_many(rows, 'row')} each in a cell, {_many(most, 'cell')} each"
+    counted = "people" if people and not schema.unit_is_row else "rows"
+    return Truth(text, WITHIN if bounded else PLAIN, counted, schema.unit, rows, most, bounded)
+
+
+def _many(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,55 @@
+"""Guesses of domains: round edges that split the values, and codes and ids told apart."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from hypothesis import given, strategies as st
+
+from countveil.data.engines import Source, open_engine
+from countveil.data.guesses import BINS, ColumnGuess, guess_column, round_edges
+from countveil.query.derived import EDGE
+from tests.support.curated import write_rows
+
+DECIMALS = st.decimals(-(10**15), 10**15, allow_nan=False, allow_infinity=False, places=6)
+
+
+@given(DECIMALS, DECIMALS)
+def test_round_edges_begin_below_the_low_end_and_stop_at_the_high_end(a: Decimal, b: Decimal) -> None:
+    low, high = min(a, b), max(a, b)
+    edges = round_edges(low, high)
+    assert edges[0] <= low
+    assert edges[-1] <= high
+    assert 1 <= len(edges) <= BINS + 2
+    assert edges == sorted(set(edges))
+    assert all(EDGE.fullmatch(f"{edge:f}") for edge in edges)
+
+
+def guess(folder: Path, values: list[object]) -> ColumnGuess:
+    path = write_rows(folder / "t.csv", ["x", "y"], [(value, i) for i, value in enumerate(values)])
+    with closing(open_engine(Source(str(path)))) as engine:
+        return guess_column(engine, "x")
+
+
+@pytest.mark.parametrize(
+    ("values", "coded"), [([0, 1, 1], True), ([1, 2], True), ([0, 2], False), ([1, 1], False), ([0, 1, 2], False)]
+)
+def test_two_neighbouring_codes_are_listed(values: list[object], coded: bool, tmp_path: Path) -> None:
+    assert guess(tmp_path, values).is_coded == coded
+
+
+def test_texts_with_enough_rows_each_are_values_and_others_are_names(tmp_path: Path) -> None:
+    frequent = guess(tmp_path, [f"d{i % 61}" for i in range(610)])
+    rare = guess(tmp_path, [f"d{i % 61}" for i in range(609)])
+    assert frequent.column is not None
+    assert len(frequent.column.values) == 61
+    assert (rare.column, rare.reason) == (None, "names or free text: fewer than 10 rows per value")
+
+
+def test_outliers_do_not_stretch_the_bins(tmp_path: Path) -> None:
+    values = ["1e14", "-1e14", "1e99", *(f"{i / 10}" for i in range(200))]
+    assert guess(tmp_path, list(values)).bins == ("0", "5", "10", "15")
+    assert guess(tmp_path, list(values)).below

@@ -1,0 +1,200 @@
+"""Derived columns as they are declared, and the refusals of declarations and of public files."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pytest
+
+from countveil.errors import ConfigError
+from countveil.query import ask
+from countveil.query.calendar import PERIODS, end_of, instant_of, load_zone, periods, start_of
+from countveil.query.derived import parse_columns
+from countveil.query.public_tables import MAX_BYTES, PublicTable, read_public_table
+from countveil.query.schema import Schema
+
+FILE = b"district,municipality,county\nd1,m1,east\nd2,m1,east\nd3,m2,west\n"
+
+
+def declare(declared: dict[str, Any], file: bytes = FILE) -> Schema:
+    def read(path: str, key: str) -> PublicTable:
+        return read_public_table(file, path, key)
+
+    return Schema("people", parse_columns(declared, "columns", read))
+
+
+LABELS: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "open bands": ({"from": "x", "bands": [0, 15, 65]}, ["0-14", "15-64", "65+"]),
+    "closed bands": ({"from": "x", "bands": [0, 15, 65], "max": 65}, ["0-14", "15-64", "65"]),
+    "negative bands": ({"from": "x", "bands": [-5, 0, 1], "below": True}, ["under -5", "-5..-1", "0", "1+"]),
+    "bands of dates": ({"from": "x", "bands": ["2020", "2021-07"]}, ["2020-01-01..2021-06-30", "from 2021-07"]),
+    "bins": ({"from": "x", "bins": ["0", "0.30", "+5"], "below": True},
+             ["under 0", "0 to under 0.30", "0.30 to under 5", "5+"]),
+    "closed bins": ({"from": "x", "bins": [0, 1], "max": "2.5"}, ["0 to under 1", "1 to under 2.5"]),
+    "own labels": ({"from": "x", "bands": [0, 18], "labels": ["child", "adult"]}, ["child", "adult"]),
+    "labels by name": ({"from": "x", "bands": [0, 18], "labels": {"18+": "adult"}}, ["0-17", "adult"]),
+    "years": ({"from": "x", "by": "year", "min": 2023, "max": "2024"}, ["2023", "2024"]),
+    "quarters": ({"from": "x", "by": "quarter", "min": "2023-Q4", "max": "2024-02-29"}, ["2023-Q4", "2024-Q1"]),
+    "weeks": ({"from": "x", "by": "week", "min": "2024-12-29", "max": "2025-01-01"}, ["2024-W52", "2025-W01"]),
+    "a map": ({"from": "district", "map": "geography.csv"}, ["m1", "m2"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", LABELS)
+def test_labels_are_in_their_declared_order(case: str) -> None:
+    entry, labels = LABELS[case]
+    column = declare({"municipality": entry}).columns[0]
+    assert column.key_labels() == labels
+    assert column.keys == ask(Schema("people", (column,)), by="municipality").cells == len(labels)
+
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "two functions": ({"from": "x", "bands": [0], "bins": ["0"]}, "one of bands, bins, by and map"),
+    "no function": ({"from": "x"}, "one of bands, bins, by and map"),
+    "an unknown key": ({"from": "x", "bands": [0], "step": 5}, "unknown key step"),
+    "no list": ({"from": "x", "bands": 5}, "give a list"),
+    "edges out of order": ({"from": "x", "bands": [5, 0]}, "greater than the one before"),
+    "an edge twice": ({"from": "x", "bins": ["0.1", "0.10"]}, "greater than the one before"),
+    "a max below the last edge": ({"from": "x", "bands": [0, 5], "max": 4}, "greater than the one before"),
+    "a float as an edge": ({"from": "x", "bins": [0.1]}, "write decimals in quotes"),
+    "a word as an edge": ({"from": "x", "bins": ["inf"]}, "is not an edge"),
+    "an exponent": ({"from": "x", "bins": ["1e3"]}, "is not an edge"),
+    "a decimal band": ({"from": "x", "bands": ["0.5"]}, "decimals are bins"),
+    "an unknown period": ({"from": "x", "by": "hour", "min": "2024", "max": "2024"}, "allowed are year, quarter"),
+    "no range": ({"from": "x", "by": "year"}, "give min and max"),
+    "a range upside down": ({"from": "x", "by": "year", "min": "2024", "max": "2023"}, "min is not after max"),
+    "an unknown zone": ({"from": "x", "by": "day", "min": "2024", "max": "2024", "zone": "../etc"}, "not a time zone"),
+    "days of a century": ({"from": "x", "by": "day", "min": "1900", "max": "2024", "zone": "UTC"}, "a shorter range"),
+    "no such month": ({"from": "x", "by": "month", "min": "2024-13", "max": "2025"}, "not a date or a period"),
+    "too few labels": ({"from": "x", "bands": [0, 18], "labels": ["child"]}, "a list of 2 texts"),
+    "one label for two": ({"from": "x", "bands": [0, 18], "labels": ["a", "a"]}, "stands for two values"),
+    "a label of no value": ({"from": "x", "bands": [0, 18], "labels": {"99+": "old"}}, "is not a value of this column"),
+    "no column of the file": ({"from": "y", "map": "geography.csv"}, "has no column y; its header is district"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_an_invalid_derived_column_is_refused_in_one_line(case: str) -> None:
+    entry, message = BAD[case]
+    with pytest.raises(ConfigError, match=message) as error:
+        declare({"c": entry})
+    assert error.value.key.startswith("columns.c")
+    assert "\n" not in str(error.value)
+
+
+CHAINS: dict[str, tuple[dict[str, Any], str]] = {
+    "a cycle": ({"a": {"from": "b", "map": "f.csv"}, "b": {"from": "a", "map": "f.csv"}}, "a cycle: a from b from a"),
+    "bands of a derived column": (
+        {"county": {"from": "municipality", "bands": [1]}, "municipality": {"from": "district", "map": "f.csv"}},
+        "only map can follow",
+    ),
+    "two readings of one source": (
+        {"a": {"from": "x", "bands": [0]}, "b": {"from": "x", "bins": ["0"]}},
+        "reads x as number, but a reads it as integer",
+    ),
+    "another kind than the source's": (
+        {"x": ["a", "b"], "c": {"from": "x", "bands": [0]}},
+        "x has values of type text, not integer",
+    ),
+    "a band beyond the source": (
+        {"x": {"min": 0, "max": 9}, "c": {"from": "x", "bands": [0, 10]}},
+        r"10\+: no value of x belongs to it",
+    ),
+    "a key that is no value": (
+        {"district": ["d1"], "county": {"from": "district", "map": "f.csv"}},
+        "f.csv, line 3: d2 is not a value of district",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CHAINS)
+def test_columns_that_do_not_fit_their_source_are_refused(case: str) -> None:
+    declared, message = CHAINS[case]
+    with pytest.raises(ConfigError, match=message):
+        declare(declared)
+
+
+FILES: dict[str, tuple[bytes, str]] = {
+    "a quote in a field": (b'district,county\nd1,ea"st\n', "line 2: a quote"),
+    "text after a quote": (b'district,county\nd1,"east"x\n', "line 2: a quote"),
+    "a quote that is never closed": (b'district,county\nd1,east\nd2,"west\n', "line 3: a quote"),
+    "a lone carriage return": (b"district,county\nd1,ea\rst\n", "line 2: a quote or carriage return"),
+    "NUL": (b"district,county\nd1,east\nd2,we\0st\n", "line 3: a value has NUL"),
+    "not UTF-8": (b"district,county\nd1,\xff\n", "line 2: is not UTF-8"),
+    "a record twice": (b"district,county\nd1,east\nd2,west\nd1,east\n", "line 4: the same record as line 2"),
+    "two parents": (b"district,county\nd1,east\nd1,west\n", "line 3: d1 belongs to west here, and to east in line 2"),
+    "no value": (b"district,county\nd1,east\nd2,\n", "line 3: no value for county"),
+    "no key": (b"district,county\n,east\n", "line 2: no value for district"),
+    "a field too many": (b"district,county\nd1,east,x\n", "line 2: 3 fields; the header has 2"),
+    "a field too few": (b"district,county\nd1\n", "line 2: 1 fields"),
+    "an empty line": (b"district,county\nd1,east\n\nd2,east\n", "line 3: 1 fields"),
+    "a column twice": (b"county,county\nd1,east\n", "line 1: the header needs a different name"),
+    "no records": (b"district,county\n", "needs a header and at least one record"),
+    "an empty file": (b"", "needs a header"),
+    "a control character in a label": (b"district,county\nd1,ea\x1bst\n", "line 2: .* is not printable"),
+    "too large": (b"district,county\n" + b"x" * MAX_BYTES, "bytes; at most"),
+    "lines within quotes": (b'district,county\n"d\n1",east\nd2,we"st\n', "line 4: a quote"),
+}
+
+
+@pytest.mark.parametrize("case", FILES)
+def test_a_hostile_map_is_refused_with_its_line(case: str) -> None:
+    content, message = FILES[case]
+    with pytest.raises(ConfigError, match=message):
+        declare({"county": {"from": "district", "map": "geography.csv"}}, content)
+
+
+def test_a_file_may_have_quotes_line_ends_and_a_byte_order_mark() -> None:
+    content = b'\xef\xbb\xbfdistrict,county\r\n"d,1","the ""east"""\r\nd2,west'
+    column = declare({"county": {"from": "district", "map": "geography.csv"}}, content).columns[0]
+    assert (column.key_labels(), column.root.values) == (['the "east"', "west"], ("d,1", "d2"))
+
+
+def test_values_may_be_a_column_of_a_file() -> None:
+    columns = {column.name: column for column in declare({"municipality": {"values": "f.csv"}, "d": [1]}).columns}
+    assert columns["municipality"].values == ("m1", "m2")
+    numbers = declare({"code": {"values": "f.csv", "type": "integer"}}, b"code\n1\n2\n").columns[0]
+    assert numbers.values == (1, 2)
+    with pytest.raises(ConfigError, match=r"f.csv, line 3: x is not of type integer"):
+        declare({"code": {"values": "f.csv", "type": "integer"}}, b"code\n1\nx\n")
+
+
+def test_labels_stand_for_codes_in_answers_and_conditions() -> None:
+    plain = declare({"sex": {"values": [1, 2]}, "ok": {"type": "boolean"}})
+    schema = declare(
+        {
+            "sex": {"values": [1, 2], "labels": {"1": "male", "2": "female"}},
+            "ok": {"type": "boolean", "labels": ["no", "yes"]},
+        }
+    )
+    assert schema.by_name["sex"].key_labels() == ["male", "female"]
+    assert schema.by_name["ok"].key_labels() == ["no", "yes"]
+    for where in ("sex = 'female' AND ok = 'yes'", "sex = 2 AND ok = TRUE"):
+        question = ask(schema, where=where, by="sex")
+        assert question.sha256 == ask(plain, where="sex = 2 AND ok = TRUE", by="sex").sha256
+        assert ask(schema, question.text).sha256 == question.sha256
+
+
+@pytest.mark.parametrize("by", PERIODS)
+def test_every_day_belongs_to_one_period(by: Any) -> None:
+    low, high = datetime.date(2019, 12, 25), datetime.date(2025, 1, 9)
+    starts = [start for start, _ in periods(by, low, high)]
+    day = low
+    while day <= high:
+        start = start_of(day, by)
+        assert start in starts
+        assert start <= day < end_of(day, by)
+        assert (day + datetime.timedelta(1) == end_of(day, by)) == (start_of(day + datetime.timedelta(1), by) != start)
+        day += datetime.timedelta(1)
+
+
+@pytest.mark.parametrize("name", ["Europe/Berlin", "America/Sao_Paulo", "Pacific/Apia", "Africa/Monrovia", "UTC"])
+def test_a_day_begins_at_the_first_second_of_its_date(name: str) -> None:
+    zone = load_zone(name)
+    assert zone is not None
+    for days in range(0, 80_000, 97):
+        day = datetime.date(1850, 1, 1) + datetime.timedelta(days)
+        second = instant_of(day, zone)
+        before, at = (datetime.datetime.fromtimestamp(s, datetime.UTC).astimezone(zone) for s in (second - 1, second))
+        assert before.date() < day <= at.date()
