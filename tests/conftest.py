@@ -1,4 +1,4 @@
-"""What every test has: markers by folder, hypothesis profiles, workers that share what is slow to start, a time limit.
+"""Settings of all tests: markers by folder, the hypothesis profile, distribution over workers, and a time limit.
 
 Markers say what a test needs or why it takes long (pyproject.toml lists them). `make test` leaves out those that need
 another server or much time; `make test-all` runs them afterwards.
@@ -40,18 +40,18 @@ PLACES = {
 }
 """Markers of all tests in a folder or a file."""
 SPREAD = {"test_contract", "test_bounding", "test_hostile"}
-"""Files with many tests that share little: they are dealt out in parts."""
+"""Files with many tests and few shared fixtures: their tests are split over several workers."""
 PARTS = 4
 LONG = {"spark", "postgres", "browser", "server", "faults", "fuzz", "docs", "slow"}
 LONG |= set() if FAST else {"examples"}
 LIMIT = 2.0
 """Seconds of processor time that a test without one of these markers may take."""
 BUSY = 2.5
-"""How much longer the same work takes where others use the machine: CI fails what is above the limit by more."""
+"""Factor by which the same work may take longer on a busy machine; CI fails a test above limit times factor."""
 REFERENCE = 0.025
-"""Seconds of processor time that `reference` takes on a machine that is fast enough for the limit as it stands."""
-WARM = ("duckdb", "pandas", "polars", "pyarrow.parquet", "scipy.stats", "highspy", "countveil.service.running")
-"""What is imported when it is first used, at the cost of whichever test comes first."""
+"""Seconds of processor time that `reference` takes on a machine for which `LIMIT` was chosen."""
+WARM = ("duckdb", "pandas", "polars", "pyarrow.parquet", "scipy.stats", "highspy", "countveil.service.server")
+"""Modules imported on first use; CI imports them before the tests, so that no test is charged for the import."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -64,7 +64,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class Sharing(LoadScopeScheduling):
-    """The tests of one file run on one worker: what they share is made once. All tests of Spark do, in one session."""
+    """Run the tests of one file on one worker, so that fixtures are made once; all Spark tests share one worker."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
@@ -89,7 +89,7 @@ def pytest_sessionstart() -> None:
 
 
 def reference() -> float:
-    """Processor time of a fixed piece of work: how fast the machine is at this moment."""
+    """Processor time of a fixed piece of work, as a measure of the machine's current speed."""
     before = time.process_time()
     sum(i * i for i in range(400_000))
     return time.process_time() - before
@@ -97,7 +97,7 @@ def reference() -> float:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """On CI, a test that takes long says why by a marker, or fails."""
+    """On CI, fail a test above the time limit that has no marker of a long test."""
     before = sum(os.times()[:4])
     result = yield
     spent = sum(os.times()[:4]) - before

@@ -1,4 +1,4 @@
-"""The architecture, as a test: imports point down, risky dependencies have one importer, no floats in a guarantee."""
+"""Tests of the architecture: imports point down, risky dependencies have fixed importers, guarantees use no floats."""
 
 from __future__ import annotations
 
@@ -10,42 +10,24 @@ import pytest
 
 ROOT = Path(__file__).parents[1] / "src" / "countveil"
 
-LAYERS = {
-    0: {"errors", "exact", "search", "schema", "durable_files"},
-    1: {"law", "query"},
-    2: {"remap", "privacy", "rounding", "certificate", "files"},
-    3: {"sampling", "releasing"},
-    4: {"mechanism", "sum_bias"},
-    5: {"design", "families", "auditing"},
-    6: {"comparison", "plots", "accounting", "engines", "config", "ledger", "ptables", "noisy_columns", "tables"},
-    7: {
-        "figures",
-        "proposing",
-        "inspecting",
-        "curator",
-        "answers",
-        "plans",
-        "intervals",
-        "fingerprints",
-        "releases",
-        "keys",
-        "received",
-        "problem_kinds",
-        "wire",
-    },
-    8: {"cli", "__main__", "", "demo", "service", "client"},
-}
-LAYER_OF = {name: layer for layer, names in LAYERS.items() for name in names}
-EXACT = sorted({"errors", "exact", "law"} | LAYERS[2])
+ORDER = (
+    *("errors", "numeric", "files"),
+    *("laws", "sampling", "mechanism", "literature", "design", "accounting", "planning", "release"),
+    *("ptables", "plots", "comparison", "paper_figures"),
+    *("query", "ledger", "data", "config", "consistency", "curator"),
+    *("client", "service", "demo", "cli", "countveil"),
+)
+"""Every part of countveil; each imports only parts before it. The last one is `countveil/__init__.py`."""
+EXACT = ("errors", "numeric/exact_numbers", "laws", "mechanism/certificate", "mechanism/document")
 SINGLE_IMPORTERS = {
-    "secrets": {"sampling/entropy.py"},
-    "cryptography": {"sampling/entropy.py"},
-    "highspy": {"design/linear/highs.py"},
-    "duckdb": {"engines/duckdb.py"},
-    "psycopg": {"engines/postgres.py", "ledger/postgres.py"},
-    "pyspark": {"engines/spark_session.py"},
+    "secrets": {"sampling/randomness.py"},
+    "cryptography": {"sampling/randomness.py"},
+    "highspy": {"numeric/linear_program/highs.py"},
+    "duckdb": {"data/engines/duckdb.py"},
+    "psycopg": {"data/engines/postgres.py", "ledger/postgres.py"},
+    "pyspark": {"data/engines/spark_session.py"},
     "yaml": {"ptables/cellkey.py"},
-    "sqlite3": {"ledger/sqlite.py", "ledger/restoring.py", "ledger/connection.py"},
+    "sqlite3": {"ledger/sqlite.py", "ledger/restoration.py", "ledger/sqlite_connection.py"},
     "random": set(),
     "numpy.random": set(),
 }
@@ -58,87 +40,80 @@ def modules() -> list[Path]:
 
 def part_of(path: Path) -> str:
     first = path.relative_to(ROOT).parts[0].removesuffix(".py")
-    return "" if first == "__init__" else first
+    return {"__init__": "countveil", "__main__": "countveil"}.get(first, first)
 
 
 def imports(path: Path) -> set[str]:
     """Every imported module, as a dotted name; names imported from a package count as its modules too."""
-    found = set()
+    names = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found.add(node.module)
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+            names.add(node.module)
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
-            found |= {arg.value for arg in node.args if isinstance(arg, ast.Constant)}
-    return found
+            names |= {arg.value for arg in node.args if isinstance(arg, ast.Constant)}
+    return names
 
 
 def parts_imported(path: Path) -> set[str]:
-    """The parts of countveil that a module uses."""
-    found = set()
+    """The parts of countveil that a module imports, also inside functions and for type checking."""
+    parts = set()
     for name in imports(path):
-        pieces = name.split(".")
-        if pieces[0] == "countveil":
-            part = pieces[1] if len(pieces) > 1 else ""
-            found.add(part if part in LAYER_OF else "")
-    found.discard("") if any(n.startswith("countveil.") for n in imports(path)) else None
-    return found
+        first, _, rest = name.partition(".")
+        part = rest.partition(".")[0]
+        if first == "countveil" and rest:
+            parts.add(part if part in ORDER else "countveil")
+    return parts
+
+
+def test_every_module_is_in_a_package_of_the_order() -> None:
+    """`ls src/countveil` is the architecture."""
+    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")}
+    assert packages == set(ORDER) - {"errors", "countveil"}
+    assert {path.stem for path in ROOT.glob("*.py")} == {"__init__", "__main__", "errors"}
 
 
 @pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(ROOT)))
 def test_imports_point_down(path: Path) -> None:
-    layer = LAYER_OF[part_of(path)]
-    for part in parts_imported(path):
-        assert LAYER_OF[part] <= layer, f"{part_of(path)} (layer {layer}) imports {part} (layer {LAYER_OF[part]})"
+    """A part imports itself and earlier parts only."""
+    part = part_of(path)
+    below = set(ORDER[: ORDER.index(part) + 1])
+    assert parts_imported(path) <= below
 
 
-def test_the_check_on_imports_can_fail(tmp_path: Path) -> None:
+def test_the_check_of_imports_detects_a_wrong_import(tmp_path: Path) -> None:
     wrong = tmp_path / "law.py"
-    wrong.write_text("from countveil.design import design\nfrom countveil import mechanism\n")
-    assert parts_imported(wrong) == {"design", "mechanism"}
+    wrong.write_text("def draw():\n    from countveil.design import design\n    from countveil import Curator\n")
+    assert parts_imported(wrong) == {"design", "countveil"}
 
 
-def parts_within_reach(part: str, uses: dict[str, set[str]]) -> set[str]:
-    """The parts that a part uses, directly or by way of others."""
-    found: set[str] = set()
-    waiting = [part]
-    while waiting:
-        fresh = uses[waiting.pop()] - found
-        found |= fresh
-        waiting += fresh
-    return found
+def test_no_package_exports_the_name_of_its_module() -> None:
+    """Importing the module later would replace the name, unless the name comes from that module itself."""
+    for package in sorted(ROOT.rglob("__init__.py")):
+        tree = ast.parse(package.read_text())
+        names = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+        for node in tree.body:
+            if isinstance(node, ast.ImportFrom):
+                names |= {alias.name for alias in node.names if not (node.module or "").endswith(f".{alias.name}")}
+        beside = {path.stem for path in package.parent.iterdir()}
+        assert not names & beside, f"{package.relative_to(ROOT)} exports {names & beside}, also modules of it"
 
 
-def test_no_parts_import_each_other() -> None:
-    """Also not inside of functions or for type checking."""
-    uses: dict[str, set[str]] = {part: set() for part in LAYER_OF}
-    for path in modules():
-        uses[part_of(path)] |= parts_imported(path) - {part_of(path)}
-    cycles = {part for part in uses if part in parts_within_reach(part, uses)}
-    assert not cycles
-
-
-def test_the_check_on_cycles_can_fail() -> None:
-    uses = {"plots": {"comparison"}, "comparison": {"families"}, "families": {"plots"}, "law": set()}
-    assert parts_within_reach("plots", uses) == {"comparison", "families", "plots"}
-    assert parts_within_reach("law", uses) == set()
-
-
-def test_mechanisms_have_one_maker() -> None:
-    """What is sampled is what was certified: only `mechanism` calls the constructor, behind a certificate."""
+def test_only_one_module_constructs_mechanisms() -> None:
+    """Only `mechanism` calls the constructor, after certification, so every sampled mechanism is certified."""
     makers = {
         str(path.relative_to(ROOT))
         for path in modules()
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] == "Mechanism"
     }
-    assert makers == {"mechanism.py"}
+    assert makers == {"mechanism/mechanism.py"}
 
 
 @pytest.mark.parametrize("dependency", sorted(SINGLE_IMPORTERS))
-def test_risky_dependencies_have_one_importer(dependency: str) -> None:
+def test_risky_dependencies_are_imported_by_listed_modules_only(dependency: str) -> None:
     users = {
         str(path.relative_to(ROOT))
         for path in modules()
@@ -148,23 +123,24 @@ def test_risky_dependencies_have_one_importer(dependency: str) -> None:
 
 
 @pytest.mark.parametrize("dependency", ["altair", "vl_convert"])
-def test_only_plots_draw(dependency: str) -> None:
+def test_only_plots_imports_the_drawing_libraries(dependency: str) -> None:
     users = {str(path.relative_to(ROOT)) for path in modules() if dependency in imports(path)}
     assert users
     assert all(user.startswith("plots/") for user in users)
 
 
-@pytest.mark.parametrize("name", EXACT)
-def test_no_floats_in_a_guarantee(name: str) -> None:
-    """Layers 0-2 have no float literal, no float() and no true division of a non-Fraction literal."""
-    tree = ast.parse((ROOT / f"{name}.py").read_text())
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant):
-            assert not isinstance(node.value, float), f"float literal in {name}:{node.lineno}"
-        if isinstance(node, ast.Call):
-            assert ast.unparse(node.func) != "float", f"float() in {name}:{node.lineno}"
-        if isinstance(node, ast.FunctionDef) and name != "exact":
-            assert "float" not in ast.unparse(node.args), f"float in the signature of {name}.{node.name}"
+@pytest.mark.parametrize("place", EXACT)
+def test_modules_of_the_guarantee_use_no_floats(place: str) -> None:
+    """The modules of `EXACT` have no float literal, no call of float() and no float in a signature."""
+    folder = ROOT / place
+    for path in sorted(folder.glob("*.py")) if folder.is_dir() else [folder.with_suffix(".py")]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant):
+                assert not isinstance(node.value, float), f"float literal in {path.name}:{node.lineno}"
+            if isinstance(node, ast.Call):
+                assert ast.unparse(node.func) != "float", f"float() in {path.name}:{node.lineno}"
+            if isinstance(node, ast.FunctionDef) and path.stem != "exact_numbers":
+                assert "float" not in ast.unparse(node.args), f"float in the signature of {path.stem}.{node.name}"
 
 
 def test_starting_the_command_line_imports_nothing_heavy() -> None:
@@ -176,35 +152,80 @@ def test_starting_the_command_line_imports_nothing_heavy() -> None:
     assert not HEAVY & set(loaded.strip().split(","))
 
 
-def test_public_names() -> None:
-    import countveil
-
-    for name in countveil.__all__:
-        assert hasattr(countveil, name)
-
-
-def test_modules_stay_readable() -> None:
+def test_no_module_has_more_than_400_lines() -> None:
     long = {str(p.relative_to(ROOT)): n for p in modules() if (n := len(p.read_text().splitlines())) > 400}
-    assert not long, "modules over 400 lines: is it still one concept?"
+    assert not long, "modules over 400 lines: split them by concept"
 
 
-@pytest.mark.parametrize("package", ["accounting", "demo", "sampling", "service", "service/page"])
-def test_the_map_of_a_package_names_every_module(package: str) -> None:
+MAPPED = sorted(str(path.parent.relative_to(ROOT)) for path in ROOT.glob("*/__init__.py"))
+
+
+@pytest.mark.parametrize("package", [*MAPPED, "data/engines", "design/remap", "numeric/linear_program", "service/web"])
+def test_the_docstring_of_a_package_names_every_module(package: str) -> None:
     folder = ROOT / package
     text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or ""
-    listed = {
+    names_in_map = {
         name
         for names in re.findall(r"^ *([a-z_]+(?:, [a-z_]+)*) {2,}\S", text, re.MULTILINE)
         for name in names.split(", ")
     }
     here = {path.stem for path in folder.iterdir() if path.name[0] not in "._"}
-    assert listed == here
+    assert names_in_map == here
 
 
-def test_the_walks_are_as_short_as_contributing_says() -> None:
-    """A reader who follows a design, a count or a POST meets these files and no others."""
+def test_contributing_lists_the_files_of_every_walk() -> None:
+    """CONTRIBUTING.md lists the files that a design, a count and a POST go through."""
     from tests.support.walks import WALKS, read_walks
 
-    shown = [line.partition(" files: ")[2].split(", ") for line in read_walks().splitlines()]
-    for (name, walk), files in zip(WALKS.items(), shown, strict=True):
+    listed_files = [line.partition(" files: ")[2].split(", ") for line in read_walks().splitlines()]
+    for (name, walk), files in zip(WALKS.items(), listed_files, strict=True):
         assert {file.removesuffix(".py") for file in walk()} == set(files), f"{name}: python -m tests.support.walks"
+
+
+def test_the_tree_and_the_picture_show_the_actual_imports() -> None:
+    from tests.support import architecture
+
+    assert architecture.read_tree() == architecture.render_tree(), "run: python -m tests.support.architecture"
+    assert architecture.PICTURE.read_text() == architecture.draw_imports(), "run: python -m tests.support.architecture"
+
+
+def test_modules_do_not_import_each_other_in_a_circle() -> None:
+    """Imports inside functions and for type checking count too; the `__init__` of a package does not."""
+    names = {".".join(("countveil", *path.relative_to(ROOT).with_suffix("").parts)): path for path in modules()}
+    uses = {name: imports(path) & names.keys() - {name} for name, path in names.items()}
+    assert not {name for name in uses if name in find_reachable(name, uses)}
+
+
+def find_reachable(start: str, uses: dict[str, set[str]]) -> set[str]:
+    """The modules that `start` imports, directly or through others."""
+    reached: set[str] = set()
+    waiting = [start]
+    while waiting:
+        fresh = uses[waiting.pop()] - reached
+        reached |= fresh
+        waiting += fresh
+    return reached
+
+
+def test_the_check_of_circles_detects_a_circle() -> None:
+    uses = {"engine": {"sql"}, "sql": {"source"}, "source": {"engine"}, "law": set()}
+    assert find_reachable("engine", uses) == {"engine", "sql", "source"}
+    assert find_reachable("law", uses) == set()
+
+
+def test_no_two_public_classes_have_the_same_name() -> None:
+    names = [
+        node.name
+        for path in modules()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    ]
+    assert not {name for name in names if names.count(name) > 1}
+
+
+def test_functions_are_verbs_and_results_are_nouns() -> None:
+    """Fewer than 40 function names look like a participle, and fewer than 40 results are called `found`."""
+    text = "\n".join(path.read_text() for path in modules())
+    participles = re.findall(r"def (_?[a-z]+(?:ed|en|wn|ld|pt|ught))\(", text)
+    assert len(participles) < 40
+    assert len(re.findall(r"\bfound\b[^=\n]*(?<![=!<>])=(?!=)", text)) < 40

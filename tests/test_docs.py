@@ -1,14 +1,14 @@
-"""Documentation by running: every Python example in README and docs, every command shown, the generated reference.
+"""The documentation is run: Python examples and commands of README and docs, and the generated reference.
 
 docs/http.md is one session: its commands, curl among them, and its Python run in order against the server it starts.
 
-A figure that a benchmark measured stands before a mark that names its file in benchmarks/results and the words around
-it there, with {} for the figure itself and ... for any one word:
+A figure from a benchmark is followed by a mark: the file in benchmarks/results and the words around the figure in that
+file, with {} for the figure and ... for any one word:
 
     82 %<!-- service.txt: durably charged, 16 clients: {} %, -->       in text
     seconds = 14.72  # scale.txt: 10,000,000 ... {} the driver         in code
 
-`python -m tests.test_docs` writes docs/cli.md anew, and the marked figures from benchmarks/results.
+`python -m tests.test_docs` regenerates docs/cli.md and docs/errors.md, and updates the marked figures.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ import pytest
 from click.testing import CliRunner
 
 from countveil.cli import cli
+from tests.support import figures
 from tests.support.curated import runner
+from tests.support.error_page import list_errors, render_page
 from tests.support.serving import Server, clean
 
 ROOT = Path(__file__).parents[1]
@@ -44,7 +46,7 @@ COMMANDS = (
 
 
 LONG = {"composition.md", "paper.md"}
-"""Pages that compute figures of many mechanisms."""
+"""Pages whose examples compute figures of many mechanisms."""
 
 
 @pytest.mark.parametrize(
@@ -55,32 +57,32 @@ LONG = {"composition.md", "paper.md"}
         if page != SERVED
     ],
 )
-def test_python_examples(page: Path) -> None:
+def test_python_examples_print_the_shown_output(page: Path) -> None:
     results = doctest.testfile(str(page), module_relative=False)
     assert results.failed == 0
 
 
-def shown_commands(page: Path) -> list[str]:
-    """The commands of a page, in order, without those of the help; each runs once."""
-    found = [line[2:] for line in page.read_text().splitlines() if line.startswith("$ countveil ")]
-    return list(dict.fromkeys(found))
+def list_commands(page: Path) -> list[str]:
+    """The commands of a page in order, each once."""
+    lines = [line[2:] for line in page.read_text().splitlines() if line.startswith("$ countveil ")]
+    return list(dict.fromkeys(lines))
 
 
 BEFORE = {"budget.md": ["countveil demo --out census"]}
-"""What a page takes for granted."""
+"""Commands that a page assumes were run before."""
 
 
 @pytest.mark.slow  # plans, figures and a demo, for every page that shows them
-@pytest.mark.parametrize("page", [p for p in PAGES if p != SERVED and shown_commands(p)], ids=lambda p: p.name)
+@pytest.mark.parametrize("page", [p for p in PAGES if p != SERVED and list_commands(p)], ids=lambda p: p.name)
 def test_commands_shown_to_users_work(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for command in [*BEFORE.get(page.name, []), *shown_commands(page)]:
+    for command in [*BEFORE.get(page.name, []), *list_commands(page)]:
         check_command(command, monkeypatch, capsys)
 
 
-def test_examples_of_the_help_work(
+def test_examples_in_the_help_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -93,7 +95,7 @@ def test_examples_of_the_help_work(
 
 
 def check_command(command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """It ends well and prints something."""
+    """Check that a command succeeds and prints something."""
     name, *words = shlex.split(command.split("  ")[0])[1:]
     done = runner(monkeypatch, capsys, name)(*words)
     assert done.code == 0, f"{command}: {done.err}"
@@ -101,19 +103,19 @@ def check_command(command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
 
 
 def blocks(page: Path) -> list[tuple[str, str]]:
-    """The fenced blocks of a page that run, in order: their language and text."""
+    """Language and text of the console and Python blocks of a page, in order."""
     return re.findall(r"^```(console|python)\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
 
 
 def commands(block: str) -> list[tuple[str, str]]:
-    """The commands of a console block, each with what it is shown to print."""
+    """The commands of a console block, each with its expected output."""
     parts = re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]
-    found = [re.fullmatch(r"((?:[^\n]*\\\n)*[^\n]*)\n(.*)", part, re.DOTALL) for part in parts]
-    return [(match[1], match[2]) for match in found if match is not None]
+    matches = [re.fullmatch(r"((?:[^\n]*\\\n)*[^\n]*)\n(.*)", part, re.DOTALL) for part in parts]
+    return [(match[1], match[2]) for match in matches if match is not None]
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is missing: make test-system, or apt-get install curl")
-def test_the_page_of_the_service_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_session_on_the_page_of_the_service_runs_as_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     environment, names = {**clean(), "NO_PROXY": "*"}, {}
     checker, checked, server = doctest.OutputChecker(), 0, None
     python = doctest.DocTestRunner(checker)
@@ -126,17 +128,17 @@ def test_the_page_of_the_service_runs(tmp_path: Path, monkeypatch: pytest.Monkey
                 assert python.run(test, clear_globs=False).failed == 0
                 names = test.globs
                 continue
-            for command, shown in commands(text):
+            for command, expected in commands(text):
                 if command.startswith("countveil serve") and command.endswith("&"):
                     words = shlex.split(command.removesuffix("&"))
                     server = Server(tmp_path / words[words.index("-c") + 1])
                     text = text.replace(ADDRESS, server.url)
                     continue
-                printed, environment = run_in_shell(command, tmp_path, environment)
-                if shown:
-                    want = shown.rstrip("\n") + "\n"
+                output, environment = run_in_shell(command, tmp_path, environment)
+                if expected:
+                    want = expected.rstrip("\n") + "\n"
                     checked += 1
-                    assert checker.check_output(want, printed.rstrip("\n") + "\n", doctest.ELLIPSIS), (command, printed)
+                    assert checker.check_output(want, output.rstrip("\n") + "\n", doctest.ELLIPSIS), (command, output)
     finally:
         if server is not None:
             server.stop()
@@ -146,27 +148,27 @@ def test_the_page_of_the_service_runs(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def run_in_shell(command: str, folder: Path, environment: dict[str, str]) -> tuple[str, dict[str, str]]:
-    """What a command prints, and the environment after it; `umask` and the like do not stay."""
-    kept = folder / "environment"
+    """The output of a command and the environment variables after it; `umask` and the like are not kept."""
+    variables = folder / "environment"
     here = f'umask 077\ncountveil() {{ {shlex.quote(sys.executable)} -m countveil "$@"; }}\nset -e\n'
-    script = f"{here}{command}\nenv -0 > {shlex.quote(str(kept))}\n"
+    script = f"{here}{command}\nenv -0 > {shlex.quote(str(variables))}\n"
     done = subprocess.run(
         ["sh", "-c", script], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, f"{command}: {done.stderr}"
-    entries = kept.read_text().rstrip("\0").split("\0")
+    entries = variables.read_text().rstrip("\0").split("\0")
     return done.stdout, dict(entry.split("=", 1) for entry in entries)
 
 
-def test_refusals_on_the_page_of_the_service() -> None:
-    from countveil.problem_kinds import Kind
+def test_the_page_of_the_service_lists_every_problem_kind() -> None:
+    from countveil.errors import ProblemKind
 
     rows = re.findall(r"^\| ([0-9]+) \| `([a-z-]+)` \| ([0-9]) \| `(\w+)` \|", SERVED.read_text(), re.MULTILINE)
-    listed = [(kind.status, kind.slug, kind.code, kind.error.__name__) for kind in Kind]
-    assert sorted((int(status), name, int(code), error) for status, name, code, error in rows) == sorted(listed)
+    kinds = [(kind.status, kind.slug, kind.code, kind.error.__name__) for kind in ProblemKind]
+    assert sorted((int(status), name, int(code), error) for status, name, code, error in rows) == sorted(kinds)
 
 
-def test_routes_on_the_page_of_the_service() -> None:
+def test_the_page_of_the_service_names_every_route() -> None:
     from countveil.service.routes import plain, v1
 
     text = SERVED.read_text()
@@ -175,7 +177,7 @@ def test_routes_on_the_page_of_the_service() -> None:
 
 
 def reference() -> str:
-    """The command-line reference, from the commands' own help."""
+    """The command-line reference, made from the help of the commands."""
     parts = ["# Command line\n\nGenerated from `--help` by `python -m tests.test_docs`.\n"]
     for words in ([], *(name.split() for name in COMMANDS)):
         done = CliRunner().invoke(cli, [*words, "--help"], prog_name="countveil", terminal_width=98)
@@ -186,14 +188,23 @@ def reference() -> str:
     return "\n".join(parts)
 
 
-def test_reference_is_up_to_date() -> None:
-    """From a process of its own: commands remember how they were called first."""
+def test_the_command_line_reference_is_up_to_date() -> None:
+    """Generated in a new process, because commands remember the name of their first call."""
     code = "from tests.test_docs import reference; print(reference(), end='')"
-    made = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert (ROOT / "docs" / "cli.md").read_text() == made, "run: python -m tests.test_docs"
+    generated = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    assert (ROOT / "docs" / "cli.md").read_text() == generated, "run: python -m tests.test_docs"
 
 
-def test_links_between_pages_lead_somewhere() -> None:
+def test_the_page_of_errors_is_up_to_date() -> None:
+    """Every error class is on it, with the message that its example raises now."""
+    page = (ROOT / "docs" / "errors.md").read_text()
+    assert page == render_page(), "run: python -m tests.test_docs"
+    assert re.findall(r"^## (\w+)", page, re.MULTILINE) == [kind.__name__ for kind in list_errors()]
+
+
+def test_links_between_pages_lead_to_existing_files() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
@@ -207,47 +218,52 @@ MARK = re.compile(
 NUMBER = r"([0-9](?:[0-9.,]*[0-9])?(?:e[-+]?[0-9]+)?)"
 
 
-def measured(mark: re.Match[str]) -> str:
-    """The figure that the results have, with as many decimals as the page shows."""
+def read_result(mark: re.Match[str]) -> str:
+    """The figure in the results file, with as many decimals as on the page."""
     results = " ".join((RESULTS / mark["file"]).read_text().split())
     before, after = (re.escape(part).replace(re.escape("..."), r"\S+") for part in mark["row"].split("{}"))
-    found = re.findall(before + NUMBER + after, results)
-    assert len(found) == 1, f"{mark['file']} has {len(found)} places like {mark['row']!r}"
+    numbers = re.findall(before + NUMBER + after, results)
+    assert len(numbers) == 1, f"{mark['file']} has {len(numbers)} places like {mark['row']!r}"
     decimals = len(mark["figure"].partition(".")[2])
-    return f"{float(found[0].replace(',', '')):,.{decimals}f}"
+    return f"{float(numbers[0].replace(',', '')):,.{decimals}f}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
-def test_figures_are_those_of_the_results(page: Path) -> None:
+def test_marked_figures_equal_the_benchmark_results(page: Path) -> None:
     for mark in MARK.finditer(page.read_text()):
-        assert mark["figure"] == measured(mark), f"{page.name}: {mark.group()}; run: python -m tests.test_docs"
+        assert mark["figure"] == read_result(mark), f"{page.name}: {mark.group()}; run: python -m tests.test_docs"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_figures_beside_a_benchmark_are_marked(page: Path) -> None:
-    """Where a paragraph or row names a benchmark, no figure with a unit stands without its mark."""
+    """In a paragraph or row that names a benchmark, every figure with a unit has a mark."""
     unmarked = MARK.sub("", page.read_text())
     for paragraph in re.split(r"\n\n|\n(?=[|])", unmarked):
         if "benchmarks/" in paragraph:
             assert not re.findall(r"[0-9.,]+ ?(?:%|x\b|s\b|ms\b|[MG]B\b|times\b|answers\b)", paragraph), paragraph
 
 
-def test_the_service_has_one_figure() -> None:
+@pytest.mark.parametrize("name", figures.PICTURES)
+def test_pictures_are_drawn_from_the_benchmark_results(name: str) -> None:
+    assert (figures.FIGURES / name).read_text() == figures.PICTURES[name](), "run: python -m tests.support.figures"
+
+
+def test_both_pages_show_the_same_figures_of_the_service() -> None:
     pages = [(ROOT / "docs" / name).read_text() for name in ("http.md", "reliability.md")]
     figures = [{(m["row"], m["figure"]) for m in MARK.finditer(page) if m["file"] == "service.txt"} for page in pages]
     assert len(figures[0]) == 3
     assert figures[0] == figures[1]
 
 
-def test_the_questions_of_the_readme_are_as_many_as_it_says() -> None:
+def test_the_readme_title_states_the_number_of_questions() -> None:
     title, table = re.search(
         r"^## (\w+) questions$.*?^\|---\|---\|\n(.*?)\n\n", PAGES[0].read_text(), re.MULTILINE | re.DOTALL
     ).groups()
     assert title == ("Zero", "One", "Two", "Three", "Four", "Five", "Six", "Seven")[len(table.splitlines())]
 
 
-def test_documents_that_are_named_are_in_the_repository() -> None:
-    """Names in text are given from the root, from docs, or from where they stand."""
+def test_files_named_in_texts_exist() -> None:
+    """Paths in texts are relative to the root, to docs, or to the file with the text."""
     folders = ("src", "docs", "tests", "vectors", "benchmarks")
     files = [
         path for folder in folders for path in (ROOT / folder).rglob("*.*") if path.suffix in (".py", ".md", ".json")
@@ -261,9 +277,11 @@ def test_documents_that_are_named_are_in_the_repository() -> None:
             assert any((place / name).exists() for place in places), f"{path.relative_to(ROOT)} names {name}"
 
 
-def test_every_benchmark_is_run_and_starts() -> None:
-    """`make bench` runs them all; here each only shows its help, which needs everything that it imports."""
-    alone = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}  # not within a make
+def test_make_bench_runs_every_benchmark_and_each_starts() -> None:
+    """`make bench` runs every benchmark; here each prints its help, which needs all of its imports."""
+    alone = {
+        name: value for name, value in os.environ.items() if not name.startswith("MAKE")
+    }  # as if make were not running already
     recipe = subprocess.run(
         ["make", "-n", "bench"], cwd=ROOT, env=alone, capture_output=True, text=True, check=True
     ).stdout
@@ -276,7 +294,7 @@ def test_every_benchmark_is_run_and_starts() -> None:
         assert f"== benchmarks/{path.name}\nusage: {path.name} " in done.stdout
 
 
-def test_a_benchmark_that_lacks_something_says_what(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_benchmark_names_its_missing_requirement(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     bench = runpy.run_path(str(ROOT / "benchmarks" / "__main__.py"))
@@ -287,11 +305,12 @@ def test_a_benchmark_that_lacks_something_says_what(monkeypatch: pytest.MonkeyPa
 def rewrite_figures(page: Path) -> None:
     text = page.read_text()
     for mark in reversed(list(MARK.finditer(text))):
-        text = text[: mark.start("figure")] + measured(mark) + text[mark.end("figure") :]
+        text = text[: mark.start("figure")] + read_result(mark) + text[mark.end("figure") :]
     page.write_text(text)
 
 
 if __name__ == "__main__":
     (ROOT / "docs" / "cli.md").write_text(reference())
+    (ROOT / "docs" / "errors.md").write_text(render_page())
     for shown in PAGES:
         rewrite_figures(shown)

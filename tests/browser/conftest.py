@@ -1,4 +1,4 @@
-"""A browser and a service for each file of tests, and a fresh, watched visit for each test."""
+"""A browser and a service for each test file, and a new browser context with checks for each test."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from tests.support.served import Served
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with launched() as found:
-        yield found
+    with launched() as program:
+        yield program
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    found = Served(tmp_path_factory.mktemp("served"))
-    yield found
-    found.stop()
+    service = Served(tmp_path_factory.mktemp("served"))
+    yield service
+    service.stop()
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def watch(served: Served) -> Watch:
 
 @pytest.fixture
 def visit(browser: Browser, served: Served, watch: Watch) -> Iterator[Visit]:
-    """Open an address of the service in a browser without a past; what it did is judged when the test ends."""
+    """Open an address of the service in a new browser context; its requests and errors are checked after the test."""
     contexts = []
 
     def go(path: str = "/", *, phone: bool = False, dark: bool = False, scripts: bool = True) -> Page:

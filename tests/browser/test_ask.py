@@ -1,8 +1,7 @@
-"""Ask in a real browser: the key is seen once, fields and SQL say the same, the price comes first, answers are kept."""
+"""Ask in a real browser: logging in, fields and SQL, the price before the answer, refusals, and access."""
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 import re
@@ -12,8 +11,9 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Page, expect
 
-from countveil.answers import Table
-from countveil.curator import Curator
+from countveil.curator.curator import Curator
+from countveil.curator.results import Table
+from countveil.curator.table_files import to_csv
 from tests.support.browsing import ASK, COST, Visit, Watch, asked, enter
 from tests.support.served import Served
 
@@ -29,23 +29,23 @@ def sql(page: Page) -> str:
     return page.locator("#sql").input_value()
 
 
-def says(page: Page, text: str) -> None:
+def expect_sql(page: Page, text: str) -> None:
     expect(page.locator("#sql")).to_have_value(text)
 
 
 def write(page: Page, text: str) -> None:
-    """Type SQL and leave the field, so that the fields follow."""
+    """Type SQL and leave the text field, and wait until the fields are updated."""
     page.locator("#sql").fill(text)
     page.locator("#sql").blur()
     expect(page.locator("input[name=sql_was]")).to_have_value(text)
 
 
-def recorded(served: Served, receipt: str) -> Table:
-    """The answer of a receipt, from the ledger itself."""
+def read_recorded(served: Served, receipt: str) -> Table:
+    """The answer of a receipt, read from the ledger."""
     with Curator.open(served.config) as curator:
         charge = curator.ledger.charge_of(receipt)
         assert charge is not None
-        table = curator.recorded(charge)
+        table = curator.read_recorded_table(charge)
     assert table is not None
     return table
 
@@ -54,11 +54,11 @@ def recorded(served: Served, receipt: str) -> Table:
 
 
 @pytest.mark.smoke
-def test_a_key_is_typed_once_and_never_seen_again(visit: Visit, served: Served, keys: dict[str, str]) -> None:
+def test_a_key_is_sent_once_and_stored_nowhere(visit: Visit, served: Served, keys: dict[str, str]) -> None:
     page, key = visit("/ask"), keys["ana"]
     assert "/login?to=%2Fask" in page.url
-    sent: list[str] = []
-    page.on("request", lambda request: sent.append(f"{request.url} {request.post_data} {request.headers}"))
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(f"{request.url} {request.post_data} {request.headers}"))
     assert page.get_by_label("Your key").get_attribute("type") == "password"
     page.get_by_label("Your key").fill(key)
     page.get_by_role("button", name="Log in").click()
@@ -70,10 +70,10 @@ def test_a_key_is_typed_once_and_never_seen_again(visit: Visit, served: Served, 
     page.get_by_role("link", name="Budget").click()
     expect(page.get_by_role("heading", name="What you asked")).to_be_visible()
     secret = key.rpartition("_")[2]
-    (login,) = (line for line in sent if secret in line)
+    (login,) = (line for line in requests if secret in line)
     assert "/login " in login
-    kept = page.evaluate("JSON.stringify([{...localStorage}, {...sessionStorage}, history.state, document.cookie])")
-    for text in (*sources, page.content(), page.url, kept, served.log, str(page.context.cookies())):
+    storage = page.evaluate("JSON.stringify([{...localStorage}, {...sessionStorage}, history.state, document.cookie])")
+    for text in (*sources, page.content(), page.url, storage, served.log, str(page.context.cookies())):
         assert secret not in text
         assert hashlib.sha256(secret.encode()).hexdigest() not in text
     (cookie,) = page.context.cookies()
@@ -89,7 +89,7 @@ def test_a_wrong_key_is_refused_and_not_repeated(visit: Visit, watch: Watch, wro
     page = visit("/login?to=/budget")
     page.get_by_label("Your key").fill(wrong)
     page.get_by_role("button", name="Log in").click()
-    expect(page.get_by_role("alert")).to_have_text("This is not a key that is in use.")
+    expect(page.get_by_role("alert")).to_have_text("This key is not valid. Ask the curator for a key.")
     assert page.get_by_label("Your key").input_value() == ""
     assert wrong not in page.content()
     assert page.context.cookies() == []
@@ -97,7 +97,7 @@ def test_a_wrong_key_is_refused_and_not_repeated(visit: Visit, watch: Watch, wro
     assert "/login" in page.url
 
 
-def test_logging_in_goes_nowhere_else(visit: Visit, served: Served, keys: dict[str, str]) -> None:
+def test_logging_in_never_redirects_to_another_site(visit: Visit, served: Served, keys: dict[str, str]) -> None:
     for to in ("//elsewhere.example/", "https://elsewhere.example/", "/\\elsewhere.example"):
         page = visit("/login?to=" + quote(to, safe=""))
         page.get_by_label("Your key").fill(keys["ana"])
@@ -105,7 +105,7 @@ def test_logging_in_goes_nowhere_else(visit: Visit, served: Served, keys: dict[s
         page.wait_for_url(f"{served.url}/ask")
 
 
-def test_logging_out(visit: Visit, keys: dict[str, str]) -> None:
+def test_logging_out_ends_the_session(visit: Visit, keys: dict[str, str]) -> None:
     page = visit("/login")
     enter(page, keys["ana"])
     page.get_by_role("button", name="Log out").click()
@@ -124,7 +124,9 @@ def test_a_revoked_key_ends_the_session(visit: Visit, served: Served, watch: Wat
     served.keyring.revoke("dan")
     before = len(served.charges())
     page.get_by_role("button", name=COST).click()
-    page.wait_for_url(re.compile(r"/login\?to=%2Fask"))  # a part of the page was asked for: the whole of it changes
+    page.wait_for_url(
+        re.compile(r"/login\?to=%2Fask")
+    )  # the request was for a part of the page, the redirect is for the whole page
     other.reload()
     assert "/login" in other.url
     page.get_by_label("Your key").fill(key)
@@ -136,19 +138,19 @@ def test_a_revoked_key_ends_the_session(visit: Visit, served: Served, watch: Wat
 # -- fields and SQL ----------------------------------------------------------------------------------------------------
 
 
-def test_fields_are_written_as_sql(visit: Visit, keys: dict[str, str]) -> None:
+def test_a_changed_field_rewrites_the_sql(visit: Visit, keys: dict[str, str]) -> None:
     page = visit("/login")
     enter(page, keys["ana"])
-    says(page, ALL)
+    expect_sql(page, ALL)
     group = page.locator("fieldset", has_text="region")
     group.get_by_label("group by it").check()
-    says(page, "SELECT region, count(*) FROM people GROUP BY region")
+    expect_sql(page, "SELECT region, count(*) FROM people GROUP BY region")
     group.get_by_label("North").check()
     group.get_by_label("East").check()
-    says(page, "SELECT region, count(*) FROM people WHERE region IN ('North', 'East') GROUP BY region")
+    expect_sql(page, "SELECT region, count(*) FROM people WHERE region IN ('North', 'East') GROUP BY region")
     group.get_by_label("North").uncheck()
     group.get_by_label("group by it").uncheck()
-    says(page, "SELECT count(*) FROM people WHERE region = 'East'")
+    expect_sql(page, "SELECT count(*) FROM people WHERE region = 'East'")
     ages = page.locator("fieldset", has_text="age")
     ages.get_by_label("from").fill("18")
     ages.get_by_label("to").fill("64")
@@ -156,7 +158,7 @@ def test_fields_are_written_as_sql(visit: Visit, keys: dict[str, str]) -> None:
     born = page.locator("fieldset", has_text="born")
     born.get_by_label("from").fill("1950-06-01")
     born.get_by_label("from").press("Enter")
-    says(
+    expect_sql(
         page,
         "SELECT count(*) FROM people WHERE region = 'East' AND age >= 18 AND age <= 64 AND works = TRUE "
         "AND born >= DATE '1950-06-01'",
@@ -164,7 +166,7 @@ def test_fields_are_written_as_sql(visit: Visit, keys: dict[str, str]) -> None:
     assert page.locator("[role=alert]").count() == 0
 
 
-def test_sql_is_read_into_the_fields(visit: Visit, keys: dict[str, str]) -> None:
+def test_changed_sql_updates_the_fields(visit: Visit, keys: dict[str, str]) -> None:
     page = visit("/login")
     enter(page, keys["ana"])
     write(
@@ -174,11 +176,11 @@ def test_sql_is_read_into_the_fields(visit: Visit, keys: dict[str, str]) -> None
     expect(ages.get_by_label("from")).to_have_value("30")
     expect(ages.get_by_label("to")).to_have_value("49")
     expect(page.locator("fieldset", has_text="sex").get_by_label("group by it")).to_be_checked()
-    for name, kept in {"North": True, "West": True, "East": False, "South": False}.items():
-        expect(regions.get_by_label(name)).to_be_checked(checked=kept)
-    ages.get_by_label("to").fill("")  # then the fields are changed, and the SQL follows
+    for name, checked in {"North": True, "West": True, "East": False, "South": False}.items():
+        expect(regions.get_by_label(name)).to_be_checked(checked=checked)
+    ages.get_by_label("to").fill("")  # a changed field rewrites the SQL
     ages.get_by_label("to").press("Tab")
-    says(page, "SELECT sex, count(*) FROM people WHERE region IN ('North', 'West') AND age >= 30 GROUP BY sex")
+    expect_sql(page, "SELECT sex, count(*) FROM people WHERE region IN ('North', 'West') AND age >= 30 GROUP BY sex")
     note = page.get_by_text("The SQL says more than fields can show")
     assert note.count() == 0
     write(page, "SELECT count(*) FROM people WHERE region = 'North' OR age < 18")
@@ -189,7 +191,7 @@ def test_sql_is_read_into_the_fields(visit: Visit, keys: dict[str, str]) -> None
     expect(note).to_have_count(0)
 
 
-def test_fields_are_written_over_sql_that_says_more(visit: Visit, keys: dict[str, str]) -> None:
+def test_a_changed_field_overwrites_sql_that_fields_cannot_express(visit: Visit, keys: dict[str, str]) -> None:
     page = visit("/login")
     enter(page, keys["ana"])
     more = "SELECT sex, count(*) FROM people WHERE region = 'North' OR age < 18 GROUP BY sex"
@@ -198,22 +200,22 @@ def test_fields_are_written_over_sql_that_says_more(visit: Visit, keys: dict[str
     expect(note).to_be_visible()
     page.get_by_role("button", name=COST).click()
     expect(page.locator("#dry")).to_be_visible()
-    says(page, more)  # no field was changed
+    expect_sql(page, more)  # no field was changed
     page.locator("fieldset", has_text="works").get_by_label("group by it").check()
-    says(page, "SELECT sex, works, count(*) FROM people GROUP BY sex, works")
+    expect_sql(page, "SELECT sex, works, count(*) FROM people GROUP BY sex, works")
     expect(note).to_have_count(0)
     write(page, more)
     expect(note).to_be_visible()
     page.get_by_role("button", name="Write the fields as SQL").click()
-    says(page, "SELECT sex, count(*) FROM people GROUP BY sex")
+    expect_sql(page, "SELECT sex, count(*) FROM people GROUP BY sex")
     write(page, more)
     expect(note).to_be_visible()
     page.get_by_label("Dataset").select_option("visits")
-    says(page, "SELECT count(*) FROM visits")
+    expect_sql(page, "SELECT count(*) FROM visits")
     assert page.locator("[role=alert]").count() == 0
 
 
-def test_a_chart_says_how_much_of_the_table_it_shows(visit: Visit, keys: dict[str, str]) -> None:
+def test_a_chart_states_how_many_cells_it_shows(visit: Visit, keys: dict[str, str]) -> None:
     page = visit("/login")
     enter(page, keys["ana"])
     asked(page, "SELECT sex, works, age, region, count(*) FROM people GROUP BY sex, works, age, region")
@@ -230,44 +232,46 @@ def test_another_dataset_has_other_fields(visit: Visit, keys: dict[str, str]) ->
     page = visit("/login")
     enter(page, keys["ana"])
     page.locator("fieldset", has_text="region").get_by_label("North").check()
-    says(page, "SELECT count(*) FROM people WHERE region = 'North'")
+    expect_sql(page, "SELECT count(*) FROM people WHERE region = 'North'")
     page.get_by_label("Dataset").select_option("visits")
-    says(page, "SELECT count(*) FROM visits")
+    expect_sql(page, "SELECT count(*) FROM visits")
     assert page.locator("[role=alert]").count() == 0
     page.get_by_label("count people, not rows").check()
-    says(page, "SELECT count(DISTINCT person) FROM visits")
+    expect_sql(page, "SELECT count(DISTINCT person) FROM visits")
     write(page, "SELECT region, count(*) FROM people GROUP BY region")
     expect(page.get_by_label("Dataset")).to_have_value("people")
     expect(page.locator("fieldset", has_text="region").get_by_label("group by it")).to_be_checked()
 
 
-def test_a_click_right_after_typing_counts(visit: Visit, keys: dict[str, str], watch: Watch) -> None:
-    """Leaving the field brings the fields in step; that must not take the button away from under the finger."""
+def test_a_click_right_after_typing_is_not_lost(visit: Visit, keys: dict[str, str], watch: Watch) -> None:
+    """Leaving the SQL field updates the fields; the update must not replace a button that is being clicked."""
     page = visit("/login")
     enter(page, keys["ana"])
     page.locator("#sql").press("Control+a")
-    page.keyboard.type("SELECT count(*) FROM people WHERE age >= 30")  # no change is told until the field is left
+    page.keyboard.type(
+        "SELECT count(*) FROM people WHERE age >= 30"
+    )  # the change event fires when the field loses focus
     box = page.get_by_role("button", name=COST).bounding_box()
     assert box is not None
     before = len(watch.asked)
     page.mouse.move(box["x"] + 20, box["y"] + 10)
     page.mouse.down()
-    page.wait_for_timeout(500)  # as long as a slow finger
+    page.wait_for_timeout(500)  # a slow click
     assert watch.asked[before:] == []
     page.mouse.up()
     expect(page.locator("#dry")).to_be_visible()
     expect(page.locator("fieldset", has_text="age").get_by_label("from")).to_have_value("30")
 
 
-def test_what_is_typed_while_the_page_follows_is_not_lost(visit: Visit, keys: dict[str, str]) -> None:
+def test_text_typed_during_an_update_of_the_page_is_not_lost(visit: Visit, keys: dict[str, str]) -> None:
     page = visit("/login")
     enter(page, keys["ana"])
-    page.context.route("**/ask", lambda route: (page.wait_for_timeout(400), route.continue_()))  # a slow line
+    page.context.route("**/ask", lambda route: (page.wait_for_timeout(400), route.continue_()))  # a slow connection
     ages = page.locator("fieldset", has_text="age")
     ages.get_by_label("from").focus()
     page.keyboard.type("20")
     page.keyboard.press("Tab")
-    page.wait_for_timeout(300)  # by now the page is following, on the slow line
+    page.wait_for_timeout(300)  # the update of the page is under way
     page.keyboard.type("4")
     page.wait_for_timeout(300)
     page.keyboard.type("0")
@@ -275,13 +279,13 @@ def test_what_is_typed_while_the_page_follows_is_not_lost(visit: Visit, keys: di
     assert ages.get_by_label("to").input_value() == "40"
     assert ages.get_by_label("to").evaluate("field => field === document.activeElement")
     page.keyboard.press("Tab")
-    says(page, "SELECT count(*) FROM people WHERE age >= 20 AND age <= 40")
+    expect_sql(page, "SELECT count(*) FROM people WHERE age >= 20 AND age <= 40")
 
 
 # -- the price, then the answer ----------------------------------------------------------------------------------------
 
 
-def test_dry_run_then_ask_then_the_answer_as_it_is_on_record(
+def test_a_dry_run_shows_the_price_and_asking_shows_the_recorded_answer(
     visit: Visit, served: Served, keys: dict[str, str], tmp_path: Path
 ) -> None:
     page = visit("/login")
@@ -290,22 +294,22 @@ def test_dry_run_then_ask_then_the_answer_as_it_is_on_record(
     page.locator("fieldset", has_text="region").get_by_label("group by it").check()
     page.locator("fieldset", has_text="age").get_by_label("group by it").check()
     text = "SELECT region, age, count(*) FROM people GROUP BY region, age"
-    says(page, text)
+    expect_sql(page, text)
     page.get_by_role("button", name=COST).click()
     dry = page.locator("#dry")
     left = 40 - before
     expect(dry.get_by_role("heading")).to_have_text(f"Costs 1 of {left} answers left")
     with Curator.open(served.config) as curator:
         expected = curator.dry_run(text, analyst="ana")
-    for shown in (str(expected.cells), f"±{expected.margin_95}", f"±{expected.worst_error}", *expected.notes):
-        expect(dry).to_contain_text(shown)
+    for fact in (str(expected.cells), f"±{expected.margin_95}", f"±{expected.worst_error}", *expected.notes):
+        expect(dry).to_contain_text(fact)
     assert len(served.charges()) == before, "a dry run spends nothing"
     page.get_by_role("button", name="Ask, for 1 answer").click()
     answer = page.locator("#answer")
     expect(answer.get_by_role("heading").first).to_contain_text(f"Answered, for 1 answer · {left - 1} left for you")
     (charge,) = served.charges()[before:]
     assert (charge.analyst, charge.dataset) == ("ana", "people")
-    table = recorded(served, charge.id)
+    table = read_recorded(served, charge.id)
     rows = [(r, a, f"{y:,}", f"{low:,} to {high:,}") for r, a, y, low, high in table.rows]
     shown_rows = answer.locator("tbody tr").evaluate_all(
         "rows => rows.map(r => [...r.cells].slice(0, 4).map(cell => cell.textContent))"
@@ -318,15 +322,15 @@ def test_dry_run_then_ask_then_the_answer_as_it_is_on_record(
     chart = answer.get_by_role("img", name=re.compile("^Published counts"))
     assert chart.locator("path.error").count() == min(40, len(rows))
     expect(answer).to_contain_text(f"Sum of the cells: {table.total().value:,}")
-    taken = {}
+    files = {}
     for ending in ("CSV", "JSON"):
         with page.expect_download() as download:
             answer.get_by_role("link", name=ending, exact=True).click()
-        taken[ending] = tmp_path / download.value.suggested_filename
-        download.value.save_as(taken[ending])
-    with taken["CSV"].open(newline="") as file:
-        assert list(csv.reader(file)) == [[str(value) for value in row] for row in [table.columns, *table.rows]]
-    assert json.loads(taken["JSON"].read_text())["rows"] == [list(row) for row in table.rows]
+        files[ending] = tmp_path / download.value.suggested_filename
+        download.value.save_as(files[ending])
+    with files["CSV"].open(newline="") as file:
+        assert file.read() == to_csv(table)
+    assert json.loads(files["JSON"].read_text())["rows"] == [list(row) for row in table.rows]
     receipt = answer.locator("details", has_text=charge.id)
     receipt.locator("summary").click()
     for value in (table.receipt.mechanism, table.receipt.question, table.receipt.time):
@@ -351,7 +355,9 @@ def test_the_same_question_again_is_free_and_the_same(visit: Visit, served: Serv
     assert len(served.charges()) == charges
 
 
-def test_the_python_and_curl_lines_do_the_same(visit: Visit, served: Served, keys: dict[str, str]) -> None:
+def test_the_shown_python_and_curl_lines_give_the_same_answer(
+    visit: Visit, served: Served, keys: dict[str, str]
+) -> None:
     import subprocess
 
     import countveil as cv
@@ -359,7 +365,7 @@ def test_the_python_and_curl_lines_do_the_same(visit: Visit, served: Served, key
     page = visit("/login")
     enter(page, keys["ana"])
     receipt = asked(page, "SELECT works, count(*) FROM people WHERE region = 'North' GROUP BY works")
-    rows = [list(row) for row in recorded(served, receipt).rows]
+    rows = [list(row) for row in read_recorded(served, receipt).rows]
     page.get_by_text("The same in Python and with curl").click()
     names = {"cv": cv, "URL": served.url, "KEY": keys["ana"]}
     exec(page.get_by_label("Python", exact=True).inner_text(), names)
@@ -371,7 +377,7 @@ def test_the_python_and_curl_lines_do_the_same(visit: Visit, served: Served, key
     assert json.loads(done.stdout)["rows"] == rows
 
 
-def test_a_question_changed_after_its_dry_run_gets_its_price_first(
+def test_a_question_changed_after_its_dry_run_is_priced_before_it_is_asked(
     visit: Visit, served: Served, keys: dict[str, str]
 ) -> None:
     page = visit("/login")
@@ -381,7 +387,7 @@ def test_a_question_changed_after_its_dry_run_gets_its_price_first(
     expect(page.locator("#dry")).to_contain_text("Costs 1")
     before = len(served.charges())
     page.locator("#sql").fill("SELECT region, count(*) FROM people WHERE age = 32 GROUP BY region")
-    page.get_by_role("button", name=ASK).click()  # with the price of the other question beside it
+    page.get_by_role("button", name=ASK).click()  # the page still shows the price of the other question
     expect(page.locator("#dry .fact").first).to_have_text(re.compile("^4"))
     assert len(served.charges()) == before
     page.get_by_role("button", name=ASK).click()
@@ -389,7 +395,7 @@ def test_a_question_changed_after_its_dry_run_gets_its_price_first(
     assert len(served.charges()) == before + 1
 
 
-def test_an_address_alone_never_asks(visit: Visit, served: Served, keys: dict[str, str]) -> None:
+def test_opening_an_address_never_asks_a_question(visit: Visit, served: Served, keys: dict[str, str]) -> None:
     page = visit("/login")
     enter(page, keys["ana"])
     before = len(served.charges())
@@ -397,7 +403,7 @@ def test_an_address_alone_never_asks(visit: Visit, served: Served, keys: dict[st
     with Curator.open(served.config) as curator:
         priced = curator.question(text).sha256
     page.goto(f"{served.url}/ask?dataset=people&do=count&priced={priced}&sql={quote(text)}")
-    says(page, text)
+    expect_sql(page, text)
     assert page.locator("#answer").count() == 0
     assert len(served.charges()) == before
 
@@ -434,12 +440,12 @@ def test_a_bad_filter_is_refused_with_the_word_marked(
     assert refusal.locator("p").inner_text() == str(raised.value)
     marked = page.locator("#marked")
     assert marked.inner_text().replace("(here)", "") == text
-    found = page.locator("mark").inner_text()
+    mark = page.locator("mark").inner_text()
     position = getattr(raised.value, "position", None)
     assert position is not None
-    assert text[position - 1 :].startswith(found) or (found == "(here)" and position > len(text))
-    assert found == word
-    says(page, text)
+    assert text[position - 1 :].startswith(mark) or (mark == "(here)" and position > len(text))
+    assert mark == word
+    expect_sql(page, text)
     assert page.locator("#sql").get_attribute("aria-invalid") == "true"
     assert len(served.charges()) == before
     page.locator("#sql").fill(ALL)
@@ -448,7 +454,7 @@ def test_a_bad_filter_is_refused_with_the_word_marked(
     assert page.locator("#marked").count() == 0
 
 
-def test_a_field_that_is_no_value_is_refused_and_marked(visit: Visit, keys: dict[str, str], watch: Watch) -> None:
+def test_an_invalid_value_in_a_field_is_refused_and_marked(visit: Visit, keys: dict[str, str], watch: Watch) -> None:
     watch.refusals = {422}
     page = visit("/login")
     enter(page, keys["ben"])
@@ -458,14 +464,14 @@ def test_a_field_that_is_no_value_is_refused_and_marked(visit: Visit, keys: dict
     expect(page.locator("mark")).to_have_text("old")
     ages.get_by_label("from").fill("65")
     ages.get_by_label("from").press("Tab")
-    says(page, "SELECT count(*) FROM people WHERE age >= 65")
+    expect_sql(page, "SELECT count(*) FROM people WHERE age >= 65")
     expect(page.get_by_role("alert")).to_have_count(0)
 
 
-# -- who sees what -----------------------------------------------------------------------------------------------------
+# -- access -----------------------------------------------------------------------------------------------------------
 
 
-def test_analysts_see_their_own_questions_and_curators_all(
+def test_analysts_see_their_own_questions_and_curators_see_all(
     visit: Visit, served: Served, keys: dict[str, str], watch: Watch
 ) -> None:
     watch.refusals = {404}
@@ -475,19 +481,19 @@ def test_analysts_see_their_own_questions_and_curators_all(
     hers = "SELECT count(*) FROM people WHERE age >= 91"
     receipt = asked(ana, hers)
     asked(ben, "SELECT count(*) FROM people WHERE age >= 92")
-    for page, key, seen in ((ana, "ana", True), (ben, "ben", False), (cora, "cora", True)):
+    for page, key, visible in ((ana, "ana", True), (ben, "ben", False), (cora, "cora", True)):
         enter(page, keys[key], "/budget")
         page.wait_for_load_state("networkidle")
-        assert ("age &gt;= 91" in page.content()) is seen, key
-        assert (receipt[:8] in page.content()) is seen, key
+        assert ("age &gt;= 91" in page.content()) is visible, key
+        assert (receipt[:8] in page.content()) is visible, key
         assert ("age &gt;= 92" in page.content()) is (key != "ana"), key
         status = page.request.get(f"{served.url}/ask/{receipt}.csv").status
-        assert status == (200 if seen else 404), key
+        assert status == (200 if visible else 404), key
     expect(cora.get_by_role("columnheader", name="who")).to_be_visible()
     expect(ben.get_by_role("columnheader", name="who")).to_have_count(0)
 
 
-def test_an_answer_that_someone_else_paid_for_can_be_taken_along(
+def test_an_answer_that_someone_else_paid_for_can_be_downloaded(
     visit: Visit, served: Served, keys: dict[str, str], tmp_path: Path
 ) -> None:
     ana, ben = visit("/login"), visit("/login")
@@ -500,4 +506,4 @@ def test_an_answer_that_someone_else_paid_for_can_be_taken_along(
         ben.locator("#answer").get_by_role("link", name="CSV").click()
     download.value.save_as(tmp_path / "x.csv")
     with (tmp_path / "x.csv").open(newline="") as file:
-        assert list(csv.reader(file))[1:] == [[str(v) for v in row] for row in recorded(served, receipt).rows]
+        assert file.read() == to_csv(read_recorded(served, receipt))

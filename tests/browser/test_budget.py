@@ -1,4 +1,4 @@
-"""The budget in a real browser: what is left, what happens at the end of it, and whether the record holds."""
+"""The budget page in a real browser: answers left, a spent budget, shares, and a changed ledger."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from countveil.config import load
+from countveil.config.configuration import load
 from countveil.ledger.sqlite import SqliteLedger
 from tests.support.browsing import ASK, COST, Visit, Watch, asked, enter
 from tests.support.served import Served
@@ -19,17 +19,17 @@ AGES = "SELECT count(*) FROM people WHERE age >= {}"
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Served]:
-    """A service for each test: these spend all there is."""
-    found = Served(tmp_path, answers=4)
-    yield found
-    found.stop()
+    """A new service for each test, because these tests spend the whole budget."""
+    service = Served(tmp_path, answers=4)
+    yield service
+    service.stop()
 
 
 def pool(page: Page, name: str) -> str:
     return page.locator(".pool", has=page.get_by_role("heading", name=name)).inner_text()
 
 
-def test_the_budget_is_spent_to_the_end(visit: Visit, served: Served, watch: Watch) -> None:
+def test_a_spent_budget_refuses_new_questions_and_replays_old_ones(visit: Visit, served: Served, watch: Watch) -> None:
     watch.refusals = {402}
     page, late = visit("/login"), visit("/login")
     enter(page, served.key("ana"))
@@ -41,17 +41,17 @@ def test_the_budget_is_spent_to_the_end(visit: Visit, served: Served, watch: Wat
         asked(page, AGES.format(i))
         expect(page.locator("#answer h2")).to_contain_text(f"{left} left for you")
     counts = page.locator("#answer tbody").inner_text()
-    late.get_by_role("button", name=ASK).click()  # it was affordable when it was looked at
+    late.get_by_role("button", name=ASK).click()  # the dry run was accepted, but the budget has been spent since
     expect(late.get_by_role("alert").get_by_role("heading")).to_have_text("The budget is spent")
-    said = "the budget of people is spent, all 4 answers; questions asked before stay free"
-    expect(late.get_by_role("alert").locator("p")).to_have_text(said)
+    message = "the budget of people is spent, all 4 answers; questions asked before stay free"
+    expect(late.get_by_role("alert").locator("p")).to_have_text(message)
     assert late.locator("#answer").count() == 0
     page.locator("#sql").fill(AGES.format(50))
     page.get_by_role("button", name=COST).click()
-    expect(page.get_by_role("alert").locator("p")).to_have_text(said)  # a dry run refuses what asking would
+    expect(page.get_by_role("alert").locator("p")).to_have_text(message)  # a dry run is refused like the question
     expect(page.get_by_role("button", name=ASK)).to_have_count(0)
     assert len(served.charges()) == 4
-    asked(page, AGES.format(3))  # what is on record stays free, for everyone
+    asked(page, AGES.format(3))  # a replay stays free
     expect(page.locator("#answer h2")).to_contain_text("From the record, free")
     assert page.locator("#answer tbody").inner_text() == counts
     page.get_by_role("link", name="Budget").click()
@@ -60,7 +60,7 @@ def test_the_budget_is_spent_to_the_end(visit: Visit, served: Served, watch: Wat
     assert len(served.charges()) == 4
 
 
-def test_a_key_with_few_answers_ends_before_the_pool(visit: Visit, served: Served, watch: Watch) -> None:
+def test_a_key_is_refused_after_its_own_answers_are_spent(visit: Visit, served: Served, watch: Watch) -> None:
     watch.refusals = {402}
     page, other = visit("/login"), visit("/login")
     enter(page, served.key("ana", answers=1))
@@ -81,7 +81,7 @@ def test_a_key_with_few_answers_ends_before_the_pool(visit: Visit, served: Serve
     assert "3 of 4 answers left for you" in pool(other, "people")
 
 
-def test_the_page_of_the_budget(visit: Visit, served: Served) -> None:
+def test_the_budget_page_shows_pools_shares_questions_and_the_verified_chain(visit: Visit, served: Served) -> None:
     ana, cora = visit("/login"), visit("/login")
     enter(ana, served.key("ana"), "/budget")
     expect(ana.get_by_text("Nothing yet.")).to_be_visible()
@@ -92,7 +92,7 @@ def test_the_page_of_the_budget(visit: Visit, served: Served) -> None:
     receipt = asked(ana, AGES.format(7))
     enter(cora, served.key("cora", "curator"), "/budget")
     assert "3 of 4 answers left\n" in pool(cora, "people") + "\n"
-    assert "3 of 3 answers left\n" in pool(cora, "visits") + "\n", "what is left of the pool, not of a share in it"
+    assert "3 of 3 answers left\n" in pool(cora, "visits") + "\n", "curators see the whole pool, not a share"
     share = cora.get_by_role("row", name="vera")
     assert share.get_by_role("cell").all_inner_texts() == ["vera", "2", "2"]
     expect(cora.get_by_role("img", name="3 of 4 left")).to_be_visible()
@@ -108,7 +108,7 @@ def test_the_page_of_the_budget(visit: Visit, served: Served) -> None:
     assert download.value.suggested_filename == f"{receipt}.csv"
 
 
-def test_a_share_is_the_whole_of_who_has_it(visit: Visit, served: Served) -> None:
+def test_an_analyst_sees_and_spends_only_their_own_share(visit: Visit, served: Served) -> None:
     vera = visit("/login")
     enter(vera, served.key("vera"), "/budget")
     assert "2 of 2 answers left for you" in pool(vera, "visits")
@@ -121,7 +121,7 @@ def test_a_share_is_the_whole_of_who_has_it(visit: Visit, served: Served) -> Non
     assert "You have no answer left here." in pool(vera, "visits")
 
 
-def test_a_record_that_was_changed_is_reported(visit: Visit, served: Served) -> None:
+def test_a_changed_ledger_is_reported_on_the_page_and_in_the_log(visit: Visit, served: Served) -> None:
     page = visit("/login")
     enter(page, served.key("cora", "curator"))
     asked(page, AGES.format(5))
@@ -135,10 +135,10 @@ def test_a_record_that_was_changed_is_reported(visit: Visit, served: Served) -> 
     page.reload()
     expect(page.get_by_role("alert")).to_contain_text("The chain does not hold.")
     assert page.get_by_text("Chain verified").count() == 0
-    assert "ledger" in [line.get("problem") for line in served.lines()], "whoever reads the log sees it too"
+    assert "ledger" in [line.get("problem") for line in served.lines()], "the log reports it too"
 
 
-def test_data_that_is_gone_is_named_in_the_log(visit: Visit, served: Served, watch: Watch) -> None:
+def test_missing_data_are_reported_on_the_page_and_in_the_log(visit: Visit, served: Served, watch: Watch) -> None:
     watch.refusals = {503}
     page = visit("/login")
     enter(page, served.key("cora", "curator"))

@@ -1,4 +1,4 @@
-"""Logging in: a bucket of its own, and what was asked for is there again afterwards."""
+"""Logging in: a separate rate limit, and the requested page or question after it."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from tests.support.served import Served
 TEXT = "SELECT sex, count(*) FROM people WHERE age >= 40 AND region = 'North' GROUP BY sex"
 
 
-def key_given(page: Page, key: str) -> None:
+def submit_key(page: Page, key: str) -> None:
     page.get_by_label("Your key").fill(key)
     page.get_by_role("button", name="Log in").click()
 
 
 @pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "plain"])
-def test_a_question_in_an_address_is_there_after_logging_in(visit: Visit, served: Served, scripts: bool) -> None:
+def test_a_question_in_an_address_is_shown_after_logging_in(visit: Visit, served: Served, scripts: bool) -> None:
     page = visit(f"/ask?sql={quote(TEXT)}", scripts=scripts)
     assert parse_qs(urlsplit(page.url).query)["to"] == [f"/ask?sql={quote(TEXT)}"]
-    key_given(page, served.key(f"ana-{scripts}"))
+    submit_key(page, served.key(f"ana-{scripts}"))
     expect(page.locator("#sql")).to_have_value(TEXT)
     expect(page.locator("fieldset", has_text="age").get_by_label("from")).to_have_value("40")
     assert page.locator("#answer").count() == 0
@@ -35,7 +35,7 @@ def test_a_question_in_an_address_is_there_after_logging_in(visit: Visit, served
 
 
 @pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "plain"])
-def test_what_was_typed_is_there_when_the_session_ended(
+def test_a_typed_question_is_restored_after_the_session_ended(
     visit: Visit, served: Served, watch: Watch, scripts: bool
 ) -> None:
     watch.refusals = {401}
@@ -46,25 +46,25 @@ def test_what_was_typed_is_there_when_the_session_ended(
     served.keyring.revoke(name)
     page.get_by_role("button", name=COST).click()
     page.wait_for_url("**/login?to=*")
-    key_given(page, served.key(f"{name}-again"))
+    submit_key(page, served.key(f"{name}-again"))
     expect(page.locator("#sql")).to_have_value(TEXT)
 
 
 @pytest.mark.parametrize(
     "text", ["SELECT count(*) -- " + "x" * 3000, "cvk_" + "0" * 10, ""], ids=["long", "key", "none"]
 )
-def test_what_does_not_go_into_an_address(served: Served, text: str) -> None:
+def test_long_texts_and_keys_are_not_put_into_an_address(served: Served, text: str) -> None:
     form = urllib.parse.urlencode({"sql": text, "do": "plan"}).encode()
-    assert located(f"{served.url}/ask", form) == "/login?to=%2Fask"
+    assert read_redirect(f"{served.url}/ask", form) == "/login?to=%2Fask"
 
 
-def test_a_form_that_cannot_be_read_goes_to_the_page(served: Served) -> None:
-    assert located(f"{served.url}/ask", b"sql=\xff") == "/login?to=%2Fask"
-    assert located(f"{served.url}/budget?x={'y' * 3000}") == "/login?to=%2Fbudget"
+def test_an_unreadable_form_is_redirected_without_its_content(served: Served) -> None:
+    assert read_redirect(f"{served.url}/ask", b"sql=\xff") == "/login?to=%2Fask"
+    assert read_redirect(f"{served.url}/budget?x={'y' * 3000}") == "/login?to=%2Fbudget"
 
 
-def located(address: str, body: bytes | None = None) -> str:
-    """Where an answer sends a stranger."""
+def read_redirect(address: str, body: bytes | None = None) -> str:
+    """The address to which a request without a session is redirected."""
 
     class Stay(urllib.request.HTTPRedirectHandler):
         def redirect_request(self, *_: object) -> None:
@@ -79,10 +79,10 @@ def located(address: str, body: bytes | None = None) -> str:
 
 @pytest.fixture(scope="module")
 def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A service that takes a few requests a minute of each."""
-    found = Served(Path(tmp_path_factory.mktemp("slow")), rate=30)
-    yield found
-    found.stop()
+    """A service with a low rate limit."""
+    service = Served(Path(tmp_path_factory.mktemp("slow")), rate=30)
+    yield service
+    service.stop()
 
 
 def status(address: str, body: bytes | None = None) -> int:
@@ -94,10 +94,10 @@ def status(address: str, body: bytes | None = None) -> int:
         return error.code
 
 
-def test_who_explores_keeps_nobody_from_logging_in(slow: Served) -> None:
+def test_requests_to_explore_do_not_use_up_the_rate_limit_of_logging_in(slow: Served) -> None:
     key = slow.key("ana")
-    seen = [status(f"{slow.url}/explore/nothing.txt") for _ in range(12)]
-    assert seen[-1] == 429
+    statuses = [status(f"{slow.url}/explore/nothing.txt") for _ in range(12)]
+    assert statuses[-1] == 429
     form = urllib.parse.urlencode({"key": key, "to": "/login"}).encode()
     assert status(f"{slow.url}/login", form) == 200
     assert 429 in [status(f"{slow.url}/login", b"key=wrong") for _ in range(12)]

@@ -1,4 +1,4 @@
-"""Each view on a desk and on a phone, in light and dark: seen, measured by axe-core, and used by keyboard alone.
+"""Each view on a desktop and on a phone, in light and dark: screenshots, axe-core checks, and keyboard use.
 
 COUNTVEIL_SCREENSHOTS=folder keeps the pictures. axe-core is in vendor/, for these tests only.
 """
@@ -13,28 +13,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.support.browsing import ASK, COST, Visit, Watch, asked, enter, until
+from tests.support.browsing import ASK, COST, Visit, Watch, asked, enter, findings, until
 from tests.support.served import Served
 
-AXE = (Path(__file__).parent / "vendor" / "axe.min.js").read_text(encoding="utf-8")
-RULES = {
-    "runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
-}
 CONTROLS = "a[href], button:enabled, input:enabled:not([type=hidden]), select, textarea, summary, [tabindex='0']"
-
-
-def findings(page: Page) -> list[tuple[str, str, str]]:
-    """What axe-core calls serious or critical: the rule, the element, the reason."""
-    if not page.evaluate("typeof window.axe === 'object'"):
-        page.evaluate(AXE)
-    found: dict[str, Any] = page.evaluate("rules => axe.run(document, rules)", RULES)
-    assert len(found["passes"]) > 10, "axe-core looked at nothing"
-    return [
-        (each["id"], node["html"][:200], node["failureSummary"])
-        for each in found["violations"]
-        if each["impact"] in ("serious", "critical")
-        for node in each["nodes"]
-    ]
 
 
 def views(visit: Visit, served: Served, key: str, watch: Watch, **look: bool) -> Iterator[tuple[str, Page]]:
@@ -88,26 +70,28 @@ def views(visit: Visit, served: Served, key: str, watch: Watch, **look: bool) ->
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("phone", [False, True], ids=["desktop", "phone"])
-def test_each_view(visit: Visit, served: Served, watch: Watch, tmp_path: Path, phone: bool, dark: bool) -> None:
+def test_every_view_fits_the_screen_and_passes_axe_core(
+    visit: Visit, served: Served, watch: Watch, tmp_path: Path, phone: bool, dark: bool
+) -> None:
     folder = Path(os.environ.get("COUNTVEIL_SCREENSHOTS") or tmp_path)
     folder.mkdir(parents=True, exist_ok=True)
     key = served.key(f"cora-{phone}-{dark}", "curator")
-    seen, wrong = [], []
+    names, problems = [], []
     for name, page in views(visit, served, key, watch, phone=phone, dark=dark):
         path = folder / f"{name}-{'phone' if phone else 'desktop'}-{'dark' if dark else 'light'}.png"
         page.screenshot(path=path, full_page=True)
         assert path.stat().st_size > 5_000
-        seen.append(name)
+        names.append(name)
         wide, room = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
         if wide > room:
-            wrong.append((name, f"{wide} pixels wide, room for {room}"))
-        wrong += [(name, *each) for each in findings(page)]
-    assert wrong == []
-    assert len(seen) == 14
+            problems.append((name, f"{wide} pixels wide, room for {room}"))
+        problems += [(name, *each) for each in findings(page)]
+    assert problems == []
+    assert len(names) == 14
 
 
-def test_axe_core_finds_what_is_wrong(visit: Visit) -> None:
-    """The check itself: a plain fault of each kind is found."""
+def test_axe_core_detects_planted_faults(visit: Visit) -> None:
+    """Planted faults are reported."""
     page = visit("/login")
     assert findings(page) == []
     page.evaluate(
@@ -120,15 +104,15 @@ def test_axe_core_finds_what_is_wrong(visit: Visit) -> None:
 # -- by keyboard -------------------------------------------------------------------------------------------------------
 
 
-def walked(page: Page) -> list[dict[str, Any]]:
-    """Every element that Tab reaches from the top of the page, with how its focus shows."""
+def tab_through(page: Page) -> list[dict[str, Any]]:
+    """Every element that Tab reaches from the top of the page, and whether its focus is visible."""
     page.evaluate(
         "controls => { document.body.tabIndex = -1; document.body.focus(); window.scrollTo(0, 0);"
         " document.body.removeAttribute('tabindex');"
         " [...document.querySelectorAll(controls)].forEach((e, i) => { e.dataset.stop = i; }); }",
         CONTROLS,
     )
-    found: list[dict[str, Any]] = []
+    stops: list[dict[str, Any]] = []
     for _ in range(400):
         page.keyboard.press("Tab")
         at = page.evaluate(
@@ -137,23 +121,23 @@ def walked(page: Page) -> list[dict[str, Any]]:
             " shows: s.outlineStyle !== 'none' && parseFloat(s.outlineWidth) >= 2,"
             " inside: r.bottom > 0 && r.top < innerHeight && r.right > 0 && r.left < innerWidth }; }"
         )
-        if at["body"] or (found and at["stop"] == found[0]["stop"]):
-            return found
-        found.append(at)
+        if at["body"] or (stops and at["stop"] == stops[0]["stop"]):
+            return stops
+        stops.append(at)
     raise AssertionError("Tab never comes to an end")
 
 
 def reachable(page: Page) -> set[str]:
-    """The controls that can be seen."""
-    found: list[str] = page.evaluate(
+    """The visible controls."""
+    stops: list[str] = page.evaluate(
         "() => [...document.querySelectorAll('[data-stop]')].filter(e => e.checkVisibility({visibilityProperty: true})"
         " && (e.getClientRects().length > 0)).map(e => e.dataset.stop)"
     )
-    return set(found)
+    return set(stops)
 
 
 @pytest.mark.parametrize("path", ["/explore?epsilon=1&delta=1e-6&policy=signed", "/ask", "/budget", "/login", "/docs"])
-def test_every_control_is_reached_by_tab_and_shows_it(visit: Visit, served: Served, path: str) -> None:
+def test_tab_reaches_every_control_and_its_focus_is_visible(visit: Visit, served: Served, path: str) -> None:
     page = visit("/login")
     if path in ("/ask", "/budget"):
         enter(page, served.key(f"tab-{path[1:]}", "curator"))
@@ -161,14 +145,14 @@ def test_every_control_is_reached_by_tab_and_shows_it(visit: Visit, served: Serv
     if path != "/ask":
         page.goto(served.url + path)
     page.wait_for_load_state("networkidle")
-    stops = walked(page)
+    stops = tab_through(page)
     assert "Skip to the content" in stops[0]["html"]
     assert reachable(page) - {stop["stop"] for stop in stops} == set()
     assert [stop["html"] for stop in stops if not stop["shows"]] == [], "focus does not show"
     assert [stop["html"] for stop in stops if not stop["inside"]] == [], "focus is out of sight"
 
 
-def test_the_skip_link_goes_to_the_content(visit: Visit) -> None:
+def test_the_skip_link_moves_the_focus_to_the_content(visit: Visit) -> None:
     page = visit("/explore")
     page.keyboard.press("Tab")
     skip = page.get_by_role("link", name="Skip to the content")
@@ -180,7 +164,7 @@ def test_the_skip_link_goes_to_the_content(visit: Visit) -> None:
     assert page.evaluate("document.querySelector('main').contains(document.activeElement)")
 
 
-def test_a_question_by_keyboard_alone(visit: Visit, served: Served) -> None:
+def test_a_question_can_be_asked_by_keyboard_alone(visit: Visit, served: Served) -> None:
     page = visit("/login")
     page.get_by_label("Your key").focus()
     page.keyboard.type(served.key("keys-only"))
@@ -190,7 +174,7 @@ def test_a_question_by_keyboard_alone(visit: Visit, served: Served) -> None:
     box.focus()
     page.keyboard.press("Space")
     expect(page.locator("#sql")).to_have_value("SELECT region, count(*) FROM people GROUP BY region")
-    expect(box).to_be_focused()  # the page changed around it
+    expect(box).to_be_focused()  # the page was updated
     page.keyboard.press("Tab")
     page.keyboard.press("Space")
     expect(page.locator("#sql")).to_have_value(

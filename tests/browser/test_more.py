@@ -1,4 +1,4 @@
-"""What follows a moment later in Explore, when it cannot."""
+"""The part of Explore that is loaded later, with invalid parameters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 from tests.support.browsing import Visit
 
 
-def test_pictures_that_cannot_follow_say_why(visit: Visit) -> None:
+def test_invalid_parameters_of_the_later_part_are_refused_with_the_reason(visit: Visit) -> None:
     page = visit("/explore/more?epsilon=1&delta=2")
     expect(page.get_by_role("alert")).to_contain_text("delta")
     part = page.request.get(page.url, headers={"HX-Request": "true"}).text()

@@ -1,4 +1,4 @@
-"""A page as it is used: windows that change, sliders that find their place, work given up, a phone's room."""
+"""Details of the pages: window size, sliders, cancellation, and small screens."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tests.support.served import Served
 OUTSIDE = "e => { const r = e.getBoundingClientRect(); return r.left < 0 || r.right > innerWidth; }"
 
 
-def sideways(page: Page) -> bool:
+def scrolls_sideways(page: Page) -> bool:
     return bool(page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"))
 
 
-def test_the_curve_follows_the_window_and_the_theme(visit: Visit) -> None:
+def test_the_curve_adapts_to_the_window_and_the_theme(visit: Visit) -> None:
     page = visit("/explore")
     picture = page.get_by_role("img", name="delta at every epsilon")
     expect(picture).to_be_visible()
@@ -30,7 +30,7 @@ def test_the_curve_follows_the_window_and_the_theme(visit: Visit) -> None:
             "(h => Math.abs(h.querySelector('svg').getBoundingClientRect().width - h.clientWidth) < 2)"
             "(document.querySelector('.curve'))",
         )
-        assert not sideways(page), width
+        assert not scrolls_sideways(page), width
     colour = "getComputedStyle(document.querySelector('.curve .line')).stroke"
     before = page.evaluate(colour)
     page.emulate_media(color_scheme="dark")
@@ -38,27 +38,27 @@ def test_the_curve_follows_the_window_and_the_theme(visit: Visit) -> None:
 
 
 @pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no scripts"])
-def test_the_curve_can_be_read_with_the_pointer(visit: Visit, scripts: bool) -> None:
+def test_pointing_at_the_curve_shows_delta_rounded_up(visit: Visit, scripts: bool) -> None:
     page = visit(f"/explore{'' if scripts else '/more'}?epsilon=1&delta=1e-6", scripts=scripts)
     m = cv.design(epsilon="1", delta="1e-6", method="remap")
     points = page.locator(".curve .point")
     expect(points.first).to_be_visible()
-    read = dict(re.findall(r"epsilon (\S+): delta (\S+)", " ".join(points.locator("title").all_text_contents())))
-    assert len(read) > 10
-    for epsilon, delta in read.items():
-        assert Fraction(delta) >= m.delta_at(Fraction(epsilon)), "never less than holds"
-    assert Fraction(read["0"]) <= m.delta_at(0) * Fraction(102, 100)
-    point = points.nth(len(read) // 2)
+    labels = dict(re.findall(r"epsilon (\S+): delta (\S+)", " ".join(points.locator("title").all_text_contents())))
+    assert len(labels) > 10
+    for epsilon, delta in labels.items():
+        assert Fraction(delta) >= m.delta_at(Fraction(epsilon)), "the shown delta is never below the true one"
+    assert Fraction(labels["0"]) <= m.delta_at(0) * Fraction(102, 100)
+    point = points.nth(len(labels) // 2)
     expect(point.locator(".mark")).to_have_css("opacity", "0")
     point.locator(".strip").hover()
     expect(point.locator(".mark")).to_have_css("opacity", "1")
 
 
 @pytest.mark.parametrize("name", ["D", "eta", "n0"])
-def test_the_first_step_of_a_slider_works_and_there_is_a_way_back(visit: Visit, name: str) -> None:
+def test_a_slider_sets_a_computed_value_and_a_button_resets_it(visit: Visit, name: str) -> None:
     page = visit("/explore")
     page.get_by_text("More: eta, D").click()
-    back = page.get_by_role("button", name=f"{name}: have it found again")
+    back = page.get_by_role("button", name=f"{name}: compute it again")
     expect(back).to_be_hidden()
     facts = page.locator(".facts").inner_text()
     slider(page, name).focus()
@@ -73,39 +73,39 @@ def test_the_first_step_of_a_slider_works_and_there_is_a_way_back(visit: Visit, 
     expect(back).to_be_hidden()
 
 
-def test_a_cancelled_design_says_what_the_pictures_show(visit: Visit) -> None:
+def test_after_cancellation_the_page_says_that_the_pictures_are_the_previous_ones(visit: Visit) -> None:
     page = visit("/explore")
     until(page, "!document.querySelector('#more')")
-    told = page.locator("#told")
+    notice = page.locator("#told")
     page.locator("#answers").fill("777")
     page.locator("#answers").press("Enter")
     page.get_by_role("button", name="Cancel").click()
-    expect(told).to_be_visible()
-    expect(told).to_have_text("Cancelled: the pictures show the settings before.")
-    assert told.get_attribute("role") == "status"
+    expect(notice).to_be_visible()
+    expect(notice).to_have_text("Cancelled: the pictures show the previous settings.")
+    assert notice.get_attribute("role") == "status"
     page.locator("#answers").fill("1")
     page.locator("#answers").press("Enter")
-    expect(told).to_be_hidden()
+    expect(notice).to_be_hidden()
 
 
-def test_the_pictures_that_follow_can_be_cancelled(visit: Visit) -> None:
+def test_loading_the_curve_can_be_cancelled(visit: Visit) -> None:
     page = visit("/login")
-    page.route("**/explore/more?*", lambda route: None)  # it never comes
+    page.route("**/explore/more?*", lambda route: None)  # no response
     page.goto(page.url.replace("/login", "/explore"))
     waiting = page.locator("#more")
-    expect(waiting.get_by_text("on their way")).to_be_visible()
+    expect(waiting.get_by_text("Computing the curve")).to_be_visible()
     until(page, "document.querySelector('#more').classList.contains('htmx-request')")
-    ended: list[str] = []
-    page.on("requestfailed", lambda request: ended.append(request.url))
+    aborted: list[str] = []
+    page.on("requestfailed", lambda request: aborted.append(request.url))
     waiting.get_by_role("button", name="Cancel").click()
     expect(waiting.get_by_role("status")).to_have_text("Cancelled: the curve and the comparison are not shown.")
-    expect(waiting.get_by_text("on their way")).to_be_hidden()
+    expect(waiting.get_by_text("Computing the curve")).to_be_hidden()
     expect(waiting.get_by_role("link")).to_be_visible()
     until(page, "!document.querySelector('#more').classList.contains('htmx-request')")
-    assert [url for url in ended if "/explore/more" in url]
+    assert [url for url in aborted if "/explore/more" in url]
 
 
-def test_a_phone_shows_flags_and_questions_whole(visit: Visit, served: Served) -> None:
+def test_flags_and_questions_fit_on_a_phone(visit: Visit, served: Served) -> None:
     page = visit("/login", phone=True)
     enter(page, served.key("cora", "curator"))
     for label in page.locator("label:has(> input[type=checkbox]), summary").all():
@@ -116,17 +116,17 @@ def test_a_phone_shows_flags_and_questions_whole(visit: Visit, served: Served) -
     assert flags.count() > 3
     for flag in flags.all()[:5]:
         assert not flag.evaluate(OUTSIDE)
-    assert not sideways(page)
+    assert not scrolls_sideways(page)
     page.goto(f"{served.url}/budget")
     box = page.locator("td code").first.bounding_box()
     assert box is not None
     assert box["width"] > 250
-    assert not sideways(page)
+    assert not scrolls_sideways(page)
 
 
-def test_long_values_wrap(visit: Visit, served: Served) -> None:
+def test_long_values_are_wrapped_on_a_phone(visit: Visit, served: Served) -> None:
     page = visit("/login", phone=True)
     enter(page, served.key("x" * 60))
     page.locator("legend").first.evaluate("e => { e.textContent = 'w'.repeat(200); }")
     page.locator(".values label").first.evaluate("e => e.append('w'.repeat(200))")
-    assert not sideways(page)
+    assert not scrolls_sideways(page)

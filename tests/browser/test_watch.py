@@ -1,4 +1,4 @@
-"""Around the pages: no request leaves the host, nothing runs that is not ours, and limits are said in words."""
+"""All pages: no request leaves the host, the content security policy holds, and refusals are readable."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tests.support.browsing import Visit, Watch, enter, opened, until
 from tests.support.served import Served
 
 
-def test_the_watch_sees_a_request_that_leaves(browser: Browser, served: Served) -> None:
-    """The check itself: with the policy taken off, a page that asks elsewhere is noticed."""
+def test_the_watch_reports_a_request_to_another_host(browser: Browser, served: Served) -> None:
+    """Without the content security policy, a request to another host is reported."""
     watch, context = Watch(served.url), opened(browser)
     watch.over(context)
     context.route("http://elsewhere.example/**", lambda route: route.fulfill(body=""))
@@ -29,7 +29,7 @@ def test_the_watch_sees_a_request_that_leaves(browser: Browser, served: Served) 
 
 
 @pytest.mark.parametrize(
-    "deed",
+    "script",
     [
         "const s = document.createElement('script'); s.textContent = 'window.ran = 1'; document.body.append(s)",
         "const i = new Image(); i.src = 'http://elsewhere.example/x.png'",
@@ -39,20 +39,20 @@ def test_the_watch_sees_a_request_that_leaves(browser: Browser, served: Served) 
         "a.click()",
     ],
 )
-def test_the_policy_forbids_what_is_not_ours(browser: Browser, served: Served, deed: str) -> None:
-    """Scripts and styles in the page, and anything from elsewhere, are refused by the browser; the watch sees it."""
+def test_the_policy_blocks_inline_scripts_and_other_hosts(browser: Browser, served: Served, script: str) -> None:
+    """The browser blocks inline scripts, inline styles and other hosts, and `Watch` records the error."""
     watch, context = Watch(served.url), opened(browser)
     watch.over(context)
     page = context.new_page()
     page.goto(served.url + "/login")
-    page.evaluate(f"() => {{ {deed} }}")
+    page.evaluate(f"() => {{ {script} }}")
     page.wait_for_timeout(200)
     assert page.evaluate("window.ran") is None
     context.close()
     assert any("Content Security Policy" in error for error in watch.errors)
 
 
-def test_no_page_brings_scripts_or_styles_of_its_own(visit: Visit, served: Served) -> None:
+def test_no_page_contains_inline_scripts_or_styles(visit: Visit, served: Served) -> None:
     page = visit("/login")
     enter(page, served.key("cora", "curator"))
     for path in ("/explore", "/explore?words=agency", "/ask", "/budget", "/docs", "/login"):
@@ -66,8 +66,8 @@ def test_no_page_brings_scripts_or_styles_of_its_own(visit: Visit, served: Serve
         assert text.count("<script") == text.count('<script src="/static/'), path
 
 
-def test_too_many_requests_are_refused_in_words(browser: Browser, tmp_path: Path) -> None:
-    served = Served(tmp_path, rate=60)  # ten at once
+def test_too_many_requests_are_refused_with_a_readable_message(browser: Browser, tmp_path: Path) -> None:
+    served = Served(tmp_path, rate=60)  # a burst of ten requests
     watch, context = Watch(served.url), opened(browser)
     try:
         watch.refusals = {429}
@@ -81,7 +81,7 @@ def test_too_many_requests_are_refused_in_words(browser: Browser, tmp_path: Path
                 page.locator("#epsilon").press("Enter")
         alert = page.get_by_role("alert")
         expect(alert).to_contain_text("ask again in")
-        assert "{" not in page.locator("#view").inner_text(), "a problem for programs is shown to people"
+        assert "{" not in page.locator("#view").inner_text(), "the page shows JSON"
         expect(page.locator("#controls")).to_be_visible()
         page.goto(served.url + "/explore")
         expect(page.get_by_role("alert")).to_contain_text("ask again in")
@@ -92,7 +92,7 @@ def test_too_many_requests_are_refused_in_words(browser: Browser, tmp_path: Path
         served.stop()
 
 
-def test_what_is_not_there_is_a_page_for_people_and_a_problem_for_programs(
+def test_a_missing_page_is_html_for_browsers_and_problem_json_for_programs(
     visit: Visit, served: Served, watch: Watch
 ) -> None:
     watch.refusals = {404}

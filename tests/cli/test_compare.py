@@ -1,4 +1,4 @@
-"""`countveil compare`: the table, the JSON, and what it says to bad input."""
+"""`countveil compare`: the table, the JSON output, and the messages for bad input."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
 
-def test_json_has_the_promised_keys() -> None:
+def test_json_has_the_documented_keys() -> None:
     done = run("--epsilon", "1", "--delta", "1e-6", "-m", "countveil-signed", "-m", "geometric", "--json")
     assert done.returncode == 0
-    found = json.loads(done.stdout)
-    assert found["schema_version"] == 1
-    assert [row["mechanism"] for row in found["rows"]] == ["countveil-signed", "geometric"]
-    for row in found["rows"]:
+    comparison = json.loads(done.stdout)
+    assert comparison["schema_version"] == 1
+    assert [row["mechanism"] for row in comparison["rows"]] == ["countveil-signed", "geometric"]
+    for row in comparison["rows"]:
         assert {"epsilon", "delta", "eta", "variance", "worst_error", "within_3", "bias_at", "never_negative"} <= set(
             row
         )
@@ -31,7 +31,7 @@ def test_json_has_the_promised_keys() -> None:
         assert Fraction(row["delta"]) <= Fraction("1e-6")
 
 
-def test_the_page_for_people_fits_80_columns_and_says_who_is_left_out() -> None:
+def test_the_table_fits_80_columns_and_lists_the_mechanisms_left_out() -> None:
     done = run("--epsilon", "2", "--variance", "0.5", "-D", "5")
     assert done.returncode == 0
     assert "At the same variance: epsilon 2, variance 0.5, D 5" in done.stdout
@@ -43,10 +43,22 @@ def test_the_page_for_people_fits_80_columns_and_says_who_is_left_out() -> None:
     assert "left out: paper" in left_out.stdout
 
 
-def test_small_ranges_keep_their_columns() -> None:
+def test_a_mechanism_on_few_counts_has_every_column() -> None:
     done = run("--epsilon", "1", "--delta", "1e-6", "--largest-count", "3", "-m", "explicit-fair", "-m", "geometric")
     line = next(line for line in done.stdout.splitlines() if "explicit fair" in line and "never" in line)
     assert line.split()[-2:] == ["-", "never"]
+
+
+def test_several_names_and_answers_at_the_command_line() -> None:
+    done = run(
+        "--epsilon", "3", "--delta", "1e-6", "--answers", "4", "--only", "discrete-gaussian,geometric", "-m", "skellam"
+    )
+    assert done.returncode == 0
+    assert "delta 1e-6, 4 answers" in done.stdout
+    names = [name for name in ("discrete Gaussian", "geometric", "Skellam") if name in done.stdout]
+    assert len(names) == 3
+    assert "certified composition" in done.stdout
+    assert max(len(line) for line in done.stdout.splitlines()) <= 80
 
 
 @pytest.mark.parametrize(
@@ -60,7 +72,7 @@ def test_small_ranges_keep_their_columns() -> None:
         (("--epsilon", "1", "--delta", "1e-6", "-m", "p-table"), "leave zero alone"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_code_2(arguments: tuple[str, ...], words: str) -> None:
+def test_bad_input_is_refused_in_one_line_with_exit_code_2(arguments: tuple[str, ...], words: str) -> None:
     done = run(*arguments)
     assert done.returncode == 2
     assert done.stdout == ""

@@ -32,6 +32,7 @@ from tests.support.curated import (
 
 BY_REGION = "SELECT region, count(*) FROM people GROUP BY region"
 TOTAL = "SELECT count(*) FROM people"
+TRUTH = "people; at most 1 row each in a cell, 1 cell each; interval for the count within these bounds"
 
 
 @pytest.fixture
@@ -58,13 +59,13 @@ def read_csv(path: Path) -> list[list[str]]:
         return list(csv.reader(file))
 
 
-# What comes back
+# Output formats
 
 
-def test_a_new_ledger_is_announced_once_whichever_command_begins_it(
+def test_a_new_ledger_is_announced_once_by_the_command_that_creates_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: Run, budget: Run
 ) -> None:
-    said = "a new ledger begins: countveil.ledger; keep it and its anchor, they are the budget\n"
+    message = "created a new ledger: countveil.ledger; keep it and its anchor, they record the budget\n"
     for name, first in (("a", budget), ("b", count)):
         folder = tmp_path / name
         folder.mkdir()
@@ -72,69 +73,69 @@ def test_a_new_ledger_is_announced_once_whichever_command_begins_it(
         people(folder)
         written(folder)
         words = (TOTAL,) if first is count else ()
-        assert first(*words, "--json").err == said
+        assert first(*words, "--json").err == message
         assert (first(*words, "--json").err, budget("--json").err, count(TOTAL, "--json").err) == ("", "", "")
 
 
-def test_json(config: Path, count: Run) -> None:
+def test_json_has_the_rows_and_the_receipt_and_a_replay_has_the_same(config: Path, count: Run) -> None:
     done = count(BY_REGION, "--json")
     assert (done.code, done.err) == (0, "")
-    found = json.loads(done.out)
-    assert found["columns"] == ["region", "count", "count_low", "count_high"]
-    assert [row[0] for row in found["rows"]] == ["North", "South", "East", "West"]
-    assert all(type(number) is int for row in found["rows"] for number in row[1:])
-    assert found["replayed"] is False
+    table = json.loads(done.out)
+    assert table["columns"] == ["region", "count", "count_low", "count_high"]
+    assert [row[0] for row in table["rows"]] == ["North", "South", "East", "West"]
+    assert all(type(number) is int for row in table["rows"] for number in row[1:])
+    assert table["replayed"] is False
     keys = {"id", "dataset", "version", "question", "mechanism", "epsilon", "delta", "answers", "answers_left", "time"}
-    assert keys <= set(found["receipt"])
+    assert keys <= set(table["receipt"])
     again = json.loads(count(BY_REGION, "--json").out)
-    assert again == {**found, "replayed": True}
+    assert again == {**table, "replayed": True}
 
 
-def test_on_the_screen(config: Path, count: Run) -> None:
+def test_the_screen_shows_intervals_the_sum_and_the_price_in_80_columns(config: Path, count: Run) -> None:
     done = count(BY_REGION)
     assert done.code == 0
     assert "95 % interval" in done.out
     assert "sum of the cells" in done.out
-    assert "need not agree" in done.out
+    assert "more accurate, but can differ from" in " ".join(done.out.split())
     assert "paid: 1 answer, 3 of 4 left (all together epsilon 10, delta 0.01)" in done.err  # stdout is no terminal
     assert "free: asked before, 3 of 4 left" in count(BY_REGION).err
     assert all(len(line) <= 80 for line in done.out.splitlines())
 
 
-def test_csv_and_json_on_stdout(config: Path, count: Run) -> None:
+def test_csv_and_json_on_stdout_have_the_same_rows(config: Path, count: Run) -> None:
     plain = count(BY_REGION, "--format", "csv")
     assert plain.err == ""
     header, *rows = csv.reader(io.StringIO(plain.out))
-    assert header == ["region", "count", "count_low", "count_high"]
+    assert header == ["region", "count", "count_low", "count_high", "count_of"]
     described = json.loads(count(BY_REGION, "--format", "json").out)
-    assert [[str(v) for v in row] for row in described["rows"]] == rows
+    assert [[*map(str, row), TRUTH] for row in described["rows"]] == rows
 
 
 @pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
-def test_files(ending: str, config: Path, count: Run, tmp_path: Path) -> None:
+def test_each_file_format_holds_the_rows_of_the_table(ending: str, config: Path, count: Run, tmp_path: Path) -> None:
     rows = json.loads(count(BY_REGION, "--json").out)["rows"]
     done = count(BY_REGION, "-o", f"table.{ending}")
     assert (done.code, done.err) == (0, "")
     assert f"4 counts in table.{ending}; free: asked before" in done.out
     target = tmp_path / f"table.{ending}"
     if ending == "json":
-        held = json.loads(target.read_text())["rows"]
+        values = json.loads(target.read_text())["rows"]
     elif ending == "csv":
-        held = [[row[0], *map(int, row[1:])] for row in read_csv(target)[1:]]
+        values = [[row[0], *map(int, row[1:-1])] for row in read_csv(target)[1:]]
     else:
-        held = [list(row.values()) for row in pq.read_table(target).to_pylist()]
-    assert held == rows
+        values = [list(row.values()) for row in pq.read_table(target).to_pylist()]
+    assert values == rows
     assert not [path for path in tmp_path.iterdir() if path.suffix == ".part"]
 
 
-def test_a_file_with_json_on_stdout(config: Path, count: Run, tmp_path: Path) -> None:
-    found = json.loads(count(BY_REGION, "-o", "table.csv", "--json").out)
-    assert (found["output"], found["columns"][0], found["cells"]) == ("table.csv", "region", 4)
-    assert {"receipt", "replayed"} <= set(found)
+def test_json_describes_the_table_written_to_a_file(config: Path, count: Run, tmp_path: Path) -> None:
+    summary = json.loads(count(BY_REGION, "-o", "table.csv", "--json").out)
+    assert (summary["output"], summary["columns"][0], summary["cells"]) == ("table.csv", "region", 4)
+    assert {"receipt", "replayed"} <= set(summary)
     assert (tmp_path / "table.csv").exists()
 
 
-def test_the_format_goes_over_the_ending(config: Path, count: Run, tmp_path: Path) -> None:
+def test_the_option_format_overrides_the_file_name(config: Path, count: Run, tmp_path: Path) -> None:
     assert count(BY_REGION, "-o", "table", "--format", "csv").code == 0
     assert (tmp_path / "table").read_text().startswith("region,count")
 
@@ -165,7 +166,7 @@ def awkward(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_weird_labels(awkward: Path, count: Run, tmp_path: Path) -> None:
+def test_labels_with_special_characters_are_kept_in_every_format(awkward: Path, count: Run, tmp_path: Path) -> None:
     sql = "SELECT place, ok, day, count(*) FROM people GROUP BY place, ok, day"
     described = json.loads(count(sql, "--json").out)
     assert [row[0] for row in described["rows"]][::6] == AWKWARD
@@ -176,15 +177,15 @@ def test_weird_labels(awkward: Path, count: Run, tmp_path: Path) -> None:
     assert [row[0] for row in rows][::6] == AWKWARD
     assert {row[1] for row in rows} == {"true", "false"}
     count(sql, "-o", "table.parquet")
-    held = pq.read_table(tmp_path / "table.parquet")
-    assert held.schema.types[:3] == [pa.string(), pa.bool_(), pa.date32()]
-    assert held["place"].to_pylist()[::6] == AWKWARD
-    shown = count("SELECT place, count(*) FROM people GROUP BY place").out
+    table = pq.read_table(tmp_path / "table.parquet")
+    assert table.schema.types[:3] == [pa.string(), pa.bool_(), pa.date32()]
+    assert table["place"].to_pylist()[::6] == AWKWARD
+    screen = count("SELECT place, count(*) FROM people GROUP BY place").out
     for label in ("two\\nlines", "car\\rriage", "' padded '", "''", "[b]x"):
-        assert label in shown
+        assert label in screen
 
 
-def test_tables_of_many_cells_are_cut_on_the_screen_only(config: Path, count: Run) -> None:
+def test_a_large_table_is_truncated_on_the_screen_only(config: Path, count: Run) -> None:
     written(config.parent, config_text(columns=COLUMNS.replace(", step = 10", "")))
     sql = "SELECT age, count(*) FROM people GROUP BY age"
     done = count(sql)
@@ -193,7 +194,7 @@ def test_tables_of_many_cells_are_cut_on_the_screen_only(config: Path, count: Ru
     assert len(json.loads(count(sql, "--json").out)["rows"]) == 120
 
 
-def test_long_labels_fold_and_numbers_do_not(config: Path, count: Run, tmp_path: Path) -> None:
+def test_long_labels_are_wrapped_and_numbers_are_not(config: Path, count: Run, tmp_path: Path) -> None:
     long = "a label that goes on and on " * 6
     written(tmp_path, config_text(columns=f'region = ["North", "{long}"]\nage = ["{long}", "x"]'))
     out = count("SELECT region, age, count(*) FROM people GROUP BY region, age").out
@@ -201,7 +202,7 @@ def test_long_labels_fold_and_numbers_do_not(config: Path, count: Run, tmp_path:
     assert out.count(" to ") == 4
 
 
-def test_no_colour_where_none_is_wanted(config: Path) -> None:
+def test_no_color_turns_colours_off(config: Path) -> None:
     where = {**os.environ, "PYTHONPATH": str(Path(cv.__file__).parents[1]), "NO_COLOR": "1"}
     words = [sys.executable, "-m", "countveil", "count", BY_REGION]
     done = subprocess.run(words, capture_output=True, text=True, env=where, cwd=config.parent)
@@ -212,29 +213,31 @@ def test_no_colour_where_none_is_wanted(config: Path) -> None:
 # Dry runs
 
 
-def test_a_dry_run(config: Path, count: Run) -> None:
+def test_a_dry_run_shows_the_price_and_charges_nothing(config: Path, count: Run) -> None:
     done = count(BY_REGION, "--dry-run")
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith(f"question   {BY_REGION}\ncosts      1 answer of 4 left\ngives      4 counts, each ±")
     assert all(len(line) <= 80 for line in done.out.splitlines())
-    found = json.loads(count(BY_REGION, "--dry-run", "--json").out)
-    assert {"schema_version", "question", "cells", "cost", "answers_left", "margin_95", "worst_error"} <= set(found)
+    dry_run = json.loads(count(BY_REGION, "--dry-run", "--json").out)
+    assert {"schema_version", "question", "cells", "cost", "answers_left", "margin_95", "worst_error"} <= set(dry_run)
     assert charged(config) == 0
     count(BY_REGION)
-    assert "costs      nothing: it was asked before" in count(BY_REGION, "--dry-run").out
+    assert "costs      nothing: this question was asked before" in count(BY_REGION, "--dry-run").out
 
 
-def test_a_dry_run_says_how_far_a_sum_of_small_cells_is_off(config: Path, count: Run) -> None:
+def test_a_dry_run_states_the_bias_of_a_sum_of_small_cells(config: Path, count: Run) -> None:
     by_both = "SELECT region, age, count(*) FROM people GROUP BY region, age"
     words = " ".join(count(by_both, "--dry-run").out.split())
-    stated = re.search(r"the sum of 48 cells can be up to ([0-9.]+) too high on average, if every count is 0; ", words)
-    assert stated is not None
+    sentence = re.search(
+        r"the sum of 48 cells can be up to ([0-9.]+) too high on average, if every count is 0; ", words
+    )
+    assert sentence is not None
     assert "for sums use policy signed, or ask for the total as a question of its own" in words
-    found = json.loads(count(by_both, "--dry-run", "--json").out)
-    assert 0.5 <= float(found["sum_bias"]) <= float(stated[1]) <= 1.01 * float(found["sum_bias"])
+    dry_run = json.loads(count(by_both, "--dry-run", "--json").out)
+    assert 0.5 <= float(dry_run["sum_bias"]) <= float(sentence[1]) <= 1.01 * float(dry_run["sum_bias"])
 
 
-def test_a_dry_run_when_nothing_is_left(config: Path, count: Run) -> None:
+def test_a_dry_run_on_a_spent_budget_is_refused_like_the_question(config: Path, count: Run) -> None:
     for age in range(4):
         assert count(f"{TOTAL} WHERE age > {age}").code == 0
     done = count(BY_REGION, "--dry-run")
@@ -247,7 +250,7 @@ def test_a_dry_run_when_nothing_is_left(config: Path, count: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         (["SELECT count(*) FROM nothing"], 3, "query not allowed at position 22: the dataset nothing"),
         (["SELECT name, count(*) FROM people GROUP BY name"], 3, "at position 8: the column name is not declared"),
@@ -261,19 +264,19 @@ def test_a_dry_run_when_nothing_is_left(config: Path, count: Run) -> None:
         ([TOTAL, "-o", "nowhere/table.csv"], 2, "a file in a folder that exists"),
         ([TOTAL, "-o", "folder.csv"], 2, "a file in a folder that exists"),
         ([TOTAL, "-o", "table.xls"], 2, "ends in .csv, .parquet or .json"),
-        ([TOTAL, "--format", "parquet"], 2, "name a file with -o"),
+        ([TOTAL, "--format", "parquet"], 2, "give a file with -o"),
         ([TOTAL, "--format", "xml"], 2, "--format"),
-        ([TOTAL, "--dry-run", "-o", "table.csv"], 2, "a dry run gives no table"),
+        ([TOTAL, "--dry-run", "-o", "table.csv"], 2, "a dry run makes no table"),
         ([TOTAL, "--json", "--format", "csv"], 2, "--json prints JSON"),
         ([], 2, "SQL"),
         ([TOTAL, "--colour"], 2, "--colour"),
     ],
 )
-def test_refusals_cost_nothing(words: list[str], code: int, said: str, config: Path, count: Run) -> None:
+def test_refusals_cost_nothing(words: list[str], code: int, message: str, config: Path, count: Run) -> None:
     (config.parent / "folder.csv").mkdir()
     done = count(*words)
     assert (done.code, done.out) == (code, "")
-    assert said in done.err
+    assert message in done.err
     assert done.err.startswith("countveil: ")
     assert done.err.count("\n") == 1
     assert charged(config) == 0
@@ -295,7 +298,7 @@ BAD_CONFIGS = {
 
 
 @pytest.mark.parametrize("name", BAD_CONFIGS)
-def test_bad_configurations(name: str, config: Path, count: Run, budget: Run) -> None:
+def test_a_bad_configuration_is_refused_in_one_line(name: str, config: Path, count: Run, budget: Run) -> None:
     bad = written(config.parent, BAD_CONFIGS[name], "bad.toml")
     done = count(TOTAL, "-c", bad)
     assert (done.code, done.out) == (2, "")
@@ -305,20 +308,20 @@ def test_bad_configurations(name: str, config: Path, count: Run, budget: Run) ->
         assert budget("people", "-c", bad).code == 2
 
 
-def test_a_configuration_that_is_no_text(config: Path, count: Run) -> None:
+def test_a_configuration_that_is_not_utf_8_is_refused(config: Path, count: Run) -> None:
     (config.parent / "bad.toml").write_bytes(config_text().encode("utf-16"))
     done = count(TOTAL, "-c", "bad.toml")
     assert (done.code, "is not UTF-8 text" in done.err) == (2, True)
 
 
 @pytest.mark.parametrize(
-    ("text", "code", "said"),
+    ("text", "code", "message"),
     [
         (config_text(columns=COLUMNS + "sex = [1, 2]"), 5, "column sex is declared"),
         (config_text(unit="nobody"), 5, "unit nobody"),
         (config_text(source="zoned.parquet", columns="day = { min = 2026-01-01, max = 2026-01-31 }"), 5, "zone"),
         (config_text(source="gone.csv"), 6, "matches no file"),
-        (config_text(source="people.xls"), 6, "of no known kind"),
+        (config_text(source="people.xls"), 6, "countveil cannot read people.xls"),
         (config_text(source="broken.parquet"), 6, "could not be opened"),
         (config_text(source="cut.parquet"), 6, "could not be opened"),
         (config_text(source="folder.csv"), 6, "matches no file"),
@@ -328,7 +331,9 @@ def test_a_configuration_that_is_no_text(config: Path, count: Run) -> None:
         (config_text(more='engine = "nope"'), 6, "engine nope is not installed"),
     ],
 )
-def test_bad_sources(text: str, code: int, said: str, config: Path, count: Run) -> None:
+def test_a_bad_source_is_refused_without_quoting_data(
+    text: str, code: int, message: str, config: Path, count: Run
+) -> None:
     folder = config.parent
     (folder / "folder.csv").mkdir()
     (folder / "people.xls").write_text("secret value")
@@ -340,14 +345,14 @@ def test_bad_sources(text: str, code: int, said: str, config: Path, count: Run) 
     written(folder, text)
     done = count(TOTAL)
     assert (done.code, done.out) == (code, "")
-    assert said in done.err
+    assert message in done.err
     assert done.err.count("\n") == 1
     for word in ("secret", "duckdb.", "Error:", "Traceback", "magic", "footer"):
         assert word not in done.err.replace("secret.csv", "")
     assert charged(config) == 0
 
 
-def test_the_budget_is_spent(config: Path, count: Run) -> None:
+def test_a_spent_budget_refuses_new_questions_and_replays_old_ones(config: Path, count: Run) -> None:
     for age in range(4):
         count(f"{TOTAL} WHERE age > {age}")
     done = count(BY_REGION)
@@ -378,7 +383,9 @@ def test_parquet_without_pyarrow_is_refused_before_paying(config: Path, tmp_path
 # The environment
 
 
-def test_the_environment(config: Path, count: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_environment_variables_set_the_configuration_ledger_anchor_and_source(
+    config: Path, count: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     other = tmp_path / "other"
     other.mkdir()
     people(other, "W" * 80, "elsewhere.csv")
@@ -387,8 +394,8 @@ def test_the_environment(config: Path, count: Run, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("COUNTVEIL_LEDGER", str(other / "book"))
     monkeypatch.setenv("COUNTVEIL_ANCHOR", str(other / "mark"))
     monkeypatch.setenv("COUNTVEIL_SOURCE_PEOPLE", str(other / "elsewhere.csv"))
-    found = json.loads(count(BY_REGION, "--json").out)
-    assert dict(row[:2] for row in found["rows"])["West"] > 50
+    table = json.loads(count(BY_REGION, "--json").out)
+    assert dict(row[:2] for row in table["rows"])["West"] > 50
     assert (other / "book").exists()
     assert (other / "mark").exists()
     assert charged(config) == 0
@@ -397,15 +404,20 @@ def test_the_environment(config: Path, count: Run, monkeypatch: pytest.MonkeyPat
 # Budgets
 
 
-def test_the_budget_as_json(config: Path, count: Run, budget: Run) -> None:
+def test_budget_prints_the_answers_left_as_json(config: Path, count: Run, budget: Run) -> None:
     count(TOTAL)
-    found = json.loads(budget("people", "--json").out)
-    assert (found["answers_left"], found["answers_total"], found["epsilon"], found["delta"]) == (3, 4, "10", "0.01")
-    assert found["pools"][0]["pool"] == "people"
-    assert json.loads(budget("--json").out) == found
+    description = json.loads(budget("people", "--json").out)
+    assert (
+        description["answers_left"],
+        description["answers_total"],
+        description["epsilon"],
+        description["delta"],
+    ) == (3, 4, "10", "0.01")
+    assert description["pools"][0]["pool"] == "people"
+    assert json.loads(budget("--json").out) == description
 
 
-def test_the_budget_on_the_screen(config: Path, count: Run, budget: Run) -> None:
+def test_budget_prints_answers_left_and_shares_in_80_columns(config: Path, count: Run, budget: Run) -> None:
     written(config.parent, config_text(budget=QUICK + 'shares = { ann = 2, "bob b" = 1 }'))
     assert count(TOTAL, "--analyst", "ann").code == 0
     out = budget().out
@@ -415,27 +427,27 @@ def test_the_budget_on_the_screen(config: Path, count: Run, budget: Run) -> None
     assert all(len(line) <= 80 for line in out.splitlines())
 
 
-def test_opening_more(config: Path, budget: Run) -> None:
-    done = budget("people", "--open", "2", "--reason", "second edition", "--json")
+def test_budget_extend_adds_answers_and_needs_a_dataset_and_a_reason(config: Path, budget: Run) -> None:
+    done = budget("people", "--extend", "2", "--reason", "second edition", "--json")
     assert done.code == 0
     assert json.loads(done.out)["answers_total"] == 6
     for words in (
-        ["--open", "2"],
-        ["people", "--open", "2"],
+        ["--extend", "2"],
+        ["people", "--extend", "2"],
         ["people", "--reason", "x"],
-        ["--open", "1", "--reason", "x"],
+        ["--extend", "1", "--reason", "x"],
     ):
         assert budget(*words).code == 2
-    for words in (["people", "--open", "0"], ["people", "--open", "x"], ["nope", "--open", "1"]):
+    for words in (["people", "--extend", "0"], ["people", "--extend", "x"], ["nope", "--extend", "1"]):
         assert budget(*words, "--reason", "x").code == 2
     assert budget("nope").code == 2
     assert json.loads(budget("--json").out)["answers_total"] == 6
 
 
-def test_counts_never_come_out_of_the_command_line(
+def test_no_command_prints_a_true_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], count: Run
 ) -> None:
-    """The count is a large prime. Nothing prints it, unless it is what was released."""
+    """The true count is a large prime: no output contains it, unless the released number equals it."""
     prime = 99991
     monkeypatch.chdir(tmp_path)
     write_rows(tmp_path / "people.csv", ["region"], [("North",)] * prime)
@@ -453,13 +465,13 @@ def test_counts_never_come_out_of_the_command_line(
         assert not any(str(prime) in text for text in texts)
 
 
-# A file that one record could break
+# A CSV file that one record breaks
 
 
 def test_one_record_that_breaks_a_csv_file_is_refused_with_its_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Read as it comes, it would leave 150 people of 1000 in each half."""
+    """A reader that tolerates the broken record would count 150 instead of 1000 people in each region."""
     monkeypatch.chdir(tmp_path)
     rows = [f"{i},{('North', 'South')[i % 2]},{i % 100}\n" for i in range(2000)]
     whole = "".join(["person,region,age\n", *rows])
@@ -470,23 +482,23 @@ def test_one_record_that_breaks_a_csv_file_is_refused_with_its_line(
     (tmp_path / "people.csv").write_text(broken)
     for done in (count(BY_REGION), count(TOTAL), inspect(), init("people.csv", "-o", "-")):
         assert (done.code, done.out) == (5, "")
-        assert "people.csv is no CSV by RFC 4180, line 302: a quote inside a field that is not quoted" in done.err
+        assert "people.csv is not CSV by RFC 4180, line 302: a quote inside a field that is not quoted" in done.err
         assert done.err.count("\n") == 1
     assert charged(config) == 0
     (tmp_path / "people.csv").write_text(whole)
-    found = json.loads(count(BY_REGION, "--json").out)
-    assert all(abs(row[1] - 1000) <= found["worst_error"] for row in found["rows"])
+    table = json.loads(count(BY_REGION, "--json").out)
+    assert all(abs(row[1] - 1000) <= table["worst_error"] for row in table["rows"])
     (tmp_path / "people.csv").write_text(broken)
-    assert count(BY_REGION).code == 5, "also where the same question was answered before"
+    assert count(BY_REGION).code == 5, "refused although the question was answered before"
 
 
-# Integers that are floats because one is missing
+# Integers stored as floats because one value is missing
 
 
-def test_one_missing_id_or_code_in_a_file_of_pandas(
+def test_a_missing_id_or_code_in_a_pandas_file_does_not_change_the_other_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """pandas writes floats for integers as soon as one is missing: the same answer as without that row."""
+    """pandas stores integers as floats if one is missing; the counts equal those without that row."""
     monkeypatch.chdir(tmp_path)
     config = written(tmp_path, config_text(source="people.parquet", columns='zip = ["101", "102"]\nage = [1, 2]\n'))
     with_plan(config)
@@ -498,6 +510,6 @@ def test_one_missing_id_or_code_in_a_file_of_pandas(
         frame.to_parquet("people.parquet")
         done = count("SELECT zip, count(*) FROM people WHERE age <= 2 GROUP BY zip", "--json")
         assert (done.code, done.err) == (0, "")
-        found = json.loads(done.out)
-        assert all(abs(row[1] - 500) <= found["worst_error"] for row in found["rows"])
+        table = json.loads(done.out)
+        assert all(abs(row[1] - 500) <= table["worst_error"] for row in table["rows"])
     assert inspect().code == 0

@@ -1,4 +1,4 @@
-"""The demo: the main job from end to end, its report, and what a second run does."""
+"""`countveil demo`: four questions from end to end, the report, and a second run."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def printed(folder: Path) -> dict[str, Any]:
-    """What the first run prints, and its page."""
-    found: dict[str, Any] = json.loads(command(folder, "--json").stdout)
-    return {**found, "page": (folder / "report.html").read_text()}
+def first_run(folder: Path) -> dict[str, Any]:
+    """The JSON output of the first run, with the text of its report."""
+    output: dict[str, Any] = json.loads(command(folder, "--json").stdout)
+    return {**output, "page": (folder / "report.html").read_text()}
 
 
 def command(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -41,14 +41,13 @@ def command(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_four_questions(printed: dict[str, Any]) -> None:
-    found = printed
-    first, second, refused, again = found["asked"]
+def test_two_answers_are_paid_one_question_is_refused_and_one_is_replayed(first_run: dict[str, Any]) -> None:
+    first, second, refused, again = first_run["asked"]
     assert [a["answer"]["replayed"] for a in (first, second, again)] == [False, False, True]
     assert refused["answer"] is None
     assert "position" in refused["refusal"]
     assert second["answer"]["rows"] == again["answer"]["rows"]
-    assert (found["budget"]["answers_left"], found["budget"]["answers_total"]) == (8, 10)
+    assert (first_run["budget"]["answers_left"], first_run["budget"]["answers_total"]) == (8, 10)
     sizes = {town: size for town, _, size in census.TOWNS}
     reach = first["answer"]["worst_error"]
     for town, y, low, high in first["answer"]["rows"]:
@@ -56,46 +55,46 @@ def test_four_questions(printed: dict[str, Any]) -> None:
         assert low <= y <= high
 
 
-def test_the_census_is_as_it_says() -> None:
+def test_the_census_has_100000_people_and_is_the_same_every_time() -> None:
     people = list(census.people())
     assert len(people) == 100_000
     assert {size for _, _, size in census.TOWNS} >= {90, 50_000}
     assert people == list(census.people())
 
 
-def test_the_report_needs_nothing_else(printed: dict[str, Any]) -> None:
-    page = printed["page"]
+def test_the_report_is_one_valid_page_without_external_files(first_run: dict[str, Any]) -> None:
+    page = first_run["page"]
     assert not re.search(r"<script|https?://|src=|url\(|@import|<link", page)
     assert page.count("<svg") == 4  # the budget, and a plot for each answered question
     assert re.search(r"The sum of 12 cells can be up to [0-9.]+ too high on average, if every count is 0; for", page)
     for words in ("refused, nothing charged", "replayed, free", "paid: one answer", "Larkspur", "What is promised"):
         assert words in page
-    opened: list[str] = []
+    open_tags: list[str] = []
 
     class Balanced(HTMLParser):
         def handle_starttag(self, tag: str, attrs: object) -> None:
             if tag not in VOID:
-                opened.append(tag)
+                open_tags.append(tag)
 
         def handle_endtag(self, tag: str) -> None:
             if tag not in VOID:
-                assert opened.pop() == tag
+                assert open_tags.pop() == tag
 
     Balanced().feed(page)
-    assert not opened
+    assert not open_tags
 
 
-def test_a_second_run_is_replayed(folder: Path, printed: dict[str, Any]) -> None:
+def test_a_second_run_replays_the_answers(folder: Path, first_run: dict[str, Any]) -> None:
     before = run(folder)
     assert all(asked.table is None or asked.table.replayed for asked in before.asked)
-    shown = command(folder).stdout
-    assert "asked before" in shown
-    assert "Larkspur" in shown
-    assert "8 of 10 answers left" in shown
-    assert max(len(line) for line in shown.splitlines() if "countveil count" not in line) <= 120
+    screen = command(folder).stdout
+    assert "asked before" in screen
+    assert "Larkspur" in screen
+    assert "8 of 10 answers left" in screen
+    assert max(len(line) for line in screen.splitlines() if "countveil count" not in line) <= 120
 
 
-def test_a_file_in_the_way(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("")
     done = subprocess.run(
         [sys.executable, "-m", "countveil", "demo", "--out", str(tmp_path / "x")],

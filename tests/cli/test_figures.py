@@ -1,4 +1,4 @@
-"""`countveil figures`, as a process of its own."""
+"""`countveil figures`, run as a separate process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 import pytest
 
 import countveil as cv
-from countveil.figures import NAMES
+from countveil.paper_figures import NAMES
 
 PAGE = Path(__file__).parents[2] / "docs" / "paper.md"
 
@@ -27,7 +27,7 @@ class Done(NamedTuple):
 
 
 def run(*words: object, first: Path | None = None, cwd: Path | None = None) -> Done:
-    """The command in a new process that finds this countveil, and before it what is in `first`."""
+    """Run the command in a new process, with `first` before this countveil on the import path."""
     folders = [str(folder) for folder in (first, Path(cv.__file__).parents[1]) if folder]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
     command = [sys.executable, "-W", "error", "-m", "countveil", *map(str, words)]
@@ -42,7 +42,7 @@ def one_line(done: Done) -> str:
 
 
 @pytest.mark.slow  # a process for every command
-def test_some_figures(tmp_path: Path) -> None:
+def test_the_chosen_figures_are_written_as_svg_png_and_csv(tmp_path: Path) -> None:
     done = run("figures", "--out", "new/folder", "--only", "gaussian", "--only", "noise", cwd=tmp_path)
     assert done.code == 0, done.err
     assert [line.split(" ")[0] for line in done.out.splitlines()] == ["new/folder/noise.svg", "new/folder/gaussian.svg"]
@@ -56,36 +56,36 @@ def test_some_figures(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow  # a process for every command
-def test_json_and_replaced_files(tmp_path: Path) -> None:
+def test_json_lists_the_files_and_an_old_figure_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "noise.svg").write_text("old")
     done = run("figures", "--out", tmp_path, "--only", "noise", "--json")
     assert done.code == 0, done.err
     result = json.loads(done.out)
     assert result["schema_version"] == 1
-    (found,) = result["figures"]
-    assert found["name"] == "noise"
-    assert found["files"] == [str(tmp_path / f"noise.{ending}") for ending in ("svg", "png", "csv")]
-    assert found["facts"]["paper_delta_exact"] == "0.0153693741279118"
-    assert found["points"] == 28
+    (figure,) = result["figures"]
+    assert figure["name"] == "noise"
+    assert figure["files"] == [str(tmp_path / f"noise.{ending}") for ending in ("svg", "png", "csv")]
+    assert figure["facts"]["paper_delta_exact"] == "0.0153693741279118"
+    assert figure["points"] == 28
     ElementTree.parse(tmp_path / "noise.svg")
     assert len(os.listdir(tmp_path)) == 3
 
 
-def test_other_names(tmp_path: Path) -> None:
+def test_an_unknown_figure_is_refused(tmp_path: Path) -> None:
     done = run("figures", "--out", tmp_path / "out", "--only", "noise", "--only", "six")
     assert done.code == 2
     assert "figure: got six, allowed is one of noise, epsilon, eta-1.1" in one_line(done)
     assert os.listdir(tmp_path) == []
 
 
-def test_out_is_needed() -> None:
+def test_the_option_out_is_required() -> None:
     done = run("figures")
     assert done.code == 2
     assert "--out" in one_line(done)
 
 
 @pytest.mark.slow  # a process for every command
-def test_folders_that_cannot_be_made(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for place in (tmp_path / "file", tmp_path / "file" / "below", "/proc/figures", ""):
         done = run("figures", "--out", place)
@@ -95,7 +95,7 @@ def test_folders_that_cannot_be_made(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_folders_without_permission(tmp_path: Path) -> None:
+def test_a_folder_without_write_permission_is_refused(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o500)
     done = run("figures", "--out", closed)
@@ -104,7 +104,7 @@ def test_folders_without_permission(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("hidden", ["altair", "vl_convert"])
-def test_without_the_extra(hidden: str, tmp_path: Path) -> None:
+def test_without_the_plots_extra_the_command_says_what_to_install(hidden: str, tmp_path: Path) -> None:
     hides = tmp_path / "hides"
     hides.mkdir()
     (hides / "sitecustomize.py").write_text(
@@ -121,13 +121,13 @@ def test_without_the_extra(hidden: str, tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["hides"]
 
 
-def test_help_names_the_figures() -> None:
-    listed = re.findall(r"^    (\S+)  ", run("figures", "--help").out, re.MULTILINE)
-    assert tuple(listed[: len(NAMES)]) == NAMES
+def test_help_lists_every_figure() -> None:
+    names = re.findall(r"^    (\S+)  ", run("figures", "--help").out, re.MULTILINE)
+    assert tuple(names[: len(NAMES)]) == NAMES
 
 
-def test_the_refusal_on_the_page() -> None:
-    """docs/paper.md says what the command prints where the theorem fails."""
+def test_the_message_in_the_docs_is_the_message_of_the_command() -> None:
+    """docs/paper.md quotes the message for parameters that the theorem does not cover."""
     page = PAGE.read_text(encoding="utf-8")
     command = re.search(r"`countveil (design [^`]*--method paper)` prints the same line and exits with 2", page)
     assert command

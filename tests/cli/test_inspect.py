@@ -1,4 +1,4 @@
-"""`countveil inspect`: how data fits its schema, for the curator, at 80 columns."""
+"""`countveil inspect`: the curator sees in 80 columns how the data fit the schema."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
 ROWS = [(1, "North", 5), (1, "North", 200), (2, "Atlantis", "old"), ("", "South", ""), (3, "\x1b[31mred", 7)]
 
 
-def test_what_is_outside(run: Run, tmp_path: Path) -> None:
+def test_values_outside_the_domains_are_shown(run: Run, tmp_path: Path) -> None:
     write_rows(tmp_path / "people.csv", ["person", "region", "age", "note"], [(*row, "n") for row in ROWS])
     written(tmp_path)
     done = run()
@@ -31,20 +31,21 @@ def test_what_is_outside(run: Run, tmp_path: Path) -> None:
     assert "Atlantis (1)" in done.out
     assert "\x1b" not in done.out
     assert "3 people; at most 2 rows of one person" in done.out
-    assert "not declared, so nobody can ask about: note" in done.out
-    assert "1 row without a person in person; never counted" in done.out
+    assert "not declared, so no query can use: note" in done.out
+    assert "1 row without a person in column person; never counted" in done.out
     assert "people with more than 1 row: 1" in done.out
     assert all(len(line) <= 80 for line in done.out.splitlines())
 
 
-def test_as_json(run: Run, tmp_path: Path) -> None:
+def test_json_counts_the_values_inside_and_outside_the_domains(run: Run, tmp_path: Path) -> None:
     write_rows(tmp_path / "people.csv", ["person", "region", "age"], ROWS)
     written(tmp_path)
-    (found,) = json.loads(run("people", "--json").out)["datasets"]
-    region, age = found["columns"]
+    (dataset,) = json.loads(run("people", "--json").out)["datasets"]
+    region, age = dataset["columns"]
     assert (region["rows"], region["inside"], region["null"], region["outside"]) == (5, 3, 0, 2)
     assert (age["inside"], age["null"], age["outside"]) == (2, 1, 2)
-    assert found["people"] == {"people": 3, "rows": 5, "unnamed": 1, "most_rows": 2, "over": 1}
+    assert dataset["bounds"]["declared"]["rows_per_person"] == 1
+    assert dataset["people"] == {"people": 3, "rows": 5, "unnamed": 1, "most_rows": 2, "over": 1}
 
 
 def test_guessed_domains_stay_on_one_line(run: Run, tmp_path: Path) -> None:
@@ -57,7 +58,7 @@ def test_guessed_domains_stay_on_one_line(run: Run, tmp_path: Path) -> None:
     assert "guessed domains to confirm in the file: region, age" in out
 
 
-def test_long_names_and_values(run: Run, tmp_path: Path) -> None:
+def test_long_names_and_values_fit_80_columns(run: Run, tmp_path: Path) -> None:
     name = "a" * 150
     write_rows(tmp_path / "people.csv", ["person", name], [(i, f"{'v' * 300} {i}") for i in range(20)])
     written(tmp_path, config_text(columns=f'{name} = ["x"]'))
@@ -66,7 +67,7 @@ def test_long_names_and_values(run: Run, tmp_path: Path) -> None:
     assert all(len(line) <= 80 for line in done.out.splitlines())
 
 
-def test_nothing_is_charged_and_no_ledger_made(run: Run, tmp_path: Path) -> None:
+def test_inspect_creates_no_ledger(run: Run, tmp_path: Path) -> None:
     people(tmp_path)
     written(tmp_path)
     run()
@@ -74,7 +75,7 @@ def test_nothing_is_charged_and_no_ledger_made(run: Run, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("text", "words", "code", "said"),
+    ("text", "words", "code", "message"),
     [
         (config_text(), ["nope"], 2, "nope is not declared"),
         (config_text(), ["-c", "gone.toml"], 2, "cannot be read"),
@@ -85,7 +86,9 @@ def test_nothing_is_charged_and_no_ledger_made(run: Run, tmp_path: Path) -> None
         (config_text(source="zoned.parquet", columns="day = { min = 2026-01-01, max = 2026-01-02 }"), [], 5, "zone"),
     ],
 )
-def test_what_is_refused(text: str, words: list[str], code: int, said: str, run: Run, tmp_path: Path) -> None:
+def test_bad_input_is_refused_in_one_line(
+    text: str, words: list[str], code: int, message: str, run: Run, tmp_path: Path
+) -> None:
     people(tmp_path)
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 none PAR1")
     when = pa.array([0, 1], pa.timestamp("us", tz="Europe/Prague"))
@@ -93,11 +96,11 @@ def test_what_is_refused(text: str, words: list[str], code: int, said: str, run:
     written(tmp_path, text)
     done = run(*words)
     assert (done.code, done.out) == (code, "")
-    assert said in done.err
+    assert message in done.err
     assert done.err.count("\n") == 1
 
 
-def test_columns_with_names_of_ours(run: Run, tmp_path: Path) -> None:
+def test_columns_may_have_the_names_of_generated_sql(run: Run, tmp_path: Path) -> None:
     write_rows(tmp_path / "people.csv", ["u", "v", "n\x1b[2J"], [(1, 2, 3), (1, 9, 3)])
     written(tmp_path, config_text(unit="u", columns="v = { min = 0, max = 5 }"))
     done = run()
@@ -105,3 +108,169 @@ def test_columns_with_names_of_ours(run: Run, tmp_path: Path) -> None:
     assert "outside v, most frequent: 9 (1)" in done.out
     assert "1 people; at most 2 rows" in done.out
     assert "\x1b" not in done.out
+
+
+# Contribution bounds
+
+
+VISITS = [(i, "North", 5) for i in range(300) for _ in range(2)] + [(i + 1000, "South", 5) for i in range(300)]
+
+
+def test_the_declared_bounds_are_compared_with_other_choices(run: Run, tmp_path: Path) -> None:
+    write_rows(tmp_path / "people.csv", ["person", "region", "age"], VISITS)
+    written(tmp_path, config_text(columns=COLUMNS.splitlines()[0]))
+    done = run()
+    assert (done.code, done.err) == (0, "")
+    lines = [" ".join(line.split()) for line in done.out.splitlines()]
+    assert "+ 1 x 1 66.7 % 50.0 % ±2 33.3 % 0.4 % left out" in lines
+    assert "* 2 x 1 100.0 % 100.0 % ±3 0.0 % 0.7 % noise" in lines
+    assert "1 x 1 ########## 33.8 % <- declared" in lines
+    assert "The declared bounds 1 x 1 leave out 33.3 % of all rows; most of these cells:" in lines
+    assert "50.0 % of 600 rows: region = North" in lines
+    assert "people with more than 1 row: 300; rows above the bounds are not counted" in " ".join(lines)
+    assert all(len(line) <= 80 for line in done.out.splitlines())
+
+
+def test_json_has_every_choice_and_the_worst_cells(run: Run, tmp_path: Path) -> None:
+    write_rows(tmp_path / "people.csv", ["person", "region", "age"], VISITS)
+    written(tmp_path)
+    (dataset,) = json.loads(run("--json", "--by", "region").out)["datasets"]
+    bounds = dataset["bounds"]
+    assert bounds["tables"] == [["region"]]
+    assert [(c["rows_per_person"], c["cells_per_person"]) for c in bounds["choices"]] == [(1, 1), (2, 1)]
+    assert bounds["worst_cells"] == [{"by": ["region"], "labels": ["North"], "rows": 600, "left_out": 0.5}]
+    assert bounds["declared"]["worst_left_out"] == 0.5
+
+
+def test_without_a_budget_the_choices_are_compared_without_noise(run: Run, tmp_path: Path) -> None:
+    write_rows(tmp_path / "people.csv", ["person", "region", "age"], VISITS)
+    written(tmp_path, config_text().split("[dataset.people.budget]")[0])
+    done = run()
+    assert done.code == 0
+    assert "no budget is declared, so the noise of these choices is unknown" in " ".join(done.out.split())
+    assert "±" not in done.out
+
+
+def test_if_every_row_is_one_person_there_are_no_bounds_to_compare(run: Run, tmp_path: Path) -> None:
+    people(tmp_path)
+    written(tmp_path, config_text(unit="row"))
+    assert "Bounds" not in run().out
+    done = run("--by", "region")
+    assert (done.code, done.out) == (2, "")
+    assert "every row is one person" in done.err
+
+
+@pytest.mark.parametrize("words", [["--by", "nope"], ["--by", "region,region"]])
+def test_an_unknown_table_is_refused(words: list[str], run: Run, tmp_path: Path) -> None:
+    people(tmp_path)
+    written(tmp_path)
+    done = run(*words)
+    assert (done.code, done.out) == (2, "")
+    assert "out of: region, age" in done.err
+
+
+def test_guessed_bounds_are_named_as_such(run: Run, tmp_path: Path) -> None:
+    people(tmp_path)
+    written(tmp_path, config_text(more="bounds_guessed = true"))
+    assert "the bounds are guessed: confirm them in the file" in " ".join(run().out.split())
+
+
+def test_names_of_cells_cannot_control_the_terminal(run: Run, tmp_path: Path) -> None:
+    write_rows(tmp_path / "people.csv", ["person", "place"], [(1, "\x1b[31mred")] * 5)
+    written(tmp_path, config_text(columns='place = ["\\u001b[31mred"]'))
+    done = run()
+    assert done.code == 0
+    assert "of 5 rows: 'place = \\x1b[31mred'" in done.out
+    assert "\x1b" not in done.out
+
+
+def test_a_weekly_job_stops_when_a_new_region_appears(run: Run, tmp_path: Path) -> None:
+    """The new region has one row in eight: `--strict` fails with its share, and says nothing while the data fits."""
+    config = tmp_path / "countveil.toml"
+    config.write_text(
+        '[dataset.people]\nsource = "people.csv"\nunit = "row"\n'
+        '[dataset.people.columns]\nregion = ["North", "South"]\n'
+        'area = { from = "region", map = "areas.csv" }\n'
+        '[dataset.people.budget]\nepsilon = "3"\ndelta = "1e-6"\nanswers = 2\n'
+    )
+    (tmp_path / "areas.csv").write_text("region,area\nNorth,top\nSouth,bottom\n")
+    data = tmp_path / "people.csv"
+    data.write_text("region\n" + "North\n" * 400 + "South\n" * 300)
+    assert run("--strict").code == 0
+    data.write_text(data.read_text() + "West\n" * 100)
+    stopped = run("--strict", "--json")
+    assert stopped.code == 5
+    assert "people, region: 12.5 % of rows are outside the domain" in stopped.err
+    assert "people, area: 12.5 % of rows are outside the domain; at most 0.1 % may be" in stopped.err
+    assert json.loads(stopped.out)["datasets"][0]["columns"][0]["outside"] == 100
+    assert run("--strict", "--share", "0.2").code == 0
+    assert run("--strict", "--share", "2").code == 2
+    assert run().code == 0
+
+
+def test_bounds_are_compared_in_tables_by_derived_columns(run: Run, tmp_path: Path) -> None:
+    write_rows(tmp_path / "people.csv", ["person", "region", "age"], VISITS)
+    written(tmp_path, config_text(columns='region = ["North", "South"]\nyears = { from = "age", bands = [0, 18] }'))
+    (dataset,) = json.loads(run("--json", "--by", "years,region").out)["datasets"]
+    assert dataset["bounds"]["worst_cells"][0]["labels"] == ["0-17", "North"]
+    assert [column["inside"] for column in dataset["columns"]] == [900, 900]
+
+
+# Since the last inspection
+
+
+def test_since_shows_what_changed_and_keeps_its_record_private(run: Run, tmp_path: Path) -> None:
+    write_rows(tmp_path / "people.csv", ["person", "region", "age"], [(1, "North", 5), (2, "South", 6)])
+    written(tmp_path)
+    assert "no earlier inspection is recorded" in " ".join(run("--since").out.split())
+    record = tmp_path / "countveil.ledger.inspected"
+    assert record.stat().st_mode & 0o777 == 0o600
+    changes = json.loads(run("--since", "--json").out)["changes"]["people"]
+    assert len(changes) == 1
+    assert changes[0].endswith(": nothing changed")
+    rows = [(1, "North", 5, "x"), (2, "Atlantis", 6, "x"), (3, "South", "", "x")]
+    write_rows(tmp_path / "people.csv", ["person", "region", "age", "note"], rows)
+    lines = json.loads(run("--since", "--json").out)["changes"]["people"]
+    assert all(line.startswith("since 20") for line in lines)
+    assert [line.split(": ", 1)[1] for line in lines] == [
+        *("rows: 2 -> 3", "people: 2 -> 3", "region, outside: 0 -> 1", "age, NULL: 0 -> 1"),
+        "new column that is not declared: note",
+    ]
+
+
+def test_data_that_strict_refuses_is_not_recorded(run: Run, tmp_path: Path) -> None:
+    people(tmp_path)
+    written(tmp_path)
+    run("--since")
+    record = (tmp_path / "countveil.ledger.inspected").read_bytes()
+    people(tmp_path, regions="NNSS")
+    write_rows(tmp_path / "people.csv", ["person", "region", "age"], [(1, "Atlantis", 5)])
+    assert run("--since", "--strict").code == 5
+    assert (tmp_path / "countveil.ledger.inspected").read_bytes() == record
+
+
+def test_without_since_nothing_is_recorded_or_compared(run: Run, tmp_path: Path) -> None:
+    people(tmp_path)
+    written(tmp_path)
+    (tmp_path / "countveil.ledger.inspected").write_text("not read")
+    assert run().code == 0
+    assert "changes" not in json.loads(run("--json").out)
+    assert (tmp_path / "countveil.ledger.inspected").read_text() == "not read"
+
+
+RECORDS = [
+    *("", "x", "[]", "{}", '{"schema_version": 1, "datasets": 3}', '{"schema_version": 2, "datasets": {}}'),
+    '{"schema_version": 1, "datasets": {"people": {"inspected": "2026-01-01T00:00:00", "rows": "x"}}}',
+    '{"schema_version": 1, "datasets": {"people": {"inspected": 3}}}',
+]
+
+
+@pytest.mark.parametrize("text", RECORDS)
+def test_another_file_is_not_taken_for_the_record(text: str, run: Run, tmp_path: Path) -> None:
+    people(tmp_path)
+    written(tmp_path)
+    (tmp_path / "countveil.ledger.inspected").write_text(text)
+    done = run("--since")
+    assert (done.code, done.out) == (2, "")
+    assert "is not a record of inspections; move it away" in done.err
+    assert (tmp_path / "countveil.ledger.inspected").read_text() == text

@@ -1,4 +1,4 @@
-"""What the ledger prints and stores says nothing about one person: neither as text nor as a hash to be recomputed."""
+"""Neither the output nor the files of a ledger depend on one person, not even through a hash of the data."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from countveil.engines import source as sources
+from countveil.data import source as sources
 from tests.support.curated import config_text, people, runner, with_plan, written
 
 BY_REGION = "SELECT region, count(*) FROM people GROUP BY region"
@@ -28,8 +28,8 @@ NEIGHBOURS = ("NNNSSEW", "NNNSSEWW")
 
 
 @contextmanager
-def same_coins(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The operating system's random bytes, the same in every run."""
+def same_randomness(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Replace the random bytes of the operating system by a fixed sequence."""
     number = itertools.count()
 
     def coins(size: int = 32) -> bytes:
@@ -42,8 +42,8 @@ def same_coins(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-class Ran:
-    """A curator's session on the command line, and everything that it printed and left on disk."""
+class Session:
+    """A curator's session on the command line, with its output and its files."""
 
     def __init__(self, folder: Path, regions: str, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
         monkeypatch.setattr(sources, "RECENT", 0)  # as if the data had been written long ago
@@ -73,7 +73,7 @@ class Ran:
 
     @property
     def fingerprint(self) -> str:
-        """What someone who has the data can compute."""
+        """The fingerprint that anyone with the data can compute."""
         return hashlib.sha256(self.file_hash.encode()).hexdigest()
 
     @property
@@ -81,8 +81,8 @@ class Ran:
         return hashlib.sha256(self.data.read_bytes()).hexdigest()
 
     def recompute(self, fingerprint: str) -> set[str]:
-        """The ids that charges would have, as prefixes of the chain's hashes, if the data had this fingerprint."""
-        previous, found = "0" * 64, set()
+        """The ids of the charges if they were prefixes of the chain's hashes and the data had this fingerprint."""
+        previous, ids = "0" * 64, set()
         for entry in self.log["entries"]:
             body = {k: v for k, v in entry.items() if k not in ("seq", "time", "kind", "hash", "id")}
             if entry["kind"] == "version":
@@ -91,37 +91,37 @@ class Ran:
             whole = f"{previous}\n{entry['seq']}\n{entry['time']}\n{entry['kind']}\n{text}"
             previous = hashlib.sha256(whole.encode()).hexdigest()
             if entry["kind"] == "charge":
-                found.add(previous[:24])
-        return found
+                ids.add(previous[:24])
+        return ids
 
     def rows(self) -> dict[str, list[tuple[Any, ...]]]:
-        """What the ledger's tables hold, without what is noise, keyed, or chained to it."""
+        """The rows of the ledger's tables without noise, keyed values and hashes of the chain."""
         with closing(sqlite3.connect(self.folder / "countveil.ledger")) as db:
-            tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-            found = {name: db.execute(f"SELECT * FROM {name} ORDER BY 1, 2").fetchall() for name in tables}
+            names = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+            tables = {name: db.execute(f"SELECT * FROM {name} ORDER BY 1").fetchall() for name in names}
         hidden = ("keyed_fingerprint", "sha256", "anchor")
-        found["entry"] = [
+        tables["entry"] = [
             (seq, kind, {k: v for k, v in json.loads(body).items() if k not in hidden})
-            for seq, _, kind, body, *_ in found["entry"]
+            for seq, _, kind, body, *_ in tables["entry"]
         ]
-        found["version"] = [row[:2] for row in found["version"]]
-        found["answer"] = [row[:1] for row in found["answer"]]
-        found["charge"] = [(*row[:7], row[8]) for row in found["charge"]]
-        return found
+        tables["version"] = [row[:2] for row in tables["version"]]
+        tables["answer"] = [row[:1] for row in tables["answer"]]
+        tables["charge"] = [(*row[:7], row[8]) for row in tables["charge"]]
+        return tables
 
 
 class Capture:
-    """What a command prints, for fixtures that live longer than `capsys`."""
+    """The output of a command, for fixtures with a longer scope than `capsys`."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._patch = monkeypatch
         self.readouterr()
 
     def readouterr(self) -> Any:
-        found = SimpleNamespace(out=getvalue(sys.stdout), err=getvalue(sys.stderr))
+        output = SimpleNamespace(out=getvalue(sys.stdout), err=getvalue(sys.stderr))
         self._patch.setattr(sys, "stdout", io.StringIO())
         self._patch.setattr(sys, "stderr", io.StringIO())
-        return found
+        return output
 
 
 def getvalue(stream: Any) -> str:
@@ -129,54 +129,54 @@ def getvalue(stream: Any) -> str:
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Ran, Ran]:
-    """Two datasets that differ in one person, with the same coins."""
-    folder, ran = tmp_path_factory.mktemp("both"), []
+def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Session, Session]:
+    """Sessions on two datasets that differ in one person, with the same random bytes."""
+    folder, sessions = tmp_path_factory.mktemp("both"), []
     for regions in NEIGHBOURS:
-        with pytest.MonkeyPatch.context() as patched, same_coins(patched):
-            ran.append(Ran(folder / regions, regions, patched, Capture(patched)))
-    return ran[0], ran[1]
+        with pytest.MonkeyPatch.context() as patched, same_randomness(patched):
+            sessions.append(Session(folder / regions, regions, patched, Capture(patched)))
+    return sessions[0], sessions[1]
 
 
-def test_ids_cannot_be_recomputed_from_the_log_and_the_data(both: tuple[Ran, Ran]) -> None:
-    """Someone who knows everybody else computes the id of a receipt with and without one person."""
-    for ran in both:
-        printed = "".join(ran.printed)
+def test_ids_cannot_be_recomputed_from_the_log_and_the_data(both: tuple[Session, Session]) -> None:
+    """An attacker who knows all other records cannot test for one person with the id of a receipt."""
+    for session in both:
+        printed = "".join(session.printed)
         for candidate in both:
-            for id in ran.recompute(candidate.fingerprint):
+            for id in session.recompute(candidate.fingerprint):
                 assert id not in printed
 
 
-def test_nothing_printed_differs_but_the_released_numbers(both: tuple[Ran, Ran]) -> None:
-    """With the same coins, the neighbour's session prints the same: ids, versions and all."""
+def test_the_output_of_neighbours_differs_only_in_the_released_numbers(both: tuple[Session, Session]) -> None:
+    """With the same random bytes, both sessions print the same ids, versions and texts."""
     first, second = both
     for count in (0, 1, 2, 6):
-        one, other = (re.sub(r"-?\d+", "N", ran.printed[count]) for ran in both)
+        one, other = (re.sub(r"-?\d+", "N", session.printed[count]) for session in both)
         assert one == other
     assert first.receipt == second.receipt
     assert first.printed[3:6] + first.printed[7:9] == second.printed[3:6] + second.printed[7:9]
-    logs = [re.sub(r'"sha256": "[0-9a-f]{64}"', "of the released numbers", ran.printed[9]) for ran in both]
+    logs = [re.sub(r'"sha256": "[0-9a-f]{64}"', "of the released numbers", session.printed[9]) for session in both]
     assert logs[0] == logs[1]
     members = {name for entry in first.log["entries"] for name in entry}
     assert not members & {"hash", "fingerprint", "keyed_fingerprint", "nonce", "check", "ledger", "anchor"}
 
 
-def test_nothing_stored_differs_but_noise_and_what_is_keyed(both: tuple[Ran, Ran]) -> None:
+def test_the_tables_of_neighbours_differ_only_in_noise_and_keyed_values(both: tuple[Session, Session]) -> None:
     assert both[0].rows() == both[1].rows()
 
 
-def test_no_file_holds_a_hash_of_the_data(both: tuple[Ran, Ran]) -> None:
-    for ran in both:
-        files = [file for file in ran.folder.iterdir() if file != ran.data]
+def test_no_file_contains_a_hash_of_the_data(both: tuple[Session, Session]) -> None:
+    for session in both:
+        files = [file for file in session.folder.iterdir() if file != session.data]
         names = {file.name for file in files}
         assert {"countveil.ledger", "countveil.ledger.anchor", "countveil.ledger.fingerprints", "backup"} <= names
-        for hash in (ran.file_hash, ran.fingerprint):
+        for hash in (session.file_hash, session.fingerprint):
             for form in (hash.encode(), hash[:24].encode(), bytes.fromhex(hash)):
                 assert not [file.name for file in files if form in file.read_bytes()]
 
 
-def test_the_cache_of_fingerprints_is_keyed_throughout(both: tuple[Ran, Ran]) -> None:
-    """Not even the size of the data is in it."""
+def test_the_cache_of_fingerprints_contains_only_keyed_values(both: tuple[Session, Session]) -> None:
+    """The cache does not contain the size of the data either."""
     cache = json.loads((both[0].folder / "countveil.ledger.fingerprints").read_bytes())
     assert set(cache) == {"check", "sources"}
     values = [cache["check"], *cache["sources"], *itertools.chain(*cache["sources"].values())]
@@ -184,19 +184,19 @@ def test_the_cache_of_fingerprints_is_keyed_throughout(both: tuple[Ran, Ran]) ->
     assert all(re.fullmatch("[0-9a-f]{64}", value) for value in values)
 
 
-def test_ids_are_random_and_kept_on_a_repeat(
+def test_ids_are_random_and_a_replay_has_the_first_id(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    one, other = (Ran(tmp_path / name, NEIGHBOURS[0], monkeypatch, capsys) for name in ("one", "other"))
+    one, other = (Session(tmp_path / name, NEIGHBOURS[0], monkeypatch, capsys) for name in ("one", "other"))
     assert one.receipt["id"] != other.receipt["id"]
-    charged = [entry["id"] for entry in one.log["entries"] if entry["kind"] == "charge"]
-    assert charged[0] == one.receipt["id"]
+    ids = [entry["id"] for entry in one.log["entries"] if entry["kind"] == "charge"]
+    assert ids[0] == one.receipt["id"]
     again = json.loads(one.printed[1])
     assert again["replayed"]
     assert again["receipt"]["id"] == one.receipt["id"]
 
 
-# -- who may read the files --------------------------------------------------------------------------------------------
+# -- permissions of the files ------------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -210,23 +210,23 @@ def umask(mask: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("mask", [0o000, 0o022, 0o277])
 @pytest.mark.parametrize("links", [True, False])
-def test_every_file_is_its_owners_alone(
+def test_only_the_owner_can_read_the_files(
     mask: int, links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from countveil.ledger import connection
+    from countveil.ledger import sqlite_connection
     from countveil.ledger.sqlite import SqliteLedger
 
     def no_links(*paths: object) -> None:
         raise OSError
 
-    opened, real = [], sqlite3.connect
+    copy_modes, real = [], sqlite3.connect
 
     def connect(path: Any, *rest: Any, **more: Any) -> sqlite3.Connection:
         if isinstance(path, Path):  # a new copy
-            opened.append(path.stat().st_mode & 0o777 if path.exists() else -1)
+            copy_modes.append(path.stat().st_mode & 0o777 if path.exists() else -1)
         return real(path, *rest, **more)
 
-    monkeypatch.setattr(connection.sqlite3, "connect", connect)
+    monkeypatch.setattr(sqlite_connection.sqlite3, "connect", connect)
     if not links:
         monkeypatch.setattr(os, "link", no_links)
     people(tmp_path)
@@ -254,11 +254,11 @@ def test_every_file_is_its_owners_alone(
     } <= set(modes)
     for name in set(modes) - {"people.csv", "countveil.toml"}:
         assert modes[name] == 0o600, name
-    assert opened
-    assert set(opened) == {0o600}, "before anything is written to a copy"
+    assert copy_modes
+    assert set(copy_modes) == {0o600}, "a copy has its mode before its first byte"
 
 
-def test_verify_warns_of_files_that_others_can_read(
+def test_verify_warns_about_files_that_others_can_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     people(tmp_path)
@@ -278,6 +278,6 @@ def test_verify_warns_of_files_that_others_can_read(
     lines = done.err.splitlines()
     assert len(lines) == 4
     for name, mode in {**exposed, "countveil.ledger.replaced": 0o644}.items():
-        warning = f"{name} has mode {mode:04o}, so that others may read it; run: chmod 600 {tmp_path / name}"
+        warning = f"{name} has mode {mode:04o}, so other users may read it; run: chmod 600 {tmp_path / name}"
         assert f"warning: {warning}" in lines
         assert warning in json.loads(run("verify", "--json", "-c", config).out)["warnings"]

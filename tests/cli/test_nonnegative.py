@@ -1,4 +1,4 @@
-"""`countveil nonnegative`, and `countveil plan --unbiased-from`: the residues of the maps, from the command line."""
+"""`countveil nonnegative` and `countveil plan --unbiased-from`: the bias that remains from n0 on."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def signed(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.slow  # linear programs
-def test_residues(signed: str) -> None:
+def test_the_bias_from_n0_on_is_below_its_published_value(signed: str) -> None:
     for words, n0, residue in (
         (["nonnegative", signed, "--unbiased-from", "7"], 7, "5.6e-5"),
         (["nonnegative", "--gaussian", "72", "--epsilon", "1", "--unbiased-from", "25"], 25, "4e-8"),
@@ -37,14 +37,14 @@ def test_residues(signed: str) -> None:
     ):
         done = run(*words, "--json")
         assert done.returncode == 0, done.stderr
-        found = json.loads(done.stdout)
-        found = found.get("per_answer", found)
-        assert found["n0"] == n0
-        assert 0 < Fraction(found["bias_from_n0"]) <= Fraction(residue)
-        assert found["never_negative"]
+        certificate = json.loads(done.stdout)
+        certificate = certificate.get("per_answer", certificate)
+        assert certificate["n0"] == n0
+        assert 0 < Fraction(certificate["bias_from_n0"]) <= Fraction(residue)
+        assert certificate["never_negative"]
 
 
-def test_saved_and_proved_again(signed: str, tmp_path: Path) -> None:
+def test_a_saved_mechanism_is_certified_with_its_bias(signed: str, tmp_path: Path) -> None:
     target = str(tmp_path / "m.json")
     done = run("nonnegative", signed, "--unbiased-from", "8", "--max-bias", "1e-3", "-o", target)
     assert done.returncode == 0
@@ -55,18 +55,18 @@ def test_saved_and_proved_again(signed: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow  # linear programs
-def test_bad_input(signed: str) -> None:
-    for words, says in (
+def test_bad_input_is_refused_in_one_line(signed: str) -> None:
+    for words, message in (
         ([], "give the FILE"),
         ([signed, "--gaussian", "72"], "give the FILE"),
-        ([signed, "--epsilon", "1"], "belong to --gaussian"),
+        ([signed, "--epsilon", "1"], "are for --gaussian"),
         (["--gaussian", "72"], "needs --epsilon"),
         ([signed, "--max-bias", "0"], "max_bias"),
         ([signed, "--unbiased-from", "7", "--max-bias", "1e-7"], "the least is about"),
     ):
         done = run("nonnegative", *words)
         assert done.returncode == 2
-        assert says in done.stderr
+        assert message in done.stderr
         assert done.stderr.count("\n") == 1
     refused = run("plan", "-m", signed, "--answers", "3", "--delta", "1e-6", "--unbiased-from", "6")
-    assert "not with -m" in refused.stderr
+    assert "not allowed with -m" in refused.stderr

@@ -1,4 +1,4 @@
-"""`countveil release` on real files: what it keeps, adds and refuses, and that it never leaves half a table."""
+"""`countveil release` on real files: the columns it keeps and adds, its refusals, and that no partial file remains."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import countveil as cv
-from countveil import cli, tables
-from countveil.cli.output import short
-from countveil.sampling.draw import Sampler
+from countveil import cli
+from countveil.cli.output import clip
+from countveil.release import table_files
+from countveil.sampling.sampler import Sampler
 
 ADDED = ["margin_95", "certain_low", "certain_high"]
 
@@ -41,16 +42,16 @@ Run = Callable[..., Done]
 
 @pytest.fixture(scope="module", params=["signed", "remap"])
 def mechanism_file(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return _saved(request.param, tmp_path_factory)
+    return _save_mechanism(request.param, tmp_path_factory)
 
 
 @pytest.fixture(scope="module")
 def signed_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return _saved("signed", tmp_path_factory)
+    return _save_mechanism("signed", tmp_path_factory)
 
 
-def _saved(kind: str, folders: pytest.TempPathFactory) -> Path:
-    """Signed: one law for all counts. Remap: small counts have laws of their own, and nothing is negative."""
+def _save_mechanism(kind: str, folders: pytest.TempPathFactory) -> Path:
+    """Signed: one law for all counts. Remap: a law for each small count, and no negative result."""
     design = {"policy": "signed"} if kind == "signed" else {"method": "remap"}
     path = folders.mktemp("mechanism") / f"{kind}.json"
     cv.design(epsilon="0.5", delta="1e-4", **design).save(path)  # type: ignore[arg-type]
@@ -59,7 +60,7 @@ def _saved(kind: str, folders: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """The command with its own error handling, in this process."""
+    """Run the command with its error handling in this process."""
 
     def run(*words: object) -> Done:
         monkeypatch.setattr(sys, "argv", ["countveil", "release", *map(str, words)])
@@ -72,7 +73,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def environment(*first: Path) -> dict[str, str]:
-    """For a new process that finds the countveil of this one, and before it what is in `first`."""
+    """Variables for a new process, with `first` before this countveil on the import path."""
     folders = [*first, Path(cv.__file__).parents[1]]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, folders))}
 
@@ -89,7 +90,7 @@ def read_csv(path: Path) -> tuple[list[str], list[list[str]]]:
 
 
 def check_noise(mechanism: cv.Mechanism, n: Any, y: Any, margin: Any, low: Any, high: Any) -> None:
-    """Within the worst error; the margins are functions of y alone, and hold."""
+    """The noise is within the worst error; the margins depend on y alone and contain the count."""
     n, y = np.array(n, dtype=np.int64), np.array(y, dtype=np.int64)
     assert np.abs(y - n).max() <= mechanism.certificate.worst_error
     assert set(map(int, margin)) == {mechanism.margin_95}
@@ -100,7 +101,7 @@ def check_noise(mechanism: cv.Mechanism, n: Any, y: Any, margin: Any, low: Any, 
     assert (n <= most).all()
 
 
-# What is kept and what is added
+# Columns kept and added
 
 AWKWARD = [
     "plain",
@@ -117,22 +118,22 @@ AWKWARD = [
 ]
 
 
-def test_csv(mechanism_file: Path, tmp_path: Path, run: Run) -> None:
+def test_csv_keeps_other_columns_and_adds_margins(mechanism_file: Path, tmp_path: Path, run: Run) -> None:
     rows = [[text, n, f"note {text}"] for n in (0, 1, 2, 7, 40, 10**12) for text in AWKWARD]
     write_csv(tmp_path / "in.csv", ["place, name", "n", "note"], rows)
     done = run(tmp_path / "in.csv", "--column", "n", "-m", mechanism_file, "-o", tmp_path / "out.csv")
     assert done.code == 0
     assert done.out == ""
-    header, found = read_csv(tmp_path / "out.csv")
+    header, out_rows = read_csv(tmp_path / "out.csv")
     assert header == ["place, name", "n", "note", *ADDED]
-    assert [[row[0], row[2]] for row in found] == [[row[0], row[2]] for row in rows]
-    columns = list(zip(*found, strict=True))
+    assert [[row[0], row[2]] for row in out_rows] == [[row[0], row[2]] for row in rows]
+    columns = list(zip(*out_rows, strict=True))
     check_noise(cv.Mechanism.load(mechanism_file), [row[1] for row in rows], columns[1], *columns[3:])
     assert [int(y) for y in columns[1]] != [row[1] for row in rows]
     assert sorted(os.listdir(tmp_path)) == ["in.csv", "out.csv"]
 
 
-def test_parquet(mechanism_file: Path, tmp_path: Path, run: Run) -> None:
+def test_parquet_keeps_other_columns_and_drops_metadata(mechanism_file: Path, tmp_path: Path, run: Run) -> None:
     size = 300
     counts = np.arange(size) % 50
     zone = pa.timestamp("us", tz="Europe/Prague")
@@ -150,25 +151,27 @@ def test_parquet(mechanism_file: Path, tmp_path: Path, run: Run) -> None:
     pq.write_table(table, tmp_path / "in.parquet", row_group_size=70)
     done = run(tmp_path / "in.parquet", "--column", "n", "-m", mechanism_file, "-o", tmp_path / "out.parquet")
     assert done.code == 0, done.err
-    found = pq.read_table(tmp_path / "out.parquet")
-    assert found.column_names == [*table.column_names, *ADDED]
+    out = pq.read_table(tmp_path / "out.parquet")
+    assert out.column_names == [*table.column_names, *ADDED]
     for name in others:
-        assert found[name].to_pylist() == table[name].to_pylist()
-        assert found.schema.field(name).type == table.schema.field(name).type
-    assert found.schema.field("n").type == pa.int64()
-    assert not found.schema.metadata, "metadata may hold true totals"
+        assert out[name].to_pylist() == table[name].to_pylist()
+        assert out.schema.field(name).type == table.schema.field(name).type
+    assert out.schema.field("n").type == pa.int64()
+    assert not out.schema.metadata, "metadata may hold true totals"
     mechanism = cv.Mechanism.load(mechanism_file)
-    check_noise(mechanism, counts, *(found[name].to_numpy() for name in ["n", *ADDED]))
+    check_noise(mechanism, counts, *(out[name].to_numpy() for name in ["n", *ADDED]))
     assert sorted(os.listdir(tmp_path)) == ["in.parquet", "out.parquet"]
 
 
 @pytest.mark.parametrize("kind", [pa.float32(), pa.float64(), pa.uint8(), pa.uint64(), pa.int32()], ids=str)
-def test_parquet_types_that_can_hold_counts(kind: pa.DataType, signed_file: Path, tmp_path: Path, run: Run) -> None:
+def test_parquet_columns_of_every_numeric_type_are_released(
+    kind: pa.DataType, signed_file: Path, tmp_path: Path, run: Run
+) -> None:
     pq.write_table(pa.table({"n": pa.array([0, 5, 200], kind)}), tmp_path / "in.parquet")
     done = run(tmp_path / "in.parquet", "--column", "n", "-m", signed_file, "-o", tmp_path / "out.parquet")
     assert done.code == 0, done.err
-    found = pq.read_table(tmp_path / "out.parquet")
-    check_noise(cv.Mechanism.load(signed_file), [0, 5, 200], *(found[name].to_numpy() for name in ["n", *ADDED]))
+    out = pq.read_table(tmp_path / "out.parquet")
+    check_noise(cv.Mechanism.load(signed_file), [0, 5, 200], *(out[name].to_numpy() for name in ["n", *ADDED]))
 
 
 @pytest.mark.parametrize("start", [b"", b"\xef\xbb\xbf"], ids=["plain", "BOM"])
@@ -179,15 +182,15 @@ def test_csv_keeps_line_ends_and_byte_order_mark(
     (tmp_path / "in.csv").write_bytes(start + end.join([b"n,a", b'+12,"x\ry"', b"007,z"]))
     done = run(tmp_path / "in.csv", "--column", "n", "-m", signed_file, "-o", tmp_path / "out.csv")
     assert done.code == 0, done.err
-    written = (tmp_path / "out.csv").read_bytes()
-    head, first, second, nothing = written.split(end)
+    content = (tmp_path / "out.csv").read_bytes()
+    head, first, second, nothing = content.split(end)
     assert head == start + b"n,a,margin_95,certain_low,certain_high"
     assert b',"x\ry",' in first
     assert b",z," in second
     assert nothing == b""
 
 
-def test_tables_without_rows(signed_file: Path, tmp_path: Path, run: Run) -> None:
+def test_a_table_without_rows_is_released(signed_file: Path, tmp_path: Path, run: Run) -> None:
     (tmp_path / "in.csv").write_text("n\n")
     pq.write_table(pa.table({"n": pa.array([], pa.int64())}), tmp_path / "in.parquet")
     for kind in ("csv", "parquet"):
@@ -197,7 +200,7 @@ def test_tables_without_rows(signed_file: Path, tmp_path: Path, run: Run) -> Non
     assert pq.read_table(tmp_path / "out.parquet").column_names == ["n", *ADDED]
 
 
-def test_null_as_zero(signed_file: Path, tmp_path: Path, run: Run) -> None:
+def test_null_as_zero_counts_missing_values_as_0(signed_file: Path, tmp_path: Path, run: Run) -> None:
     mechanism = cv.Mechanism.load(signed_file)
     write_csv(tmp_path / "in.csv", ["a", "n"], [["x", ""], ["y", "9"], ["z", ""]])
     options = ("--column", "n", "-m", signed_file, "--null-as-zero")
@@ -207,11 +210,11 @@ def test_null_as_zero(signed_file: Path, tmp_path: Path, run: Run) -> None:
     for kind in (pa.int64(), pa.float64()):
         pq.write_table(pa.table({"n": pa.array([None, 9, None], kind)}), tmp_path / "in.parquet")
         assert run(tmp_path / "in.parquet", *options, "-o", tmp_path / "out.parquet").code == 0
-        found = pq.read_table(tmp_path / "out.parquet")
-        check_noise(mechanism, [0, 9, 0], *(found[name].to_numpy() for name in ["n", *ADDED]))
+        out = pq.read_table(tmp_path / "out.parquet")
+        check_noise(mechanism, [0, 9, 0], *(out[name].to_numpy() for name in ["n", *ADDED]))
 
 
-def test_what_is_said(signed_file: Path, tmp_path: Path, run: Run) -> None:
+def test_the_summary_states_the_guarantee_and_its_conditions(signed_file: Path, tmp_path: Path, run: Run) -> None:
     write_csv(tmp_path / "in.csv", ["n"], [[5], [6]])
     done = run(tmp_path / "in.csv", "--column", "n", "-m", signed_file, "-o", tmp_path / "out.csv", "--json")
     mechanism = cv.Mechanism.load(signed_file)
@@ -254,7 +257,7 @@ def read_table(path: Path) -> dict[str, list[Any]]:
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_every_named_column_is_noised_with_margins_of_its_own(
+def test_every_chosen_column_gets_noise_and_margins_of_its_own(
     kind: str, mechanism_file: Path, tmp_path: Path, run: Run
 ) -> None:
     source, target = tmp_path / f"in.{kind}", tmp_path / f"out.{kind}"
@@ -262,40 +265,40 @@ def test_every_named_column_is_noised_with_margins_of_its_own(
     write_table(source, columns)
     done = run(source, "--column", "M", "--column", "F", "-m", mechanism_file, "-o", target)
     assert done.code == 0, done.err
-    found = read_table(target)
+    out = read_table(target)
     added = [f"{name}_{added}" for name in ("M", "F") for added in ADDED]
-    assert list(found) == ["region", "F", "M", "T", *added]
-    assert found["region"] == columns["region"]
-    assert list(map(int, found["T"])) == columns["T"]
+    assert list(out) == ["region", "F", "M", "T", *added]
+    assert out["region"] == columns["region"]
+    assert list(map(int, out["T"])) == columns["T"]
     for name in ("F", "M"):
-        margins = [found[f"{name}_{added}"] for added in ADDED]
-        check_noise(cv.Mechanism.load(mechanism_file), columns[name], found[name], *margins)
-        assert list(map(int, found[name])) != columns[name]
+        margins = [out[f"{name}_{added}"] for added in ADDED]
+        check_noise(cv.Mechanism.load(mechanism_file), columns[name], out[name], *margins)
+        assert list(map(int, out[name])) != columns[name]
 
 
 def test_columns_do_not_share_noise(signed_file: Path, tmp_path: Path) -> None:
-    """The same counts in both columns: a difference of 0 everywhere would show the noise of one in the other."""
+    """Both columns have the same counts: with shared noise, their results would be equal in every row."""
     write_table(tmp_path / "in.csv", {"F": [100] * 500, "M": [100] * 500})
-    tables.release_table(cv.Mechanism.load(signed_file), tmp_path / "in.csv", ("F", "M"), tmp_path / "out.csv")
-    found = read_table(tmp_path / "out.csv")
-    assert sum(f != m for f, m in zip(found["F"], found["M"], strict=True)) > 200
+    table_files.release_table(cv.Mechanism.load(signed_file), tmp_path / "in.csv", ("F", "M"), tmp_path / "out.csv")
+    out = read_table(tmp_path / "out.csv")
+    assert sum(f != m for f, m in zip(out["F"], out["M"], strict=True)) > 200
 
 
 @pytest.mark.parametrize("file", ["signed", "remap"])
 def test_the_guarantee_of_several_columns_is_composed(
     file: str, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, run: Run
 ) -> None:
-    """Between what one column has and what basic composition adds up; an attack on all three needs most of it."""
-    saved = _saved(file, tmp_path_factory)
-    mechanism = cv.Mechanism.load(saved)
+    """Epsilon is above that of one column, at most that of basic composition, and at most 2 % above the least one."""
+    mechanism_file = _save_mechanism(file, tmp_path_factory)
+    mechanism = cv.Mechanism.load(mechanism_file)
     write_table(tmp_path / "in.csv", FEW)
-    named = ("--column", "F", "--column", "M", "--column", "T")
-    done = run(tmp_path / "in.csv", *named, "-m", saved, "-o", tmp_path / "out.csv", "--json")
-    said = json.loads(done.out)
-    assert said["columns"] == ["F", "M", "T"]
-    assert said["unchanged_columns"] == ["region"]
-    assert said["per_column"] == {"epsilon": "0.5", "delta": mechanism.describe()["delta"]}
-    epsilon, delta = Fraction(said["epsilon"]), Fraction(said["delta"])
+    options = ("--column", "F", "--column", "M", "--column", "T")
+    done = run(tmp_path / "in.csv", *options, "-m", mechanism_file, "-o", tmp_path / "out.csv", "--json")
+    summary = json.loads(done.out)
+    assert summary["columns"] == ["F", "M", "T"]
+    assert summary["unchanged_columns"] == ["region"]
+    assert summary["per_column"] == {"epsilon": "0.5", "delta": mechanism.describe()["delta"]}
+    epsilon, delta = Fraction(summary["epsilon"]), Fraction(summary["delta"])
     assert Fraction("0.5") < epsilon <= Fraction("1.5")
     assert 3 * mechanism.delta <= delta <= 3 * mechanism.delta * (1 + Fraction(1, 10**12))
     composition = cv.compose(mechanism, 3, fine=True)
@@ -303,17 +306,17 @@ def test_the_guarantee_of_several_columns_is_composed(
     assert composition.lower(float(epsilon) * 0.98) > float(delta)
     assert "released 3 counts of each of the 3 columns F, M, T to " in done.err
     assert "1 other column is published unchanged: region" in done.err
-    assert f"guarantee of all columns together: epsilon {short(said['epsilon'], 6, 'up')}, delta " in done.err
+    assert f"guarantee of all columns together: epsilon {clip(summary['epsilon'], 6, 'up')}, delta " in done.err
 
 
 def test_disjoint_columns_have_the_guarantee_of_one(signed_file: Path, tmp_path: Path, run: Run) -> None:
     write_table(tmp_path / "in.csv", FEW)
-    named = ("--column", "F", "--column", "M", "--disjoint")
-    done = run(tmp_path / "in.csv", *named, "-m", signed_file, "-o", tmp_path / "out.csv", "--json")
-    said = json.loads(done.out)
-    assert {"epsilon": said["epsilon"], "delta": said["delta"]} == said["per_column"]
-    assert said["disjoint"] is True
-    assert said["unchanged_columns"] == ["region", "T"]
+    options = ("--column", "F", "--column", "M", "--disjoint")
+    done = run(tmp_path / "in.csv", *options, "-m", signed_file, "-o", tmp_path / "out.csv", "--json")
+    summary = json.loads(done.out)
+    assert {"epsilon": summary["epsilon"], "delta": summary["delta"]} == summary["per_column"]
+    assert summary["disjoint"] is True
+    assert summary["unchanged_columns"] == ["region", "T"]
     assert "2 other columns are published unchanged: region, T" in done.err
     assert "guarantee: epsilon 0.5, delta " in done.err
     assert "counted in one row of one of the columns" in done.err
@@ -322,33 +325,33 @@ def test_disjoint_columns_have_the_guarantee_of_one(signed_file: Path, tmp_path:
 def test_python_states_the_same_guarantee(signed_file: Path, tmp_path: Path) -> None:
     write_table(tmp_path / "in.csv", FEW)
     mechanism = cv.Mechanism.load(signed_file)
-    ask = (mechanism, tmp_path / "in.csv", ["F", "M"], tmp_path / "out.csv")
-    both, apart = tables.release_table(*ask), tables.release_table(*ask, disjoint=True)
+    arguments = (mechanism, tmp_path / "in.csv", ["F", "M"], tmp_path / "out.csv")
+    both, apart = table_files.release_table(*arguments), table_files.release_table(*arguments, disjoint=True)
     assert (both.rows, both.columns, both.unchanged) == (3, ("F", "M"), ("region", "T"))
     assert (apart.epsilon, apart.delta) == (mechanism.epsilon, mechanism.delta)
     assert mechanism.epsilon < both.epsilon <= 2 * mechanism.epsilon
     assert both.delta == 2 * mechanism.delta
     with pytest.raises(cv.ParameterError, match="column: got none"):
-        tables.release_table(mechanism, tmp_path / "in.csv", [], tmp_path / "out.csv")
+        table_files.release_table(mechanism, tmp_path / "in.csv", [], tmp_path / "out.csv")
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 @pytest.mark.parametrize(
-    ("named", "words"),
+    ("names", "words"),
     [
-        (["F", "F"], "column: got F twice, allowed is each column once"),
+        (["F", "F"], "column: got F more than once, allowed is each column once"),
         (["F", "X"], "column: got X, allowed is a column of the table: region, F, M, T"),
         (["F", "region"], "region"),
         (["F", "--disjoint"], "disjoint: got one column, allowed is two columns or more"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_columns_that_are_refused(
-    kind: str, named: list[str], words: str, signed_file: Path, tmp_path: Path, run: Run
+def test_unknown_repeated_or_text_columns_are_refused(
+    kind: str, names: list[str], words: str, signed_file: Path, tmp_path: Path, run: Run
 ) -> None:
     source, target = tmp_path / f"in.{kind}", tmp_path / f"out.{kind}"
     write_table(source, FEW)
-    options = [word for name in named for word in (["--column", name] if name[0] != "-" else [name])]
+    options = [word for name in names for word in (["--column", name] if name[0] != "-" else [name])]
     done = run(source, *options, "-m", signed_file, "-o", target)
     assert done.code == 2
     assert words in done.err
@@ -356,16 +359,18 @@ def test_columns_that_are_refused(
     assert [path.name for path in tmp_path.iterdir()] == [source.name]
 
 
-def test_a_table_separated_by_semicolons_is_told_so(signed_file: Path, tmp_path: Path, run: Run) -> None:
+def test_a_table_separated_by_semicolons_is_refused(signed_file: Path, tmp_path: Path, run: Run) -> None:
     (tmp_path / "in.csv").write_text("region;n\nNorth;3\n")
     done = run(tmp_path / "in.csv", "--column", "n", "-m", signed_file, "-o", tmp_path / "out.csv")
     assert done.code == 2
-    assert "a CSV table is separated by commas" in done.err
+    assert "a CSV table must be separated by commas" in done.err
     assert not (tmp_path / "out.csv").exists()
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_bad_counts_are_named_with_their_column(kind: str, signed_file: Path, tmp_path: Path, run: Run) -> None:
+def test_the_message_for_a_bad_count_names_its_column_and_row(
+    kind: str, signed_file: Path, tmp_path: Path, run: Run
+) -> None:
     write_table(tmp_path / f"in.{kind}", {**FEW, "M": [3, -4, 1]})
     out = tmp_path / f"out.{kind}"
     done = run(tmp_path / f"in.{kind}", "--column", "F", "--column", "M", "-m", signed_file, "-o", out)
@@ -374,12 +379,12 @@ def test_bad_counts_are_named_with_their_column(kind: str, signed_file: Path, tm
     assert not out.exists()
 
 
-def test_names_of_added_columns_that_are_taken(signed_file: Path, tmp_path: Path, run: Run) -> None:
+def test_a_table_that_has_an_added_column_already_is_refused(signed_file: Path, tmp_path: Path, run: Run) -> None:
     write_table(tmp_path / "in.csv", {**FEW, "M_certain_low": [0, 0, 0], "margin_95": [1, 1, 1]})
-    ask = (tmp_path / "in.csv", "-m", signed_file, "-o", tmp_path / "out.csv", "--column", "F")
-    assert "a table with the column margin_95" in run(*ask).err
-    assert "a table with the column M_certain_low" in run(*ask, "--column", "M").err
-    assert run(*ask, "--column", "T").code == 0
+    arguments = (tmp_path / "in.csv", "-m", signed_file, "-o", tmp_path / "out.csv", "--column", "F")
+    assert "a table with the column margin_95" in run(*arguments).err
+    assert "a table with the column M_certain_low" in run(*arguments, "--column", "M").err
+    assert run(*arguments, "--column", "T").code == 0
 
 
 # Batches
@@ -391,17 +396,17 @@ BATCHED = 1000
 def test_every_row_has_noise_of_its_own(
     kind: str, signed_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One key for the file; cells in order, none twice. With a key or an offset repeated, batches would repeat."""
-    monkeypatch.setattr(tables, "CSV_BATCH", BATCHED)
-    monkeypatch.setattr(tables, "PARQUET_BATCH", BATCHED)
-    seen: list[tuple[object, int, int]] = []
+    """One noise key for the file, and each cell number once: a repeated key or number would repeat noise."""
+    monkeypatch.setattr(table_files, "CSV_BATCH", BATCHED)
+    monkeypatch.setattr(table_files, "PARQUET_BATCH", BATCHED)
+    calls: list[tuple[object, int, int]] = []
     real = Sampler.release
 
-    def watched(sampler: Sampler, counts: Any, key: Any, first: int = 0) -> Any:
-        seen.append((key, first, len(counts)))
+    def recording_release(sampler: Sampler, counts: Any, key: Any, first: int = 0) -> Any:
+        calls.append((key, first, len(counts)))
         return real(sampler, counts, key, first=first)
 
-    monkeypatch.setattr(Sampler, "release", watched)
+    monkeypatch.setattr(Sampler, "release", recording_release)
     size = 5 * BATCHED + 300
     source, target = tmp_path / f"in.{kind}", tmp_path / f"out.{kind}"
     if kind == "csv":
@@ -409,14 +414,14 @@ def test_every_row_has_noise_of_its_own(
     else:
         pq.write_table(pa.table({"n": [100] * size}), source, row_group_size=1700)
     steps: list[tuple[int, int]] = []
-    done = tables.release_table(
+    done = table_files.release_table(
         cv.Mechanism.load(signed_file), source, "n", target, progress=lambda done, total: steps.append((done, total))
     )
     assert done.rows == size
-    assert len({id(key) for key, _, _ in seen}) == 1
-    cells = [cell for _, first, length in seen for cell in range(first, first + length)]
+    assert len({id(key) for key, _, _ in calls}) == 1
+    cells = [cell for _, first, length in calls for cell in range(first, first + length)]
     assert cells == list(range(size))
-    assert len(seen) >= 6
+    assert len(calls) >= 6
     assert steps == sorted(steps)
     assert steps[-1][0] == steps[-1][1]
     if kind == "csv":
@@ -438,16 +443,16 @@ def test_two_releases_differ(signed_file: Path, tmp_path: Path, run: Run) -> Non
 
 @pytest.mark.slow  # a process for every command
 def test_a_large_csv_is_streamed(signed_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory is that of a batch, not of the file."""
-    monkeypatch.setattr(tables, "CSV_BATCH", 5_000)
+    """The memory in use depends on the batch, not on the file."""
+    monkeypatch.setattr(table_files, "CSV_BATCH", 5_000)
     source = tmp_path / "in.csv"
     size = 250_000
     source.write_text("place,n\n" + "".join(f"place {'x' * 60} {i},{i % 90}\n" for i in range(size)))
     mechanism = cv.Mechanism.load(signed_file)
-    mechanism.release(np.arange(9))  # guide tables are built
+    mechanism.release(np.arange(9))  # builds the guide tables before memory is measured
     tracemalloc.start()
     try:
-        assert tables.release_table(mechanism, source, "n", tmp_path / "out.csv").rows == size
+        assert table_files.release_table(mechanism, source, "n", tmp_path / "out.csv").rows == size
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -456,27 +461,27 @@ def test_a_large_csv_is_streamed(signed_file: Path, tmp_path: Path, monkeypatch:
 
 
 def test_a_large_parquet_is_streamed(signed_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What pyarrow holds after each batch does not grow with the rows."""
-    monkeypatch.setattr(tables, "PARQUET_BATCH", 20_000)
+    """The memory that pyarrow has allocated after each batch does not grow with the rows."""
+    monkeypatch.setattr(table_files, "PARQUET_BATCH", 20_000)
     size, source = 50_000, tmp_path / "in.parquet"
     noise = np.random.default_rng(1)
     with pq.ParquetWriter(source, pa.schema([("a", pa.int64()), ("n", pa.int64())])) as writer:
         for _ in range(60):
             writer.write_table(pa.table({"a": noise.integers(0, 2**60, size), "n": noise.integers(0, 900, size)}))
     assert source.stat().st_size > 25_000_000
-    before, held = pa.total_allocated_bytes(), []
-    tables.release_table(
+    before, allocated = pa.total_allocated_bytes(), []
+    table_files.release_table(
         cv.Mechanism.load(signed_file),
         source,
         "n",
         tmp_path / "out.parquet",
-        progress=lambda done, total: held.append(pa.total_allocated_bytes() - before),
+        progress=lambda done, total: allocated.append(pa.total_allocated_bytes() - before),
     )
-    assert len(held) >= 100
-    assert max(held) < 12_000_000
+    assert len(allocated) >= 100
+    assert max(allocated) < 12_000_000
 
 
-# What is refused
+# Refusals
 
 CSV_REFUSALS = {
     "negative": (b"a,n\nx,1\ny,-3\n", "count in row 2: got -3, allowed is whole numbers from 0 to "),
@@ -497,8 +502,8 @@ CSV_REFUSALS = {
     "2^63 - 1": (b"a,n\nx,9223372036854775807\n", "count in row 1: got 9223372036854775807, "),
     "2^64": (b"a,n\nx,18446744073709551616\n", "count in row 1: got 18446744073709551616, "),
     "5,000 digits": (b"a,n\nx," + b"9" * 5000 + b"\n", "count in row 1: got 99999"),
-    "too few fields": (b"a,n\nx,1\n2\n", "row 2: got 1 field, allowed is 2 as in the header"),
-    "too many fields": (b"a,n\nx,1,2\n", "row 1: got 3 fields, allowed is 2 as in the header"),
+    "too few fields": (b"a,n\nx,1\n2\n", "row 2: got 1 field, allowed is 2 fields, as in the header"),
+    "too many fields": (b"a,n\nx,1,2\n", "row 1: got 3 fields, allowed is 2 fields, as in the header"),
     "empty line": (b"a,n\nx,1\n\ny,2\n", "row 2: got an empty line, "),
     "missing column": (b"a,b c\nx,1\n", "column: got n, allowed is a column of the table: a, b c"),
     "another separator": (b"a;n\nx;1\n", "column: got n, allowed is a column of the table: a;n"),
@@ -507,18 +512,20 @@ CSV_REFUSALS = {
     "column taken": (b"margin_95,n\n1,2\n", "table: got a table with the column margin_95, "),
     "empty file": (b"", "a file with a header line"),
     "empty header": (b"\na,n\nx,1\n", "a file with a header line"),
-    "undecodable": (b"a,n\nx,1\nPra\x8e,2\n", "row 2: got bytes that are no UTF-8, "),
+    "undecodable": (b"a,n\nx,1\nPra\x8e,2\n", "row 2: got bytes that are not UTF-8, "),
     "undecodable count": (b"a,n\nx,1\ny,\xff2\n", "count in row 2: got "),
-    "undecodable header": (b"a\xff,n\nx,1\n", "header: got bytes that are no UTF-8, "),
-    "UTF-16": ("a,n\nx,1\n".encode("utf-16"), "header: got bytes that are no UTF-8, "),
+    "undecodable header": (b"a\xff,n\nx,1\n", "header: got bytes that are not UTF-8, "),
+    "UTF-16": ("a,n\nx,1\n".encode("utf-16"), "header: got bytes that are not UTF-8, "),
     "open quote": (b'a,n\nx,1\n"y,2\n', "row 2: got unexpected end of data, "),
     "text after a quote": (b'a,n\n"x"y,1\n', "row 1: got "),
     "open quote in the header": (b'a,"n\nx,1\n', "header: got unexpected end of data, "),
 }
 
 
-def refused(run: Run, folder: Path, source: Path, mechanism: Path, words: str, output: Path, *options: str) -> None:
-    """Exit code 2, one line, and the folder as it was before."""
+def check_refusal(
+    run: Run, folder: Path, source: Path, mechanism: Path, words: str, output: Path, *options: str
+) -> None:
+    """Check for exit code 2, one line, and an unchanged folder."""
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     done = run(source, "--column", "n", "-m", mechanism, "-o", output, *options)
     assert done.code == 2
@@ -532,10 +539,10 @@ def refused(run: Run, folder: Path, source: Path, mechanism: Path, words: str, o
 
 
 @pytest.mark.parametrize("case", CSV_REFUSALS)
-def test_csv_that_is_refused(case: str, signed_file: Path, tmp_path: Path, run: Run) -> None:
+def test_a_bad_csv_file_is_refused(case: str, signed_file: Path, tmp_path: Path, run: Run) -> None:
     content, words = CSV_REFUSALS[case]
     (tmp_path / "in.csv").write_bytes(content)
-    refused(run, tmp_path, tmp_path / "in.csv", signed_file, words, tmp_path / "out.csv")
+    check_refusal(run, tmp_path, tmp_path / "in.csv", signed_file, words, tmp_path / "out.csv")
 
 
 def column(values: Sequence[object], kind: pa.DataType | None = None) -> pa.Table:
@@ -565,35 +572,35 @@ PARQUET_REFUSALS = {
 
 
 @pytest.mark.parametrize("case", PARQUET_REFUSALS)
-def test_parquet_that_is_refused(case: str, signed_file: Path, tmp_path: Path, run: Run) -> None:
+def test_a_bad_parquet_column_is_refused(case: str, signed_file: Path, tmp_path: Path, run: Run) -> None:
     table, words = PARQUET_REFUSALS[case]
     pq.write_table(table, tmp_path / "in.parquet")
-    refused(run, tmp_path, tmp_path / "in.parquet", signed_file, words, tmp_path / "out.parquet")
+    check_refusal(run, tmp_path, tmp_path / "in.parquet", signed_file, words, tmp_path / "out.parquet")
 
 
 @pytest.mark.parametrize(
     "content", [b"", b"a,n\nx,1\n", b"PAR1" + bytes(100) + b"PAR1"], ids=["empty", "CSV", "broken"]
 )
-def test_what_is_no_parquet(content: bytes, signed_file: Path, tmp_path: Path, run: Run) -> None:
+def test_a_file_that_is_not_parquet_is_refused(content: bytes, signed_file: Path, tmp_path: Path, run: Run) -> None:
     (tmp_path / "in.parquet").write_bytes(content)
     words = "allowed is a Parquet file that can be read ("
-    refused(run, tmp_path, tmp_path / "in.parquet", signed_file, words, tmp_path / "out.parquet")
+    check_refusal(run, tmp_path, tmp_path / "in.parquet", signed_file, words, tmp_path / "out.parquet")
 
 
-def test_parquet_with_broken_pages(signed_file: Path, tmp_path: Path, run: Run) -> None:
+def test_a_parquet_file_with_broken_pages_is_refused(signed_file: Path, tmp_path: Path, run: Run) -> None:
     pq.write_table(column(list(range(5000))), tmp_path / "in.parquet", use_dictionary=False, write_page_checksum=True)
     content = bytearray((tmp_path / "in.parquet").read_bytes())
     content[len(content) // 4] ^= 1
     (tmp_path / "in.parquet").write_bytes(content)
-    refused(run, tmp_path, tmp_path / "in.parquet", signed_file, "can be read (", tmp_path / "out.parquet")
+    check_refusal(run, tmp_path, tmp_path / "in.parquet", signed_file, "can be read (", tmp_path / "out.parquet")
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_rows_are_counted_across_batches(
+def test_messages_number_rows_across_batches(
     kind: str, signed_file: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tables, "CSV_BATCH", 100)
-    monkeypatch.setattr(tables, "PARQUET_BATCH", 100)
+    monkeypatch.setattr(table_files, "CSV_BATCH", 100)
+    monkeypatch.setattr(table_files, "PARQUET_BATCH", 100)
     source, target = tmp_path / f"in.{kind}", tmp_path / f"out.{kind}"
     for wrong, words in ((-1, "count in row 778: got -1, "), (None, "count in row 778: got ")):
         values = [1] * 777 + [wrong] + [1] * 50
@@ -601,20 +608,22 @@ def test_rows_are_counted_across_batches(
             write_csv(source, ["a", "n"], [["x", "" if n is None else n] for n in values])
         else:
             pq.write_table(column(values), source)
-        refused(run, tmp_path, source, signed_file, words, target)
+        check_refusal(run, tmp_path, source, signed_file, words, target)
     if kind == "csv":
         lines = [b"a,n", *[b"x,1"] * 777]
         source.write_bytes(b"\n".join([*lines, b"\xe9,1"]))
-        refused(run, tmp_path, source, signed_file, "row 778: got bytes that are no UTF-8", target)
+        check_refusal(run, tmp_path, source, signed_file, "row 778: got bytes that are not UTF-8", target)
         source.write_bytes(b"\n".join([*lines, b"x"]))
-        refused(run, tmp_path, source, signed_file, "row 778: got 1 field", target)
+        check_refusal(run, tmp_path, source, signed_file, "row 778: got 1 field", target)
         source.write_bytes(b"\n".join([*lines, b'"x']))
-        refused(run, tmp_path, source, signed_file, "row 778: got unexpected end of data", target)
+        check_refusal(run, tmp_path, source, signed_file, "row 778: got unexpected end of data", target)
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_the_largest_count(kind: str, signed_file: Path, tmp_path: Path, run: Run) -> None:
-    """Its certain range just fits into 64 bits; one more could overflow, and is refused."""
+def test_the_largest_count_is_released_and_a_larger_one_refused(
+    kind: str, signed_file: Path, tmp_path: Path, run: Run
+) -> None:
+    """The certain range of the largest count fits into 64 bits; a larger count could overflow and is refused."""
     mechanism = cv.Mechanism.load(signed_file)
     largest = 2**63 - 1 - 2 * mechanism.certificate.worst_error
     source, target = tmp_path / f"in.{kind}", tmp_path / f"out.{kind}"
@@ -625,7 +634,7 @@ def test_the_largest_count(kind: str, signed_file: Path, tmp_path: Path, run: Ru
             pq.write_table(column([1, n]), source)
         if n > largest:
             words = f"count in row 2: got {n}, allowed is whole numbers from 0 to {largest}"
-            refused(run, tmp_path, source, signed_file, words, target)
+            check_refusal(run, tmp_path, source, signed_file, words, target)
     assert run(source, "--column", "n", "-m", signed_file, "-o", target).code == 0
     if kind == "csv":
         columns = list(zip(*read_csv(target)[1], strict=True))[1:]
@@ -634,23 +643,23 @@ def test_the_largest_count(kind: str, signed_file: Path, tmp_path: Path, run: Ru
     check_noise(mechanism, [1, largest], *columns)
 
 
-def test_null_as_zero_forgives_nothing_else(signed_file: Path, tmp_path: Path, run: Run) -> None:
+def test_null_as_zero_still_refuses_other_bad_counts(signed_file: Path, tmp_path: Path, run: Run) -> None:
     (tmp_path / "in.csv").write_text("a,n\nx,\ny,-1\n")
     pq.write_table(column([None, float("nan")]), tmp_path / "in.parquet")
     for kind, words in (("csv", "count in row 2: got -1, "), ("parquet", "count in row 2: got NaN, ")):
         source, target = tmp_path / f"in.{kind}", tmp_path / f"out.{kind}"
-        refused(run, tmp_path, source, signed_file, words, target, "--null-as-zero")
+        check_refusal(run, tmp_path, source, signed_file, words, target, "--null-as-zero")
 
 
-def test_paths_that_are_refused(signed_file: Path, tmp_path: Path, run: Run) -> None:
+def test_paths_that_cannot_be_read_or_written_are_refused(signed_file: Path, tmp_path: Path, run: Run) -> None:
     (tmp_path / "in.csv").write_text("a,n\nx,1\n")
     (tmp_path / "in.txt").write_text("a,n\nx,1\n")
     (tmp_path / "folder.csv").mkdir()
     (tmp_path / "link.csv").symlink_to(tmp_path / "in.csv")
     cases = [
-        ("in.csv", "in.csv", "another file than the table"),
-        ("in.csv", "link.csv", "another file than the table"),
-        ("link.csv", "in.csv", "another file than the table"),
+        ("in.csv", "in.csv", "a file other than the table"),
+        ("in.csv", "link.csv", "a file other than the table"),
+        ("link.csv", "in.csv", "a file other than the table"),
         ("in.csv", "missing/out.csv", "a path that can be written (No such file or directory)"),
         ("in.csv", "in.txt/out.csv", "a path that can be written (Not a directory)"),
         ("in.csv", "folder.csv", "a path that can be written (this is a folder)"),
@@ -659,14 +668,16 @@ def test_paths_that_are_refused(signed_file: Path, tmp_path: Path, run: Run) -> 
         ("in.csv", "out", "a name that ends in .csv or .parquet"),
         ("in.txt", "out.csv", "table: got "),
         ("in.csv", "out.parquet", "the format of the table, a name that ends in .csv"),
-        ("none.csv", "out.csv", "the path of a CSV or Parquet file (there is none)"),
-        ("none.parquet", "out.parquet", "the path of a CSV or Parquet file (there is none)"),
-        ("folder.csv", "out.csv", "the path of a CSV or Parquet file (it is no file)"),
+        ("none.csv", "out.csv", "the path of a CSV or Parquet file (there is no such file)"),
+        ("none.parquet", "out.parquet", "the path of a CSV or Parquet file (there is no such file)"),
+        ("folder.csv", "out.csv", "the path of a CSV or Parquet file (this is not a file)"),
     ]
     for source, target, words in cases:
-        refused(run, tmp_path, tmp_path / source, signed_file, words, tmp_path / target)
+        check_refusal(run, tmp_path, tmp_path / source, signed_file, words, tmp_path / target)
     assert not list((tmp_path / "folder.csv").iterdir())
-    refused(run, tmp_path, tmp_path / "in.csv", tmp_path / "no.json", "no.json: cannot be read", tmp_path / "out.csv")
+    check_refusal(
+        run, tmp_path, tmp_path / "in.csv", tmp_path / "no.json", "no.json: cannot be read", tmp_path / "out.csv"
+    )
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read and write everything")
@@ -674,17 +685,17 @@ def test_files_without_permission_are_refused(signed_file: Path, tmp_path: Path,
     (tmp_path / "in.csv").write_text("a,n\nx,1\n")
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o500)
-    refused(run, tmp_path, tmp_path / "in.csv", signed_file, "Permission denied", closed / "out.csv")
+    check_refusal(run, tmp_path, tmp_path / "in.csv", signed_file, "Permission denied", closed / "out.csv")
 
 
-def test_options_that_are_missing(run: Run) -> None:
+def test_missing_options_are_refused_in_one_line(run: Run) -> None:
     for words in ((), ("in.csv",), ("in.csv", "--column", "n"), ("in.csv", "--column", "n", "-m", "m.json")):
         done = run(*words)
         assert done.code == 2
         assert done.err.count("\n") == 1
 
 
-def test_a_full_disk_is_a_failure_of_the_output(
+def test_a_full_disk_is_reported_for_the_output(
     signed_file: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(_: int) -> None:
@@ -693,11 +704,11 @@ def test_a_full_disk_is_a_failure_of_the_output(
     monkeypatch.setattr(os, "fsync", full)
     (tmp_path / "in.csv").write_text("a,n\nx,1\n")
     words = "a path that can be written (No space left on device)"
-    refused(run, tmp_path, tmp_path / "in.csv", signed_file, words, tmp_path / "out.csv")
+    check_refusal(run, tmp_path, tmp_path / "in.csv", signed_file, words, tmp_path / "out.csv")
 
 
-def test_without_pyarrow(signed_file: Path, tmp_path: Path) -> None:
-    """Exit code 6 and what to run; CSV does not need it."""
+def test_without_pyarrow_only_csv_is_released(signed_file: Path, tmp_path: Path) -> None:
+    """Parquet exits with 6 and says what to install; CSV does not need pyarrow."""
     (tmp_path / "shim").mkdir()
     (tmp_path / "shim" / "pyarrow.py").write_text("raise ImportError('not here')\n")
     (tmp_path / "in.csv").write_text("a,n\nx,1\n")
@@ -719,7 +730,7 @@ def test_without_pyarrow(signed_file: Path, tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["in.csv", "in.parquet", "out.csv", "shim"]
 
 
-# Complete or not at all
+# No partial output
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
@@ -735,8 +746,8 @@ def test_an_interrupted_release_leaves_the_old_file(
     run: Run,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tables, "CSV_BATCH", 100)
-    monkeypatch.setattr(tables, "PARQUET_BATCH", 100)
+    monkeypatch.setattr(table_files, "CSV_BATCH", 100)
+    monkeypatch.setattr(table_files, "PARQUET_BATCH", 100)
     real = Sampler.release
     parts: list[str] = []
 
@@ -761,32 +772,32 @@ def test_an_interrupted_release_leaves_the_old_file(
         assert done.err.strip().startswith("countveil: ")
         assert sorted(os.listdir(tmp_path)) == ([source.name, target.name] if old else [source.name])
         assert not old or target.read_bytes() == old
-    assert len(parts) == 2, "the failure came while a part was written"
+    assert len(parts) == 2, "the failure occurred while a partial file existed"
 
 
 def test_no_true_count_reaches_the_disk(signed_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counts that the noise moves by 1,000,000 at the least: then no byte of output may be of a true count."""
-    monkeypatch.setattr(tables, "CSV_BATCH", 10)
+    """The noise moves every count by 1,000,000, so no field of the output may be a true count."""
+    monkeypatch.setattr(table_files, "CSV_BATCH", 10)
     monkeypatch.setattr(Sampler, "release", lambda sampler, counts, key, first=0: counts + 10**6)
-    written: list[bytes] = []
+    parts: list[bytes] = []
     real = os.replace
 
-    def watched(part: Path, target: Path) -> None:
-        written.append(Path(part).read_bytes())
+    def recording_replace(part: Path, target: Path) -> None:
+        parts.append(Path(part).read_bytes())
         real(part, target)
 
-    monkeypatch.setattr(os, "replace", watched)
+    monkeypatch.setattr(os, "replace", recording_replace)
     secrets = [str(770_000 + i) for i in range(100)]
     write_csv(tmp_path / "in.csv", ["n"], [[n] for n in secrets])
-    tables.release_table(cv.Mechanism.load(signed_file), tmp_path / "in.csv", "n", tmp_path / "out.csv")
+    table_files.release_table(cv.Mechanism.load(signed_file), tmp_path / "in.csv", "n", tmp_path / "out.csv")
     header, rows = read_csv(tmp_path / "out.csv")
-    assert len(written) == 1
+    assert len(parts) == 1
     assert not any(field in secrets for row in rows for field in row)
     assert header == ["n", *ADDED]
 
 
-def test_control_c(signed_file: Path, tmp_path: Path) -> None:
-    """The real signal to the real command, while it writes."""
+def test_an_interrupt_leaves_no_file_and_exits_with_130(signed_file: Path, tmp_path: Path) -> None:
+    """The command receives a real SIGINT while it writes."""
     with (tmp_path / "in.csv").open("w") as file:
         file.write("n\n")
         file.writelines("7\n" for _ in range(2_000_000))

@@ -47,8 +47,8 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
 
 
 @pytest.mark.parametrize("kind", ["syncs", "writes"])
-def test_every_sync_and_every_write_fails_once(faulty: Workers, tmp_path: Path, kind: str) -> None:
-    """EIO from the k-th sync on, ENOSPC from the k-th write on, for every k that an answer needs."""
+def test_no_answer_is_sent_if_any_sync_or_write_fails(faulty: Workers, tmp_path: Path, kind: str) -> None:
+    """Syncs fail with EIO from the k-th on, or writes with ENOSPC, for every k up to those an answer needs."""
     place, tell = Place(tmp_path).make(), tmp_path / "told"
     withheld = 0
     for k in range(100):
@@ -67,8 +67,10 @@ def test_every_sync_and_every_write_fails_once(faulty: Workers, tmp_path: Path, 
     audit(place)
 
 
-def test_the_log_then_the_data_then_the_anchor(faulty: Workers, tmp_path: Path) -> None:
-    """Nothing is looked at before the charge is on disk, nothing is sent before its answer is, in both places."""
+def test_each_step_of_an_answer_is_on_disk_before_the_next_one(faulty: Workers, tmp_path: Path) -> None:
+    """The data is read only after the charge is on disk; an answer is sent only after ledger and anchor have it on
+    disk.
+    """
     place, notes = Place(tmp_path).make(), tmp_path / "notes"
     assert faulty.run({"task": "order_of_syncs", "folder": str(tmp_path), "notes": str(notes)}) == [0]
     names = {
@@ -79,7 +81,7 @@ def test_the_log_then_the_data_then_the_anchor(faulty: Workers, tmp_path: Path) 
     assert order == ["log", "look at the data", "log", "anchor", "send"]
 
 
-def test_out_of_room(workers: Workers, tmp_path: Path) -> None:
+def test_a_full_disk_loses_no_charge(workers: Workers, tmp_path: Path) -> None:
     place, tell = Place(tmp_path).make(), tmp_path / "told"
     for room in (1, 1000, 5000, 20_000, 60_000, 200_000):
         assert workers.run({"task": "out_of_room", "folder": str(tmp_path), "room": room, "tell": str(tell)}) == [0]
@@ -89,7 +91,7 @@ def test_out_of_room(workers: Workers, tmp_path: Path) -> None:
     assert told["sent"] > 0
 
 
-def test_an_anchor_that_cannot_be_replaced(tmp_path: Path) -> None:
+def test_an_anchor_that_cannot_be_replaced_stops_answers(tmp_path: Path) -> None:
     place = Place(tmp_path).make()
     ledger = place.open()
     ledger.open_plan(plan(5))
@@ -108,7 +110,7 @@ def test_an_anchor_that_cannot_be_replaced(tmp_path: Path) -> None:
     assert audit(place) == {"charges": 1, "open": 0, "sent": 0}
 
 
-def test_an_anchor_that_disappears_under_way(tmp_path: Path) -> None:
+def test_an_anchor_that_disappears_stops_answers_until_it_is_restored(tmp_path: Path) -> None:
     place = Place(tmp_path).make()
     ledger = place.open()
     ledger.open_plan(plan(5))
@@ -126,7 +128,7 @@ def test_an_anchor_that_disappears_under_way(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_an_anchor_without_permission(tmp_path: Path) -> None:
+def test_an_anchor_without_write_permission_stops_answers(tmp_path: Path) -> None:
     place = Place(tmp_path).make()
     ledger = place.open()
     ledger.open_plan(plan(5))
@@ -139,9 +141,9 @@ def test_an_anchor_without_permission(tmp_path: Path) -> None:
 
 
 def test_a_curator_on_a_full_disk_answers_nothing(tmp_path: Path) -> None:
-    """Where the disk fills between the charge and the answer, the charge is kept and completed later, once."""
-    from countveil.config import load
-    from countveil.curator import Curator
+    """If the disk fills between the charge and the answer, the charge is kept and answered later, once."""
+    from countveil.config.configuration import load
+    from countveil.curator.curator import Curator
     from countveil.ledger.sqlite import SqliteLedger
 
     (tmp_path / "countveil.toml").write_text(CONFIG)

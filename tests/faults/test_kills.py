@@ -1,4 +1,6 @@
-"""kill -9, hundreds of times: no answer without a charge, no double charge, no second noise, and restart works."""
+"""After hundreds of kill -9: no answer without a charge, no double charge, no second draw of noise, and a restart
+works.
+"""
 
 from __future__ import annotations
 
@@ -19,20 +21,23 @@ CYCLES: Counter[str] = Counter()
 
 @pytest.fixture(scope="module", autouse=True)
 def enough() -> Iterator[None]:
-    """Where all three tests have run, in whatever order, there were many kills."""
+    """After all three tests, in any order: there were many kills."""
     yield
     if len(CYCLES) == 3:
         assert sum(CYCLES.values()) >= 300, CYCLES
 
 
-def test_killed_at_every_statement(workers: Workers, tmp_path: Path) -> None:
-    """From the first statement of an empty ledger to the last of a replay, one kill at each."""
-    task = {"task": "answering", "questions": ["a", "b", "a"], "answers": 5, "share": 4}
+def test_a_kill_at_any_statement_charges_nothing_twice(workers: Workers, tmp_path: Path) -> None:
+    """One kill at each statement, from the first one of an empty ledger to the last one of a replay. The pool has two
+    grades, with shares of both.
+    """
+    questions = ["a", "b@fine", "a"]
+    task = {"task": "answering", "questions": questions, "answers": 5, "others": {"fine": 2}, "share": 1}
     whole = Place(tmp_path / "whole").make()
     tell = str(tmp_path / "told")
     assert workers.run({**task, "folder": str(whole.folder), "tell": tell}) == [0]
     steps = json.loads(Path(tell).read_text())["steps"]
-    expected = {"open:entry", "plan:entry", "plan:pool", "plan:row", "share:entry", "share:row", "version:entry"}
+    expected = {"open:entry", "plan:entry", "plan:pool", "plan:grade", "share:entry", "share:row", "version:entry"}
     expected |= {"version:row", "charge:begin", "charge:entry", "charge:spend", "charge:share", "charge:row"}
     expected |= {"charge:commit", "answer:begin", "answer:entry", "answer:row", "answer:commit"}
     assert expected | {"answer:anchor", "migrate", "migrate:commit", "verify:anchor"} <= set(steps)
@@ -44,11 +49,17 @@ def test_killed_at_every_statement(workers: Workers, tmp_path: Path) -> None:
         found = audit(place)
         assert found["charges"] == 2
         assert found["sent"] >= 3
+        ledger = place.open()
+        assert {name: (each.answers, each.spent) for name, each in ledger.standings("people").items()} == {
+            "standard": (5, 1),
+            "fine": (2, 1),
+        }
+        ledger.close()
         CYCLES["statements"] += 1
 
 
-def test_killed_at_lines_of_the_code(workers: Workers, tmp_path: Path) -> None:
-    """Also between the statements: in the anchor, before and after its file is renamed, while others are read."""
+def test_a_kill_at_any_line_charges_nothing_twice(workers: Workers, tmp_path: Path) -> None:
+    """Also between statements: in the code of the anchor, before and after its file is renamed."""
     task = {"task": "answering", "questions": ["a", "b", "a"], "answers": 5}
     tell = tmp_path / "told"
     whole = Place(tmp_path / "whole").make()
@@ -65,7 +76,7 @@ def test_killed_at_lines_of_the_code(workers: Workers, tmp_path: Path) -> None:
         CYCLES["lines"] += 1
 
 
-def test_killed_at_random(workers: Workers, tmp_path: Path) -> None:
+def test_kills_at_random_moments_charge_nothing_twice(workers: Workers, tmp_path: Path) -> None:
     """Three processes on one ledger, with questions in common, killed together at a random moment, again and again."""
     place = Place(tmp_path).make()
     ledger = place.open()

@@ -33,16 +33,16 @@ def placed(folder: Path, server: str, hosts: int) -> list[Place]:
     return [Place(folder, str(host)).make() for host in range(hosts)]
 
 
-def race(workers: Workers, folder: Path, questions: list[list[str]]) -> list[Place]:
+def race(workers: Workers, folder: Path, questions: list[list[str]], **more: object) -> list[Place]:
     places, go = placed(folder, database(), HOSTS), str(folder / "go")
-    common = {"task": "at_once", "folder": str(folder), "go": go, "answers": ANSWERS}
+    common = {"task": "at_once", "folder": str(folder), "go": go, "answers": ANSWERS, **more}
     tasks = [{**common, "questions": each, "host": str(i % HOSTS)} for i, each in enumerate(questions)]
     assert workers.run(*tasks, {"task": "begin", "go": go}) == [0] * (len(tasks) + 1)
     return places
 
 
-def test_16_processes_of_4_hosts_and_7_answers(workers: Workers, tmp_path: Path) -> None:
-    """Everything is raced for: making the ledger, planning the pool, the version, and the answers."""
+def test_16_processes_of_4_hosts_get_exactly_7_answers(workers: Workers, tmp_path: Path) -> None:
+    """The processes race to create the ledger, the plan and the version, and for the answers."""
     places = race(workers, tmp_path, [[f"{i}.{j}" for j in range(3)] for i in range(PROCESSES)])
     for place in places:
         assert audit(place) == {"charges": ANSWERS, "open": 0, "sent": ANSWERS}
@@ -50,14 +50,28 @@ def test_16_processes_of_4_hosts_and_7_answers(workers: Workers, tmp_path: Path)
     assert refused == 3 * PROCESSES - ANSWERS
 
 
-def test_16_processes_and_one_question(workers: Workers, tmp_path: Path) -> None:
+def test_32_processes_of_4_hosts_get_exactly_the_last_answers_of_two_grades(workers: Workers, tmp_path: Path) -> None:
+    order = (("fine", "standard", "fine"), ("standard", "fine", "standard"))
+    asked = [[f"{i}.{j}@{grade}" for j, grade in enumerate(order[i // HOSTS % 2])] for i in range(2 * PROCESSES)]
+    places = race(workers, tmp_path, asked, others={"fine": 3})
+    for place in places:
+        assert audit(place) == {"charges": ANSWERS + 3, "open": 0, "sent": ANSWERS + 3}
+    ledger = places[0].open()
+    grades = [charge.grade for charge in ledger.charges()]
+    assert (grades.count("standard"), grades.count("fine")) == (ANSWERS, 3)
+    ledger.close()
+    refused = sum(len(file.read_text().splitlines()) for file in tmp_path.glob("refused*"))
+    assert refused == 3 * 2 * PROCESSES - ANSWERS - 3
+
+
+def test_16_processes_with_one_question_pay_once(workers: Workers, tmp_path: Path) -> None:
     places = race(workers, tmp_path, [["the question"]] * PROCESSES)
     assert audit(places[0]) == {"charges": 1, "open": 0, "sent": PROCESSES}
     assert len({line["payload"] for line in lines(tmp_path)}) == 1
 
 
-def test_a_fork_while_the_ledger_is_open(tmp_path: Path) -> None:
-    """Both sides go on, each on a connection of its own."""
+def test_parent_and_child_use_separate_connections_after_a_fork(tmp_path: Path) -> None:
+    """Both processes can charge."""
     import os
 
     (place,) = placed(tmp_path, database(), 1)
@@ -89,13 +103,13 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Postgres]:
 
 
 def count(folder: Path) -> int:
-    """Answers sent."""
+    """The number of answers sent."""
     return sum(file.read_bytes().count(b"\n") for file in folder.glob("sent.*"))
 
 
 @pytest.mark.slow
-def test_the_server_is_killed_100_times(workers: Workers, server: Postgres, tmp_path: Path) -> None:
-    """Four processes of two hosts ask the same questions while the server stops without a word, again and again."""
+def test_a_server_killed_100_times_loses_no_charge(workers: Workers, server: Postgres, tmp_path: Path) -> None:
+    """Four processes of two hosts ask the same questions while the server is killed again and again."""
     places, stop, rng = placed(tmp_path, server.ledgers, 2), tmp_path / "stop", random.Random(7)
     ledger = places[0].open()
     ledger.open_plan(plan(10**6))

@@ -25,8 +25,8 @@ def race(workers: Workers, folder: Path, questions: list[list[str]], **more: obj
     assert workers.run(*tasks, {"task": "begin", "go": go}) == [0] * (len(tasks) + 1)
 
 
-def test_32_processes_and_7_answers(workers: Workers, tmp_path: Path) -> None:
-    """Everything is raced for: making the ledger, planning the pool, the version, and the answers."""
+def test_32_processes_get_exactly_7_answers(workers: Workers, tmp_path: Path) -> None:
+    """The processes race to create the ledger, the plan and the version, and for the answers."""
     place = Place(tmp_path).make()
     race(workers, tmp_path, [[f"{i}.{j}" for j in range(3)] for i in range(PROCESSES)])
     found = audit(place)
@@ -39,7 +39,23 @@ def test_32_processes_and_7_answers(workers: Workers, tmp_path: Path) -> None:
     ledger.close()
 
 
-def test_one_question_of_32_processes(workers: Workers, tmp_path: Path) -> None:
+def test_32_processes_get_exactly_the_last_answers_of_two_grades(workers: Workers, tmp_path: Path) -> None:
+    """Each asks for both grades, half of them for the fine one first; exactly as many of each as planned."""
+    place = Place(tmp_path).make()
+    order = (("fine", "standard", "fine"), ("standard", "fine", "standard"))
+    asked = [[f"{i}.{j}@{grade}" for j, grade in enumerate(order[i % 2])] for i in range(PROCESSES)]
+    race(workers, tmp_path, asked, others={"fine": 3})
+    assert audit(place) == {"charges": ANSWERS + 3, "open": 0, "sent": ANSWERS + 3}
+    ledger = place.open()
+    grades = [charge.grade for charge in ledger.charges()]
+    assert (grades.count("standard"), grades.count("fine")) == (ANSWERS, 3)
+    assert all(each.left == 0 for each in ledger.standings("people").values())
+    ledger.close()
+    refused = sum(len(file.read_text().splitlines()) for file in tmp_path.glob("refused*"))
+    assert refused == 3 * PROCESSES - ANSWERS - 3
+
+
+def test_one_question_of_32_processes_is_charged_once(workers: Workers, tmp_path: Path) -> None:
     place = Place(tmp_path).make()
     race(workers, tmp_path, [["the same"]] * PROCESSES)
     assert audit(place) == {"charges": 1, "open": 0, "sent": PROCESSES}
@@ -47,7 +63,7 @@ def test_one_question_of_32_processes(workers: Workers, tmp_path: Path) -> None:
     assert sum(line["fresh"] for line in lines(tmp_path)) <= 1
 
 
-def test_a_share_is_raced_for(workers: Workers, tmp_path: Path) -> None:
+def test_a_share_of_3_pays_for_exactly_3_of_12_answers(workers: Workers, tmp_path: Path) -> None:
     place = Place(tmp_path).make()
     race(workers, tmp_path, [[f"{i}"] for i in range(12)], share=3)
     assert audit(place) == {"charges": 3, "open": 0, "sent": 3}
@@ -69,7 +85,7 @@ answers = 6
 
 @pytest.fixture(scope="module")
 def curators() -> object:
-    with Workers("countveil.curator", {"OMP_NUM_THREADS": "1"}) as started:
+    with Workers("countveil.curator.curator", {"OMP_NUM_THREADS": "1"}) as started:
         started.run()
         yield started
 
@@ -77,7 +93,7 @@ def curators() -> object:
 @pytest.fixture(scope="module")
 def planned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a configuration, its data, and a ledger in which the pool is planned and one question is asked."""
-    from countveil.curator import Curator
+    from countveil.curator.curator import Curator
 
     folder = tmp_path_factory.mktemp("planned")
     (folder / "countveil.toml").write_text(CONFIG)
@@ -88,16 +104,21 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def ask_at_once(curators: Workers, planned: Path, folder: Path, questions: list[str]) -> list[dict[str, object]]:
+def ask_at_once(
+    curators: Workers, planned: Path, folder: Path, questions: list[str], grades: tuple[str, ...] = ()
+) -> list[dict[str, object]]:
+    """The results of curators that ask at once, for the `grades` in turn or without a grade."""
     shutil.copytree(planned, folder, dirs_exist_ok=True)
     config, go = folder / "countveil.toml", str(folder / "go")
     common = {"task": "asking", "config": str(config), "go": go, "out": str(folder)}
     tasks = [{**common, "sql": sql} for sql in questions]
+    for i, task in enumerate(tasks if grades else ()):
+        task["grade"] = grades[i % len(grades)]
     assert curators.run(*tasks, {"task": "begin", "go": go}) == [0] * (len(tasks) + 1)
     return [json.loads(file.read_text()) for file in folder.glob("got.*")]
 
 
-def test_32_curators_and_5_answers(curators: Workers, planned: Path, tmp_path: Path) -> None:
+def test_32_curators_get_exactly_5_answers(curators: Workers, planned: Path, tmp_path: Path) -> None:
     questions = [f"SELECT count(*) FROM people WHERE age = {i % 10} AND region = 'North'" for i in range(10)]
     questions += [f"SELECT region, count(*) FROM people WHERE age <= {i} GROUP BY region" for i in range(8)]
     questions += [f"SELECT count(*) FROM people WHERE age >= {i} AND region = 'South'" for i in range(1, 9)]
@@ -114,7 +135,32 @@ def test_32_curators_and_5_answers(curators: Workers, planned: Path, tmp_path: P
     ledger.close()
 
 
-def test_one_question_of_32_curators(curators: Workers, planned: Path, tmp_path: Path) -> None:
+GRADED = CONFIG.replace(
+    "answers = 6", "[dataset.people.budget.grades]\nfine = { answers = 2, weight = 4 }\nstandard = { answers = 4 }"
+)
+
+
+def test_32_curators_get_exactly_the_last_answers_of_two_grades(
+    curators: Workers, planned: Path, tmp_path: Path
+) -> None:
+    from countveil.curator.curator import Curator
+
+    shutil.copy(planned / "people.csv", tmp_path)
+    (tmp_path / "countveil.toml").write_text(GRADED)
+    with Curator.open(tmp_path / "countveil.toml") as curator:
+        assert curator.count("SELECT count(*) FROM people").receipt.grade == "standard"
+    questions = [f"SELECT count(*) FROM people WHERE age <= {i % 9} AND region = 'North'" for i in range(PROCESSES)]
+    got = ask_at_once(curators, tmp_path, tmp_path / "race", questions, ("fine", "standard", "fine"))
+    assert len(got) == PROCESSES
+    assert {each["refused"] for each in got if "refused" in each} <= {"BudgetError"}
+    charges = {each["charge"]: each["grade"] for each in got if "charge" in each}
+    assert sorted(charges.values()) == ["fine"] * 2 + ["standard"] * 3
+    ledger = SqliteLedger(tmp_path / "race" / "countveil.ledger", tmp_path / "race" / "countveil.ledger.anchor")
+    assert {name: each.left for name, each in ledger.standings("people").items()} == {"fine": 0, "standard": 0}
+    ledger.close()
+
+
+def test_one_question_of_32_curators_is_charged_once(curators: Workers, planned: Path, tmp_path: Path) -> None:
     got = ask_at_once(curators, planned, tmp_path, ["SELECT region, count(*) FROM people GROUP BY region"] * PROCESSES)
     assert len(got) == PROCESSES
     assert len({json.dumps(each, sort_keys=True) for each in got}) == 1
@@ -124,7 +170,7 @@ def test_one_question_of_32_curators(curators: Workers, planned: Path, tmp_path:
 # -- threads and forks -------------------------------------------------------------------------------------------------
 
 
-def test_8_threads_on_one_ledger(tmp_path: Path) -> None:
+def test_8_threads_get_exactly_the_planned_answers(tmp_path: Path) -> None:
     place = Place(tmp_path).make()
     ledger = place.open()
     ledger.open_plan(plan(50))
@@ -162,7 +208,7 @@ def in_child(work: object) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def test_both_sides_of_a_fork_go_on(tmp_path: Path) -> None:
+def test_parent_and_child_can_both_charge_after_a_fork(tmp_path: Path) -> None:
     place = Place(tmp_path).make()
     ledger = place.open()
     ledger.open_plan(plan(10))
@@ -179,8 +225,8 @@ def test_both_sides_of_a_fork_go_on(tmp_path: Path) -> None:
     assert audit(place)["charges"] == 3
 
 
-def test_a_parent_that_closes_does_not_take_the_childs_log_away(tmp_path: Path) -> None:
-    """With a connection that was open across the fork, the parent's close would delete the log the child writes to."""
+def test_closing_the_ledger_in_the_parent_keeps_the_log_of_the_child(tmp_path: Path) -> None:
+    """Otherwise the parent's close would delete the log that the child writes."""
     place = Place(tmp_path).make()
     ledger = place.open()
     ledger.open_plan(plan(10))
@@ -209,8 +255,8 @@ def test_a_parent_that_closes_does_not_take_the_childs_log_away(tmp_path: Path) 
         os.close(end)
 
 
-def test_a_fork_while_other_threads_charge(tmp_path: Path) -> None:
-    """The child inherits no lock that nobody will release: not the ledger's, not the anchor's."""
+def test_a_fork_while_other_threads_charge_leaves_no_lock_held(tmp_path: Path) -> None:
+    """The child inherits neither the lock of the ledger nor that of the anchor."""
     place = Place(tmp_path).make()
     ledger = place.open()
     ledger.open_plan(plan(10**6))
@@ -233,7 +279,7 @@ def test_a_fork_while_other_threads_charge(tmp_path: Path) -> None:
     audit(place)
 
 
-def test_a_fork_in_the_middle_of_a_change(tmp_path: Path) -> None:
+def test_a_child_forked_in_the_middle_of_a_change_is_refused(tmp_path: Path) -> None:
     place = Place(tmp_path).make()
     codes: list[int] = []
 
@@ -257,7 +303,7 @@ def test_a_fork_in_the_middle_of_a_change(tmp_path: Path) -> None:
     assert audit(place)["charges"] == 1
 
 
-def test_two_ledgers_at_once(tmp_path: Path) -> None:
+def test_two_open_ledgers_are_independent(tmp_path: Path) -> None:
     one, two = (Place(tmp_path / name).make() for name in "ab")
     first, second = one.open(), two.open()
     assert first.identity != second.identity
@@ -273,8 +319,8 @@ def test_two_ledgers_at_once(tmp_path: Path) -> None:
         SqliteLedger(one.ledger, two.anchor)
 
 
-def test_verify_while_others_write(workers: Workers, tmp_path: Path) -> None:
-    """Verifying sees one moment of the ledger, and no lag between a charge and its anchor is taken for damage."""
+def test_verify_succeeds_while_others_write(workers: Workers, tmp_path: Path) -> None:
+    """Verification reads one snapshot; an anchor that is behind a new charge is not taken for damage."""
     place = Place(tmp_path).make()
     ledger = place.open()
     ledger.open_plan(plan(10**6))
@@ -298,7 +344,7 @@ def test_verify_while_others_write(workers: Workers, tmp_path: Path) -> None:
     assert audit(place)["charges"] == 160
 
 
-def test_busy_is_said_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_busy_ledger_is_reported_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import fcntl
     import sqlite3
 

@@ -1,4 +1,4 @@
-"""kill -9 at every line of a restore: what is left is refused or settled, and never has budget regained."""
+"""After kill -9 at any line of a restore, the ledger is refused or settled, and no budget is regained."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from countveil.errors import LedgerError
-from countveil.ledger.restoring import restore
+from countveil.ledger.restoration import restore
 from tests.support.ledger_workers import KILLED, Place, Workers, plan
 
 SPENT, LATER, ANSWERS = 3, 2, 20
@@ -17,7 +17,7 @@ SPENT, LATER, ANSWERS = 3, 2, 20
 
 @pytest.fixture(scope="module")
 def crashed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A backup after 3 answers, 2 more answers since, and a log that was not yet moved into the file."""
+    """A ledger with a backup after 3 answers, 2 later answers, and a log that is not yet copied into the file."""
     folder = tmp_path_factory.mktemp("crashed")
     place = Place(folder / "living").make()
     ledger = place.open()
@@ -33,7 +33,9 @@ def crashed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("anchored", [True, False], ids=["with its anchor", "without an anchor"])
-def test_killed_at_every_line_of_a_restore(workers: Workers, crashed: Path, tmp_path: Path, anchored: bool) -> None:
+def test_a_restore_killed_at_any_line_regains_no_budget(
+    workers: Workers, crashed: Path, tmp_path: Path, anchored: bool
+) -> None:
     lost = 2 * LATER
     least = SPENT + lost if anchored else ANSWERS
     whole, tell = tmp_path / "whole", tmp_path / "told"

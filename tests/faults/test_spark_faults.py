@@ -1,4 +1,4 @@
-"""Spark's faults: whatever becomes of a task, the table is the one that was drawn, and it was paid for once."""
+"""Faults of Spark: whether tasks fail, repeat or are lost, the table stays as it was drawn and is paid for once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MASTERS = {"local[2,4]": ["fails"], "local-cluster[2,1,1024]": ["lost"], "hosts"
 
 
 @pytest.mark.parametrize("master", MASTERS)
-def test_faults_change_no_number_and_cost_nothing_more(master: str, tmp_path: Path) -> None:
+def test_faults_of_tasks_change_no_number_and_charge_nothing_more(master: str, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.support.spark_faults", master, str(tmp_path), *MASTERS[master]],
         cwd=ROOT,
@@ -40,7 +40,7 @@ def test_faults_change_no_number_and_cost_nothing_more(master: str, tmp_path: Pa
 
 
 def check_attempts(folder: Path, fault: str) -> None:
-    """The first task really ran more than once, and all of its attempts drew the same."""
+    """Check that the first task ran more than once and that all of its attempts drew the same noise."""
     drawn = defaultdict(list)
     for file in folder.iterdir():
         partition, batch, _, _ = file.name.split("-")

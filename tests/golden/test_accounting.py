@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from countveil.accounting.composition import Bounds, Composition
-from countveil.accounting.pairs import answer_of
-from countveil.families.gaussian import discrete_gaussian
-from countveil.families.geometric import geometric, truncated_geometric
-from countveil.families.member import Member
-from countveil.law import ColumnFamily, Columns, Law
+from countveil.accounting.privacy_loss import answer_of
+from countveil.laws.law import Law, Laws, LawsByCount
+from countveil.literature.gaussian import discrete_gaussian
+from countveil.literature.geometric import geometric, truncated_geometric
+from countveil.literature.member import Member
 from tests.support import vectors
 
 CASES = vectors.cases("accounting")
@@ -27,12 +27,12 @@ def ident(case: dict[str, Any]) -> str:
     return "-".join(str(case[key]) for key in ("epsilon", "s2", "D", "left", "bits", "k") if key in case)
 
 
-def composed(family: ColumnFamily, k: int, **more: Any) -> Composition:
-    return Composition([(answer_of(family, 1), k)], **more)
+def composed(laws: Laws, k: int, **more: Any) -> Composition:
+    return Composition([(answer_of(laws, 1), k)], **more)
 
 
 def contains(found: Bounds, expected: str, spare: float = 0.0) -> bool:
-    """`spare` is what the family's own rounding may add; expected values have 30 digits."""
+    """Whether the bounds, widened by `spare` for the rounding of the laws, contain a value of 30 digits."""
     exact, digits = Fraction(expected), Fraction(1, 10**28)
     return Fraction(found.lower) - Fraction(spare) <= exact * (1 + digits) and exact * (1 - digits) <= Fraction(
         found.upper
@@ -49,9 +49,9 @@ def members(case: dict[str, Any]) -> Iterator[Member]:
 
 
 @pytest.mark.parametrize("case", of("geometric") + of("truncated") + of("gaussian"), ids=ident)
-def test_known_laws(case: dict[str, Any]) -> None:
+def test_bounds_enclose_the_delta_of_known_laws_closely(case: dict[str, Any]) -> None:
     (member,) = members(case)
-    together = composed(member.columns, case["k"])
+    together = composed(member.laws, case["k"])
     for epsilon, expected in case["deltas"]:
         exact = float(expected)
         found = together.delta(float(epsilon))
@@ -61,33 +61,34 @@ def test_known_laws(case: dict[str, Any]) -> None:
             assert found.upper - found.lower <= 0.01 * exact + 1e-12 * (exact < 1e-9), (epsilon, found)
 
 
-def test_vectors_reach_far() -> None:
-    """Tiny deltas are in the vectors, and a k that is off by one would not pass."""
+def test_the_vectors_have_tiny_deltas_and_detect_a_wrong_number_of_answers() -> None:
+    """The least positive delta of the vectors is below 1e-14, and bounds for k - 1 or k + 1
+    answers contain no delta that the vectors give for k."""
     positive = [float(d) for case in CASES for _, d in case.get("deltas", []) if float(d) > 0]
     assert min(positive) < 1e-14
     case = next(c for c in of("gaussian") if c["k"] == 30)
     (member,) = members(case)
     for k in (29, 31):
-        wrong = composed(member.columns, k)
+        wrong = composed(member.laws, k)
         assert not any(contains(wrong.delta(float(e)), d) for e, d in case["deltas"])
 
 
 @pytest.mark.slow  # exact convolutions
 @pytest.mark.parametrize("case", of("weights"), ids=ident)
-def test_any_law_in_both_directions_and_replaced(case: dict[str, Any]) -> None:
-    family = Columns(Law(tuple(int(w) for w in case["weights"]), case["left"], case["bits"]))
-    both = composed(family, case["k"])
+def test_bounds_enclose_the_delta_of_adding_removing_and_replacing_a_person(case: dict[str, Any]) -> None:
+    laws = LawsByCount(Law(tuple(int(w) for w in case["weights"]), case["left"], case["bits"]))
+    both = composed(laws, case["k"])
     for (epsilon, add), (_, remove) in zip(case["add"], case["remove"], strict=True):
         assert contains(both.delta(float(epsilon)), max(add, remove, key=Fraction)), epsilon
-    swapped = composed(family, case["replaced"], neighbours="replace")
+    swapped = composed(laws, case["replaced"], neighbours="replace")
     for epsilon, expected in case["replace"]:
         assert contains(swapped.delta(float(epsilon)), expected), epsilon
 
 
 @pytest.mark.parametrize("case", of("columns"), ids=ident)
-def test_mixtures_of_columns(case: dict[str, Any]) -> None:
+def test_bounds_enclose_the_delta_of_mixtures_of_laws(case: dict[str, Any]) -> None:
     laws = [Law(tuple(column), n, case["bits"]) for n, column in enumerate(case["columns"])]
-    found = composed(Columns(laws[-1], small=tuple(laws), hi=len(laws) - 1), case["k"])
+    found = composed(LawsByCount(laws[-1], small=tuple(laws), hi=len(laws) - 1), case["k"])
     for epsilon, mixed in case["deltas"]:
         assert Fraction(found.upper(float(epsilon))) >= Fraction(mixed) * (1 - Fraction(1, 10**28))
         assert Fraction(found.lower(float(epsilon))) <= Fraction(mixed)

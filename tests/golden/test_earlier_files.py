@@ -19,12 +19,12 @@ BEFORE = Path(__file__).parents[1] / "data" / "before"
 EXPECTED = json.loads((BEFORE / "expected.json").read_text())
 LEDGER = EXPECTED["ledger"]
 STATED = ("epsilon", "answers", "answers_left")
-"""What a receipt says of the whole pool, as it is now and not as it was when the question was charged."""
+"""The fields of a receipt that describe the pool as it is now, not as it was when the question was charged."""
 
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
-    """A copy of the ledger, in a folder where it was not made."""
+    """The configuration of a copy of the earlier ledger, in a new folder."""
     for name in ("people.csv", "countveil.toml", "countveil.ledger.anchor"):
         shutil.copy(BEFORE / name, tmp_path)
     (tmp_path / "countveil.ledger").write_bytes(gzip.decompress((BEFORE / "countveil.ledger.gz").read_bytes()))
@@ -36,13 +36,14 @@ def request(key: str | None) -> Request | None:
 
 
 def check_replay(table: Any, answer: dict[str, Any]) -> None:
-    """The recorded answer, byte for byte, and its receipt; the pool's numbers are today's."""
+    """Check that a replay equals the recorded answer and receipt byte for byte, except for the pool's numbers."""
     shown = table.describe()
     assert shown["replayed"]
     for member in ("columns", "rows", "margin_95", "worst_error", "total"):
         assert json.dumps(shown[member]) == json.dumps(answer[member])
     receipt, before = shown["receipt"], answer["receipt"]
-    assert {k: v for k, v in receipt.items() if k not in STATED} == {k: before[k] for k in before if k not in STATED}
+    assert {k: receipt[k] for k in before if k not in STATED} == {k: before[k] for k in before if k not in STATED}
+    assert receipt["grade"] == "standard"
     assert (receipt["epsilon"], receipt["answers"]) == (LEDGER["budget"]["epsilon"], LEDGER["budget"]["answers_total"])
 
 
@@ -57,7 +58,7 @@ def test_mechanism_files_have_the_same_hash_and_claims(name: str, tmp_path: Path
     assert (tmp_path / "again.json").read_bytes() == file.read_bytes()
 
 
-def test_every_mechanism_file_is_read() -> None:
+def test_the_earlier_mechanism_files_have_every_method_and_policy() -> None:
     files = {file.stem for file in (BEFORE / "mechanisms").iterdir()}
     assert files == set(EXPECTED["mechanisms"])
     shown = EXPECTED["mechanisms"].values()
@@ -73,15 +74,21 @@ def test_questions_have_the_same_text_and_hash(config: Path) -> None:
             assert curator.question(text).sha256 == sha256
 
 
-def test_the_ledger_verifies(config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_earlier_ledger_is_verified_without_an_error(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     done = runner(monkeypatch, capsys, "ledger")("verify", "-c", config)
     assert done.code == 0, done.err
 
 
-def test_the_budget_is_the_same(config: Path) -> None:
+def test_the_budget_is_the_recorded_one(config: Path) -> None:
     with cv.Curator.open(config) as curator:
         (budget,) = curator.budget()
         shown = {**vars(budget), "shares": {who: [s.answers, s.spent] for who, s in budget.shares.items()}}
+        (grade,) = shown.pop("grades")  # an earlier plan has one grade
+        assert (grade.name, shown.pop("default_grade")) == ("standard", "standard")
+        assert (grade.answers_left, grade.mechanism) == (budget.answers_left, budget.mechanism)
+        shown["notes"] = [note.replace("but not in epsilon", "and not in the number") for note in budget.notes]
         assert json.loads(json.dumps(shown)) == LEDGER["budget"]
 
 
@@ -98,12 +105,12 @@ def test_answers_are_replayed_without_a_charge(config: Path) -> None:
         people.write_text(content + "99,West,44,true,2022-02-02\n")
         check_replay(curator.count(LEDGER["second"]["sql"]), LEDGER["second"])
         assert curator.budget()[0].answers_left == LEDGER["budget"]["answers_left"]
-        found = curator.receipt(LEDGER["second"]["receipt"]["id"])
-        assert found is not None
-        assert found[1].mechanism == LEDGER["second"]["receipt"]["mechanism"]
+        receipt = curator.receipt(LEDGER["second"]["receipt"]["id"])
+        assert receipt is not None
+        assert receipt.mechanism == LEDGER["second"]["receipt"]["mechanism"]
 
 
-def test_the_ledger_can_be_charged_further(config: Path) -> None:
+def test_the_earlier_ledger_accepts_new_charges_within_its_shares(config: Path) -> None:
     left = LEDGER["budget"]["answers_left"]
     with cv.Curator.open(config) as curator:
         paid = curator.count(LEDGER["unanswered"]["sql"], analyst="ann")
@@ -120,8 +127,8 @@ def test_the_ledger_can_be_charged_further(config: Path) -> None:
 
 
 @pytest.mark.slow  # two plans with three extensions are composed
-def test_the_budget_can_be_extended_further(config: Path) -> None:
+def test_the_budget_of_the_earlier_ledger_can_be_extended_again(config: Path) -> None:
     with cv.Curator.open(config) as curator:
-        budget = curator.open_budget("people", 1, "a fourth edition")
+        budget = curator.extend_budget("people", 1, "a fourth edition")
         assert budget.answers_left == LEDGER["budget"]["answers_left"] + 1
         assert float(budget.epsilon) > float(LEDGER["budget"]["epsilon"])

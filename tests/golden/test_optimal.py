@@ -1,4 +1,4 @@
-"""The closed form of least exact delta against an exact rational simplex, and the tables it was announced with."""
+"""The closed form of least exact delta against an exact rational simplex and a table of printed values."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 import countveil as cv
-from countveil.design import optimal
+from countveil.design import closed_form
 from tests.support import vectors
 
 CASES = vectors.cases("optimal")
 
 
 @pytest.mark.parametrize("case", CASES, ids=vectors.ident)
-def test_least_exact_delta(case: dict[str, Any]) -> None:
+def test_signed_designs_have_the_least_delta_of_the_simplex(case: dict[str, Any]) -> None:
     m = cv.design(
         epsilon=case["epsilon"],
         eta=case["eta"],
@@ -44,17 +44,19 @@ def test_the_program_agrees_with_the_closed_form(case: dict[str, Any]) -> None:
         ("1.0", "0.4", 20, "1.34324717904171e-8", "1.06249284671957e-9"),
     ],
 )
-def test_table_of_optima(epsilon: str, eta: str, D: int, paper_law: str, best: str) -> None:
+def test_designs_have_the_printed_deltas_and_the_closed_form(
+    epsilon: str, eta: str, D: int, paper_law: str, best: str
+) -> None:
     same = {"epsilon": epsilon, "eta": eta, "D": D, "policy": "signed"}
     assert vectors.close(cv.design(**same, method="paper").delta, paper_law)
     assert vectors.close(cv.design(**same).delta, best)
-    E = Fraction(optimal.exp(Fraction(epsilon)))
+    E = Fraction(closed_form.exp(Fraction(epsilon)))
     side = (1 - Fraction(eta)) / 2
     formula = max(Fraction(eta) - (E - 1) * side, side * (E - 1) / (E**D - 1))
     assert abs(cv.design(**same).delta - formula) <= formula / 10**8
 
 
-def test_design_from_a_target_is_closed_form() -> None:
+def test_a_design_for_epsilon_1_and_delta_1e_6_has_eta_0_462_and_D_14() -> None:
     m = cv.design(epsilon="1", delta="1e-6", policy="signed")
     assert (f"{float(m.eta):.3f}", m.D) == ("0.462", 14)
     assert m.delta <= Fraction("1e-6")
@@ -69,9 +71,9 @@ def test_the_knee_is_tanh_of_half_epsilon() -> None:
 
 
 @pytest.mark.parametrize(("epsilon", "eta", "D"), [("20", "0.9", 500), ("0.001", "0.0004", 20000), ("100", "0.5", 100)])
-def test_nothing_overflows_or_is_lost(epsilon: str, eta: str, D: int) -> None:
+def test_extreme_parameters_neither_overflow_nor_lose_precision(epsilon: str, eta: str, D: int) -> None:
     m = cv.design(epsilon=epsilon, eta=eta, D=D, policy="signed")
     assert 0 < m.delta < Fraction("1e-11")
-    assert m.column(D).mean == 0
-    formula = optimal.least_delta(Fraction(epsilon), Fraction(eta), D)
+    assert m.law(D).mean == 0
+    formula = closed_form.least_delta(Fraction(epsilon), Fraction(eta), D)
     assert m.delta <= Fraction(formula) * (1 + Fraction("1e-8")) + Fraction(1, 2**100)

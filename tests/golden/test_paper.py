@@ -10,17 +10,17 @@ import pytest
 
 import countveil as cv
 from countveil.design import paper
-from countveil.exact import exp_bounds
-from countveil.law import Columns
-from countveil.privacy import delta, singleton
-from countveil.rounding import proposals, symmetric_law
+from countveil.laws.law import LawsByCount
+from countveil.laws.privacy import delta, singleton
+from countveil.laws.rounding import proposals, symmetric_law
+from countveil.numeric.exact_numbers import exp_bounds
 from tests.support import vectors
 
 CASES = vectors.cases("paper")
 
 
 @pytest.mark.parametrize("case", CASES, ids=vectors.ident)
-def test_closed_form(case: dict[str, Any]) -> None:
+def test_the_closed_form_equals_the_vectors(case: dict[str, Any]) -> None:
     epsilon, eta, D = Fraction(case["epsilon"]), Fraction(case["eta"]), int(case["D"])
     form = paper.closed_form(epsilon, eta, D)
     assert form.k == int(case["k"])
@@ -43,10 +43,10 @@ def test_the_law_has_the_delta_that_brute_force_finds(case: dict[str, Any]) -> N
     epsilon, eta, D = Fraction(case["epsilon"]), Fraction(case["eta"]), int(case["D"])
     law = symmetric_law(proposals(paper.closed_form(epsilon, eta, D).half), 192)
     order, _ = exp_bounds(epsilon)
-    assert vectors.close(delta(Columns(law), order).value, case["exact"], "1e-8") or Fraction(case["exact"]) < Fraction(
-        "1e-40"
-    )
-    assert vectors.close(singleton(Columns(law), order).value, case["singleton"]) or Fraction(
+    assert vectors.close(delta(LawsByCount(law), order).value, case["exact"], "1e-8") or Fraction(
+        case["exact"]
+    ) < Fraction("1e-40")
+    assert vectors.close(singleton(LawsByCount(law), order).value, case["singleton"]) or Fraction(
         case["singleton"]
     ) < Fraction("1e-40")
     assert vectors.close(law.variance, case["variance"])
@@ -72,7 +72,7 @@ def test_numbers_printed_in_the_paper() -> None:
     assert j["delta"].startswith("0.0153693741")
     assert j["delta_singleton"].startswith("0.00494782")
     assert j["delta_paper_bound"].startswith("0.0643216")
-    law = m.column(6)
+    law = m.law(6)
     assert f"{float(law.probability(1)):.5f}" == "0.08987"
     assert f"{float(law.probability(2)):.5f}" == "0.00960"
     assert f"{float(law.probability(1) / law.probability(2)):.4f}" == "9.3617"

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import countveil as cv
-from countveil.design.program import ColumnProgram, Model
-from countveil.exact import decimal_text
+from countveil.design.column_program import ColumnProgram, Model
+from countveil.numeric.exact_numbers import decimal_text
 from tests.support import vectors
 
 CASES = vectors.cases("program")
@@ -18,7 +18,7 @@ PAPER = [c for c in CASES if c["kind"] == "paper"]
 
 
 @pytest.mark.parametrize("case", WHOLE, ids=vectors.ident)
-def test_whole_domain_optimum(case: dict[str, Any]) -> None:
+def test_the_program_reaches_the_proved_optimum(case: dict[str, Any]) -> None:
     model = Model(
         epsilon=Fraction(case["epsilon"]),
         D=int(case["D"]),
@@ -34,7 +34,7 @@ def test_whole_domain_optimum(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", [c for c in WHOLE if c["objective"] == "exact"], ids=vectors.ident)
 def test_certified_designs_reach_the_optimum(case: dict[str, Any]) -> None:
-    """What is certified on integer weights is within 1e-6 of the proved optimum (or better: M is larger)."""
+    """The delta certified on integer weights is at most 1e-6 above the proved optimum (relatively)."""
     m = cv.design(
         epsilon=case["epsilon"], eta=case["eta"], D=int(case["D"]), unbiased_from=int(case["n0"]), method="program"
     )
@@ -46,7 +46,7 @@ def test_certified_designs_reach_the_optimum(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("case", PAPER, ids=vectors.ident)
-def test_the_papers_general_program(case: dict[str, Any]) -> None:
+def test_the_papers_general_program_reaches_its_proved_optimum(case: dict[str, Any]) -> None:
     m = cv.design(
         epsilon=case["epsilon"],
         eta=case["eta"],
@@ -58,14 +58,14 @@ def test_the_papers_general_program(case: dict[str, Any]) -> None:
     assert m.certificate.delta_singleton is not None
     assert vectors.close(m.certificate.delta_singleton, case["delta"], "2e-7")
     for n in range(1, int(case["N"]) + 1):
-        law = m.column(n)
-        assert law.eta == m.column(1).eta
+        law = m.law(n)
+        assert law.eta == m.law(1).eta
         assert law.mean == 0
         assert law.least >= -min(n, int(case["D"]))
 
 
 @pytest.mark.parametrize(("n0", "delta"), [(1, "0.058"), (4, "1.43e-4"), (6, "7.56e-5")])
-def test_price_of_zero_bias(n0: int, delta: str) -> None:
+def test_zero_bias_from_n0_on_costs_the_known_delta(n0: int, delta: str) -> None:
     m = cv.design(epsilon="1.1", eta="0.5", D=8, unbiased_from=n0)
     assert vectors.close(m.delta, delta, "5e-3")
 
@@ -86,7 +86,7 @@ def test_price_of_zero_bias(n0: int, delta: str) -> None:
         ("2", 7, 5, "0.7615"),
     ],
 )
-def test_price_of_zero_bias_in_eta(epsilon: str, D: int, n0: int, eta: str) -> None:
+def test_zero_bias_from_n0_on_leaves_the_known_eta(epsilon: str, D: int, n0: int, eta: str) -> None:
     model = Model(Fraction(epsilon), D, None, Fraction("1e-5"), n0)
     program = ColumnProgram(model)
     found = program.optimise()[program.eta]
@@ -98,17 +98,17 @@ def test_zero_bias_from_1_is_impossible_at_epsilon_one_half() -> None:
         cv.design(epsilon="0.5", delta="1e-5", D=26, unbiased_from=1)
 
 
-def test_a_good_whole_domain_design() -> None:
+def test_the_design_at_epsilon_1_with_n0_2_has_its_known_delta() -> None:
     m = cv.design(epsilon="1", eta="0.44", D=14, unbiased_from=2)
     assert vectors.close(m.delta, "4.79e-7", "2e-3")
     assert m.certificate.never_negative
-    assert [m.column(n).mean == 0 for n in range(5)] == [False, False, True, True, True]
+    assert [m.law(n).mean == 0 for n in range(5)] == [False, False, True, True, True]
 
 
 @pytest.mark.parametrize(
     ("D", "eta"), [(14, "0.44508"), (20, "0.44533"), pytest.param(40, "0.44559", marks=pytest.mark.slow)]
 )
-def test_eta_creeps_up_with_D(D: int, eta: str) -> None:
+def test_eta_grows_a_little_with_D(D: int, eta: str) -> None:
     m = cv.design(epsilon="1", delta="1e-6", D=D, unbiased_from=2, method="program")
     assert decimal_text(m.eta, 5) == eta
     assert m.delta <= Fraction("1e-6")

@@ -1,4 +1,4 @@
-"""p-tables against brute force over Fractions, and the two published tables against figures that others printed."""
+"""p-tables against brute force over Fractions, and two published tables against their printed figures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from countveil import ptables
-from countveil.ptables.measure import READINGS
+from countveil.ptables.readings import READINGS
 from tests.support import vectors
 
 CASES = vectors.cases("ptables")
@@ -40,8 +40,8 @@ def check(table: ptables.PTable, deltas: list[list[str]]) -> None:
 
 
 @pytest.mark.parametrize("case", of("invented"), ids=lambda c: str(c["seed"]))
-def test_invented_tables(case: dict[str, Any], tmp_path: Path) -> None:
-    """Shuffled intervals with repeated (i, j), zero not frozen."""
+def test_invented_tables_have_the_deltas_and_moments_of_brute_force(case: dict[str, Any], tmp_path: Path) -> None:
+    """The tables have shuffled intervals with repeated (i, j), and zero is not frozen."""
     path = tmp_path / "table.txt"
     lines = [f"{i};{j};{p};{j - i};{ub}" for i, j, p, ub in case["lines"]]
     path.write_text("i;j;p;v;p_ub\n" + "\n".join(lines) + "\n")
@@ -54,7 +54,7 @@ def test_invented_tables(case: dict[str, Any], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("case", of("published"), ids=lambda c: c["file"])
-def test_published_tables(case: dict[str, Any]) -> None:
+def test_published_tables_have_the_deltas_of_brute_force(case: dict[str, Any]) -> None:
     table = ptables.read(published(case))
     assert case["D"] == table.D
     assert table.is_zero_frozen
@@ -62,8 +62,8 @@ def test_published_tables(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("case", of("published"), ids=lambda c: c["file"])
-def test_the_printed_figures(case: dict[str, Any]) -> None:
-    """Three digits were printed: within half a unit of the third."""
+def test_the_deltas_of_brute_force_agree_with_the_printed_figures(case: dict[str, Any]) -> None:
+    """Three digits were printed, so the difference is at most half a unit of the third digit."""
     for (_, *computed), (epsilon, everything, nonzero, last) in zip(case["deltas"][1:], case["printed"], strict=True):
         for measured, printed in zip((computed[0], computed[2], computed[3]), (everything, nonzero, last), strict=True):
             unit = Fraction(10) ** (math.floor(math.log10(float(printed))) - 2)
@@ -71,7 +71,7 @@ def test_the_printed_figures(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("case", of("published"), ids=lambda c: c["file"])
-def test_the_entropy_objective_is_how_they_were_made(case: dict[str, Any]) -> None:
+def test_the_entropy_objective_reproduces_the_published_tables(case: dict[str, Any]) -> None:
     theirs = ptables.read(published(case))
     stay = "0.5" if case["D"] == 5 else None
     V = {5: 3, 7: 4}[case["D"]]
@@ -83,8 +83,8 @@ def test_the_entropy_objective_is_how_they_were_made(case: dict[str, Any]) -> No
             assert abs(difference) <= Fraction(1, 10**6)
 
 
-def test_better_than_the_published_table() -> None:
-    """The same D, no more variance than its last row, zero frozen, 1 and 2 blocked, stay probability free."""
+def test_a_designed_table_has_far_less_delta_than_the_published_one() -> None:
+    """It has the same D, at most the variance of the published last row, and never publishes 1 or 2."""
     theirs = ptables.read(published(of("published")[0]))
     cap = theirs.rows[-1].variance
     found = ptables.design(D=theirs.D, V=cap, js=2, epsilon="1")

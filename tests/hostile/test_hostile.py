@@ -1,7 +1,7 @@
 """Hostile text: every query of the corpus is refused by the language itself, with a position, before any engine.
 
-queries.txt holds one query per line (# starts a heading); what a line cannot hold is made here. The second half opens
-real engines and shows that, were a dangerous statement ever to reach one, the locked connection refuses it by itself.
+queries.txt has one query per line (# starts a heading); queries with line breaks or other special characters are made
+here. The second half opens real engines: if a dangerous statement reached one, its locked connection would refuse it.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from countveil.engines import Source
-from countveil.engines.duckdb import DuckDBEngine
-from countveil.engines.sql import Statement
+from countveil.data.engines import Source
+from countveil.data.engines.duckdb import DuckDBEngine
+from countveil.data.engines.sql import Statement
 from countveil.errors import EngineError, QueryError
 from countveil.query import ask, parse_condition
-from countveil.schema import Column, Schema, parse_column
+from countveil.query.declarations import parse_column
+from countveil.query.schema import Column, Schema
 
 SCHEMA = Schema(
     "people",
@@ -105,13 +106,13 @@ CORPUS = [pytest.param(line, id=f"line-{i}") for i, line in enumerate(LINES)] + 
 ]
 
 
-def test_the_page_on_reliability_says_how_many() -> None:
+def test_the_page_on_reliability_states_the_size_of_the_corpus() -> None:
     page = Path(__file__).parents[2] / "docs" / "reliability.md"
     assert f"| hostile query texts | {len(CORPUS)}: all refused" in page.read_text()
 
 
 class RecordingEngine(DuckDBEngine):
-    """A real engine that keeps every statement it is asked to run."""
+    """A real engine that records every statement it is asked to run."""
 
     def __init__(self, *arguments: Any) -> None:
         self.ran: list[Statement] = []
@@ -130,7 +131,7 @@ def recording() -> Iterator[RecordingEngine]:
     engine.close()
 
 
-def test_the_corpus_is_large_and_without_doubles() -> None:
+def test_the_corpus_is_large_and_has_no_duplicates() -> None:
     assert len(set(LINES) | set(MADE.values())) == len(CORPUS) >= 400
 
 
@@ -138,7 +139,7 @@ def test_the_corpus_is_large_and_without_doubles() -> None:
 def test_hostile_text_is_refused_with_a_position_and_reaches_no_engine(text: str, recording: RecordingEngine) -> None:
     before = len(recording.ran)
     with pytest.raises(QueryError) as refused:
-        recording.count(ask(SCHEMA, text), key=b"key")
+        recording.count(ask(SCHEMA, text), salt=b"salt")
     assert len(recording.ran) == before
     error, message = refused.value, str(refused.value)
     assert error.position is not None
@@ -156,9 +157,9 @@ def test_the_same_text_is_refused_as_a_condition(text: str) -> None:
         ask(SCHEMA, dataset="people", where=text.removeprefix(START))
 
 
-def test_the_recording_sees_what_does_reach_the_engine(recording: RecordingEngine) -> None:
+def test_the_recording_engine_records_allowed_statements(recording: RecordingEngine) -> None:
     before = len(recording.ran)
-    assert recording.count(ask(SCHEMA, START + "region = 'North'"), key=b"key").tolist() == [1]
+    assert recording.count(ask(SCHEMA, START + "region = 'North'"), salt=b"salt").tolist() == [1]
     assert len(recording.ran) == before + 1
 
 
@@ -166,15 +167,15 @@ def test_the_recording_sees_what_does_reach_the_engine(recording: RecordingEngin
     "value",
     ["it's", 'a "b"'],
 )
-def test_quotes_in_declared_values_are_bound_not_pasted(value: str, recording: RecordingEngine) -> None:
+def test_declared_values_with_quotes_are_bound_as_parameters(value: str, recording: RecordingEngine) -> None:
     question = ask(SCHEMA, START + "region = '" + value.replace("'", "''") + "'")
-    recording.count(question, key=b"key")
+    recording.count(question, salt=b"salt")
     assert value not in recording.ran[-1].sql
     assert value in recording.ran[-1].values.values()
 
 
 @pytest.mark.parametrize("given", [None, 5, b"SELECT count(*) FROM people", ["SELECT"], {}, float("nan")])
-def test_a_query_that_is_no_text_is_refused(given: Any) -> None:
+def test_a_query_that_is_not_text_is_refused(given: Any) -> None:
     with pytest.raises(QueryError):
         parse_condition(given)
     if given is not None:
@@ -278,7 +279,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("name", LOCKED)
 @pytest.mark.parametrize("kind", ["csv", "duckdb", "frame"])
-def test_the_locked_connection_refuses_by_itself(kind: str, name: str, folder: Path) -> None:
+def test_the_locked_connection_refuses_dangerous_statements(kind: str, name: str, folder: Path) -> None:
     local_frame = pa.table({"secret": [SECRET]})
     before = files(folder)
     engine = opened(kind, folder)
@@ -293,7 +294,7 @@ def test_the_locked_connection_refuses_by_itself(kind: str, name: str, folder: P
 
 
 @pytest.mark.parametrize("name", WRITES)
-def test_a_database_cannot_be_changed(name: str, folder: Path) -> None:
+def test_an_engine_cannot_change_its_database(name: str, folder: Path) -> None:
     before = files(folder)
     engine = opened("duckdb", folder)
     try:
@@ -307,12 +308,12 @@ def test_a_database_cannot_be_changed(name: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["csv", "duckdb"])
-def test_a_source_is_not_overwritten(kind: str, folder: Path) -> None:
+def test_an_engine_cannot_overwrite_its_source(kind: str, folder: Path) -> None:
     assert_unharmed(OVERWRITES["overwrite"], kind, folder)
 
 
 @pytest.mark.parametrize("kind", ["csv", "duckdb"])
-def test_a_source_is_not_overwritten_in_place(kind: str, folder: Path) -> None:
+def test_an_engine_cannot_overwrite_its_source_in_place(kind: str, folder: Path) -> None:
     assert_unharmed(OVERWRITES["overwrite in place"], kind, folder)
 
 
@@ -330,7 +331,7 @@ def assert_unharmed(statement: str, kind: str, folder: Path) -> None:
 
 @pytest.mark.parametrize("name", LOCKED)
 @pytest.mark.parametrize("kind", ["csv", "duckdb", "frame"])
-def test_the_words_of_the_engine_are_not_passed_on(kind: str, name: str, folder: Path) -> None:
+def test_messages_of_the_engine_are_not_shown(kind: str, name: str, folder: Path) -> None:
     engine = opened(kind, folder)
     try:
         with pytest.raises(EngineError) as refused:

@@ -1,12 +1,11 @@
-"""The corners of design: caps, promises, sensitivities, variance limits and every question, by the definition."""
+"""Corner cases of designs, by definition: caps, promises, sensitivities, variance limits and every question."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 import countveil as cv
 from tests.support.designs import brute_force_delta, check
@@ -17,24 +16,28 @@ EPSILONS = st.sampled_from(["0.3", "0.7", "1", "1.5", "3"])
 
 @given(EPSILONS, st.sampled_from(["0.05", "0.2", "0.4"]), st.integers(1, 5), st.integers(3, 60), st.integers(1, 3))
 @examples(40)
-def test_caps(epsilon: str, eta: str, D: int, high: int, n0: int) -> None:
-    """Never above HI, never below 0, zero bias from n0 to HI - n0, eta in between, for short and long ranges."""
+def test_capped_designs_stay_within_the_counts_and_are_unbiased_inside(
+    epsilon: str, eta: str, D: int, high: int, n0: int
+) -> None:
+    """Never above HI, never below 0, zero bias from n0 to HI - n0, the same eta for 1..HI - 1."""
     m = cv.design(epsilon=epsilon, eta=eta, D=D, counts=(0, high), cap=True, unbiased_from=n0, method="program")
     for n in range(high + 3):
-        law = m.column(n)
+        law = m.law(n)
         assert n + law.least >= 0
         assert n + law.greatest <= high
         if n0 <= n <= high - n0:
             assert law.mean == 0
         if 1 <= n < high:
-            assert law.eta == m.column(1).eta
+            assert law.eta == m.law(1).eta
     assert brute_force_delta(m, m.epsilon) == m.delta
     assert m.certificate.never_negative
 
 
 @given(EPSILONS, st.sampled_from(["0.05", "0.2", "0.3"]), st.integers(2, 5), st.integers(2, 3), st.integers(1, 4))
 @examples(20)
-def test_whole_domain_with_larger_sensitivity(epsilon: str, eta: str, D: int, sensitivity: int, n0: int) -> None:
+def test_designs_by_program_of_larger_sensitivity_have_p1_p2_and_p3(
+    epsilon: str, eta: str, D: int, sensitivity: int, n0: int
+) -> None:
     m = cv.design(epsilon=epsilon, eta=eta, D=D, sensitivity=sensitivity, unbiased_from=n0, method="program")
     check(m, n0)
 
@@ -95,7 +98,7 @@ PROMISES = st.one_of(
 @example({"epsilon": "1", "eta": "0.5", "D": 2}, QUESTIONS[3], (0, 2), "floor", "auto", "delta", 1, False)
 @example({"epsilon": "0", "eta": "0.05", "D": 5}, QUESTIONS[3], None, "nonnegative", "remap", "delta", 1, False)
 @examples(150)
-def test_every_request_is_answered_or_refused_in_words(
+def test_every_request_is_designed_or_refused(
     values: dict[str, object],
     question: tuple[str, ...],
     counts: tuple[int, int | None] | None,
@@ -105,7 +108,7 @@ def test_every_request_is_answered_or_refused_in_words(
     sensitivity: int,
     cap: bool,
 ) -> None:
-    """Never an internal error; and the file of what was designed is accepted again."""
+    """No internal error, and the file of a designed mechanism is accepted."""
     given = {name: values[name] for name in question}
     terms = {"counts": counts, "policy": policy, "method": method, "objective": objective, "sensitivity": sensitivity}
     try:
@@ -118,7 +121,7 @@ def test_every_request_is_answered_or_refused_in_words(
 
 
 @pytest.mark.parametrize("policy", ["signed", "nonnegative"])
-def test_least_variance_within_delta(policy: str) -> None:
+def test_objective_variance_lowers_the_variance_within_delta(policy: str) -> None:
     least = cv.design(epsilon="1", eta="0.4", D=8, policy=policy, method="auto" if policy == "signed" else "program")
     within = cv.design(epsilon="1", delta="1e-3", eta="0.4", D=8, policy=policy, objective="variance")
     assert least.delta < within.delta <= Fraction("1e-3")
@@ -129,13 +132,13 @@ def test_least_variance_within_delta(policy: str) -> None:
         cv.design(epsilon="1", delta="1e-5", eta="0.4", D=8, policy="signed", objective="variance")
 
 
-def test_the_worked_whole_domain_example() -> None:
+def test_the_worked_example_has_its_published_values() -> None:
     """epsilon 1, D 14, eta 0.44, n0 = 2, least variance under delta 1e-6."""
     m = cv.design(epsilon="1", delta="1e-6", eta="0.44", D=14, unbiased_from=2, objective="variance")
-    assert [f"{float(m.column(n).mse):.2f}" for n in range(6)] == ["0.90", "1.22", "1.62", "1.80", "1.87", "1.90"]
-    assert f"{float(m.column(0).eta):.3f}" == "0.743"
-    assert [f"{float(m.column(n).mean):.2f}" for n in range(3)] == ["0.41", "0.11", "0.00"]
-    assert [f"{float(m.column(2).probability(z)):.3f}" for z in (-2, -1, 0, 1, 2, 3)] == [
+    assert [f"{float(m.law(n).mse):.2f}" for n in range(6)] == ["0.90", "1.22", "1.62", "1.80", "1.87", "1.90"]
+    assert f"{float(m.law(0).eta):.3f}" == "0.743"
+    assert [f"{float(m.law(n).mean):.2f}" for n in range(3)] == ["0.41", "0.11", "0.00"]
+    assert [f"{float(m.law(2).probability(z)):.3f}" for z in (-2, -1, 0, 1, 2, 3)] == [
         "0.129",
         "0.167",
         "0.440",
@@ -149,7 +152,7 @@ def test_the_worked_whole_domain_example() -> None:
 @pytest.mark.parametrize(
     ("epsilon", "eta", "D"), [("1", "0.1", 24), ("0.5", "0.05", 24), ("0.3", "0.02", 30), ("20", "0.5", 500)]
 )
-def test_auto_is_never_far_behind_another_method(epsilon: str, eta: str, D: int) -> None:
+def test_auto_has_at_most_twice_the_delta_of_remap_or_a_smaller_D(epsilon: str, eta: str, D: int) -> None:
     auto = cv.design(epsilon=epsilon, eta=eta, D=D)
     other = cv.design(epsilon=epsilon, eta=eta, D=D, method="remap")
     smaller = cv.design(epsilon=epsilon, eta=eta, D=16)
@@ -159,13 +162,13 @@ def test_auto_is_never_far_behind_another_method(epsilon: str, eta: str, D: int)
 
 @pytest.mark.slow  # exact designs by the hundred
 @pytest.mark.parametrize("policy", ["signed", "floor", "nonnegative"])
-def test_a_delta_that_needs_no_epsilon(policy: str) -> None:
+def test_a_large_delta_needs_no_epsilon(policy: str) -> None:
     m = cv.design(delta="0.9", eta="0.4", D=14, policy=policy)
     assert m.epsilon <= Fraction(1, 10**5)
     assert m.delta <= Fraction("0.9")
 
 
-def test_what_was_certified_can_be_asked_for() -> None:
+def test_a_certified_delta_can_be_requested_again() -> None:
     m = cv.design(epsilon="2.18", eta="0.8", D=6, policy="signed")
     again = cv.design(epsilon="2.18", delta=m.describe()["delta"], eta="0.8", policy="signed")  # type: ignore[arg-type]
     assert again.delta == m.delta

@@ -1,7 +1,7 @@
-"""Two datasets that differ by one person look the same in everything but the noisy numbers.
+"""For two datasets that differ by one person, everything that is visible is equal, except for the noisy counts.
 
-Status, message, columns, the order of rows, intervals as functions of y, log lines, receipts and entries of the ledger,
-for a corpus of fuzzed questions, valid and not. The person is as awkward as a person can be: values of the wrong kind,
+Compared are status, message, columns, the order of rows, intervals as functions of y, log lines, receipts and ledger
+entries, for a corpus of fuzzed questions, valid and invalid. The person's values are hostile: of the wrong type,
 numbers that overflow, records of the wrong length.
 """
 
@@ -24,14 +24,14 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from countveil.config import load
-from countveil.curator import Curator
-from countveil.engines import Source
-from countveil.engines.duckdb import DuckDBEngine
+from countveil.config.configuration import load
+from countveil.curator.curator import Curator
+from countveil.data.engines import Source
+from countveil.data.engines.duckdb import DuckDBEngine
 from countveil.errors import CountveilError, DataError
-from countveil.ledger.restoring import restore
+from countveil.ledger.restoration import restore
 from countveil.query import ask
-from countveil.schema import Column, Kind, Schema
+from countveil.query.schema import Column, Kind, Schema
 from tests.support.curated import MANY, config_text, with_plan, written
 from tests.support.neighbours import (
     ALL,
@@ -49,15 +49,15 @@ from tests.support.neighbours import (
     question,
 )
 
-# The same but for the numbers
+# Everything but the noisy counts
 
 
-def masked(text: str) -> str:
+def mask(text: str) -> str:
     return re.sub(r"charge=[0-9a-f]+", "charge=", text)
 
 
 class Seen:
-    """Everything that someone without the true counts can see of one dataset."""
+    """Everything visible about one dataset to a person who does not have the true counts."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Seen:
                 }
                 self.shapes.append((entry.seq, entry.kind, body))
             self.shapes.append(curator.budget())
-        self.shapes += [masked(record.getMessage()) for record in caplog.records]
+        self.shapes += [mask(record.getMessage()) for record in caplog.records]
         caplog.clear()
 
     def ask(self, curator: Curator, sql: str) -> Any:
@@ -124,7 +124,7 @@ def compare(
 
 
 def valid(count: int) -> tuple[str, ...]:
-    """A table by every column, the total, and some fuzzed questions; none of them is refused."""
+    """A table by every column, the total, and some fuzzed questions; all of them are valid."""
     whole = tuple(f"SELECT {c}, count(*) FROM people GROUP BY {c}" for c in NAMES[1:])
     rng = random.Random(3)
     return (*whole, "SELECT count(*) FROM people", *(question(rng) for _ in range(count)))
@@ -137,12 +137,14 @@ def test_the_corpus_is_large_and_mixed(tmp_path: Path, caplog: pytest.LogCapture
     )
     assert len(corpus()) >= 200
     assert 60 <= len(first.released) <= len(corpus()) - 60
-    assert first.released != second.released  # noise is fresh, so the check above compares something
+    assert first.released != second.released  # fresh noise: the datasets were really counted twice
 
 
 @pytest.mark.slow  # asks hundreds of questions of two datasets
 @pytest.mark.parametrize("person", sorted(AWKWARD_ROWS))
-def test_one_more_record_in_a_csv_file(person: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_one_more_record_in_a_csv_file_is_not_visible(
+    person: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     first, _ = compare(
         tmp_path, lambda folder, more: csv_file(folder, AWKWARD_ROWS[person] if more else b""), valid(2), caplog
     )
@@ -151,7 +153,9 @@ def test_one_more_record_in_a_csv_file(person: str, tmp_path: Path, caplog: pyte
 
 @pytest.mark.slow  # asks hundreds of questions of two datasets
 @pytest.mark.parametrize("person", sorted(AWKWARD_VALUES))
-def test_one_more_person_in_a_parquet_file(person: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_one_more_person_in_a_parquet_file_is_not_visible(
+    person: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     values, kinds = AWKWARD_VALUES[person]
     first, _ = compare(
         tmp_path,
@@ -163,14 +167,14 @@ def test_one_more_person_in_a_parquet_file(person: str, tmp_path: Path, caplog: 
 
 
 @pytest.mark.parametrize("person", sorted(AWKWARD_ROWS))
-def test_one_more_record_moves_one_cell_by_one(person: str, tmp_path: Path) -> None:
-    """Whatever the record is, nobody else's rows are counted otherwise."""
+def test_one_more_record_changes_at_most_one_cell_by_one(person: str, tmp_path: Path) -> None:
+    """No record changes how the rows of other people are counted."""
     config = load(written(tmp_path, config_text(columns=COLUMNS)), {}).dataset("people")
     counts = []
     for extra in (b"", AWKWARD_ROWS[person]):
         csv_file(tmp_path, extra)
         engine = DuckDBEngine(config.source, config.schema)
-        counts.append([engine.count(ask(config.schema, sql), key=b"key") for sql in valid(30)])
+        counts.append([engine.count(ask(config.schema, sql), salt=b"salt") for sql in valid(30)])
         engine.close()
     for without, with_ in zip(*counts, strict=True):
         assert abs(with_ - without).sum() <= 1
@@ -178,8 +182,8 @@ def test_one_more_record_moves_one_cell_by_one(person: str, tmp_path: Path) -> N
         assert any((a != b).any() for a, b in zip(*counts, strict=True))
 
 
-def told(curator: Curator) -> list[Any]:
-    """The budget and every entry, without what is random in them."""
+def visible_entries(curator: Curator) -> list[Any]:
+    """The budget and every ledger entry, without their random fields."""
     drawn = ("ledger", "nonce", "check", "keyed_fingerprint", "id", "charge", "sha256", "anchor", "after")
     kept = [
         (entry.seq, entry.kind, {k: v for k, v in entry.body.items() if k not in drawn})
@@ -189,7 +193,7 @@ def told(curator: Curator) -> list[Any]:
 
 
 def restored_history(folder: Path, knows: bool) -> list[Any]:
-    """What can be seen of a ledger that lost history, and of a new plan on it."""
+    """Everything visible of a ledger that lost history, and of a new plan on it."""
     path = written(folder, config_text(columns=COLUMNS))
     with_plan(path)
     loaded, questions = load(path, {}), valid(0)
@@ -204,7 +208,7 @@ def restored_history(folder: Path, knows: bool) -> list[Any]:
                     seen.append((dry, receipt, table.replayed, table.total().margin_95))
                 except CountveilError as error:
                     seen.append((type(error), str(error)))
-            return seen + told(curator)
+            return seen + visible_entries(curator)
 
     shapes = asked(*questions[:2])
     with Curator.open(path) as curator:
@@ -227,7 +231,7 @@ def restored_history(folder: Path, knows: bool) -> list[Any]:
 
 @pytest.mark.slow  # asks hundreds of questions of two datasets
 @pytest.mark.parametrize("knows", [True, False])
-def test_a_restored_ledger_and_a_new_plan_say_the_same(knows: bool, tmp_path: Path) -> None:
+def test_a_restored_ledger_and_a_new_plan_do_not_depend_on_the_person(knows: bool, tmp_path: Path) -> None:
     both = []
     for name, extra in (("without", b""), ("with", AWKWARD_ROWS["another type"])):
         (tmp_path / name).mkdir()
@@ -240,7 +244,7 @@ def test_a_restored_ledger_and_a_new_plan_say_the_same(knows: bool, tmp_path: Pa
 
 
 @pytest.mark.slow  # asks hundreds of questions of two datasets
-def test_the_only_person(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_only_person_is_not_visible(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     def only(folder: Path, more: bool) -> str:
         (folder / "people.csv").write_bytes(",".join(NAMES).encode() + b"\n" + (ORDINARY if more else b""))
         return "people.csv"
@@ -248,8 +252,8 @@ def test_the_only_person(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> No
     compare(tmp_path, only, valid(2), caplog)
 
 
-def test_the_comparison_can_fail(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A header that differs is a difference of the schema, and shows."""
+def test_the_comparison_detects_a_different_header(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A header is part of the schema, so a different one must make the comparison fail."""
 
     def other(folder: Path, more: bool) -> str:
         csv_file(folder, b"")
@@ -262,7 +266,7 @@ def test_the_comparison_can_fail(tmp_path: Path, caplog: pytest.LogCaptureFixtur
         compare(tmp_path, other, ("SELECT count(*) FROM people",), caplog)
 
 
-# Frames, whose types are those of their values
+# Frames: the values of a column determine its type
 
 ZIPS = 'zip = ["101", "102", "103"]\n'
 FRAMES: dict[str, Callable[[list[Row]], Any]] = {
@@ -281,7 +285,7 @@ IDS: dict[str, Callable[[int], Any]] = {
     "UUIDs as text": lambda i: str(uuid.UUID(int=i)),
     "decimals": lambda i: Decimal(i),
 }
-UNNAMED: dict[str, Callable[[int], Any]] = {
+UNUSABLE_IDS: dict[str, Callable[[int], Any]] = {
     "booleans": lambda i: bool(i % 2),
     "dates": lambda i: datetime.date(2026, 1, 1) + datetime.timedelta(days=i),
     "time stamps": lambda i: datetime.datetime(2026, 1, 1, 12) + datetime.timedelta(days=i),
@@ -290,13 +294,13 @@ UNNAMED: dict[str, Callable[[int], Any]] = {
 }
 
 
-def names_somebody(value: Any) -> bool:
-    """Of ids in pandas: an integer does that a float can hold, and so does all that is no number."""
+def identifies_person(value: Any) -> bool:
+    """Whether an id in pandas identifies a person: not an integer that a float cannot represent."""
     return not isinstance(value, int) or abs(value) < 2**53
 
 
 def inhabitants(name: Callable[[int], Any]) -> list[Row]:
-    """People without anything missing, so that every column has the type of its values."""
+    """People without missing values, so that every column has the type of its values."""
     rng = random.Random(11)
     rows = [{**row, "person": name(i), "zip": rng.choice([101, 102, 103])} for i, row in enumerate(crowd())]
     return [{**row, "region": row["region"] or "East", "ok": bool(row["ok"])} for row in rows]
@@ -308,7 +312,7 @@ def counts_of(frame: Any, schema: Schema) -> list[int]:
     asked = [f"SELECT {name}, count(*) FROM people GROUP BY {name}" for name in names]
     asked.append(f"SELECT count(*) FROM people WHERE {' OR '.join(f'{name} IS NULL' for name in names)}")
     try:
-        return [n for sql in [*asked, ALL] for n in engine.count(ask(schema, sql), key=b"key").tolist()]
+        return [n for sql in [*asked, ALL] for n in engine.count(ask(schema, sql), salt=b"salt").tolist()]
     finally:
         engine.close()
 
@@ -320,46 +324,47 @@ def frame_schema(tmp_path_factory: pytest.TempPathFactory) -> Schema:
 
 
 @pytest.mark.parametrize("library", sorted(FRAMES))
-@pytest.mark.parametrize("ids", [*IDS, *UNNAMED])
+@pytest.mark.parametrize("ids", [*IDS, *UNUSABLE_IDS])
 def test_a_row_with_a_missing_value_changes_the_counts_by_that_row_alone(
     ids: str, library: str, frame_schema: Schema
 ) -> None:
-    name, make = {**IDS, **UNNAMED}[ids], FRAMES[library]
+    name, make = {**IDS, **UNUSABLE_IDS}[ids], FRAMES[library]
     rows = inhabitants(name)
     without = counts_of(make(rows), frame_schema)
-    named = sum(map(names_somebody, [row["person"] for row in rows])) if library == "pandas" else 60
+    named = sum(map(identifies_person, [row["person"] for row in rows])) if library == "pandas" else 60
     assert without[-1] == (named if ids in IDS else 0)
     for missing in [*NAMES, "zip", ""] if ids == "integers" else ["person", "zip"]:
         extra = {**rows[7], "person": name(60), **({missing: None} if missing else dict.fromkeys(rows[7]))}
-        with_one, alone = (counts_of(make(found), frame_schema) for found in ([*rows, extra], [extra]))
+        with_one, alone = (counts_of(make(people), frame_schema) for people in ([*rows, extra], [extra]))
         assert [a - b for a, b in zip(with_one, without, strict=True)] == alone, missing
         counted = ids in IDS and missing not in ("person", "")
-        assert alone[-1] == int(counted and (library != "pandas" or names_somebody(name(60)))), missing
+        assert alone[-1] == int(counted and (library != "pandas" or identifies_person(name(60)))), missing
 
 
 @pytest.mark.parametrize("library", sorted(FRAMES))
 @pytest.mark.parametrize("column", [*NAMES[1:], "zip"])
-def test_the_only_value_of_a_column(column: str, library: str, frame_schema: Schema) -> None:
-    """Whatever it is, all other rows are counted as they were."""
+def test_the_only_value_of_a_column_does_not_change_how_other_rows_are_counted(
+    column: str, library: str, frame_schema: Schema
+) -> None:
     make, rows = FRAMES[library], [{**row, column: None} for row in inhabitants(IDS["integers"])]
     without = counts_of(make(rows), frame_schema)
     values = [True, 12, 12.5, "West", datetime.datetime(2026, 1, 2, 3)]
     for value in values:
-        found = counts_of(make([*rows, {**rows[7], "person": 61, column: value}]), frame_schema)
-        assert found[-1] - without[-1] == 1, value
-        assert all(0 <= a - b <= 1 for a, b in zip(found, without, strict=True)), value
+        counts = counts_of(make([*rows, {**rows[7], "person": 61, column: value}]), frame_schema)
+        assert counts[-1] - without[-1] == 1, value
+        assert all(0 <= a - b <= 1 for a, b in zip(counts, without, strict=True)), value
 
 
 @pytest.mark.slow  # asks hundreds of questions of two datasets
 @pytest.mark.parametrize("library", sorted(FRAMES))
 @pytest.mark.parametrize("missing", ["person", "ok"])
-def test_a_frame_with_a_missing_value_looks_the_same(
+def test_a_missing_value_in_a_frame_is_not_visible(
     missing: str, library: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     rows = inhabitants(IDS["integers"])
     frames = {
-        name: FRAMES[library](found)
-        for name, found in (("without", rows), ("with", [*rows, {**rows[7], "person": 61, missing: None}]))
+        name: FRAMES[library](people)
+        for name, people in (("without", rows), ("with", [*rows, {**rows[7], "person": 61, missing: None}]))
     }
     compare(tmp_path, lambda folder, more: "people.csv", valid(0)[:3], caplog, frames)
 
@@ -374,9 +379,11 @@ BREAKING = {
 
 
 @pytest.mark.parametrize("record", sorted(BREAKING))
-def test_a_record_that_could_break_others_is_refused_before_anything_is_asked(record: str, tmp_path: Path) -> None:
-    """It would swallow the records after it, whoever they are about; so the file is refused, whatever the question,
-    also if it was asked before the record was there."""
+def test_a_file_with_a_record_that_could_break_others_is_refused_for_every_question(
+    record: str, tmp_path: Path
+) -> None:
+    """The record would swallow the records of other people after it, so every question is refused, with one message;
+    also a question that was answered before the record was added."""
     csv_file(tmp_path, b"")
     path = written(tmp_path, config_text(columns=COLUMNS, budget=MANY))
     with_plan(path)
@@ -385,12 +392,12 @@ def test_a_record_that_could_break_others_is_refused_before_anything_is_asked(re
             curator.count(sql)
         before = len(list(curator.ledger.charges()))
         csv_file(tmp_path, BREAKING[record])
-        said = set()
+        messages = set()
         for sql in valid(2):
-            with pytest.raises(DataError, match=r"people\.csv is no CSV by RFC 4180, line 32: ") as refused:
+            with pytest.raises(DataError, match=r"people\.csv is not CSV by RFC 4180, line 32: ") as refused:
                 curator.count(sql)
-            said.add(str(refused.value))
-        assert len(said) == 1
+            messages.add(str(refused.value))
+        assert len(messages) == 1
         assert len(list(curator.ledger.charges())) == before
         csv_file(tmp_path, b"")
         assert all(curator.count(sql).replayed for sql in valid(1))
@@ -405,8 +412,8 @@ FAR_VALUES: dict[str, tuple[object, ...]] = {
 
 @pytest.mark.parametrize("library", sorted(FRAMES))
 @pytest.mark.parametrize("kind", sorted(FAR_VALUES))
-def test_values_that_floats_cannot_hold(kind: Kind, library: str) -> None:
-    """A row that makes floats or objects of all integers in its column changes nobody else's counts."""
+def test_integers_beyond_floats_do_not_change_the_counts_of_others(kind: Kind, library: str) -> None:
+    """A row that turns its integer column into floats or objects does not change how other rows are counted."""
     schema = Schema("people", (Column("x", kind, FAR_VALUES[kind]),))  # type: ignore[arg-type]
     make = FRAMES[library]
     rows = [{"x": value} for value in BOUNDARY for _ in range(4)]
@@ -414,21 +421,21 @@ def test_values_that_floats_cannot_hold(kind: Kind, library: str) -> None:
     assert without[:5] == ([4, 0, 0, 0, 0] if library == "pandas" else [4] * 5)
     others = [None, 1, 2**64] if library == "pandas" else [None, 1]
     for other in [*others, *([1.5, "x", Decimal(3)] if library == "pandas" else [])]:
-        found = counts_of(make([*rows, {"x": other}]), schema)
-        assert [a - b for a, b in zip(found[:-2], without[:-2], strict=True)] == [0] * 5, other
-        assert found[-2] - without[-2] == int(other is None), other
+        counts = counts_of(make([*rows, {"x": other}]), schema)
+        assert [a - b for a, b in zip(counts[:-2], without[:-2], strict=True)] == [0] * 5, other
+        assert counts[-2] - without[-2] == int(other is None), other
 
 
 @pytest.mark.parametrize("kind", ["Int64", "int64[pyarrow]", "category of Int64", "category"])
-def test_which_types_of_pandas_keep_every_digit(kind: str) -> None:
+def test_nullable_and_arrow_integers_of_pandas_keep_every_digit(kind: str) -> None:
     schema = Schema("people", (Column("x", "integer", tuple(BOUNDARY)),), "person")
     for extra in ([], [None]):
         values = pd.Series([*BOUNDARY, *extra], dtype="int64[pyarrow]" if "pyarrow" in kind else "Int64")
         if kind == "category":
             values = pd.Series([*BOUNDARY, *extra])
         column = values.astype("category") if "category" in kind else values
-        found = counts_of(pd.DataFrame({"x": column, "person": column}), schema)
-        assert found[:5] == ([1, 0, 0, 0, 0] if kind == "category" else [1] * 5)
+        counts = counts_of(pd.DataFrame({"x": column, "person": column}), schema)
+        assert counts[:5] == ([1, 0, 0, 0, 0] if kind == "category" else [1] * 5)
 
 
 CLOCK, SPAN = datetime.time(1, 2, 3), datetime.timedelta(1)
@@ -448,8 +455,8 @@ COMMON: dict[str, list[Any]] = {"nothing": [None], "integers": [5, 7], "decimals
 
 @pytest.mark.parametrize(("library", "odd"), [(library, odd) for library in ODD for odd in ODD[library]])
 @pytest.mark.parametrize("unit", ["row", "x"])
-def test_a_row_that_gives_a_column_an_odd_type(library: str, odd: str, unit: str) -> None:
-    """It opens whatever the types of single values are, and all other rows are counted as they were."""
+def test_a_row_that_gives_a_column_an_odd_type_changes_counts_by_at_most_one(library: str, odd: str, unit: str) -> None:
+    """The frame opens whatever the types of its values are, and the other rows are counted as before."""
     make, values = FRAMES[library], ODD[library][odd]
     for kind, domain in (("integer", (5, 7)), ("text", ("5", "100000000000000000000"))):
         named = Column("g", "text", ("a",))

@@ -1,7 +1,7 @@
-"""The query language against definitions of its own.
+"""The query language against an independent definition.
 
-A grammar makes conditions as small trees, writes them as SQL text in one of many ways, and evaluates them on rows with
-three-valued logic, here, in plain Python. The package never sees the trees, and this file never sees its sets.
+A grammar makes random conditions as small trees, writes them as SQL text in one of many ways, and evaluates them on
+rows with three-valued logic in plain Python. The package never sees the trees; this file never sees the package's sets.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, strategies as st
 
-from countveil.engines import Source
-from countveil.engines.duckdb import DuckDBEngine
+from countveil.data.engines import Source
+from countveil.data.engines.duckdb import DuckDBEngine
 from countveil.query import Question, ask, col
-from countveil.schema import Column, Schema
+from countveil.query.schema import Column, Schema
 from tests.support.effort import examples
 
 OUTSIDE = object()
@@ -42,7 +41,7 @@ SCHEMA = Schema(
 Row = dict[str, Any]
 
 
-# -- the naive meaning ------------------------------------------------------------------------------------------------
+# -- the definition ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ Tree = Test | Node
 
 
 def kleene(tree: Tree, row: Row) -> bool | None:
-    """True, False or None for unknown: the logic of SQL, with values outside the domain never known."""
+    """True, False or None for unknown: the logic of SQL; values outside the domain are unknown."""
     if isinstance(tree, Test):
         value = row[tree.column.name]
         if value is OUTSIDE:
@@ -90,13 +89,13 @@ def kleene(tree: Tree, row: Row) -> bool | None:
             ">": value > other,
             ">=": value >= other,
         }[tree.kind]
-    found = [kleene(part, row) for part in tree.parts]
+    truths = [kleene(part, row) for part in tree.parts]
     if tree.kind == "not":
-        return None if found[0] is None else not found[0]
+        return None if truths[0] is None else not truths[0]
     absorbing = tree.kind == "or"
-    if absorbing in found:
+    if absorbing in truths:
         return absorbing
-    return None if None in found else not absorbing
+    return None if None in truths else not absorbing
 
 
 def domain(column: Column) -> list[Any]:
@@ -176,11 +175,11 @@ class Grammar:
             return "'" + value.replace("'", "''") + "'"
         return self.rng.choice(["", "00"]) + str(value) if value >= 0 else f"-{self.rng.choice(['', ' '])}{-value}"
 
-    def written(self, tree: Tree) -> str:
-        """The tree as text; compound parts stand in parentheses."""
+    def write(self, tree: Tree) -> str:
+        """The tree as text; compound parts are in parentheses."""
         if isinstance(tree, Test):
-            return self.written_test(tree)
-        parts = [self.written(part) for part in tree.parts]
+            return self.write_test(tree)
+        parts = [self.write(part) for part in tree.parts]
         parts = [
             f"({part})" if isinstance(of, Node) or self.rng.random() < 0.1 else part
             for part, of in zip(parts, tree.parts, strict=True)
@@ -189,7 +188,7 @@ class Grammar:
             return self.word("not") + self.blank() + parts[0]
         return (self.blank() + self.word(tree.kind) + self.blank()).join(parts)
 
-    def written_test(self, test: Test) -> str:
+    def write_test(self, test: Test) -> str:
         name, values = self.name(test.column.name), [self.value(v) for v in test.values]
         if test.kind == "null":
             return f"{name} {self.word('is')} {self.word('null')}"
@@ -206,13 +205,13 @@ class Grammar:
         names = [column.name for column in by]
         shown = ", ".join(self.name(name) for name in names) + ", " if names else ""
         alias = self.rng.choice(["", " AS total", ' "how many"', " n"]) if "n" not in names else ""
-        where = f"{self.blank()}{self.word('where')} {self.written(tree)}" if tree is not None else ""
+        where = f"{self.blank()}{self.word('where')} {self.write(tree)}" if tree is not None else ""
         self.rng.shuffle(names)
         groups = f" GROUP BY {', '.join(self.name(name) for name in names)}" if names else ""
         end = self.rng.choice(["", ";", " ; "])
         return f"{self.word('select')} {shown}{self.word('count')}(*){alias} FROM {self.name('t')}{where}{groups}{end}"
 
-    def asked(self, depth: int) -> tuple[Tree | None, list[Column], Question, str]:
+    def random_question(self, depth: int) -> tuple[Tree | None, list[Column], Question, str]:
         tree = self.tree(depth) if self.rng.random() < 0.95 else None
         by = self.rng.sample(self.columns, self.rng.choice([0, 0, 1, 2]))
         text = self.query(tree, by)
@@ -223,7 +222,7 @@ class Grammar:
 
 
 def raw(column: Column, value: Any, rng: random.Random) -> Any:
-    """A value as a source of text would hold it."""
+    """A value as text of a data source."""
     if value is None:
         return None
     if value is OUTSIDE:
@@ -259,22 +258,22 @@ def assert_fixed_point(question: Question) -> None:
 def test_valid_queries_parse_reach_a_fixed_point_and_count_like_the_definition(
     seed: int, rows: list[Row], engine: DuckDBEngine
 ) -> None:
-    """20 x 50 queries on 400 rows through the engine; values in the source are text, some missing, some nonsense."""
+    """20 x 50 queries count 400 rows through the engine; the values are text, some are missing, some are invalid."""
     grammar = Grammar(list(SCHEMA.columns), random.Random(seed))
     for _ in range(50):
-        tree, by, question, text = grammar.asked(depth=grammar.rng.choice([1, 2, 3, 4]))
+        tree, by, question, text = grammar.random_question(depth=grammar.rng.choice([1, 2, 3, 4]))
         assert_fixed_point(question)
         ordered = [column for column in SCHEMA.columns if column in by]
         assert question.shown == tuple(by)
-        assert engine.count(question, key=b"key").tolist() == naive(tree, ordered, rows), text
+        assert engine.count(question, salt=b"salt").tolist() == naive(tree, ordered, rows), text
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_the_grammar_never_leaves_the_language(seed: int) -> None:
+def test_every_query_of_the_grammar_parses_to_a_fixed_point(seed: int) -> None:
     """10 x 500 queries: parse, canonicalise, fixed point."""
     grammar = Grammar(list(SCHEMA.columns), random.Random(1000 + seed))
     for _ in range(500):
-        *_, question, _text = grammar.asked(depth=grammar.rng.choice([1, 2, 3]))
+        *_, question, _text = grammar.random_question(depth=grammar.rng.choice([1, 2, 3]))
         assert_fixed_point(question)
 
 
@@ -288,7 +287,7 @@ TABLE = [
 
 
 def meaning(tree: Tree | None, by: list[Column]) -> tuple[object, ...]:
-    """Which rows are counted, over every row there can be, and into which columns of cells."""
+    """The group columns, and which of all possible rows are counted."""
     counted = tuple(
         (tree is None or kleene(tree, row) is True)
         and not any(row[c.name] is None or row[c.name] is OUTSIDE for c in by)
@@ -299,21 +298,21 @@ def meaning(tree: Tree | None, by: list[Column]) -> tuple[object, ...]:
 
 @examples(300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32), st.integers(1, 3))
-def test_equal_hashes_are_equal_truth_tables(seed: int, depth: int) -> None:
+def test_questions_have_equal_hashes_if_and_only_if_equal_truth_tables(seed: int, depth: int) -> None:
     """Groups of 12 questions on columns with few values, compared pair by pair."""
     grammar = Grammar(SMALL, random.Random(seed))
-    found: dict[tuple[object, ...], str] = {}
+    hashes: dict[tuple[object, ...], str] = {}
     for _ in range(12):
-        tree, by, question, text = grammar.asked(depth)
-        known = found.setdefault(meaning(tree, by), question.sha256)
+        tree, by, question, text = grammar.random_question(depth)
+        known = hashes.setdefault(meaning(tree, by), question.sha256)
         assert known == question.sha256, text
-    assert len(set(found.values())) == len(found)
+    assert len(set(hashes.values())) == len(hashes)
 
 
-def rewritten(tree: Tree, rng: random.Random) -> Tree:
+def rewrite(tree: Tree, rng: random.Random) -> Tree:
     """Another tree with the same meaning."""
     if isinstance(tree, Node):
-        tree = Node(tree.kind, tuple(rewritten(part, rng) for part in tree.parts))
+        tree = Node(tree.kind, tuple(rewrite(part, rng) for part in tree.parts))
     match rng.randrange(8):
         case 0:
             return Node("not", (Node("not", (tree,)),))
@@ -347,19 +346,19 @@ def test_rewritten_questions_keep_their_hash(seed: int) -> None:
     grammar = Grammar(list(SCHEMA.columns), rng)
     tree = grammar.tree(rng.choice([1, 2, 3]))
     by = rng.sample(list(SCHEMA.columns), rng.choice([0, 1, 2]))
-    other = rewritten(rewritten(tree, rng), rng)
+    other = rewrite(rewrite(tree, rng), rng)
     assert ask(SCHEMA, grammar.query(tree, by)).sha256 == ask(SCHEMA, grammar.query(other, by)).sha256
 
 
 @examples(200, deadline=None)
 @given(st.integers(0, 2**32))
-def test_the_python_form_asks_the_same(seed: int) -> None:
+def test_the_python_form_and_the_text_have_the_same_hash(seed: int) -> None:
     grammar = Grammar(list(SCHEMA.columns), random.Random(seed))
     tree, by = grammar.tree(3), grammar.rng.sample(list(SCHEMA.columns), 2)
     names = [column.name for column in by]
     from_text = ask(SCHEMA, grammar.query(tree, by))
     assert ask(SCHEMA, by=names, where=python(tree)).sha256 == from_text.sha256
-    assert ask(SCHEMA, by=names, where=grammar.written(tree)).sha256 == from_text.sha256
+    assert ask(SCHEMA, by=names, where=grammar.write(tree)).sha256 == from_text.sha256
 
 
 def python(tree: Tree) -> Any:
@@ -377,7 +376,7 @@ def python(tree: Tree) -> Any:
     parts = [python(part) for part in tree.parts]
     if tree.kind == "not":
         return ~parts[0]
-    found = parts[0]
+    condition = parts[0]
     for part in parts[1:]:
-        found = found & part if tree.kind == "and" else found | part
-    return found
+        condition = condition & part if tree.kind == "and" else condition | part
+    return condition

@@ -1,4 +1,4 @@
-"""No key, no data: who is let in, who is not, and that nobody learns anything from how they were refused."""
+"""Access control: valid keys are accepted, all others are refused, and a refusal reveals nothing."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 
 from countveil.errors import ConfigError, CountveilError, ParameterError, RequestError
-from countveil.keys import Key, Keyring
-from countveil.service.clients import Rates
-from countveil.service.running import Place, _listening
+from countveil.service.api_keys import Key, Keyring
+from countveil.service.rate_limits import Rates
+from countveil.service.server import Place, _listen
 from tests.support.certificates import certificate
 from tests.support.curated import Run, charged, runner
 from tests.support.serving import (
@@ -55,7 +55,7 @@ FOREIGN = f"cvk_{'0' * 10}_{'1' * 64}"
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Two workers, so that whatever holds here holds for keys that meet any of them."""
+    """Two workers, so that every property is tested on both."""
     with serving(place(tmp_path_factory.mktemp("access")), "--workers", "2") as started:
         yield started
 
@@ -71,25 +71,25 @@ def boss(server: Server) -> str:
 
 
 def operations(server: Server, *, open_too: bool = False) -> list[tuple[str, str]]:
-    """Method and address of all that needs a key, from the document itself."""
-    found = []
+    """Method and address of every operation that needs a key, from the OpenAPI document."""
+    listed = []
     for path, methods in server.get("/openapi.json").json()["paths"].items():
         for method, operation in methods.items():
             security = operation.get("security", [{}])
             if {} not in security or (open_too and {"key": []} in security):
-                found.append((method.upper(), path.replace("{id}", "0" * 24)))
-    return found
+                listed.append((method.upper(), path.replace("{id}", "0" * 24)))
+    return listed
 
 
 def shape(answer: Answer) -> tuple[int, bytes, tuple[tuple[str, str], ...]]:
-    """All that a client sees, but for the time of day."""
+    """Everything that a client sees of a response, except the date."""
     return answer.status, answer.body, tuple((n, "" if n == "date" else value) for n, value in answer.headers)
 
 
-# -- refused in one shape ----------------------------------------------------------------------------------------------
+# -- refusals ----------------------------------------------------------------------------------------------------------
 
 
-def test_every_refusal_for_want_of_a_right_key_is_the_same(server: Server, ann: str, tmp_path: Path) -> None:
+def test_every_refusal_for_lack_of_a_valid_key_is_the_same(server: Server, ann: str, tmp_path: Path) -> None:
     revoked = server.key("rita")
     assert server.get("/v1/budget", revoked).status == 200
     server.keyring.revoke("rita")
@@ -142,16 +142,17 @@ def test_every_refusal_for_want_of_a_right_key_is_the_same(server: Server, ann: 
     assert sum(map(len, seen.values())) > 200
 
 
-def test_the_word_bearer_is_read_in_any_case(server: Server, ann: str) -> None:
-    """The counterpart of the refusals above: the same requests, with the right key, are let in."""
+def test_the_word_bearer_is_accepted_in_any_case(server: Server, ann: str) -> None:
+    """The counterpart of the refusals above: the same requests with a valid key are accepted."""
     for value in (f"Bearer {ann}", f"bearer {ann}", f"BEARER  {ann} "):
         assert server.ask("GET", "/v1/budget", headers={"Authorization": value}).status == 200
 
 
-def test_what_needs_no_key_and_what_does(server: Server) -> None:
-    """The list is written down here, so that a new route is a decision."""
+def test_every_route_needs_a_key_except_a_fixed_list(server: Server) -> None:
+    """The list is fixed here, so that every new route needs a decision."""
     needed = {
         "/v1/datasets",
+        "/v1/dry-run",
         "/v1/plan",
         "/v1/count",
         "/v1/budget",
@@ -165,8 +166,8 @@ def test_what_needs_no_key_and_what_does(server: Server) -> None:
     assert server.get("/healthz").status == server.get("/openapi.json").status == 200
 
 
-def test_a_stranger_cannot_make_the_server_read_a_body(server: Server) -> None:
-    """The refusal comes although the body never does."""
+def test_a_request_without_a_key_is_refused_before_its_body_is_read(server: Server) -> None:
+    """The refusal is sent although the body never arrives."""
     head = f"POST /v1/count HTTP/1.1\r\nHost: {server.host}:{server.port}\r\nContent-Type: application/json\r\n"
     with socket.create_connection((server.host, server.port), WAIT) as connection:
         connection.sendall(f"{head}Content-Length: 200000\r\n\r\n".encode())
@@ -180,7 +181,7 @@ def test_a_wrong_key_is_refused_where_none_is_needed(server: Server, ann: str) -
     assert server.ask("POST", "/v1/design", wanted, key=FOREIGN).problem == "unauthorized"
 
 
-def test_designs_can_be_closed(tmp_path: Path) -> None:
+def test_designs_can_be_restricted_to_keys(tmp_path: Path) -> None:
     with serving(place(tmp_path, service=UNLIMITED + "open_design = false\n")) as closed:
         key = closed.key("ann")
         assert {"/v1/design", "/v1/compare"} <= {path for _, path in operations(closed)}
@@ -200,24 +201,24 @@ def test_a_key_in_an_address_is_refused_even_if_another_is_in_the_header(
 ) -> None:
     for key in (ann, FOREIGN, ann.upper()):
         address = path.format("".join(f"%{ord(c):02X}" if c in encoded else c for c in key))
-        found = {shape(server.get(address, header)) for header in (None, boss)}
-        assert len(found) == 1
+        shapes = {shape(server.get(address, header)) for header in (None, boss)}
+        assert len(shapes) == 1
         answer = server.get(address, boss)
         assert (answer.status, answer.problem) == (400, "bad-request")
         assert b"revoke it" in answer.body
         assert key.split("_")[2].lower().encode() not in answer.body.lower()
 
 
-def test_analysts_are_kept_from_what_is_for_curators(server: Server, ann: str, boss: str) -> None:
-    found = {shape(server.get(path, ann)) for path in ("/v1/verify", "/metrics")}
-    assert len(found) == 1
+def test_analysts_are_refused_on_routes_for_curators(server: Server, ann: str, boss: str) -> None:
+    shapes = {shape(server.get(path, ann)) for path in ("/v1/verify", "/metrics")}
+    assert len(shapes) == 1
     refused = server.get("/v1/verify", ann)
     assert (refused.status, refused.problem) == (403, "forbidden")
     assert server.get("/v1/verify", boss).json()["holds"] is True
     assert server.get("/metrics", boss).status == 200
 
 
-def test_a_key_is_refused_from_the_moment_it_is_revoked(server: Server) -> None:
+def test_a_key_is_refused_as_soon_as_it_is_revoked(server: Server) -> None:
     key = server.key("lou")
     clients = [Client(server, key) for _ in range(8)]
     assert {client.ask("GET", "/v1/budget").status for client in clients} == {200}
@@ -255,10 +256,10 @@ def test_a_damaged_file_of_keys_lets_nobody_in(tmp_path: Path) -> None:
         assert server.get("/v1/budget", key).status == 200
 
 
-# -- where keys are not ------------------------------------------------------------------------------------------------
+# -- keys do not leak --------------------------------------------------------------------------------------------------
 
 
-def test_keys_are_nowhere_but_with_their_holders(tmp_path: Path) -> None:
+def test_keys_are_in_no_log_file_command_line_or_environment(tmp_path: Path) -> None:
     with serving(place(tmp_path), "--workers", "2") as server:
         analyst, curator = server.key("ann"), server.key("boss", "curator")
         secrets = [key.split("_")[2].encode() for key in (analyst, curator, FOREIGN)]
@@ -272,8 +273,8 @@ def test_keys_are_nowhere_but_with_their_holders(tmp_path: Path) -> None:
         raw(server, f"{analyst}\r\n\r\n".encode())
         family = server.family()
         commands = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in family]
-        assert sum(b"spawn_main" in command for command in commands) >= 2, "both workers are looked at"
-        assert any(b"countveil.service.work" in command for command in commands), "and a helper"
+        assert sum(b"spawn_main" in command for command in commands) >= 2, "both workers are checked"
+        assert any(b"countveil.service.design_worker" in command for command in commands), "and a helper"
         for pid, command in zip(family, commands, strict=True):
             environment = Path(f"/proc/{pid}/environ").read_bytes()
             assert b"PATH=" in environment
@@ -292,7 +293,7 @@ def test_keys_are_nowhere_but_with_their_holders(tmp_path: Path) -> None:
     assert b"ann" in files[tmp_path / "countveil.keys"]
 
 
-# -- how much ----------------------------------------------------------------------------------------------------------
+# -- limits of answers -------------------------------------------------------------------------------------------------
 
 
 def ages(count: int, test: str = ">=") -> list[str]:
@@ -332,7 +333,7 @@ def test_a_key_pays_for_exactly_its_answers(server: Server) -> None:
     assert charged(server.config) == before + 5
 
 
-def test_a_cap_is_exact_under_many_requests_at_once(server: Server) -> None:
+def test_the_limit_of_a_key_is_exact_under_concurrent_requests(server: Server) -> None:
     key, before = server.key("fred", answers=3), charged(server.config)
     with ThreadPoolExecutor(11) as pool:
         statuses = [answer.status for answer in pool.map(lambda sql: server.count(sql, key), ages(11, "="))]
@@ -340,7 +341,7 @@ def test_a_cap_is_exact_under_many_requests_at_once(server: Server) -> None:
     assert charged(server.config) == before + 3
 
 
-def test_shares(tmp_path: Path) -> None:
+def test_shares_limit_each_key(tmp_path: Path) -> None:
     shares = SOME + "[dataset.people.budget.shares]\nann = 2\nboss = 1\n"
     with serving(place(tmp_path, budget=shares)) as server:
         ann, bob, boss = server.key("ann"), server.key("bob"), server.key("boss", "curator")
@@ -353,11 +354,14 @@ def test_shares(tmp_path: Path) -> None:
         (mine,) = server.get("/v1/budget", ann).json()["pools"]
         assert (mine["answers_left"], mine["shares"]) == (0, None)
         (everyone,) = server.get("/v1/budget", boss).json()["pools"]
-        assert everyone["shares"] == {"ann": {"answers": 2, "left": 0}, "boss": {"answers": 1, "left": 1}}
+        assert everyone["shares"] == {
+            "ann": {"answers": 2, "left": 0, "grades": {"standard": {"answers": 2, "left": 0}}},
+            "boss": {"answers": 1, "left": 1, "grades": {"standard": {"answers": 1, "left": 1}}},
+        }
         assert charged(server.config) == 2
 
 
-def test_receipts_of_others_are_not_there(server: Server, ann: str, boss: str) -> None:
+def test_receipts_of_others_are_not_found(server: Server, ann: str, boss: str) -> None:
     eve = server.key("eve")
     answer = server.count("SELECT count(*) FROM people WHERE region = 'East'", ann).json()
     path = f"/v1/receipts/{answer['receipt']['id']}"
@@ -374,10 +378,10 @@ def test_receipts_of_others_are_not_there(server: Server, ann: str, boss: str) -
     assert answer["receipt"]["id"] in [each["id"] for each in server.get("/v1/asked", boss).json()["asked"]]
 
 
-# -- how often ---------------------------------------------------------------------------------------------------------
+# -- rate limits -------------------------------------------------------------------------------------------------------
 
 
-def test_too_many_requests(tmp_path: Path) -> None:
+def test_each_key_and_each_address_has_its_own_rate_limit(tmp_path: Path) -> None:
     """One a minute: ten seconds' worth is less than one, and one is always allowed."""
     with serving(place(tmp_path, service="[service]\nrate = 1\n")) as server:
         ann, bob, eve = server.key("ann"), server.key("bob"), server.key("eve")
@@ -389,9 +393,9 @@ def test_too_many_requests(tmp_path: Path) -> None:
         assert charged(server.config) == 1
         assert server.get("/v1/budget", bob).status == 200, "each key has its own rate"
         assert server.ask("POST", "/v1/count", b"not JSON", key=eve).status == 400
-        assert server.get("/v1/budget", eve).status == 429, "what cannot be read counts too"
+        assert server.get("/v1/budget", eve).status == 429, "invalid requests count too"
         assert server.ask("POST", "/v1/design", {}).status == 422
-        assert server.ask("POST", "/v1/design", {}).status == 429, "who has no key has the rate of their address"
+        assert server.ask("POST", "/v1/design", {}).status == 429, "a client without a key has the limit of its address"
         assert {server.get("/v1/budget", FOREIGN).status for _ in range(20)} == {401}
         assert server.get("/healthz").status == 200
 
@@ -409,7 +413,7 @@ def test_rates_are_exact() -> None:
     assert [rates.take("a") for _ in range(11)] == [0.0] * 10 + [1.0], "no more than ten seconds' worth is saved up"
 
 
-# -- how much at once --------------------------------------------------------------------------------------------------
+# -- limits of requests ------------------------------------------------------------------------------------------------
 
 
 def padded(size: int) -> bytes:
@@ -418,11 +422,11 @@ def padded(size: int) -> bytes:
 
 
 def test_a_body_has_at_most_256_kib(server: Server, ann: str) -> None:
-    assert server.ask("POST", "/v1/plan", padded(256 * 1024), key=ann).status == 200
-    refused = server.ask("POST", "/v1/plan", padded(256 * 1024 + 1), key=ann)
+    assert server.ask("POST", "/v1/dry-run", padded(256 * 1024), key=ann).status == 200
+    refused = server.ask("POST", "/v1/dry-run", padded(256 * 1024 + 1), key=ann)
     assert (refused.status, refused.problem) == (413, "too-large")
     head = (
-        f"POST /v1/plan HTTP/1.1\r\nHost: {server.host}:{server.port}\r\nContent-Type: application/json\r\n"
+        f"POST /v1/dry-run HTTP/1.1\r\nHost: {server.host}:{server.port}\r\nContent-Type: application/json\r\n"
         f"Authorization: Bearer {ann}\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
     ).encode()
     body = padded(256 * 1024)
@@ -432,24 +436,26 @@ def test_a_body_has_at_most_256_kib(server: Server, ann: str) -> None:
 
 
 def test_a_body_is_nested_at_most_32_deep(server: Server, ann: str) -> None:
-    found = {}
+    refused_as_deep = {}
     for depth in (31, 32):  # within the object
         body = b'{"by": ' + b"[" * depth + b"]" * depth + b"}"
-        answer = server.ask("POST", "/v1/plan", body, key=ann)
+        answer = server.ask("POST", "/v1/dry-run", body, key=ann)
         assert (answer.status, answer.problem) == (422, "bad-parameter")
-        found[depth] = "more than 32 deep" in answer.json()["detail"]
-    assert found == {31: False, 32: True}
+        refused_as_deep[depth] = "more than 32 deep" in answer.json()["detail"]
+    assert refused_as_deep == {31: False, 32: True}
     brackets = {"sql": "SELECT count(*) FROM people WHERE region = '" + '[{\\"' * 50 + "'"}
-    assert server.ask("POST", "/v1/plan", brackets, key=ann).problem == "query-not-allowed", "texts are not depth"
+    assert server.ask("POST", "/v1/dry-run", brackets, key=ann).problem == "query-not-allowed", (
+        "brackets in strings do not count"
+    )
 
 
-def test_an_answer_has_at_most_so_many_cells(tmp_path: Path) -> None:
+def test_max_cells_of_the_service_limits_every_question(tmp_path: Path) -> None:
     with serving(place(tmp_path, service=UNLIMITED + "max_cells = 12\n")) as server:
         key = server.key("ann")
         assert server.get("/v1/datasets", key).json()["datasets"][0]["max_cells"] == 12
         assert len(server.count("SELECT age, count(*) FROM people GROUP BY age", key).json()["rows"]) == 12
         sql = "SELECT region, age, count(*) FROM people GROUP BY region, age"
-        for path in ("/v1/plan", "/v1/count"):
+        for path in ("/v1/dry-run", "/v1/count"):
             refused = server.ask("POST", path, {"sql": sql}, key=key)
             assert (refused.status, refused.problem) == (422, "query-not-allowed")
             assert "48" in refused.json()["detail"]
@@ -458,22 +464,22 @@ def test_an_answer_has_at_most_so_many_cells(tmp_path: Path) -> None:
 
 def test_only_json_is_read(server: Server, ann: str) -> None:
     for kind in ("text/plain", "application/x-www-form-urlencoded", "application/jsonx", "", "multipart/form-data"):
-        refused = server.ask("POST", "/v1/plan", {"sql": ALL}, key=ann, headers={"Content-Type": kind})
+        refused = server.ask("POST", "/v1/dry-run", {"sql": ALL}, key=ann, headers={"Content-Type": kind})
         assert (refused.status, refused.problem) == (415, "unsupported-media-type")
     for kind in ("application/json", "Application/JSON; charset=utf-8"):
-        assert server.ask("POST", "/v1/plan", {"sql": ALL}, key=ann, headers={"Content-Type": kind}).status == 200
+        assert server.ask("POST", "/v1/dry-run", {"sql": ALL}, key=ann, headers={"Content-Type": kind}).status == 200
 
 
 # -- headers, other sites, other hosts ---------------------------------------------------------------------------------
 
 
-def test_every_answer_has_the_security_headers(server: Server, ann: str, boss: str) -> None:
+def test_every_response_has_the_security_headers(server: Server, ann: str, boss: str) -> None:
     own = {"Host": f"{server.host}:{server.port}"}
-    asked = [
+    cases = [
         (200, "GET", "/healthz", None, None, own),
         (200, "GET", "/openapi.json", None, None, own),
         (200, "GET", "/v1/budget", None, ann, own),
-        (200, "POST", "/v1/plan", {"sql": ALL}, ann, own),
+        (200, "POST", "/v1/dry-run", {"sql": ALL}, ann, own),
         (200, "GET", "/metrics", None, boss, own),
         (400, "GET", f"/{ann}", None, ann, own),
         (400, "POST", "/v1/count", b"{", ann, own),
@@ -490,21 +496,21 @@ def test_every_answer_has_the_security_headers(server: Server, ann: str, boss: s
         (422, "POST", "/v1/count", {"sql": "DROP TABLE people"}, ann, own),
         (422, "GET", "/v1/receipts/x", None, ann, own),
     ]
-    for status, method, path, body, key, headers in asked:
+    for status, method, path, body, key, headers in cases:
         answer = server.ask(method, path, body, key=key, headers=headers)
         assert answer.status == status, (path, answer)
-        found = dict(answer.headers)
-        assert {name: found.get(name) for name in SECURITY_HEADERS} == SECURITY_HEADERS, path
-        assert "server" not in found
-        assert "strict-transport-security" not in found, "this is not TLS"
-        assert not [name for name in found if name.startswith("access-control")]
+        sent = dict(answer.headers)
+        assert {name: sent.get(name) for name in SECURITY_HEADERS} == SECURITY_HEADERS, path
+        assert "server" not in sent
+        assert "strict-transport-security" not in sent, "this is not TLS"
+        assert not [name for name in sent if name.startswith("access-control")]
         assert len(answer.names) == len(set(answer.names))
         if status >= 400:
             assert answer.problem
 
 
-def test_other_sites_are_told_nothing(server: Server, ann: str) -> None:
-    """Without these headers a browser gives the answer to no page of another site, and sends no key for one."""
+def test_no_response_allows_cross_origin_requests(server: Server, ann: str) -> None:
+    """Without CORS headers a browser gives the response to no page of another site, and sends no key for one."""
     for method, path in [("GET", "/v1/budget"), ("GET", "/healthz"), ("OPTIONS", "/v1/count"), ("POST", "/v1/count")]:
         answer = server.ask(
             method,
@@ -521,8 +527,8 @@ def test_other_sites_are_told_nothing(server: Server, ann: str) -> None:
         assert not [name for name in answer.names if name.startswith("access-control")]
 
 
-def test_a_name_that_is_not_ours_is_not_answered(server: Server, ann: str) -> None:
-    """A page of another site whose name was pointed at this machine (DNS rebinding) gets nothing."""
+def test_requests_for_other_host_names_are_refused(server: Server, ann: str) -> None:
+    """DNS rebinding: a page of another site whose name resolves to this machine gets nothing."""
     port = server.port
     for host in (f"127.0.0.1:{port}", "localhost", f"LOCALHOST:{port}", f"[::1]:{port}", "[::1]"):
         assert server.ask("GET", "/v1/budget", key=ann, headers={"Host": host}).status == 200
@@ -543,24 +549,24 @@ def test_a_name_that_is_not_ours_is_not_answered(server: Server, ann: str) -> No
     assert raw(server, without).split(b"\r\n")[0].endswith(b" 421 Misdirected Request")
 
 
-def test_a_name_is_given_by_the_curator(tmp_path: Path) -> None:
+def test_the_option_name_adds_a_host_name(tmp_path: Path) -> None:
     with serving(place(tmp_path), "--name", "counts.example.org", "--behind-proxy") as server:
         statuses = [
             server.ask("GET", "/healthz", headers={"Host": host}).status
             for host in ("counts.example.org", "Counts.Example.org:443", "localhost", "example.org")
         ]
         assert statuses == [200, 200, 200, 421]
-        assert server.ask("POST", "/v1/design", {}).status == 401, "behind a proxy, anyone is not on this machine"
+        assert server.ask("POST", "/v1/design", {}).status == 401, "behind a proxy, clients may be on other machines"
 
 
-# -- where it listens --------------------------------------------------------------------------------------------------
+# -- options of the server ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "host", ["0.0.0.0", "::", "192.0.2.1", "example.org", "", "127.0.0.1.example.org", "2130706433"]
 )
 def test_a_public_address_needs_tls_or_a_proxy(host: str, tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match="keys would travel in the clear"):
+    with pytest.raises(RequestError, match="keys would be sent unencrypted"):
         Place(host).check()
     Place(host, behind_proxy=True).check()
     chain, private = certificate(tmp_path)
@@ -568,14 +574,14 @@ def test_a_public_address_needs_tls_or_a_proxy(host: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
-def test_this_machine_needs_neither(host: str) -> None:
+def test_a_loopback_address_needs_neither_tls_nor_a_proxy(host: str) -> None:
     Place(host).check()
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--host", "0.0.0.0"], "0.0.0.0 can be reached from other machines, and keys would travel in the clear"),
+        (["--host", "0.0.0.0"], "0.0.0.0 can be reached from other machines, and keys would be sent unencrypted"),
         (["--host", "::"], ":: can be reached from other machines"),
         (["--tls-certificate", "chain.pem"], "TLS needs both"),
         (["--tls-key", "key.pem"], "TLS needs both"),
@@ -585,7 +591,7 @@ def test_this_machine_needs_neither(host: str) -> None:
         (["--host", "192.0.2.1", "--behind-proxy"], "192.0.2.1 port 0 cannot be used"),
     ],
 )
-def test_what_cannot_be_served_is_said_in_one_line(
+def test_invalid_options_are_refused_in_one_line(
     options: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = place(tmp_path)
@@ -597,7 +603,7 @@ def test_what_cannot_be_served_is_said_in_one_line(
     assert err.count("\n") == 1
 
 
-def test_a_damaged_file_of_keys_is_said_at_the_start(
+def test_a_damaged_file_of_keys_is_reported_at_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = place(tmp_path)
@@ -607,7 +613,7 @@ def test_a_damaged_file_of_keys_is_said_at_the_start(
     assert err == "countveil: service.keys: countveil.keys is not a file of keys, or it is damaged\n"
 
 
-def test_a_port_that_is_taken(
+def test_a_port_in_use_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = place(tmp_path)
@@ -618,15 +624,15 @@ def test_a_port_that_is_taken(
     assert err.startswith(f"countveil: 127.0.0.1 port {port} cannot be used")
 
 
-def test_what_is_sent_is_sent_at_once() -> None:
-    """An answer is two writes; unless the socket is known to be TCP, asyncio lets the second wait for the client."""
-    with _listening(Place(port=0)) as listener:
+def test_the_listening_socket_is_tcp_and_accepts_connections() -> None:
+    """A response is two writes; asyncio sets TCP_NODELAY, which avoids a delay of the second, only with IPPROTO_TCP."""
+    with _listen(Place(port=0)) as listener:
         assert listener.proto == socket.IPPROTO_TCP
         with socket.create_connection(listener.getsockname(), WAIT) as client:
-            assert client.getpeername() == listener.getsockname(), "and it listens when it is announced"
+            assert client.getpeername() == listener.getsockname(), "the socket listens before it is announced"
 
 
-def test_tls(tmp_path: Path) -> None:
+def test_over_tls_responses_have_strict_transport_security(tmp_path: Path) -> None:
     chain, private = certificate(tmp_path)
     with serving(place(tmp_path), "--tls-certificate", str(chain), "--tls-key", str(private)) as server:
         server.trust = chain
@@ -635,8 +641,8 @@ def test_tls(tmp_path: Path) -> None:
         answer = server.count(BY_REGION, key)
         assert answer.status == 200
         assert len(answer.json()["rows"]) == 4
-        for found in (answer, server.get("/v1/budget")):
-            assert found.header("strict-transport-security") == "max-age=31536000"
+        for response in (answer, server.get("/v1/budget")):
+            assert response.header("strict-transport-security") == "max-age=31536000"
         with pytest.raises(urllib.error.URLError, match="CERTIFICATE_VERIFY_FAILED"):
             urllib.request.urlopen(server.url, context=ssl.create_default_context(), timeout=WAIT)
         with pytest.raises(OSError, match=r"reset|Remote end closed"):
@@ -660,7 +666,7 @@ def test_a_key_is_recognised_and_its_file_holds_only_its_hash(tmp_path: Path) ->
 
     key, text = ring(tmp_path).add("ann", answers=7)
     secret = text.split("_")[2]
-    assert ring(tmp_path).recognised(text) == key
+    assert ring(tmp_path).recognise(text) == key
     assert (key.name, key.role, key.answers, key.revoked) == ("ann", "analyst", 7, None)
     content = (tmp_path / "x.keys").read_text()
     assert secret not in content
@@ -669,7 +675,7 @@ def test_a_key_is_recognised_and_its_file_holds_only_its_hash(tmp_path: Path) ->
     other = ring(tmp_path).add("bob")[1]
     assert other.split("_")[2] != secret
     for wrong in ("", text[:-1], text + "0", text.upper(), " " + text, f"{text[:15]}{other[15:]}", "cvk_" + "0" * 75):
-        assert ring(tmp_path).recognised(wrong) is None
+        assert ring(tmp_path).recognise(wrong) is None
 
 
 def test_the_file_is_for_its_owner_alone(tmp_path: Path) -> None:
@@ -695,21 +701,21 @@ def test_a_name_has_one_key_at_a_time(tmp_path: Path) -> None:
         ring(tmp_path).add("ann")
     revoked = ring(tmp_path).revoke("ann")
     assert revoked.revoked is not None
-    assert ring(tmp_path).recognised(first) is None
+    assert ring(tmp_path).recognise(first) is None
     with pytest.raises(RequestError, match="ann has no key"):
         ring(tmp_path).revoke("ann")
     second = ring(tmp_path).add("ann")[1]
     assert [key.revoked is None for key in all_keys(tmp_path)] == [False, True]
-    assert ring(tmp_path).recognised(second) is not None
+    assert ring(tmp_path).recognise(second) is not None
 
 
-def test_a_ring_sees_what_others_change(tmp_path: Path) -> None:
+def test_a_keyring_sees_changes_of_others(tmp_path: Path) -> None:
     here, there = ring(tmp_path), ring(tmp_path)
     assert here.keys() == []
     text = there.add("ann")[1]
-    assert here.recognised(text) is not None
+    assert here.recognise(text) is not None
     there.revoke("ann")
-    assert here.recognised(text) is None
+    assert here.recognise(text) is None
     (tmp_path / "x.keys").unlink()
     assert here.keys() == []
 
@@ -718,7 +724,7 @@ ADD = """
 import sys
 from pathlib import Path
 from countveil.errors import RequestError
-from countveil.keys import Keyring
+from countveil.service.api_keys import Keyring
 
 ring = Keyring(Path(sys.argv[1]))
 print("ready", flush=True)
@@ -735,8 +741,8 @@ print(won)
 """
 
 
-def test_two_processes_add_at_once(tmp_path: Path) -> None:
-    """All of both are there, and a name that both wanted went to one of them."""
+def test_two_processes_can_add_keys_at_once(tmp_path: Path) -> None:
+    """All keys of both are in the file, and a name that both wanted was given to one of them."""
     started = [
         subprocess.Popen(
             [sys.executable, "-c", ADD, str(tmp_path / "x.keys"), name],
@@ -769,8 +775,8 @@ def written(entries: object, **changes: object) -> bytes:
     return json.dumps({"format": "countveil-keys", "version": 1, "keys": entries, **changes}).encode()
 
 
-def test_a_whole_file_is_read(tmp_path: Path) -> None:
-    """What the damaged ones below are damaged from."""
+def test_a_valid_file_of_keys_is_read(tmp_path: Path) -> None:
+    """The counterpart of the damaged files below."""
     (tmp_path / "x.keys").write_bytes(written([entry(), entry(id="1" * 10, revoked="2026-01-01T00:00:00+00:00")]))
     assert [key.name for key in all_keys(tmp_path)] == ["ann", "ann"]
 
@@ -818,20 +824,20 @@ def test_a_whole_file_is_read(tmp_path: Path) -> None:
         written([entry(), entry(name="bob")]),
     ],
 )
-def test_a_damaged_file_is_no_file_of_keys(content: bytes, tmp_path: Path) -> None:
+def test_a_damaged_file_of_keys_is_refused_and_not_overwritten(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "x.keys").write_bytes(content)
     for use in (
         lambda: ring(tmp_path).keys(),
-        lambda: ring(tmp_path).recognised(FOREIGN),
+        lambda: ring(tmp_path).recognise(FOREIGN),
         lambda: ring(tmp_path).add("eve"),
         lambda: ring(tmp_path).revoke("ann"),
     ):
         with pytest.raises(ConfigError, match=r"^service\.keys: x\.keys is not a file of keys, or it is damaged$"):
             use()
-    assert (tmp_path / "x.keys").read_bytes() == content, "nothing is written over it"
+    assert (tmp_path / "x.keys").read_bytes() == content, "the file is not overwritten"
 
 
-def test_a_file_that_cannot_be_read_or_written(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_or_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "x.keys").mkdir()
     with pytest.raises(ConfigError, match=r"x\.keys cannot be read"):
         ring(tmp_path).keys()
@@ -861,7 +867,7 @@ def test_a_file_that_cannot_be_read_or_written(tmp_path: Path) -> None:
         (("ann", "analyst", float("nan")), "answers"),
     ],
 )
-def test_what_a_key_cannot_be(arguments: tuple[Any, ...], argument: str, tmp_path: Path) -> None:
+def test_invalid_names_roles_and_answers_are_refused(arguments: tuple[Any, ...], argument: str, tmp_path: Path) -> None:
     with pytest.raises(ParameterError) as refused:
         ring(tmp_path).add(*arguments)
     assert refused.value.argument == argument
@@ -881,14 +887,14 @@ def keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 
 
 def test_the_command_adds_lists_and_revokes(keys: Run, tmp_path: Path) -> None:
-    assert keys("list").out == "nobody has a key; give one with: countveil keys add NAME\n"
+    assert keys("list").out == "there is no key yet; add one with: countveil keys add NAME\n"
     added = keys("add", "ann", "--answers", 3)
     assert added.code == 0
     text = added.out.rstrip("\n")
     assert added.out.count("\n") == 1
-    found = Keyring(tmp_path / "countveil.keys").recognised(text)
-    assert found is not None
-    assert (found.name, found.role, found.answers) == ("ann", "analyst", 3)
+    recognised = Keyring(tmp_path / "countveil.keys").recognise(text)
+    assert recognised is not None
+    assert (recognised.name, recognised.role, recognised.answers) == ("ann", "analyst", 3)
     assert "cvk_" not in added.err
     assert "not shown again" in added.err
     made = json.loads(keys("add", "boss", "--role", "curator", "--json").out)
@@ -914,11 +920,11 @@ def test_the_command_adds_lists_and_revokes(keys: Run, tmp_path: Path) -> None:
         assert stored["sha256"] not in listed.out + as_json
     revoked = json.loads(keys("revoke", "boss", "--json").out)
     assert (revoked["schema_version"], revoked["name"]) == (1, "boss")
-    assert Keyring(tmp_path / "countveil.keys").recognised(made["key"]) is None
+    assert Keyring(tmp_path / "countveil.keys").recognise(made["key"]) is None
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("add",), "Missing argument 'NAME'"),
         (("add", "a b"), "name: got a b, allowed is"),
@@ -931,22 +937,22 @@ def test_the_command_adds_lists_and_revokes(keys: Run, tmp_path: Path) -> None:
         (("add", "ann\x1b[2J"), "name: got ann�[2J"),
         (("revoke", "nobody"), "nobody has no key; see: countveil keys list"),
         (("revoke", "\x1b[2J"), "�[2J has no key"),
-        (("add", "ann", "-c", "nowhere.toml"), "nowhere.toml: cannot be read"),
+        (("add", "ann", "-c", "nowhere.toml"), "nowhere.toml: is missing or cannot be read"),
         (("list", "ann"), "unexpected extra argument"),
         (("remove", "ann"), "No such command 'remove'"),
     ],
 )
-def test_bad_input_is_refused_in_one_line(words: tuple[str, ...], said: str, keys: Run, tmp_path: Path) -> None:
+def test_bad_input_is_refused_in_one_line(words: tuple[str, ...], message: str, keys: Run, tmp_path: Path) -> None:
     done = keys(*words)
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith("countveil: ")
-    assert said in done.err
+    assert message in done.err
     assert done.err.count("\n") == 1
     assert "\x1b" not in done.err
     assert not (tmp_path / "countveil.keys").exists()
 
 
-def test_the_command_says_that_the_file_is_damaged(keys: Run, tmp_path: Path) -> None:
+def test_the_command_reports_a_damaged_file(keys: Run, tmp_path: Path) -> None:
     (tmp_path / "countveil.keys").write_text('{"format": "countveil-keys", "version": 1, "keys": [{"id": []}]}')
     for words in (("list",), ("add", "ann"), ("revoke", "ann"), ("list", "--json")):
         done = keys(*words)
@@ -955,9 +961,9 @@ def test_the_command_says_that_the_file_is_damaged(keys: Run, tmp_path: Path) ->
 
 
 def test_every_error_of_the_library_has_a_status() -> None:
-    """What a service makes of each class; a class that is added has to be thought about here."""
+    """The HTTP status of each class; a new class needs a decision here."""
     from countveil import errors
-    from countveil.service.problems import problem
+    from countveil.service.problem_json import to_problem
 
     made = {
         "BudgetError": errors.BudgetError("people", 3),
@@ -974,7 +980,7 @@ def test_every_error_of_the_library_has_a_status() -> None:
         "RequestError": RequestError("x"),
         "SolverError": errors.SolverError("x"),
     }
-    statuses = {name: problem(error).status_code for name, error in made.items()}
+    statuses = {name: to_problem(error).status_code for name, error in made.items()}
     assert statuses == {
         "BudgetError": 402,
         "CertificateError": 422,
@@ -991,8 +997,8 @@ def test_every_error_of_the_library_has_a_status() -> None:
         "SolverError": 422,
     }
     ours = {each.__name__ for each in CountveilError.__subclasses__()} - {"AccessError", "ServiceError"}
-    assert ours == set(made), "the other two are what a client raises"
+    assert ours == set(made), "only a client raises the other two"
     for name, error in made.items():
-        answer = problem(error)
+        answer = to_problem(error)
         assert answer.kind.code == error.exit_code or name == "ConfigError"
-        assert b"secret.path" not in bytes(answer.response().body), "what the curator's side says of itself stays there"
+        assert b"secret.path" not in bytes(answer.response().body), "messages for the curator are not sent to clients"

@@ -1,4 +1,4 @@
-"""`cv.connect` against a real service: the frames and errors of the curator's desk, and a key that never leaks."""
+"""`cv.connect` against a real service: the frames and errors of a local Curator, and a key that never leaks."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ import pyarrow as pa
 import pytest
 
 import countveil as cv
-from countveil import client, received
-from countveil.problem_kinds import Kind
-from countveil.wire import address_of
+from countveil.client import connection, responses
+from countveil.client.transport import parse_address
+from countveil.curator.results import Receipt, Table
+from countveil.errors import ProblemKind
 from tests.support.certificates import LOCALHOST, certificate
 from tests.support.curated import Run, charged, config_text, runner, with_plan, write_rows, written
 from tests.support.serving import BY_REGION, SOME, UNLIMITED, Server, place, serving
@@ -62,8 +63,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     write_rows(folder / "people.csv", header, rows)
     config = written(folder, config_text(columns=COLUMNS, budget=MANY) + UNLIMITED)
     with_plan(config)
-    with serving(config) as found:
-        yield found
+    with serving(config) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
@@ -73,21 +74,21 @@ def key(server: Server) -> str:
 
 @pytest.fixture
 def service(server: Server, key: str) -> Iterator[cv.Connection]:
-    with cv.connect(server.url, key) as found:
-        yield found
+    with cv.connect(server.url, key) as connected:
+        yield connected
 
 
 @pytest.fixture
 def curator(server: Server) -> Iterator[cv.Curator]:
-    with cv.Curator.open(server.config) as found:
-        yield found
+    with cv.Curator.open(server.config) as opened:
+        yield opened
 
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The waits, which then take no time."""
+    """Records the waits before retries instead of sleeping."""
     waits: list[float] = []
-    monkeypatch.setattr(client, "time", SimpleNamespace(sleep=waits.append))
+    monkeypatch.setattr(connection, "time", SimpleNamespace(sleep=waits.append))
     return waits
 
 
@@ -101,7 +102,7 @@ GROUPS = [
 
 @pytest.mark.parametrize("kind", FRAMES)
 @pytest.mark.parametrize("by", GROUPS, ids=" ".join)
-def test_frames_are_those_of_the_curator(by: list[str], kind: str, service: cv.Connection, curator: cv.Curator) -> None:
+def test_frames_equal_those_of_a_curator(by: list[str], kind: str, service: cv.Connection, curator: cv.Curator) -> None:
     there = service.count(by=by, frame=kind)
     here = curator.count(by=by, frame=kind)
     assert type(there.frame) is type(here.frame)
@@ -113,9 +114,9 @@ def test_frames_are_those_of_the_curator(by: list[str], kind: str, service: cv.C
     assert there.total() == here.total()
     for names in ([], by, by[:1], by[1:]):
         assert there.subtotals(names) == here.subtotals(names)
-    assert type(there) is type(here) is cv.answers.Table  # type: ignore[attr-defined]
+    assert type(there) is type(here) is Table
     assert there.receipt == here.receipt
-    assert isinstance(there.receipt, cv.answers.Receipt)  # type: ignore[attr-defined]
+    assert isinstance(there.receipt, Receipt)
 
 
 def test_a_comparison_of_frames_can_fail(service: cv.Connection) -> None:
@@ -131,7 +132,7 @@ def test_values_have_their_python_types(service: cv.Connection) -> None:
     assert type(ok) is bool
 
 
-def test_the_kind_of_frame(service: cv.Connection) -> None:
+def test_the_frame_has_the_requested_kind(service: cv.Connection) -> None:
     assert isinstance(service.count(by="region").frame, pd.DataFrame)
     assert isinstance(service.count(by="region", frame="polars").frame, pl.DataFrame)
     assert isinstance(service.count(by="region").to("pyarrow"), pa.Table)
@@ -154,7 +155,9 @@ QUESTIONS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=range(len(QUESTIONS)))
-def test_every_way_to_ask(question: dict[str, Any], service: cv.Connection, curator: cv.Curator) -> None:
+def test_every_form_of_a_question_gets_the_same_answer_as_from_a_curator(
+    question: dict[str, Any], service: cv.Connection, curator: cv.Curator
+) -> None:
     assert service.dry_run(**question) == curator.dry_run(**question)
     service.count(**question)
     again, here = service.count(**question), curator.count(**question)
@@ -165,7 +168,48 @@ def test_every_way_to_ask(question: dict[str, Any], service: cv.Connection, cura
     assert service.count(curator.question(**question)).receipt.question == here.receipt.question
 
 
-def test_budgets(server: Server, curator: cv.Curator, service: cv.Connection) -> None:
+def test_datasets_history_and_receipts_equal_those_of_a_curator(
+    server: Server, curator: cv.Curator, service: cv.Connection
+) -> None:
+    table = service.count(by="region", where="age >= 7")
+    (there,), (here,) = service.datasets(), curator.datasets()
+    assert there == replace(here, max_cells=1_000_000)  # a service answers no larger table
+    mine = service.history()
+    assert mine == [entry for entry in curator.history() if entry.analyst == mine[0].analyst]
+    assert mine[-1].id == table.receipt.id
+    receipt = service.receipt(table.receipt.id)
+    assert receipt is not None
+    assert receipt == curator.receipt(table.receipt.id)
+    assert receipt.question == table.receipt.question
+    assert service.receipt("0" * 24) is curator.receipt("0" * 24) is None
+    with cv.connect(server.url, server.key("stranger")) as stranger:
+        assert stranger.history() == []
+        assert stranger.receipt(table.receipt.id) is None
+    for source in (service, curator):
+        for wrong in ("../asked", "0" * 23, "G" * 24, 5):
+            with pytest.raises(cv.ParameterError, match=r"id: got .*, allowed is the 24 hexadecimal digits"):
+                source.receipt(wrong)  # type: ignore[arg-type]
+
+
+def test_subtotals_equal_those_of_a_curator(curator: cv.Curator, service: cv.Connection) -> None:
+    here, there = curator.count(by=["region", "ok"]), service.count(by=["region", "ok"])
+    assert there.subtotals("ok") == here.subtotals("ok")
+    assert there.subtotals(["ok", "region"]) == here.subtotals(["ok", "region"])
+
+
+def test_the_old_address_of_dry_runs_works_and_says_that_it_is_deprecated(server: Server) -> None:
+    key = server.key("old")
+    old, new = (server.ask("POST", path, {"by": ["region"]}, key=key) for path in ("/v1/plan", "/v1/dry-run"))
+    assert (old.status, old.json()) == (200, new.json())
+    assert old.header("deprecation") == "@1794960000"
+    assert old.header("link") == '</v1/dry-run>; rel="successor-version"'
+    assert new.header("deprecation") is None
+    paths = server.get("/openapi.json").json()["paths"]
+    assert paths["/v1/plan"]["post"]["deprecated"] is True
+    assert "deprecated" not in paths["/v1/dry-run"]["post"]
+
+
+def test_budgets_equal_those_of_a_curator(server: Server, curator: cv.Curator, service: cv.Connection) -> None:
     local = curator.budget()
     assert service.budget() == service.budget("people") == local
     with pytest.raises(cv.ConfigError) as there:
@@ -180,11 +224,11 @@ def test_threads_share_a_connection(server: Server, service: cv.Connection) -> N
     wheres = [cv.col("age") == i for i in range(8)] * 3
     with ThreadPoolExecutor(8) as threads:
         tables = list(threads.map(lambda where: service.count(where=where), wheres))
-    found: dict[str, set[tuple[Any, ...]]] = {}
+    rows_by_question: dict[str, set[tuple[Any, ...]]] = {}
     for table in tables:
-        found.setdefault(table.receipt.question, set()).update(table.rows)
-    assert len(found) == 8
-    assert all(len(rows) == 1 for rows in found.values())
+        rows_by_question.setdefault(table.receipt.question, set()).update(table.rows)
+    assert len(rows_by_question) == 8
+    assert all(len(rows) == 1 for rows in rows_by_question.values())
     assert charged(server.config) - before == 8
 
 
@@ -224,7 +268,7 @@ BAD: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("question", BAD, ids=str)
 @pytest.mark.parametrize("call", ["count", "dry_run"])
-def test_refusals_are_those_of_the_curator(
+def test_refusals_equal_those_of_a_curator(
     call: str, question: dict[str, Any], server: Server, service: cv.Connection, curator: cv.Curator
 ) -> None:
     before = charged(server.config)
@@ -238,14 +282,14 @@ def test_refusals_are_those_of_the_curator(
     assert charged(server.config) == before
 
 
-def test_what_only_the_network_refuses(service: cv.Connection) -> None:
+def test_too_long_texts_and_bad_idempotency_keys_are_refused(service: cv.Connection) -> None:
     with pytest.raises(cv.RequestError, match=r"body\.sql"):
         service.count("SELECT count(*) FROM people WHERE age = 1" + " " * 100_000)
     with pytest.raises(cv.ParameterError, match="idempotency_key"):
         service.count(by="age", idempotency_key="two words")
 
 
-def test_a_spent_budget_and_a_source_that_is_gone(tmp_path: Path) -> None:
+def test_a_spent_budget_and_a_missing_source_raise_their_errors(tmp_path: Path) -> None:
     config = place(tmp_path, budget=SOME)
     with serving(config) as server, cv.connect(server.url, server.key("bob", answers=1)) as bob:
         first = bob.count(BY_REGION)
@@ -259,7 +303,7 @@ def test_a_spent_budget_and_a_source_that_is_gone(tmp_path: Path) -> None:
             bob.count(BY_REGION)
 
 
-def test_an_idempotency_key_has_one_question(server: Server, service: cv.Connection) -> None:
+def test_an_idempotency_key_is_refused_for_another_question(server: Server, service: cv.Connection) -> None:
     before = charged(server.config)
     one = service.count(where="age = 11", idempotency_key="mine")
     assert list(service.count(where="age = 11", idempotency_key="mine").rows) == list(one.rows)
@@ -268,7 +312,7 @@ def test_an_idempotency_key_has_one_question(server: Server, service: cv.Connect
     assert charged(server.config) - before == 1
 
 
-def test_keys_that_are_not_known(server: Server) -> None:
+def test_unknown_and_revoked_keys_are_refused(server: Server) -> None:
     revoked = server.key("gone")
     server.keyring.revoke("gone")
     for wrong in (KEY, "cvk_", "x", revoked):
@@ -277,19 +321,19 @@ def test_keys_that_are_not_known(server: Server) -> None:
         assert str(refused.value) == f"{server.url} does not know this key; ask its curator for one"
 
 
-def test_every_problem_has_its_error() -> None:
-    for kind in Kind:
-        found = received.refusal(kind.title, "because", {"name": kind.slug})
-        assert type(found) is kind.error
-        assert "because" in str(found)
-        if type(found) is not cv.ServiceError:
-            assert found.exit_code == kind.code
+def test_every_problem_kind_becomes_its_error_class() -> None:
+    for kind in ProblemKind:
+        error = responses.read_refusal(kind.title, "because", {"name": kind.slug})
+        assert type(error) is kind.error
+        assert "because" in str(error)
+        if type(error) is not cv.ServiceError:
+            assert error.exit_code == kind.code
 
 
 # -- the key -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_key_of_the_environment(server: Server, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_is_read_from_the_environment(server: Server, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COUNTVEIL_KEY", raising=False)
     with pytest.raises(cv.RequestError, match="no key: set COUNTVEIL_KEY"):
         cv.connect(server.url)
@@ -299,14 +343,14 @@ def test_the_key_of_the_environment(server: Server, key: str, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("wrong", ["", " ", "two words", "a\nb", "schlüssel", 5, b"cvk_", "x" * 201])
-def test_what_is_no_key(wrong: Any, server: Server) -> None:
+def test_invalid_keys_are_refused_and_not_quoted(wrong: Any, server: Server) -> None:
     with pytest.raises(cv.RequestError) as refused:
         cv.connect(server.url, wrong)
     assert "\n" not in str(refused.value)
     assert not str(wrong).strip() or str(wrong) not in str(refused.value)
 
 
-def test_the_key_is_shown_nowhere(server: Server, key: str, service: cv.Connection) -> None:
+def test_the_key_is_in_no_repr_pickle_traceback_or_log(server: Server, key: str, service: cv.Connection) -> None:
     assert repr(service) == f"<Connection {server.url}>"
     with pytest.raises(TypeError, match="not pickled"):
         pickle.dumps(service)
@@ -318,10 +362,10 @@ def test_the_key_is_shown_nowhere(server: Server, key: str, service: cv.Connecti
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 409, 422, 429, 500, 503])
-def test_a_service_that_repeats_the_key_is_not_quoted(status: int, quick: list[float]) -> None:
+def test_a_key_repeated_by_the_service_is_not_shown(status: int, quick: list[float]) -> None:
     with Fake() as fake, cv.connect(fake.url, KEY) as service:
-        for name in (*received.REFUSALS, "unheard-of"):
-            fake.says(status, problem(name, f"Bearer {KEY}\n {KEY}"), {"Retry-After": "99"})
+        for name in (*responses.REFUSALS, "unheard-of"):
+            fake.prepare(status, problem(name, f"Bearer {KEY}\n {KEY}"), {"Retry-After": "99"})
             with pytest.raises(cv.CountveilError) as refused:
                 service.count(by="age")
             shown = "".join(traceback.format_exception(refused.value))
@@ -351,9 +395,9 @@ def test_a_service_that_repeats_the_key_is_not_quoted(status: int, quick: list[f
         ("https://host/#x", "without ? and #"),
         (5, "url: got 5"),
         (None, "url: got None"),
-        ("https://user:secret@host", "leave out the name and password"),
-        ("https://user:secret@host:99999", "leave out the name and password"),
-        (f"https://host/{KEY}", "a key never goes into an address"),
+        ("https://user:secret@host", "leave out the user name and password"),
+        ("https://user:secret@host:99999", "leave out the user name and password"),
+        (f"https://host/{KEY}", "url: contains a key"),
         ("http://192.0.2.1:8000", "192.0.2.1 is another machine"),
         ("http://counts.example.org", "counts.example.org is another machine"),
         ("http://localhost.example.org", "is another machine"),
@@ -361,8 +405,8 @@ def test_a_service_that_repeats_the_key_is_not_quoted(status: int, quick: list[f
         ("http://[2001:db8::1]", "is another machine"),
     ],
 )
-def test_addresses_that_are_refused(url: Any, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(socket, "create_connection", lambda *a, **k: pytest.fail("it was asked"))
+def test_invalid_addresses_are_refused_in_one_line(url: Any, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "create_connection", lambda *a, **k: pytest.fail("a connection was made"))
     with pytest.raises(cv.CountveilError) as refused:
         cv.connect(url, KEY)
     shown = str(refused.value)
@@ -372,41 +416,41 @@ def test_addresses_that_are_refused(url: Any, words: str, monkeypatch: pytest.Mo
     assert len(shown.splitlines()) == 1
 
 
-def test_addresses_that_are_not() -> None:
+def test_valid_addresses_are_accepted() -> None:
     for url in ("http://localhost:8000", "http://127.1.2.3", "http://[::1]:80/", "https://counts.example.org/office/"):
-        address_of(url)
-    assert str(address_of("http://192.0.2.1", insecure=True)) == "http://192.0.2.1"
-    assert str(address_of(" HTTPS://Counts.Example.org:443/office/ ")) == "https://counts.example.org/office"
+        parse_address(url)
+    assert str(parse_address("http://192.0.2.1", insecure=True)) == "http://192.0.2.1"
+    assert str(parse_address(" HTTPS://Counts.Example.org:443/office/ ")) == "https://counts.example.org/office"
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("inf"), float("nan"), "1", True, None])
-def test_timeouts_that_are_refused(timeout: Any) -> None:
+def test_invalid_timeouts_are_refused(timeout: Any) -> None:
     with pytest.raises(cv.ParameterError, match="timeout: got"):
         cv.connect("http://localhost:1", KEY, timeout=timeout)
 
 
-def test_nobody_there() -> None:
+def test_a_refused_connection_raises_a_service_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    with pytest.raises(cv.ServiceError, match=f"^http://127.0.0.1:{port} cannot be asked: Connection refused$"):
+    with pytest.raises(cv.ServiceError, match=f"^http://127.0.0.1:{port} cannot be reached: Connection refused$"):
         cv.connect(f"http://127.0.0.1:{port}", KEY)
 
 
-def test_somebody_who_says_nothing(quick: list[float]) -> None:
+def test_a_silent_server_times_out(quick: list[float]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        with pytest.raises(cv.ServiceError, match=r"no answer within 0\.1 s$"):
+        with pytest.raises(cv.ServiceError, match=r"no response within 0\.1 s$"):
             cv.connect(url, KEY, timeout=0.1)
 
 
-def test_something_else_there(server: Server) -> None:
+def test_another_kind_of_server_is_refused_and_gets_no_key(server: Server) -> None:
     with pytest.raises(cv.ServiceError, match="there is nothing here"):
         cv.connect(f"{server.url}/elsewhere", KEY)
     with pytest.raises(cv.ServiceError, match="TLS failed"):
         cv.connect(server.url.replace("http:", "https:"), KEY)
     for status, body in ((200, b"<html>"), (200, b'{"info": {"title": "other"}}'), (200, b"[]"), (404, b"nothing")):
         with Fake(probe=(status, body)) as fake:
-            with pytest.raises(cv.ServiceError, match="does not answer as a countveil service does"):
+            with pytest.raises(cv.ServiceError, match="did not respond like a countveil service"):
                 cv.connect(fake.url, KEY)
             assert fake.seen == []
             assert not any("authorization" in headers for headers in fake.probes)
@@ -414,18 +458,18 @@ def test_something_else_there(server: Server) -> None:
 
 def test_redirects_are_refused() -> None:
     with Fake() as other, Fake(probe=(302, b""), location=other.url) as fake:
-        with pytest.raises(cv.ServiceError, match="redirects, and a key does not follow"):
+        with pytest.raises(cv.ServiceError, match="redirects, and the key is not sent to other addresses"):
             cv.connect(fake.url, KEY)
         assert other.probes == []
         with cv.connect(other.url, KEY) as service:
             for status in (301, 302, 303, 307, 308):
-                other.says(status, b"", {"Location": fake.url})
-                with pytest.raises(cv.ServiceError, match="redirects, and a key does not follow"):
+                other.prepare(status, b"", {"Location": fake.url})
+                with pytest.raises(cv.ServiceError, match="redirects, and the key is not sent to other addresses"):
                     service.count(by="age")
         assert fake.seen == []
 
 
-def test_tls(tmp_path: Path) -> None:
+def test_tls_certificates_are_verified(tmp_path: Path) -> None:
     chain, secret = certificate(tmp_path, LOCALHOST)
     config = place(tmp_path / "served")
     with serving(config, "--tls-certificate", str(chain), "--tls-key", str(secret)) as server:
@@ -435,17 +479,17 @@ def test_tls(tmp_path: Path) -> None:
         with cv.connect(url, server.key("alice"), cafile=chain) as service:
             assert service.count(BY_REGION).cells == 4
         with pytest.raises(cv.ServiceError, match="its certificate is not valid"):
-            cv.connect(server.url, KEY, cafile=chain)  # made out to localhost, not to 127.0.0.1
+            cv.connect(server.url, KEY, cafile=chain)  # issued for localhost, not for 127.0.0.1
     for wrong in (tmp_path / "none.pem", secret, 5):
         with pytest.raises(cv.ParameterError, match="cafile: got"):
             cv.connect(url, KEY, cafile=wrong)  # type: ignore[arg-type]
 
 
-# -- what breaks on the way --------------------------------------------------------------------------------------------
+# -- network failures --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("age", "kept"), [(20, 0), (21, 100), (22, -1)], ids=["nothing", "a part", "all but one byte"])
-def test_an_answer_that_is_lost_is_paid_for_once(
+def test_an_answer_lost_on_the_way_is_paid_for_once(
     age: int, kept: int, server: Server, key: str, curator: cv.Curator, quick: list[float]
 ) -> None:
     before, where = charged(server.config), f"age = {age}"
@@ -458,7 +502,7 @@ def test_an_answer_that_is_lost_is_paid_for_once(
     assert len(quick) == 3
 
 
-def test_an_answer_that_is_lost_while_the_data_changes(tmp_path: Path, quick: list[float]) -> None:
+def test_a_retry_after_the_data_changed_returns_the_recorded_answer(tmp_path: Path, quick: list[float]) -> None:
     config = place(tmp_path)
 
     def change() -> None:
@@ -482,10 +526,10 @@ def test_an_answer_that_is_always_lost_is_paid_for_once(server: Server, key: str
         proxy.cut(0, 0)
         assert service.count(where="year = 0").replayed
     assert charged(server.config) - before == 1
-    assert len(quick) == len(client.WAITS)
+    assert len(quick) == len(connection.WAITS)
 
 
-def test_a_connection_that_was_idle_for_too_long(server: Server, key: str, quick: list[float]) -> None:
+def test_a_closed_idle_connection_is_replaced(server: Server, key: str, quick: list[float]) -> None:
     with Proxy(server) as proxy, cv.connect(proxy.url, key) as service:
         service.budget()
         proxy.drop()
@@ -494,35 +538,35 @@ def test_a_connection_that_was_idle_for_too_long(server: Server, key: str, quick
 
 
 @pytest.mark.parametrize("status", [429, 503])
-def test_a_service_that_is_too_busy_is_asked_again(status: int, quick: list[float]) -> None:
+def test_a_busy_service_is_asked_again_with_the_same_idempotency_key(status: int, quick: list[float]) -> None:
     with Fake() as fake, cv.connect(fake.url, KEY) as service:
-        fake.says(status, problem("too-many-requests", "later"), {"Retry-After": "7"}, times=2)
-        fake.then(200, json.dumps(TABLE).encode())
+        fake.prepare(status, problem("too-many-requests", "later"), {"Retry-After": "7"}, times=2)
+        fake.append(200, json.dumps(TABLE).encode())
         assert service.count(by="age").cells == 2
         keys = {headers["idempotency-key"] for headers in fake.seen}
         assert (len(fake.seen), len(keys)) == (3, 1)
-        fake.says(200, json.dumps(TABLE).encode())
+        fake.prepare(200, json.dumps(TABLE).encode())
         service.count(by="age")
         assert fake.seen[-1]["idempotency-key"] not in keys
     assert quick == [7, 7]
 
 
-def test_a_service_that_stays_busy(quick: list[float]) -> None:
+def test_a_service_that_stays_busy_raises_its_error(quick: list[float]) -> None:
     with Fake() as fake, cv.connect(fake.url, KEY) as service:
-        fake.says(429, problem("too-many-requests", "ask again in 2 s"), {"Retry-After": "2"}, times=99)
+        fake.prepare(429, problem("too-many-requests", "ask again in 2 s"), {"Retry-After": "2"}, times=99)
         with pytest.raises(cv.ServiceError, match="ask again in 2 s"):
             service.budget()
         assert quick == [2, 2, 2, 4]
-        fake.says(503, b"<html>", {}, times=99)
-        with pytest.raises(cv.ServiceError, match=r"not answer as a countveil service does \(status 503\)"):
+        fake.prepare(503, b"<html>", {}, times=99)
+        with pytest.raises(cv.ServiceError, match=r"not respond like a countveil service \(status 503\)"):
             service.budget()
-        assert quick == [2, 2, 2, 4, *client.WAITS]
+        assert quick == [2, 2, 2, 4, *connection.WAITS]
 
 
-def test_what_is_not_worth_asking_again(quick: list[float]) -> None:
+def test_final_refusals_are_not_retried(quick: list[float]) -> None:
     with Fake() as fake, cv.connect(fake.url, KEY) as service:
         for status, name, after in ((503, "ledger", None), (429, "too-many-requests", "3600"), (500, "internal", "1")):
-            fake.says(status, problem(name, "words"), {} if after is None else {"Retry-After": after})
+            fake.prepare(status, problem(name, "words"), {} if after is None else {"Retry-After": after})
             with pytest.raises(cv.CountveilError, match="words"):
                 service.budget()
     assert quick == []
@@ -573,17 +617,17 @@ TABLE: dict[str, Any] = {
         {name: value for name, value in TABLE.items() if name != "replayed"},
     ],
 )
-def test_answers_that_are_none(wrong: Any) -> None:
+def test_invalid_responses_raise_a_service_error(wrong: Any) -> None:
     with Fake() as fake, cv.connect(fake.url, KEY) as service:
-        fake.says(200, json.dumps(wrong).encode(), times=3)
+        fake.prepare(200, json.dumps(wrong).encode(), times=3)
         for call in (service.count, service.dry_run, service.budget):
-            with pytest.raises(cv.ServiceError, match="gave an answer that this version of countveil cannot read"):
+            with pytest.raises(cv.ServiceError, match="sent a response that this version of countveil cannot read"):
                 call()
 
 
-def test_what_a_service_keeps_to_itself() -> None:
+def test_subtotals_and_a_mechanism_that_a_service_does_not_send_are_refused() -> None:
     with Fake() as fake, cv.connect(fake.url, KEY) as service:
-        fake.says(200, json.dumps(TABLE).encode())  # of a version that states the margin of the total alone
+        fake.prepare(200, json.dumps(TABLE).encode())  # an older version states only the margin of the total
         table = service.count(by="day")
     assert table.total().margin_95 == 1
     with pytest.raises(cv.ServiceError, match="does not state the margins of subtotals"):
@@ -606,7 +650,7 @@ def budget(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
 
 
 @pytest.mark.parametrize("options", [(), ("--json",), ("--format", "csv"), ("--dry-run",), ("--dry-run", "--json")])
-def test_count_of_a_service(
+def test_count_prints_the_same_for_a_service_as_locally(
     options: tuple[str, ...], server: Server, key: str, count: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COUNTVEIL_KEY", key)
@@ -618,7 +662,7 @@ def test_count_of_a_service(
 
 
 @pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
-def test_files_of_a_service(
+def test_files_from_a_service_equal_local_files(
     ending: str, server: Server, key: str, count: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COUNTVEIL_KEY", key)
@@ -629,7 +673,9 @@ def test_files_of_a_service(
     assert (tmp_path / f"there.{ending}").read_bytes() == (tmp_path / f"here.{ending}").read_bytes()
 
 
-def test_budget_of_a_service(server: Server, key: str, budget: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_budget_prints_the_same_for_a_service_as_locally(
+    server: Server, key: str, budget: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COUNTVEIL_KEY", key)
     there, here = budget("--url", server.url, "--json"), budget("-c", server.config, "--json")
     assert there == here
@@ -637,30 +683,30 @@ def test_budget_of_a_service(server: Server, key: str, budget: Run, monkeypatch:
 
 
 @pytest.mark.parametrize(
-    ("words", "said", "code"),
+    ("words", "message", "code"),
     [
         (("--url", "http://192.0.2.1"), "is another machine", 2),
         (("--url", "nothing"), "url: got nothing", 2),
         (("--url", "http://localhost:1", "-c", "x.toml"), "leave out", 2),
         (("--url", "http://localhost:1", "--analyst", "x"), "leave out", 2),
-        (("--url", "http://localhost:1"), "cannot be asked", 6),
+        (("--url", "http://localhost:1"), "cannot be reached", 6),
     ],
 )
-def test_bad_input_is_one_line(
-    words: tuple[str, ...], said: str, code: int, count: Run, monkeypatch: pytest.MonkeyPatch
+def test_bad_input_is_refused_in_one_line(
+    words: tuple[str, ...], message: str, code: int, count: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COUNTVEIL_KEY", KEY)
     done = count("SELECT count(*) FROM people", *words)
     assert (done.code, done.out) == (code, "")
-    assert said in done.err
+    assert message in done.err
     assert len(done.err.splitlines()) == 1
     assert KEY not in done.err
 
 
-def test_opening_more_is_not_for_afar(server: Server, budget: Run) -> None:
-    done = budget("people", "--url", server.url, "--open", "5", "--reason", "more")
+def test_budget_options_for_curators_are_refused_for_a_service(server: Server, budget: Run) -> None:
+    done = budget("people", "--url", server.url, "--extend", "5", "--reason", "more")
     assert (done.code, done.out) == (2, "")
-    assert "leave out --config, --open and --replan" in done.err
+    assert "leave out --config, --extend and --replan" in done.err
 
 
 # -- stand-ins ---------------------------------------------------------------------------------------------------------
@@ -672,15 +718,15 @@ def problem(name: str, detail: str) -> bytes:
 
 
 class Fake:
-    """Something that says what it is told to; `seen` are the headers of what was asked after the first look."""
+    """A server that sends prepared responses; `seen` has the headers of requests, `probes` those of the first check."""
 
     def __init__(
         self, probe: tuple[int, bytes] = (200, b'{"info": {"title": "countveil"}}'), location: str = ""
     ) -> None:
         self.seen: list[dict[str, str]] = []
         self.probes: list[dict[str, str]] = []
-        said: list[tuple[int, bytes, dict[str, str]]] = []
-        fake, self._said = self, said
+        queue: list[tuple[int, bytes, dict[str, str]]] = []
+        fake, self._queue = self, queue
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
@@ -693,7 +739,7 @@ class Fake:
                     status, body, more = *probe, {"Location": location}
                 else:
                     fake.seen.append(headers)
-                    status, body, more = said.pop(0)
+                    status, body, more = queue.pop(0)
                 self.send_response(status)
                 for name, value in {**more, "Content-Length": str(len(body))}.items():
                     self.send_header(name, value)
@@ -709,13 +755,13 @@ class Fake:
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
         self.url = f"http://127.0.0.1:{self._server.server_port}"
 
-    def says(self, status: int, body: bytes, headers: dict[str, str] | None = None, times: int = 1) -> None:
-        """What comes next, and nothing of what was said before."""
-        self._said.clear()
-        self.then(status, body, headers, times)
+    def prepare(self, status: int, body: bytes, headers: dict[str, str] | None = None, times: int = 1) -> None:
+        """Replace the queue of responses."""
+        self._queue.clear()
+        self.append(status, body, headers, times)
 
-    def then(self, status: int, body: bytes, headers: dict[str, str] | None = None, times: int = 1) -> None:
-        self._said.extend([(status, body, headers or {})] * times)
+    def append(self, status: int, body: bytes, headers: dict[str, str] | None = None, times: int = 1) -> None:
+        self._queue.extend([(status, body, headers or {})] * times)
 
     def __enter__(self) -> Fake:
         self._thread.start()
@@ -728,7 +774,7 @@ class Fake:
 
 
 class Proxy:
-    """Passes requests on, one reply for one request, and can lose replies: the service answers, nobody hears it."""
+    """Forwards requests and replies one by one, and can drop replies after the service has sent them."""
 
     def __init__(self, server: Server) -> None:
         self._there = (server.host, server.port)
@@ -739,13 +785,13 @@ class Proxy:
         self._threads: list[threading.Thread] = []
 
     def cut(self, replies: int, kept: int, then: Callable[[], None] = lambda: None) -> None:
-        """Lose so many replies, each after `kept` bytes, -1 for all but the last one; `then` comes before the cut."""
+        """Drop the next replies after `kept` bytes (-1: all but the last byte); `then` runs before each cut."""
         self.uncut, self._kept, self._then = replies, kept, then
 
     def drop(self) -> None:
-        """Close what is open, as a server does that has waited long enough."""
-        for connection in self._open:
-            connection.shutdown(socket.SHUT_RDWR)
+        """Close all open connections, as a server closes idle ones."""
+        for each in self._open:
+            each.shutdown(socket.SHUT_RDWR)
 
     def __enter__(self) -> Proxy:
         self._threads.append(threading.Thread(target=self._listen))
@@ -783,17 +829,17 @@ class Proxy:
 
 
 def _message(connection: socket.socket) -> bytes:
-    """One HTTP message with a length, or nothing."""
-    found = b""
-    while b"\r\n\r\n" not in found:
+    """One HTTP message with a Content-Length, or b"" at the end of the stream."""
+    data = b""
+    while b"\r\n\r\n" not in data:
         try:
             chunk = connection.recv(1 << 16)
         except OSError:
             return b""
         if not chunk:
             return b""
-        found += chunk
-    head, _, body = found.partition(b"\r\n\r\n")
+        data += chunk
+    head, _, body = data.partition(b"\r\n\r\n")
     lengths = [line.split(b":")[1] for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
     while len(body) < int(lengths[0] if lengths else 0):
         body += connection.recv(1 << 16)

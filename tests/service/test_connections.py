@@ -23,7 +23,7 @@ BODY = b"POST /login HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100000\r\n\r
 
 @pytest.fixture(autouse=True)
 def files() -> Iterator[None]:
-    """As many files as this process may open."""
+    """Raise the limit of open files to its maximum."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     if 0 <= before[1] < MANY + 200:
         pytest.skip(f"needs {MANY + 200} open files, the limit is {before[1]}")
@@ -33,7 +33,7 @@ def files() -> Iterator[None]:
 
 
 class Pulse:
-    """Asks /healthz on new connections, again and again; `longest` is the longest that it took."""
+    """Requests /healthz on new connections in a loop; `longest` is the longest duration."""
 
     def __init__(self, server: Server) -> None:
         self._server, self._end = server, threading.Event()
@@ -67,7 +67,7 @@ def count_files(server: Server) -> int:
 
 
 @pytest.mark.parametrize("limit", [1024, 300])
-def test_the_service_is_well_among_2000_half_sent_requests(tmp_path: Path, limit: int) -> None:
+def test_the_service_responds_during_2000_half_sent_requests(tmp_path: Path, limit: int) -> None:
     with serving(place(tmp_path), files=limit) as server, contextlib.ExitStack() as stack, Pulse(server) as pulse:
         key = server.key("ann")
         for i in range(MANY):
@@ -76,8 +76,8 @@ def test_the_service_is_well_among_2000_half_sent_requests(tmp_path: Path, limit
                 half.sendall(BODY if i % 3 == 0 else HEAD[: i % len(HEAD)])
         assert server.count(BY_REGION, key).status == 200
         assert count_files(server) < limit
-        heard = len(pulse.statuses)
-        while len(pulse.statuses) < heard + 20:
+        received = len(pulse.statuses)
+        while len(pulse.statuses) < received + 20:
             assert pulse._thread.is_alive()
             time.sleep(0.01)
     assert not pulse.faults
@@ -88,19 +88,19 @@ def test_the_service_is_well_among_2000_half_sent_requests(tmp_path: Path, limit
 
 
 @pytest.mark.slow  # waits for the time limits
-def test_half_a_head_and_half_a_body_are_given_up(tmp_path: Path) -> None:
+def test_connections_with_half_a_head_or_half_a_body_are_closed(tmp_path: Path) -> None:
     with serving(place(tmp_path)) as server:
         halves = [socket.create_connection((server.host, server.port), 45) for _ in range(2)]
         for half, sent in zip(halves, (HEAD, BODY), strict=True):
             half.sendall(sent)
         for half in halves:
             with half:
-                while half.recv(4096):  # a TimeoutError where it is kept
+                while half.recv(4096):  # raises TimeoutError if it stays open
                     pass
 
 
 def test_designs_without_a_key_are_limited_by_address(tmp_path: Path) -> None:
-    """Without a proxy, an address is that of the connection."""
+    """Without a proxy, the address is that of the connection."""
 
     def ask(source: str) -> int:
         connection = http.client.HTTPConnection(server.host, server.port, timeout=WAIT, source_address=(source, 0))

@@ -1,4 +1,4 @@
-"""What an operator sees, metrics and logs: right across workers, parseable, and nothing of the data in either."""
+"""Metrics and logs: correct across workers, parseable, and without information about the data."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ from tests.support.serving import ALL, BY_REGION, WAIT, Client, Server, place, r
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 PRIME = 7919
-"""How many people live in the North. With noise it comes out close, and nowhere else."""
+"""How many people live in the North: only the noisy count may be close to it."""
 ROUTES = {
     "/v1/datasets",
+    "/v1/dry-run",
     "/v1/plan",
     "/v1/count",
     "/v1/budget",
@@ -42,29 +43,29 @@ STATUSES = {200, 400, 401, 402, 403, 404, 405, 409, 413, 415, 421, 422, 429, 500
 
 
 def samples(text: bytes) -> Samples:
-    """Every sample of an exposition by its name and labels; none may be there twice."""
-    found: Samples = {}
+    """Every sample of an exposition by its name and labels; refuses duplicates."""
+    values: Samples = {}
     for family in text_string_to_metric_families(text.decode()):
         for sample in family.samples:
             if sample.name.endswith("_created"):
                 continue
             name = sample.name, tuple(sorted(sample.labels.items()))
-            assert name not in found, name
-            found[name] = sample.value
-    return found
+            assert name not in values, name
+            values[name] = sample.value
+    return values
 
 
-def requests(found: Samples) -> Counter[tuple[str, str, int]]:
-    counted: Counter[tuple[str, str, int]] = Counter()
-    for (name, labels), value in found.items():
+def requests(values: Samples) -> Counter[tuple[str, str, int]]:
+    numbers: Counter[tuple[str, str, int]] = Counter()
+    for (name, labels), value in values.items():
         if name == "countveil_requests_total":
-            seen = dict(labels)
-            counted[seen["method"], seen["route"], int(seen["status"])] += int(value)
-    return counted
+            by_name = dict(labels)
+            numbers[by_name["method"], by_name["route"], int(by_name["status"])] += int(value)
+    return numbers
 
 
-def answers(found: Samples, how: str) -> int:
-    return int(found.get(("countveil_answers_total", (("how", how),)), 0))
+def answers(values: Samples, how: str) -> int:
+    return int(values.get(("countveil_answers_total", (("how", how),)), 0))
 
 
 @pytest.fixture(params=["1", "2"], ids=["one worker", "two workers"])
@@ -77,8 +78,8 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
         yield started
 
 
-def test_metrics_and_logs(server: Server) -> None:
-    """One life of a server: what was sent is what was counted, and what was logged, and nothing more is said."""
+def test_metrics_and_logs_agree_with_the_requests_and_reveal_nothing(server: Server) -> None:
+    """Exactly the requests that were sent are counted and logged."""
     ann, boss = server.key("ann"), server.key("boss", "curator")
     sent: Counter[tuple[str, str, int]] = Counter()
     seen: list[bytes] = []
@@ -97,7 +98,7 @@ def test_metrics_and_logs(server: Server) -> None:
     send(1, "POST", "/v1/count", "/v1/count", 200, ann, {"sql": BY_REGION})
     send(40, "POST", "/v1/count", "/v1/count", 200, ann, {"sql": BY_REGION})
     send(2, "POST", "/v1/count", "/v1/count", 422, ann, {"sql": "SELECT secretword FROM people"})
-    send(20, "POST", "/v1/plan", "/v1/plan", 200, ann, {"sql": ALL})
+    send(20, "POST", "/v1/dry-run", "/v1/dry-run", 200, ann, {"sql": ALL})
     send(20, "GET", "/v1/budget", "/v1/budget", 200, ann)
     send(20, "GET", "/v1/budget", "/v1/budget", 401, None)
     send(5, "GET", "/v1/receipts/" + "0" * 24, "/v1/receipts/{id}", 404, ann)
@@ -106,26 +107,26 @@ def test_metrics_and_logs(server: Server) -> None:
     send(5, "GET", "/healthz?secretword", "/healthz", 200, None)
     send(1, "POST", "/v1/design", "/v1/design", 200, None, {"epsilon": "1", "eta": "0.5", "D": 3})
 
-    def counted() -> Counter[tuple[str, str, int]]:
-        """Without the asking for metrics itself; a request is counted a moment after its answer is sent."""
-        found = requests(samples(server.get("/metrics", boss).body))
-        return Counter({each: number for each, number in found.items() if each[1] != "/metrics"})
+    def count_requests() -> Counter[tuple[str, str, int]]:
+        """Requests except for metrics; a request is counted shortly after its response is sent."""
+        numbers = requests(samples(server.get("/metrics", boss).body))
+        return Counter({each: number for each, number in numbers.items() if each[1] != "/metrics"})
 
-    for _ in range(10):  # from whichever worker they are asked
-        wait_until(lambda: counted() == sent, WAIT)
+    for _ in range(10):  # to reach both workers
+        wait_until(lambda: count_requests() == sent, WAIT)
     exposition = server.get("/metrics", boss)
     assert exposition.status == 200
     assert (exposition.header("content-type") or "").startswith("text/plain; version=0.0.4")
-    found = samples(exposition.body)
-    assert (answers(found, "charged"), answers(found, "replayed")) == (1, 40)
-    assert found["countveil_answers_left", (("pool", "people"),)] == 19
+    values = samples(exposition.body)
+    assert (answers(values, "charged"), answers(values, "replayed")) == (1, 40)
+    assert values["countveil_answers_left", (("grade", "standard"), ("pool", "people"))] == 19
     metrics = ("requests_total", "answers_total", "answers_left")
-    assert {name for name, _ in found} == {f"countveil_{name}" for name in metrics}
+    assert {name for name, _ in values} == {f"countveil_{name}" for name in metrics}
 
-    names = {"route", "method", "status", "how", "pool"}
-    for _, labels in found:
+    names = {"route", "method", "status", "how", "pool", "grade"}
+    for _, labels in values:
         assert {name for name, _ in labels} <= names
-    for method, route, status in requests(found):
+    for method, route, status in requests(values):
         assert (method in METHODS, route in ROUTES, status in STATUSES) == (True, True, True)
 
     rows = {row[0]: row[1] for row in json.loads(seen[0])["rows"]}
@@ -149,7 +150,7 @@ def test_metrics_and_logs(server: Server) -> None:
     assert logged == sent
 
 
-def test_what_is_hardly_http_is_logged_without_what_it_was(server: Server) -> None:
+def test_malformed_http_is_logged_without_its_content(server: Server) -> None:
     before = len(server.lines())
     for request in (
         b"secretword\r\n\r\n",
@@ -160,7 +161,7 @@ def test_what_is_hardly_http_is_logged_without_what_it_was(server: Server) -> No
         b"GET /%0a%7b%22secretword HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
     ):
         raw(server, request)
-    wait_until(lambda: len(server.lines()) >= before + 6, WAIT)  # a line follows its answer
+    wait_until(lambda: len(server.lines()) >= before + 6, WAIT)  # a line is written after its response
     lines = server.lines()[before:]
     for line in lines:
         assert set(line) in ({"time", "method", "route", "status", "who"}, {"time", "level", "server"})
@@ -173,23 +174,23 @@ def test_what_is_hardly_http_is_logged_without_what_it_was(server: Server) -> No
     assert "secretword" not in server.log
 
 
-def test_the_process_is_well(server: Server) -> None:
+def test_healthz_reports_ok(server: Server) -> None:
     answer = server.get("/healthz")
     assert (answer.status, answer.body) == (200, b'{"status": "ok"}')
     assert server.ask("HEAD", "/healthz").status == 200
     assert server.ask("PUT", "/healthz").status == 405
 
 
-def test_a_ledger_that_cannot_be_read_is_not_well(tmp_path: Path) -> None:
+def test_healthz_fails_if_the_ledger_cannot_be_read(tmp_path: Path) -> None:
     with serving(place(tmp_path)) as server:
         key = server.key("ann")
         assert server.get("/healthz").status == 200
         ledger = sqlite3.connect(tmp_path / "countveil.ledger", isolation_level=None)
         ledger.execute("ALTER TABLE entry RENAME TO elsewhere")
-        found = {server.get("/healthz").body, server.get("/v1/budget", key).body, server.count(ALL, key).body}
+        bodies = {server.get("/healthz").body, server.get("/v1/budget", key).body, server.count(ALL, key).body}
         answer = server.get("/healthz")
         assert (answer.status, answer.problem) == (503, "ledger")
-        assert found == {answer.body}, "the same words for everyone"
+        assert bodies == {answer.body}, "the same message for everyone"
         assert not [word for word in (b"entry", b"table", str(tmp_path).encode()) if word in answer.body]
         ledger.execute("ALTER TABLE elsewhere RENAME TO entry")
         ledger.close()
@@ -197,31 +198,33 @@ def test_a_ledger_that_cannot_be_read_is_not_well(tmp_path: Path) -> None:
         assert server.count(ALL, key).status == 200
 
 
-def test_workers_that_die_are_replaced_and_their_counts_kept(tmp_path: Path) -> None:
+def test_killed_workers_are_replaced_and_their_counts_kept(tmp_path: Path) -> None:
     with serving(place(tmp_path), "--workers", "2") as server:
         key, boss = server.key("ann"), server.key("boss", "curator")
         assert server.count(BY_REGION, key).status == 200
         for _ in range(20):
             assert server.get("/v1/budget", key).status == 200
 
-        def found() -> Samples:
+        def read_samples() -> Samples:
             return samples(server.get("/metrics", boss).body)
 
-        wait_until(lambda: requests(found())["GET", "/v1/budget", 200] == 20, WAIT)  # counted after they are sent
+        wait_until(
+            lambda: requests(read_samples())["GET", "/v1/budget", 200] == 20, WAIT
+        )  # counted after their responses are sent
         workers = [pid for pid in server.family() if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
         assert len(workers) == 2
         for pid in workers:
             os.kill(pid, signal.SIGKILL)
         wait_until(lambda: not set(workers) & set(server.family()), WAIT)
-        assert requests(found())["GET", "/v1/budget", 200] == 20
-        assert answers(found(), "charged") == 1
+        assert requests(read_samples())["GET", "/v1/budget", 200] == 20
+        assert answers(read_samples(), "charged") == 1
         replayed = server.count(BY_REGION, key).json()
         assert replayed["replayed"] is True
         assert charged(server.config) == 1
 
 
-def test_a_server_that_is_told_to_stop_finishes_and_tidies_up(tmp_path: Path) -> None:
-    """Requests under way are answered, connections that wait are closed, and no file of the metrics stays behind."""
+def test_a_stopped_server_finishes_requests_and_removes_its_files(tmp_path: Path) -> None:
+    """Running requests are answered, idle connections are closed, and no metrics file is left."""
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     with serving(place(tmp_path), "--workers", "2", environment={"TMPDIR": str(scratch)}) as server:

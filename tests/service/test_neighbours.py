@@ -1,8 +1,7 @@
-"""Over HTTP, two datasets that differ by one person look the same but for noisy numbers; true counts appear nowhere.
+"""Over HTTP, datasets that differ by one person differ only in noisy numbers; true counts appear nowhere.
 
-Two servers with the same questions in the same order: one has every dataset without a person, the other with. The
-person is as awkward as a person can be; people and questions are those of tests/property/test_neighbours.py, which asks
-the library itself.
+Two servers get the same questions in the same order: one has every dataset without a person, the other with. The person
+has awkward values. People and questions are those of tests/property/test_neighbours.py, which tests the library itself.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from countveil.config import load
+from countveil.config.configuration import load
 from countveil.ledger.sqlite import SqliteLedger
 from tests.support.curated import MANY, config_text, with_plan, written
 from tests.support.neighbours import (
@@ -58,7 +57,7 @@ def of_values(values: Mapping[str, Any], kinds: Mapping[str, Any]) -> Callable[[
 
 
 def lines_of(rows: list[bytes]) -> Callable[[Path, bool], str]:
-    """These people, and perhaps an ordinary one."""
+    """A file with these people and, if `more`, an ordinary one."""
 
     def write(folder: Path, more: bool) -> str:
         whole = [",".join(NAMES).encode() + b"\n", *rows, *([ORDINARY] if more else [])]
@@ -70,7 +69,7 @@ def lines_of(rows: list[bytes]) -> Callable[[Path, bool], str]:
 
 EASTERN = [csv_line({**row, "region": "East", "age": row["age"] % 40}) for row in crowd()]
 PAIRS: dict[str, Callable[[Path, bool], str]] = {
-    # a file with quotes that do not pair is no table at all: it is refused when it is opened, whatever is asked
+    # a file with an unpaired quote is refused when it is opened, whatever the question
     **{f"record: {name}": of_records(extra) for name, extra in AWKWARD_ROWS.items() if b'"' not in extra},
     **{f"values: {name}": of_values(*pair) for name, pair in AWKWARD_VALUES.items()},
     "the only person": lines_of([]),
@@ -79,14 +78,14 @@ PAIRS: dict[str, Callable[[Path, bool], str]] = {
 TABLES = {f"d{i}": name for i, name in enumerate(PAIRS)}
 
 
-def made(folder: Path, more: bool) -> Path:
+def make_config(folder: Path, more: bool) -> Path:
     """All datasets in one configuration and one pool, each with or without its person."""
     text = ""
     for table, name in TABLES.items():
         (folder / table).mkdir(parents=True)
         source = f"{table}/{PAIRS[name](folder / table, more)}"
-        told = config_text(source=source, columns=COLUMNS, budget=MANY + 'pool = "people"\n')
-        text += told.replace("dataset.people", f"dataset.{table}")
+        section = config_text(source=source, columns=COLUMNS, budget=MANY + 'pool = "people"\n')
+        text += section.replace("dataset.people", f"dataset.{table}")
     config = written(folder, text + UNLIMITED)
     with_plan(config)
     return config
@@ -96,7 +95,7 @@ def made(folder: Path, more: bool) -> Path:
 
 
 class Case(NamedTuple):
-    """A request. `key` is whose; {receipt} in a path stands for the last charge of the same server."""
+    """A request. `key` names its holder; {receipt} in a path is replaced by the last charge of the same server."""
 
     method: str
     path: str
@@ -105,8 +104,8 @@ class Case(NamedTuple):
     headers: tuple[tuple[str, str], ...] = ()
 
 
-def asked(rng: random.Random, body: object) -> Case:
-    return Case("POST", rng.choice(["/v1/count", "/v1/count", "/v1/plan"]), body)
+def make_case(rng: random.Random, body: object) -> Case:
+    return Case("POST", rng.choice(["/v1/count", "/v1/count", "/v1/dry-run"]), body)
 
 
 def of_table(sql: str, table: str) -> str:
@@ -114,42 +113,42 @@ def of_table(sql: str, table: str) -> str:
 
 
 def form(rng: random.Random, table: str) -> dict[str, Any]:
-    """The same as members: mostly right, sometimes with one that is not."""
-    found: dict[str, Any] = {"dataset": table, "by": rng.sample(NAMES[1:], rng.choice([0, 1, 2]))}
+    """A question as members: mostly valid, sometimes with an invalid member."""
+    members: dict[str, Any] = {"dataset": table, "by": rng.sample(NAMES[1:], rng.choice([0, 1, 2]))}
     if rng.random() < 0.7:
-        found["where"] = condition(rng)
+        members["where"] = condition(rng)
     if rng.random() < 0.3:
-        found["people"] = True
+        members["people"] = True
     if rng.random() < 0.4:
         wrong = [("by", ["nobody"]), ("by", "region"), ("where", "1/0"), ("people", 1), ("name", ""), ("x", 1)]
-        found.update([rng.choice([*wrong, ("dataset", "nowhere"), ("dataset", None), ("by", ["region"] * 2)])])
-    return found
+        members.update([rng.choice([*wrong, ("dataset", "nowhere"), ("dataset", None), ("by", ["region"] * 2)])])
+    return members
 
 
 def by_all_tables(rng: random.Random) -> Iterator[Case]:
-    """Each dataset by each column and as a whole; a dry run before, and a repeat afterwards, of one of them."""
+    """Each dataset by each column and in total, with a dry run before and a repeat after one of them."""
     for table in TABLES:
         whole = [f"SELECT {c}, count(*) FROM {table} GROUP BY {c}" for c in NAMES[1:]]
         whole.append(f"SELECT count(*) FROM {table}")
         again = rng.choice(whole)
-        yield Case("POST", "/v1/plan", {"sql": again})
+        yield Case("POST", "/v1/dry-run", {"sql": again})
         yield from (Case("POST", "/v1/count", {"sql": sql}) for sql in whole)
         yield Case("POST", "/v1/count", {"sql": again}, "bob")
         yield Case("GET", "/v1/receipts/{receipt}")
 
 
-def fuzzed(rng: random.Random) -> Iterator[Case]:
+def random_cases(rng: random.Random) -> Iterator[Case]:
     for i in range(150):
         table = rng.choice(sorted(TABLES))
         sql = of_table(question(rng) if i % 3 else broken(rng), table)
-        yield asked(rng, form(rng, table) if i % 5 == 0 else {"sql": sql})
+        yield make_case(rng, form(rng, table) if i % 5 == 0 else {"sql": sql})
     hostile = [line for line in HOSTILE.read_text(encoding="utf-8").splitlines() if line and not line.startswith("# ")]
     for line in rng.sample(hostile, 40):
-        yield asked(rng, {"sql": of_table(line, "d0")})
-    for _ in range(30):  # bytes that begin like a request
+        yield make_case(rng, {"sql": of_table(line, "d0")})
+    for _ in range(30):  # valid bodies with a few bytes replaced
         text = json.dumps({"sql": of_table(question(rng), "d1")}).encode()
         place = rng.randrange(len(text))
-        yield asked(rng, text[:place] + bytes(rng.choices(string.printable.encode(), k=3)) + text[place + 2 :])
+        yield make_case(rng, text[:place] + bytes(rng.choices(string.printable.encode(), k=3)) + text[place + 2 :])
 
 
 TOTAL = {"sql": "SELECT count(*) FROM d0 WHERE age < 77"}
@@ -172,14 +171,14 @@ BODIES: list[object] = [
 ]
 
 
-def others() -> Iterator[Case]:
+def route_cases() -> Iterator[Case]:
     """Every route, with every role; refusals of every kind."""
-    yield from (Case("POST", path, body) for body in BODIES for path in ("/v1/count", "/v1/plan"))
+    yield from (Case("POST", path, body) for body in BODIES for path in ("/v1/count", "/v1/dry-run"))
     gets = ["/v1/datasets", "/v1/budget", "/v1/asked", "/v1/verify", "/metrics", "/openapi.json", "/healthz", "/docs"]
     gets += ["/v1/receipts/{receipt}", f"/v1/receipts/{'0' * 24}", "/v1/receipts/x", "/v1/nothing", "/login", "/ask"]
     for key in ("ann", "bob", "office", "wrong", "malformed", "revoked", None):
         yield from (Case("GET", path, key=key) for path in gets)
-        yield from (Case("POST", path, TOTAL, key) for path in ("/v1/count", "/v1/plan"))
+        yield from (Case("POST", path, TOTAL, key) for path in ("/v1/count", "/v1/dry-run"))
     yield from (Case(method, path) for method in ("PUT", "DELETE", "OPTIONS") for path in ("/v1/count", "/v1/budget"))
     yield Case("GET", "/v1/count")
     yield Case("GET", "/v1/budget?key=cvk_0123456789_" + "a" * 64)
@@ -188,12 +187,12 @@ def others() -> Iterator[Case]:
     yield Case("POST", "/v1/count", TOTAL, headers=(("Content-Type", "text/plain"),))
     for name in ("one", "one", "two", "x" * 200, "x" * 201, "a b"):
         yield Case("POST", "/v1/count", TOTAL, headers=(("Idempotency-Key", name),))
-    for age in (77, 78):  # a key that paid has one question
+    for age in (77, 78):  # an idempotency key that paid is refused for another question
         paid = {"sql": f"SELECT count(*) FROM d1 WHERE age < {age}"}
         yield Case("POST", "/v1/count", paid, headers=(("Idempotency-Key", "paid"),))
-    for i in range(5):  # three of them are paid for
+    for i in range(5):  # the key may pay for three of them
         yield Case("POST", "/v1/count", {"sql": f"SELECT count(*) FROM d1 WHERE age > {20 + i}"}, "small")
-    yield Case("POST", "/v1/plan", {"sql": "SELECT count(*) FROM d1 WHERE age > 90"}, "small")
+    yield Case("POST", "/v1/dry-run", {"sql": "SELECT count(*) FROM d1 WHERE age > 90"}, "small")
     yield Case("POST", "/v1/design", {"epsilon": "1", "delta": "1e-3"}, None)
     yield Case("POST", "/v1/design", {"epsilon": "-1"})
     yield Case("POST", "/v1/compare", {"epsilon": "1", "delta": "2"})
@@ -203,30 +202,30 @@ def corpus() -> list[Case]:
     rng = random.Random(20261116)
     return [
         *by_all_tables(rng),
-        *fuzzed(rng),
-        *others(),
+        *random_cases(rng),
+        *route_cases(),
         Case("GET", "/v1/verify", key="office"),
         Case("GET", "/metrics"),
     ]
 
 
-# -- the same but for the numbers --------------------------------------------------------------------------------------
+# -- comparison without the numbers ------------------------------------------------------------------------------------
 
 
-def masked(found: Any) -> Any:
-    """Names of charges and times stand for themselves: they say when someone asked, whatever the data."""
-    if isinstance(found, list):
-        return [masked(each) for each in found]
-    if isinstance(found, dict):
+def mask(response: Any) -> Any:
+    """Hide ids of charges and times, which do not depend on the data."""
+    if isinstance(response, list):
+        return [mask(each) for each in response]
+    if isinstance(response, dict):
         hidden = {}
-        for name, value in found.items():
+        for name, value in response.items():
             if name == "id" and isinstance(value, str) and ID.fullmatch(value):
                 value = "id"
             elif name in ("time", "answered") and isinstance(value, str) and TIME.fullmatch(value):
                 value = "time"
-            hidden[name] = masked(value)
+            hidden[name] = mask(value)
         return hidden
-    return found
+    return response
 
 
 class Shape(NamedTuple):
@@ -238,17 +237,17 @@ class Shape(NamedTuple):
     numbers: list[tuple[int, int, int]]
 
 
-def unmeasured(headers: list[tuple[str, str]]) -> list[tuple[str, str]]:
+def hide_length(headers: list[tuple[str, str]]) -> list[tuple[str, str]]:
     return [(name, "" if name == "content-length" else value) for name, value in headers]
 
 
 def shape(answer: Answer) -> Shape:
-    """Where a response has noisy numbers, they and the length that follows from their digits are set aside."""
+    """Remove the noisy numbers of a response, and the length, which depends on their digits."""
     kind, numbers = answer.header("content-type") or "", []
     headers = [(name, value) for name, value in answer.headers if name != "date"]
-    if "json" not in kind:  # metrics say when each of them was first counted
+    if "json" not in kind:  # metrics state when each counter was created
         text, created = CREATED.subn(r"\1 time", answer.body.decode())
-        return Shape(answer.status, unmeasured(headers) if created else headers, text, [])
+        return Shape(answer.status, hide_length(headers) if created else headers, text, [])
     body = answer.json()
     if isinstance(body, dict) and "rows" in body and answer.status == 200:
         assert body["total"]["value"] == sum(row[-3] for row in body["rows"])
@@ -256,12 +255,12 @@ def shape(answer: Answer) -> Shape:
         for row in body["rows"]:
             numbers.append(tuple(row[-3:]))
             row[-3:] = NUMBERS
-        headers = unmeasured(headers)
-    return Shape(answer.status, headers, json.dumps(masked(body)), numbers)
+        headers = hide_length(headers)
+    return Shape(answer.status, headers, json.dumps(mask(body)), numbers)
 
 
 class Visitor:
-    """Sends the corpus to one server and keeps what came back."""
+    """Sends requests to one server and reduces the responses to their shapes."""
 
     def __init__(self, server: Server) -> None:
         self.server, self.receipt = server, "0" * 24
@@ -282,10 +281,13 @@ class Visitor:
         return [{name: value for name, value in line.items() if name != "time"} for line in self.server.lines()]
 
 
-def test_a_person_more_or_less_is_seen_in_nothing_but_the_noisy_numbers(tmp_path: Path) -> None:
+def test_one_person_changes_nothing_but_the_noisy_numbers(tmp_path: Path) -> None:
     cases = corpus()
     assert len(cases) >= 400
-    with serving(made(tmp_path / "without", False)) as first, serving(made(tmp_path / "with", True)) as second:
+    with (
+        serving(make_config(tmp_path / "without", False)) as first,
+        serving(make_config(tmp_path / "with", True)) as second,
+    ):
         one, two = Visitor(first), Visitor(second)
         seen: Counter[int] = Counter()
         released: list[tuple[Any, Any]] = []
@@ -297,17 +299,17 @@ def test_a_person_more_or_less_is_seen_in_nothing_but_the_noisy_numbers(tmp_path
             released.append((a.numbers, b.numbers))
             for y, low, high in (*a.numbers, *b.numbers):
                 assert ends.setdefault(y, (low, high)) == (low, high), "an interval is a function of y"
-        wait_until(lambda: len(one.log()) >= len(cases) <= len(two.log()))  # a line follows its answer
+        wait_until(lambda: len(one.log()) >= len(cases) <= len(two.log()))  # a line is written after its response
         assert one.log() == two.log()
         assert len(one.log()) == len(cases)
     assert set(seen) >= {200, 303, 400, 401, 402, 403, 404, 405, 409, 413, 415, 421, 422}, seen
     assert not any(status >= 500 for status in seen)
     assert seen[200] > 300
     assert seen.total() - seen[200] > 150
-    assert sum(a != b for a, b in released) > 150, "the noise is fresh, so what is compared could differ"
+    assert sum(a != b for a, b in released) > 150, "the noise is fresh: the comparison could fail"
 
 
-def test_a_difference_would_be_seen() -> None:
+def test_the_comparison_detects_differences() -> None:
     body = {
         "rows": [["North", 5, 1, 9], ["South", 0, 0, 4]],
         "total": {"value": 5},
@@ -315,9 +317,9 @@ def test_a_difference_would_be_seen() -> None:
     }
     headers = [("date", "now"), ("content-type", "application/json"), ("content-length", "10")]
 
-    def of(changed: Mapping[str, Any], **more: Any) -> Any:
-        told = {**body, **changed}
-        answer = Answer(200, headers, json.dumps(told).encode())
+    def of(changes: Mapping[str, Any], **more: Any) -> Any:
+        content = {**body, **changes}
+        answer = Answer(200, headers, json.dumps(content).encode())
         return shape(answer._replace(**more))[:3]
 
     same = [["North", 12345, 12340, 12350], ["South", 3, 0, 7]]
@@ -338,11 +340,11 @@ def test_a_difference_would_be_seen() -> None:
 REGIONS, HALVES = ("North", "South", "East", "West"), (1, 2)
 CANARIES = 'region = ["North", "South", "East", "West"]\nhalf = { min = 1, max = 2 }\n'
 FINE = 'epsilon = "1"\ndelta = "1e-6"\nanswers = 200\n'
-"""So many answers that noise is wide: a released count is the true one in less than one of a hundred."""
+"""So many answers need much noise: less than one in a hundred released counts is the true one."""
 
 
 def prime(least: int) -> int:
-    """The first prime from here on."""
+    """The smallest prime that is at least this."""
     while any(least % d == 0 for d in range(2, int(least**0.5) + 1)):
         least += 1
     return least
@@ -354,8 +356,8 @@ def true_counts() -> dict[tuple[str, int], int]:
     return {cell: prime(1_000_000 + 123_457 * i) for i, cell in enumerate(cells)}
 
 
-def written_out(folder: Path, cells: Mapping[tuple[str, int], int]) -> str:
-    """So many rows of each cell; runs of equal values take next to no room."""
+def write_cells(folder: Path, cells: Mapping[tuple[str, int], int]) -> str:
+    """Write a file with so many rows of each cell; runs of equal values take little space."""
     kinds = pa.schema([("region", pa.string()), ("half", pa.int64())])
     with pq.ParquetWriter(folder / "people.parquet", kinds) as file:
         for (region, half), n in cells.items():
@@ -363,77 +365,81 @@ def written_out(folder: Path, cells: Mapping[tuple[str, int], int]) -> str:
     return "people.parquet"
 
 
-class Asking(NamedTuple):
+class QuestionWithCounts(NamedTuple):
     """A question and its true counts, in the order of its cells."""
 
     body: dict[str, Any]
     counts: list[int]
 
 
-def askings(cells: Mapping[tuple[str, int], int]) -> list[Asking]:
+def questions_with_counts(cells: Mapping[tuple[str, int], int]) -> list[QuestionWithCounts]:
     def total(regions: tuple[str, ...] = REGIONS, halves: tuple[int, ...] = HALVES) -> int:
         return sum(cells[region, half] for region in regions for half in halves)
 
     by_region, by_half = [total((r,)) for r in REGIONS], [total(halves=(h,)) for h in HALVES]
-    found = [
-        Asking({"sql": "SELECT count(*) FROM people"}, [total()]),
-        Asking({"sql": "SELECT region, count(*) FROM people GROUP BY region"}, by_region),
-        Asking({"sql": "SELECT half, count(*) FROM people GROUP BY half"}, by_half),
-        Asking({"dataset": "people", "by": ["region", "half"]}, list(cells.values())),
-        Asking({"dataset": "people", "by": ["half"], "where": "region = 'East'"}, [cells["East", h] for h in HALVES]),
+    cases = [
+        QuestionWithCounts({"sql": "SELECT count(*) FROM people"}, [total()]),
+        QuestionWithCounts({"sql": "SELECT region, count(*) FROM people GROUP BY region"}, by_region),
+        QuestionWithCounts({"sql": "SELECT half, count(*) FROM people GROUP BY half"}, by_half),
+        QuestionWithCounts({"dataset": "people", "by": ["region", "half"]}, list(cells.values())),
+        QuestionWithCounts(
+            {"dataset": "people", "by": ["half"], "where": "region = 'East'"}, [cells["East", h] for h in HALVES]
+        ),
     ]
     for (region, half), n in cells.items():
-        found.append(Asking({"dataset": "people", "where": f"region = '{region}' AND half = {half}"}, [n]))
+        cases.append(QuestionWithCounts({"dataset": "people", "where": f"region = '{region}' AND half = {half}"}, [n]))
         rest = total() - n
-        found.append(Asking({"dataset": "people", "where": f"NOT (region = '{region}' AND half = {half})"}, [rest]))
-    return found
+        cases.append(
+            QuestionWithCounts({"dataset": "people", "where": f"NOT (region = '{region}' AND half = {half})"}, [rest])
+        )
+    return cases
 
 
 def ways(n: int) -> list[str]:
-    """How a number could be written."""
+    """Ways to write a number."""
     return [str(n), f"{n:,}", f"{n:_}", f"{n:,}".replace(",", " "), f"{n:x}", f"{n:.6e}", f"{n / 1e6:.6f}"]
 
 
 def times(n: int, text: str) -> int:
-    """How often a number stands in a text, however it is written, on its own."""
+    """How often a text contains a number, in any notation."""
     shown = "|".join(re.escape(way) for way in ways(n))
     return len(re.findall(rf"(?<![0-9a-f])(?:{shown})(?![0-9a-f])", text.lower()))
 
 
 def test_no_true_count_appears_anywhere(tmp_path: Path) -> None:
-    """Where a released number, an end of its interval or a sum happens to be a true count, it is expected there, and
-    every other place it stands in would be one too many: places are counted, so chance is accounted for exactly."""
+    """A released number, an end of its interval or a sum may equal a true count by chance. These occurrences are
+    counted and expected; any further one fails."""
     cells = true_counts()
-    source = written_out(tmp_path, cells)
+    source = write_cells(tmp_path, cells)
     config = written(tmp_path, config_text(source=source, unit="row", columns=CANARIES, budget=FINE) + UNLIMITED)
     with_plan(config)
-    canaries = {n for asking in askings(cells) for n in asking.counts}
+    canaries = {n for case in questions_with_counts(cells) for n in case.counts}
     assert min(canaries) >= 10**6
     texts, expected, off = [], Counter[int](), []
     with serving(config) as server:
         ann, office = server.key("ann"), server.key("office", "curator")
 
-        def heard(method: str, path: str, body: object = None, key: str | None = ann) -> Any:
+        def ask(method: str, path: str, body: object = None, key: str | None = ann) -> Any:
             answer = server.ask(method, path, body, key=key)
             texts.append("\n".join(f"{name}: {value}" for name, value in answer.headers))
             texts.append(answer.body.decode())
             return answer.json() if "json" in (answer.header("content-type") or "") else None
 
-        for asking in askings(cells):
-            heard("POST", "/v1/plan", asking.body)
+        for case in questions_with_counts(cells):
+            ask("POST", "/v1/dry-run", case.body)
             for key in (ann, office):
-                found = heard("POST", "/v1/count", asking.body, key)
-                shown = [n for row in found["rows"] for n in row[-3:]] + [found["total"]["value"]]
+                table = ask("POST", "/v1/count", case.body, key)
+                shown = [n for row in table["rows"] for n in row[-3:]] + [table["total"]["value"]]
                 expected.update(n for n in shown if n in canaries)
-                off += [row[-3] - n for row, n in zip(found["rows"], asking.counts, strict=True)]
-            heard("GET", f"/v1/receipts/{found['receipt']['id']}")
-            heard("POST", "/v1/count", {**asking.body, "people": 1})
+                off += [row[-3] - n for row, n in zip(table["rows"], case.counts, strict=True)]
+            ask("GET", f"/v1/receipts/{table['receipt']['id']}")
+            ask("POST", "/v1/count", {**case.body, "people": 1})
         for path in ("/v1/datasets", "/v1/budget", "/v1/asked", "/v1/verify", "/metrics", "/openapi.json", "/healthz"):
-            heard("GET", path, key=office)
-        (tmp_path / "people.parquet").write_bytes(b"PAR1 and then nothing")  # what fails says nothing either
-        assert heard("POST", "/v1/count", {"sql": "SELECT count(*) FROM people"})["status"] == 503
+            ask("GET", path, key=office)
+        (tmp_path / "people.parquet").write_bytes(b"PAR1 and then nothing")  # failures reveal nothing either
+        assert ask("POST", "/v1/count", {"sql": "SELECT count(*) FROM people"})["status"] == 503
         (tmp_path / "people.parquet").unlink()
-        assert heard("POST", "/v1/plan", {"sql": "SELECT count(*) FROM people"})["status"] == 503
+        assert ask("POST", "/v1/dry-run", {"sql": "SELECT count(*) FROM people"})["status"] == 503
         texts.append(server.log)
     ledger = SqliteLedger(load(config, {}).ledger, load(config, {}).anchor, create=False)
     texts += [json.dumps(entry.body) for entry in ledger.entries()]
@@ -441,10 +447,10 @@ def test_no_true_count_appears_anywhere(tmp_path: Path) -> None:
     whole = "\n".join(texts)
     assert {n: times(n, whole) for n in canaries} == {n: expected[n] for n in canaries}
     assert sum(error != 0 for error in off) > 0.8 * len(off), "the noise is on"
-    assert max(map(abs, off)) < 10**4, "and these are the counts that were asked for"
+    assert max(map(abs, off)) < 10**4, "these are the counts of the questions"
 
 
-def test_a_true_count_would_be_found() -> None:
+def test_the_search_finds_a_true_count() -> None:
     n = 1_299_709
     for text in ("n=1299709", '"count": 1299709}', "1,299,709 people", "[1299709.0]", "1.299709e+06", "0x13D4FD and"):
         assert times(n, text if "0x" not in text else text.replace("0x", " ")) == 1, text

@@ -1,4 +1,4 @@
-"""A run as a whole: its workers share one configuration and end with it; what it counts of answers is what was paid."""
+"""A run of the server: its workers share one configuration and end with it; its metrics agree with the charges."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from countveil.config import load
-from countveil.curator import Curator
-from countveil.engines.duckdb import DuckDBEngine
+from countveil.config.configuration import load
+from countveil.curator.curator import Curator
+from countveil.data.engines.duckdb import DuckDBEngine
 from countveil.errors import EngineError
 from countveil.ledger import Request
 from tests.support.curated import runner
@@ -25,7 +25,7 @@ BY_REGION = "SELECT region, count(*) FROM people GROUP BY region"
 ALL = "SELECT count(*) FROM people"
 
 
-def gone(process: int) -> bool:
+def has_exited(process: int) -> bool:
     try:
         return (Path("/proc") / str(process) / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:
@@ -35,14 +35,14 @@ def gone(process: int) -> bool:
 def test_workers_end_when_the_process_that_started_them_is_killed(tmp_path: Path) -> None:
     with serving(place(tmp_path), "--workers", "2") as server:
         all_there(server, 2)
-        left = workers(server)
-        assert len(left) == 2
+        pids = workers(server)
+        assert len(pids) == 2
         os.kill(server.process.pid, signal.SIGKILL)
         server.process.wait(30)
-        wait_until(lambda: all(map(gone, left)), 30)
+        wait_until(lambda: all(map(has_exited, pids)), 30)
 
 
-def test_a_worker_that_comes_later_has_the_configuration_of_the_run(tmp_path: Path) -> None:
+def test_a_replaced_worker_has_the_configuration_of_the_run(tmp_path: Path) -> None:
     config = place(tmp_path)
     with serving(config, "--workers", "2") as server:
         all_there(server, 2)
@@ -57,7 +57,7 @@ def test_a_worker_that_comes_later_has_the_configuration_of_the_run(tmp_path: Pa
         assert {answer.json()["rows"][3][0] for answer in answers} == {"West"}
 
 
-def test_files_that_are_no_certificate_are_said_in_one_line(
+def test_invalid_certificate_files_are_refused_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config, file = place(tmp_path), tmp_path / "no.pem"
@@ -69,19 +69,19 @@ def test_files_that_are_no_certificate_are_said_in_one_line(
     assert err.count("\n") == 1
 
 
-def test_one_of_many_that_ask_the_same_at_once_pays(tmp_path: Path) -> None:
+def test_concurrent_requests_for_one_question_are_charged_once(tmp_path: Path) -> None:
     with serving(place(tmp_path)) as server:
         ann, bob, curator = server.key("ann"), server.key("bob"), server.key("office", "curator")
         with ThreadPoolExecutor(16) as pool:
             answers = list(pool.map(lambda i: server.count(BY_REGION, bob if i % 2 else ann).json(), range(16)))
         assert [answer["replayed"] for answer in answers].count(False) == 1
         assert len({json.dumps(answer["rows"]) for answer in answers}) == 1
-        told = server.get("/metrics", curator).body.decode()
-        counted = dict(re.findall(r'^countveil_answers_total\{how="(\w+)"\} (\S+)$', told, re.MULTILINE))
-        assert {how: float(n) for how, n in counted.items()} == {"charged": 1.0, "replayed": 15.0}
+        exposition = server.get("/metrics", curator).body.decode()
+        answer_counts = dict(re.findall(r'^countveil_answers_total\{how="(\w+)"\} (\S+)$', exposition, re.MULTILINE))
+        assert {how: float(n) for how, n in answer_counts.items()} == {"charged": 1.0, "replayed": 15.0}
 
 
-def test_a_design_that_is_not_to_be_had_is_refused(tmp_path: Path) -> None:
+def test_an_infeasible_design_is_refused(tmp_path: Path) -> None:
     with serving(place(tmp_path)) as server:
         body = {"eta": "0.5", "D": 2, "delta": "0.1", "unbiased_from": 0}
         answer = server.ask("POST", "/v1/design", body=body, key=server.key("ann"))
@@ -89,22 +89,22 @@ def test_a_design_that_is_not_to_be_had_is_refused(tmp_path: Path) -> None:
         assert "no epsilon up to 100" in answer.json()["detail"]
 
 
-def test_the_anchor_has_what_was_said_of_a_charge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An answer with its idempotency key, and a charge whose counting failed: neither is lost with an older copy."""
+def test_the_anchor_covers_answered_and_failed_charges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An older copy can lose neither an answer with an idempotency key nor a charge whose count failed."""
     with Curator.open(load(place(tmp_path))) as curator:
         curator.count(BY_REGION, request=Request("k" * 64, "b" * 64))
         *_, charge, request, last = curator.ledger.entries()
         assert (charge.kind, request.kind, last.kind) == ("charge", "request", "answer")
-        assert curator.ledger.anchor.found().seq == last.seq  # type: ignore[attr-defined]
+        assert curator.ledger.anchor.require().seq == last.seq  # type: ignore[attr-defined]
 
-        def fails(*given: object, **named: object) -> None:
+        def fail(*given: object, **named: object) -> None:
             raise EngineError("the source could not be read")
 
-        monkeypatch.setattr(DuckDBEngine, "count", fails)
+        monkeypatch.setattr(DuckDBEngine, "count", fail)
         with pytest.raises(EngineError):
             curator.count(ALL)
         last = list(curator.ledger.entries())[-1]
-        assert (last.kind, curator.ledger.anchor.found().seq) == ("charge", last.seq)  # type: ignore[attr-defined]
+        assert (last.kind, curator.ledger.anchor.require().seq) == ("charge", last.seq)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_the_anchor_has_what_was_said_of_a_charge(tmp_path: Path, monkeypatch: p
         ("/v1/receipts/mine", None, "path.id: give the 24 hexadecimal digits of a receipt"),
     ],
 )
-def test_what_is_allowed_is_said_in_words(tmp_path: Path, path: str, body: object, words: str) -> None:
+def test_invalid_members_are_refused_with_what_is_allowed(tmp_path: Path, path: str, body: object, words: str) -> None:
     with serving(place(tmp_path)) as server:
         reply = server.ask("GET" if body is None else "POST", path, body, key=server.key("ann"))
         assert (reply.status, reply.json()["detail"]) == (422, words)

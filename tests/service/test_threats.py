@@ -1,7 +1,7 @@
 """Bad input, faults and accidents over HTTP: every row of the table of threats that a client can reach.
 
-Each is refused or answered as the table says, in the same words whatever the data, nothing is charged for what was
-refused, and the server goes on.
+Each is refused or answered as the table says, with the same message for all data; refusals are not charged, and the
+server keeps running.
 """
 
 from __future__ import annotations
@@ -24,13 +24,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from countveil.answers import pack_counts
-from countveil.config import load
-from countveil.fingerprints import Fingerprints
+from countveil.config.configuration import load
+from countveil.curator.recorded_counts import pack_counts
+from countveil.data.fingerprints import Fingerprints
 from countveil.ledger.sqlite import SqliteLedger
 from countveil.query import ask
-from tests.support.curated import QUICK, charged, people, runner, with_plan, write_rows
-from tests.support.curated import written as configured
+from tests.support.curated import QUICK, charged, people, runner, with_plan, write_rows, written as configured
 from tests.support.servers import wait_until
 from tests.support.serving import ALL, BY_REGION, SOME, UNLIMITED, WAIT, Answer, Client, Server, place, raw, serving
 
@@ -61,7 +60,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """The same with nobody in it."""
+    """The same configuration without rows."""
     folder = tmp_path_factory.mktemp("nobody")
     write_rows(folder / "people.csv", HEADER, [])
     with serving(place(folder, source="people.csv", columns=COLUMNS)) as started:
@@ -79,7 +78,7 @@ def bob(other: Server) -> str:
 
 
 def refused(answer: Answer, status: int, name: str) -> str:
-    """The words of a refusal: one short line."""
+    """Check a refusal and return its message, which is one short line."""
     assert (answer.status, answer.problem) == (status, name), answer
     words = str(answer.json()["detail"])
     assert words.isprintable()
@@ -106,9 +105,11 @@ GIVEN = {
 
 @pytest.mark.parametrize("path", ["/v1/design", "/v1/compare"])
 @pytest.mark.parametrize("argument", BAD)
-def test_a_parameter_that_is_not_allowed_is_named(argument: str, path: str, server: Server) -> None:
+def test_a_refusal_names_the_invalid_parameter(argument: str, path: str, server: Server) -> None:
     before = charged(server.config)
-    zero = ["0", "0.0"] if (argument, path) == ("epsilon", "/v1/compare") else []  # the least delta at 0 is a question
+    zero = (
+        ["0", "0.0"] if (argument, path) == ("epsilon", "/v1/compare") else []
+    )  # design allows epsilon 0: the least delta at 0
     for value in BAD[argument] + zero:
         words = refused(server.ask("POST", path, {**GIVEN[argument], argument: value}), 422, "bad-parameter")
         assert words.split(":")[0].removeprefix("body.") == argument, (value, words)
@@ -122,46 +123,48 @@ def test_a_parameter_that_is_not_allowed_is_named(argument: str, path: str, serv
     assert charged(server.config) == before
 
 
-def test_the_parameters_around_the_bad_ones_are_good(server: Server) -> None:
-    """So that each refusal above is for the one argument that was bad."""
+def test_designs_with_valid_parameters_are_accepted(server: Server) -> None:
+    """So each refusal above is caused by its one invalid argument."""
     for argument, good in (("epsilon", "1"), ("delta", "0.01"), ("eta", "0.5"), ("D", 3)):
         answer = server.ask("POST", "/v1/design", {**GIVEN[argument], argument: good})
         assert answer.status == 200, answer
         assert answer.json()["schema_version"] == 1
 
 
-def test_members_that_nobody_knows_are_refused(server: Server, ann: str) -> None:
-    for path, body in (("/v1/design", {"eps": "1"}), ("/v1/compare", {"eps": "1"}), ("/v1/plan", {"SQL": ALL})):
+def test_unknown_members_are_refused(server: Server, ann: str) -> None:
+    for path, body in (("/v1/design", {"eps": "1"}), ("/v1/compare", {"eps": "1"}), ("/v1/dry-run", {"SQL": ALL})):
         (name,) = body
         assert name in refused(server.ask("POST", path, body, key=ann), 422, "bad-parameter")
     assert "give" in refused(server.ask("POST", "/v1/design", {}), 422, "bad-parameter")
 
 
-def test_designs_are_never_in_the_way_of_answers(server: Server, ann: str) -> None:
-    """Nobody designs while the helper is stopped; more requests than there are threads do not keep answers waiting."""
+def test_waiting_designs_never_delay_answers(server: Server, ann: str) -> None:
+    """While the helper is stopped, more design requests than there are threads do not block answers."""
     assert server.ask("POST", "/v1/design", GIVEN["D"] | {"D": 2}).status == 200
-    (helper,) = [pid for pid in server.family() if b"service.work" in Path(f"/proc/{pid}/cmdline").read_bytes()]
-    found: list[Answer] = []
+    (helper,) = [
+        pid for pid in server.family() if b"service.design_worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
+    responses: list[Answer] = []
     os.kill(helper, signal.SIGSTOP)
     try:
         wanted = [{"epsilon": f"1.{i:02d}1", "eta": "0.5", "D": 1} for i in range(60)]
         threads = [
-            threading.Thread(target=lambda body=body: found.append(server.ask("POST", "/v1/design", body)))
+            threading.Thread(target=lambda body=body: responses.append(server.ask("POST", "/v1/design", body)))
             for body in wanted
         ]
         for thread in threads:
             thread.start()
-        wait_until(lambda: len(found) >= 40, WAIT)
-        assert {answer.status for answer in found[:40]} == {429}
-        assert {answer.header("retry-after") for answer in found[:40]} == {"5"}
-        assert server.ask("POST", "/v1/plan", {"sql": ALL}, key=ann).status == 200
+        wait_until(lambda: len(responses) >= 40, WAIT)
+        assert {answer.status for answer in responses[:40]} == {429}
+        assert {answer.header("retry-after") for answer in responses[:40]} == {"5"}
+        assert server.ask("POST", "/v1/dry-run", {"sql": ALL}, key=ann).status == 200
         assert server.get("/healthz").status == 200
     finally:
         os.kill(helper, signal.SIGCONT)
     for thread in threads:
         thread.join()
-    assert len(found) == 60
-    assert {answer.status for answer in found} <= {200, 422, 429}
+    assert len(responses) == 60
+    assert {answer.status for answer in responses} <= {200, 422, 429}
     assert server.ask("POST", "/v1/design", wanted[0]).status == 200
 
 
@@ -176,7 +179,7 @@ def test_hostile_sql_is_refused_in_the_same_words_whatever_the_data(
     before = charged(server.config), charged(other.config)
     here, there = Client(server, ann), Client(other, bob)
     for i, sql in enumerate(HOSTILE):
-        path = "/v1/count" if i % 4 else "/v1/plan"
+        path = "/v1/count" if i % 4 else "/v1/dry-run"
         answer = here.ask("POST", path, {"sql": sql})
         refused(answer, 422, "query-not-allowed")
         assert 1 <= answer.json()["error"]["position"] <= len(sql) + 1
@@ -225,13 +228,13 @@ def test_hostile_sql_is_refused_in_the_same_words_whatever_the_data(
         ("rowid = 1", 422),
     ],
 )
-def test_literals_and_names_are_never_more_than_that(
+def test_literals_and_names_are_never_run_as_sql(
     where: str, status: int, server: Server, other: Server, ann: str, bob: str
 ) -> None:
-    """As SQL and as a member; both datasets give the same, up to noise."""
+    """As SQL and as a member; the refusals are the same for both datasets."""
     data = (server.folder / "people.csv").read_bytes()
     for body in ({"sql": START + where}, {"dataset": "people", "where": where}):
-        answers = [s.ask("POST", "/v1/plan", body, key=key) for s, key in ((server, ann), (other, bob))]
+        answers = [s.ask("POST", "/v1/dry-run", body, key=key) for s, key in ((server, ann), (other, bob))]
         assert [answer.status for answer in answers] == [status, status], answers[0]
         if status == 422:
             assert answers[0].body == answers[1].body
@@ -240,19 +243,19 @@ def test_literals_and_names_are_never_more_than_that(
 
 
 @pytest.mark.parametrize("name", ["x\u0000", 'x"; DROP TABLE people; --', "\x1b[2J", "count", "é" * 201, "region"])
-def test_names_of_members_are_names(name: str, server: Server, ann: str) -> None:
+def test_hostile_dataset_column_and_count_names_are_refused(name: str, server: Server, ann: str) -> None:
     for member in ("dataset", "name"):
         body = {"dataset": "people", "by": ["region"], member: name}
-        answer = server.ask("POST", "/v1/plan", body, key=ann)
+        answer = server.ask("POST", "/v1/dry-run", body, key=ann)
         allowed = member == "name" and name in ("count", 'x"; DROP TABLE people; --')  # what a column is called
         assert answer.status == (200 if allowed else 422), (member, answer)
     if name != "region":
-        answer = server.ask("POST", "/v1/plan", {"dataset": "people", "by": [name]}, key=ann)
+        answer = server.ask("POST", "/v1/dry-run", {"dataset": "people", "by": [name]}, key=ann)
         assert answer.status == 422
         assert answer.json()["detail"].isprintable()
 
 
-def test_undeclared_columns_are_no_groups_and_absent_keys_are_in_the_answer(server: Server, ann: str) -> None:
+def test_undeclared_columns_are_refused_and_absent_values_are_in_the_answer(server: Server, ann: str) -> None:
     for column in ("person", "nothing", "*", "count(*)", '"region '):
         sql = f"SELECT {column}, count(*) FROM people GROUP BY {column}"
         for body in ({"sql": sql}, {"dataset": "people", "by": [column]}):
@@ -264,7 +267,7 @@ def test_undeclared_columns_are_no_groups_and_absent_keys_are_in_the_answer(serv
     for row, n in zip(answer["rows"], truth, strict=True):
         assert abs(row[1] - n) <= answer["worst_error"]
         assert row[2] <= row[1] <= row[3]
-    assert max(truth) > 2 * answer["worst_error"], "so that another dataset's answer would be told from this one's"
+    assert max(truth) > 2 * answer["worst_error"], "so that answers of another dataset would differ"
 
 
 # -- hostile JSON ------------------------------------------------------------------------------------------------------
@@ -333,18 +336,24 @@ JSON_BODIES = {
 }
 
 
-SAID = {"depth": "32 deep", "duplicate": "twice", "surrogate ": "surrogate", "NaN": "NaN", "IN list of 10^6": "262144"}
-"""What the refusal of such bodies says."""
+MESSAGES = {
+    "depth": "32 deep",
+    "duplicate": "twice",
+    "surrogate ": "surrogate",
+    "NaN": "NaN",
+    "IN list of 10^6": "262144",
+}
+"""Part of the message for bodies with these names."""
 
 
-def spent(server: Server) -> float:
-    """Seconds of work that a server has done."""
+def cpu_seconds(server: Server) -> float:
+    """CPU seconds that a server has used."""
     fields = Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def most_memory(server: Server) -> int:
-    """The most bytes that a server ever held."""
+    """The peak memory of a server in bytes."""
     lines = Path(f"/proc/{server.process.pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
 
@@ -352,21 +361,21 @@ def most_memory(server: Server) -> int:
 @pytest.mark.parametrize("name", JSON_BODIES)
 def test_hostile_json_is_refused_with_little_work(name: str, server: Server, ann: str) -> None:
     body, status = JSON_BODIES[name]
-    before, work = charged(server.config), spent(server)
-    for path in ("/v1/plan", "/v1/count"):
+    before, work = charged(server.config), cpu_seconds(server)
+    for path in ("/v1/dry-run", "/v1/count"):
         answer = server.ask("POST", path, body, key=ann)
         assert answer.status == status, answer
         assert answer.problem
         assert answer.json()["detail"].isprintable()
         assert len(answer.body) < 1000
-        for word, said in SAID.items():
-            assert word not in name or said in answer.json()["detail"]
-    assert spent(server) - work < 4
+        for word, message in MESSAGES.items():
+            assert word not in name or message in answer.json()["detail"]
+    assert cpu_seconds(server) - work < 4
     assert charged(server.config) == before
 
 
-def test_the_json_around_the_hostile_is_good(server: Server, ann: str) -> None:
-    """What is refused above is refused for what is hostile in it."""
+def test_similar_json_without_the_hostile_part_is_accepted(server: Server, ann: str) -> None:
+    """So each refusal above is caused by its hostile part."""
     for body in (
         b'{"sql": "SELECT count(*) FROM people"}',
         b"{}",  # there is one dataset, so this is its total
@@ -374,11 +383,11 @@ def test_the_json_around_the_hostile_is_good(server: Server, ann: str) -> None:
         b'{"sql": "SELECT count(*) FROM people WHERE region = \'North\'", "by": []}',
         '{"dataset": "people", "name": "\\ud83d\\ude00 é"}'.encode(),
     ):
-        assert server.ask("POST", "/v1/plan", body, key=ann).status == 200, body
+        assert server.ask("POST", "/v1/dry-run", body, key=ann).status == 200, body
 
 
-def test_100_mb(server: Server, ann: str) -> None:
-    """Refused before it is sent where the length is said, and not kept where it is not."""
+def test_a_body_of_100_mb_is_refused_and_not_stored(server: Server, ann: str) -> None:
+    """With a Content-Length it is refused before it is sent; without, it is not stored."""
     before = most_memory(server)
     head = (
         f"POST /v1/count HTTP/1.1\r\nHost: {server.host}:{server.port}\r\nContent-Type: application/json\r\n"
@@ -395,7 +404,7 @@ def test_100_mb(server: Server, ann: str) -> None:
                 connection.sendall(megabyte)
             connection.sendall(b"0\r\n\r\n")
         except ConnectionError:
-            pass  # it hung up on us, which is as good
+            pass  # the server closed the connection, which is also fine
         else:
             assert connection.recv(1 << 16).startswith(b"HTTP/1.1 413 ")
     assert most_memory(server) - before < 50 * 2**20
@@ -423,10 +432,10 @@ def test_100_mb(server: Server, ann: str) -> None:
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     ],
 )
-def test_what_is_hardly_http_gets_no_5xx(request_: bytes, server: Server) -> None:
-    found = raw(server, request_)
-    assert b"HTTP/1.1 5" not in found.replace(b"501", b""), found
-    assert b"Traceback" not in found
+def test_malformed_http_gets_no_5xx(request_: bytes, server: Server) -> None:
+    reply = raw(server, request_)
+    assert b"HTTP/1.1 5" not in reply.replace(b"501", b""), reply
+    assert b"Traceback" not in reply
     assert server.get("/healthz").status == 200
 
 
@@ -434,7 +443,7 @@ def test_what_is_hardly_http_gets_no_5xx(request_: bytes, server: Server) -> Non
 
 
 def tables(folder: Path) -> dict[str, list[int]]:
-    """Files with unusual content, and what is true of them: how many rows have `n` 0, 1, 2, 3."""
+    """Write files with unusual content; returns for each how many rows have `n` 0, 1, 2, 3."""
     write_rows(folder / "empty.csv", ["person", "n"], [])
     write_rows(folder / "one.csv", ["person", "n"], [(1, 2)])
     write_rows(folder / "nulls.csv", ["person", "n"], [(i, "") for i in range(9)] + [(10, 1)])
@@ -489,26 +498,28 @@ def test_unusual_data_gets_an_ordinary_answer(unusual: tuple[Server, str, dict[s
         dataset = name.partition(".")[0]
         answer = server.count(f"SELECT n, count(*) FROM {dataset} GROUP BY n", key)
         assert answer.status == 200, (name, answer)
-        found = answer.json()
-        assert [row[0] for row in found["rows"]] == [0, 1, 2, 3]
-        for row, n in zip(found["rows"], counts, strict=True):
+        table = answer.json()
+        assert [row[0] for row in table["rows"]] == [0, 1, 2, 3]
+        for row, n in zip(table["rows"], counts, strict=True):
             assert type(row[1]) is int
             assert row[1] >= 0
-            assert abs(row[1] - n) <= found["worst_error"], (name, found["rows"], counts)
-    assert found["worst_error"] < 5, "so that ten rows too many or too few would be seen"
+            assert abs(row[1] - n) <= table["worst_error"], (name, table["rows"], counts)
+    assert table["worst_error"] < 5, "so that an error of ten rows would be detected"
 
 
-def test_days_are_those_of_the_declared_type(unusual: tuple[Server, str, dict[str, list[int]]]) -> None:
+def test_timestamps_are_counted_by_their_day(unusual: tuple[Server, str, dict[str, list[int]]]) -> None:
     server, key, _ = unusual
-    found = server.count("SELECT day, count(*) FROM naive GROUP BY day", key).json()
-    assert [row[0] for row in found["rows"]] == ["2026-01-01", "2026-01-02"]
-    assert found["kinds"][0] == "date"
-    assert abs(found["rows"][0][1] - 20) <= found["worst_error"]
+    table = server.count("SELECT day, count(*) FROM naive GROUP BY day", key).json()
+    assert [row[0] for row in table["rows"]] == ["2026-01-01", "2026-01-02"]
+    assert table["kinds"][0] == "date"
+    assert abs(table["rows"][0][1] - 20) <= table["worst_error"]
 
 
-def test_data_that_does_not_fit_is_an_error_of_the_schema(unusual: tuple[Server, str, dict[str, list[int]]]) -> None:
-    """A time with a zone is on no one day, a column that is not there is nowhere, and in a broken CSV file nobody knows
-    where records end: said before anything is paid, in the same words whichever record broke it."""
+def test_data_that_does_not_fit_its_schema_is_refused_without_a_charge(
+    unusual: tuple[Server, str, dict[str, list[int]]],
+) -> None:
+    """A time with a zone has no unique day, a column is missing, or records of a broken CSV file have no clear end. The
+    refusal comes before any charge, with the same message for every cause."""
     server, key, _ = unusual
     before = charged(server.config)
     bodies = set()
@@ -523,19 +534,19 @@ def test_data_that_does_not_fit_is_an_error_of_the_schema(unusual: tuple[Server,
 # -- the same request again --------------------------------------------------------------------------------------------
 
 
-def test_one_idempotency_key_a_thousand_times(tmp_path: Path) -> None:
+def test_one_idempotency_key_a_thousand_times_is_charged_once(tmp_path: Path) -> None:
     with serving(place(tmp_path), "--workers", "2") as server:
         ann, bob = server.key("ann"), server.key("bob")
         headers = {"Idempotency-Key": "monday-1"}
 
         def many(_: int) -> list[Answer]:
             client = Client(server, ann)
-            found = [client.ask("POST", "/v1/count", {"sql": BY_REGION}, headers) for _ in range(125)]
+            batch = [client.ask("POST", "/v1/count", {"sql": BY_REGION}, headers) for _ in range(125)]
             client.close()
-            return found
+            return batch
 
         with ThreadPoolExecutor(8) as pool:
-            answers = [answer for found in pool.map(many, range(8)) for answer in found]
+            answers = [answer for batch in pool.map(many, range(8)) for answer in batch]
         assert len(answers) == 1000
         assert {answer.status for answer in answers} == {200}
         assert len({answer.body.replace(b'"replayed": false', b'"replayed": true') for answer in answers}) == 1
@@ -548,7 +559,7 @@ def test_one_idempotency_key_a_thousand_times(tmp_path: Path) -> None:
         assert (server.get("/v1/budget", ann).json()["pools"][0]["answers_left"]) == 19
 
         theirs = server.ask("POST", "/v1/count", {"sql": ALL}, key=bob, headers=headers)
-        assert theirs.status == 200, "everyone has their own names for requests"
+        assert theirs.status == 200, "every key has its own idempotency keys"
         assert charged(server.config) == 2
         again = server.ask("POST", "/v1/count", {"sql": BY_REGION}, key=ann, headers=headers).json()
         assert again["rows"] == first["rows"]
@@ -556,14 +567,14 @@ def test_one_idempotency_key_a_thousand_times(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "x" * 201, "two words", "\xe9", "\t"])
-def test_names_of_requests_are_bounded(name: str, server: Server, ann: str) -> None:
+def test_invalid_idempotency_keys_are_refused(name: str, server: Server, ann: str) -> None:
     before = charged(server.config)
     answer = server.ask("POST", "/v1/count", {"sql": ALL}, key=ann, headers={"Idempotency-Key": name})
     assert "idempotency" in refused(answer, 422, "bad-parameter")
     assert charged(server.config) == before
 
 
-def test_two_servers_and_64_clients_for_the_last_answer(tmp_path: Path) -> None:
+def test_one_of_64_clients_of_two_servers_gets_the_last_answer(tmp_path: Path) -> None:
     config = place(tmp_path, budget=QUICK)
     with serving(config) as one, serving(config) as two:
         key = one.key("ann")
@@ -583,13 +594,13 @@ def test_two_servers_and_64_clients_for_the_last_answer(tmp_path: Path) -> None:
 
 
 def test_counts_near_the_end_of_64_bits_stay_whole_numbers(tmp_path: Path) -> None:
-    """No table here is so large, so the recorded answer of a charge is."""
+    """No test data is so large, so the counts are recorded in the ledger directly."""
     large = [2**31, 2**53 + 1, 2**63 - 1, 2**63 - 2]
     config = place(tmp_path)
     loaded = load(config, {})
     question = ask(loaded.schemas, BY_REGION)
     ledger = SqliteLedger(loaded.ledger, loaded.anchor)
-    fingerprint = Fingerprints(ledger.keyed).look(loaded.dataset("people").source).fingerprint
+    fingerprint = Fingerprints(ledger.make_keyed_hash).look(loaded.dataset("people").source).fingerprint
     ledger.bind("people", "people", "person", fingerprint)
     version = ledger.version("people", fingerprint)
     charge = ledger.charge("people", "people", version, question.sha256, question.text, "ann")
@@ -598,23 +609,23 @@ def test_counts_near_the_end_of_64_bits_stay_whole_numbers(tmp_path: Path) -> No
     with serving(config) as server:
         answer = server.count(BY_REGION, server.key("ann"))
     assert answer.status == 200
-    found = answer.json()
-    assert [row[1] for row in found["rows"]] == large
+    table = answer.json()
+    assert [row[1] for row in table["rows"]] == large
     for number in large:
-        assert b"%d" % number in answer.body, "written out, not rounded"
-    for _, y, low, high in found["rows"]:
+        assert b"%d" % number in answer.body, "all digits, not rounded"
+    for _, y, low, high in table["rows"]:
         assert type(low) is type(high) is int
         assert low <= y <= high
-        assert high - low <= 4 * found["worst_error"]
-    assert found["total"]["value"] == sum(large)
-    assert found["replayed"] is True
+        assert high - low <= 4 * table["worst_error"]
+    assert table["total"]["value"] == sum(large)
+    assert table["replayed"] is True
     assert charged(config) == 1
 
 
-# -- data and engines that change or go --------------------------------------------------------------------------------
+# -- changing data, failing engines ------------------------------------------------------------------------------------
 
 
-def test_data_swapped_while_it_is_served(tmp_path: Path) -> None:
+def test_data_replaced_while_it_is_served_is_a_new_version(tmp_path: Path) -> None:
     config = place(tmp_path, regions="N" * 60)
     first_content = (tmp_path / "people.csv").read_bytes()
     with serving(config) as server:
@@ -623,10 +634,10 @@ def test_data_swapped_while_it_is_served(tmp_path: Path) -> None:
         assert (first["receipt"]["version"], first["receipt"]["answers_left"]) == (1, 19)
         people(tmp_path, "S" * 60, name="new.csv")
         os.replace(tmp_path / "new.csv", tmp_path / "people.csv")
-        assert server.ask("POST", "/v1/plan", {"sql": BY_REGION}, key=key).json()["cost"] == 1
+        assert server.ask("POST", "/v1/dry-run", {"sql": BY_REGION}, key=key).json()["cost"] == 1
         second = server.count(BY_REGION, key, "second").json()
         assert (second["receipt"]["version"], second["replayed"]) == (2, False)
-        assert second["receipt"]["answers_left"] == 18, "the budget goes on"
+        assert second["receipt"]["answers_left"] == 18, "the budget continues"
         assert first["rows"][0][1] > 50 > 10 > second["rows"][0][1]
         assert second["rows"][1][1] > 50 > 10 > first["rows"][1][1]
         again = server.count(BY_REGION, key, "first").json()
@@ -640,20 +651,20 @@ def test_data_swapped_while_it_is_served(tmp_path: Path) -> None:
         assert charged(config) == 2
 
 
-def test_a_source_that_is_gone(tmp_path: Path) -> None:
+def test_a_missing_source_is_refused_without_a_charge(tmp_path: Path) -> None:
     with serving(place(tmp_path)) as server:
         key = server.key("ann")
         first = server.count(BY_REGION, key, "first").json()
         shutil.move(tmp_path / "people.csv", tmp_path / "away.csv")
         bodies = set()
         for _ in range(2):
-            for path in ("/v1/count", "/v1/plan"):
+            for path in ("/v1/count", "/v1/dry-run"):
                 answer = server.ask("POST", path, {"sql": ALL}, key=key)
                 refused(answer, 503, "engine")
                 bodies.add(answer.body)
         assert len(bodies) == 1
         assert b"people.csv" not in bodies.pop()
-        assert charged(server.config) == 1, "what was not charged for was not looked at"
+        assert charged(server.config) == 1, "refused questions were not charged"
         again = server.count(BY_REGION, key, "first").json()
         assert (again["rows"], again["receipt"]["id"]) == (first["rows"], first["receipt"]["id"])
         assert server.get("/v1/budget", key).status == server.get("/v1/datasets", key).status == 200
@@ -662,12 +673,12 @@ def test_a_source_that_is_gone(tmp_path: Path) -> None:
         assert charged(server.config) == 2
 
 
-def test_an_engine_that_fails_while_it_counts(tmp_path: Path) -> None:
-    """The file opens, and its rows cannot be read: paid for, not answered, and not paid for again."""
+def test_an_engine_that_fails_while_counting_is_charged_once(tmp_path: Path) -> None:
+    """The file can be opened but its rows cannot be read: charged once, and not answered."""
     whole = pa.table({"person": range(600_000), "region": ["North", "South"] * 300_000, "age": list(range(100)) * 6000})
     pq.write_table(whole, tmp_path / "people.parquet", use_dictionary=False)
     content = bytearray((tmp_path / "people.parquet").read_bytes())
-    content[4:300] = b"\xff" * 296  # where the first page says what it is; what is in the file is said at its end
+    content[4:300] = b"\xff" * 296  # the header of the first page; the schema is at the end of the file
     (tmp_path / "people.parquet").write_bytes(content)
     with serving(place(tmp_path, source="people.parquet")) as server:
         key = server.key("ann")
@@ -675,8 +686,8 @@ def test_an_engine_that_fails_while_it_counts(tmp_path: Path) -> None:
         assert {answer.body for answer in answers} == {answers[0].body}
         words = refused(answers[0], 503, "engine")
         assert "what was charged stays charged" in words
-        for told in (b"TProtocol", b"parquet", b"Error", b"people", str(tmp_path).encode()):
-            assert told not in answers[0].body
+        for secret in (b"TProtocol", b"parquet", b"Error", b"people", str(tmp_path).encode()):
+            assert secret not in answers[0].body
         assert charged(server.config) == 1
         (asked,) = history(server, key)
         assert asked["answered"] is None
@@ -685,10 +696,10 @@ def test_an_engine_that_fails_while_it_counts(tmp_path: Path) -> None:
         assert server.get("/v1/budget", key).json()["pools"][0]["answers_left"] == 19
         assert server.get("/healthz").status == 200
         for line in server.lines():
-            assert "error" not in line, "this is a refusal, not a fault of ours"
+            assert "error" not in line, "this is a refusal, not an internal error"
 
 
-def test_a_ledger_that_cannot_be_trusted_while_it_is_served(tmp_path: Path) -> None:
+def test_a_damaged_anchor_stops_answers_until_it_is_restored(tmp_path: Path) -> None:
     config = place(tmp_path)
     anchor = tmp_path / "countveil.ledger.anchor"
     with serving(config) as server:
@@ -729,10 +740,10 @@ def test_a_ledger_that_lost_history_is_not_served(
         assert "serves at" not in err
 
 
-# -- clients that go away ----------------------------------------------------------------------------------------------
+# -- clients that disconnect -------------------------------------------------------------------------------------------
 
 
-def posted(server: Server, key: str, sql: str, name: str) -> bytes:
+def make_request(server: Server, key: str, sql: str, name: str) -> bytes:
     body = json.dumps({"sql": sql}).encode()
     head = (
         f"POST /v1/count HTTP/1.1\r\nHost: {server.host}:{server.port}\r\nContent-Type: application/json\r\n"
@@ -742,46 +753,46 @@ def posted(server: Server, key: str, sql: str, name: str) -> bytes:
 
 
 def history(server: Server, key: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = server.get("/v1/asked", key).json()["asked"]
-    return found
+    charges: list[dict[str, Any]] = server.get("/v1/asked", key).json()["asked"]
+    return charges
 
 
-def test_clients_that_hang_up(tmp_path: Path) -> None:
-    """Whenever a client goes, there is no charge, or a charge with its answer on record, which a retry then gets."""
+def test_clients_that_disconnect_leave_no_charge_without_an_answer(tmp_path: Path) -> None:
+    """After a disconnect there is no charge, or a charge with its recorded answer, which a retry gets."""
     config = place(tmp_path)
     with serving(config) as server:
         key, boss = server.key("ann"), server.key("boss", "curator")
         questions = [f"{START}age >= {10 * i}" for i in range(1, 12)]
         for i, sql in enumerate(questions):
-            request = posted(server, key, sql, f"n{i}")
+            request = make_request(server, key, sql, f"n{i}")
             with socket.create_connection((server.host, server.port), WAIT) as connection:
                 connection.sendall(request[: len(request) - i] if i < 4 else request)
 
-        def handled() -> int:
+        def count_handled() -> int:
             text = server.get("/metrics", boss).body.decode()
             lines = [line for line in text.splitlines() if line.startswith("countveil_requests_total")]
             return int(sum(float(line.split()[-1]) for line in lines if 'route="/v1/count"' in line))
 
-        wait_until(lambda: handled() == len(questions), WAIT)
+        wait_until(lambda: count_handled() == len(questions), WAIT)
         asked = history(server, key)
-        assert len(asked) <= len(questions) - 3, "the first one is whole, the next three are not"
+        assert len(asked) <= len(questions) - 3, "the first request is complete, the next three are not"
         assert all(each["answered"] is not None for each in asked)
-        given = {each["id"] for each in asked}
+        charged_ids = {each["id"] for each in asked}
         retried = [server.count(sql, key, f"n{i}") for i, sql in enumerate(questions)]
         assert {answer.status for answer in retried} == {200}
         receipts = [answer.json()["receipt"]["id"] for answer in retried]
-        assert given <= set(receipts)
-        assert sum(answer.json()["replayed"] for answer in retried) == len(given)
+        assert charged_ids <= set(receipts)
+        assert sum(answer.json()["replayed"] for answer in retried) == len(charged_ids)
         assert charged(config) == len(set(receipts)) == len(questions)
         assert not [line for line in server.lines() if "error" in line or line.get("status", 0) >= 500]
 
 
-def test_an_answer_that_nobody_read_is_there_for_the_retry(tmp_path: Path) -> None:
+def test_an_unread_answer_is_returned_to_the_retry(tmp_path: Path) -> None:
     config = place(tmp_path)
     with serving(config) as server:
         key = server.key("ann")
         with socket.create_connection((server.host, server.port), WAIT) as connection:
-            connection.sendall(posted(server, key, BY_REGION, "once"))
+            connection.sendall(make_request(server, key, BY_REGION, "once"))
             wait_until(lambda: any(each["answered"] for each in history(server, key)), WAIT)
         (asked,) = history(server, key)
         answer = server.count(BY_REGION, key, "once").json()

@@ -1,4 +1,4 @@
-"""What anyone can do who has no key, or an analyst beyond what is theirs: to sessions, log-ins, and the record."""
+"""Attacks without a key, or by an analyst beyond their rights, on sessions, log-ins and the record."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from urllib.parse import urlencode
 
 import pytest
 
-from countveil.config import load
+from countveil.config.configuration import load
 from countveil.errors import ParameterError, RequestError
 from countveil.ledger.sqlite import SqliteLedger
-from countveil.service.running import Place
+from countveil.service.server import Place
 from tests.support.serving import ALL, BY_REGION, WAIT, Answer, Server, place, serving
 
 DESIGN = {"epsilon": "1", "eta": "0.5", "D": 3}
@@ -24,7 +24,7 @@ DESIGN = {"epsilon": "1", "eta": "0.5", "D": 3}
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """With the rate that a curator gets who sets none: 600 a minute, 100 at once."""
+    """With the default rate: 600 a minute, 100 at once."""
     with serving(place(tmp_path_factory.mktemp("keyless"), service=""), "--behind-proxy") as started:
         yield started
 
@@ -49,8 +49,10 @@ def ask(
         content, sent = json.dumps(body), {"Content-Type": "application/json", **sent}
     try:
         connection.request(method, path, content, sent)
-        found = connection.getresponse()
-        return Answer(found.status, [(name.lower(), value) for name, value in found.getheaders()], found.read())
+        response = connection.getresponse()
+        return Answer(
+            response.status, [(name.lower(), value) for name, value in response.getheaders()], response.read()
+        )
     finally:
         connection.close()
 
@@ -62,10 +64,10 @@ def log_in(server: Server, key: str, source: str = "127.0.0.1", **headers: str) 
     return (answer.header("set-cookie") or "").partition(";")[0]
 
 
-# -- how often ---------------------------------------------------------------------------------------------------------
+# -- rate limits -------------------------------------------------------------------------------------------------------
 
 
-def test_who_sends_200_wrong_log_ins_waits_and_nobody_else_does(server: Server) -> None:
+def test_200_wrong_log_ins_limit_only_their_own_address(server: Server) -> None:
     key = server.key("alice")
     wrong = f"{key[:-1]}{'0' if key[-1] != '0' else '1'}"
     sent = [ask(server, "POST", "/login", form={"key": wrong}, source="127.0.0.66") for _ in range(200)]
@@ -74,13 +76,13 @@ def test_who_sends_200_wrong_log_ins_waits_and_nobody_else_does(server: Server) 
     assert ask(server, "POST", "/login", form={"key": key}, source="127.0.0.66").status == 429
     cookie = log_in(server, key, "127.0.0.1")
     assert ask(server, "GET", "/budget", cookie=cookie).status == 200
-    assert ask(server, "GET", "/docs", source="127.0.0.66").status == 200, "log-ins are counted apart"
+    assert ask(server, "GET", "/docs", source="127.0.0.66").status == 200, "log-ins have their own limit"
     assert server.get("/v1/budget", key).status == 200
 
 
 @pytest.fixture(scope="module")
 def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A service that takes five requests at once of each, behind proxies."""
+    """A service behind proxies that allows each client five requests at once."""
     config = place(tmp_path_factory.mktemp("slow"), service="[service]\nrate = 30\nopen_design = true\n")
     with serving(config, "--behind-proxy", "--proxy", "127.0.0.7", "--proxy", "127.0.1.0/24") as started:
         yield started
@@ -100,31 +102,31 @@ def test_pages_and_designs_without_a_key_are_limited_by_address(slow: Server, me
 
     seen = [status(f"6.6.6.{i}, {own}{i}") for i in range(8)]
     assert 429 not in seen[:5]
-    assert seen[-1] == 429, "one /64 is one client, and what it claims about itself is not believed"
+    assert seen[-1] == 429, "one /64 is one client, and X-Forwarded-For of the client is not trusted"
     assert status(f"{other}1") == seen[0]
-    assert status(f"{own}1", "GET", "/login") == 200, "log-ins are counted apart"
+    assert status(f"{own}1", "GET", "/login") == 200, "log-ins have their own limit"
     key = slow.key(f"ann{len(path)}")
     headers = {"X-Forwarded-For": f"{own}1"}
     assert slow.ask("POST", "/v1/design", DESIGN, key=key, headers=headers).status == 200
 
 
-@pytest.mark.parametrize(("source", "believed"), [("127.0.0.8", False), ("127.0.0.7", True), ("127.0.1.9", True)])
-def test_only_listed_proxies_are_believed(slow: Server, source: str, believed: bool) -> None:
+@pytest.mark.parametrize(("source", "trusted"), [("127.0.0.8", False), ("127.0.0.7", True), ("127.0.1.9", True)])
+def test_only_listed_proxies_are_trusted(slow: Server, source: str, trusted: bool) -> None:
     clients = [f"192.0.{source.rpartition('.')[2]}.{i}" for i in range(8)]
     seen = [ask(slow, "GET", "/docs", source=source, x_forwarded_for=client).status for client in clients]
-    assert (seen == [200] * 8) is believed
+    assert (seen == [200] * 8) is trusted
 
 
 @pytest.mark.parametrize(
     ("place", "words"),
     [
-        (Place(proxies=("127.0.0.1",)), "--behind-proxy that there is one; give both"),
+        (Place(proxies=("127.0.0.1",)), "--proxy needs --behind-proxy: give both"),
         (Place(behind_proxy=True, proxies=("proxy.example",)), "proxy: got proxy.example, allowed is an address"),
         (Place(behind_proxy=True, proxies=("10.0.0.1/8",)), "proxy: got 10.0.0.1/8, allowed is an address"),
         (Place(behind_proxy=True, proxies=("*",)), r"proxy: got \*, allowed is an address"),
     ],
 )
-def test_a_proxy_is_named_by_its_address(place: Place, words: str) -> None:
+def test_proxies_other_than_addresses_are_refused(place: Place, words: str) -> None:
     with pytest.raises((RequestError, ParameterError), match=words):
         place.check()
 
@@ -134,7 +136,7 @@ def test_a_proxy_is_named_by_its_address(place: Place, words: str) -> None:
 
 def test_the_secret_that_signs_sessions_is_in_no_environment(tmp_path: Path) -> None:
     with serving(place(tmp_path), "--workers", "2") as server:
-        assert server.ask("POST", "/v1/design", DESIGN).status == 200  # so that there is a helper
+        assert server.ask("POST", "/v1/design", DESIGN).status == 200  # starts the helper
         id, until, signature = log_in(server, server.key("ann")).partition("=")[2].split(".")
 
         def signs(text: bytes) -> bool:
@@ -149,7 +151,7 @@ def test_the_secret_that_signs_sessions_is_in_no_environment(tmp_path: Path) -> 
             assert b"PATH=" in environment
             assert not any(signs(text) for text in re.findall(rb"(?=([0-9a-f]{64}))", environment)), pid
             folders |= set(re.findall(rb"/[^\0\"]*countveil-serve-\w+", environment))
-            if b"countveil.service.work" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            if b"countveil.service.design_worker" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 assert b"COUNTVEIL" not in environment
         (folder,) = (Path(each.decode()) for each in folders)
         assert folder.stat().st_mode & 0o777 == 0o700
@@ -157,7 +159,7 @@ def test_the_secret_that_signs_sessions_is_in_no_environment(tmp_path: Path) -> 
             "secret": 0o600,
             "countveil.toml": 0o600,
         }
-        assert signs((folder / "secret").read_bytes()), "this is what would have been found"
+        assert signs((folder / "secret").read_bytes()), "the search would find the secret"
     assert not folder.exists()
 
 
@@ -199,7 +201,7 @@ def test_replays_with_new_idempotency_keys_write_nothing(server: Server) -> None
     first = server.count(BY_REGION, ann, "paid")
     before = entries(server)
     assert before.count("request") == paid + 1
-    dry = server.ask("POST", "/v1/plan", {"sql": BY_REGION}, key=bob).json()
+    dry = server.ask("POST", "/v1/dry-run", {"sql": BY_REGION}, key=bob).json()
     assert dry["cost"] == 0, "a dry run shows whether anyone asked before; the docs say so"
     for key in (ann, bob):
         for i in range(20):
@@ -208,9 +210,11 @@ def test_replays_with_new_idempotency_keys_write_nothing(server: Server) -> None
             assert again.json()["rows"] == first.json()["rows"]
     assert server.count(BY_REGION, ann, "paid").json()["rows"] == first.json()["rows"]
     assert entries(server) == before
-    assert server.count(ALL, ann, "paid").problem == "conflict", "a key that paid has its one question"
+    assert server.count(ALL, ann, "paid").problem == "conflict", (
+        "an idempotency key that paid is refused for another question"
+    )
     assert entries(server) == before
-    assert server.count(ALL, ann, "new-1").status == 200, "a key that did not is free"
+    assert server.count(ALL, ann, "new-1").status == 200, "an idempotency key that paid nothing is free"
     assert server.count(BY_REGION, ann, "new-1").problem == "conflict"
 
 
@@ -219,10 +223,10 @@ def test_replays_with_new_idempotency_keys_write_nothing(server: Server) -> None
 
 @pytest.mark.parametrize("path", ["/", "/login", "/healthz", "/openapi.json", "/v1/budget", "/nowhere"])
 def test_head_is_answered_as_get_without_a_body(server: Server, path: str) -> None:
-    found, asked = (ask(server, method, path) for method in ("GET", "HEAD"))
-    assert (asked.status, asked.body) == (found.status, b"")
-    assert asked.header("location") == found.header("location")
-    assert asked.header("content-length") == found.header("content-length")
+    get, head = (ask(server, method, path) for method in ("GET", "HEAD"))
+    assert (head.status, head.body) == (get.status, b"")
+    assert head.header("location") == get.header("location")
+    assert head.header("content-length") == get.header("content-length")
     assert ask(server, "HEAD", "/v1/count").status == 405
     assert {"HEAD", "GET"} <= {line["method"] for line in server.lines()}
 
@@ -230,7 +234,8 @@ def test_head_is_answered_as_get_without_a_body(server: Server, path: str) -> No
 def test_one_group_column_needs_no_list(server: Server) -> None:
     key = server.key("by")
     one, listed = (
-        server.ask("POST", "/v1/plan", {"dataset": "people", "by": by}, key=key).json() for by in ("region", ["region"])
+        server.ask("POST", "/v1/dry-run", {"dataset": "people", "by": by}, key=key).json()
+        for by in ("region", ["region"])
     )
     assert one == listed
     assert one["cells"] == 4

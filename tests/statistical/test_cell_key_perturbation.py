@@ -31,7 +31,7 @@ def python() -> Path:
 
 
 def applied(python: Path, table: Path, counts: list[int], cells: int) -> dict[int, dict[int, int]]:
-    """The noise that the package adds to so many cells of each count: v -> how often."""
+    """How often the package adds each noise v to so many cells of each count, as {count: {v: times}}."""
     words = [python, "-I", SCRIPT, table, ",".join(map(str, counts)), KEYS, 20261116, cells]
     done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=True, timeout=300)
     found = json.loads(done.stdout)["noise"]
@@ -51,7 +51,7 @@ def p_value(noise: dict[int, int], row: ptables.Row) -> float:
     return float(chisquare(observed, wanted).pvalue)
 
 
-def test_the_check_can_fail() -> None:
+def test_the_check_accepts_the_law_and_rejects_narrower_and_wider_noise() -> None:
     row = ptables.Row(-1, (1, 2, 1), 4)
     assert p_value({-1: 250, 0: 500, 1: 250}, row) > 0.9
     assert p_value({-1: 325, 0: 350, 1: 325}, row) < SURE
@@ -61,7 +61,7 @@ def test_the_check_can_fail() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("made", ["mechanism", "design"])
-def test_their_tool_adds_our_noise(made: str, python: Path, tmp_path: Path) -> None:
+def test_the_package_adds_the_noise_of_our_table(made: str, python: Path, tmp_path: Path) -> None:
     if made == "mechanism":
         table = ptables.export(cv.design(epsilon="1", eta="0.4", D=7), "ons", keys=KEYS).table
     else:

@@ -1,6 +1,6 @@
 """End to end on real people: a PUMS extract, which is not in the repository.
 
-Every bound is at p <= 1e-9 and no test is retried: a failure is a failure.
+Every test fails for a sound sampler with probability at most 1e-9, so none is retried.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import countveil as cv
-from countveil.curator import Curator
-from countveil.intervals import Intervals
-from countveil.law import Law
+from countveil.curator.curator import Curator
+from countveil.laws.law import Law
+from countveil.mechanism.intervals import Intervals
 from tests.support.curated import with_plan
 
 PUMS = Path(__file__).parents[3] / "shared" / "data" / "pums" / "PUMS.csv"
@@ -97,15 +97,17 @@ def mechanism(curator: Curator) -> cv.Mechanism:
 
 @pytest.fixture(scope="module")
 def cells(everyone: list[Person]) -> list[int]:
-    """The true counts of all cells of all tables that hold someone, and an empty one: each once."""
+    """The different true counts of all cells of all tables, among them 0."""
     found = {0}
     for _, where, key in QUESTIONS:
         found |= set(Counter(key(person) for person in everyone if where(person)).values())
     return sorted(found)
 
 
-def test_tables_of_real_people(curator: Curator, everyone: list[Person]) -> None:
-    """Every release is within the worst error, never negative, in an interval that holds 95 % of the truths."""
+def test_tables_of_real_people_keep_the_worst_error_and_their_intervals(
+    curator: Curator, everyone: list[Person]
+) -> None:
+    """Every release is within the worst error and never negative; 95 % of the intervals contain the true count."""
     held = cells = 0
     for sql, where, key in QUESTIONS:
         truth = Counter(key(person) for person in everyone if where(person))
@@ -127,7 +129,7 @@ def test_tables_of_real_people(curator: Curator, everyone: list[Person]) -> None
 
 
 def test_the_noise_of_answers_is_the_planned_noise(curator: Curator, everyone: list[Person]) -> None:
-    """Some seven hundred cells of 35 tables: exact as often as designed, centred, and spread as the laws say."""
+    """About 700 cells of 35 tables are exact as often as designed, and have the mean and variance of the laws."""
     exact = tried = 0
     centred: list[float] = []
     squared: list[float] = []
@@ -137,7 +139,7 @@ def test_the_noise_of_answers_is_the_planned_noise(curator: Curator, everyone: l
         truth = Counter((decade(p["age"]), p["sex"]) for p in everyone if p["income"] >= 250 * step)
         for age, sex, y, _, _ in table.rows:
             n = truth[age, sex]
-            law = table.mechanism.column(n)
+            law = table.mechanism.law(n)
             mean, variance = float(law.mean), float(law.variance)
             fourth = sum((z - mean) ** 4 * weight / law.total for z, weight in law.items())
             centred.append((y - n - mean) / variance**0.5)
@@ -157,21 +159,23 @@ def draws(mechanism: cv.Mechanism, n: int) -> NDArray[np.int64]:
 
 
 def mean_is(errors: NDArray[np.int64], mean: float, deviation: float, allowed: float, tests: int) -> bool:
-    """Is the mean what it should be, up to `allowed` and the error of so many draws?"""
+    """Whether the mean is as expected, up to `allowed` and the error of so many draws."""
     z = stats.norm.isf(TINY / tests / 2)
     return abs(errors.mean() - mean) <= allowed + z * deviation / DRAWS**0.5
 
 
 def variance_is(errors: NDArray[np.int64], law: Law, tests: int) -> bool:
-    """Is the spread that of the law? The error of a sample variance is known from the law's fourth moment."""
+    """Whether the variance is that of the law, up to the error of so many draws (from the law's fourth moment)."""
     mean, variance = float(law.mean), float(law.variance)
     fourth = sum((z - mean) ** 4 * weight / law.total for z, weight in law.items())
     found = float(((errors - mean) ** 2).mean())
     return abs(found - variance) <= stats.norm.isf(TINY / tests / 2) * ((fourth - variance**2) / DRAWS) ** 0.5
 
 
-def test_bias_eta_and_reach_of_ten_thousand_draws(mechanism: cv.Mechanism, cells: list[int]) -> None:
-    """From the certificate's n0 on the bias is zero; below, and everywhere, it is what the certificate says."""
+def test_ten_thousand_draws_have_the_certified_bias_eta_and_largest_error(
+    mechanism: cv.Mechanism, cells: list[int]
+) -> None:
+    """The mean and the variance are those of the law at every count; from the certificate's n0 on there is no bias."""
     c = mechanism.certificate
     assert c.nearly_unbiased_from is not None
     deviation = float(c.variance) ** 0.5
@@ -181,7 +185,7 @@ def test_bias_eta_and_reach_of_ten_thousand_draws(mechanism: cv.Mechanism, cells
         y = draws(mechanism, n)
         assert y.min() >= 0
         assert np.abs(y - n).max() <= c.worst_error
-        law = mechanism.column(n)
+        law = mechanism.law(n)
         assert mean_is(y - n, float(law.mean), float(law.variance) ** 0.5, 0, len(cells))
         assert variance_is(y - n, law, len(cells))
         if n >= c.nearly_unbiased_from:
@@ -193,9 +197,9 @@ def test_bias_eta_and_reach_of_ten_thousand_draws(mechanism: cv.Mechanism, cells
 
 @pytest.mark.parametrize("stretch", [0.7, 1.3])
 def test_the_check_rejects_other_noise(stretch: float, mechanism: cv.Mechanism) -> None:
-    """Noise 30 % narrower or wider, a shift by a fifth of a deviation, an eta twice or half as large do not pass."""
+    """It rejects noise that is 30 % too small or large, a shift by a fifth of a deviation, half and twice the eta."""
     c, n = mechanism.certificate, 10**6
-    law, deviation = mechanism.column(n), float(c.variance) ** 0.5
+    law, deviation = mechanism.law(n), float(c.variance) ** 0.5
     errors = draws(mechanism, n) - n
     assert variance_is(errors, law, 100)
     assert not variance_is(np.rint(errors * stretch).astype(np.int64), law, 100)
@@ -204,7 +208,7 @@ def test_the_check_rejects_other_noise(stretch: float, mechanism: cv.Mechanism) 
     assert wrong.pvalue < TINY / 100
 
 
-def test_intervals_of_real_counts(mechanism: cv.Mechanism, cells: list[int]) -> None:
+def test_intervals_contain_real_counts_with_95_percent(mechanism: cv.Mechanism, cells: list[int]) -> None:
     intervals = Intervals(mechanism)
     for n in cells:
         low, high = intervals.of(draws(mechanism, n))

@@ -1,1 +1,1 @@
-"""What tests share: real servers, folders with data and a ledger, independent oracles."""
+"""Helpers that tests share: real servers, folders with data and a ledger, independent oracles."""

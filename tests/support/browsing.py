@@ -1,4 +1,4 @@
-"""Debian's Chromium, watched: every request that it makes, every error on its console, every fault of a script."""
+"""Debian's Chromium with a watch on every request, every error on its console and every failing script."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,17 +17,21 @@ from tests.support.needs import miss, require
 
 COST, ASK = "What would it cost?", re.compile("^Ask, for 1 answer$|^Show it again")
 Visit = Callable[..., Page]
+AXE = (Path(__file__).parents[1] / "browser" / "vendor" / "axe.min.js").read_text(encoding="utf-8")
+RULES = {
+    "runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
+}
 PROGRAM = "/usr/bin/chromium"
 DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 _STATUS = re.compile(r"Failed to load resource: the server responded with a status of (\d+)")
 _CHANGED_MIND = re.compile(r"htmx:(afterRequest|sendAbort), \[object HTML\w+\]")
-"""What htmx writes on the console when a newer request takes the place of an older one, or someone cancels."""
+"""The console message of htmx if a newer request replaces an older one, or if the user cancels."""
 
 expect.set_options(timeout=60_000)
 
 
 def chromium() -> str:
-    """The program; without it the test is skipped, and says why."""
+    """The path of Chromium; without it the test is skipped with the reason."""
     require("browser")
     if not os.path.exists(PROGRAM):
         miss("Chromium is missing: make test-system, or apt-get install chromium")
@@ -44,7 +49,7 @@ def launched() -> Iterator[Browser]:
 
 
 class Watch:
-    """What a browser did that it should not have done. `refusals` are the statuses that a test means to provoke."""
+    """Collects faults of a browser: requests to other hosts and errors. `refusals` are HTTP statuses a test expects."""
 
     def __init__(self, address: str) -> None:
         self.place = urlsplit(address)[:2]
@@ -77,7 +82,7 @@ class Watch:
 
 
 def opened(browser: Browser, *, phone: bool = False, dark: bool = False, scripts: bool = True) -> BrowserContext:
-    """A browser of its own: no cookies, nothing kept."""
+    """A new browser session without cookies or stored data."""
     context = browser.new_context(
         viewport=PHONE if phone else DESKTOP,  # type: ignore[arg-type]
         has_touch=phone,
@@ -91,7 +96,7 @@ def opened(browser: Browser, *, phone: bool = False, dark: bool = False, scripts
 
 
 def until(page: Page, expression: str, argument: Any = None, seconds: float = 60) -> Any:
-    """Wait for an expression to be true, asked again and again from outside: the page allows no eval inside."""
+    """Wait until a JavaScript expression is true. It is evaluated from outside, because the page forbids eval."""
     deadline = time.monotonic() + seconds
     while not (found := page.evaluate(expression, argument)):
         assert time.monotonic() < deadline, f"never came true: {expression}"
@@ -105,14 +110,14 @@ def slider(page: Page, name: str) -> Any:
 
 @contextmanager
 def a_new_view(page: Page) -> Iterator[None]:
-    """Do something that a slider does, and wait until the page shows what came of it."""
+    """Wait, after the block has moved a slider, until the page shows the new view."""
     page.evaluate("window.sliderTook = 0")
     yield
     until(page, "window.sliderTook > 0")
 
 
 def slide(page: Page, name: str, to: int) -> None:
-    """Put a slider at a place from 0 to 1000, as a hand would, and wait for the new view."""
+    """Move a slider to a position from 0 to 1000, and wait for the new view."""
     with a_new_view(page):
         slider(page, name).evaluate(
             "(s, to) => { s.value = to; s.dispatchEvent(new Event('input', {bubbles: true})); }", to
@@ -120,7 +125,7 @@ def slide(page: Page, name: str, to: int) -> None:
 
 
 def enter(page: Page, key: str, to: str = "/ask") -> None:
-    """Log in, as a person does."""
+    """Log in through the page."""
     page.goto(page.url.split("/", 3)[0] + "//" + page.url.split("/", 3)[2] + f"/login?to={to}")
     page.get_by_label("Your key").fill(key)
     page.get_by_role("button", name="Log in").click()
@@ -128,7 +133,7 @@ def enter(page: Page, key: str, to: str = "/ask") -> None:
 
 
 def asked(page: Page, text: str) -> str:
-    """Ask in SQL, dry run first; the receipt's name."""
+    """Make a dry run of a question in SQL, then ask it; returns the id of the receipt."""
     page.locator("#sql").fill(text)
     page.get_by_role("button", name=COST).click()
     page.get_by_role("button", name=ASK).click()
@@ -136,3 +141,17 @@ def asked(page: Page, text: str) -> str:
     found = re.search("[0-9a-f]{24}", page.locator("#answer summary").first.inner_text())
     assert found is not None
     return found[0]
+
+
+def findings(page: Page) -> list[tuple[str, str, str]]:
+    """The serious and critical violations that axe-core reports: rule, element, reason."""
+    if not page.evaluate("typeof window.axe === 'object'"):
+        page.evaluate(AXE)
+    report: dict[str, Any] = page.evaluate("rules => axe.run(document, rules)", RULES)
+    assert len(report["passes"]) > 10, "axe-core checked nothing"
+    return [
+        (each["id"], node["html"][:200], node["failureSummary"])
+        for each in report["violations"]
+        if each["impact"] in ("serious", "critical")
+        for node in each["nodes"]
+    ]

@@ -1,4 +1,4 @@
-"""Certificates for servers on this machine."""
+"""TLS certificates for servers on this machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOCALHOST = x509.DNSName("localhost")
 
 
 def certificate(folder: Path, made_out_to: x509.GeneralName = ADDRESS) -> tuple[Path, Path]:
-    """A certificate for this machine that its own key signed, and the key."""
+    """The files of a self-signed TLS certificate for this machine and of its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
     now = datetime.datetime.now(datetime.UTC)

@@ -1,4 +1,4 @@
-"""Folders with data, configuration and a ledger, for tests of the curator: everything real, plans made once."""
+"""Folders with real data, configuration and ledger for tests of the curator; plans are made once for all tests."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from typing import NamedTuple
 
 import pytest
 
-from countveil import cli, plans
-from countveil.config import Budget, Config, load
+from countveil import cli
+from countveil.config.budget import Budget
+from countveil.config.configuration import Config, load
+from countveil.curator import plan_records
 from countveil.ledger import PlanRecord
 from countveil.ledger.sqlite import SqliteLedger
-from countveil.schema import Schema
+from countveil.query.schema import Schema
 
 QUICK = 'epsilon = "10"\ndelta = "0.01"\nanswers = 4\n'
-"""A plan that is made in milliseconds."""
+"""A budget whose plan is made in milliseconds."""
 MANY = 'epsilon = "100"\ndelta = "0.1"\nanswers = 1000\n'
 COLUMNS = 'region = ["North", "South", "East", "West"]\nage = { min = 0, max = 119, step = 10 }\n'
 
@@ -55,7 +57,8 @@ def people(folder: Path, regions: str = "NNNSSEW", name: str = "people.csv") -> 
 @cache
 def _made(budget: tuple[tuple[str, object], ...], terms: tuple[tuple[int, int, str], ...]) -> PlanRecord:
     schemas = [Schema("people", (), "id", rows, cells, near) for rows, cells, near in terms]  # type: ignore[arg-type]
-    return plans.make(Budget("pool", **dict(budget)), schemas)  # type: ignore[arg-type]
+    members = {name: dict(value) if name == "grades" else value for name, value in budget}  # type: ignore[call-overload]
+    return plan_records.make(Budget("pool", **members), schemas)
 
 
 def with_plan(path: Path) -> Config:
@@ -65,10 +68,11 @@ def with_plan(path: Path) -> Config:
     for dataset in config.datasets.values():
         budget = dataset.budget
         assert budget is not None
-        names = ("epsilon", "delta", "answers", "policy", "objective")
+        members = {name: getattr(budget, name) for name in ("epsilon", "delta", "policy", "objective")}
+        members["grades"] = tuple(budget.grades.items())
         schemas = [each.schema for each in config.pool(budget.pool)]
         record = _made(
-            tuple((name, getattr(budget, name)) for name in names),
+            tuple(members.items()),
             tuple((s.rows_per_person, s.cells_per_person, s.neighbours) for s in schemas),
         )
         ledger.open_plan(replace(record, pool=budget.pool))
@@ -77,7 +81,7 @@ def with_plan(path: Path) -> Config:
 
 
 def charged(config: Path) -> int:
-    """How many charges the ledger holds; 0 without a ledger."""
+    """The number of charges in the ledger; 0 if there is no ledger."""
     loaded = load(config, {})
     if not loaded.ledger.exists():
         return 0
@@ -89,7 +93,7 @@ def charged(config: Path) -> int:
 
 
 class Done(NamedTuple):
-    """How a command ended."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str
@@ -100,7 +104,7 @@ Run = Callable[..., Done]
 
 
 def runner(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str) -> Run:
-    """A command with its own error handling, in this process."""
+    """A function that runs a command, with its error handling, in this process."""
 
     def run(*words: object) -> Done:
         monkeypatch.setattr(sys, "argv", ["countveil", command, *map(str, words)])

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from countveil.exact import exp_bounds
-from countveil.mechanism import Mechanism
+from countveil.mechanism.mechanism import Mechanism
+from countveil.numeric.exact_numbers import exp_bounds
 
 
 def brute_force_delta(m: Mechanism, epsilon: Fraction) -> Fraction:
-    """The definition, on Fractions, over more counts than the certificate looks at."""
+    """delta by its definition, in Fractions, over more counts than the certificate compares."""
     order = exp_bounds(epsilon)[0]
     low, high = m.counts
     last = m.certificate.stationary_from + 3 if high is None else high
-    laws = {n: {n + z: m.column(n).probability(z) for z, w in m.column(n).items() if w} for n in range(low, last + 1)}
+    laws = {n: {n + z: m.law(n).probability(z) for z, w in m.law(n).items() if w} for n in range(low, last + 1)}
     worst = Fraction(0)
     for n in laws:
         for s in range(1, m.certificate.sensitivity + 1):
@@ -25,11 +25,11 @@ def brute_force_delta(m: Mechanism, epsilon: Fraction) -> Fraction:
 
 
 def check(m: Mechanism, n0: int | None = None) -> None:
-    """P1-P3 from the weights, with nothing but Fractions."""
+    """Check P1, P2 and P3 on the weights, in Fractions."""
     low, high = m.counts
     last = m.certificate.stationary_from + 2 if high is None else high
     for n in range(low, last + 1):
-        law = m.column(n)
+        law = m.law(n)
         assert sum(law.weights) == 2**law.bits
         assert law.worst_error <= m.D
         if m.policy == "nonnegative":

@@ -1,4 +1,4 @@
-"""How much work a test does: how many random examples it tries, and how many calls what it tests may make."""
+"""How much work a test does: the number of random examples, and a limit on the calls of the tested code."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ from hypothesis import settings
 FAST = os.environ.get("COUNTVEIL_TESTS", "all") == "fast"
 """The profile: `fast` in `make test`, otherwise `all`."""
 FEWER = 5
-"""How many times fewer examples the `fast` profile tries."""
+"""The `fast` profile tries the number of examples divided by this."""
 
 
 def examples(most: int, **more: Any) -> settings:
-    """Settings of a property test: `most` examples where everything is tried, fewer in the `fast` profile."""
+    """Settings of a property test: `most` examples, but fewer in the `fast` profile."""
     return settings(max_examples=max(2, most // FEWER) if FAST else most, **more)
 
 
 @contextmanager
 def within(calls: int) -> Iterator[None]:
-    """Fail what makes more calls of Python and its builtins than that: the same on every machine. About three million
-    are a second of a quiet machine."""
+    """Fail if the block makes more calls of Python functions and builtins than that.
+
+    Unlike time, calls are the same on every machine; an idle machine makes about three million in a second.
+    """
     made = 0
 
     def count(frame: FrameType, event: str, arg: object) -> None:

@@ -1,8 +1,8 @@
 """Real processes for the ledger's tests: a small server that forks a worker for every task and waits for all of them.
 
-A worker is what an answering process is: it charges, draws (here: random bytes, so that a second noise would show),
-records, and only then sends. To send is to append a line to a file and to sync it. Workers can be made to die: at the
-k-th statement that changes the ledger, at the k-th line of the ledger's code, or when the server kills them.
+A worker does what an answering process does: it charges, draws (here random bytes, so that tests detect a second
+draw), records, and only then sends, which means that it appends a line to a file and syncs it. Workers can be made to
+die at the k-th statement that changes the ledger, at the k-th line of the ledger's code, or when the server kills them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KILLED = -signal.SIGKILL
 
 @dataclass(frozen=True)
 class Place:
-    """Where a ledger lives in a test: in a file, or on the server whose address is in the file `server`.
+    """The place of a ledger in a test: a file, or the server whose address is in the file `server`.
 
     Every `host` has its own anchor.
     """
@@ -59,16 +59,24 @@ class Place:
         return SqliteLedger(self.ledger, self.anchor, **more)
 
 
-def plan(answers: int, pool: str = "people") -> Any:
-    from countveil.ledger import PlanRecord
+def plan(answers: int, pool: str = "people", **others: int) -> Any:
+    """A plan of one grade, `standard`, or with `others` (their answers by name) of several."""
+    from countveil.ledger import GradeRecord, PlanRecord
 
-    return PlanRecord(pool, "1", "1e-6", answers, "add-remove", 1, 1, "nonnegative", "variance", "f" * 64, "a document")
+    many = {"standard": answers, **others}
+    grades = (GradeRecord(name, k, "nonnegative", "f" * 64, document="a document") for name, k in many.items())
+    return PlanRecord(pool, "1", "1e-6", "add-remove", 1, 1, "variance", tuple(grades))
 
 
 class Workers:
-    """The client's side: start a server, run tasks at the same time, get their exit codes (negative: the signal)."""
+    """The client's side: starts a server that runs tasks at the same time.
 
-    def __init__(self, preload: str = "countveil.ledger.restoring", environment: dict[str, str] | None = None) -> None:
+    `run` returns their exit codes; a negative code is the signal that ended the process.
+    """
+
+    def __init__(
+        self, preload: str = "countveil.ledger.restoration", environment: dict[str, str] | None = None
+    ) -> None:
         self.server = subprocess.Popen(
             [sys.executable, "-m", "tests.support.ledger_workers", preload],
             stdin=subprocess.PIPE,
@@ -89,7 +97,8 @@ class Workers:
         self.server.stdout.close()
 
     def run(self, *tasks: dict[str, Any], kill_after: float | None = None, once_sent: int = 0) -> list[int]:
-        """Kill all of them some seconds after they have sent so many answers together, if asked to."""
+        """Run tasks and return their exit codes. With `kill_after`, kill them all this many seconds after they have
+        sent `once_sent` answers together."""
         assert self.server.stdin is not None
         assert self.server.stdout is not None
         print(
@@ -101,32 +110,33 @@ class Workers:
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:
-    """Everything that was ever sent. A line that a kill cut short was not sent."""
+    """Everything that was sent, without a last line that is incomplete because its worker was killed."""
     whole = [line for file in sorted(folder.glob("sent*")) for line in file.read_text().splitlines(keepends=True)]
     return [json.loads(line) for line in whole if line.endswith("\n")]
 
 
 def audit(place: Place, *, complete: bool = True) -> dict[str, int]:
-    """What must hold after any crash: every answer sent is the one answer of one charge; restart works."""
+    """Check what must be true after any crash: every sent answer is the only answer of one charge; a restart works."""
     ledger = place.open()
     try:
         ledger.verify()
         charges = list(ledger.charges())
-        asked = [(c.pool, c.dataset, c.version, c.question) for c in charges]
+        asked = [(c.pool, c.dataset, c.version, c.question, c.grade) for c in charges]
         assert len(set(asked)) == len(asked), "a question was charged twice"
         for pool in {c.pool for c in charges}:
-            standing = ledger.standing(pool)
-            assert standing.spent == sum(c.pool == pool for c in charges)
-            assert standing.spent <= standing.answers
+            for grade, standing in ledger.standings(pool).items():
+                assert standing.spent == sum((c.pool, c.grade) == (pool, grade) for c in charges)
+                assert standing.spent <= standing.answers
         sent = lines(place.folder)
-        recorded = {c.id: ledger.find(c.pool, c.dataset, c.version, c.question).payload for c in charges}
+        recorded = {c.id: ledger.find(c.pool, c.dataset, c.version, c.question, c.grade).payload for c in charges}
         for line in sent:
             assert line["charge"] in recorded, "an answer without a charge"
             assert bytes.fromhex(line["payload"]) == recorded[line["charge"]], "a second noise for one charge"
         waiting = [c for c in charges if recorded[c.id] is None]
         if complete:
             for each in waiting:
-                again = ledger.charge(each.pool, each.dataset, each.version, each.question, each.text, each.analyst)
+                asked = (each.pool, each.dataset, each.version, each.question, each.text, each.analyst, each.grade)
+                again = ledger.charge(*asked)
                 assert (again.id, again.fresh) == (each.id, False), "an open charge was paid again"
                 ledger.record(again, b"completed")
             assert len(list(ledger.charges())) == len(charges)
@@ -144,7 +154,7 @@ def die() -> None:
 
 
 def dying_step(at: int | None) -> Callable[[str], None]:
-    """Dies at the k-th changing statement; counts them all the same."""
+    """A function that counts the statements that change the ledger, and ends the process at the k-th."""
     seen = 0
 
     def step(name: str) -> None:
@@ -157,7 +167,7 @@ def dying_step(at: int | None) -> Callable[[str], None]:
 
 
 def die_at_line(at: int, count: list[int], files: tuple[str, ...] = ("",)) -> None:
-    """From now on, die at the k-th line of the ledger's own code, or of some of its files."""
+    """End the process at the k-th line of the ledger's own code (or of some of its files) from now on."""
     endings = tuple(f"/countveil/ledger/{file}" if file else ".py" for file in files)
     seen = 0
 
@@ -188,6 +198,7 @@ def answering(
     *,
     questions: list[str],
     answers: int = 10**6,
+    others: dict[str, int] | None = None,
     share: int | None = None,
     die_at_step: int | None = None,
     line: int | None = None,
@@ -195,7 +206,10 @@ def answering(
     analyst: str = "ann",
     host: str = "",
 ) -> None:
-    """Open, plan, and answer every question: what a curator does, with random bytes for noise."""
+    """Open a ledger, make a plan, and answer every question as a curator does, with random bytes as noise.
+
+    `others` are the answers of other grades than standard. A question "a@fine" is question a, paid by grade fine.
+    """
     from countveil.errors import BudgetError
 
     place, count = Place(Path(folder), host), [0]
@@ -209,13 +223,14 @@ def answering(
     if line is not None:
         die_at_line(line, count)
     ledger = place.open(step=step)
-    ledger.open_plan(plan(answers))
-    if share is not None:
-        ledger.set_share("people", analyst, share)
+    ledger.open_plan(plan(answers, **(others or {})))
+    for grade in ("standard", *(others or {})) if share is not None else ():
+        ledger.set_share("people", analyst, share, grade)
     version = ledger.version("people", "a fingerprint")
     for question in questions:
+        asked, _, grade = question.partition("@")
         try:
-            charge = ledger.charge("people", "people", version, question, "how many?", analyst)
+            charge = ledger.charge("people", "people", version, asked, "how many?", analyst, grade or "standard")
         except BudgetError:
             send(place.folder / f"refused.{os.getpid()}", {"question": question})
             continue
@@ -232,14 +247,14 @@ def answering(
 
 
 def at_once(folder: str, *, go: str, **task: Any) -> None:
-    """The same, but all workers begin together."""
+    """Do the same as `answering`, but begin at the same time as all other workers."""
     while not Path(go).exists():
         time.sleep(0.002)
     answering(folder, **task)
 
 
 def enduring(folder: str, *, host: str, stop: str) -> None:
-    """Answer the same questions as everyone else, one after the other, whatever happens to the server."""
+    """Answer the same questions as all other workers, in order, and go on whatever happens to the server."""
     from countveil.errors import LedgerError
 
     place, ledger, question, said = Place(Path(folder), host), None, 0, dict[str, int]()
@@ -269,36 +284,38 @@ def begin(*, go: str, after: float = 0.2) -> None:
 
 
 def restoring(folder: str, *, copy: str | None, line: int | None = None, tell: str | None = None, **more: bool) -> None:
-    """Bring back a copy, dying at the k-th line of what moves files."""
-    from countveil.ledger.restoring import restore
+    """Restore a copy, and end the process at the k-th line of the code that moves files."""
+    from countveil.ledger.restoration import restore
 
     place, count = Place(Path(folder)), [0]
     if line is not None:
-        die_at_line(line, count, ("restoring.py", "anchor.py"))
+        die_at_line(line, count, ("restoration.py", "anchor.py"))
     restore(Path(copy) if copy else None, place.ledger, place.anchor, **more)
     sys.settrace(None)
     if tell is not None:
         send(Path(tell), {"lines": count[0]})
 
 
-def asking(config: str, *, go: str, sql: str, out: str) -> None:
-    """Ask through a curator; the answer, or the name of the refusal, goes to a file."""
-    from countveil.curator import Curator
+def asking(config: str, *, go: str, sql: str, out: str, grade: str | None = None) -> None:
+    """Ask through a curator, and write the answer, or the name of the error, to a file."""
+    from countveil.curator.curator import Curator
     from countveil.errors import CountveilError
 
     while not Path(go).exists():
         time.sleep(0.002)
     try:
         with Curator.open(config) as curator:
-            table = curator.count(sql)
+            table = curator.count(sql, grade=grade)
         result: dict[str, Any] = {"charge": table.receipt.id, "rows": table.released.tolist()}
+        if grade is not None:
+            result["grade"] = table.receipt.grade
     except CountveilError as error:
         result = {"refused": type(error).__name__, "message": str(error)}
     send(Path(out) / f"got.{os.getpid()}", result)
 
 
 def disk_fault(folder: str, *, syncs: int = -1, writes: int = -1, tell: str, question: str) -> None:
-    """Charge, record and send while syncs or writes fail from the k-th on; then again on a healthy disk."""
+    """Charge, record and send while syncs or writes fail from the k-th on; then do the same without failures."""
     import ctypes
 
     from countveil.errors import LedgerError
@@ -340,7 +357,7 @@ def order_of_syncs(folder: str, *, notes: str) -> None:
 
 
 def out_of_room(folder: str, *, room: int, tell: str) -> None:
-    """A limit on the size of files stands for a full disk: whatever writes past it fails."""
+    """Work with a limit on the size of files instead of a full disk: every write beyond the limit fails."""
     import resource
 
     from countveil.errors import LedgerError
@@ -383,7 +400,7 @@ TASKS: dict[str, Callable[..., None]] = {
 
 def serve() -> None:
     __import__(sys.argv[1])
-    __import__("countveil.sampling.entropy")  # once here, and not in every worker
+    __import__("countveil.sampling.randomness")  # once here, and not in every worker
     for request in sys.stdin:
         wanted = json.loads(request)
         children = [child(task) for task in wanted["tasks"]]

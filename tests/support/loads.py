@@ -1,4 +1,4 @@
-"""Load on a real service: many clients at once, workers that are killed, and what the ledger says to it afterwards."""
+"""Load on a real service: many clients at once, workers that are killed, and a check of the ledger afterwards."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from countveil.answers import unpack_counts
-from countveil.config import load
+from countveil.config.configuration import load
+from countveil.curator.recorded_counts import unpack_counts
 from countveil.ledger.sqlite import SqliteLedger
 from tests.support.curated import config_text, people, with_plan, written
 from tests.support.servers import wait_until
 from tests.support.serving import UNLIMITED, WAIT, Client, Server
 
 CUT_SHORT = (OSError, http.client.HTTPException, ValueError)
-"""What a client sees when the worker it talks to dies: no connection, no response, or half of one."""
+"""The errors that a client gets if its worker dies: no connection, no response, or an incomplete one."""
 
 
 class Asked(NamedTuple):
-    """A question and the name that its client gave the request, if any."""
+    """A question, and the idempotency key that its client sent, if any."""
 
     sql: str
     repeatable: str | None = None
 
 
 class Reply(NamedTuple):
-    """What came back, whole."""
+    """A complete response."""
 
     asked: Asked
     status: int
@@ -43,12 +43,12 @@ class Reply(NamedTuple):
 
     @property
     def counts(self) -> list[int]:
-        """The released numbers; low and high follow each."""
+        """The released numbers, each followed by low and high."""
         return [row[-3] for row in self.body["rows"]]
 
 
 def datasets(folder: Path, budgets: Mapping[str, str]) -> Path:
-    """A configuration with one dataset and pool for each name, each with people of its own, planned."""
+    """A configuration with one dataset and one pool for each name, with different people; all plans are made."""
     text = ""
     for i, (name, budget) in enumerate(budgets.items()):
         people(folder, "NNNSSEW" * 20 + "N" * i, f"{name}.csv")
@@ -59,15 +59,15 @@ def datasets(folder: Path, budgets: Mapping[str, str]) -> Path:
 
 
 def questions(dataset: str, n: int) -> list[str]:
-    """Different questions, of four cells each."""
+    """n different questions with four cells each."""
     pairs = itertools.islice(itertools.combinations(range(120), 2), n)
     return [f"SELECT region, count(*) FROM {dataset} WHERE age BETWEEN {a} AND {b} GROUP BY region" for a, b in pairs]
 
 
 class Crowd:
-    """Clients in threads of their own, that begin together and ask until they have nothing to ask or are told to stop.
+    """Clients in one thread each, which begin together and ask until they have no more questions or are stopped.
 
-    A client whose connection breaks asks the same again, under the same name, until it has a whole response.
+    A client whose connection breaks sends the same request again until it has a complete response.
     """
 
     def __init__(self, server: Server, tasks: Iterable[tuple[str, Iterable[Asked]]]) -> None:
@@ -124,7 +124,7 @@ def shared_out(asked: list[Asked], clients: int) -> list[list[Asked]]:
 
 
 def workers(server: Server) -> list[int]:
-    """The processes that answer, or will when they have started."""
+    """The identifiers of the worker processes, including those that are still starting."""
     found = []
     for pid in server.family()[1:]:
         try:
@@ -137,7 +137,7 @@ def workers(server: Server) -> list[int]:
 
 
 def all_there(server: Server, n: int) -> None:
-    """Wait until so many workers have opened the ledger: from then on they answer."""
+    """Wait until n workers have opened the ledger and can answer."""
 
     def opened(pid: int) -> bool:
         ledger = str(load(server.config, {}).ledger)
@@ -150,7 +150,7 @@ def all_there(server: Server, n: int) -> None:
 
 
 def kill(pid: int) -> bool:
-    """kill -9; whether it was there to be killed."""
+    """Kill a process by SIGKILL; returns False if it did not exist."""
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -159,7 +159,7 @@ def kill(pid: int) -> bool:
 
 
 class Audit(NamedTuple):
-    """What the ledger holds of a pool, and how many whole answers were found on it."""
+    """What the ledger records of a pool, and the number of complete answers that were found in it."""
 
     charges: int
     spent: int
@@ -169,7 +169,7 @@ class Audit(NamedTuple):
 
 
 def audit(config: Path, replies: Iterable[Reply], pool: str) -> Audit:
-    """Every answer that arrived is the one recorded answer of one charge, and the history holds."""
+    """Check that every answer that arrived is the only recorded answer of one charge, and that the ledger verifies."""
     loaded = load(config, {})
     ledger = SqliteLedger(loaded.ledger, loaded.anchor, create=False)
     try:
@@ -200,6 +200,6 @@ def audit(config: Path, replies: Iterable[Reply], pool: str) -> Audit:
 
 
 def numbered(names: str, sql: Callable[[int], str]) -> Iterator[Asked]:
-    """Questions without end, each request with a name of its own."""
+    """Endless questions, each with an idempotency key of its own."""
     for i in itertools.count():
         yield Asked(sql(i), f"{names}-{i}")

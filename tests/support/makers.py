@@ -1,7 +1,7 @@
-"""How the same rows come to an engine: one maker for every kind of source.
+"""Makers, which give the same rows to every engine: one maker for every kind of source.
 
-A maker takes rows, the physical type of every column and a folder, and gives a Source. A later engine joins the
-contract by adding its makers to MAKERS; nothing else changes.
+A maker takes rows, the physical type of every column and a folder, and returns a Source. To run the contract tests on
+another engine, add its makers to MAKERS; nothing else changes.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import datetime
 import math
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -22,9 +23,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from countveil.engines import Engine, Source, open_engine
-from countveil.engines.duckdb import DuckDBEngine
-from countveil.schema import Schema
+from countveil.data.engines import Engine, Source, open_engine
+from countveil.data.engines.duckdb import DuckDBEngine
+from countveil.data.engines.sql import Compiler
+from countveil.query.schema import Schema
 from tests.support.naive import Row, precise
 
 ARROW = {
@@ -41,6 +43,7 @@ ARROW = {
     "seconds": pa.timestamp("s"),
     "micros": pa.timestamp("us"),
     "nanos": pa.timestamp("ns"),
+    "zoned": pa.timestamp("us", "UTC"),
 }
 DUCKDB = {"huge": "HUGEINT", "uint64": "UBIGINT", "nanos": "TIMESTAMP_NS", "seconds": "TIMESTAMP_S"}
 Types = dict[str, str]
@@ -51,7 +54,7 @@ def arrow(rows: list[Row], types: Types) -> pa.Table:
 
 
 def csv_field(value: Any) -> str:
-    """A value as text that reads as the same value; missing is an empty field, an empty text is quoted."""
+    """A value as the text of a CSV field; a missing value is an empty field, and an empty text is quoted."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     if isinstance(value, str):
@@ -80,7 +83,7 @@ def parquet_file(rows: list[Row], types: Types, folder: Path) -> Source:
 
 
 def parquet_files(rows: list[Row], types: Types, folder: Path) -> Source:
-    """Three files, one of them perhaps empty, found by a glob."""
+    """Three files that match one pattern; some of them may be empty."""
     third = -(-len(rows) // 3)
     for i in range(3):
         pq.write_table(arrow(rows[i * third : (i + 1) * third], types), folder / f"part-{i}.parquet")
@@ -138,6 +141,7 @@ POSTGRES = {
     **dict.fromkeys(["uint64", "huge"], "numeric(38, 0)"),
     **dict.fromkeys(["text", "category"], "text"),
     **dict.fromkeys(["seconds", "micros", "nanos"], "timestamp"),
+    "zoned": "timestamptz",
     "float32": "real",
     "float64": "double precision",
     "decimal": "numeric(38, 10)",
@@ -147,7 +151,7 @@ POSTGRES = {
 
 
 def postgres_table(rows: list[Row], types: Types, folder: Path) -> Source:
-    """A table of a server that the tests start; a role that can only read it."""
+    """A table on a server that the tests start, read by a role that can do nothing else."""
     import psycopg
 
     from tests.support.servers import postgres
@@ -200,11 +204,11 @@ MAKERS: dict[str, Callable[[list[Row], Types, Path], Source]] = {
     "spark-parquet": spark_parquet,
 }
 ENGINE = {"spark-parquet": "spark"}
-"""Makers whose sources are not given to the usual engine."""
+"""The engine of makers whose sources are not read by the usual engine for their kind."""
 
 
 class NotHeld(DuckDBEngine):
-    """As if every file were too large to be held in memory."""
+    """An engine that treats every file as too large to be held in memory."""
 
     copies = False
 
@@ -213,6 +217,26 @@ def opened(name: str, rows: list[Row], types: Types, folder: Path, schema: Schem
     """The engine of a maker's source."""
     source = MAKERS[name](rows, types, folder)
     return NotHeld(source, schema) if name.endswith("-not-held") else open_engine(source, schema, ENGINE.get(name))
+
+
+@contextmanager
+def constant_hash(engine: Engine, constant: str = "(CAST({salt} AS BIGINT) & 0)") -> Iterator[None]:
+    """A constant in place of the engine's hash: of too many cells of a person it keeps those with the lowest numbers.
+
+    `constant` may be another expression of u, cell and {salt}.
+    """
+    make_compiler = engine.compiler
+
+    def make_double() -> Compiler:
+        compiler = make_compiler()
+        setattr(compiler, "hash", lambda unit, salt: constant.format(salt=salt))  # noqa: B010
+        return compiler
+
+    setattr(engine, "compiler", make_double)  # noqa: B010
+    try:
+        yield
+    finally:
+        delattr(engine, "compiler")
 
 
 MARKERS = {"postgres": "postgres", "spark": "spark", "spark-parquet": "spark"}

@@ -1,9 +1,8 @@
-"""Counting as it is defined, in plain Python: written from the reading rules, not from the engines' code."""
+"""Counting by its definition, in plain Python: written from the rules in the docs, not from the engines' code."""
 
 from __future__ import annotations
 
 import datetime
-import hashlib
 import math
 import re
 from collections import Counter
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from countveil.schema import Column, Schema
+from countveil.query.schema import Column, Schema
 
 
 class Outside:
@@ -23,7 +22,7 @@ Row = dict[str, Any]
 
 
 def precise(rows: list[Row], kinds: dict[str, str]) -> list[Row]:
-    """The rows with infinity for every float that several integers could have become; it is as much outside."""
+    """The rows with every float that could stand for several integers replaced by infinity; both are outside."""
     limits = {"float32": 2**24, "float64": 2**53}
 
     def told_apart(name: str, value: Any) -> Any:
@@ -34,11 +33,11 @@ def precise(rows: list[Row], kinds: dict[str, str]) -> list[Row]:
 
 
 def read(column: Column, raw: Any) -> Any:
-    """The declared value, None where it is missing, OUTSIDE where it is neither."""
+    """The value in the declared type, None if it is missing, or OUTSIDE if it is not in the domain."""
     if raw is None or (isinstance(raw, (float, Decimal)) and math.isnan(raw)):
         return None
     value = {"integer": integer, "text": text, "boolean": boolean, "date": date}[column.kind](raw)
-    if column.listed:
+    if column.is_listed:
         return value if value in column.values and type(value) is type(column.values[0]) else OUTSIDE
     if value is OUTSIDE:
         return OUTSIDE
@@ -104,7 +103,7 @@ class Test:
         return f"{name} IN ({', '.join(values)})" if self.op == "in" else f"{name} {self.op} {values[0]}"
 
     def holds(self, row: Row) -> bool | None:
-        """SQL's logic: true, false, or unknown (None); a value outside leaves every test on it unknown."""
+        """The truth value in SQL's logic: True, False, or None for unknown, as is every test of a value outside."""
         if self.op in ("and", "or"):
             found = [part.holds(row) for part in self.args]
             decisive = self.op == "or"
@@ -142,7 +141,7 @@ def literal(value: Any) -> str:
 
 def key_of(column: Column, value: Any) -> int:
     """The number of the key that a value of the domain belongs to."""
-    if column.listed:
+    if column.is_listed:
         return column.values.index(value)
     point = value.toordinal() if column.kind == "date" else value
     return (point - column.low) // column.step
@@ -164,9 +163,9 @@ def cells_of(schema: Schema, by: list[str]) -> int:
 
 
 def kept(
-    schema: Schema, by: list[str], where: Test | None, distinct: bool, rows: list[Row], key: bytes
+    schema: Schema, by: list[str], where: Test | None, distinct: bool, rows: list[Row]
 ) -> dict[Any, dict[int, int]]:
-    """What is counted of every person: {person: {cell: n}}."""
+    """The counted rows of every person: {person: {cell: n}}; of too many cells those with the lowest numbers."""
     people: dict[Any, Counter[int]] = {}
     for number, row in enumerate(rows):
         person = number if schema.unit_is_row else row[schema.unit]
@@ -178,18 +177,13 @@ def kept(
     most = 1 if distinct else schema.rows_per_person
     bounded = {}
     for person, found in people.items():
-        chosen = sorted(found, key=lambda cell: digest(key, person, cell))
-        bounded[person] = {cell: min(found[cell], most) for cell in chosen[: schema.cells_per_person]}
+        bounded[person] = {cell: min(found[cell], most) for cell in sorted(found)[: schema.cells_per_person]}
     return bounded
 
 
-def digest(key: bytes, person: Any, cell: int) -> str:
-    return hashlib.md5(f"{key.hex()}|{person}|{cell}".encode()).hexdigest()
-
-
-def count(schema: Schema, by: list[str], where: Test | None, distinct: bool, rows: list[Row], key: bytes) -> list[int]:
+def count(schema: Schema, by: list[str], where: Test | None, distinct: bool, rows: list[Row]) -> list[int]:
     counts = [0] * cells_of(schema, by)
-    for found in kept(schema, by, where, distinct, rows, key).values():
+    for found in kept(schema, by, where, distinct, rows).values():
         for cell, n in found.items():
             counts[cell] += n
     return counts

@@ -1,4 +1,4 @@
-"""What a test needs from the machine is said by its markers, so that a run can leave it out."""
+"""The markers of a test say what it needs from the machine, so that a run can leave it out."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ JAVA = pytest.mark.skipif(
     reason="Java is missing: make test-system, or apt-get install openjdk-17-jre-headless",
 )
 given: set[str] | None = None
-"""The markers of the test that runs, if one does."""
+"""The markers of the running test, or None if no test is running."""
 
 
 def miss(reason: str) -> NoReturn:
-    """Skip a test for want of something that CI has."""
+    """Skip a test because this machine lacks something that CI has."""
     if os.environ.get("CI"):
         pytest.fail(reason)
     pytest.skip(reason)
 
 
 def require(marker: str) -> None:
-    """Fail a test that uses a server without the marker that says so."""
-    assert given is None or marker in given, f"this test uses {marker} and is not marked so: add pytest.mark.{marker}"
+    """Fail a test that uses a server but lacks the marker for it."""
+    assert given is None or marker in given, (
+        f"this test uses {marker} but does not have its marker; add pytest.mark.{marker}"
+    )

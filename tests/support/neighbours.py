@@ -1,4 +1,4 @@
-"""Questions about people, a crowd, and people so awkward that they would show in more than the counts."""
+"""Questions, a dataset of people, and persons with hostile values that might be visible in more than the counts."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def csv_line(row: Row) -> bytes:
 
 
 def csv_file(folder: Path, extra: bytes) -> str:
-    """The extra record stands in the middle."""
+    """Write the people as CSV, with the extra record in the middle."""
     lines, place = [csv_line(row) for row in crowd()], 30
     (folder / "people.csv").write_bytes(
         ",".join(NAMES).encode() + b"\n" + b"".join([*lines[:place], extra, *lines[place:]])

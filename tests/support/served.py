@@ -1,4 +1,4 @@
-"""The service that the page's tests visit: two datasets made up here, plans that are made in a moment."""
+"""The service for the tests of its pages: two invented datasets, with plans that are made quickly."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import csv
 from pathlib import Path
 from typing import Any
 
-from countveil.config import load
+from countveil.config.configuration import load
 from countveil.ledger.sqlite import SqliteLedger
 from tests.support.serving import Server
 
@@ -38,11 +38,11 @@ delta = "0.01"
 answers = 3
 shares = {{ vera = 2 }}
 """
-"""Plans that are made in a moment."""
+"""A configuration whose plans are made quickly."""
 
 
 class Served(Server):
-    """A service that runs until `stop`, with a configuration and people of its own."""
+    """A service with its own configuration and people, which runs until `stop`."""
 
     def __init__(self, folder: Path, answers: int = 40, rate: int = 100_000) -> None:
         config = folder / "countveil.toml"
@@ -51,7 +51,7 @@ class Served(Server):
         super().__init__(config)
 
     def charges(self) -> list[Any]:
-        """What is on record, read from the ledger itself."""
+        """The charges in the ledger."""
         config = load(self.config, {})
         if not config.ledger.exists():
             return []
@@ -62,7 +62,7 @@ class Served(Server):
             ledger.close()
 
     def helpers(self) -> list[int]:
-        """The processes in which it designs."""
+        """The identifiers of the processes that design mechanisms for the service."""
         threads = Path(f"/proc/{self.process.pid}/task").iterdir()
         return [int(pid) for thread in threads for pid in (thread / "children").read_text().split()]
 

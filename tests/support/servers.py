@@ -22,7 +22,7 @@ from tests.support.needs import miss, require
 
 
 class Postgres:
-    """A cluster of its own: `url` for a role that can only connect and read, `admin` for the owner of everything."""
+    """A private cluster: `url` is for a role that can only connect and read, `admin` for the owner of everything."""
 
     def __init__(self, programs: Path) -> None:
         self.programs = programs
@@ -88,7 +88,7 @@ class Postgres:
 
 
 def postgres() -> Postgres:
-    """The cluster of this worker; without the package the test is skipped, with the name of what is missing."""
+    """The cluster of this worker; if a package is missing, the test is skipped with its name."""
     require("postgres")
     return _cluster()
 
@@ -115,7 +115,7 @@ def _session() -> Any:
     pytest.importorskip("pyspark", reason="pyspark is missing: pip install 'countveil[spark]'")
     if not os.environ.get("JAVA_HOME") and shutil.which("java") is None:
         miss("Java is missing: make test-system, or apt-get install openjdk-17-jre-headless")
-    from countveil.engines.spark import session
+    from countveil.data.engines.spark import session
 
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault(

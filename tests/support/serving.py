@@ -1,4 +1,4 @@
-"""A real `countveil serve` for tests: a process of its own, on a free port, in a folder of its own."""
+"""A real `countveil serve` for tests, in its own process and folder, on a free port."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from countveil.config import load
-from countveil.keys import Keyring
+from countveil.config.configuration import load
+from countveil.service.api_keys import Keyring
 from tests.support.curated import config_text, people, with_plan, written
 
 SOME = 'epsilon = "50"\ndelta = "0.1"\nanswers = 20\n'
-"""A plan of twenty answers that is made in milliseconds."""
+"""A budget of twenty answers whose plan is made in milliseconds."""
 UNLIMITED = "[service]\nrate = 1000000\n"
-"""So often that no test meets the limit."""
+"""A rate limit that no test reaches."""
 ALL = "SELECT count(*) FROM people"
 BY_REGION = "SELECT region, count(*) FROM people GROUP BY region"
 WAIT = 120.0
-"""Seconds after which a server that says nothing is given up; no test depends on how long it takes."""
+"""Seconds to wait for output of a server before the test fails; no test measures this time."""
 
 
 class Answer(NamedTuple):
-    """What came back: header names in small letters, in the order in which they came."""
+    """A response; header names are in lower case and in the order of the response."""
 
     status: int
     headers: list[tuple[str, str]]
@@ -49,7 +49,7 @@ class Answer(NamedTuple):
 
     @property
     def problem(self) -> str:
-        """The name of a refusal, which is problem+json."""
+        """The name of the problem in a problem+json response."""
         assert self.header("content-type") == "application/problem+json", self
         found = self.json()
         assert found["status"] == self.status, self
@@ -57,7 +57,7 @@ class Answer(NamedTuple):
 
 
 class Client:
-    """One connection that is kept. `key` goes into the header of every request."""
+    """A client that keeps one connection open and sends `key` in the header of every request."""
 
     def __init__(self, server: Server, key: str | None = None) -> None:
         self.key = key
@@ -70,7 +70,7 @@ class Client:
         body: object = None,
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        """Send a request; a body that is no bytes is sent as JSON."""
+        """Send a request; a body of any type but bytes is sent as JSON."""
         sent = {"Authorization": f"Bearer {self.key}"} if self.key is not None else {}
         if body is not None and not isinstance(body, bytes):
             body = json.dumps(body).encode()
@@ -85,7 +85,7 @@ class Client:
 
 
 class Server:
-    """A server that runs. What it writes to stderr is in `log`."""
+    """A running server; `log` is its output on stderr."""
 
     def __init__(
         self,
@@ -134,11 +134,11 @@ class Server:
         return f"{self.scheme}://{self.host}:{self.port}"
 
     def lines(self) -> list[dict[str, Any]]:
-        """The log, without what is announced at the start; every line is one JSON object."""
+        """The lines of the log after the announcements at the start; every line is one JSON object."""
         return [
             json.loads(line)
             for line in self.log.splitlines()
-            if not line.startswith(("countveil ", "nobody has", "a new ledger begins"))
+            if not line.startswith(("countveil ", "there is no key", "created a new ledger"))
         ]
 
     def key(self, name: str, role: str = "analyst", answers: int | None = None) -> str:
@@ -183,13 +183,13 @@ class Server:
                 except OSError:
                     continue
         found = [self.process.pid]
-        for pid in found:  # it grows while we walk
+        for pid in found:  # the loop extends the list
             found += [child for child, parent in parents.items() if parent == pid]
         return found
 
     @staticmethod
     def left(family: list[int]) -> list[int]:
-        """Those that still run; whoever has ended and only waits to be noticed by its new parent does not."""
+        """The processes that still run; zombies do not count."""
         found = []
         for pid in family:
             try:
@@ -200,7 +200,7 @@ class Server:
         return found
 
     def stop(self) -> int:
-        """End it as a curator would; the code it ended with."""
+        """Stop the server as a curator would, and return its exit code."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:
@@ -215,7 +215,7 @@ class Server:
 def serving(
     config: Path, *options: str, environment: Mapping[str, str] | None = None, files: int | None = None
 ) -> Iterator[Server]:
-    """A server until the end of the block; `files` is how many each of its processes may open."""
+    """A server that runs until the end of the block; `files` is the limit on open files of each of its processes."""
     server = Server(config, *options, environment=environment, files=files)
     try:
         yield server
@@ -234,20 +234,20 @@ def place(folder: Path, *, regions: str = "NNNSSEW", service: str = UNLIMITED, b
 
 
 def clean() -> dict[str, str]:
-    """The environment without what would set this package otherwise."""
+    """The environment without variables that configure this package."""
     return {name: value for name, value in os.environ.items() if not name.startswith(("COUNTVEIL", "PROMETHEUS"))}
 
 
 def raw(server: Server, *parts: bytes) -> bytes:
-    """Bytes as they are, on a socket; everything that comes back until the server closes.
+    """Send bytes unchanged on a socket, and return everything that the server sends until it closes.
 
-    Where it closes by itself we stay to hear the answer: who ends first may not get one.
+    Unless a request has `Connection: close`, this side says that it sends no more, so that the server closes.
     """
     import socket
 
     with socket.create_connection((server.host, server.port), WAIT) as connection:
         for part in parts:
-            with suppress(OSError):  # it may have said no before it had read all of this
+            with suppress(OSError):  # the server may refuse and close before it has read everything
                 connection.sendall(part)
         found = bytearray()
         with suppress(ConnectionError):

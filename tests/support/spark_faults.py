@@ -3,8 +3,9 @@
 MASTER is Spark's name of one, or "hosts": a standalone cluster of two hosts, 127.0.0.2 and 127.0.0.3, because Spark
 starts no speculative copy of a task on the host that runs it.
 
-Every fault hits attempt 0 of the first task, after it has drawn. What every attempt drew is kept in FOLDER/FAULT/drawn,
-and what came out is printed as JSON, beside what the driver alone makes of the same counts with the same key.
+Every fault hits attempt 0 of the first task, after it has drawn. The draws of every attempt are kept in
+FOLDER/FAULT/drawn. The released counts are printed as JSON, together with those that the driver alone releases from
+the same true counts with the same noise key.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ COLUMNS = f"region = ['North', 'South']\nage = {{ min = 0, max = {CELLS // 2 - 1
 
 
 def hosts(folder: Path) -> str:
-    """Start a master and two workers, which end with this process; the master's address."""
+    """Start a master and two workers, which end with this process; returns the master's address."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -81,7 +82,7 @@ def start(master: str, folder: Path) -> Any:
 
 
 def faulty(fault: str, marks: str) -> Callable[[Any], Any]:
-    """The drawing of a task, with a mark of every batch that was drawn, and the fault after the first one."""
+    """A wrapper of a task's draw that leaves a mark for every drawn batch, and fails after the first batch."""
 
     def around(draw: Any) -> Any:
         def run(batches: Iterator[Any]) -> Iterator[Any]:
@@ -118,11 +119,11 @@ def faulty(fault: str, marks: str) -> Callable[[Any], Any]:
 
 
 def release(folder: Path, fault: str) -> dict[str, object]:
-    from countveil import releases
-    from countveil.curator import Curator
-    from countveil.engines import spark_release
-    from countveil.engines.spark import SparkEngine
-    from countveil.sampling.entropy import Key
+    from countveil.curator import parquet_results
+    from countveil.curator.curator import Curator
+    from countveil.data.engines import spark_release
+    from countveil.data.engines.spark import SparkEngine
+    from countveil.sampling.randomness import NoiseKey
     from tests.support.curated import QUICK, charged, config_text, with_plan, written
 
     marks = folder / "drawn"
@@ -134,22 +135,24 @@ def release(folder: Path, fault: str) -> dict[str, object]:
     text = config_text(source="people.parquet", unit="row", columns=COLUMNS, budget=QUICK, more='engine = "spark"')
     path = written(folder, text)
     with_plan(path)
-    releases.COLLECTED = 1000
+    parquet_results.COLLECTED = 1000
     spark_release.CELLS_OF_A_PART = 5000
     kept = []
 
     def write_release(self: SparkEngine, question: Any, target: Path, **given: Any) -> str:
-        kept.append((self.count(question, key=given["key"]), spark_release.mechanism_of(given["mechanism"])))
-        return spark_release.write(self, question, target, **given, around=faulty(fault, str(marks)), noise=Key(SECRET))
+        kept.append((self.count(question, salt=given["salt"]), spark_release.mechanism_of(given["mechanism"])))
+        return spark_release.write(
+            self, question, target, **given, around=faulty(fault, str(marks)), noise=NoiseKey(SECRET)
+        )
 
     SparkEngine.write_release = write_release  # type: ignore[method-assign]
     started = time.monotonic()
     with Curator.open(path) as curator:
-        table = curator.release(by=["region", "age"], dataset="people", output=folder / "out")
-        again = curator.release(by=["region", "age"], dataset="people", output=folder / "out")
+        table = curator.count_to_parquet(by=["region", "age"], dataset="people", output=folder / "out")
+        again = curator.count_to_parquet(by=["region", "age"], dataset="people", output=folder / "out")
         numbers = [[row[2] for row in each.frame.orderBy("region", "age").collect()] for each in (table, table, again)]
     counts, mechanism = kept[0]
-    expected = mechanism.sampler.release(counts, Key(SECRET)).tolist()
+    expected = mechanism.sampler.release(counts, NoiseKey(SECRET)).tolist()
     return {
         "fault": fault,
         "seconds": time.monotonic() - started,

@@ -1,8 +1,8 @@
-"""Countveil as a guest of a user's Spark session, which logs as Spark does by default.
+"""Countveil in a Spark session that the user started, with Spark's default logging.
 
 Run as: python -m tests.support.spark_guest FOLDER
 
-What is found is printed as JSON; what anyone prints to stderr is for the test to read.
+The results are printed as JSON; the test reads everything that is printed to stderr.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ def main(folder: Path) -> dict[str, Any]:
     from pyspark import RDD
     from pyspark.sql import SparkSession
 
-    from countveil.curator import Curator
-    from countveil.engines import Source
-    from countveil.engines.spark import SparkEngine
-    from countveil.engines.spark_storage import store
+    from countveil.curator.curator import Curator
+    from countveil.data.engines import Source
+    from countveil.data.engines.spark import SparkEngine
+    from countveil.data.engines.spark_storage import store
     from countveil.errors import EngineError
     from countveil.query import ask
-    from countveil.schema import Column, Schema
+    from countveil.query.schema import Column, Schema
     from tests.support.curated import QUICK, charged, config_text, with_plan, written
 
     def started() -> Any:
@@ -68,7 +68,7 @@ def main(folder: Path) -> dict[str, Any]:
     def counted() -> None:
         engine = SparkEngine(Source(frame=frame), schema)
         for name, column in zip(("integers", "dates", "dollars"), columns, strict=True):
-            found[name] = int(engine.count(ask(schema, by=[column.name]), key=b"k").sum())
+            found[name] = int(engine.count(ask(schema, by=[column.name]), salt=b"s").sum())
         engine.close()
         if threading.current_thread() is not threading.main_thread():
             found["active"] = SparkSession.getActiveSession() is None
@@ -89,7 +89,7 @@ def main(folder: Path) -> dict[str, Any]:
     found["refused"] = []
     for each in bad:
         for run in (
-            lambda each=each: SparkEngine(Source(frame=each), one).count(ask(one, by=["x"]), key=b"k"),
+            lambda each=each: SparkEngine(Source(frame=each), one).count(ask(one, by=["x"]), salt=b"s"),
             lambda each=each: store(Source(frame=each)),
         ):
             try:
@@ -107,7 +107,7 @@ def main(folder: Path) -> dict[str, Any]:
     path = written(folder, config)
     with_plan(path)
     with Curator.open(path) as curator:
-        table = curator.release(dataset="people", by="half", output=folder / "out")
+        table = curator.count_to_parquet(dataset="people", by="half", output=folder / "out")
         user.stop()
         found["without"] = int(curator.count(dataset="people", by="age").released.size)
         SparkSession.getActiveSession().stop()
@@ -134,7 +134,7 @@ def main(folder: Path) -> dict[str, Any]:
     pq.write_table(pa.table({"d": [datetime.date(1500, 3, 1)]}), folder / "d.parquet")
     days = Schema("people", (Column("d", "date", (datetime.date(1500, 3, 1),)),))
     engine = SparkEngine(Source(str(folder / "d.parquet"), allow_spark_ui=True), days)
-    found["calendar"] = engine.count(ask(days, by=["d"]), key=b"k").tolist()
+    found["calendar"] = engine.count(ask(days, by=["d"]), salt=b"s").tolist()
     watched.sparkContext._conf.set("spark.ui.enabled", "false")  # too late
     try:
         SparkEngine(Source(frame=watched.range(3)))
@@ -154,7 +154,7 @@ def main(folder: Path) -> dict[str, Any]:
 
 
 def watching(folder: Path) -> Any:
-    """A session with everything that shows others what it does, and the calendar of the Romans."""
+    """A session with every option that shows its work to others, and with the Julian calendar."""
     from pyspark.sql import SparkSession
 
     (folder / "events").mkdir()

@@ -1,4 +1,4 @@
-"""Golden vectors: made by independent programs in vectors/makers, read here."""
+"""Reads golden vectors, which independent programs in vectors/makers have made."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Which modules of countveil run on the way of a design, a count and a POST: the files that a reader visits.
+"""The walks in CONTRIBUTING.md: the modules of countveil that run during a design, a count and a POST.
 
     python -m tests.support.walks      writes them into CONTRIBUTING.md
 
-A module counts if one of its functions runs; what runs while modules are imported does not.
+A module belongs to a walk if one of its functions runs; functions that run during an import do not count.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from fastapi import FastAPI
 
 import countveil
 from countveil import cli
-from countveil.config import load
-from countveil.keys import Keyring
+from countveil.config.configuration import load
+from countveil.service.api_keys import Keyring
 from countveil.service.app import Settings, create_app
 from tests.support.curated import config_text, people, with_plan, written
 from tests.support.serving import SOME
@@ -98,7 +98,7 @@ def walk_design() -> list[str]:
 
 
 def walk_count() -> list[str]:
-    """`countveil count`, of a pool whose plan is on record."""
+    """`countveil count`, from a pool whose plan is in the ledger."""
     with tempfile.TemporaryDirectory() as folder, Walk() as walk:
         config = _folder(Path(folder))
         walk.begin()
@@ -133,8 +133,8 @@ PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"
 BEGIN, END = "<!-- walks: python -m tests.support.walks -->\n", "<!-- end of walks -->"
 
 
-def write_walks() -> str:
-    """The three walks as CONTRIBUTING.md shows them."""
+def render_walks() -> str:
+    """Run the three walks, and return their text for CONTRIBUTING.md."""
     lines = []
     for name, walk in WALKS.items():
         files = [file.removesuffix(".py") for file in walk()]
@@ -143,11 +143,11 @@ def write_walks() -> str:
 
 
 def read_walks() -> str:
-    """What CONTRIBUTING.md shows."""
+    """The text of the three walks that CONTRIBUTING.md has now."""
     return PAGE.read_text().partition(BEGIN)[2].partition(END)[0]
 
 
 if __name__ == "__main__":
     page = PAGE.read_text()
-    PAGE.write_text(page.replace(read_walks(), write_walks()))
+    PAGE.write_text(page.replace(read_walks(), render_walks()))
     print(read_walks(), end="")

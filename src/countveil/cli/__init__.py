@@ -3,6 +3,27 @@
 Results go to stdout, messages and progress to stderr. Errors are one line and an exit code: 0 ok, 1 internal error,
 2 usage or bad parameter, 3 query not allowed, 4 budget exhausted, 5 data does not fit the declared schema, 6 engine
 or extra missing.
+
+    design       design a certified mechanism for a question about epsilon, delta, eta and D
+    compare      compare our mechanisms with those of the literature
+    plan         find the best mechanism for a number of answers; compute what answers of a mechanism cost
+    nonnegative  make a signed mechanism never negative
+    certify      prove a saved mechanism again
+    release      add noise to a finished table of counts
+    audit        run the sampler and test its draws against the certificate
+    ptable       measure, design and write p-tables of the cell-key method
+    figures      draw the paper's figures, with our mechanisms added
+    init         propose a configuration file
+    inspect      show how the data fits the declared schema
+    count        ask a count query and pay for the answer
+    budget       show what is left of a budget, or add to it
+    ledger       check, read, back up and restore the ledger
+    serve        run the HTTP service
+    keys         API keys of the service: add, list and revoke
+    demo         show the whole workflow on an invented census
+    confirmation  questions about the guesses of a configuration, for init --confirm
+    bounds_table  the choices of contribution bounds as a table and a chart, for init and inspect
+    output       helpers that all commands share: common options, printing, progress
 """
 
 from __future__ import annotations
@@ -47,11 +68,11 @@ def cli() -> None:
 
     \b
     Examples:
-      countveil demo                                  a first look
+      countveil demo                                  try it on an invented census
       countveil design --epsilon 1 --delta 1e-6       the most accurate mechanism for a target
       countveil design --epsilon 1.1 --eta 0.5 -D 8   least delta for the paper's parameters
       countveil compare --epsilon 1 --delta 1e-6      against geometric, discrete Gaussian, ...
-      countveil figures --out figures                 the paper's figures, with ours in them
+      countveil figures --out figures                 the paper's figures, with our mechanisms added
       countveil plan --epsilon 3 --delta 1e-6 --answers 30
       countveil nonnegative signed.json -o mechanism.json
       countveil certify mechanism.json                prove a saved mechanism again
@@ -60,7 +81,7 @@ def cli() -> None:
       countveil budget people
       countveil keys add alice --answers 10           and: countveil serve
       countveil release table.csv --column n -m mechanism.json -o noisy.csv
-      countveil ptable audit ptable.txt --epsilon 1   what a table of the cell-key method protects
+      countveil ptable audit ptable.txt --epsilon 1   what a p-table of the cell-key method protects
     """
 
 
@@ -93,7 +114,7 @@ def main() -> None:
             stream.reconfigure(errors="replace")  # a terminal without ± shows ? instead of failing
     for name in ("SIGTERM", "SIGHUP"):
         if hasattr(signal, name):
-            signal.signal(getattr(signal, name), _stop)  # so that temporary files are removed on the way out
+            signal.signal(getattr(signal, name), _stop)  # SystemExit lets temporary files be removed
     try:
         code = cli.main(standalone_mode=False)
         sys.stdout.flush()
@@ -113,7 +134,7 @@ def main() -> None:
     except Exception as error:
         if os.environ.get("COUNTVEIL_TRACE"):
             raise
-        _fail(f"internal error ({type(error).__name__}); set COUNTVEIL_TRACE=1 to see where, and report it", 1)
+        _fail(f"internal error ({type(error).__name__}); set COUNTVEIL_TRACE=1 to see the traceback, and report it", 1)
 
 
 def _stop(number: int, frame: object) -> None:

@@ -1,4 +1,4 @@
-"""`countveil audit`: run the sampler and look for a contradiction to the certificate."""
+"""`countveil audit`: run the sampler and test its draws against the certificate."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from countveil.cli.output import JSON, Command, busy, print_json, short
+from countveil.cli.output import JSON, Command, clip, print_json, show_spinner
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from countveil.auditing import Audit
+    from countveil.mechanism.sampler_audit import SamplerAudit
 
 
 @click.command(cls=Command)
@@ -19,69 +19,73 @@ if TYPE_CHECKING:
 @click.option("--draws", default="1000000", show_default=True, metavar="N", help="Draws at each count.")
 @JSON
 def audit(path: str, draws: str, as_json: bool) -> None:
-    """Draw many times at neighbouring counts; exit code 1 if what is seen refutes what is claimed.
+    """Draw many times at neighbouring counts; exit with code 1 if the draws refute the certificate.
 
-    An audit can only refute. That the claim holds is shown by `countveil certify`.
+    An audit can refute a certificate but never prove it; `countveil certify` proves it.
 
     \b
     Examples:
       countveil audit -m mechanism.json
       countveil audit -m mechanism.json --draws 5000000 --json
     """
-    from countveil.auditing import audit as run
-    from countveil.exact import integer
-    from countveil.mechanism import Mechanism
+    from countveil.mechanism.mechanism import Mechanism
+    from countveil.mechanism.sampler_audit import audit as audit_sampler
+    from countveil.numeric.exact_numbers import integer
 
     times = integer("draws", draws, 1000, 20_000_000)
     mechanism = Mechanism.load(path)
-    with busy(f"drawing {times:,} times at each count"):
-        found = run(mechanism, times)
+    with show_spinner(f"drawing {times:,} times at each count"):
+        result = audit_sampler(mechanism, times)
     if as_json:
         print_json(
             {
                 "schema_version": 1,
-                "refuted": found.refuted,
-                "draws": found.draws,
-                "pair": list(found.pair),
-                "epsilon_claimed": short(str(mechanism.epsilon), 15),
+                "refuted": result.is_refuted,
+                "draws": result.draws,
+                "pair": list(result.pair),
+                "epsilon_claimed": clip(str(mechanism.epsilon), 15),
                 "delta_claimed": mechanism.describe()["delta"],
-                "epsilon_lower": None if found.epsilon_lower == float("-inf") else f"{found.epsilon_lower:.6f}",
+                "epsilon_lower": None if result.epsilon_lower == float("-inf") else f"{result.epsilon_lower:.6f}",
                 "fits": [
                     {
                         "n": fit.n,
                         "p_value": f"{fit.p_value:.6g}",
                         "observed": {str(z): k for z, k in fit.observed.items()},
                     }
-                    for fit in found.fits
+                    for fit in result.fits
                 ],
             }
         )
     else:
-        _show(found)
-    if found.refuted:
+        _print(result)
+    if result.is_refuted:
         raise click.exceptions.Exit(1)
 
 
-def _show(found: Audit) -> None:
+def _print(result: SamplerAudit) -> None:
     from rich.console import Console
 
     console = Console(highlight=False)
-    n, m = found.pair
-    seen = "nothing" if found.epsilon_lower == float("-inf") else f"{found.epsilon_lower:.4f}"
+    n, m = result.pair
+    bound = "nothing" if result.epsilon_lower == float("-inf") else f"{result.epsilon_lower:.4f}"
     console.print(
-        f"[bold]privacy[/bold]  counts {n} and {m}, {found.draws:,} draws each: at delta {found.delta_claimed:.3g} "
+        f"[bold]privacy[/bold]  counts {n} and {m}, {result.draws:,} draws each: at delta {result.delta_claimed:.3g} "
     )
-    console.print(f"         epsilon is at least {seen} (claimed {found.epsilon_claimed:g}); confidence 1 - 1e-6")
-    for fit in found.fits:
+    console.print(f"         epsilon is at least {bound} (claimed {result.epsilon_claimed:g}); confidence 1 - 1e-6")
+    for fit in result.fits:
         console.print(f"[bold]weights[/bold]  n = {fit.n}: chi-square p-value {fit.p_value:.3g}")
-    _plot(console, found)
-    verdict = "REFUTED: what is drawn is not what is claimed" if found.refuted else "nothing speaks against the claim"
+    _plot(console, result)
+    verdict = (
+        "REFUTED: the draws contradict the certificate"
+        if result.is_refuted
+        else "the draws do not contradict the certificate"
+    )
     console.print(f"[bold]{verdict}[/bold]")
 
 
-def _plot(console: Console, found: Audit, width: int = 34) -> None:
-    """Observed (bars) and expected (marks) noise at the first audited count of the pair, on a square-root scale."""
-    fit = next(f for f in found.fits if f.n == found.pair[0])
+def _plot(console: Console, result: SamplerAudit, width: int = 34) -> None:
+    """Plot observed (bars) and expected (marks) noise at the first count of the pair, on a square-root scale."""
+    fit = next(f for f in result.fits if f.n == result.pair[0])
     peak = max(fit.expected.values()) ** 0.5
     console.print(f"\n noise at n = {fit.n}: observed (bar) and expected (|), square-root scale")
     for z in sorted(fit.expected):

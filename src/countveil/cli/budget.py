@@ -1,4 +1,4 @@
-"""`countveil budget`: what is left, and opening more."""
+"""`countveil budget`: show what is left of a budget, or add to it."""
 
 from __future__ import annotations
 
@@ -12,88 +12,119 @@ from countveil.cli.output import (
     JSON,
     URL,
     Command,
-    busy,
-    lost_words,
-    open_counts,
+    clip,
+    describe_loss,
+    open_curator_or_service,
     print_json,
     print_rich,
-    short,
+    show_spinner,
 )
 
 if TYPE_CHECKING:
-    from countveil.answers import PoolBudget
+    from countveil.curator.receipts import GradeBudget, PoolBudget
 
 
 @click.command(cls=Command)
 @click.argument("name", required=False)
 @CONFIG
 @URL
-@click.option("--open", "more", metavar="N", help="Open N more answers of the pool's mechanism; stays on the record.")
-@click.option("--replan", is_flag=True, help="Make a new plan as it is configured now; stays on the record.")
-@click.option("--reason", metavar="TEXT", help="With --open or --replan: why, for the record.")
+@click.option("--extend", "more", metavar="N", help="Add N answers of the pool's mechanism; the ledger records it.")
+@click.option("--open", "old_more", hidden=True)
+@click.option("--replan", is_flag=True, help="Make a new plan from the current configuration; the ledger records it.")
+@click.option("--grade", metavar="NAME", help="With --extend: the grade, needed if the budget has several.")
+@click.option("--reason", metavar="TEXT", help="With --extend or --replan: the reason, which the ledger records.")
 @JSON
 def budget(
-    name: str | None, more: str | None, replan: bool, reason: str | None, as_json: bool, **where: str | None
+    name: str | None,
+    more: str | None,
+    old_more: str | None,
+    replan: bool,
+    grade: str | None,
+    reason: str | None,
+    as_json: bool,
+    **where: str | None,
 ) -> None:
-    """Show what is left of the budget of NAME (a dataset or a pool), or of all.
+    """Show what is left of the budget of NAME (a dataset or a pool), or of every budget.
 
     \b
     Examples:
       countveil budget
       countveil budget people --json
-      countveil budget people --open 10 --reason "second edition of the yearbook"
+      countveil budget people --extend 10 --reason "second edition of the yearbook"
+      countveil budget people --extend 2 --grade fine --reason "two more headline figures"
       countveil budget people --replan --reason "people now have up to three visits"
       countveil budget --url https://counts.example.org
     """
     from countveil.errors import RequestError
 
-    changed = (more is not None) + replan
-    if changed != (reason is not None) or (changed and name is None):
-        raise RequestError('to open more or to plan anew, name the pool, --open N or --replan, and --reason "why"')
+    if old_more is not None:
+        click.echo("--open is deprecated; use --extend", err=True)
+    changed = (more is not None) + (old_more is not None) + replan
+    more = more if old_more is None else old_more
+    if changed > 1 or changed != (reason is not None) or (changed and name is None):
+        raise RequestError('to change a budget, give the pool, one of --extend N and --replan, and --reason "why"')
+    if grade is not None and more is None:
+        raise RequestError("--grade is for --extend: every grade is shown; leave it out")
     if where["url"] is not None and (where["config"] is not None or changed):
-        raise RequestError("with --url the service has the budget: leave out --config, --open and --replan")
-    with busy("planning" if replan else "reading the ledger"), open_counts(**where) as here:
-        found = here.budget(name) if not changed else [_change(here, str(name), more, str(reason))]
+        raise RequestError("with --url the budget is on the service: leave out --config, --extend and --replan")
+    with show_spinner("planning" if replan else "reading the ledger"), open_curator_or_service(**where) as source:
+        budgets = source.budget(name) if not changed else [_change(source, str(name), more, grade, str(reason))]
     if replan:
-        click.echo("a service that runs with this configuration must be restarted", err=True)
+        click.echo("restart every service that runs with this configuration", err=True)
     if as_json:
-        pools = [_plain(each) for each in found]
+        pools = [_to_dict(each) for each in budgets]
         print_json({"schema_version": 1, **(pools[0] if len(pools) == 1 else {}), "pools": pools})
         return
-    for each in found:
+    for each in budgets:
         _print(each, yours=where["url"] is not None)
 
 
-def _change(curator: Any, pool: str, more: str | None, reason: str) -> PoolBudget:
-    """A pool with more answers opened, or planned anew."""
-    changed: PoolBudget = (
-        curator.replan_budget(pool, reason) if more is None else curator.open_budget(pool, more, reason)
-    )
-    return changed
+def _change(curator: Any, pool: str, more: str | None, grade: str | None, reason: str) -> PoolBudget:
+    """Add answers to a grade of a pool, or make a new plan for it."""
+    if more is None:
+        replanned: PoolBudget = curator.replan_budget(pool, reason)
+        return replanned
+    extended: PoolBudget = curator.extend_budget(pool, more, reason, grade=grade)
+    return extended
 
 
-def _plain(found: PoolBudget) -> dict[str, object]:
-    shares = {who: {"answers": s.answers, "left": max(0, s.left)} for who, s in found.shares.items()}
-    return {**asdict(found), "datasets": list(found.datasets), "shares": shares, "notes": list(found.notes)}
+def _to_dict(pool: PoolBudget) -> dict[str, object]:
+    shares = {who: share.describe() for who, share in pool.shares.items()}
+    grades = [asdict(each) for each in pool.grades]
+    lists = {"datasets": list(pool.datasets), "notes": list(pool.notes), "grades": grades}
+    return {**asdict(pool), "shares": shares, **lists}
 
 
-def _print(found: PoolBudget, *, yours: bool) -> None:
-    """`yours`: what is left is what the holder of a key can still ask for, and what others spent is not known."""
+def _print(pool: PoolBudget, *, yours: bool) -> None:
+    """Print one pool; with `yours`, what is left is for the owner of one key, and what others spent is unknown."""
     from rich.text import Text
 
-    of = "" if found.datasets == (found.pool,) else f" ({', '.join(found.datasets)})"
+    of = "" if pool.datasets == (pool.pool,) else f" ({', '.join(pool.datasets)})"
     whose = " for this key" if yours else ""
     width = 30
-    filled = width - (width * found.answers_left) // max(1, found.answers_total)
-    print_rich(f"{found.pool}{of}", style="bold")
+    filled = width - (width * pool.answers_left) // max(1, pool.answers_total)
+    print_rich(f"{pool.pool}{of}", style="bold")
     bar = Text("#" * filled, style="red").append("." * (width - filled), style="green")
-    print_rich(Text("  ").append(bar).append(f"  {found.answers_left} of {found.answers_total} answers left{whose}"))
-    promise = f"epsilon {found.epsilon}, delta {short(found.delta, 3, 'up')} for all of them together"
-    promise += lost_words(found.answers_lost)
-    spent = "" if yours else f"{found.answers_total - found.answers_left} spent; "
+    print_rich(Text("  ").append(bar).append(f"  {pool.answers_left} of {pool.answers_total} answers left{whose}"))
+    promise = f"epsilon {pool.epsilon}, delta {clip(pool.delta, 3, 'up')} for all of them together"
+    promise += describe_loss(pool.answers_lost)
+    spent = "" if yours else f"{pool.answers_total - pool.answers_left} spent; "
     print_rich(f"  {spent}{promise}")
-    print_rich(f"  each count ±{found.margin_95} in 95 % of releases")
-    for who, share in found.shares.items():
-        print_rich(f"  {who}: {max(0, share.left)} of {share.answers} left")
-    for note in found.notes:
+    if len(pool.grades) > 1:
+        for grade in pool.grades:
+            print_rich(f"  {_describe_grade(grade, pool)}")
+    else:
+        print_rich(f"  each count ±{pool.margin_95} in 95 % of releases")
+    for who, share in pool.shares.items():
+        named = share.grades if len(pool.grades) > 1 else {}
+        parts = [f"{max(0, each.left)} of {each.answers} {name}" for name, each in named.items()]
+        print_rich(f"  {who}: {', '.join(parts) or f'{max(0, share.left)} of {share.answers}'} left")
+    for note in pool.notes:
         print_rich(f"  - {note}", "dim")
+
+
+def _describe_grade(grade: GradeBudget, pool: PoolBudget) -> str:
+    """Describe one of several grades in one line."""
+    default = ", unless another grade is named" if grade.name == pool.default_grade else ""
+    left = f"{grade.answers_left} of {grade.answers_total} left"
+    return f"{grade.name}: each count ±{grade.margin_95} in 95 % of releases, {left}{default}"

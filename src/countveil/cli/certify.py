@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from countveil.cli.output import JSON, Command, busy, plot_option, print_json, print_mechanism, short
+from countveil.cli.output import JSON, Command, clip, plot_option, print_json, print_mechanism, show_spinner
 
 
 @click.command(cls=Command)
@@ -14,15 +14,15 @@ from countveil.cli.output import JSON, Command, busy, plot_option, print_json, p
     "epsilons",
     multiple=True,
     metavar="E",
-    help="Also the exact delta at this epsilon (may repeat; may be negative).",
+    help="Also print the exact delta at this epsilon (may repeat; may be negative).",
 )
 @click.option(
-    "--delta", "deltas", multiple=True, metavar="D", help="Also the least epsilon for this delta (may repeat)."
+    "--delta", "deltas", multiple=True, metavar="D", help="Also print the least epsilon for this delta (may repeat)."
 )
 @click.option(
-    "--profile", is_flag=True, help="Also bias, P(exact) and mean squared error of every small count (with --json)."
+    "--profile", is_flag=True, help="With --json: also bias, P(exact) and mean squared error of every small count."
 )
-@plot_option("Save a page of pictures: a name that ends in .svg, .png or .html.", "OUT")
+@plot_option("Save plots to this file (.svg, .png or .html).", "OUT")
 @JSON
 def certify(
     file: str, epsilons: tuple[str, ...], deltas: tuple[str, ...], profile: bool, plot: str | None, as_json: bool
@@ -36,10 +36,10 @@ def certify(
       countveil certify mechanism.json --profile --json
       countveil certify mechanism.json --plot mechanism.html
     """
-    from countveil.exact import decimal_text, number
-    from countveil.mechanism import Mechanism
+    from countveil.mechanism.mechanism import Mechanism
+    from countveil.numeric.exact_numbers import decimal_text, number
 
-    with busy("certifying"):
+    with show_spinner("certifying"):
         mechanism = Mechanism.load(file)
         at_epsilon = {
             decimal_text(number("epsilon", e)): decimal_text(mechanism.delta_at(e), rounding="up") for e in epsilons
@@ -59,16 +59,16 @@ def certify(
     if plot is not None:
         from countveil.plots import plot as draw
 
-        with busy("drawing"):
+        with show_spinner("drawing"):
             draw(mechanism, plot)
-        click.echo(f"pictures in {plot}", err=True)
+        click.echo(f"plots saved to {plot}", err=True)
     if as_json:
         print_json(result)
         return
     print_mechanism(result)
-    for e, found in at_epsilon.items():
-        click.echo(f"delta at epsilon {e}: {short(found, 6, 'up')}")
+    for e, delta in at_epsilon.items():
+        click.echo(f"delta at epsilon {e}: {clip(delta, 6, 'up')}")
     for d, least in at_delta.items():
-        words = "no epsilon will do" if least is None else f"least epsilon {short(least, 6, 'up')}"
+        words = "no epsilon is enough" if least is None else f"least epsilon {clip(least, 6, 'up')}"
         click.echo(f"{words} for delta {d}")
-    click.echo("every claim holds on the weights")
+    click.echo("every claim holds for the weights in the file")

@@ -1,4 +1,4 @@
-"""`countveil compare`: mechanisms on equal terms."""
+"""`countveil compare`: compare mechanisms at the same guarantee, variance or eta."""
 
 from __future__ import annotations
 
@@ -11,135 +11,190 @@ import click
 from countveil.cli.output import (
     JSON,
     Command,
+    clip,
     make_table,
     plot_option,
     print_json,
     print_notes,
     print_rich,
-    short,
-    steps,
+    show_progress,
 )
 
 
 @click.command(cls=Command)
-@click.option("--epsilon", metavar="E", help="Privacy loss that all share (or leave it out, and give delta).")
-@click.option("--delta", metavar="D", help="Delta that all share (or leave it out, and give epsilon).")
+@click.option(
+    "--epsilon", metavar="E", help="The epsilon that all mechanisms have (leave it out to measure epsilon at --delta)."
+)
+@click.option(
+    "--delta", metavar="D", help="The delta that all mechanisms have (leave it out to measure delta at --epsilon)."
+)
 @click.option("--variance", metavar="V", help="Compare at this variance.")
 @click.option("--eta", metavar="P", help="Compare at this probability of the exact count (with -D).")
 @click.option("-D", "--noise-bound", "D", metavar="N", help="Noise bound of the mechanisms that have one.")
 @click.option(
-    "--sensitivity", default="1", show_default=True, metavar="d", help="By how much one person can change a count."
+    "--sensitivity",
+    default="1",
+    show_default=True,
+    metavar="d",
+    help="The most by which one person can change a count.",
 )
 @click.option(
-    "--largest-count", default="100", show_default=True, metavar="N", help="For mechanisms on 0..N: the end N."
+    "--largest-count",
+    default="100",
+    show_default=True,
+    metavar="N",
+    help="The largest count N, for mechanisms on 0..N.",
 )
 @click.option(
-    "-m", "--mechanism", "mechanisms", multiple=True, metavar="NAME", help="Only this one (may repeat; default: all)."
+    "--answers",
+    default="1",
+    show_default=True,
+    metavar="K",
+    help="How many answers have the guarantee together (with --epsilon and --delta).",
+)
+@click.option(
+    "-m",
+    "--only",
+    "--mechanism",
+    "mechanisms",
+    multiple=True,
+    metavar="NAME",
+    help="Only this one (may repeat, or several names joined by commas; default: all).",
 )
 @click.option(
     "--sort",
     metavar="KEY",
-    help="epsilon, delta, eta, variance, mean_absolute_error, within_3 or worst_error; default: what is measured.",
+    help="epsilon, delta, eta, variance, mean_absolute_error, within_3 or worst_error (default: the measured one).",
 )
-@plot_option("Also draw it: a file that ends in .svg, .png or .html.")
+@plot_option("Also draw the comparison to this file (.svg, .png or .html).")
 @JSON
 def compare(mechanisms: tuple[str, ...], plot: str | None, as_json: bool, **terms: Any) -> None:
-    """Compare ours with the mechanisms of the literature, each measured by the same exact code.
+    """Compare our mechanisms with those of the literature, each measured by the same exact code.
 
     \b
     Give                          and compare
       epsilon, delta                the noise that each needs for this guarantee
+      epsilon, delta, answers       the noise that each answer needs if all of them together have this guarantee
       epsilon, variance             the delta that each has at this variance (or: delta, variance: the epsilon)
       epsilon, eta, D               the delta that each has at this eta and bound (or: delta, eta, D: the epsilon)
 
     \b
     Mechanisms: countveil, countveil-signed, countveil-variance (signed, least variance), paper, discrete-gaussian,
     discrete-gaussian-parameter (its parameter, not its variance, is V), geometric, truncated-geometric,
-    clamped-geometric, folded-geometric, explicit-fair, staircase (sensitivity above 1), rounded-laplace, p-table
-    (maximum entropy, zero frozen).
+    clamped-geometric, folded-geometric, unbiased-geometric, explicit-fair, staircase (sensitivity above 1),
+    rounded-laplace, truncated-laplace, bounded-laplace, canonical, truncated-gaussian, offset-gaussian, renyi, cactus,
+    doubly-exponential, skellam, finite-set (small counts), p-table (maximum entropy, zero frozen). docs/related-work.md
+    says whose they are.
 
     \b
     Examples:
       countveil compare --epsilon 1 --delta 1e-6
+      countveil compare --epsilon 3 --delta 1e-6 --answers 30
+      countveil compare --epsilon 1 --delta 1e-6 --only canonical,geometric,countveil-signed
       countveil compare --epsilon 2.18 --variance 0.266 -D 6 --sort eta
       countveil compare --epsilon 1 --eta 0.4 -D 8 -m countveil -m paper -m truncated-geometric
       countveil compare --epsilon 1 --delta 1e-6 --plot comparison.svg
     """
     from countveil.comparison import compare as library_compare
 
-    found = library_compare(**terms, mechanisms=mechanisms or None, progress=partial(steps, message="comparing"))
+    comparison = library_compare(
+        **terms, mechanisms=_split(mechanisms) or None, progress=partial(show_progress, message="comparing")
+    )
     if plot is not None:
-        found.plot(plot)
-        click.echo(f"picture saved to {plot}", err=True)
+        comparison.plot(plot)
+        click.echo(f"plot saved to {plot}", err=True)
     if as_json:
-        print_json(found.describe())
+        print_json(comparison.describe())
     else:
-        _print(found.describe())
+        _print(comparison.describe())
 
 
-def _print(found: Mapping[str, Any]) -> None:
+def _split(mechanisms: tuple[str, ...]) -> list[str]:
+    """The names of all options, without the commas."""
+    return [name.strip() for names in mechanisms for name in names.split(",") if name.strip()]
+
+
+def _print(comparison: Mapping[str, Any]) -> None:
     from rich.text import Text
 
     names = ("epsilon", "delta", "variance", "eta", "D")
-    given = ", ".join(f"{name} {found[name]}" for name in names if found[name] is not None)
+    given = ", ".join(f"{name} {comparison[name]}" for name in names if comparison[name] is not None)
+    if comparison["answers"] > 1:
+        given += f", {comparison['answers']} answers"
 
     style: dict[str, Any] = {"left": 1, "no_wrap": True, "pad_edge": False, "collapse_padding": True}
-    heads = (_measured(found), "eta", "variance", "E|Z|", "|Z|<=3", "worst")
-    noise = make_table("mechanism", *heads, title=f"At the same {found['shared']}: {given}", **style)
+    heads = (_measured_parameter(comparison), "eta", "variance", "E|Z|", "|Z|<=3", "worst")
+    noise = make_table("mechanism", *heads, title=f"At the same {comparison['shared']}: {given}", **style)
     biases = ("bias at 0", "at 1", "at 2", "at 5", "below zero")
     small = make_table("mechanism", *biases, title="What happens to small counts", **style)
-    for row in found["rows"]:
+    leaders = comparison["leaders"]
+    first = [row for row in comparison["rows"] if row["mechanism"] in leaders]
+    others = [row for row in comparison["rows"] if row["mechanism"] not in leaders]
+    for row in first + others:
+        if others and row is others[0]:
+            noise.add_section()
+            small.add_section()
         name = Text(row["name"], style="bold" if row["mechanism"].startswith("countveil") else "")
-        measured = row[_measured(found)]
+        measured = row[_measured_parameter(comparison)]
         noise.add_row(
             name,
-            "none" if measured is None else _nearly_zero(measured),
-            short(row["eta"]),
-            short(row["variance"]),
-            short(row["mean_absolute_error"], 3),
-            short(row["within_3"]),
+            "none" if measured is None else _format_privacy(measured),
+            clip(row["eta"]),
+            clip(row["variance"]),
+            clip(row["mean_absolute_error"], 3),
+            clip(row["within_3"]),
             "-" if row["worst_error"] is None else str(row["worst_error"]),
         )
         below = "never" if row["never_negative"] else "can be"
-        small.add_row(name, *(_bias(row["bias_at"].get(n)) for n in ("0", "1", "2", "5")), below)
+        small.add_row(name, *(_format_bias(row["bias_at"].get(n)) for n in ("0", "1", "2", "5")), below)
     print_rich(noise)
     print_rich(small)
-    print_notes(_remarks(found))
+    print_notes(_write_remarks(comparison))
 
 
-def _measured(found: Mapping[str, Any]) -> str:
-    return "epsilon" if found["epsilon"] is None else "delta"
+def _measured_parameter(comparison: Mapping[str, Any]) -> str:
+    return "epsilon" if comparison["epsilon"] is None else "delta"
 
 
-def _nearly_zero(text: str) -> str:
-    """Deltas that are nothing but cut-off tails are shown as such."""
-    return "~0" if float(text) < 1e-25 else short(text, 4, "up")
+def _format_privacy(text: str) -> str:
+    """Format an epsilon or delta; show ~0 for a delta that comes only from the cut-off tails."""
+    return "~0" if float(text) < 1e-25 else clip(text, 4, "up")
 
 
-def _bias(text: str | None) -> str:
+def _format_bias(text: str | None) -> str:
     if text is None:
         return "-"
     return "0" if text == "0" else f"{float(text):.2g}" if abs(float(text)) >= 1e-4 else "~0"
 
 
-def _remarks(found: Mapping[str, Any]) -> Iterator[str]:
+def _write_remarks(comparison: Mapping[str, Any]) -> Iterator[str]:
     yield (
-        f"sorted by {found['sorted_by']}; delta is certified on integer weights, for every dataset (add or remove one "
-        f"person, sensitivity {found['sensitivity']})"
+        f"sorted by {comparison['sorted_by']}, after the best of each kind: never negative, bounded, unbounded, for "
+        f"counts 0..N only"
     )
-    if any(row["worst_error"] is None for row in found["rows"]):
+    yield (
+        f"delta is certified on integer weights, for every dataset (add or remove "
+        f"one person, sensitivity {comparison['sensitivity']})"
+        + ("; for all answers together, by certified composition" if comparison["answers"] > 1 else "")
+    )
+    if any(row["worst_error"] is None for row in comparison["rows"]):
         yield (
-            "worst -: unbounded noise; it is cut off where 2^-100 of it is left, and that is added to its delta (~0: "
-            "nothing else)"
+            "worst -: unbounded noise; its tails of probability 2^-100 are cut off and added to delta (~0: delta is "
+            "only this)"
         )
-    if any(row["mechanism"] == "explicit-fair" for row in found["rows"]):
+    limited = [row["name"] for row in comparison["rows"] if row["mechanism"] in ("explicit-fair", "bounded-laplace")]
+    if limited:
         yield (
-            f"explicit fair is for counts 0..{found['largest_count']} (--largest-count), which bounds its error; "
-            "figures are for the middle"
+            f"{' and '.join(limited)}: for counts 0..{comparison['largest_count']} (--largest-count), which bounds the "
+            "error; the figures are for counts in the middle"
         )
-    if found["shared"] == "variance":
-        yield "ours has the least delta within the variance and may use less of it; D is as large as helps, or as given"
-    if found["shared"] == "guarantee":
+    if any(row["mechanism"] == "finite-set" for row in comparison["rows"]):
+        yield "finite-set noise is for few counts, modulo their number: counts at one end may be published at the other"
+    if comparison["shared"] == "variance":
+        yield "ours has the least delta within the variance and may use less of it; without -D, D is as large as helps"
+    if comparison["answers"] > 1:
+        yield "countveil and countveil signed are plans for this number of answers; variance is of one answer"
+    elif comparison["shared"] == "guarantee":
         yield "countveil and countveil signed have the largest eta, countveil variance the least variance"
-    for item in found["left_out"]:
+    for item in comparison["left_out"]:
         yield f"left out: {item['mechanism']} ({item['reason']})"

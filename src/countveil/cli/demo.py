@@ -1,4 +1,4 @@
-"""`countveil demo`: the main job from end to end, on invented people."""
+"""`countveil demo`: the whole workflow on an invented census."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from countveil.cli.output import JSON, Command, busy, make_table, print_json, print_rich
+from countveil.cli.output import JSON, Command, make_table, print_json, print_rich, show_spinner
 
 if TYPE_CHECKING:
-    from countveil.demo import Asked, Demo
+    from countveil.demo import Demo, DemoQuestion
 
 
 @click.command(cls=Command)
-@click.option("--out", default="countveil-demo", show_default=True, metavar="DIR", help="Where everything is written.")
+@click.option("--out", default="countveil-demo", show_default=True, metavar="DIR", help="The folder for all files.")
 @JSON
 def demo(out: str, as_json: bool) -> None:
     """Invent a census of 100,000 people, plan a budget, ask four questions, write a report.
 
-    One question is refused, and one is free because it was asked before. Run it again: everything is replayed, because
-    the ledger remembers. Delete the folder to start anew.
+    One question is refused, and one is free because it was asked before. A second run replays every answer from the
+    ledger and costs nothing. Delete the folder to start again.
 
     \b
     Examples:
@@ -35,40 +35,40 @@ def demo(out: str, as_json: bool) -> None:
     if folder.exists() and not folder.is_dir():
         raise ParameterError("out", out, "a folder")
     try:
-        with busy("inventing a census, planning a budget, asking four questions"):
-            done = run(folder)
+        with show_spinner("inventing a census, planning a budget, asking four questions"):
+            result = run(folder)
     except OSError as error:
         raise ParameterError("out", out, f"a folder that can be written ({error.strerror})") from None
     if as_json:
-        print_json(_plain(done))
+        print_json(_to_dict(result))
         return
     shown: set[str] = set()
-    for number, asked in enumerate(done.asked, start=1):
+    for number, asked in enumerate(result.asked, start=1):
         _print(number, asked, shown)
-    b = done.budget
+    b = result.budget
     click.echo(
         f"\n{b.answers_left} of {b.answers_total} answers left; all together epsilon {b.epsilon}, delta {b.delta}"
     )
-    click.echo(f"the report, with plots: {done.report}")
+    click.echo(f"the report, with plots: {result.report}")
     click.echo(f'ask more: cd {folder} && countveil count "SELECT sex, count(*) FROM people GROUP BY sex"')
 
 
-def _plain(done: Demo) -> dict[str, object]:
+def _to_dict(result: Demo) -> dict[str, object]:
     asked = [
         {"title": a.title, "sql": a.sql, "refusal": a.refusal, "answer": a.table.describe() if a.table else None}
-        for a in done.asked
+        for a in result.asked
     ]
-    budget = {**asdict(done.budget), "datasets": list(done.budget.datasets), "shares": {}}
+    budget = {**asdict(result.budget), "datasets": list(result.budget.datasets), "shares": {}}
     return {
         "schema_version": 1,
-        "folder": str(done.folder),
-        "report": str(done.report),
+        "folder": str(result.folder),
+        "report": str(result.report),
         "asked": asked,
         "budget": budget,
     }
 
 
-def _print(number: int, asked: Asked, seen: set[str]) -> None:
+def _print(number: int, asked: DemoQuestion, seen: set[str]) -> None:
     from rich.text import Text
 
     print_rich(f"\n{number}. {asked.title}", style="bold")
@@ -86,3 +86,5 @@ def _print(number: int, asked: Asked, seen: set[str]) -> None:
         off = f"{y - n:+d}" if y != n else "exact"
         shown.add_row(Text(str(label)), f"{y:,}", f"{low:,} to {high:,}", f"{n:,}", off)
     print_rich(shown)
+    if asked.table.truth is not None:
+        print_rich(f"   counts {asked.table.truth.sentence}", style="dim")

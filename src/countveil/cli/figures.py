@@ -1,4 +1,4 @@
-"""`countveil figures`: the paper's figures, with ours in them."""
+"""`countveil figures`: draw the paper's figures, with our mechanisms added."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ from functools import partial
 
 import click
 
-from countveil.cli.output import JSON, Command, print_json, steps
+from countveil.cli.output import JSON, Command, print_json, show_progress
 
 
 @click.command(cls=Command)
-@click.option("--out", required=True, metavar="DIR", help="Folder for the files; it is made if it is not there.")
-@click.option("--only", multiple=True, metavar="NAME", help="Only this figure (may repeat; default: all but one).")
+@click.option("--out", required=True, metavar="DIR", help="The folder for the files; created if it does not exist.")
+@click.option(
+    "--only", multiple=True, metavar="NAME", help="Only this figure (may repeat; default: all but composition)."
+)
 @JSON
 def figures(out: str, only: tuple[str, ...], as_json: bool) -> None:
     """Reproduce the paper's five figures, and draw two that it lacks, each as SVG, PNG and CSV.
 
-    Where it applies there are three curves: as the paper plots it, the exact delta of the same law, and our optimum.
+    Where it applies there are three curves: the one in the paper, the exact delta of the same law, and our optimum.
 
     \b
     Figures:
@@ -27,18 +29,18 @@ def figures(out: str, only: tuple[str, ...], as_json: bool) -> None:
       gaussian    (epsilon, delta) against the discrete Gaussian at eta 0.5, D 6
       failure     where the paper's theorem fails, and by how much
       zero-bias   what zero bias from a count n0 on costs in eta
-      composition many answers: exact, basic and advanced composition; ours, geometric and Gaussian (if named)
+      composition many answers: exact, basic and advanced composition; ours, geometric and Gaussian (only with --only)
 
     \b
     Examples:
       countveil figures --out figures
       countveil figures --out figures --only failure --only zero-bias --json
     """
-    from countveil.figures import write_figures
+    from countveil.paper_figures import write_figures
 
-    written = write_figures(out, only=only or None, progress=partial(steps, message="drawing"))
+    written = write_figures(out, only=only or None, progress=partial(show_progress, message="drawing"))
     if as_json:
-        found = [
+        entries = [
             {
                 "name": figure.name,
                 "title": figure.title,
@@ -48,7 +50,7 @@ def figures(out: str, only: tuple[str, ...], as_json: bool) -> None:
             }
             for figure, paths in written
         ]
-        print_json({"schema_version": 1, "figures": found})
+        print_json({"schema_version": 1, "figures": entries})
         return
     for figure, paths in written:
         endings = ", ".join(path.suffix.removeprefix(".") for path in paths[1:])

@@ -1,4 +1,4 @@
-"""`countveil inspect`: for the curator, how the data fits the declared schema."""
+"""`countveil inspect`: show the curator how the data fits the declared schema."""
 
 from __future__ import annotations
 
@@ -6,67 +6,118 @@ from typing import TYPE_CHECKING
 
 import click
 
-from countveil.cli.output import CONFIG, JSON, Command, busy, make_table, print_json, print_notes, print_rich
+from countveil.cli.output import CONFIG, JSON, Command, make_table, print_json, print_notes, print_rich, show_spinner
 
 if TYPE_CHECKING:
-    from countveil.inspecting import Inspection
+    from fractions import Fraction
+
+    from countveil.config.profile import Inspection
 
 
 @click.command(cls=Command)
 @click.argument("dataset", required=False)
 @CONFIG
+@click.option(
+    "--by", multiple=True, metavar="A,B", help="Compare bounds in tables by these columns; give it for each table."
+)
+@click.option("--strict", is_flag=True, help="Fail (exit code 5) if the data no longer fits: for scheduled jobs.")
+@click.option("--share", default="0.001", show_default=True, help="With --strict: the share that may be left out.")
+@click.option("--since", is_flag=True, help="Compare with the last inspection with --since, and record this one.")
 @JSON
-def inspect(dataset: str | None, config: str | None, as_json: bool) -> None:
+def inspect(
+    dataset: str | None, config: str | None, by: tuple[str, ...], strict: bool, share: str, since: bool, as_json: bool
+) -> None:
     """Show how the data of DATASET fits its public schema: types, values outside the domain, rows per person.
 
-    What it prints is the data: for the curator only. Nothing is charged.
+    For people with several rows it compares the contribution bounds with other choices: how many rows each leaves out
+    of tables by one column, or of the tables of --by, overall and of the worst cells, and how much noise it needs.
+
+    The output contains true counts and values from the data: for the curator only. Nothing is charged.
+
+    With --strict the command fails if more than --share of the rows is outside of a column's domain or has no person,
+    or more than --share of the people have more rows than one table counts.
+
+    With --since it also shows what changed since the last inspection with --since, whose counts are recorded beside the
+    ledger, in a file that only its owner can read: it is as secret as the data. Data that --strict refuses is not
+    recorded.
 
     \b
     Examples:
       countveil inspect
       countveil inspect people --json
+      countveil inspect visits --by region --by region,month
+      countveil inspect people --strict --share 0.01
+      countveil inspect people --since
     """
-    from countveil.config import load
-    from countveil.inspecting import inspect as look
+    from countveil.config.configuration import load
+    from countveil.config.drift import check_drift
+    from countveil.config.inspections import list_changes, read_inspections, record_path, write_inspections
+    from countveil.config.profile import inspect as inspect_dataset
 
+    allowed = read_share(share)
     loaded = load(config)
     chosen = [loaded.dataset(dataset)] if dataset else list(loaded.datasets.values())
-    with busy("looking at the data"):
-        found = [look(each) for each in chosen]
+    record = record_path(loaded.ledger)
+    earlier = read_inspections(record) if since else {}
+    with show_spinner("looking at the data"):
+        inspections = [inspect_dataset(each, by) for each in chosen]
+    changes = {each.dataset: list_changes(each, earlier.get(each.dataset)) for each in inspections} if since else {}
     if as_json:
-        print_json({"schema_version": 1, "datasets": [each.describe() for each in found]})
-        return
-    for each in found:
-        _print(each)
+        more = {"changes": changes} if since else {}
+        print_json({"schema_version": 1, "datasets": [each.describe() for each in inspections], **more})
+    else:
+        for each in inspections:
+            _print(each)
+            print_notes(changes.get(each.dataset, []))
+    if strict:
+        check_drift(inspections, allowed)
+    if since:
+        write_inspections(record, inspections, earlier)
 
 
-def _print(found: Inspection) -> None:
+def read_share(text: str) -> Fraction:
+    """A share of rows, from 0 to 1."""
+    from countveil.errors import ParameterError
+    from countveil.numeric.exact_numbers import number
+
+    share = number("share", text)
+    if not 0 <= share < 1:
+        raise ParameterError("share", text, "a number from 0 to below 1, such as 0.001")
+    return share
+
+
+def _print(inspection: Inspection) -> None:
     from rich.text import Text
 
-    print_rich(f"{found.dataset}: {found.rows:,} rows", style="bold")
+    from countveil.cli.bounds_table import print_chart, print_choices
+
+    print_rich(f"{inspection.dataset}: {inspection.rows:,} rows", style="bold")
     heads = ("column", "declared", "source", "in domain", "NULL", "outside")
     table = make_table(*heads, left=3, no_wrap=True)
     table.columns[0].no_wrap, table.columns[0].overflow = False, "fold"
-    for column in found.columns:
-        mark = " (guessed)" if column.name in found.guessed else ""
+    for column in inspection.columns:
+        mark = " (guessed)" if column.name in inspection.guessed else ""
         counts = [f"{n:,}" for n in (column.inside, column.null, column.outside)]
         table.add_row(*(Text(cell) for cell in (column.name, f"{column.declared}{mark}", column.held, *counts)))
     print_rich(table)
-    for column in found.columns:
+    for column in inspection.columns:
         if column.examples:
-            examples = ", ".join(f"{_shown(value)} ({n:,})" for value, n in column.examples)
+            examples = ", ".join(f"{_shorten(value)} ({n:,})" for value, n in column.examples)
             print_rich(f"outside {column.name}, most frequent: {examples}")
-    if found.people is not None:
-        people = found.people
+    if inspection.people is not None:
+        people = inspection.people
         rows = "1 row" if people.most_rows == 1 else f"{people.most_rows:,} rows"
         print_rich(f"{people.people:,} people; at most {rows} of one person")
-    if found.undeclared:
-        print_rich(f"not declared, so nobody can ask about: {', '.join(map(_shown, found.undeclared))}")
-    if found.guessed:
-        print_rich(f"guessed domains to confirm in the file: {', '.join(found.guessed)}", style="yellow")
-    print_notes(found.notes)
+    if inspection.undeclared:
+        print_rich(f"not declared, so no query can use: {', '.join(map(_shorten, inspection.undeclared))}")
+    if inspection.guessed:
+        print_rich(f"guessed domains to confirm in the file: {', '.join(inspection.guessed)}", style="yellow")
+    if inspection.bounds is not None:
+        print_choices(inspection.bounds)
+        print_chart(inspection.bounds)
+    print_notes(inspection.notes)
 
 
-def _shown(value: str) -> str:
+def _shorten(value: str) -> str:
     plain = value if value.isprintable() else ascii(value)
     return plain if len(plain) <= 30 else plain[:29] + "…"

@@ -1,4 +1,4 @@
-"""`countveil ledger`: check, read, copy and bring back what was charged and answered."""
+"""`countveil ledger`: verify, read, back up and restore the ledger."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from countveil.cli.output import CONFIG, JSON, Group, busy, print_json
-from countveil.ledger.records import Entry, charge_id
+from countveil.cli.output import CONFIG, JSON, Group, print_json, show_spinner
+from countveil.ledger.records import STANDARD, Entry, charge_id
 
 if TYPE_CHECKING:
-    from countveil.config import Config
+    from countveil.config.configuration import Config
     from countveil.ledger import Ledger
 
-_SHOWN = {
+_PRINTED_FIELDS = {
     "open": (),
     "secret": (),
     "plan": (
         *("pool", "epsilon", "delta", "answers", "neighbours", "cells", "sensitivity", "policy", "objective"),
-        *("mechanism", "document", "reason", "total", "charges", "after"),
+        *("mechanism", "document", "grades", "reason", "total", "charges", "after"),
     ),
-    "extend": ("pool", "answers", "epsilon", "reason"),
-    "share": ("pool", "analyst", "answers"),
+    "extend": ("pool", "grade", "answers", "epsilon", "reason"),
+    "share": ("pool", "analyst", "grade", "answers"),
     "version": ("dataset", "number"),
     "dataset": ("dataset", "pool", "unit"),
-    "charge": ("id", "pool", "dataset", "version", "question", "text", "analyst"),
+    "charge": ("id", "pool", "dataset", "version", "question", "text", "analyst", "grade"),
     "request": ("analyst", "key", "body", "charge"),
     "answer": ("charge", "sha256"),
     "restore": ("lost", "plan_lost"),
 }
-"""What is printed of each kind of entry. Never a fingerprint, a hash of an entry, a nonce, or the ledger's identity:
-with them, someone who knows everybody else's rows could test one person's."""
+"""The fields printed of each kind of entry. Never a fingerprint, a hash of an entry, a nonce, or the ledger's identity:
+with them, somebody who knows all rows but those of one person could test guesses about that person."""
 
 
 @click.group(cls=Group)
@@ -54,17 +54,17 @@ def ledger() -> None:
 @CONFIG
 @JSON
 def verify(config: str | None, as_json: bool) -> None:
-    """Walk the whole chain again; check every table against it, and its end against the anchor.
+    """Verify every entry of the hash chain, every table against the chain, and the end of the chain against the anchor.
 
-    Warns of files of the ledger, of its anchor and of the keys that others than their owner can read.
+    Warns if users other than the owner can read the files of the ledger, of the anchor or of the keys.
     """
-    from countveil.durable_files import find_exposed
+    from countveil.files.durable_files import find_exposed
 
-    with busy("verifying"), _open(config) as (loaded, opened):
+    with show_spinner("verifying"), _open_ledger(config) as (loaded, opened):
         entries = opened.verify()
     exposed = find_exposed([loaded.ledger, loaded.anchor, loaded.service.keys])
     warnings = [
-        f"{file.name} has mode {mode:04o}, so that others may read it; run: chmod 600 {shlex.quote(str(file))}"
+        f"{file.name} has mode {mode:04o}, so other users may read it; run: chmod 600 {shlex.quote(str(file))}"
         for file, mode in exposed.items()
     ]
     for warning in warnings:
@@ -72,64 +72,71 @@ def verify(config: str | None, as_json: bool) -> None:
     if as_json:
         print_json({"schema_version": 1, "holds": True, "entries": entries, "warnings": warnings})
         return
-    click.echo(f"{entries} entries; the chain holds, the tables follow from it, the anchor agrees")
+    click.echo(f"{entries} entries; the hash chain is intact, the tables and the anchor agree with it")
 
 
 @ledger.command()
 @CONFIG
 @JSON
 def log(config: str | None, as_json: bool) -> None:
-    """Every entry, oldest first: plans, charges, answers, what was opened and restored. Never a count, nor a hash of
+    """Print every entry, oldest first: plans, added answers, charges, answers, restores. Never a count or a hash of
     the data."""
-    with _open(config) as (_, opened):
+    with _open_ledger(config) as (_, opened):
         entries = list(opened.entries())
     if as_json:
-        print_json({"schema_version": 1, "entries": [_shown(entry) for entry in entries]})
+        print_json({"schema_version": 1, "entries": [_select_fields(entry) for entry in entries]})
         return
     for entry in entries:
-        click.echo(f"{entry.seq:6d}  {entry.time[:19]}  {entry.kind:8s} {_words(_shown(entry))}")
+        click.echo(f"{entry.seq:6d}  {entry.time[:19]}  {entry.kind:8s} {_describe(_select_fields(entry))}")
 
 
 @contextmanager
-def _open(config: str | Config | None) -> Iterator[tuple[Config, Ledger]]:
-    """A configuration, and its ledger for as long as it is needed."""
-    from countveil.config import Config, load
-    from countveil.ledger.opening import open_ledger
+def _open_ledger(config: str | Config | None) -> Iterator[tuple[Config, Ledger]]:
+    """Load a configuration and open its ledger; close the ledger at the end."""
+    from countveil.config.configuration import Config, load
 
     loaded = config if isinstance(config, Config) else load(config)
-    with closing(open_ledger(loaded.ledger, loaded.anchor, loaded.server, create=False)) as opened:
+    with closing(loaded.open_ledger(create=False)) as opened:
         yield loaded, opened
 
 
-def _shown(entry: Entry) -> dict[str, Any]:
-    """What may be printed of an entry."""
+def _select_fields(entry: Entry) -> dict[str, Any]:
+    """Return the fields of an entry that may be printed."""
     body = {**entry.body, "id": charge_id(entry)} if entry.kind == "charge" else entry.body
-    shown = {name: body[name] for name in _SHOWN[entry.kind] if name in body}
+    shown = {name: body[name] for name in _PRINTED_FIELDS[entry.kind] if name in body}
+    if "grades" in shown:  # the files of mechanisms are long, and the hash of each is beside it
+        shown["grades"] = [{name: each[name] for name in each if name != "file"} for each in shown["grades"]]
+        shown["answers"] = sum(each["answers"] for each in shown["grades"])
     return {"seq": entry.seq, "time": entry.time, "kind": entry.kind, **shown}
 
 
-def _words(entry: dict[str, Any]) -> str:
-    """What an entry says, in a line."""
+def _describe(entry: dict[str, Any]) -> str:
+    """Describe an entry in one line."""
+    several = [f"{each['answers']} {each['name']}" for each in entry.get("grades", ())]
+    grades = f" ({', '.join(several)})" if len(several) > 1 else ""
+    named = "" if entry.get("grade", STANDARD) == STANDARD else " of grade {grade}"
     shown = {
-        "open": "the ledger begins",
+        "open": "the ledger is created",
         "secret": "the ledger has a secret: from here on its hashes are keyed and charges have random ids",
-        "plan": "{pool}: {answers} answers, epsilon {epsilon}, delta {delta} together",
-        "extend": "{pool}: {answers} more answers, epsilon {epsilon} together: {reason}",
-        "share": "{pool}: {answers} answers for {analyst}",
+        "plan": "{pool}: {answers} answers" + grades + ", epsilon {epsilon}, delta {delta} together",
+        "extend": "{pool}: {answers} more answers" + named + ", epsilon {epsilon} together: {reason}",
+        "share": "{pool}: {answers} answers" + named + " for {analyst}",
         "version": "{dataset} is at version {number}",
         "dataset": "{dataset} is paid for by {pool}; a person is a {unit}",
-        "charge": "{analyst}: {text}",
-        "request": "of {analyst}: gets charge {charge}",
-        "answer": "of charge {charge}",
-        "restore": "a copy took the ledger's place; {lost} entries lost and charged to every pool",
+        "charge": "{analyst}" + (", grade {grade}" if named else "") + ": {text}",
+        "request": "of {analyst}: has charge {charge}",
+        "answer": "to charge {charge}",
+        "restore": "the ledger was restored from a copy; {lost} entries lost and charged to every grade",
     }[entry["kind"]]
     if "total" in entry:
         shown = (
-            "{pool}: a new plan after {charges} answers were paid for: {answers} answers, with all before them "
-            "epsilon {total}, delta {delta} together: {reason}"
+            "{pool}: a new plan after {charges} charged answers: {answers} more answers"
+            + grades
+            + ", with the earlier "
+            "ones epsilon {total}, delta {delta} together: {reason}"
         )
     if entry.get("plan_lost"):
-        shown += "; a plan may have been among them"
+        shown += "; a plan may be among the lost entries"
     words = shown.format(**entry)
     return "".join(character if character.isprintable() else "\ufffd" for character in words)
 
@@ -139,8 +146,8 @@ def _words(entry: dict[str, Any]) -> str:
 @CONFIG
 @JSON
 def backup(file: str, config: str | None, as_json: bool) -> None:
-    """Copy the ledger of this moment to FILE, while others go on asking. Keep it on another machine."""
-    with _open(config) as (_, opened):
+    """Copy the current ledger to FILE, also while the service runs. Keep the copy on another machine."""
+    with _open_ledger(config) as (_, opened):
         entries = opened.backup(Path(file))
     if as_json:
         print_json({"schema_version": 1, "file": file, "entries": entries})
@@ -150,32 +157,34 @@ def backup(file: str, config: str | None, as_json: bool) -> None:
 
 @ledger.command()
 @click.argument("file", required=False)
-@click.option("--accept-loss", is_flag=True, help="There is no later copy: charge every pool for what may be missing.")
-@click.option("--latest", is_flag=True, help="The anchor is lost, and nothing else: this copy is the latest.")
+@click.option(
+    "--accept-loss",
+    is_flag=True,
+    help="There is no later copy: charge every grade for the entries that may be missing.",
+)
+@click.option("--latest", is_flag=True, help="Only the anchor is lost: this copy is the latest.")
 @CONFIG
 @JSON
 def restore(file: str | None, accept_loss: bool, latest: bool, config: str | None, as_json: bool) -> None:
-    """Bring the ledger back from the backup FILE (without FILE: settle the ledger that is there with its anchor).
+    """Restore the ledger from the backup FILE (without FILE: settle the current ledger against its anchor).
 
-    A backup that ends before the anchor has lost history: whatever was charged since is charged again, to every pool.
+    A backup that ends before the anchor has lost history: every grade is charged for all entries that may be missing.
     """
-    from countveil.config import load
-    from countveil.ledger.opening import settle_ledger
-    from countveil.ledger.settling import EVERYTHING
+    from countveil.config.configuration import load
+    from countveil.ledger.loss import EVERYTHING
 
     loaded = load(config)
-    copy = Path(file) if file else None
-    lost = settle_ledger(copy, loaded.ledger, loaded.anchor, loaded.server, accept_loss=accept_loss, latest=latest)
-    with _open(loaded) as (_, opened):
+    lost = loaded.restore_ledger(Path(file) if file else None, accept_loss=accept_loss, latest=latest)
+    with _open_ledger(loaded) as (_, opened):
         plan_lost = opened.plan_lost()
     if as_json:
         print_json({"schema_version": 1, "lost": lost if lost < EVERYTHING else None, "plan_lost": plan_lost})
         return
     if lost >= EVERYTHING:
-        click.echo("nobody knows what was lost; every pool counts as spent")
+        click.echo("the number of lost entries is unknown; every pool counts as spent")
     elif lost:
         entries = "1 entry was lost" if lost == 1 else f"{lost} entries were lost"
-        click.echo(f"{entries}; every pool is charged for as many answers")
+        click.echo(f"{entries}; every grade of every pool is charged for as many answers")
     else:
         click.echo("nothing was lost")
     if plan_lost:

@@ -1,4 +1,4 @@
-"""`countveil release`: a finished table of counts, released with noise and margins of error."""
+"""`countveil release`: add noise to a finished table of counts, with margins of error."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from countveil.cli.output import JSON, Command, busy, print_json, short
-from countveil.exact import decimal_text
+from countveil.cli.output import JSON, Command, clip, print_json, show_spinner
+from countveil.numeric.exact_numbers import decimal_text
 
 
 @click.command(cls=Command)
@@ -19,7 +19,9 @@ from countveil.exact import decimal_text
     "--column", "columns", required=True, multiple=True, metavar="NAME", help="A column with counts (may repeat)."
 )
 @click.option("-m", "--mechanism", "file", required=True, metavar="FILE", help="A mechanism made by countveil design.")
-@click.option("-o", "--output", required=True, metavar="OUT", help="Where the released table goes; same format.")
+@click.option(
+    "-o", "--output", required=True, metavar="OUT", help="The file for the released table, in the same format."
+)
 @click.option("--disjoint", is_flag=True, help="Each person is counted in one of the columns, not in several.")
 @click.option("--null-as-zero", is_flag=True, help="Count NULL (in CSV: an empty field) as 0 instead of refusing it.")
 @JSON
@@ -28,12 +30,12 @@ def release(
 ) -> None:
     """Release the counts of TABLE, a CSV (UTF-8, with a header) or Parquet file of any size.
 
-    OUT has noisy counts in place of the true ones, which are written nowhere. Every column that is not named is
-    published as it is, and the order of the rows stays. Three columns are added: margin_95 (the error is within it with
-    probability 95 % or more), certain_low and certain_high (the true count is never outside); for several columns three
-    each, as in NAME_margin_95. OUT appears only when it is complete.
+    OUT has noisy counts in place of the true ones, which are written nowhere. Every other column is copied unchanged,
+    and the rows keep their order. Three columns are added: margin_95 (the error is within it with probability 95 % or
+    more), certain_low and certain_high (the true count is always between them); for several columns, three each, as in
+    NAME_margin_95. OUT appears only when it is complete.
 
-    The guarantee of several columns is that of all together, for a person who may be counted in each of them.
+    For several columns the guarantee covers all of them together, for a person who may be counted in each.
 
     Releasing the same counts again spends privacy again: release once, and publish that one table.
 
@@ -43,12 +45,12 @@ def release(
       countveil release table.csv --column F --column M --disjoint -m mechanism.json -o noisy.csv
       countveil release table.parquet --column n -m mechanism.json -o noisy.parquet --null-as-zero --json
     """
-    from countveil.mechanism import Mechanism
-    from countveil.tables import release_table
+    from countveil.mechanism.mechanism import Mechanism
+    from countveil.release.table_files import release_table
 
-    with busy("certifying the mechanism"):
+    with show_spinner("certifying the mechanism"):
         mechanism = Mechanism.load(file)
-    with _bar() as progress:
+    with _show_progress_bar() as progress:
         done = release_table(
             mechanism, table, columns, output, disjoint=disjoint, null_as_zero=null_as_zero, progress=progress
         )
@@ -67,33 +69,33 @@ def release(
         "sensitivity": m["sensitivity"],
         "margin_95": mechanism.margin_95,
     }
-    for line in _words(result):
+    for line in _describe(result):
         click.echo(line, err=True)
     if as_json:
         print_json(result)
 
 
-def _words(r: dict[str, Any]) -> Iterator[str]:
-    """What was released and what that guarantees, line by line."""
-    from countveil.noisy_columns import listed
+def _describe(r: dict[str, Any]) -> Iterator[str]:
+    """Describe what was released and its guarantee, line by line."""
+    from countveil.release.columns import join_names
 
-    several, names, others = len(r["columns"]) > 1, listed(r["columns"]), r["unchanged_columns"]
+    several, names, others = len(r["columns"]) > 1, join_names(r["columns"]), r["unchanged_columns"]
     what = f"each of the {len(r['columns'])} columns {names}" if several else f"column {names}"
     yield f"released {r['rows']} counts of {what} to {r['output']}, ±{r['margin_95']} in 95 % of cases"
     number = {0: "no other column is", 1: "1 other column is"}.get(len(others), f"{len(others)} other columns are")
-    yield f"{number} published unchanged" + (f": {listed(others)}" if others else "")
-    pair = f"epsilon {short(r['epsilon'], 6, 'up')}, delta {short(r['delta'], 6, 'up')}"
+    yield f"{number} published unchanged" + (f": {join_names(others)}" if others else "")
+    pair = f"epsilon {clip(r['epsilon'], 6, 'up')}, delta {clip(r['delta'], 6, 'up')}"
     together = several and not r["disjoint"]
     yield f"guarantee{' of all columns together' * together}: {pair}"
     where = "one row of one of the columns" if r["disjoint"] else "one row of each column" if several else "one row"
     yield f"  for each person who is counted in {where} and adds at most {r['sensitivity']} there;"
-    yield "  a person counted in k rows has k times both"
-    yield "releasing the same counts again spends privacy again: publish this table, and keep it"
+    yield "  for a person counted in k rows, multiply both by k"
+    yield "releasing the same counts again spends privacy again: publish this table and keep it"
 
 
 @contextmanager
-def _bar() -> Iterator[Callable[[int, int], None] | None]:
-    """A progress bar on stderr that goes away when done; nothing where stderr is no terminal."""
+def _show_progress_bar() -> Iterator[Callable[[int, int], None] | None]:
+    """Show a progress bar on stderr, removed at the end; nothing if stderr is not a terminal."""
     if not sys.stderr.isatty():
         yield None
         return

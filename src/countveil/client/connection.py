@@ -1,11 +1,11 @@
-"""A service from afar: `connect` gives what a Curator gives, over HTTP, with nothing but the standard library.
+"""A remote service: `connect` offers what a Curator offers, over HTTP, with only the standard library.
 
     service = cv.connect("https://counts.example.org", key="cvk_...")   # or COUNTVEIL_KEY in the environment
     service.count(by="region", where=cv.col("age") >= 65).frame
 
-**Guarantee.** The key goes into the Authorization header of requests to the one address that was given, over TLS unless
-that is this machine, after something there has shown itself to be a countveil service; it is in no address, message or
-repr. Every `count` carries an idempotency key, the same when it is sent again, so an answer that is lost on the way is
+**Guarantee.** The key is sent only in the Authorization header, only to the given address, over TLS unless that is this
+machine, and only after a countveil service has answered there. The key is in no address, message or repr. Every `count`
+carries an idempotency key, which is the same when the request is sent again, so an answer that is lost on the way is
 paid for once.
 """
 
@@ -21,7 +21,19 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar, Unpack
 
 import countveil
-from countveil.answers import DryRun, PoolBudget, Table, check_kind
+from countveil.client.responses import (
+    read_datasets,
+    read_dry_run,
+    read_history,
+    read_pools,
+    read_receipt,
+    read_refusal,
+    read_table,
+)
+from countveil.client.transport import BrokenError, Reply, Wire, parse_address
+from countveil.curator.receipts import PoolBudget, Receipt, check_receipt_id
+from countveil.curator.results import DryRun, FrameKind, Table, check_kind
+from countveil.curator.summaries import DatasetSummary, HistoryEntry
 from countveil.errors import (
     AccessError,
     ConfigError,
@@ -29,28 +41,47 @@ from countveil.errors import (
     ParameterError,
     RequestError,
     ServiceError,
-    shortened,
+    shorten,
 )
-from countveil.query import Condition, Form, Question, check_form, parse, parse_condition, take_question, written
+from countveil.planning.grades import check_name
+from countveil.query import (
+    Condition,
+    Form,
+    Question,
+    check_form,
+    parse,
+    parse_condition,
+    take_question,
+    write_condition,
+)
 from countveil.query.tokens import UNWRITABLE
-from countveil.received import read_dry_run, read_pools, read_table, refusal
-from countveil.sampling.entropy import token
-from countveil.wire import BrokenError, Reply, Wire, address_of
+from countveil.sampling.randomness import token
 
 ENVIRONMENT = "COUNTVEIL_KEY"
 WAITS = (0.0, 0.25, 1.0, 4.0)
-"""Seconds before a request is sent again, once for each entry; the first is for a connection that was idle too long."""
+"""Seconds to wait before each retry; the first retry is for a connection that was idle too long."""
 PATIENCE = 60
 """The longest wait, in seconds, that a service may ask for."""
 R = TypeVar("R")
 
 
 class Connection:
-    """Ask the service at an address, with a key that its curator gave you (default: COUNTVEIL_KEY).
+    """Ask the service at an address. A connection may be shared by threads.
 
-    It answers questions within its curator's budgets. `timeout` is how many seconds to wait for it, `cafile` holds
-    certificates to trust in place of the system's. `insecure` allows plain http to other machines: whoever is on the
-    way can then read the key and use it. A connection may be shared by threads.
+    Args:
+        url: The address of the service.
+        key: The API key that its curator gave you. Default: COUNTVEIL_KEY.
+        insecure: Allow plain http to other machines: anyone on the network path can then read the key and use it.
+        timeout: Seconds to wait for a response.
+        cafile: Certificates to trust instead of the system's.
+
+    Raises:
+        ParameterError, RequestError: The address, the key or an option is not allowed.
+        ServiceError: The service cannot be reached, or is not a countveil service.
+
+    >>> with Connection(url, key) as service:
+    ...     service.count("SELECT sex, count(*) FROM people GROUP BY sex").cells
+    2
     """
 
     def __init__(
@@ -64,7 +95,7 @@ class Connection:
     ) -> None:
         if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < math.inf:
             raise ParameterError("timeout", timeout, "a number of seconds above 0")
-        address = address_of(url, insecure=insecure)
+        address = parse_address(url, insecure=insecure)
         self._key = _check_key(os.environ.get(ENVIRONMENT) if key is None else key)
         self._wire = Wire(address, timeout, cafile)
         self._headers = {"Accept": "application/json", "User-Agent": f"countveil/{countveil.__version__}"}
@@ -95,50 +126,149 @@ class Connection:
         self,
         question: str | Question | None = None,
         *,
-        frame: str | None = None,
+        grade: str | None = None,
+        frame: FrameKind | None = None,
         idempotency_key: str | None = None,
         **form: Unpack[Form],
     ) -> Table:
         """Released counts of every cell of a question: paid for, drawn once, on the record; free if asked before.
 
-        The question is SQL text, or the Python form: `dataset`, `by`, `where`, `people`, `name`. What is sent again
-        with the same `idempotency_key` gets the same answer, whatever has become of the data. If none is given, each
-        call has a key of its own, and an answer lost on the way is fetched again at no cost.
+        Args:
+            question: SQL text; or use the Python form instead.
+            grade: The grade that pays. Default: an answer on record in any grade, the finest first; else the pool's
+                default grade.
+            frame: The kind of `table.frame`. Default: one that is installed.
+            idempotency_key: A repeat with the same key gets the recorded answer, even if the data has changed. Default:
+                a new key for each call, so a response that was lost is fetched again at no cost.
+            **form: `dataset`, `by`, `where`, `people`, `name`.
+
+        Returns:
+            The table with its margins and its receipt.
+
+        Raises:
+            QueryError: The question is outside the query language or the public schema.
+            BudgetError: No answer is left for this key.
+            ConflictError: The idempotency key was used for another question.
+            AccessError: The service refuses the key.
+            ServiceError: The service cannot be reached or fails.
+
+        >>> service.count(by="sex", where="age >= 65").columns
+        ['sex', 'count', 'count_low', 'count_high']
         """
         if frame is not None:
             check_kind(frame)
         repeat = token(16) if idempotency_key is None else idempotency_key
         if not isinstance(repeat, str) or not re.fullmatch("[!-~]{1,200}", repeat):
             raise ParameterError("idempotency_key", repeat, "1 to 200 visible ASCII characters")
-        asked, where = _write_question(question, **form), form.get("where")
+        asked, where = _write_question(question, grade, **form), form.get("where")
         body = self._ask("/v1/count", asked, where, {"Idempotency-Key": repeat})
         return self._understand(read_table, body, frame)
 
-    def dry_run(self, question: str | Question | None = None, **form: Unpack[Form]) -> DryRun:
-        """What a question costs and how accurate its answer will be, before it is asked. Nothing is put on record."""
-        asked = _write_question(question, **form)
-        return self._understand(read_dry_run, self._ask("/v1/plan", asked, form.get("where")))
+    def dry_run(
+        self, question: str | Question | None = None, *, grade: str | None = None, **form: Unpack[Form]
+    ) -> DryRun:
+        """What a question costs and how accurate its answer will be. Spends nothing and puts nothing on record.
+
+        Args:
+            question: SQL text; or use the Python form instead.
+            grade: As for `count`.
+            **form: `dataset`, `by`, `where`, `people`, `name`.
+
+        Returns:
+            Cost, cells, margins and notes.
+
+        Raises:
+            CountveilError: The errors of `count`.
+
+        >>> service.dry_run(by="region").cells
+        4
+        """
+        asked = _write_question(question, grade, **form)
+        return self._understand(read_dry_run, self._ask("/v1/dry-run", asked, form.get("where")))
 
     def budget(self, pool: str | None = None) -> list[PoolBudget]:
-        """What the holder of this key can still ask for of every pool, or of the pool of one dataset or name.
+        """What the holder of this key can still ask for, of every pool or of one. Only curators see shares.
 
-        Shares are for curators to see.
+        Args:
+            pool: The name of a pool, or of a dataset.
+
+        Returns:
+            The budgets.
+
+        Raises:
+            ConfigError: There is no such pool or dataset.
+            AccessError, ServiceError: As for `count`.
+
+        >>> [pool.pool for pool in service.budget()]
+        ['people']
         """
-        found = self._understand(read_pools, self._ask("/v1/budget"))
+        pools = self._understand(read_pools, self._ask("/v1/budget"))
         if pool is None:
-            return found
-        named = [each for each in found if pool in each.datasets] or [each for each in found if pool == each.pool]
+            return pools
+        named = [each for each in pools if pool in each.datasets] or [each for each in pools if pool == each.pool]
         if not named:
-            pools = ", ".join(each.pool for each in found)
+            names = ", ".join(each.pool for each in pools)
             raise ConfigError(
-                "pool", f"{shortened(pool)} is neither a dataset with a budget nor a pool; there are {pools}"
+                "pool", f"{shorten(pool)} is neither a dataset with a budget nor a pool; there are {names}"
             )
         return named
 
-    # -- over the wire -----------------------------------------------------------------------------------------------
+    # -- what there is, and what was asked ---------------------------------------------------------------------------
+
+    def datasets(self) -> list[DatasetSummary]:
+        """The datasets that answer questions: public schema, pool and mechanism. Nothing about the data.
+
+        Returns:
+            A summary for each dataset.
+
+        Raises:
+            AccessError, ServiceError: As for `count`.
+
+        >>> [(dataset.name, [column.name for column in dataset.columns]) for dataset in service.datasets()]
+        [('people', ['region', 'town', 'age', 'sex', 'condition'])]
+        """
+        return self._understand(read_datasets, self._ask("/v1/datasets"))
+
+    def history(self) -> list[HistoryEntry]:
+        """The questions that were charged to this key, oldest first; for a curator's key those of everyone.
+
+        Returns:
+            An entry for each charge; its id is that of the receipt.
+
+        Raises:
+            AccessError, ServiceError: As for `count`.
+
+        >>> table = service.count(by="sex")
+        >>> table.receipt.id in [entry.id for entry in service.history()]
+        True
+        """
+        return self._understand(read_history, self._ask("/v1/asked"))
+
+    def receipt(self, id: str) -> Receipt | None:
+        """The receipt with this id.
+
+        Args:
+            id: The 24 hexadecimal digits of a receipt.
+
+        Returns:
+            The receipt, or None if this key has none with this id.
+
+        Raises:
+            ParameterError: No receipt can have this id.
+            AccessError, ServiceError: As for `count`.
+
+        >>> table = service.count(by="sex")
+        >>> service.receipt(table.receipt.id).text
+        'SELECT sex, count(*) FROM people GROUP BY sex'
+        """
+        check_receipt_id(id)
+        body = self._ask(f"/v1/receipts/{id}", may_be_missing=True)
+        return None if body is None else self._understand(read_receipt, body)
+
+    # -- HTTP --------------------------------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        """Is this a countveil service? Asked without the key."""
+        """Check, without sending the key, that a countveil service is at this address."""
         try:
             reply = self._wire.send("GET", "/openapi.json", self._headers)
         except BrokenError as broken:
@@ -156,8 +286,13 @@ class Connection:
         body: Mapping[str, Any] | None = None,
         where: object = None,
         more: Mapping[str, str] | None = None,
+        *,
+        may_be_missing: bool = False,
     ) -> Any:
-        """The JSON value of an answer. What may have been lost is sent again, with the same headers and body."""
+        """The parsed JSON response; with `may_be_missing`, None where the service has nothing at this path.
+
+        A request that may have been lost is sent again with the same headers and body.
+        """
         headers = {**self._headers, "Authorization": f"Bearer {self._key}", **(more or {})}
         sent = None if body is None else json.dumps(body).encode()
         if sent is not None:
@@ -175,6 +310,8 @@ class Connection:
             if wait is None or again is None or again > PATIENCE:
                 break
             time.sleep(max(wait, again))
+        if may_be_missing and reply.status == 404 and reply.problem is not None:
+            return None
         if reply.status != 200:
             raise self._refusal(reply, positions=not isinstance(where, Condition))
         return reply.json
@@ -186,39 +323,39 @@ class Connection:
             return read(body, *more)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             raise ServiceError(
-                f"{self._wire.address} gave an answer that this version of countveil cannot read"
+                f"{self._wire.address} sent a response that this version of countveil cannot read; update countveil"
             ) from None
 
     def _unreachable(self, broken: BrokenError, more: str = "") -> ServiceError:
-        return ServiceError(f"{self._wire.address} cannot be asked: {self._line(str(broken))}{more}")
+        return ServiceError(f"{self._wire.address} cannot be reached: {self._line(str(broken))}{more}")
 
     def _foreign(self, reply: Reply) -> ServiceError:
         if 300 <= reply.status < 400:
             return ServiceError(
-                f"{self._wire.address} redirects, and a key does not follow; give the address of the service itself"
+                f"{self._wire.address} redirects, and the key is not sent to other addresses; give the final address"
             )
-        return ServiceError(f"{self._wire.address} does not answer as a countveil service does (status {reply.status})")
+        return ServiceError(f"{self._wire.address} did not respond like a countveil service (status {reply.status})")
 
     def _refusal(self, reply: Reply, *, positions: bool = True) -> CountveilError:
-        """The error that the same refusal would be without a network between."""
+        """The error that a Curator would raise for the same refusal."""
         problem = reply.problem
         if problem is None:
             return self._foreign(reply)
         if problem["error"].get("name") == "unauthorized":
             return AccessError(f"{self._wire.address} does not know this key; ask its curator for one")
-        said = {name: self._line(problem[name]) for name in ("title", "detail")}
-        return refusal(said["title"], said["detail"], problem["error"], positions=positions)
+        title, detail = self._line(problem["title"]), self._line(problem["detail"])
+        return read_refusal(title, detail, problem["error"], positions=positions)
 
     def _line(self, words: str) -> str:
-        """What a service said, on one line, and never the key."""
-        return shortened(words.replace(self._key, "..."), 1000)
+        """A text of the service, shortened to one line, with the key removed."""
+        return shorten(words.replace(self._key, "..."), 1000)
 
 
 connect = Connection
 """The name by which users call it: `cv.connect(url, key)`."""
 
 
-# -- what is sent ------------------------------------------------------------------------------------------------------
+# -- requests ----------------------------------------------------------------------------------------------------------
 
 
 def _check_key(given: object) -> str:
@@ -228,12 +365,12 @@ def _check_key(given: object) -> str:
             f"no key: set {ENVIRONMENT} or give key=...; a curator makes one with: countveil keys add NAME"
         )
     if not re.fullmatch("[!-~]{1,200}", key):
-        raise RequestError("key: this is not one; a key is one word that begins with cvk_")
+        raise RequestError("key: not a valid key; a key is one word that begins with cvk_")
     return key
 
 
-def _write_question(question: str | Question | None, **form: Unpack[Form]) -> dict[str, Any]:
-    """The body of a question. Text is for the service to judge, unless it cannot travel."""
+def _write_question(question: str | Question | None, grade: str | None, **form: Unpack[Form]) -> dict[str, Any]:
+    """The JSON body of a question. The service checks its text; only text that JSON cannot carry is refused here."""
     asked = take_question(question, form)
     sql = asked.text if isinstance(asked, Question) else asked
     if sql is not None:
@@ -246,14 +383,15 @@ def _write_question(question: str | Question | None, **form: Unpack[Form]) -> di
         "sql": sql,
         "dataset": form.get("dataset"),
         "by": columns,
-        "where": written(where) if isinstance(where, Condition) else where,
+        "where": write_condition(where) if isinstance(where, Condition) else where,
         "people": bool(form.get("people")),
         "name": form.get("name"),
+        "grade": None if grade is None else check_name(grade),
     }
-    return {word: value for word, value in body.items() if value is not None}
+    return {name: value for name, value in body.items() if value is not None}
 
 
 def _check_text(text: object, reader: Callable[[Any], object]) -> None:
-    """Refuse what JSON cannot carry, or what is nothing, as the query language does."""
+    """Refuse empty text and text that JSON cannot carry, with the error of the query language."""
     if not isinstance(text, str) or not text.strip() or UNWRITABLE.search(text):
         reader(text)

@@ -1,6 +1,6 @@
-"""One address over HTTP: where it may be, connections that are kept, replies as they come; no redirects, no retries.
+"""HTTP requests to one address, over connections that are kept open; no redirects, no retries.
 
-Plain http goes to this machine alone: on the way to any other, whoever listens would have the key.
+Plain http is allowed to this machine only: on the way to another machine, anyone could read the key.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ALLOWED = "an address such as https://counts.example.org"
 
 
 class BrokenError(Exception):
-    """No reply came: in words, and whether it is no use to try again."""
+    """No reply arrived. The message says why; `final` means that a retry is useless."""
 
     def __init__(self, words: str, final: bool = False) -> None:
         super().__init__(words)
@@ -35,7 +35,7 @@ class BrokenError(Exception):
 
 @dataclass(frozen=True)
 class Address:
-    """Where a service is. `path` is what comes before the routes, for services below a path of a proxy."""
+    """The address of a service. `path` is the prefix of all routes, for a service behind a path of a proxy."""
 
     secure: bool
     host: str
@@ -48,17 +48,17 @@ class Address:
         return f"http{'s' if self.secure else ''}://{host}{'' if usual else f':{self.port}'}{self.path}"
 
 
-def address_of(url: object, *, insecure: bool = False) -> Address:
-    """The address that a text names, or a refusal that does not quote what may be a secret in it.
+def parse_address(url: object, *, insecure: bool = False) -> Address:
+    """Parse the URL of a service. An error never quotes a key or password in it.
 
-    >>> address_of("http://localhost:8000/").port, str(address_of("https://counts.example.org/office"))
+    >>> parse_address("http://localhost:8000/").port, str(parse_address("https://counts.example.org/office"))
     (8000, 'https://counts.example.org/office')
     """
     text = url.strip() if isinstance(url, str) else ""
     if "cvk_" in text.lower():
-        raise RequestError("url: a key never goes into an address, where logs keep it; give it with key=...")
+        raise RequestError("url: contains a key, and logs keep addresses; give the key with key=...")
     if "@" in text:
-        raise RequestError("url: leave out the name and password; who asks is said by the key")
+        raise RequestError("url: leave out the user name and password; the key identifies you")
     try:
         parts = urlsplit(text)
         host, port = parts.hostname, parts.port
@@ -72,7 +72,7 @@ def address_of(url: object, *, insecure: bool = False) -> Address:
     secure = parts.scheme == "https"
     if not secure and not insecure and not _loopback(host):
         raise RequestError(
-            f"url: {host} is another machine, and over http the key would travel in the clear; use https://"
+            f"url: {host} is another machine, and over http the key would be sent unencrypted; use https://"
         )
     return Address(secure, host, port or (443 if secure else 80), parts.path.rstrip("/"))
 
@@ -86,7 +86,7 @@ def _loopback(host: str) -> bool:
 
 @dataclass(frozen=True)
 class Reply:
-    """What came back."""
+    """The response to one request."""
 
     status: int
     retry_after: str
@@ -94,7 +94,7 @@ class Reply:
 
     @cached_property
     def json(self) -> Any:
-        """The value of the body; None if it is not JSON."""
+        """The parsed body; None if it is not JSON."""
         try:
             return json.loads(self.body)
         except (ValueError, RecursionError):
@@ -102,22 +102,22 @@ class Reply:
 
     @property
     def problem(self) -> dict[str, Any] | None:
-        """The refusal of a countveil service, if this is one."""
-        found = self.json
-        if not isinstance(found, dict) or not str(found.get("type")).startswith(PROBLEM):
+        """The problem document of a countveil service; None if the body is not one."""
+        body = self.json
+        if not isinstance(body, dict) or not str(body.get("type")).startswith(PROBLEM):
             return None
-        texts = isinstance(found.get("detail"), str) and isinstance(found.get("title"), str)
-        return found if texts and isinstance(found.get("error"), dict) else None
+        texts = isinstance(body.get("detail"), str) and isinstance(body.get("title"), str)
+        return body if texts and isinstance(body.get("error"), dict) else None
 
     @property
     def again(self) -> int | None:
-        """In how many seconds the same request may be sent again; None: it would be of no use.
+        """Seconds until the same request may be sent again; None if a retry is useless.
 
-        A service that is too busy says when. Statuses that a proxy gives by itself say nothing, and pass.
+        A busy service says when. A proxy's own 502, 503 or 504 does not, and the retry may follow at once.
         """
-        said = self.retry_after
-        if self.status in (429, 503) and said.isascii() and said.isdigit():
-            return int(said[:9])
+        seconds = self.retry_after
+        if self.status in (429, 503) and seconds.isascii() and seconds.isdigit():
+            return int(seconds[:9])
         return 0 if self.status in (502, 503, 504) and self.problem is None else None
 
 
@@ -132,16 +132,16 @@ class Wire:
 
     def send(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None = None) -> Reply:
         """The reply to one request."""
-        connection, fresh = self._taken()
+        connection, fresh = self._take_connection()
         try:
             connection.request(method, self.address.path + path, body, dict(headers))
             response = connection.getresponse()
             reply = Reply(response.status, response.headers.get("Retry-After") or "", response.read())
         except (OSError, http.client.HTTPException) as error:
             connection.close()
-            self.close()  # what was kept beside it has likely been closed at the other end too
-            raise self._broken(error, fresh) from None
-        except BaseException:  # stopped in the middle: what is still to come is not the next reply
+            self.close()  # the server has likely closed the other idle connections too
+            raise self._describe_failure(error, fresh) from None
+        except BaseException:  # interrupted: the rest of this reply must not be read as the next one
             connection.close()
             raise
         if response.will_close:
@@ -155,7 +155,7 @@ class Wire:
             while True:
                 self._idle.pop().close()
 
-    def _taken(self) -> tuple[http.client.HTTPConnection, bool]:
+    def _take_connection(self) -> tuple[http.client.HTTPConnection, bool]:
         """A connection, and whether it is a new one."""
         if self._process != os.getpid():  # after a fork, connections belong to the parent
             self._idle, self._process = deque(), os.getpid()
@@ -167,20 +167,20 @@ class Wire:
                 return http.client.HTTPConnection(*place, timeout=self._timeout), True
             return http.client.HTTPSConnection(*place, timeout=self._timeout, context=self._context), True
 
-    def _broken(self, error: Exception, fresh: bool) -> BrokenError:
+    def _describe_failure(self, error: Exception, fresh: bool) -> BrokenError:
         if isinstance(error, ssl.SSLCertVerificationError):
             return BrokenError(f"its certificate is not valid ({error.verify_message})", final=True)
         if isinstance(error, ssl.SSLError):
             return BrokenError(f"TLS failed ({str(error.reason or 'no reason given').lower().replace('_', ' ')})")
         if isinstance(error, TimeoutError):
-            return BrokenError(f"no answer within {self._timeout:g} s", final=fresh)
+            return BrokenError(f"no response within {self._timeout:g} s", final=fresh)
         if isinstance(error, http.client.RemoteDisconnected):
-            return BrokenError("it closed the connection without an answer")
+            return BrokenError("the service closed the connection without a response")
         if isinstance(error, OSError):
             return BrokenError(error.strerror or "the connection broke")
         if isinstance(error, http.client.IncompleteRead):
-            return BrokenError("the connection broke in the middle of the answer")
-        return BrokenError("what came back is not HTTP")
+            return BrokenError("the connection broke in the middle of the response")
+        return BrokenError("the response is not HTTP")
 
 
 def _context(cafile: str | Path | None) -> ssl.SSLContext:

@@ -1,18 +1,21 @@
-"""`countveil inspect`: how the data fits what was declared. For the curator's eyes."""
+"""`countveil inspect`: how the data fits the declared schema. Only for the curator: it shows data."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
 
-from countveil.config import Dataset
-from countveil.engines import SqlEngine, open_engine
-from countveil.engines.survey import ColumnSurvey, PeopleSurvey, count_rows, survey_column, survey_people
-from countveil.errors import EngineError
+from countveil.config.bounds import NO_NOISE, BoundsTable, PlannedAnswers, choose_tables, compare_bounds
+from countveil.config.configuration import Dataset
+from countveil.data.engines import open_engine
+from countveil.data.survey import ColumnSurvey, PeopleSurvey, count_rows, survey_column, survey_people
+from countveil.errors import ParameterError
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """What was found in the source of one dataset; `undeclared` are columns that nobody can ask about."""
+    """The survey of the source of one dataset; `undeclared` are columns that nobody can ask about."""
 
     dataset: str
     rows: int
@@ -21,45 +24,70 @@ class Inspection:
     undeclared: tuple[str, ...]
     guessed: tuple[str, ...]
     notes: tuple[str, ...]
+    bounds: BoundsTable | None = None
+    """What each choice of contribution bounds leaves out; None if every row is one person."""
 
     def describe(self) -> dict[str, object]:
         """As plain JSON values."""
         columns = [asdict(c) | {"outside": c.outside, "examples": [list(e) for e in c.examples]} for c in self.columns]
         names = {name: list(getattr(self, name)) for name in ("undeclared", "guessed", "notes")}
-        return {"schema_version": 1, **asdict(self), "columns": columns, **names}
+        bounds = None if self.bounds is None else self.bounds.describe()
+        facts = asdict(replace(self, bounds=None))
+        return {"schema_version": 1, **facts, "columns": columns, **names, "bounds": bounds}
 
 
-def inspect(dataset: Dataset) -> Inspection:
-    """Look at the source of a dataset; a source without a declared column is a DataError."""
+def inspect(dataset: Dataset, by: Sequence[str] = ()) -> Inspection:
+    """Survey the source of a dataset; raises DataError if the source lacks a declared column.
+
+    Contribution bounds are compared in tables `by` these columns; see `choose_tables`.
+    """
     schema = dataset.schema
     engine = open_engine(dataset.source, schema, dataset.engine)
-    if not isinstance(engine, SqlEngine):
-        raise EngineError("source: this engine cannot be inspected")
     try:
         columns = tuple(survey_column(engine, column) for column in schema.columns)
         people = None if schema.unit_is_row else survey_people(engine, schema)
-        declared = {column.name for column in schema.columns} | {schema.unit}
+        declared = {column.name for column in schema.sources} | {schema.unit}
         undeclared = tuple(name for name in engine.columns() if name not in declared)
         rows = columns[0].rows if columns else count_rows(engine)
+        bounds = None
+        if not schema.unit_is_row:
+            tables = choose_tables(schema.columns, by)
+            enforced = schema.rows_per_person, schema.cells_per_person
+            bounds = compare_bounds(engine, schema.unit, tables, rows, _planned(dataset), enforced)
+        elif by:
+            raise ParameterError("by", by[0], "nothing", "every row is one person, so no bounds leave rows out")
     finally:
         engine.close()
     guessed = tuple(column.name for column in schema.columns if column.guessed)
-    return Inspection(schema.name, rows, columns, people, undeclared, guessed, tuple(_notes(dataset, columns, people)))
+    return Inspection(
+        schema.name, rows, columns, people, undeclared, guessed, tuple(_notes(dataset, columns, people)), bounds
+    )
+
+
+def _planned(dataset: Dataset) -> PlannedAnswers | None:
+    """The answers that the budget of a dataset plans."""
+    budget, near = dataset.budget, dataset.schema.neighbours
+    if budget is None:
+        return None
+    return PlannedAnswers(float(Fraction(budget.epsilon)), float(Fraction(budget.delta)), budget.answers, near)
 
 
 def _notes(dataset: Dataset, columns: tuple[ColumnSurvey, ...], people: PeopleSurvey | None) -> list[str]:
     notes = [
-        f"{column.name}: {_rows(column.outside)} outside the domain; no question on it counts them"
+        f"{column.name}: {_rows(column.outside)} outside the domain; no question on this column counts them"
         for column in columns
         if column.outside
     ]
     if people is not None and people.unnamed:
-        notes.append(f"{_rows(people.unnamed)} without a person in {dataset.schema.unit}; never counted")
+        notes.append(f"{_rows(people.unnamed)} without a person in column {dataset.schema.unit}; never counted")
     if people is not None and people.over:
         bound = dataset.schema.rows_per_person * dataset.schema.cells_per_person
-        notes.append(f"people with more than {_rows(bound)}: {people.over}; what is above the bounds is not counted")
+        notes.append(f"people with more than {_rows(bound)}: {people.over}; rows above the bounds are not counted")
+    if dataset.bounds_guessed:
+        notes.append("the bounds are guessed: confirm them in the file, then remove bounds_guessed = true")
     if dataset.budget is None:
         notes.append("no budget is declared, so nothing will be answered")
+        notes += [] if dataset.schema.unit_is_row else [NO_NOISE]
     return notes
 
 

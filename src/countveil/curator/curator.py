@@ -1,14 +1,14 @@
 """The workflow: ask, charge, count, draw, record, answer.
 
-**Guarantee.** Whatever is answered about the people of a pool, over all datasets, versions, analysts and processes, is
-post-processing of at most as many releases of each of the pool's mechanisms, one for every plan, as were opened and as
-the stated epsilon was certified for. A question is paid for before the data is looked at; an answer goes out only when
-it is on disk as the one answer of its charge; the same question on the same data is answered from the record.
+**Guarantee.** A pool has one mechanism for every grade of every plan. All answers about its people, over all datasets,
+versions, analysts and processes and in any order, are post-processing of releases of these mechanisms: of each, at most
+as many as were opened and as the stated epsilon covers. A question is paid for before the data is looked at; an answer
+goes out only when it is on disk as the one answer of its charge; the same question on the same data is answered from
+the record.
 """
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -17,46 +17,50 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
-from countveil.answers import DryRun as DryRun
-from countveil.answers import PoolBudget as PoolBudget
-from countveil.answers import (
-    Receipt,
+from countveil.config.configuration import Config, Dataset, load
+from countveil.curator.overview import Overview
+from countveil.curator.parquet_results import (
+    ParquetTable,
+    Ready,
+    check_output,
+    evaluate,
+    new_folder,
+    open_recorded,
+)
+from countveil.curator.pool_plans import Plans
+from countveil.curator.receipts import PoolBudget as PoolBudget
+from countveil.curator.recorded_counts import check_inline, draw_counts, pack_counts, unpack_counts
+from countveil.curator.results import (
+    DryRun as DryRun,
+    FrameKind,
     Table,
     check_collectable,
-    check_inline,
     check_kind,
-    draw_counts,
     kind_of,
     make_dry_run,
     make_table,
-    pack_counts,
-    unpack_counts,
 )
-from countveil.config import Config, Dataset, load
-from countveil.engines import Engine, EnginePool, Snapshot, Source
-from countveil.errors import ConflictError, EngineError, LedgerError, ParameterError
-from countveil.fingerprints import Fingerprints
-from countveil.intervals import Intervals
-from countveil.ledger import Asked, Charge, Keyed, Ledger, PlanRecord, Request
-from countveil.ledger.opening import open_ledger
-from countveil.mechanism import Mechanism
-from countveil.plans import Plans, lost_answers
+from countveil.data.engines import Engine, EnginePool, Snapshot, Source
+from countveil.data.fingerprints import Fingerprints
+from countveil.errors import ConflictError, EngineError, LedgerError, ParameterError, warn_deprecated
+from countveil.ledger import Asked, Charge, Keyed, Ledger, Most, PlanRecord, Request
+from countveil.mechanism.intervals import Intervals
+from countveil.mechanism.mechanism import Mechanism
 from countveil.query import Form, Question, ask
-from countveil.releases import (
-    Ready,
-    Release,
-    check_output,
-    evaluated,
-    new_folder,
-    opened,
-)
+from countveil.sampling.randomness import salt
 
-log = logging.getLogger("countveil.curator")
+log = logging.getLogger("countveil.curator.curator")
 CURATOR = "curator"
 
 
-class Curator:
-    """Answers questions from configured datasets within their budgets."""
+class Curator(Overview):
+    """Answers questions from configured datasets within their budgets.
+
+    >>> with Curator.open("census/countveil.toml") as curator:
+    ...     table = curator.count("SELECT region, count(*) FROM people GROUP BY region")
+    >>> table.columns
+    ['region', 'count', 'count_low', 'count_high']
+    """
 
     def __init__(self, config: Config, ledger: Ledger, sources: Mapping[str, object] | None = None) -> None:
         self.config = config
@@ -66,18 +70,30 @@ class Curator:
         self._plans = Plans(config, ledger)
         self._versions: dict[tuple[str, Keyed], tuple[PlanRecord, int]] = {}
         cache = config.ledger.with_name(f"{config.ledger.name}.fingerprints")
-        self._fingerprints = Fingerprints(ledger.keyed, cache, ledger.unkeyed_fingerprints)
+        self._fingerprints = Fingerprints(ledger.make_keyed_hash, cache, ledger.unkeyed_fingerprints)
 
     @classmethod
     def open(cls, config: str | Path | Config | None = None, *, sources: Mapping[str, object] | None = None) -> Curator:
-        """A curator for a configuration file; `sources` puts frames in memory in place of configured sources.
+        """A curator for a configuration file. Its ledger is created if there is none, and verified if there is one.
 
-        The ledger is created if there is none, and checked from its first entry if there is one.
+        Args:
+            config: The path of a countveil.toml. Default: COUNTVEIL_CONFIG, or countveil.toml in this folder.
+            sources: Frames in memory that replace the configured sources of datasets, by name.
+
+        Returns:
+            The curator; close it, or use it in a `with` block.
+
+        Raises:
+            ConfigError: The configuration is invalid, or has no such dataset.
+            LedgerError: The ledger cannot be used.
+
+        >>> Curator.open("census/countveil.toml").budget()[0].answers_total
+        10
         """
         loaded = config if isinstance(config, Config) else load(config)
         for name in sources or {}:
             loaded.dataset(name)
-        return cls(loaded, open_ledger(loaded.ledger, loaded.anchor, loaded.server), sources)
+        return cls(loaded, loaded.open_ledger(), sources)
 
     def close(self) -> None:
         self._engines.close()
@@ -93,130 +109,194 @@ class Curator:
     # -- asking ------------------------------------------------------------------------------------------------------
 
     def question(self, question: str | Question | None = None, **form: Unpack[Form]) -> Question:
-        """The question that SQL text or the Python form asks."""
+        """Check a question without asking it: no charge, no look at the data.
+
+        Args:
+            question: SQL text; or use the Python form instead.
+            **form: `dataset`, `by`, `where`, `people`, `name`.
+
+        Returns:
+            The typed question, with its number of cells.
+
+        Raises:
+            QueryError: The question is outside the query language or the public schema.
+
+        >>> curator.question(by=["region", "sex"]).cells
+        8
+        """
         return ask(self.config.schemas, question, **form)
 
     def count(
         self,
         question: str | Question | None = None,
         *,
+        grade: str | None = None,
         analyst: str = CURATOR,
-        frame: str | None = None,
-        most: int | None = None,
+        frame: FrameKind | None = None,
+        most: Most | None = None,
         request: Request | None = None,
         **form: Unpack[Form],
     ) -> Table:
         """Released counts of every cell of a question: paid for, drawn once, on the record; free if asked before.
 
-        `most` is how many answers of the pool the analyst may pay for. A `request` that was answered gets the same
-        answer again, whatever has become of the data.
+        Args:
+            question: SQL text; or use the Python form instead.
+            grade: The grade that pays. Default: an answer on record in any grade, the finest first; else the pool's
+                default grade.
+            analyst: Who pays; a share in countveil.toml limits it.
+            frame: The kind of `table.frame`. Default: the kind of the source.
+            most: How many answers of the pool the analyst may pay for, or of each grade by its name.
+            request: A request that was answered gets the same answer again, even if the data has changed.
+            **form: `dataset`, `by`, `where`, `people`, `name`.
+
+        Returns:
+            The table with its margins and its receipt.
+
+        Raises:
+            QueryError: The question is outside the query language or the public schema.
+            BudgetError: No answer is left.
+            RequestError: The table is too large to collect.
+            DataError, EngineError: The source does not fit its schema, or cannot be read.
+            LedgerError: The ledger cannot be used; nothing is answered.
+
+        >>> table = curator.count(by="sex", where="age >= 65")
+        >>> table.cells, table.receipt.answers_left, table.replayed
+        (2, 9, False)
+        >>> curator.count("SELECT sex, count(*) FROM people WHERE NOT age < 65 GROUP BY sex").replayed
+        True
         """
         asked = self.question(question, **form)
-        dataset, who = self._admit(asked, analyst)
+        dataset, who = self._admit(asked, analyst, grade)
         kind = self._check_frame(dataset, frame)
         check_collectable(asked)
         before = None if request is None else self._find_answered(asked, who, request)
         if before is not None:
-            return self._make_table(asked, before, self._plans.of_charge(before)[1], True, kind)
-        with self._prepare(asked, dataset, who) as ready:
+            return self._make_table(asked, before, self._plans.of_charge(before), True, kind)
+        with self._prepare(asked, dataset, who, grade) as ready:
             charge = self.ledger.charge(*ready.asked, most=most, request=request, plan=ready.record)
-            intervals = ready.intervals if charge.fresh else self._plans.of_charge(charge, ready.record)[1]
+            intervals = self._plans.of_charge(charge, ready.record)
             payload = None
             if charge.payload is None:
                 with self._anchor_failures():
-                    payload = self._draw(ready, asked)
-                    charge = self.ledger.record(charge, payload)  # whoever is first: its answer is the answer
+                    payload = self._draw(ready, asked, intervals.mechanism)
+                    charge = self.ledger.record(charge, payload)  # returns the first recorded answer, ours or not
         return self._make_table(asked, charge, intervals, charge.payload is not payload, kind)
 
-    def _admit(self, question: Question, analyst: str) -> tuple[Dataset, str]:
-        """The dataset of a question and who asks; what can be refused before the source is looked at is refused."""
+    def _admit(self, question: Question, analyst: str, grade: str | None) -> tuple[Dataset, str]:
+        """The dataset of a question and the analyst's name, after every check that does not read the source."""
         dataset = self.config.dataset(question.schema.name)
-        dataset.confirmed()
+        dataset.check_confirmed()
         if not isinstance(analyst, str) or not 0 < len(analyst) <= 100 or not analyst.isprintable():
             raise ParameterError("analyst", analyst, "a name of 1 to 100 printable characters")
+        self._plans.check_grade(dataset, grade)
         return dataset, analyst
 
     def _check_frame(self, dataset: Dataset, frame: str | None) -> str | None:
-        """The kind of frame that an answer becomes: the one asked for, or that of the source."""
+        """The kind of frame of the result: the requested one, else that of the source."""
         kind = frame or kind_of(self._frames.get(dataset.name))
         if kind is not None:
             check_kind(kind)
         return kind
 
     def _find_answered(self, question: Question, analyst: str, request: Request) -> Charge | None:
-        """The charge of a request that has its answer."""
-        charge = self.ledger.requested(analyst, request)
+        """The charge of a request that was answered before, or None."""
+        charge = self.ledger.find_request(analyst, request)
         if charge is None or charge.payload is None:
             return None
         if charge.question != question.sha256:
-            raise ConflictError("the schema changed since this idempotency key was used; use a new key")
+            raise ConflictError("the schema changed since this idempotency key was used; use a new idempotency key")
         return charge
 
-    def _draw(self, ready: Ready, question: Question) -> bytes:
-        """Count and draw. The true counts live in this body and nowhere else."""
-        counts = ready.engine.count(question, key=self._key(question))
+    def _draw(self, ready: Ready, question: Question, mechanism: Mechanism) -> bytes:
+        """Count and draw with the charge's mechanism, a new salt and a new noise key; true counts stay in here."""
+        counts = ready.engine.count(question, salt=salt())
         self._check_unchanged(ready)
-        return pack_counts(draw_counts(ready.intervals.mechanism, counts, question.cells))
+        return pack_counts(draw_counts(mechanism, counts, question.cells))
 
     def _make_table(self, question: Question, charge: Charge, intervals: Intervals, replayed: bool, kind: Any) -> Table:
         log.info("answered charge=%s dataset=%s cells=%d", charge.id, charge.dataset, question.cells)
-        receipt = self._make_receipt(charge, intervals.mechanism.hash)
+        receipt = self._plans.make_receipt(charge, intervals.mechanism.hash, question.truth.text)
         return make_table(question, unpack_counts(charge.payload, question.cells), intervals, receipt, replayed, kind)
 
-    def release(
+    def count_to_parquet(
         self,
         question: str | Question | None = None,
         *,
         output: str | Path,
+        grade: str | None = None,
         analyst: str = CURATOR,
         **form: Unpack[Form],
-    ) -> Release:
-        """As `count`, for tables that are not collected: Parquet files in a new folder under `output`, drawn once."""
+    ) -> ParquetTable:
+        """As `count`, for tables that are not collected: Parquet files in a new folder under `output`, drawn once.
+
+        Args:
+            question: SQL text; or use the Python form instead.
+            output: A folder that can be written; created if it is missing.
+            grade, analyst: As for `count`.
+            **form: `dataset`, `by`, `where`, `people`, `name`.
+
+        Returns:
+            The files and the receipt.
+
+        Raises:
+            ParameterError: `output` cannot be written.
+            MissingExtraError: The extra `parquet` is not installed.
+            Exception: The errors of `count`.
+
+        >>> files = curator.count_to_parquet(by="sex", output="census/tables")
+        >>> len(files.files), files.frame.column_names
+        (1, ['sex', 'count'])
+        """
         asked = self.question(question, **form)
-        dataset, who = self._admit(asked, analyst)
+        dataset, who = self._admit(asked, analyst, grade)
         place = check_output(output)
-        with self._prepare(asked, dataset, who, keep=True) as ready:
+        with self._prepare(asked, dataset, who, grade, keep=True) as ready:
             charge = self.ledger.charge(*ready.asked, plan=ready.record)
             replayed = charge.payload is not None
-            intervals = self._plans.of_charge(charge, ready.record)[1] if replayed else ready.intervals
+            intervals = self._plans.of_charge(charge, ready.record)
             with self._anchor_failures():
                 if charge.payload is None:
-                    folder, key = new_folder(place, charge.id), self._key(asked)
-                    unchanged = partial(self._check_unchanged, ready)
-                    charge = evaluated(
-                        ready, charge, asked, folder, key=key, unchanged=unchanged, record=self.ledger.record
-                    )
-                path, manifest = opened(charge, asked, place)
+                    folder, unchanged = new_folder(place, charge.id), partial(self._check_unchanged, ready)
+                    write = partial(evaluate, salt=salt(), unchanged=unchanged, record=self.ledger.record)
+                    charge = write(ready.engine, intervals.mechanism, charge, asked, folder)
+                path, manifest = open_recorded(charge, asked, place)
         log.info("answered charge=%s dataset=%s cells=%d", charge.id, dataset.name, asked.cells)
-        receipt = self._make_receipt(charge, intervals.mechanism.hash)
-        return Release(asked, path, manifest, intervals, receipt, replayed, ready.engine)
+        receipt = self._plans.make_receipt(charge, intervals.mechanism.hash, asked.truth.text)
+        return ParquetTable(asked, path, manifest, intervals, receipt, replayed, ready.engine)
+
+    def release(self, question: str | Question | None = None, *, output: str | Path, **more: Any) -> ParquetTable:
+        """`count_to_parquet`, by its old name; for one release."""
+        warn_deprecated("Curator.release", "Curator.count_to_parquet")
+        return self.count_to_parquet(question, output=output, **more)
 
     @contextmanager
-    def _prepare(self, question: Question, dataset: Dataset, analyst: str, *, keep: bool = False) -> Iterator[Ready]:
-        """Refuse everything that can be refused without looking at what was spent, and open the engine.
+    def _prepare(
+        self, question: Question, dataset: Dataset, analyst: str, grade: str | None, *, keep: bool = False
+    ) -> Iterator[Ready]:
+        """Open the engine, choose the grade, and check everything but the remaining budget, before the charge.
 
-        The data may be looked at once the question is charged. An engine that is to be kept stays open: what it made
-        is read later.
+        The engine counts only after the charge. With `keep` it stays open, because its files are read later.
         """
         snapshot = self._fingerprints.look(self._source(dataset))
         with self._open_engine(question, dataset, snapshot, keep=keep) as engine:
-            record, intervals = self._plans.of(dataset, opened=True)
+            record = self._plans.of(dataset, opened=True)
             version = self._version(dataset, snapshot.fingerprint, record)
             self.ledger.bind(dataset.name, record.pool, dataset.schema.unit, snapshot.fingerprint)
-            asked = Asked(record.pool, dataset.name, version, question.sha256, question.text, analyst)
-            yield Ready(asked, record, intervals, engine, snapshot)
+            chosen = grade or self._plans.choose_grade(dataset, record, version, question.sha256)
+            asked = Asked(record.pool, dataset.name, version, question.sha256, question.text, analyst, chosen)
+            yield Ready(asked, record, engine, snapshot)
 
     @contextmanager
     def _open_engine(
         self, question: Question, dataset: Dataset, snapshot: Snapshot, *, keep: bool = False
     ) -> Iterator[Engine]:
-        """The engine of a dataset in the state that was seen, if it can answer a question."""
+        """The engine for this snapshot of a dataset; refuses a question that the engine cannot answer."""
         with self._engines.use(snapshot, dataset.schema, dataset.engine, keep=keep) as engine:
             check_collectable(question, engine.writes_files)
             yield engine
 
     def _version(self, dataset: Dataset, fingerprint: Keyed, record: PlanRecord) -> int:
-        """The number of a dataset's content. It stands until a restore, and then the pool's record is read anew."""
+        """The version number of a dataset's content, cached per plan record: a restore replaces the record."""
         before, version = self._versions.get((dataset.name, fingerprint), (None, 0))
         if before is not record:
             version = self.ledger.version(dataset.name, fingerprint)
@@ -225,7 +305,7 @@ class Curator:
 
     @contextmanager
     def _anchor_failures(self) -> Iterator[None]:
-        """If a charge gets no answer, nothing goes out; the anchor moves over the charge, so that it cannot be lost."""
+        """If a charged question fails, move the anchor past the charge, so that the charge cannot be lost."""
         try:
             yield
         except BaseException:
@@ -233,12 +313,8 @@ class Curator:
                 self.ledger.move_anchor()
             raise
 
-    def _key(self, question: Question) -> bytes:
-        """What chooses the cells of people who are in too many."""
-        return hashlib.sha256(f"{self.ledger.identity}|{question.sha256}".encode()).digest()
-
     def _check_unchanged(self, ready: Ready) -> None:
-        """Refuse to answer if the data is no longer the version that was paid for."""
+        """Refuse to answer if the source is no longer the version that was charged."""
         if not ready.snapshot.is_current():
             raise EngineError("the source changed while it was counted; the charge is kept; ask again")
 
@@ -246,61 +322,58 @@ class Curator:
         self,
         question: str | Question | None = None,
         *,
+        grade: str | None = None,
         analyst: str = CURATOR,
-        most: int | None = None,
-        release: bool = False,
+        most: Most | None = None,
+        to_parquet: bool = False,
+        release: bool | None = None,
         **form: Unpack[Form],
     ) -> DryRun:
-        """What a question costs and how accurate its answer will be, before it is asked. Nothing is put on record.
+        """What a question costs and how accurate its answer will be. Spends nothing and puts nothing on record.
 
-        What `count` would refuse is refused here, in the same words. With `release`, it is the dry run of `release`:
-        tables that are too large to collect are allowed where the engine can write them to files.
+        A question that `count` would refuse is refused here with the same message.
+
+        Args:
+            question: SQL text; or use the Python form instead.
+            grade, analyst, most: As for `count`.
+            to_parquet: The dry run of `count_to_parquet`: tables that are too large to collect are allowed where the
+                engine can write them to files.
+            release: The old name of `to_parquet`; for one release.
+            **form: `dataset`, `by`, `where`, `people`, `name`.
+
+        Returns:
+            Cost, cells, margins and notes.
+
+        Raises:
+            CountveilError: The errors of `count`.
+
+        >>> dry_run = curator.dry_run(by="region")
+        >>> dry_run.cells, dry_run.cost, dry_run.answers_left
+        (4, 1, 10)
         """
+        if release is not None:
+            warn_deprecated("release=", "to_parquet=")
+            to_parquet = release
         asked = self.question(question, **form)
-        dataset, who = self._admit(asked, analyst)
+        dataset, who = self._admit(asked, analyst, grade)
         self._check_frame(dataset, None)
-        if not release:
+        if not to_parquet:
             check_collectable(asked)
         snapshot = self._fingerprints.look(self._source(dataset))
         with self._open_engine(asked, dataset, snapshot):
-            record, intervals = self._plans.of(dataset)
+            record = self._plans.of(dataset)
         self.ledger.check_binding(dataset.name, record.pool, dataset.schema.unit, snapshot.fingerprint)
-        version, charge = self.ledger.known_version(dataset.name, snapshot.fingerprint), None
-        if version is not None:
-            charge = self.ledger.find(record.pool, dataset.name, version, asked.sha256)
+        version = self.ledger.known_version(dataset.name, snapshot.fingerprint) or 0  # versions begin at 1
+        grade = grade or self._plans.choose_grade(dataset, record, version, asked.sha256)
+        charge = self.ledger.find(record.pool, dataset.name, version, asked.sha256, grade)
         if charge is None:
-            self._plans.check_left(dataset, who, most)
+            self._plans.check_left(dataset, grade, who, most)
+            intervals = self._plans.of_grade(record, grade)
         else:
-            if not release:
+            if not to_parquet:
                 check_inline(charge.payload)
-            intervals = self._plans.of_charge(charge, record)[1]
-        return make_dry_run(asked, record, intervals, charge, self.left(dataset, who, most))
-
-    # -- the budget --------------------------------------------------------------------------------------------------
-
-    def budget(self, pool: str | None = None) -> list[PoolBudget]:
-        """What is left of every pool, or of the pool of one dataset or name."""
-        return [self._plans.budget(name) for name in self._plans.pools(pool)]
-
-    def mechanism(self, dataset: str) -> Mechanism:
-        """The mechanism that answers questions about a dataset."""
-        return self._plans.of(self.config.dataset(dataset))[1].mechanism
-
-    def open_budget(self, pool: str, answers: int | str, reason: str) -> PoolBudget:
-        """Open more answers of a pool's mechanism. It stays on the record, with the epsilon of all answers together."""
-        return self._plans.extend(pool, answers, reason)
-
-    def replan_budget(self, pool: str, reason: str) -> PoolBudget:
-        """A new plan in a pool that has one, as it is configured now, on the record.
-
-        The epsilon that is stated covers everything ever opened in the pool; what was left of the old plan can no
-        longer be spent.
-        """
-        return self._plans.replan(pool, reason)
-
-    def left(self, dataset: Dataset, analyst: str, most: int | None = None) -> int:
-        """How many answers of a dataset's pool an analyst, who may pay for at most so many, can still ask for."""
-        return self._plans.left(dataset, analyst, most)
+            intervals = self._plans.of_charge(charge, record)
+        return make_dry_run(asked, record.pool, grade, self.grades_left(dataset, who, most), intervals, charge)
 
     # -- what is needed for an answer --------------------------------------------------------------------------------
 
@@ -308,39 +381,11 @@ class Curator:
         frame = self._frames.get(dataset.name)
         return dataset.source if frame is None else replace(dataset.source, frame=frame)
 
-    def receipt(self, id: str) -> tuple[Charge, Receipt] | None:
-        """A charge by its public name, and its receipt."""
-        charge = self.ledger.charge_of(id)
-        if charge is None:
-            return None
-        return charge, self._make_receipt(charge, self._plans.of_charge(charge)[0].mechanism)
-
-    def recorded(self, charge: Charge) -> Table | None:
+    def read_recorded_table(self, charge: Charge) -> Table | None:
         """The answer of a charge from the record, if there is one."""
         if charge.payload is None:
             return None
         question = ask(self.config.schemas, charge.text)
         if question.sha256 != charge.question:
-            raise ConflictError("the schema changed since this was asked")
-        return self._make_table(question, charge, self._plans.of_charge(charge)[1], True, None)
-
-    def _make_receipt(self, charge: Charge, mechanism: str) -> Receipt:
-        """What was paid for, by the mechanism that answered; what is stated covers all of the pool."""
-        record = self.ledger.plan(charge.pool)
-        if record is None:
-            raise LedgerError("the plan of this charge is gone from the ledger; nothing was answered")
-        return Receipt(
-            charge.id,
-            charge.dataset,
-            charge.version,
-            charge.question,
-            charge.text,
-            mechanism,
-            record.pool,
-            self._plans.epsilon(record),
-            record.delta,
-            record.total_answers,
-            self.ledger.standing(record.pool).left if charge.left is None else charge.left,
-            charge.answered or charge.time,
-            lost_answers(record),
-        )
+            raise ConflictError("the schema changed since this question was asked; ask it again")
+        return self._make_table(question, charge, self._plans.of_charge(charge), True, None)

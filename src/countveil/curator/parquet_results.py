@@ -1,14 +1,14 @@
-"""Answers that are files: Parquet parts, written once, and the manifest of them that the ledger keeps as the answer.
+"""Answers in files: Parquet parts, written once, and a manifest of them, which the ledger stores as the answer.
 
-A release is recorded when all of its parts are on disk, as their names, sizes and SHA-256. Asking again gives the same
-files, and nothing if they are gone or changed: the noise of a recorded charge is never drawn again.
+An answer is recorded when all of its parts are on disk; the manifest has their names, sizes and SHA-256. Asking again
+returns the same files, or an error if they are missing or changed: the noise of a recorded charge is never drawn again.
 
-Until it is recorded, a release lies in a hidden folder that only its owner can enter (`.release-...`, mode 700). If the
-process dies before the record it stays there and is never handed out; asking again draws anew. If it dies after the
-record, asking again brings the files out.
+Until they are recorded, the files are in a hidden folder that only the owner can enter (`.release-...`, mode 700). If
+the process dies before the record, they stay there and are never returned; asking again draws new noise. If it dies
+after the record, asking again moves the files to their final folder.
 
-Up to `COLLECTED` cells the counts are collected and the noise is drawn in this process; beyond, the workers of an
-engine that has workers draw it. Which of the two it was is in the manifest.
+Up to `COLLECTED` cells the counts are collected and this process draws the noise. Above that, the workers of the engine
+draw it, if it has workers. The manifest says which of the two drew the noise.
 """
 
 from __future__ import annotations
@@ -29,17 +29,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from countveil.answers import Receipt, draw_counts, is_manifest, unpack_counts
-from countveil.durable_files import sync_folder
-from countveil.engines import Engine, Snapshot
-from countveil.engines.labels import count_name, labels_of
-from countveil.errors import EngineError, MissingExtraError, ParameterError, RequestError, shortened
-from countveil.intervals import Intervals
+from countveil.curator.receipts import Receipt
+from countveil.curator.recorded_counts import draw_counts, is_manifest, unpack_counts
+from countveil.curator.table_files import METADATA, describe_truth
+from countveil.data.cell_labels import count_name, labels_of
+from countveil.data.engines import Engine, Snapshot
+from countveil.errors import EngineError, MissingExtraError, ParameterError, RequestError, shorten
+from countveil.files.durable_files import sync_folder
 from countveil.ledger import Asked, Charge, PlanRecord
+from countveil.mechanism.intervals import Intervals
+from countveil.mechanism.mechanism import Mechanism
 from countveil.query import Question
+from countveil.query.truth import Truth
 
 COLLECTED = 5_000_000
-"""Cells up to which the driver draws: see benchmarks/scale.py for where the two ways cross."""
+"""Most cells whose noise the driver draws; benchmarks/scale.py measures from how many cells on workers are faster."""
 FORMAT = "countveil-release"
 UNWRITTEN = "the table could not be written: is the disk full? the charge is kept; ask again"
 _CELLS_OF_A_GROUP = 1 << 20
@@ -47,7 +51,7 @@ _CELLS_OF_A_GROUP = 1 << 20
 
 @dataclass(frozen=True)
 class Part:
-    """One file of a release."""
+    """One file of an answer."""
 
     name: str
     size: int
@@ -56,7 +60,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The files of a release: a folder's name and what is in it. `drawn` says where: "driver" or "workers"."""
+    """The files of an answer and the name of their folder. `drawn` says where: "driver" or "workers"."""
 
     folder: str
     cells: int
@@ -64,20 +68,20 @@ class Manifest:
     count: str
     parts: tuple[Part, ...]
 
-    def written(self) -> bytes:
-        """As the ledger keeps it."""
+    def to_bytes(self) -> bytes:
+        """The manifest as bytes for the ledger."""
         return json.dumps({"format": FORMAT, "version": 1, **asdict(self)}, sort_keys=True).encode()
 
     @staticmethod
     def read(payload: bytes) -> Manifest:
         body = json.loads(payload)
         if (body.pop("format"), body.pop("version")) != (FORMAT, 1):
-            raise EngineError("the recorded answer is of another version of countveil; update it")
+            raise EngineError("the recorded answer has the format of another countveil version; update countveil")
         return Manifest(**{**body, "parts": tuple(Part(**part) for part in body["parts"])})
 
 
 @dataclass(frozen=True)
-class Release:
+class ParquetTable:
     """A released table that is not collected: Parquet files in `path`, one row for each cell, in the order of cells."""
 
     question: Question
@@ -98,6 +102,11 @@ class Release:
         return self.manifest.cells
 
     @property
+    def truth(self) -> Truth:
+        """What is counted, and the bounds on what one person adds."""
+        return self.question.truth
+
+    @property
     def drawn(self) -> str:
         """Where the noise was drawn: "driver" or "workers"."""
         return self.manifest.drawn
@@ -106,7 +115,7 @@ class Release:
     def frame(self) -> Any:
         """The files as a Spark DataFrame, or without Spark as a pyarrow table: group columns as asked for, then counts.
 
-        Reading them draws nothing: the noise is in the files. As ever in Spark, a frame of several files has no order.
+        Reading them draws nothing: the noise is in the files. In Spark, a frame of several files has no row order.
         """
         columns = {column.name: column.name for column in self.question.shown} | {
             self.question.name: self.manifest.count
@@ -114,15 +123,15 @@ class Release:
         if self.engine.writes_files:
             return self.engine.read_release(self.files, columns)
         pa, pq = _arrow()
-        found = pa.concat_tables([pq.read_table(file, partitioning=None) for file in self.files])
-        return pa.table({new: found.column(old) for new, old in columns.items()})
+        parts = pa.concat_tables([pq.read_table(file, partitioning=None) for file in self.files])
+        return pa.table({new: parts.column(old) for new, old in columns.items()})
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
 def check_output(output: object) -> Path:
-    """The folder under which releases are written, made if there is none; a folder is really made in it, to try."""
+    """The output folder, created if missing. Creates and removes a folder in it, to check that it is writable."""
     allowed = "the path of a folder that can be written"
     if not isinstance(output, str | os.PathLike) or not str(output):
         raise ParameterError("output", output, allowed)
@@ -137,20 +146,21 @@ def check_output(output: object) -> Path:
 
 
 def new_folder(output: Path, charge: str) -> Path:
-    """A name that no other evaluation uses."""
+    """The path of a new folder, with a name that no other evaluation uses."""
     return output / f"release-{charge}-{uuid.uuid4().hex[:8]}"
 
 
-def _hidden(folder: Path) -> Path:
-    """Where the files of a folder lie until they are on the record."""
+def _hidden_folder(folder: Path) -> Path:
+    """The folder of the files until they are recorded."""
     return folder.with_name(f".{folder.name}") / "table"
 
 
 def write_counts(question: Question, released: NDArray[np.int64], folder: Path) -> str:
-    """Released counts as one Parquet file with their labels; the name of the column of counts."""
+    """Write released counts and their labels as one Parquet file; returns the name of the column of counts."""
     pa, pq = _arrow()
     names = [*(column.name for column in question.by), count_name(question)]
     lookups = [labels.lookup() for labels in labels_of(question)]
+    metadata = {METADATA: json.dumps(describe_truth(question.truth))}
     try:
         folder.mkdir()
         with ExitStack() as opened:
@@ -158,6 +168,7 @@ def write_counts(question: Question, released: NDArray[np.int64], folder: Path) 
                 part = released[start : start + _CELLS_OF_A_GROUP]
                 cells = np.arange(start, start + len(part), dtype=np.int64)
                 table = pa.table([*(lookup(cells) for lookup in lookups), pa.array(part)], names=names)
+                table = table.replace_schema_metadata(metadata)
                 if not start:
                     writer = opened.enter_context(pq.ParquetWriter(folder / "part-00000.parquet", table.schema))
                 writer.write_table(table)
@@ -166,26 +177,26 @@ def write_counts(question: Question, released: NDArray[np.int64], folder: Path) 
     return names[-1]
 
 
-def sealed(folder: Path, name: str, question: Question, drawn: str, count: str) -> Manifest:
-    """The manifest of a folder's parts, all of them on disk; refused unless they hold every cell."""
+def make_manifest(folder: Path, name: str, question: Question, drawn: str, count: str) -> Manifest:
+    """Sync a folder's parts to disk and return their manifest; refuses parts that lack cells."""
     _, pq = _arrow()
     try:
-        for other in [*folder.glob("_*"), *folder.glob(".*")]:  # Spark's marks and checksums, or a late task's folder
+        for other in [*folder.glob("_*"), *folder.glob(".*")]:  # Spark's markers and checksums, a late task's folder
             shutil.rmtree(other) if other.is_dir() else other.unlink()
         files = sorted(folder.glob("part-*.parquet"))
         rows = sum(pq.read_metadata(file).num_rows for file in files)
-        parts = tuple(Part(file.name, file.stat().st_size, settled_hash(file)) for file in files)
+        parts = tuple(Part(file.name, file.stat().st_size, sync_and_hash(file)) for file in files)
         for place in (folder, folder.parent):
             sync_folder(place)
     except (OSError, ValueError):
-        raise EngineError("the written table could not be read again; the charge is kept; ask again") from None
+        raise EngineError("the written table could not be read back; the charge is kept; ask again") from None
     if rows != question.cells:
-        raise EngineError("the written table is incomplete: do all workers see the folder? the charge is kept")
+        raise EngineError("the written table is incomplete: can all workers reach the folder? the charge is kept")
     return Manifest(name, question.cells, drawn, count, parts)
 
 
-def settled_hash(file: Path) -> str:
-    """The SHA-256 of a file that is on disk when this returns."""
+def sync_and_hash(file: Path) -> str:
+    """Sync a file to disk and return its SHA-256."""
     with file.open("rb") as opened:
         os.fsync(opened.fileno())
         return hashlib.file_digest(opened, "sha256").hexdigest()
@@ -196,85 +207,98 @@ def settled_hash(file: Path) -> str:
 
 @dataclass(frozen=True)
 class Ready:
-    """A question that can be charged, as the ledger is `asked` for it, and what it takes to answer it."""
+    """A question that is ready to be charged: what the ledger is `asked` to charge, and what is needed to answer."""
 
     asked: Asked
     record: PlanRecord
-    intervals: Intervals
     engine: Engine
     snapshot: Snapshot
 
 
-def evaluated(
-    ready: Ready,
+def evaluate(
+    engine: Engine,
+    mechanism: Mechanism,
     charge: Charge,
     question: Question,
     folder: Path,
     *,
-    key: bytes,
+    salt: bytes,
     unchanged: Callable[[], None],
     record: Callable[[Charge, bytes], Charge],
 ) -> Charge:
-    """Count, draw, write, record; the charge with what is on the record then: ours, or of whoever was first."""
-    engine, hidden = ready.engine, _hidden(folder)
+    """Count, draw with the mechanism of the charge, write and record. The charge that is returned has the recorded
+    answer: that of another process, if it recorded one before."""
+    hidden = _hidden_folder(folder)
     try:
         hidden.parent.mkdir(mode=0o700)
         if question.cells > COLLECTED and engine.writes_files:
-            drawn, document = "workers", ready.record.document
-            count = engine.write_release(question, hidden, key=key, mechanism=document, unchanged=unchanged)
+            drawn, document = "workers", mechanism.to_text()
+            count = engine.write_release(question, hidden, salt=salt, mechanism=document, unchanged=unchanged)
         else:
-            drawn, counts = "driver", engine.count(question, key=key)
+            drawn, counts = "driver", engine.count(question, salt=salt)
             unchanged()
-            count = write_counts(question, draw_counts(ready.intervals.mechanism, counts, question.cells), hidden)
-        ours = sealed(hidden, folder.name, question, drawn, count).written()
+            count = write_counts(question, draw_counts(mechanism, counts, question.cells), hidden)
+        ours = make_manifest(hidden, folder.name, question, drawn, count).to_bytes()
     except BaseException as fault:
         shutil.rmtree(hidden.parent, ignore_errors=True)
         if isinstance(fault, OSError):
             raise EngineError(UNWRITTEN) from None
         raise
-    answered = record(charge, ours)  # if this fails it may be on the record all the same: the files stay
+    answered = record(charge, ours)  # the answer may be recorded even if this raises, so the files stay
     if answered.payload != ours:
-        shutil.rmtree(hidden.parent, ignore_errors=True)  # another process was first; its answer is the answer
+        shutil.rmtree(hidden.parent, ignore_errors=True)  # another process recorded first
     return answered
 
 
-def opened(charge: Charge, question: Question, output: Path) -> tuple[Path, Manifest]:
-    """The files of a recorded answer, checked; an answer that was collected is written out, its numbers as recorded."""
+def open_recorded(charge: Charge, question: Question, output: Path) -> tuple[Path, Manifest]:
+    """The files of a recorded answer, checked; if its counts are in the ledger, they are written to new files."""
     payload = charge.payload or b""
     if not is_manifest(payload):
-        return _written_out(question, unpack_counts(payload, question.cells), new_folder(output, charge.id))
+        return _write_recorded(question, unpack_counts(payload, question.cells), new_folder(output, charge.id))
     manifest = Manifest.read(payload)
     folder = output / manifest.folder
-    if not folder.exists() and _hidden(folder).is_dir():
-        with suppress(OSError):  # someone else is bringing them out
-            os.rename(_hidden(folder), folder)
-        shutil.rmtree(_hidden(folder).parent, ignore_errors=True)
+    if not folder.exists() and _hidden_folder(folder).is_dir():
+        with suppress(OSError):  # another process is moving them
+            os.rename(_hidden_folder(folder), folder)
+        shutil.rmtree(_hidden_folder(folder).parent, ignore_errors=True)
     if not folder.is_dir():
         raise RequestError(
-            f"this question is answered by the files of {manifest.folder}, which are not in "
-            f"{shortened(str(output), 200)}; give the folder they were written to, or bring them back"
+            f"the answer to this question is in the files of {manifest.folder}, which are not in "
+            f"{shorten(str(output), 200)}; give the folder they were written to, or restore them from a copy"
         )
     for part in manifest.parts:
-        if not _as_recorded(folder / part.name, part):
+        if not _matches_record(folder / part.name, part):
             raise RequestError(
-                f"{manifest.folder}/{part.name} is gone or was changed since it was released; bring back a copy: "
+                f"{manifest.folder}/{part.name} is missing or changed; restore it from a copy: "
                 "the noise is not drawn again"
             )
+    _check_columns(folder / manifest.parts[0].name, question)
     return folder, manifest
 
 
-def _as_recorded(file: Path, part: Part) -> bool:
+def _check_columns(part: Path, question: Question) -> None:
+    """Refuse files that were written for an equal question with other columns of a hierarchy."""
+    _, pq = _arrow()
+    names = pq.read_schema(part).names[:-1]
+    if not {column.name for column in question.by} <= set(names):
+        raise RequestError(
+            f"the answer to this question is in files with the columns {shorten(', '.join(names), 100)}; "
+            "ask with these columns after GROUP BY"
+        )
+
+
+def _matches_record(file: Path, part: Part) -> bool:
     try:
-        return file.is_file() and file.stat().st_size == part.size and settled_hash(file) == part.sha256
+        return file.is_file() and file.stat().st_size == part.size and sync_and_hash(file) == part.sha256
     except OSError:
-        raise EngineError("the files of the release could not be read; may this process read them?") from None
+        raise EngineError("the files of the answer could not be read; check their permissions") from None
 
 
-def _written_out(question: Question, counts: NDArray[np.int64], folder: Path) -> tuple[Path, Manifest]:
-    """Recorded counts as files, whole or not at all."""
+def _write_recorded(question: Question, counts: NDArray[np.int64], folder: Path) -> tuple[Path, Manifest]:
+    """Write recorded counts to files, completely or not at all."""
     try:
         count = write_counts(question, counts, folder)
-        return folder, sealed(folder, folder.name, question, "driver", count)
+        return folder, make_manifest(folder, folder.name, question, "driver", count)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise

@@ -1,62 +1,39 @@
-"""What comes back: a table of released counts with margins, a receipt, dry runs, budgets. Only y and public facts."""
+"""Result types: tables of released counts with margins, and dry runs. Only y and public facts."""
 
 from __future__ import annotations
 
-import json
-import math
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from importlib.util import find_spec
-from itertools import product
-from typing import Any
+from typing import Any, Literal, get_args
 
-import numpy as np
-
+from countveil.curator.estimates import Estimates
+from countveil.curator.grid import Grid, lay_out
+from countveil.curator.receipts import GradeBudget, Receipt
 from countveil.errors import EngineError, MissingExtraError, ParameterError, RequestError, ServiceError
-from countveil.exact import decimal_text
-from countveil.intervals import Intervals, Ints
-from countveil.ledger import Charge, PlanRecord, Standing
-from countveil.mechanism import Mechanism
+from countveil.ledger import STANDARD, Charge
+from countveil.mechanism.intervals import Intervals, Ints
+from countveil.mechanism.mechanism import Mechanism
+from countveil.mechanism.sum_bias import bias_of_sum
+from countveil.numeric.exact_numbers import decimal_text
 from countveil.query import Question
-from countveil.sampling.entropy import Key
-from countveil.sum_bias import bias_of_sum
+from countveil.query.schema import Column
+from countveil.query.truth import Truth
 
 MOST_COLLECTED = 20_000_000
-"""Cells of the largest table that is collected."""
-KINDS = ("pandas", "polars", "pyarrow")
+"""Most cells of a table that is collected in memory."""
+FrameKind = Literal["pandas", "polars", "pyarrow"]
+KINDS = get_args(FrameKind)
 CONSISTENT = (
     "sums of released cells: parts and totals agree by construction; a total that is asked for and paid for on its own "
     "is more accurate, and need not agree with its parts"
 )
-EPSILON = {"description": "A number, or what begins with unknown after history was lost."}
-LOST = {"description": "Answers that lost history may have given beyond these, and epsilon covers; null: nobody knows."}
-"""Words about members of results, which the service's OpenAPI document shows."""
-
-
-@dataclass(frozen=True)
-class Receipt:
-    """What was paid for: enough to check the promise, nothing about the data."""
-
-    id: str
-    dataset: str
-    version: int
-    question: str
-    text: str
-    mechanism: str
-    pool: str
-    epsilon: str = field(metadata=EPSILON)
-    delta: str
-    answers: int
-    answers_left: int
-    time: str
-    answers_lost: int | None = field(default=0, metadata=LOST)
 
 
 @dataclass(frozen=True)
 class DryRun:
-    """What a question would cost and give. Spends nothing, looks at nothing."""
+    """The cost and accuracy of a question. A dry run spends nothing and counts nothing."""
 
     question: str
     text: str
@@ -65,35 +42,25 @@ class DryRun:
     cells: int
     cost: int
     answers_left: int
+    """Answers of `grade` that the analyst can still pay for."""
     margin_95: int
     worst_error: int
     eta: str
     useful_from: int
     sum_bias: str
-    """The most that the sum of all cells can be off on average: where they are all small."""
+    """Upper bound on the bias of the sum of all cells; the worst case is that all cells are small."""
     notes: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class PoolBudget:
-    """What is left of a pool."""
-
-    pool: str
-    datasets: tuple[str, ...]
-    answers_total: int
-    answers_left: int
-    epsilon: str = field(metadata=EPSILON)
-    delta: str
-    mechanism: str
-    margin_95: int
-    shares: Mapping[str, Standing]
-    answers_lost: int | None = field(default=0, metadata=LOST)
-    notes: tuple[str, ...] = field(default=(), metadata={"description": "What was decided after answers were seen."})
+    grade: str = STANDARD
+    """The grade that pays, or whose answer is on the record."""
+    grades: tuple[GradeBudget, ...] = ()
+    """Every grade of the pool, with the answers that the analyst can still pay for."""
+    truth: Truth | None = None
+    """What is counted, and what the intervals are for; None from a service of an earlier version."""
 
 
 @dataclass(frozen=True)
 class Total:
-    """A sum of released cells: right within `margin_95` in 95 % of releases, and within `worst_error` always."""
+    """A sum of released cells: within `margin_95` of the true sum in 95 % of releases, within `worst_error` always."""
 
     value: int
     cells: int
@@ -103,18 +70,19 @@ class Total:
 
 
 @dataclass(frozen=True)
-class Table:
-    """Released counts of every cell of a question, as a Curator or a service gave them.
+class Table(Estimates):
+    """Released counts of every cell of a question, from a Curator or a service.
 
     The cells are all combinations of the labels of the group columns, in order, the last column changing fastest.
+    Columns with one source (a hierarchy) share an axis, which has the combinations of their labels that exist.
     """
 
     columns: list[str]
     """Group columns, the count, and the ends of its 95 % interval."""
     kinds: list[str]
-    """Of the values of each column: text, integer, boolean or date."""
+    """The kind of each column: text, integer, boolean or date."""
     labels: tuple[list[Any], ...] = field(repr=False)
-    """Of each group column."""
+    """The labels of each group column, along its axis."""
     released: Ints = field(repr=False)
     low: Ints = field(repr=False)
     high: Ints = field(repr=False)
@@ -122,16 +90,26 @@ class Table:
     worst_error: int
     receipt: Receipt
     replayed: bool
-    kind: str | None = None
-    """Of the frame that the caller wants."""
+    kind: FrameKind | None = None
+    """The kind of frame that the caller wants."""
     intervals: Intervals | None = field(default=None, repr=False)
-    """Of the mechanism that answered. A service keeps it, and states the margins of sums instead."""
+    """The intervals of the mechanism that answered; a service sends `stated_margins` instead."""
     stated_margins: Mapping[int, int] = field(default_factory=dict, repr=False)
+    truth: Truth | None = None
+    """What is counted, and what the intervals are for; None from a service of an earlier version."""
+    axes: tuple[int, ...] | None = field(default=None, repr=False)
+    """The axis of each group column, from 0; None: each has its own."""
+    declared: tuple[Column, ...] = field(default=(), repr=False)
+    """The group columns as the schema declares them; a service does not send them."""
+
+    @cached_property
+    def grid(self) -> Grid:
+        return Grid(self.labels, tuple(range(len(self.labels))) if self.axes is None else self.axes)
 
     @property
     def mechanism(self) -> Mechanism:
         if self.intervals is None:
-            raise ServiceError("a service does not send its mechanism; the receipt has the hash of it")
+            raise ServiceError("a service does not send its mechanism; its hash is receipt.mechanism")
         return self.intervals.mechanism
 
     @property
@@ -142,56 +120,83 @@ class Table:
     def rows(self) -> Iterator[tuple[Any, ...]]:
         """The cells as plain values: labels, count, low, high."""
         counts = (self.released.tolist(), self.low.tolist(), self.high.tolist())
-        for place, *cell in zip(product(*self.labels), *counts, strict=True):
+        for place, *cell in zip(self.grid.places(), *counts, strict=True):
             yield (*place, *cell)
 
     @cached_property
     def frame(self) -> Any:
-        """The table as a frame of the kind that was asked for, of the source's kind, or of what is installed."""
-        return self.to(self.kind or installed())
+        """The table as a frame of the requested kind, else the source's kind, else one that is installed."""
+        return self.to(self.kind or choose_frame_kind())
 
-    def to(self, kind: Any) -> Any:
-        """The table as a pandas, polars or pyarrow frame."""
+    def to(self, kind: FrameKind) -> Any:
+        """The table as a frame.
+
+        Args:
+            kind: "pandas", "polars" or "pyarrow".
+
+        Returns:
+            Group columns, counts, and the ends of their 95 % intervals.
+
+        Raises:
+            ParameterError: Another kind.
+            MissingExtraError, EngineError: The package is not installed.
+
+        >>> curator.count(by="sex").to("pyarrow").column_names
+        ['sex', 'count', 'count_low', 'count_high']
+        """
         import narwhals as nw
 
         check_kind(kind)
         data: dict[str, Any] = {}
         for i, (name, labels) in enumerate(zip(self.columns, self.labels, strict=False)):
-            keys = np.arange(self.cells) // math.prod(map(len, self.labels[i + 1 :])) % len(labels)
-            data[name] = nw.new_series(name, labels, backend=kind)[keys]
+            data[name] = nw.new_series(name, labels, backend=kind)[self.grid.positions(i)]
         for name, values in zip(self.columns[-3:], (self.released, self.low, self.high), strict=True):
             data[name] = nw.new_series(name, values, backend=kind)
         return nw.from_dict(data, backend=kind).to_native()
 
     def total(self) -> Total:
-        """The sum of all cells, free: nothing new is asked of the data."""
+        """The sum of all released cells: free.
+
+        Returns:
+            The sum with its margin.
+
+        >>> curator.count(by="sex").total().cells
+        2
+        """
         return self._sum(self.released)
 
     def subtotals(self, by: str | Sequence[str]) -> list[tuple[tuple[Any, ...], Total]]:
-        """Sums over all group columns but these, free; each with the error that the sum has."""
+        """The sums for every combination of labels of some group columns: free, each with its own margin.
+
+        Args:
+            by: A group column of the table, or a list of them.
+
+        Returns:
+            Pairs of labels and their total.
+
+        Raises:
+            ParameterError: A name that is not a group column of the table.
+
+        >>> [(labels, total.cells) for labels, total in curator.count(by=["sex", "region"]).subtotals("sex")]
+        [(('female',), 4), (('male',), 4)]
+        """
         names, groups = [by] if isinstance(by, str) else list(by), self.columns[:-3]
         for name in names:
             if name not in groups or names.count(name) > 1:
                 raise ParameterError("by", name, "group columns of the table: " + ", ".join(groups))
-        kept = [groups.index(name) for name in names]
-        cube = np.moveaxis(self.released.reshape([len(each) for each in self.labels]), kept, range(len(kept)))
-        places = product(*(self.labels[i] for i in kept))
-        parts = cube.reshape(math.prod(cube.shape[: len(kept)]), -1)
-        return [(place, self._sum(part)) for place, part in zip(places, parts, strict=True)]
+        parts = self.grid.split([groups.index(name) for name in names])
+        return [(place, self._sum(self.released[cells])) for place, cells in parts]
 
     @property
     def sum_margins(self) -> dict[int, int]:
         """The 95 % margin of a sum of so many cells, for every number of cells that a subtotal can have."""
-        sizes = {1}
-        for labels in self.labels:
-            sizes |= {size * len(labels) for size in sizes}
-        return {size: self._margin_of_sum(size) for size in sorted(sizes)}
+        return {size: self._margin_of_sum(size) for size in sorted(self.grid.sum_sizes())}
 
     def _margin_of_sum(self, cells: int) -> int:
         if self.intervals is not None:
             return min(self.intervals.of_sum(cells), cells * self.worst_error)
         if cells not in self.stated_margins:
-            raise ServiceError("this service does not state the margins of subtotals; it is of an older version")
+            raise ServiceError("this service is an older version, which does not state the margins of subtotals")
         return self.stated_margins[cells]
 
     def _sum(self, cells: Ints) -> Total:
@@ -206,8 +211,9 @@ class Table:
             "rows": [[v if isinstance(v, str | int | bool) else str(v) for v in row] for row in self.rows],
             "margin_95": self.margin_95,
             "worst_error": self.worst_error,
+            "truth": None if self.truth is None else dict(vars(self.truth)),
             "total": dict(vars(self.total())),
-            "receipt": dict(vars(self.receipt)),
+            "receipt": asdict(self.receipt),
             "replayed": self.replayed,
         }
 
@@ -218,19 +224,18 @@ def make_table(
     intervals: Intervals,
     receipt: Receipt,
     replayed: bool,
-    kind: str | None = None,
+    kind: FrameKind | None = None,
 ) -> Table:
-    """The table of a question from its released counts, which are in the order of the declared columns."""
+    """The table of a question from its released counts, which are in the order of its axes."""
     shown, mechanism = question.shown, intervals.mechanism
-    axes = [question.by.index(column) for column in shown]
-    released = np.ascontiguousarray(released.reshape(question.shape).transpose(axes)).reshape(-1)
+    grid, released = lay_out(question, released)
     groups, ends = [column.name for column in shown], [f"{question.name}_low", f"{question.name}_high"]
     while {group.casefold() for group in groups} & {end.casefold() for end in ends}:
         ends = [f"{end}_95" for end in ends]
     return Table(
         [*groups, question.name, *ends],
-        [*(column.kind if column.step == 1 else "text" for column in shown), "integer", "integer", "integer"],
-        tuple(column.key_labels() for column in shown),
+        [*(column.label_kind for column in shown), "integer", "integer", "integer"],
+        grid.labels,
         released,
         *intervals.of(released),
         mechanism.margin_95,
@@ -239,51 +244,65 @@ def make_table(
         replayed,
         kind,
         intervals,
+        truth=question.truth,
+        axes=grid.axes,
+        declared=shown,
     )
 
 
 def make_dry_run(
-    question: Question, record: PlanRecord, intervals: Intervals, found: Charge | None, left: int
+    question: Question,
+    pool: str,
+    grade: str,
+    grades: tuple[GradeBudget, ...],
+    intervals: Intervals,
+    found: Charge | None,
 ) -> DryRun:
-    """The dry run of a question, given its charge if it was asked before and the answers that are left."""
+    """The dry run of a question in a grade, given its charge in that grade if there is one, and what is left."""
     mechanism = intervals.mechanism
     worst, useful = mechanism.certificate.worst_error, max(1, 10 * mechanism.margin_95)
     sums = bias_of_sum(mechanism, question.cells)
+    truth = question.truth
+    meant = "count within these bounds" if truth.bounded else "truth"
     notes = [
-        f"within {mechanism.margin_95} of the truth in 95 % of releases, never more than {worst} away",
-        f"counts from about {useful} people on are right to 10 %",
+        f"within {mechanism.margin_95} of the {meant} in 95 % of releases, never more than {worst} away",
+        f"counts from about {useful} {truth.counted} on are right to 10 %",
     ]
     if question.cells > 1:
         margin = min(intervals.of_sum(question.cells), question.cells * worst)
-        notes.append(f"the sum of all cells is free, and within {margin} of the truth in 95 % of releases")
+        notes.append(f"the sum of all cells is free, and within {margin} of the {meant} in 95 % of releases")
         notes.append(sums.note)
     if found is not None:
         ready = "the answer is on the record" if found.payload is not None else "it is paid for, not yet answered"
         notes.append(f"asked before: {ready}, and free")
     if question.cells > MOST_COLLECTED:
-        notes.append("too large to collect: release(..., output=...) writes it to files")
+        notes.append("too large to collect: count_to_parquet(..., output=...) writes it to files")
     if question.never:
         notes.append("no declared value satisfies the condition: the answer would be noise around zero")
     return DryRun(
         question.sha256,
         question.text,
         question.schema.name,
-        record.pool,
+        pool,
         question.cells,
         0 if found is not None else 1,
-        left,
+        sum(each.answers_left for each in grades if each.name == grade),
         mechanism.margin_95,
         worst,
         decimal_text(mechanism.eta, 6),
         useful,
         decimal_text(sums.largest, 6, "up"),
         tuple(notes),
+        grade,
+        grades,
+        truth,
     )
 
 
-def installed() -> str:
-    """The kind of frame for callers who named none."""
-    return next((kind for kind in KINDS if find_spec(kind)), "pyarrow")
+def choose_frame_kind() -> FrameKind:
+    """The kind of frame if the caller names none: the first that is installed."""
+    installed: Iterator[FrameKind] = (kind for kind in KINDS if find_spec(kind))
+    return next(installed, "pyarrow")
 
 
 def check_kind(kind: object) -> None:
@@ -296,53 +315,16 @@ def check_kind(kind: object) -> None:
         raise EngineError(f"{kind} is not installed; run: pip install {kind}")
 
 
-def kind_of(frame: object) -> str | None:
-    """The library a frame in memory comes from, if answers can be frames of it."""
-    kind = type(frame).__module__.split(".")[0]
-    return kind if kind in KINDS else None
-
-
-# -- counts on their way to the record and back ------------------------------------------------------------------------
+def kind_of(frame: object) -> FrameKind | None:
+    """The library of a frame in memory, or None if results cannot be frames of that library."""
+    library = type(frame).__module__.split(".")[0]
+    return next((kind for kind in KINDS if kind == library), None)
 
 
 def check_collectable(question: Question, workers: bool = False) -> None:
     """Refuse a table that is too large for one process, unless the engine has workers that can write it."""
     if question.cells > MOST_COLLECTED and not workers:
         raise RequestError(
-            f"a table of {question.cells:,} cells is too large to collect, {MOST_COLLECTED:,} can be; "
-            "in Spark, release(..., output=...) writes it to files"
+            f"a table of {question.cells:,} cells is too large to collect (at most {MOST_COLLECTED:,} cells); "
+            "in Spark, count_to_parquet(..., output=...) writes it to files"
         )
-
-
-def draw_counts(mechanism: Mechanism, counts: Ints, cells: int) -> Ints:
-    """The release of an engine's counts, one draw a cell, with a fresh key that is used once and forgotten."""
-    whole = isinstance(counts, np.ndarray) and counts.dtype == np.int64 and counts.shape == (cells,)
-    if not whole or (len(counts) and not 0 <= counts.min() <= counts.max() <= mechanism.largest_count):
-        raise EngineError("the engine returned what cannot be counts; the charge is kept")
-    return mechanism.sampler.release(np.ascontiguousarray(counts), Key())
-
-
-def pack_counts(released: Ints) -> bytes:
-    """Released counts as the ledger keeps them."""
-    return zlib.compress(released.astype("<i8").tobytes(), 1)
-
-
-def unpack_counts(payload: bytes | None, cells: int) -> Ints:
-    """Released counts from the record."""
-    check_inline(payload)
-    counts = np.frombuffer(zlib.decompress(payload or b""), dtype="<i8").astype(np.int64)
-    if len(counts) != cells:
-        raise EngineError("the recorded answer does not fit the question; verify the ledger")
-    return counts
-
-
-def is_manifest(payload: bytes) -> bool:
-    """Whether a recorded answer is the manifest of files: see `releases`."""
-    return payload.startswith(b"{")
-
-
-def check_inline(payload: bytes | None) -> None:
-    """Refuse an answer that is in files."""
-    if payload is not None and is_manifest(payload):
-        folder = json.loads(payload)["folder"]
-        raise RequestError(f"this question is answered by the files of {folder}; ask with release(..., output=...)")

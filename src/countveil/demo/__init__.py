@@ -1,7 +1,7 @@
-"""The main job from end to end: invented people, a configuration, a plan, four questions, a report.
+"""A demonstration of the whole workflow, on invented people.
 
-census    the people
-report    a page that shows what was asked, answered, paid, and how far it is from the truth
+census    the invented people
+report    a page with the questions, the answers, their cost, and their distance from the truth
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from countveil.demo.census import Person, write
 from countveil.errors import QueryError
 
 if TYPE_CHECKING:
-    from countveil.answers import Table
-    from countveil.curator import Curator, PoolBudget
+    from countveil.curator.curator import Curator, PoolBudget
+    from countveil.curator.results import Table
 
 
 @dataclass(frozen=True)
-class Asked:
+class DemoQuestion:
     """One question of the demo: its answer, or why it was refused."""
 
     title: str
@@ -32,10 +32,10 @@ class Asked:
 
 @dataclass(frozen=True)
 class Demo:
-    """Everything the demo did."""
+    """The questions, the budget and the report of one run of the demo."""
 
     folder: Path
-    asked: tuple[Asked, ...]
+    asked: tuple[DemoQuestion, ...]
     budget: PoolBudget
     people: int
     seconds: float
@@ -64,7 +64,7 @@ QUESTIONS = (
 
 def run(folder: Path) -> Demo:
     """Build the census in a folder, ask four questions within a budget, write report.html."""
-    from countveil.curator import Curator
+    from countveil.curator.curator import Curator
     from countveil.demo.report import write_report
 
     start = time.monotonic()
@@ -81,16 +81,16 @@ def run(folder: Path) -> Demo:
     return done
 
 
-def _ask(curator: Curator, title: str, sql: str, everyone: list[Person]) -> Asked:
+def _ask(curator: Curator, title: str, sql: str, everyone: list[Person]) -> DemoQuestion:
     try:
         table = curator.count(sql)
     except QueryError as error:
-        return Asked(title, sql, None, str(error))
-    return Asked(title, sql, table, None, _truth(table, everyone))
+        return DemoQuestion(title, sql, None, str(error))
+    return DemoQuestion(title, sql, table, None, _truth(table, everyone))
 
 
 def _truth(table: Table, everyone: list[Person]) -> tuple[int, ...]:
-    """The true counts of the invented people, for the report: outside a demo nobody sees these."""
+    """The true counts of the invented people, for the report; outside the demo nobody sees true counts."""
     narrow = "condition" in table.receipt.text
     counted = dict.fromkeys(table.labels[0], 0)
     for person in everyone:

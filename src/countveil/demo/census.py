@@ -1,16 +1,19 @@
 """A synthetic census: 100,000 invented people in twelve towns, the same every time.
 
 Fields come from SHA-256 of the person's number, so that no random generator is needed and every machine makes the same
-file. Sizes run from 90 to 50,000 inhabitants: what noise does to small places is the point.
+file. Towns have from 90 to 50,000 inhabitants, to show what noise does to small ones.
 """
 
 from __future__ import annotations
 
 import csv
 import hashlib
+import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
+
+from countveil.files.durable_files import open_output
 
 TOWNS = (
     ("Aldermoor", "North", 50_000),
@@ -82,17 +85,20 @@ def _condition(age: int, u: float) -> str:
 
 
 def write(folder: Path) -> list[Person]:
-    """Write people.csv and countveil.toml; everyone who is in the file."""
+    """Write people.csv and countveil.toml; return all people of the file."""
     everyone = list(people())
-    with (folder / "people.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(Person._fields)
-        writer.writerows(everyone)
+    rows = io.StringIO(newline="")
+    writer = csv.writer(rows)
+    writer.writerow(Person._fields)
+    writer.writerows(everyone)
+    with open_output(folder / "people.csv") as file:
+        file.write(rows.getvalue().encode())
     listed = {
         "regions": REGIONS,
         "towns": [town for town, _, _ in TOWNS],
         "conditions": CONDITIONS,
     }
     text = CONFIG.format(**{name: ", ".join(f'"{value}"' for value in values) for name, values in listed.items()})
-    (folder / "countveil.toml").write_text(text, encoding="utf-8")
+    with open_output(folder / "countveil.toml") as file:
+        file.write(text.encode())
     return everyone

@@ -7,24 +7,26 @@ from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from countveil.files.durable_files import open_output
+from countveil.mechanism.sum_bias import bias_of_sum
 from countveil.plots import svg
-from countveil.sum_bias import bias_of_sum
 
 if TYPE_CHECKING:
-    from countveil.answers import Table
-    from countveil.demo import Asked, Demo
+    from countveil.curator.results import Table
+    from countveil.demo import Demo, DemoQuestion
 
 WIDTH = 600
-"""Of the pictures."""
+"""Width of the pictures."""
 
 
 def write_report(demo: Demo) -> None:
     """Write the page."""
-    demo.report.write_text(page(demo), encoding="utf-8")
+    with open_output(demo.report) as file:
+        file.write(render_page(demo).encode())
 
 
-def page(demo: Demo) -> str:
-    """The whole page as text."""
+def render_page(demo: Demo) -> str:
+    """The HTML of the whole page."""
     style = files("countveil.demo").joinpath("report.css").read_text(encoding="utf-8")
     budget, answered = demo.budget, next(asked.table for asked in demo.asked if asked.table is not None)
     facts = [
@@ -59,7 +61,7 @@ def _budget_bar(total: int, left: int) -> str:
     return f'{svg.draw(boxes, label, 22, WIDTH)}<p class="soft">{label}.</p>'
 
 
-def _question(number: int, asked: Asked) -> str:
+def _question(number: int, asked: DemoQuestion) -> str:
     head = f"<h2>{number}. {escape(asked.title)}</h2>"
     sql = f"<pre><code>{escape(asked.sql)}</code></pre>"
     if asked.table is None:
@@ -74,20 +76,21 @@ def _question(number: int, asked: Asked) -> str:
             "Every town is answered, small ones too; counts below ten margins are marked. The band is the 95 % "
             "interval, the cross the (invented) truth."
         )
-    receipt = asked.table.receipt
+    receipt, truth = asked.table.receipt, asked.table.truth
     words_of = f"receipt {receipt.id}, question {receipt.question[:12]}, data version {receipt.version}"
+    words_of += "" if truth is None else f"; counts {truth.sentence}"
     paid = f'<p class="soft">{escape(words_of)}</p>'
     return f"<section>{head}{tag}{sql}<p>{words}</p>{_plot(asked)}{_table(asked)}{paid}</section>"
 
 
-def _rows(asked: Asked) -> list[tuple[str, int, int, int, int]]:
+def _rows(asked: DemoQuestion) -> list[tuple[str, int, int, int, int]]:
     """(label, released, low, high, truth) of every cell."""
     assert asked.table is not None
     rows = zip(asked.table.rows, asked.truth, strict=True)
     return [(str(label), y, low, high, n) for (label, y, low, high), n in rows]
 
 
-def _table(asked: Asked) -> str:
+def _table(asked: DemoQuestion) -> str:
     assert asked.table is not None
     useful = 10 * asked.table.margin_95
     lines = []
@@ -99,14 +102,14 @@ def _table(asked: Asked) -> str:
 
 
 def _html_table(heads: Sequence[str], lines: Iterable[tuple[str, Sequence[str]]]) -> str:
-    """A table of lines, each with the attributes of its row."""
+    """An HTML table; each line has the attributes of its row and its cells."""
     head = "".join(f"<th>{words}</th>" for words in heads)
     body = "".join(f"<tr{row}>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>" for row, cells in lines)
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def _plot(asked: Asked) -> str:
-    """Every cell on its own scale around the released count: band, dot, cross."""
+def _plot(asked: DemoQuestion) -> str:
+    """Every cell relative to its released count: interval as band, released count as dot, truth as cross."""
     rows = _rows(asked)
     reach = max(max(high - y, y - low, abs(n - y), 1) for _, y, low, high, n in rows)
     bottom, x = 26 * len(rows) + 4, svg.linear(-reach, reach, 225, 575)

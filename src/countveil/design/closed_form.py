@@ -1,11 +1,11 @@
 """The law of least *exact* delta among all laws of noise independent of n, in closed form.
 
 Sensitivity 1, p(0) = eta, support [-D:D], zero mean. Averaging a law with its mirror image never raises
-delta, so the optimum is symmetric; with p_i = P(Z = ±i) its delta is the sum of what each step pays:
+delta, so the optimum is symmetric; with p_i = P(Z = ±i) its delta is a sum over all steps:
 
     delta = sum_{i=0..D} max(0, p_i - E p_{i+1}) + sum_{i=1..D} max(0, p_i - E p_{i-1}),    p_{D+1} = 0.
 
-Three shapes solve this, by how large eta is:
+The optimum has one of three shapes, depending on eta:
 
 - **cut** (above the knee): p_1 = eta/E, p_{i+1} = p_i/E until the mass eta_bar/2 is used up. Every law with
   p_i >= E p_{i+1} has the same delta = eta - (E-1) eta_bar/2; this one has the least variance.
@@ -13,6 +13,8 @@ Three shapes solve this, by how large eta is:
 - **tent** (p_1 of the chain would exceed E eta): p_i = min((E eta + r) E^(i-1), x E^(D-i)), delta = r + x. The
   mass gained per unit of r is sum_{j<m} E^j and per unit of x sum_{j<D-m} E^j, m the number of rising steps;
   so r = 0 while m <= D/2, and beyond that both sides grow alike.
+
+docs/proofs.md proves that no law of this eta and D has less delta.
 
 The knee is eta = tanh(epsilon/2), the P(Z = 0) of the two-sided geometric law.
 """
@@ -23,8 +25,8 @@ from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
-from countveil.rounding import PRECISE, decimal, exp
-from countveil.search import least_integer
+from countveil.laws.rounding import PRECISE, decimal, exp
+from countveil.numeric.search import least_integer
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ def is_tent(epsilon: Fraction, eta: Fraction, D: int) -> bool:
 
 
 def least_delta(epsilon: Fraction, eta: Fraction, D: int) -> Decimal:
-    """The delta of `optimum`, without writing the law out where a formula gives it."""
+    """The delta of `optimum`; if there is a formula for it, the law is not computed."""
     with localcontext(PRECISE):
         E, centre, side, first = _chain(epsilon, eta, D)
         if first > E * centre:
@@ -76,7 +78,7 @@ def least_delta(epsilon: Fraction, eta: Fraction, D: int) -> Decimal:
 def largest_eta(epsilon: Fraction, delta: Fraction) -> Fraction:
     """(2 delta + E - 1)/(E + 1): no law with this (epsilon, delta) releases the exact count more often.
 
-    Rounded down at the resolution of proposals.
+    Rounded down at the resolution of proposals. Awan and Ramasethu prove it; docs/proofs.md has a short proof.
     """
     with localcontext(PRECISE):
         E = exp(epsilon)
@@ -101,12 +103,12 @@ def _cut(E: Decimal, centre: Decimal, side: Decimal, D: int) -> Optimum:
     for _ in range(D):
         half.append(min(half[-1] / E, rest))
         rest -= half[-1]
-    half[1] += rest  # what 120 digits leave over at the very edge of the case
+    half[1] += rest  # a rounding error of the 120 digits, at the boundary of this case
     return Optimum("cut", centre - (E - 1) * side, tuple(half))
 
 
 def _tent(E: Decimal, centre: Decimal, side: Decimal, D: int) -> Optimum:
-    """p_i = min(a E^(i-1), x E^(D-i)) with a = E eta + r, delta = r + x."""
+    """The tent: p_i = min(a E^(i-1), x E^(D-i)) with a = E eta + r, and delta = r + x."""
     a, x, rising = _one_sided_tent(E, centre, side, D)
     if 2 * rising > D:
         middle = D // 2
@@ -114,7 +116,7 @@ def _tent(E: Decimal, centre: Decimal, side: Decimal, D: int) -> Optimum:
             a = x = side / (2 * _geometric(E, middle) + E**middle)
         else:
             both = side / _geometric(E, middle)
-            a, x = both * E / (1 + E), both / (1 + E)  # of the equally good ones, the least spread
+            a, x = both * E / (1 + E), both / (1 + E)  # of the laws with this delta, the one of least spread
     half = [centre]
     rise, fall = a, x * E ** (D - 1)
     for _ in range(D):
@@ -125,7 +127,7 @@ def _tent(E: Decimal, centre: Decimal, side: Decimal, D: int) -> Optimum:
 
 
 def _one_sided_tent(E: Decimal, centre: Decimal, side: Decimal, D: int) -> tuple[Decimal, Decimal, int]:
-    """a = E eta, the x that gives the right mass, and the number of rising steps."""
+    """a = E eta, the x at which the probabilities of a side sum to `side`, and the number of rising steps."""
     a = E * centre
 
     def edge(rising: int) -> Decimal:

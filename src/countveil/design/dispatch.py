@@ -1,30 +1,132 @@
-"""Which designer takes a request: the closed forms, the linear program or the remap.
+"""`design` and `make_nonnegative`, and the choice of the designer: closed forms, the linear program or the remap.
 
 `auto` takes closed forms wherever they are valid. For policy nonnegative it takes the linear program while the
-noise bound is moderate, and the remap beyond, and says so in the notes.
+noise bound is moderate, and the remap beyond, and says so in the notes. The designers import numpy, so they are
+imported when they are first needed.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
-from countveil.design import whole
-from countveil.design.linear import NoSolution
-from countveil.design.optimal import least_delta
-from countveil.design.remapping import Remapper
-from countveil.design.request import Question, Request
-from countveil.design.signed import SPARE, Signed
+from countveil.design.closed_form import least_delta
+from countveil.design.request import DesignMethod, DesignObjective, DesignQuestion, DesignRequest, parse
 from countveil.errors import CountveilError, InfeasibleError, RequestError, SolverError
-from countveil.mechanism import Mechanism, annotate
-from countveil.search import least_positive
+from countveil.mechanism.certificate import Policy
+from countveil.mechanism.mechanism import Mechanism, annotate
+from countveil.numeric.exact_numbers import Number
+from countveil.numeric.search import least_positive
+
+if TYPE_CHECKING:
+    from countveil.design.signed import Signed
 
 LARGEST_AUTO_PROGRAM_D = 40
 LEAST_VISIBLE = Decimal("1e-16")
 
 
-def dispatch(request: Request) -> Mechanism:
-    """The best mechanism for a request, by the designer that its policy and method call for."""
+def design(
+    *,
+    epsilon: Number | None = None,
+    delta: Number | None = None,
+    eta: Number | None = None,
+    D: int | None = None,
+    policy: Policy = "nonnegative",
+    unbiased_from: int | None = None,
+    method: DesignMethod = "auto",
+    objective: DesignObjective = "delta",
+    max_variance: Number | None = None,
+    sensitivity: int = 1,
+    counts: str | tuple[int, int | None] | None = None,
+    cap: bool = False,
+    bits: int | None = None,
+) -> Mechanism:
+    """The best certified mechanism for those of epsilon, delta, eta and D that are given.
+
+    Numbers are exact: decimal texts, ints, Fractions; a float stands for its shortest decimal.
+
+    Args:
+        epsilon, delta: The guarantee.
+        eta: P(Y = n), the probability that the exact count is released.
+        D: The noise bound: a release is never more than D away from the truth.
+        policy: "nonnegative" (never a negative release), "signed" (negative releases are possible) or "floor" (never a
+            negative release, because every count below D is treated as D).
+        unbiased_from: Policy nonnegative: the count from which the bias is zero.
+        method: How the law is computed; "auto" chooses.
+        objective: The property to optimise: "delta", "singleton" (the paper's delta) or "variance".
+        max_variance: Objective delta: the largest allowed variance.
+        sensitivity: How much one person can change the count.
+        counts: The promised range of true counts, as "low:high" or (low, high).
+        cap: Make releases at most the promised largest count.
+        bits: Weights sum to 2^bits; 64, 96 or 128. The default is the least that is precise enough.
+
+    Returns:
+        A Mechanism whose certificate was measured on its integer weights.
+
+    Raises:
+        ParameterError: An argument is not allowed.
+        RequestError: The arguments do not determine one mechanism.
+        InfeasibleError: No mechanism has these properties; the message names the nearest.
+        SolverError: The linear program was not solved.
+
+    >>> m = design(epsilon="2.18", eta="0.8", D=6, policy="signed", method="paper")
+    >>> print(m.describe()["delta"], m.describe()["delta_paper_bound"])
+    0.0153693741279118 0.0643216812955984
+    """
+    return dispatch(
+        parse(
+            epsilon=epsilon,
+            delta=delta,
+            eta=eta,
+            D=D,
+            policy=policy,
+            unbiased_from=unbiased_from,
+            method=method,
+            objective=objective,
+            max_variance=max_variance,
+            sensitivity=sensitivity,
+            counts=counts,
+            cap=cap,
+            bits=bits,
+        )
+    )
+
+
+def make_nonnegative(
+    signed: Mechanism, *, unbiased_from: int | None = None, max_bias: Number | None = None
+) -> Mechanism:
+    """The signed mechanism followed by a fixed random map to 0, 1, 2, ...: the same epsilon and delta.
+
+    Args:
+        signed: A mechanism of policy signed.
+        unbiased_from: The bias is at most `max_bias` from this count on. Default: about 1.5 standard deviations.
+        max_bias: The allowed bias. Default: 1e-8, or the least bias at which no count has an error above 5/4 of the
+            variance.
+
+    Returns:
+        The mechanism of least mean squared error under this condition.
+
+    Raises:
+        ParameterError: An argument is not allowed.
+        RequestError: The mechanism is not signed.
+        InfeasibleError: No map has so little bias.
+
+    >>> signed = design(epsilon="0.2", delta="1e-6", policy="signed")
+    >>> m = make_nonnegative(signed, unbiased_from=8)
+    >>> m.certificate.never_negative, m.certificate.nearly_unbiased_from, m.delta == signed.delta
+    (True, 8, True)
+    """
+    from countveil.design.remap import postprocessing
+
+    return postprocessing.make_nonnegative(signed, unbiased_from=unbiased_from, max_bias=max_bias)
+
+
+def dispatch(request: DesignRequest) -> Mechanism:
+    """The best mechanism for a request, from the designer for its policy and method."""
+    from countveil.design import whole_domain
+    from countveil.design.signed import SPARE, Signed
+
     independent = Signed(request)
     if request.policy != "nonnegative":
         return independent.design()
@@ -36,57 +138,61 @@ def dispatch(request: Request) -> Mechanism:
         )
     if request.method in ("paper", "optimal"):
         raise RequestError(
-            f"method {request.method} is for noise that does not depend on n: promise counts of at least D "
+            f"method {request.method} is for noise that does not depend on n; promise counts of at least D "
             "(--counts D:), or use --policy floor or --policy signed"
         )
     signed = Signed(replace(request, method="auto", objective="delta"), SPARE)
     if request.method == "remap":
         return _remap(request, signed)
     if request.method == "program":
-        return whole.design(request, signed)
+        return whole_domain.design(request, signed)
     return _choose(request, signed)
 
 
-def _remap(request: Request, signed: Signed) -> Mechanism:
+def _remap(request: DesignRequest, signed: Signed) -> Mechanism:
+    from countveil.design.remap.designer import Remapper
+    from countveil.numeric.linear_program import NoSolution
+
     try:
         return request.ask(Remapper(request, signed))
     except NoSolution:
-        words = "the solver found no map for this law; ask for a larger delta or D, or use method program"
-        raise SolverError(words) from None
+        message = "the solver found no map for this law; raise delta or D, or use method program"
+        raise SolverError(message) from None
 
 
-def _choose(request: Request, signed: Signed) -> Mechanism:
-    """The program while it is at its best; the remap where the noise bound is large or the program falls behind."""
+def _choose(request: DesignRequest, signed: Signed) -> Mechanism:
+    """The mechanism of the program, or of the remap if D is large or the program's delta is much larger."""
+    from countveil.design import whole_domain
 
-    def remapped(why: str) -> Mechanism:
+    def remap(why: str) -> Mechanism:
         return annotate(_remap(request, signed), f"auto chose method remap: {why}")
 
     D = _expected_D(request, signed)
-    only_program = request.promised or request.objective != "delta" or request.epsilon == 0
-    largest = LARGEST_AUTO_PROGRAM_D if request.sensitivity == 1 else whole.LARGEST_FREE_D
+    only_program = request.has_promise or request.objective != "delta" or request.epsilon == 0
+    largest = LARGEST_AUTO_PROGRAM_D if request.sensitivity == 1 else whole_domain.LARGEST_FREE_D
     if not only_program and largest < D:
-        return remapped(f"D about {D} is large, and remapping costs no privacy and no time")
+        return remap(f"D about {D} is large, and remapping costs no privacy and no time")
     try:
-        found = whole.design(request, signed)
+        by_program = whole_domain.design(request, signed)
     except (SolverError, InfeasibleError) as error:
         if only_program:
             raise
         try:
-            return remapped("the program's solver found nothing")
+            return remap("the program's solver found nothing")
         except CountveilError:
             raise error from None
-    if not only_program and request.question is Question.LEAST_DELTA:
+    if not only_program and request.question is DesignQuestion.LEAST_DELTA:
         try:
-            other = remapped("its delta is far below the program's at this D")
-            if 2 * other.delta < found.delta:
+            other = remap("its delta is far below the program's at this D")
+            if 2 * other.delta < by_program.delta:
                 return other
         except CountveilError:
             pass
-    return annotate(found, "auto chose method program: P2 and P3 exact for every n from unbiased_from on")
+    return annotate(by_program, "auto chose method program: P2 and P3 exact for every n from unbiased_from on")
 
 
-def _expected_D(request: Request, signed: Signed) -> int:
-    """The noise bound that matters: D as far as it lowers delta visibly, or the one that signed noise would need."""
+def _expected_D(request: DesignRequest, signed: Signed) -> int:
+    """The expected noise bound: as much of D as lowers delta visibly or, if D is not given, the D of signed noise."""
     if request.D is None:
         return signed.parameters.D
     if not request.epsilon or request.eta is None:
@@ -96,7 +202,7 @@ def _expected_D(request: Request, signed: Signed) -> int:
 
 
 def _noise_never_reaches_zero(independent: Signed) -> bool:
-    """Whether the promise n >= D makes every closed form valid."""
+    """Whether all counts are promised to be at least D, so that every closed form is valid."""
     request = independent.request
     low, _ = request.counts
     if low == 0 or request.cap or request.unbiased_from is not None or request.method in ("program", "remap"):

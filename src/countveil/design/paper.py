@@ -19,8 +19,8 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 from typing import NamedTuple
 
-from countveil.exact import decimal_text
-from countveil.rounding import PRECISE, decimal, exp
+from countveil.laws.rounding import PRECISE, decimal, exp
+from countveil.numeric.exact_numbers import decimal_text
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,13 @@ class ClosedForm:
     holds: bool
 
     @property
-    def stated(self) -> Fraction:
+    def stated_delta(self) -> Fraction:
         """min(1, (2D+1) delta*): the delta that the paper states, whether its theorem holds or not."""
         return min(Fraction(1), (2 * len(self.half) - 1) * Fraction(self.delta_star))
 
 
 def closed_form(epsilon: Fraction, eta: Fraction, D: int) -> ClosedForm:
-    """delta*, alpha* and whether the theorem holds there."""
+    """delta*, alpha*, and whether the theorem holds for these parameters."""
     with localcontext(PRECISE):
         E, B, C = _constants(epsilon, eta)
         for at in _sums(E, D):
@@ -66,9 +66,9 @@ def closed_form(epsilon: Fraction, eta: Fraction, D: int) -> ClosedForm:
 
 
 def stated_delta(epsilon: Fraction, eta: Fraction, D: int, sensitivity: int) -> Fraction | None:
-    """What the paper states, not what is certified; None where its theorem fails or is not about this sensitivity."""
+    """The delta that the paper states, not a certified one; None if its theorem fails or sensitivity is above 1."""
     form = closed_form(epsilon, eta, D) if sensitivity == 1 else None
-    return form.stated if form is not None and form.holds else None
+    return form.stated_delta if form is not None and form.holds else None
 
 
 def lower_bounds(epsilon: Fraction, eta: Fraction, D: int) -> list[Decimal]:
@@ -102,7 +102,7 @@ class _Sums(NamedTuple):
 
 
 def _sums(E: Decimal, D: int) -> Iterator[_Sums]:
-    """For k = 1..D."""
+    """The sums for k = 1..D."""
     power = Decimal(1)
     powers = weighted = triangular = Decimal(0)
     for k in range(1, D + 1):
@@ -116,7 +116,7 @@ def _sums(E: Decimal, D: int) -> Iterator[_Sums]:
 def parts(epsilon: Fraction, eta: Fraction, D: int) -> dict[str, object]:
     """The closed form with all its parts, as decimal texts, and the paper's comparison with the discrete Gaussian.
 
-    The comparison is the paper's own: it sets the *parameter* s2 of p(z) ~ exp(-z^2 / (2 s2)) to its law's variance,
+    The comparison follows the paper: it sets the *parameter* s2 of p(z) ~ exp(-z^2 / (2 s2)) to its law's variance,
     and asks which epsilon the Gaussian needs at the steepest single step, p(1) <= E p(2) + delta*.
     """
     form = closed_form(epsilon, eta, D)

@@ -1,6 +1,6 @@
-"""What is asked of a design: parsed, checked, sorted into one of five questions, and put to a designer.
+"""The arguments of a design: parsed, checked, assigned to one question, and passed to a designer.
 
-Of epsilon, delta, eta and D some are given and the others are to be found:
+Some of epsilon, delta, eta and D are given; the designer finds the others:
 
     least delta     epsilon, eta, D          (the paper's question)
     best accuracy   epsilon, delta           largest eta, then least D
@@ -8,7 +8,7 @@ Of epsilon, delta, eta and D some are given and the others are to be found:
     least D         epsilon, delta, eta
     least epsilon   delta, eta, D
 
-With objective variance all four are given, and the law of least variance within them is asked for.
+With objective variance all four are given, and the designer finds the law of least variance within them.
 """
 
 from __future__ import annotations
@@ -17,23 +17,24 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
-from typing import Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar, get_args
 
 from countveil.errors import ParameterError, RequestError
-from countveil.exact import decimal_text, integer, number
-from countveil.search import bisect
+from countveil.mechanism.certificate import Policy
+from countveil.numeric.exact_numbers import decimal_text, integer, number
+from countveil.numeric.search import bisect
 
-POLICIES = ("nonnegative", "signed", "floor")
-METHODS = ("auto", "paper", "optimal", "program", "remap")
-OBJECTIVES = ("delta", "singleton", "variance")
+DesignMethod = Literal["auto", "paper", "optimal", "program", "remap"]
+DesignObjective = Literal["delta", "singleton", "variance"]
+POLICIES, METHODS, OBJECTIVES = get_args(Policy), get_args(DesignMethod), get_args(DesignObjective)
 
 LARGEST_D = 100_000
 SMALLEST_EPSILON, LARGEST_EPSILON = Fraction(1, 10**5), Fraction(100)
 LARGEST_COUNT = 10**15
 
 
-class Question(Enum):
-    """Which of the parameters are to be found."""
+class DesignQuestion(Enum):
+    """What the designer is asked to find; the missing parameters decide it."""
 
     LEAST_DELTA = "least delta"
     BEST_ACCURACY = "largest eta, then least D"
@@ -44,19 +45,19 @@ class Question(Enum):
 
 
 _QUESTIONS = {
-    frozenset({"epsilon", "eta", "D"}): Question.LEAST_DELTA,
-    frozenset({"epsilon", "delta"}): Question.BEST_ACCURACY,
-    frozenset({"epsilon", "delta", "D"}): Question.LARGEST_ETA,
-    frozenset({"epsilon", "delta", "eta"}): Question.LEAST_D,
-    frozenset({"delta", "eta", "D"}): Question.LEAST_EPSILON,
+    frozenset({"epsilon", "eta", "D"}): DesignQuestion.LEAST_DELTA,
+    frozenset({"epsilon", "delta"}): DesignQuestion.BEST_ACCURACY,
+    frozenset({"epsilon", "delta", "D"}): DesignQuestion.LARGEST_ETA,
+    frozenset({"epsilon", "delta", "eta"}): DesignQuestion.LEAST_D,
+    frozenset({"delta", "eta", "D"}): DesignQuestion.LEAST_EPSILON,
 }
 
 
 @dataclass(frozen=True)
-class Request:
-    """A checked request. Which of epsilon, delta, eta, D are None is what `question` asks for."""
+class DesignRequest:
+    """A checked request. The designer finds those of epsilon, delta, eta and D that are None."""
 
-    question: Question
+    question: DesignQuestion
     epsilon: Fraction | None
     delta: Fraction | None
     eta: Fraction | None
@@ -72,43 +73,48 @@ class Request:
     bits: int | None
 
     @property
-    def promised(self) -> bool:
-        """Whether something is promised about the counts."""
+    def has_promise(self) -> bool:
+        """Whether the counts are promised to be in a range."""
         return self.counts != (0, None)
 
-    def ask(self, designer: Designer[Found]) -> Found:
-        """Put the question to a designer."""
+    def ask(self, designer: Designer[Outcome]) -> Outcome:
+        """Call the designer's method for the question."""
         match self.question, self.epsilon, self.eta, self.D:
-            case Question.LEAST_DELTA | Question.LEAST_VARIANCE, Fraction() as epsilon, Fraction() as eta, int() as D:
+            case (
+                DesignQuestion.LEAST_DELTA | DesignQuestion.LEAST_VARIANCE,
+                Fraction() as epsilon,
+                Fraction() as eta,
+                int() as D,
+            ):
                 return designer.at(epsilon, eta, D)
-            case Question.BEST_ACCURACY, Fraction() as epsilon, _, _:
+            case DesignQuestion.BEST_ACCURACY, Fraction() as epsilon, _, _:
                 return designer.best_accuracy(epsilon)
-            case Question.LARGEST_ETA, Fraction() as epsilon, _, int() as D:
+            case DesignQuestion.LARGEST_ETA, Fraction() as epsilon, _, int() as D:
                 return designer.largest_eta(epsilon, D)
-            case Question.LEAST_D, Fraction() as epsilon, Fraction() as eta, _:
+            case DesignQuestion.LEAST_D, Fraction() as epsilon, Fraction() as eta, _:
                 return designer.least_D(epsilon, eta)
-            case Question.LEAST_EPSILON, _, Fraction() as eta, int() as D:
+            case DesignQuestion.LEAST_EPSILON, _, Fraction() as eta, int() as D:
                 return designer.least_epsilon(eta, D)
-        raise AssertionError("a question without its parameters")
+        raise AssertionError("a parameter of the question is missing")
 
 
-Found = TypeVar("Found", covariant=True)
+Outcome = TypeVar("Outcome", covariant=True)
 
 
-class Designer(Protocol[Found]):
-    """One way to make mechanisms. A method per question finds what is not given; delta is in the designer's request."""
+class Designer(Protocol[Outcome]):
+    """A designer has one method for each question, which finds the missing parameters; delta is in its request."""
 
-    def at(self, epsilon: Fraction, eta: Fraction, D: int) -> Found:
-        """Of least delta or, where delta is given, of least variance within it."""
+    def at(self, epsilon: Fraction, eta: Fraction, D: int) -> Outcome:
+        """The design of least delta or, if delta is given, of least variance within it."""
 
-    def best_accuracy(self, epsilon: Fraction) -> Found:
-        """Of the largest eta, then of the least D."""
+    def best_accuracy(self, epsilon: Fraction) -> Outcome:
+        """The design of largest eta, then of least D."""
 
-    def largest_eta(self, epsilon: Fraction, D: int) -> Found: ...
+    def largest_eta(self, epsilon: Fraction, D: int) -> Outcome: ...
 
-    def least_D(self, epsilon: Fraction, eta: Fraction) -> Found: ...
+    def least_D(self, epsilon: Fraction, eta: Fraction) -> Outcome: ...
 
-    def least_epsilon(self, eta: Fraction, D: int) -> Found: ...
+    def least_epsilon(self, eta: Fraction, D: int) -> Outcome: ...
 
 
 def least_epsilon(
@@ -121,7 +127,8 @@ def least_epsilon(
 ) -> Fraction | None:
     """The least epsilon that meets a request, or None if none up to 100 does.
 
-    `high` grows until it meets it; then the bracket is halved, at decimals of so many digits, and rounded up to fewer.
+    `high` grows until it meets the request. Then bisection at decimals of `digits[0]` digits narrows the bracket, and
+    the result is rounded up to `digits[1]` digits.
     """
     while not meets(high):
         low, high = high, high * Fraction(5, 4)
@@ -135,8 +142,8 @@ def least_epsilon(
     return max(SMALLEST_EPSILON, Fraction(decimal_text(high, digits[1], "up")))
 
 
-def parse(**given: object) -> Request:
-    """Check every argument of `design` by itself, then that together they ask one question."""
+def parse(**given: object) -> DesignRequest:
+    """Check every argument of `design` by itself, and then that all arguments together ask one question."""
 
     def read(name: str, allowed: str, fits: Callable[[Fraction], bool]) -> Fraction | None:
         if given[name] is None:
@@ -156,7 +163,7 @@ def parse(**given: object) -> Request:
     eta = read("eta", "a decimal number from 1e-6 to 0.999999", lambda x: Fraction("1e-6") <= x <= 1 - Fraction("1e-6"))
     D = read_integer("D", 1, LARGEST_D)
     names = [name for name in ("epsilon", "delta", "eta", "D") if given[name] is not None]
-    request = Request(
+    request = DesignRequest(
         question=_question(names, given["objective"] == "variance"),
         epsilon=epsilon,
         delta=delta,
@@ -176,19 +183,19 @@ def parse(**given: object) -> Request:
     return request
 
 
-def _check_together(request: Request) -> None:
+def _check_together(request: DesignRequest) -> None:
     high = request.counts[1]
     if request.cap and high is None:
-        raise RequestError("cap needs counts with an upper end: say counts=LO:HI (--counts 0:500 --cap)")
+        raise RequestError("cap needs counts with an upper end: give counts=LO:HI (--counts 0:500 --cap)")
     if request.policy != "nonnegative" and (request.method == "remap" or request.cap):
         what = "method remap" if request.method == "remap" else "cap"
-        raise RequestError(f"{what} is for policy nonnegative; policy {request.policy} needs neither")
+        raise RequestError(f"{what} is for policy nonnegative; leave it out with policy {request.policy}")
     if request.policy != "nonnegative" and request.unbiased_from is not None:
         raise RequestError(
-            f"unbiased_from is for policy nonnegative; policy {request.policy} is unbiased from a fixed count on"
+            f"unbiased_from is for policy nonnegative; leave it out, because policy {request.policy} determines it"
         )
-    if request.objective == "singleton" and request.question is not Question.LEAST_DELTA:
-        raise RequestError("objective singleton answers one question: give epsilon, eta and D, and no delta")
+    if request.objective == "singleton" and request.question is not DesignQuestion.LEAST_DELTA:
+        raise RequestError("objective singleton needs epsilon, eta and D, and no delta")
     if request.objective == "variance" and request.method in ("paper", "optimal", "remap"):
         raise RequestError("objective variance needs the linear program: use method program or auto")
     if request.method == "paper" and (request.sensitivity > 1 or request.max_variance is not None):
@@ -198,7 +205,7 @@ def _check_together(request: Request) -> None:
 
 
 def check_floor(counts: tuple[int, int | None], D: int) -> None:
-    """Policy floor releases max(n, D) + Z: refuse a promise of counts that are all treated as D."""
+    """Refuse policy floor, which releases max(n, D) + Z, for a promise of counts that would all be treated as D."""
     low, high = counts
     if high is not None and high <= D:
         raise RequestError(
@@ -207,21 +214,19 @@ def check_floor(counts: tuple[int, int | None], D: int) -> None:
         )
 
 
-def _question(names: list[str], least_variance: bool) -> Question:
+def _question(names: list[str], least_variance: bool) -> DesignQuestion:
     if least_variance:
         if len(names) < 4:
-            raise RequestError("objective variance needs epsilon, delta, eta and D: least variance within all four")
-        return Question.LEAST_VARIANCE
-    found = _QUESTIONS.get(frozenset(names))
-    if found:
-        return found
+            raise RequestError("objective variance needs all of epsilon, delta, eta and D")
+        return DesignQuestion.LEAST_VARIANCE
+    question = _QUESTIONS.get(frozenset(names))
+    if question:
+        return question
     ways = "(epsilon, delta), (epsilon, delta, D), (epsilon, delta, eta), (epsilon, eta, D) or (delta, eta, D)"
     if len(names) == 4:
-        raise RequestError(
-            f"epsilon, delta, eta and D together leave only the shape to find (objective variance); else give {ways}"
-        )
+        raise RequestError(f"epsilon, delta, eta and D are all given: use objective variance, or give only {ways}")
     what = ", ".join(names) if names else "nothing"
-    raise RequestError(f"{what} given, which does not determine a mechanism; give {ways}")
+    raise RequestError(f"got {what}, which does not determine a mechanism; give {ways}")
 
 
 def _choice(argument: str, given: object, allowed: tuple[str, ...]) -> str:
@@ -247,7 +252,7 @@ def _bits(given: object) -> int:
 
 
 def _counts(given: object) -> tuple[int, int | None]:
-    """'LO:HI', 'LO:' or a pair."""
+    """Parse 'LO:HI', 'LO:' or a pair."""
     allowed = "LO:HI with 0 <= LO < HI, for instance 1:500, or LO: for no upper end"
     if isinstance(given, str):
         parts: list[object] = [part.strip() or None for part in given.split(":")]

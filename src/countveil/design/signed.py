@@ -1,4 +1,4 @@
-"""Designs whose noise does not depend on n: policies `signed` and `floor`, and promises n >= D.
+"""Designs whose noise does not depend on n: policies `signed` and `floor`, and counts promised to be >= D.
 
 Order of objectives, by question:
 
@@ -7,36 +7,50 @@ Order of objectives, by question:
     largest eta     eta, then variance
     least D         D, then delta
     least epsilon   epsilon, then variance
+
+Where eta is free, at sensitivity 1, one law is best in eta, D and variance at once: the discrete canonical noise of
+Awan and Ramasethu (`countveil.literature.canonical`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from countveil.certificate import Terms
-from countveil.design import optimal, paper
-from countveil.design.linear import NoSolution
-from countveil.design.program import ColumnProgram, Model
-from countveil.design.request import LARGEST_D, LARGEST_EPSILON, Question, Request, check_floor, least_epsilon
+from countveil.design import closed_form, paper
+from countveil.design.column_program import ColumnProgram, Model
+from countveil.design.request import (
+    LARGEST_D,
+    LARGEST_EPSILON,
+    DesignQuestion,
+    DesignRequest,
+    check_floor,
+    least_epsilon,
+)
 from countveil.errors import InfeasibleError, RequestError, SolverError
-from countveil.exact import decimal_text
-from countveil.law import Columns
-from countveil.mechanism import Mechanism, certify
-from countveil.rounding import decimal, proposals, symmetric_law
-from countveil.search import least_positive
+from countveil.laws.law import Law, LawsByCount
+from countveil.laws.rounding import decimal, proposals, symmetric_law
+from countveil.literature.canonical import round_down, widen
+from countveil.mechanism.certificate import Terms
+from countveil.mechanism.mechanism import Mechanism, certify
+from countveil.numeric.exact_numbers import decimal_text, exp_bounds
+from countveil.numeric.linear_program import NoSolution
+from countveil.numeric.search import least_positive
 
 SPARE = 1 - Fraction(1, 10**6)
-"""Share of a requested delta that designs aim at where the whole of it leaves no room for rounding."""
+"""Designs aim at this share of the requested delta, to leave room for rounding."""
 LARGEST_PROGRAM_D = 1500
+FREE_ETA = (DesignQuestion.BEST_ACCURACY, DesignQuestion.LARGEST_ETA)
 LEAST_EPSILON = Fraction(1, 10**15)
-"""Where the search for a least epsilon stops; smaller ones than 1e-5 are not offered."""
+"""The precision at which the search for a least epsilon stops; results are at least 1e-5."""
 
 
 class Parameters(NamedTuple):
-    """What determines a law of noise independent of n."""
+    """The parameters of a law of noise that does not depend on n."""
 
     epsilon: Fraction
     eta: Fraction
@@ -44,9 +58,9 @@ class Parameters(NamedTuple):
 
 
 class Signed:
-    """Finds the parameters of a law by closed forms where they hold and by the program elsewhere, and its weights."""
+    """Finds the parameters and the weights of a law, by closed forms where they hold, else by linear program."""
 
-    def __init__(self, request: Request, share: Fraction = Fraction(1)) -> None:
+    def __init__(self, request: DesignRequest, share: Fraction = Fraction(1)) -> None:
         self.request = request
         self.share = share
         self.target = (request.delta or Fraction(0)) * share
@@ -55,23 +69,26 @@ class Signed:
 
     @cached_property
     def parameters(self) -> Parameters:
-        """What the request asks for; searched for once."""
+        """The parameters that answer the request; computed once."""
         return self.request.ask(self)
 
     def design(self) -> Mechanism:
-        """The best mechanism; the exact optimum may miss delta by its rounding, and then we aim a little lower."""
+        """The best mechanism. If rounding raises its delta too much, a slightly smaller delta is requested instead."""
         request = self.request
-        if request.method == "paper" and request.question is not Question.LEAST_DELTA:
-            raise RequestError("the paper's closed form answers one question: give epsilon, eta and D, and no delta")
+        if request.method == "paper" and request.question is not DesignQuestion.LEAST_DELTA:
+            raise RequestError("method paper needs epsilon, eta and D, and no delta")
         if request.method == "optimal" and not self.plain:
             raise RequestError("method optimal is for sensitivity 1 and no variance limit; use method program")
+        if self.closed and request.question in FREE_ETA:
+            with suppress(InfeasibleError):  # delta is too small for the weights: aim at less, as below
+                return self.canonical(*self.parameters)
         mechanism = self.mechanism(*self.parameters)
         if request.delta is None or mechanism.delta <= request.delta:
             return mechanism
         if self.share == 1:
             return Signed(request, SPARE).design()
         raise InfeasibleError(
-            f"delta {show(request.delta)} is finer than weights over 2^{mechanism.certificate.bits} can hold",
+            f"delta {show(request.delta)} is too small for weights over 2^{mechanism.certificate.bits}",
             "allow more bits, or raise delta",
         )
 
@@ -82,17 +99,17 @@ class Signed:
 
     def best_accuracy(self, epsilon: Fraction) -> Parameters:
         if self.closed:
-            return self.least_D(epsilon, optimal.largest_eta(epsilon, self.target))
+            return self.least_D(epsilon, closed_form.largest_eta(epsilon, self.target))
         limit = self._largest_eta_by_program(epsilon, self._ample_D(epsilon))
-        return self.least_D(epsilon, limit * Fraction(999, 1000))  # the limit itself is reached by no D
+        return self.least_D(epsilon, limit * Fraction(999, 1000))  # no D reaches the limit itself
 
     def largest_eta(self, epsilon: Fraction, D: int) -> Parameters:
         if not self.closed:
             return Parameters(epsilon, self._largest_eta_by_program(epsilon, D), D)
-        eta = optimal.largest_eta(epsilon, self.target)
+        eta = closed_form.largest_eta(epsilon, self.target)
         if not self._meets(epsilon, eta, D):
             least = self.least_D(epsilon, eta).D
-            floor = optimal.least_delta(epsilon, eta, D)
+            floor = closed_form.least_delta(epsilon, eta, D)
             raise InfeasibleError(
                 f"D = {D} is too small for epsilon {show(epsilon)} and delta {show(self.request.delta)}",
                 f"at the largest eta, {show(eta, 6, 'down')}, its delta is {floor:.3e}; D = {least} is enough",
@@ -100,7 +117,7 @@ class Signed:
         return Parameters(epsilon, eta, D)
 
     def least_D(self, epsilon: Fraction, eta: Fraction) -> Parameters:
-        top = optimal.largest_eta(epsilon, self.target)
+        top = closed_form.largest_eta(epsilon, self.target)
         delta = show(self.request.delta)
         if self.closed and eta > top:
             raise InfeasibleError(
@@ -135,7 +152,7 @@ class Signed:
     def delta(self, epsilon: Fraction, eta: Fraction, D: int) -> Decimal:
         """The least delta of a law with these parameters; infinite where there is none."""
         if self.closed:
-            return optimal.least_delta(epsilon, eta, D)
+            return closed_form.least_delta(epsilon, eta, D)
         try:
             program = self._program(epsilon, eta, None, D)
             return decimal(program.optimise()[program.delta])
@@ -158,31 +175,48 @@ class Signed:
             ) from None
 
     def _ample_D(self, epsilon: Fraction) -> int:
-        """A D beyond which eta hardly grows."""
+        """A D so large that a larger one hardly raises eta."""
         step = epsilon / self.request.sensitivity
         if step == 0:
-            raise InfeasibleError("epsilon 0 needs D to be given", "say how far counts may be off (D)")
+            raise InfeasibleError("epsilon 0 needs D", "give D, the largest error of a count")
         target = decimal(self.target)
-        least = optimal.largest_eta(step, self.target)
-        D = least_positive(lambda D: optimal.least_delta(step, least, D) <= target, LARGEST_D)
+        least = closed_form.largest_eta(step, self.target)
+        D = least_positive(lambda D: closed_form.least_delta(step, least, D) <= target, LARGEST_D)
         return min(D + int(3 / step) + 1, LARGEST_PROGRAM_D)
 
     # The law
 
     def mechanism(self, epsilon: Fraction, eta: Fraction, D: int) -> Mechanism:
         """The certified law at these parameters."""
+        method, half, notes = self.law(epsilon, eta, D)
+        return self._certify(lambda bits: symmetric_law(half, bits), method, notes, epsilon, eta, D)
+
+    def _certify(
+        self, law: Callable[[int], Law], method: str, notes: tuple[str, ...], epsilon: Fraction, eta: Fraction, D: int
+    ) -> Mechanism:
         request = self.request
         low, high = request.counts
         if request.policy == "floor":
             check_floor(request.counts, D)
             low = max(D, low)
-        method, half, notes = self.law(epsilon, eta, D)
         details = {"paper": paper.parts(epsilon, eta, D)} if method == "paper" else None
-        said = terms(request, method, epsilon, eta, D, notes=(*notes, *_policy_notes(request, D)), details=details)
-        return certify(lambda bits: Columns(symmetric_law(half, bits), lo=low, hi=high), said)
+        settings = terms(request, method, epsilon, eta, D, notes=(*notes, *_policy_notes(request, D)), details=details)
+        return certify(lambda bits: LawsByCount(law(bits), lo=low, hi=high), settings)
+
+    def canonical(self, epsilon: Fraction, eta: Fraction, D: int) -> Mechanism:
+        """The certified canonical noise, whose eta, D and variance are the best that this guarantee allows.
+
+        **Guarantee.** Its certified delta is at most the requested one: the weights are rounded to that side.
+        """
+        order, delta = exp_bounds(epsilon)[0], self.request.delta or Fraction(0)
+        reach = least_positive(lambda reach: self._meets(epsilon, eta, reach), D)
+        note = "discrete canonical noise (Awan, Ramasethu): stochastically smallest for this epsilon and delta"
+        return self._certify(
+            lambda bits: widen(round_down(order, delta, reach, bits), D), "optimal", (note,), epsilon, eta, D
+        )
 
     def law(self, epsilon: Fraction, eta: Fraction, D: int) -> tuple[str, list[int], tuple[str, ...]]:
-        """Method, proposal and notes."""
+        """The method, the proposed weights and the notes."""
         request = self.request
         if request.method == "paper" or (
             request.objective == "singleton"
@@ -193,7 +227,7 @@ class Signed:
         ):
             return "paper", self._paper(epsilon, eta, D), ("the paper's law: least singleton delta for n >= D",)
         if self.closed:
-            best = optimal.optimum(epsilon, eta, D)
+            best = closed_form.optimum(epsilon, eta, D)
             words = {
                 "cut": "above the knee tanh(epsilon/2): least delta, then least variance",
                 "chain": "geometric sides, cut at D: least delta",
@@ -201,7 +235,7 @@ class Signed:
             }
             return "optimal", proposals(best.half), (f"closed form, {words[best.shape]}",)
         if D > LARGEST_PROGRAM_D and request.max_variance is None and request.objective != "singleton":
-            best = optimal.optimum(epsilon / request.sensitivity, eta, D)
+            best = closed_form.optimum(epsilon / request.sensitivity, eta, D)
             note = f"D above {LARGEST_PROGRAM_D}: the closed form at epsilon/{request.sensitivity}, not the optimum"
             return "optimal", proposals(best.half), (note,)
         program = self._program(epsilon, eta, self.target if request.objective == "variance" else None, D)
@@ -215,7 +249,7 @@ class Signed:
                     f"the least delta is {least:.6e}",
                 ) from None
             if request.max_variance is None:
-                raise SolverError("the solver gave up on this program; try a smaller D or method optimal") from None
+                raise SolverError("the solver gave up on this program; lower D, or use method optimal") from None
             raise InfeasibleError(
                 f"no law on [-{D}, {D}] with eta {show(eta)} has variance at most {show(request.max_variance)}",
                 f"the least possible variance is 1 - eta = {show(1 - eta)}",
@@ -228,9 +262,9 @@ class Signed:
         form = paper.closed_form(epsilon, eta, D)
         half = proposals(form.half)
         if not form.holds:
-            law = Columns(symmetric_law(half, 128))
+            law = LawsByCount(symmetric_law(half, 128))
             true = certify(lambda _: law, Terms(epsilon, "signed", "paper", D))
-            better = optimal.least_delta(epsilon, eta, D)
+            better = closed_form.least_delta(epsilon, eta, D)
             raise InfeasibleError(
                 f"the paper's closed form does not hold at epsilon {show(epsilon)}, eta {show(eta)}, D {D}: it puts "
                 f"P(Z = 1) = {form.half[1]:.6f} above e^epsilon * eta + delta*, so its law has delta "
@@ -241,7 +275,7 @@ class Signed:
 
     def _program(self, epsilon: Fraction, eta: Fraction | None, delta: Fraction | None, D: int) -> ColumnProgram:
         if D > LARGEST_PROGRAM_D:
-            raise RequestError(f"this request needs the linear program, which goes to D = {LARGEST_PROGRAM_D}")
+            raise RequestError(f"D = {D} is too large for the linear program; lower D to {LARGEST_PROGRAM_D} or less")
         request = self.request
         model = Model(
             epsilon=epsilon,
@@ -257,8 +291,8 @@ class Signed:
         return ColumnProgram(model)
 
 
-def terms(request: Request, method: str, epsilon: Fraction, eta: Fraction, D: int, **said: Any) -> Terms:
-    """The terms of a mechanism for a request, and what is to be said about it."""
+def terms(request: DesignRequest, method: str, epsilon: Fraction, eta: Fraction, D: int, **more: Any) -> Terms:
+    """The terms of a mechanism for a request, with notes, prices and details."""
     return Terms(
         epsilon=epsilon,
         policy=request.policy,
@@ -268,11 +302,11 @@ def terms(request: Request, method: str, epsilon: Fraction, eta: Fraction, D: in
         counts=request.counts,
         bits=request.bits,
         delta_paper_bound=paper.stated_delta(epsilon, eta, D, request.sensitivity),
-        **said,
+        **more,
     )
 
 
-def _policy_notes(request: Request, D: int) -> tuple[str, ...]:
+def _policy_notes(request: DesignRequest, D: int) -> tuple[str, ...]:
     if request.policy == "signed":
         return (f"policy signed: released counts can be negative where n < {D}",)
     if request.policy == "floor":
@@ -283,5 +317,5 @@ def _policy_notes(request: Request, D: int) -> tuple[str, ...]:
 
 
 def show(x: Fraction | None, digits: int = 10, rounding: str = "nearest") -> str:
-    """A parameter as error messages show it."""
+    """The text of a parameter in an error message."""
     return "none" if x is None else decimal_text(x, digits, rounding)

@@ -1,4 +1,4 @@
-"""Designs for the whole domain of counts by linear program: policy `nonnegative`, methods `program`.
+"""Designs for the whole domain of counts by linear program: policy `nonnegative`, method `program`.
 
 A law per small count and one stationary law, never negative, exact with probability eta at every n >= 1 (at least
 eta at n = 0), exactly unbiased from n0 on. Orders of objectives:
@@ -10,12 +10,12 @@ eta at n = 0), exactly unbiased from n0 on. Orders of objectives:
     least epsilon   epsilon, then as for least delta
 
 The default n0 is the smallest whose price is small: delta at most twice the signed optimum at the same eta
-and D or, where delta is given, eta at least 98 % of the signed optimum. The prices looked at are reported.
+and D or, where delta is given, eta at least 98 % of the signed optimum. All computed prices are reported.
 
-The solver is at its best while deltas are visible to it and columns are few. A smaller noise bound than the promised D
-keeps the promise, so D is used only as far as it lowers delta visibly (all of it where method program is asked by name
-for the largest eta at D, which creeps up with D in its fourth digit). Up to LARGEST_FREE_D all columns are free;
-beyond, columns are tied (see `program`), except for tents, whose sides rise and cannot be tied.
+The solver works best with deltas above its tolerance and few laws. A noise bound smaller than the given D is allowed,
+so the program uses D only as far as it lowers delta visibly. (If method program is requested explicitly for the largest
+eta at D, it uses all of D, because that eta still grows with D in its fourth digit.) Up to LARGEST_FREE_D all laws are
+free; above it, laws are tied (see `column_program`), except for tents, whose sides rise and cannot be tied.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 
-from countveil.design import optimal
-from countveil.design.linear import NoSolution
-from countveil.design.program import ColumnProgram, Model, Proposal
-from countveil.design.request import SMALLEST_EPSILON, Question, Request, least_epsilon
+from countveil.design import closed_form
+from countveil.design.column_program import ColumnProgram, Model, Proposal
+from countveil.design.request import SMALLEST_EPSILON, DesignQuestion, DesignRequest, least_epsilon
 from countveil.design.signed import SPARE, Signed, show, terms
 from countveil.errors import InfeasibleError, RequestError, SolverError
-from countveil.exact import decimal_text
-from countveil.law import Columns, Law
-from countveil.mechanism import Mechanism, certify
-from countveil.rounding import SCALE, column_law, decimal, even_weight, exp
-from countveil.search import least_integer
+from countveil.laws.law import Law, LawsByCount
+from countveil.laws.rounding import SCALE, column_law, decimal, even_weight, exp
+from countveil.mechanism.mechanism import Mechanism, certify
+from countveil.numeric.exact_numbers import decimal_text
+from countveil.numeric.linear_program import NoSolution
+from countveil.numeric.search import least_integer
 
 ETA_SHARE = Fraction(98, 100)
 DELTA_FACTOR = 2
@@ -52,13 +52,14 @@ THOROUGH_DELTA = Fraction(1, 10**18)
 LEAST_SHARE = Fraction(1, 20)
 
 
-def design(request: Request, signed: Signed) -> Mechanism:
-    """The best whole-domain mechanism; where the solver gives up, with a noise bound a little smaller than allowed.
+def design(request: DesignRequest, signed: Signed) -> Mechanism:
+    """The best whole-domain mechanism; if the solver fails, with a noise bound slightly below the allowed one.
 
-    Where method program is asked by name for the largest eta at D, all of D is worth a try. Such a program has cells so
-    small that the solver can take it for infeasible: what it says is believed only of the usual one.
+    If method program is requested explicitly for the largest eta at D, all of D is tried first. The cells of such a
+    program are so small that the solver may report it infeasible by mistake; only the report of the program with the
+    smaller bound is trusted.
     """
-    if request.method == "program" and request.question is Question.LARGEST_ETA:
+    if request.method == "program" and request.question is DesignQuestion.LARGEST_ETA:
         for spared in range(RETRIES):
             with suppress(SolverError, InfeasibleError):
                 return request.ask(Whole(request, signed, spared, thorough=True))
@@ -69,19 +70,19 @@ def design(request: Request, signed: Signed) -> Mechanism:
 
 
 def bias_floor(epsilon: Fraction, n0: int, D: int, sensitivity: int) -> Fraction:
-    """Non-negative outputs and zero bias from n0 on force delta >= (n0 + d - E n0)/(n0 + d + D)."""
+    """The least delta of non-negative outputs with zero bias from n0 on: (n0 + d - E n0)/(n0 + d + D)."""
     upper = n0 + sensitivity
     value = (upper - exp(epsilon) * n0) / (upper + D)
     return max(Fraction(0), Fraction(value))
 
 
 class Whole:
-    """Designs by linear program; `signed` is the optimum of noise independent of n, to compare with.
+    """Designs by linear program; `signed` designs noise independent of n, for comparison.
 
-    D is undercut by `spared`; a `thorough` designer uses all of D, however small its cells.
+    The program uses noise up to D - `spared`; a `thorough` designer uses all of D, however small its cells.
     """
 
-    def __init__(self, request: Request, signed: Signed, spared: int = 0, *, thorough: bool = False) -> None:
+    def __init__(self, request: DesignRequest, signed: Signed, spared: int = 0, *, thorough: bool = False) -> None:
         self.request = request
         self.signed = signed
         self.spared, self.thorough = spared, thorough
@@ -148,9 +149,9 @@ class Whole:
         return self._mechanism(self._program(epsilon, D, eta, None), n0, D)
 
     def _bounds(self, epsilon: Fraction) -> tuple[int, int]:
-        """The least D of signed noise, and one beyond which little is gained."""
+        """The least D of signed noise, and a D so large that a larger one gains little."""
         if epsilon == 0 and self.request.eta is None:
-            raise InfeasibleError("epsilon 0 needs D to be given", "say how far counts may be off (D)")
+            raise InfeasibleError("epsilon 0 needs D", "give D, the largest error of a count")
         least = self.signed.parameters.D
         return least, least + math.ceil(6 * self.request.sensitivity / epsilon) if epsilon else 4 * least
 
@@ -177,7 +178,7 @@ class Whole:
         return self._choose_n0(program, lambda eta: eta >= goal, epsilon, D)
 
     def _choose_n0(self, program: ColumnProgram, good: Callable[[Fraction], bool], epsilon: Fraction, D: int) -> int:
-        """The given n0, or the least one whose price is good; the prices seen are kept."""
+        """The given n0, or the least n0 whose price is good; every price that is computed is recorded."""
         given = self.request.unbiased_from
         if given is None and self.request.objective == "singleton":
             given = max(1, self.low)
@@ -188,22 +189,22 @@ class Whole:
             return given
         first = max(1, self.low)
         last = program.largest_n0
-        while first < last and self._hopeless(epsilon, first, D):
+        while first < last and self._is_hopeless(epsilon, first, D):
             first += 1
 
         def holds(n0: int) -> bool:
             value = self._value(program, n0)
             return value is not None and good(value)
 
-        for n0 in range(first, min(first + LISTED_PRICES, last + 1)):  # every price on the way, for the list
+        for n0 in range(first, min(first + LISTED_PRICES, last + 1)):  # each is computed, for the price list
             if holds(n0):
                 return n0
-        found = least_integer(holds, min(first + LISTED_PRICES, last), last)
-        self.rule_met = holds(found)
-        return found
+        n0 = least_integer(holds, min(first + LISTED_PRICES, last), last)
+        self.rule_met = holds(n0)
+        return n0
 
-    def _hopeless(self, epsilon: Fraction, n0: int, D: int) -> bool:
-        """Whether the floor on delta alone rules n0 out."""
+    def _is_hopeless(self, epsilon: Fraction, n0: int, D: int) -> bool:
+        """Whether the least delta of any law with zero bias from n0 on (`bias_floor`) is already too large."""
         return self.target is not None and bias_floor(epsilon, n0, D, self.request.sensitivity) > self.target
 
     def _value(self, program: ColumnProgram, n0: int) -> Fraction | None:
@@ -214,7 +215,7 @@ class Whole:
             value = solution[program.delta] if program.model.delta is None else solution[program.eta]
         except NoSolution as no:
             if no.reason == "failed":
-                raise SolverError("the solver gave up on this program; try a smaller D, or method remap") from None
+                raise SolverError("the solver gave up on this program; lower D, or use method remap") from None
             value = None
         self.prices[n0] = value
         return value
@@ -224,17 +225,17 @@ class Whole:
     def _program(
         self, epsilon: Fraction, D: int, eta: Fraction | None, delta: Fraction | None, *, tie: bool = False
     ) -> ColumnProgram:
-        """The program for noise up to D, or up to less where more would buy nothing that the solver can see."""
+        """The program for noise up to D, or a smaller bound if the rest of D gains less than the solver resolves."""
         request, low, high = self.request, self.low, self.high
         if request.cap and low > 0:
-            raise RequestError("cap needs counts that begin at 0: say counts 0:HI (--counts 0:500 --cap)")
+            raise RequestError("cap needs counts that begin at 0: give counts 0:HI (--counts 0:500 --cap)")
         small_range = high is not None and high - low <= 2 * _stationary(D) + 2
         if small_range and high is not None and high - low > LARGEST_EXPLICIT:
-            raise RequestError(f"counts {low}:{high} with D = {D} is too large for the program; lower D")
+            raise RequestError(f"counts {low}:{high} with D = {D} are too many for the program; lower D")
         if not small_range:
-            D = self._useful(epsilon, D, eta)
-            if D > LARGEST_TENT_D and eta is not None and epsilon > 0 and optimal.is_tent(epsilon, eta, D):
-                D = LARGEST_TENT_D  # tied columns cannot rise; a smaller bound keeps the promise
+            D = self._useful_D(epsilon, D, eta)
+            if D > LARGEST_TENT_D and eta is not None and epsilon > 0 and closed_form.is_tent(epsilon, eta, D):
+                D = LARGEST_TENT_D  # tied laws cannot rise; a smaller noise bound keeps the promise of D
         model = Model(
             epsilon=epsilon,
             D=D,
@@ -255,26 +256,28 @@ class Whole:
             return ColumnProgram(model)
         if not can_tie:
             raise RequestError(
-                f"D = {D} is too large for the free program (up to {LARGEST_FREE_D}), which counts LO:, sensitivity "
-                "above 1, objective singleton and epsilon 0 need; use method remap or policy signed"
+                f"D = {D} is too large: for counts LO:, sensitivity above 1, objective singleton and epsilon 0, method "
+                f"program allows D up to {LARGEST_FREE_D}; lower D, or use method remap or policy signed"
             )
         if D > LARGEST_TIED_D:
-            raise RequestError(f"method program goes to D = {LARGEST_TIED_D}; this needs D = {D}: use method remap")
-        least = 0 if delta is None else 14 if self.thorough else 8  # tiny deltas want few cells
+            raise RequestError(
+                f"method program allows D up to {LARGEST_TIED_D}, but this request needs D = {D}; use method remap"
+            )
+        least = 0 if delta is None else 14 if self.thorough else 8  # tiny deltas need few cells
         window = min(D - 1, max(math.ceil(4 / epsilon), least, (request.unbiased_from or 0) + 2))
         reach = D if self.thorough else min(D, max(math.ceil(10 / epsilon), 3 * least))
         while window * reach > LARGEST_TIED_CELLS and reach > window + 10:
             reach -= 5
         return ColumnProgram(replace(model, window=window, reach=reach, M=None))
 
-    def _useful(self, epsilon: Fraction, D: int, eta: Fraction | None) -> int:
-        """D, or a smaller bound whose delta is far below what is asked for, or below what the solver can see."""
+    def _useful_D(self, epsilon: Fraction, D: int, eta: Fraction | None) -> int:
+        """D, or a smaller bound whose delta is far below the requested one or below what the solver can resolve."""
         step = epsilon / self.request.sensitivity
         least = LEAST_DELTA
         if self.target is not None:
             least = THOROUGH_DELTA if self.thorough else max(LEAST_DELTA, self.target * LEAST_SHARE)
-        centre = eta if eta is not None else optimal.largest_eta(step, least)
-        while D > 4 and optimal.least_delta(step, centre, D) < decimal(least):
+        centre = eta if eta is not None else closed_form.largest_eta(step, least)
+        while D > 4 and closed_form.least_delta(step, centre, D) < decimal(least):
             D -= 1
         return max(D - self.spared, min(D, 2))
 
@@ -284,28 +287,28 @@ class Whole:
             proposal = program.solve_in_order()
         except NoSolution as no:
             if no.reason == "failed":
-                raise SolverError("the solver gave up on this program; try a smaller D, or method remap") from None
+                raise SolverError("the solver gave up on this program; lower D, or use method remap") from None
             raise self._no_solution(program.model.epsilon, D, n0) from None
         request, epsilon = self.request, program.model.epsilon
         notes, prices = self._notes(n0, D, program), self._price_list(n0, program)
-        said = terms(request, "program", epsilon, proposal.eta, D, notes=notes, prices=prices)
-        mechanism = certify(lambda bits: self._columns(proposal, program, n0, bits), said)
+        settings = terms(request, "program", epsilon, proposal.eta, D, notes=notes, prices=prices)
+        mechanism = certify(lambda bits: self._laws(proposal, program, n0, bits), settings)
         if request.delta is not None and mechanism.delta > request.delta:
             raise self._no_solution(epsilon, D, n0)
         return mechanism
 
-    def _columns(self, proposal: Proposal, program: ColumnProgram, n0: int, bits: int) -> Columns:
+    def _laws(self, proposal: Proposal, program: ColumnProgram, n0: int, bits: int) -> LawsByCount:
         centre = even_weight(int(proposal.eta * (1 << SCALE)), bits)
         cap = program.model.cap
         laws: list[Law] = []
         for n, (left, values) in enumerate(proposal.columns, start=self.low):
-            unbiased = program.unbiased(n, n0)
+            unbiased = program.must_be_unbiased(n, n0)
             free = n in (0, cap) and values[left] > proposal.eta * (1 << SCALE) + (4 << (SCALE - bits))
             laws.append(column_law(values, left, bits, centre=None if free else centre, unbiased=unbiased))
         if program.model.symmetric and self.high is not None:
-            top = tuple(law.mirrored() for law in reversed(laws[:-1]))
-            return Columns(laws[-1], tuple(laws[:-1]), lo=self.low, hi=self.high, top=top)
-        return Columns(laws[-1], tuple(laws[:-1]), lo=self.low, hi=self.high)
+            top = tuple(law.mirror() for law in reversed(laws[:-1]))
+            return LawsByCount(laws[-1], tuple(laws[:-1]), lo=self.low, hi=self.high, top=top)
+        return LawsByCount(laws[-1], tuple(laws[:-1]), lo=self.low, hi=self.high)
 
     # Words
 
@@ -326,7 +329,7 @@ class Whole:
             )
         if program.model.D < D:
             notes.append(f"noise up to {program.model.D} is enough here: the rest of D is not used")
-        if request.promised:
+        if request.has_promise:
             high = "" if self.high is None else f" <= {self.high}"
             notes.append(
                 f"accuracy assumes {self.low} <= n{high}; counts outside are moved to the nearest end first, so "
@@ -355,18 +358,19 @@ class Whole:
             asked += f", eta {show(request.eta)}"
         if request.max_variance is not None:
             asked += f", variance at most {show(request.max_variance)}"
-        words = f"no never-negative mechanism has {asked}"
+        message = f"no never-negative mechanism has {asked}"
         if self.target is not None and floor > self.target:
             nearest = n0
             while bias_floor(epsilon, nearest, D, request.sensitivity) > self.target:
                 nearest += 1
             return InfeasibleError(
-                f"{words}: never-negative counts unbiased from {n0} on need delta >= {decimal_text(floor, 4, 'up')}",
+                f"{message}: never-negative counts unbiased from {n0} on need delta >= {decimal_text(floor, 4, 'up')}",
                 f"unbiased_from {nearest} or more removes this floor",
             )
-        return InfeasibleError(words, "raise unbiased_from, D, delta or epsilon, or use method remap or policy signed")
+        hint = "raise unbiased_from, D, delta or epsilon, or use method remap or policy signed"
+        return InfeasibleError(message, hint)
 
 
 def _stationary(D: int) -> int:
-    """The stationary count M of the free program: a larger one than D lowers delta a little, until about 2D."""
+    """The stationary count M of the free program; delta still falls a little as M grows from D to about 2D."""
     return D + (D if D <= 8 else 8 if D <= 16 else 4)

@@ -1,7 +1,7 @@
-"""Files that appear whole or not at all, durable when the call returns; private ones only their owner can read.
+"""Files that appear whole or not at all and are durable when the call returns; only the owner can read private files.
 
-`replace_file` is the one writer: it writes a part beside the target, syncs it, renames it, and syncs the folder.
-`open_output` is the same for what a user asked to have written, with failures in words for the user.
+`replace_file` is the only writer: it writes a temporary file ("part") beside the target, syncs it, renames it, and
+syncs the folder. `open_output` does the same for output files of a user and turns failures into a ParameterError.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ UNSYNCABLE = (errno.EACCES, errno.EINVAL, errno.ENOTSUP)
 
 @contextmanager
 def replace_file(target: Path, mode: int | None = None) -> Iterator[BinaryIO]:
-    """A file to write that takes the target's name when it is complete and on disk; on failure nothing is left behind.
+    """A new file that replaces the target when it is complete and on disk; a failure leaves no temporary file behind.
 
-    It gets this mode under any umask; without one, the mode that new files have. Files with a mode are those of a
-    ledger or a service, which others do not write meanwhile; any other may have several writers, on several hosts.
+    With `mode`, the file gets exactly this mode under any umask; without, the default mode of new files. Files with a
+    mode belong to a ledger or a service and have one writer; any other may have several writers, on several hosts.
     """
     if mode is None:
         part = target.with_name(f".{target.name[:50]}.{uuid.uuid4().hex}.part")
     else:
         part = part_beside(target)
-        part.unlink(missing_ok=True)  # a crash may have left it; whoever has it open sees nothing of the new one
+        part.unlink(missing_ok=True)  # left by a crash; a process that has it open must not see the new content
     try:
         with open(_create(part, mode), "wb") as file:
             yield file
@@ -41,7 +41,7 @@ def replace_file(target: Path, mode: int | None = None) -> Iterator[BinaryIO]:
         os.replace(part, target)
         try:
             sync_folder(target.parent)
-        except OSError as error:  # the file is there: some folders may be written but not read, or never sync
+        except OSError as error:  # the file is in place; some folders are not readable or do not support fsync
             if mode is not None or error.errno not in UNSYNCABLE:
                 raise
     finally:
@@ -49,12 +49,12 @@ def replace_file(target: Path, mode: int | None = None) -> Iterator[BinaryIO]:
 
 
 def part_beside(target: Path) -> Path:
-    """Where a file is written before it takes its name; no other thread of these processes writes there."""
+    """The path of the temporary file; no other thread on this host uses the same path."""
     return target.with_name(f".{target.name[:50]}.{threading.get_native_id()}.part")
 
 
 def rename_file(part: Path, target: Path) -> None:
-    """Give a file that is on disk its name, durably."""
+    """Rename a file that is already synced, and sync the folder."""
     os.replace(part, target)
     sync_folder(target.parent)
 
@@ -67,7 +67,10 @@ def replace_private(path: Path, content: bytes) -> None:
 
 @contextmanager
 def open_output(path: str | Path) -> Iterator[BinaryIO]:
-    """The output that a user named, complete or not at all; a device or a pipe is written to, a link is followed."""
+    """Open a user's output file, which appears complete or not at all.
+
+    Links are followed, and devices and pipes are written to directly.
+    """
     try:
         target, is_folder = Path(os.path.realpath(path)), not str(path) or os.path.isdir(path)
         is_stream = os.path.exists(path) and not os.path.isfile(path)
@@ -79,17 +82,17 @@ def open_output(path: str | Path) -> Iterator[BinaryIO]:
         with open(path, "wb") if is_stream else replace_file(target) as file:
             yield file
     except OSError as error:
-        why = error.strerror or str(error) or type(error).__name__
-        raise ParameterError("output", str(path), f"a path that can be written ({why})") from None
+        reason = error.strerror or str(error) or type(error).__name__
+        raise ParameterError("output", str(path), f"a path that can be written ({reason})") from None
 
 
 def create_private(path: Path) -> int:
-    """A new, empty file, open for writing; a FileExistsError if there is one."""
+    """The descriptor of a new, empty private file; FileExistsError if the path exists."""
     return _create(path, PRIVATE)
 
 
 def open_private(path: Path) -> int:
-    """A file, open for reading and writing; created if there is none."""
+    """The descriptor of a file, open for reading and writing; created as a private file if it is missing."""
     try:
         return create_private(path)
     except FileExistsError:
@@ -99,19 +102,19 @@ def open_private(path: Path) -> int:
 def _create(path: Path, mode: int | None) -> int:
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else mode)
     if mode is not None:
-        os.fchmod(file, mode)  # a umask may have taken more away
+        os.fchmod(file, mode)  # the umask may have removed bits
     return file
 
 
 def make_private(paths: Iterable[Path]) -> None:
-    """Take from others what they could do with those of some files that exist."""
+    """Restrict existing files to their owner; ignore missing ones."""
     for path in paths:
         if path.exists():
             path.chmod(PRIVATE)
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
+    """Sync a folder, so that its file names are durable."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -120,13 +123,15 @@ def sync_folder(folder: Path) -> None:
 
 
 def find_exposed(paths: Iterable[Path]) -> dict[Path, int]:
-    """Which of some files, and of the files beside them that have their names with a dot before or anything after,
-    others than the owner can reach; with their modes."""
-    found = {}
+    """The files that users other than the owner can access, with their modes.
+
+    Checks every given file, and the files beside it whose names begin with its name (or with a dot and its name).
+    """
+    exposed = {}
     for path in paths:
         for file in path.parent.iterdir() if path.parent.is_dir() else ():
             if file.name.removeprefix(".").startswith(path.name) and file.is_file():
                 mode = file.stat().st_mode & 0o777
                 if mode & 0o077:
-                    found[file] = mode
-    return dict(sorted(found.items()))
+                    exposed[file] = mode
+    return dict(sorted(exposed.items()))

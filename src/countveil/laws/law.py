@@ -3,15 +3,15 @@
 A law is what is sampled, certified, hashed and charged: `weights[z + left]` of `2**bits` equally
 likely integers give the noise z. Probabilities and moments are Fractions derived from the weights.
 
-A mechanism has one column, the law of Z = Y - n, for each count. Only finitely many differ: from the
+A mechanism has one law, that of Z = Y - n, for each count. Only finitely many differ: from the
 stationary count M on the noise no longer depends on n. Two kinds exist, with one interface:
 
-- `Columns`: the columns below M are written out (policies signed, floor, and nonnegative by `program`);
-- `countveil.remap.Remap`: one signed law and a fixed random map to the non-negative integers.
+- `LawsByCount`: the laws below M are written out (policies signed, floor, and nonnegative by `program`);
+- `countveil.laws.remap.Remap`: one signed law and a fixed random map to the non-negative integers.
 
 Counts outside a public promise lo <= n <= hi are moved to its nearest end before noise is added. That
-clamp never increases the distance of two counts, so privacy holds for every dataset, promise kept or
-not; only the accuracy properties P1-P3 rest on the promise. The policy `floor` is the clamp lo = D.
+clamp never increases the distance of two counts, so privacy holds for every dataset, whether the promise is
+kept or not; only the accuracy properties P1-P3 need the promise. The policy `floor` is the clamp lo = D.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import Protocol
 
 from countveil.errors import ParameterError
-from countveil.exact import Number, number
+from countveil.numeric.exact_numbers import Number, number
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class Law:
 
     @property
     def right(self) -> int:
-        """The largest z that has a slot."""
+        """The largest z that has a weight, which may be 0."""
         return len(self.weights) - 1 - self.left
 
     @property
@@ -108,7 +109,7 @@ class Law:
         return Fraction(sum(self.weights[start : max(0, self.left + distance + 1)]), self.total)
 
     def margin(self, level: Number) -> int:
-        """The least m with P(|Z| <= m) >= level, a probability as text or number.
+        """The least m with P(|Z| <= m) >= level, where `level` is a probability as text or number.
 
         >>> Law(weights=(1, 2, 1), left=1, bits=2).margin("0.95")
         1
@@ -124,50 +125,56 @@ class Law:
             covered += self.weight(m) + self.weight(-m)
         return m
 
-    def shifted(self, by: int) -> Law:
+    def shift(self, by: int) -> Law:
         """The law of Z + by."""
         return Law(self.weights, self.left - by, self.bits)
 
-    def mirrored(self) -> Law:
+    def mirror(self) -> Law:
         """The law of -Z."""
         return Law(self.weights[::-1], self.right, self.bits)
 
     def is_symmetric(self) -> bool:
         return self.left == self.right and self.weights == self.weights[::-1]
 
-    def scaled(self, bits: int) -> Law:
-        """The same law over 2**bits, bits at least as many as now."""
+    def is_unimodal(self) -> bool:
+        """Whether the weights never fall before the largest one and never rise after it."""
+        mode = self.weights.index(max(self.weights))
+        rising, falling = self.weights[: mode + 1], self.weights[mode:]
+        return all(a <= b for a, b in pairwise(rising)) and all(a >= b for a, b in pairwise(falling))
+
+    def with_bits(self, bits: int) -> Law:
+        """The same law with weights that sum to 2**bits; `bits` must not be less than the law's own."""
         if bits == self.bits:
             return self
         return Law(tuple(w << (bits - self.bits) for w in self.weights), self.left, bits)
 
 
-class ColumnFamily(Protocol):
-    """What privacy, sampling and certificates need to know of a mechanism."""
+class Laws(Protocol):
+    """The laws of a mechanism: the interface that privacy, sampling and certificates use."""
 
     @property
     def lo(self) -> int:
-        """The least count that has a column of its own; smaller ones are treated as lo."""
+        """The least count that has a law of its own; smaller counts are treated as lo."""
 
     @property
     def hi(self) -> int | None:
-        """The largest count with a column, or None: every count has one."""
+        """The largest count with a law of its own, or None if there is no upper limit."""
 
     @property
     def stationary_from(self) -> int:
-        """The count M from which the law of Z no longer depends on n (up to the top columns)."""
+        """The count M from which the law of Z no longer depends on n (except that counts near hi may differ)."""
 
     @property
     def stationary(self) -> Law:
         """The law of Z for n >= M."""
 
-    def column(self, n: int) -> Law:
+    def law(self, n: int) -> Law:
         """The law of Z = Y - n."""
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
-    """Columns written out: `small` for n = lo, lo+1, ..., then `stationary`, then `top` up to hi."""
+class LawsByCount:
+    """Laws in three parts: `small` for n = lo, lo+1, ..., `top` for the last counts up to hi, `stationary` between."""
 
     stationary: Law
     small: tuple[Law, ...] = ()
@@ -177,53 +184,56 @@ class Columns:
 
     def __post_init__(self) -> None:
         if self.hi is None and self.top:
-            raise ValueError("top columns need a largest count")
+            raise ValueError("laws in `top` need a largest count; set `hi`")
         if self.hi is not None and self.hi < self.lo + max(1, len(self.small) + len(self.top)) - 1:
-            raise ValueError("more columns than counts")
+            raise ValueError("there are more laws in `small` and `top` than counts from lo to hi")
 
     @property
     def stationary_from(self) -> int:
         return self.lo + len(self.small)
 
-    def column(self, n: int) -> Law:
+    def law(self, n: int) -> Law:
         clamped = max(n, self.lo) if self.hi is None else min(max(n, self.lo), self.hi)
         law = self.stationary
         if clamped < self.stationary_from:
             law = self.small[clamped - self.lo]
         elif self.hi is not None and clamped > self.hi - len(self.top):
             law = self.top[clamped - self.hi - 1]
-        return law if clamped == n else law.shifted(clamped - n)
+        return law if clamped == n else law.shift(clamped - n)
 
     @property
     def first_top(self) -> int | None:
-        """The least count that has a top column, or None."""
+        """The least count that has a law in `top`, or None."""
         return None if self.hi is None or not self.top else self.hi - len(self.top) + 1
 
 
-def distinct_counts(family: ColumnFamily) -> list[int]:
-    """Counts lo..M and the top ones: every law of Z occurs at one of them."""
-    last = family.stationary_from
-    if family.hi is None:
-        return list(range(family.lo, last + 1))
-    counts = list(range(family.lo, min(last, family.hi) + 1))
-    first_top = getattr(family, "first_top", None)
+def distinct_counts(laws: Laws) -> list[int]:
+    """Counts at which every law of Z occurs at least once: lo..M, and those with a law in `top`."""
+    last = laws.stationary_from
+    if laws.hi is None:
+        return list(range(laws.lo, last + 1))
+    counts = list(range(laws.lo, min(last, laws.hi) + 1))
+    first_top = getattr(laws, "first_top", None)
     if first_top is not None:
-        counts += range(max(first_top, counts[-1] + 1), family.hi + 1)
+        counts += range(max(first_top, counts[-1] + 1), laws.hi + 1)
     return counts
 
 
-def neighbour_pairs(family: ColumnFamily, sensitivity: int) -> Iterator[tuple[int, int]]:
+def neighbour_pairs(laws: Laws, sensitivity: int) -> Iterator[tuple[int, int]]:
     """Pairs (n, n + s), s = 1..sensitivity, whose laws represent all neighbouring pairs.
 
-    Beyond M both columns are the stationary law, so (M, M + s) stands for all (n, n + s), n >= M. With a
-    largest count, pairs that reach the top columns are added. A clamped count equals an end of the range
-    and makes a pair of smaller s.
+    Beyond M both laws are the stationary law, so (M, M + s) stands for all (n, n + s), n >= M. If that law is unimodal
+    and there is no largest count, its largest shift has the largest divergence at every order and in both directions
+    (docs/proofs.md), so (M, M + sensitivity) stands for all s. With a largest count, pairs that reach the top laws are
+    added. Counts outside lo..hi add nothing: each is treated as the nearest end, so its pairs have a smaller s.
     """
-    starts = set(distinct_counts(family))
-    first_top = getattr(family, "first_top", None)
+    starts = set(distinct_counts(laws))
+    first_top = getattr(laws, "first_top", None)
     if first_top is not None:
-        starts.update(range(max(family.lo, first_top - sensitivity), first_top))
+        starts.update(range(max(laws.lo, first_top - sensitivity), first_top))
+    last_only = sensitivity > 1 and laws.hi is None and laws.stationary.is_unimodal()
     for n in sorted(starts):
-        for s in range(1, sensitivity + 1):
-            if family.hi is None or n + s <= family.hi:
+        shifts = (sensitivity,) if last_only and n >= laws.stationary_from else range(1, sensitivity + 1)
+        for s in shifts:
+            if laws.hi is None or n + s <= laws.hi:
                 yield n, n + s

@@ -1,4 +1,4 @@
-"""Exact privacy of a family of columns.
+"""Exact privacy of the laws of all counts.
 
 For an order E = e^epsilon > 0 (epsilon may be zero or negative) the exact delta is the hockey-stick
 divergence, the least delta for which (epsilon, delta)-differential privacy holds:
@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from countveil.law import ColumnFamily, Columns, Law, neighbour_pairs
-from countveil.remap import Remap
+from countveil.laws.law import Law, Laws, LawsByCount, neighbour_pairs
+from countveil.laws.remap import Remap
 
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """A divergence and where it is attained: p(.|n) against E p(.|m)."""
+    """A divergence and the pair of counts that attains it: p(.|n) is compared with E p(.|m)."""
 
     value: Fraction
     n: int
@@ -45,70 +45,73 @@ def largest_excess(p: Law, q: Law, order: Fraction) -> Fraction:
     return Fraction(max(0, max(_excesses(p, q, order))), order.denominator << bits)
 
 
-def delta(family: ColumnFamily, order: Fraction, sensitivity: int = 1) -> Divergence:
-    """The exact delta at order E, over all neighbouring counts, shifts 1..sensitivity, both directions.
+def delta(laws: Laws, order: Fraction, sensitivity: int = 1) -> Divergence:
+    """The exact delta at order E: the largest over all pairs of neighbouring counts, in both directions.
 
-    **Guarantee.** For a remapped family the value is that of its signed law plus slack * (1 + E), or less: what holds
-    at a smaller order holds at E too. An upper bound, attained up to the slack by counts beyond the reach of the map.
+    **Guarantee.** For remapped laws the value is an upper bound: delta of the signed law plus slack * (1 + E), or
+    the same sum at a smaller order, if less. Counts beyond the reach of the map attain it up to the slack.
     """
-    if isinstance(family, Remap):
-        return _remapped_delta(family, order, sensitivity)
-    return _worst(family, order, sensitivity, hockey_stick)
+    if isinstance(laws, Remap):
+        return _remapped_delta(laws, order, sensitivity)
+    return _worst(laws, order, sensitivity, hockey_stick)
 
 
-def _remapped_delta(family: Remap, order: Fraction, sensitivity: int) -> Divergence:
-    """The least of bound(E') = signed delta(E') + slack * (1 + E') over E' <= E, which is convex in E'.
+def _remapped_delta(laws: Remap, order: Fraction, sensitivity: int) -> Divergence:
+    """The least value of bound(E') = signed delta(E') + slack * (1 + E') over all E' <= E; the bound is convex in E'.
 
-    Where it rises, too few outcomes lose more than E' to pay for the slack: the order at which just enough do is the
-    next one looked at.
+    The bound rises with E' where the outcomes with p > E' q have less q-probability than the slack. So the next order
+    to try is the largest one at which these outcomes have at least the slack.
     """
-    signed = Columns(family.source)
-    far = family.stationary_from
+    signed = LawsByCount(laws.source)
+    far = laws.stationary_from
     best = None
     while True:
         worst = _worst(signed, order, sensitivity, hockey_stick)
-        value = min(Fraction(1), worst.value + family.slack * (1 + order))
+        value = min(Fraction(1), worst.value + laws.slack * (1 + order))
         if best is None or value < best.value:
             best = Divergence(value, worst.n + far, worst.m + far)
         else:
             return best
-        p, q = family.source, family.source.shifted(worst.m - worst.n)
-        if not family.slack or _active_weight(p, q, order) >= family.slack:
+        p, q = laws.source, laws.source.shift(worst.m - worst.n)
+        if not laws.slack or _active_weight(p, q, order) >= laws.slack:
             return best
-        order = _order_with(p, q, family.slack)
+        order = _order_with(p, q, laws.slack)
 
 
 def _order_with(p: Law, q: Law, share: Fraction) -> Fraction:
-    """The largest order E at which outcomes with p >= E q have at least so much q-probability."""
+    """The largest order E at which the outcomes with p >= E q have a q-probability of at least `share`."""
     ratios = sorted(
-        ((Fraction(w << q.bits, v << p.bits), v) for w, v in zip(p.weights, aligned(p, q), strict=True) if v),
+        ((Fraction(w << q.bits, v << p.bits), v) for w, v in zip(p.weights, align(p, q), strict=True) if v),
         reverse=True,
     )
-    held = 0
+    covered = 0
     for ratio, weight in ratios:
-        held += weight
-        if Fraction(held, q.total) >= share:
+        covered += weight
+        if Fraction(covered, q.total) >= share:
             return ratio
     return ratios[-1][0]
 
 
-def singleton(family: ColumnFamily, order: Fraction, sensitivity: int = 1) -> Divergence:
+def singleton(laws: Laws, order: Fraction, sensitivity: int = 1) -> Divergence:
     """The largest p(y|n) - E p(y|m) over single outcomes y: the paper's delta*. NOT a privacy parameter."""
-    return _worst(family, order, sensitivity, largest_excess)
+    return _worst(laws, order, sensitivity, largest_excess)
 
 
-def epsilon_order(family: ColumnFamily, target: Fraction, sensitivity: int = 1) -> Fraction | None:
-    """The least order E >= 1 with delta(E) <= target, or None: outcomes that only one count has weigh more.
+def epsilon_order(laws: Laws, target: Fraction, sensitivity: int = 1, guess: Fraction = Fraction(1)) -> Fraction | None:
+    """The least order E >= 1 with delta(E) <= target, or None if there is none.
 
+    There is none if outcomes that are possible at only one of two neighbouring counts are likelier than `target`.
     For each pair delta(E) is convex, decreasing and piecewise linear, so Newton's method from the left never
-    overshoots and ends on the exact root.
+    overshoots and ends on the exact root. It begins at `guess` if delta is above the target there, else at 1.
     """
-    order = Fraction(1)
+    order = max(Fraction(1), guess)
+    if order > 1 and delta(laws, order, sensitivity).value <= target:
+        order = Fraction(1)
     while True:
-        worst = delta(family, order, sensitivity)
+        worst = delta(laws, order, sensitivity)
         if worst.value <= target:
             return order
-        p, q, slack = _pair_laws(family, worst)
+        p, q, slack = _pair_laws(laws, worst)
         while (excess := hockey_stick(p, q, order) + slack * (1 + order) - target) > 0:
             slope = _active_weight(p, q, order) - slack
             if slope <= 0:
@@ -116,37 +119,37 @@ def epsilon_order(family: ColumnFamily, target: Fraction, sensitivity: int = 1) 
             order += excess / slope
 
 
-def _pair_laws(family: ColumnFamily, worst: Divergence) -> tuple[Law, Law, Fraction]:
-    """The two laws of Y that attain a divergence, both as laws of Y - n, and the family's slack."""
+def _pair_laws(laws: Laws, worst: Divergence) -> tuple[Law, Law, Fraction]:
+    """The laws of Y at the two counts n and m of a divergence, both as offsets from n, and the slack of the remap."""
     n, m = worst.n, worst.m
-    slack = family.slack if isinstance(family, Remap) else Fraction(0)
-    return family.column(n), family.column(m).shifted(m - n), slack
+    slack = laws.slack if isinstance(laws, Remap) else Fraction(0)
+    return laws.law(n), laws.law(m).shift(m - n), slack
 
 
 def _active_weight(p: Law, q: Law, order: Fraction) -> Fraction:
     """Minus the right derivative of the hockey stick: the q-probability of {p > order * q}."""
     bits = max(p.bits, q.bits)
-    active = sum(v for x, v in zip(_excesses(p, q, order), aligned(p, q), strict=True) if x > 0)
+    active = sum(v for x, v in zip(_excesses(p, q, order), align(p, q), strict=True) if x > 0)
     return Fraction(active << (bits - q.bits), 1 << bits)
 
 
 def _worst(
-    family: ColumnFamily,
+    laws: Laws,
     order: Fraction,
     sensitivity: int,
     divergence: Callable[[Law, Law, Fraction], Fraction],
 ) -> Divergence:
     worst = Divergence(Fraction(-1), 0, 0)
-    for n, m in neighbour_pairs(family, sensitivity):
-        p, q = family.column(n), family.column(m)
-        for a, b, there in ((n, m, q.shifted(m - n)), (m, n, p.shifted(n - m))):
+    for n, m in neighbour_pairs(laws, sensitivity):
+        p, q = laws.law(n), laws.law(m)
+        for a, b, there in ((n, m, q.shift(m - n)), (m, n, p.shift(n - m))):
             here = p if a == n else q
             value = divergence(here, there, order)
             if value > worst.value:
                 worst = Divergence(value, a, b)
             if p is q and p.is_symmetric():
                 break  # the other direction is the mirror image
-    return worst if worst.value >= 0 else Divergence(Fraction(0), family.lo, family.lo)
+    return worst if worst.value >= 0 else Divergence(Fraction(0), laws.lo, laws.lo)
 
 
 def _excesses(p: Law, q: Law, order: Fraction) -> Iterator[int]:
@@ -154,11 +157,11 @@ def _excesses(p: Law, q: Law, order: Fraction) -> Iterator[int]:
     bits = max(p.bits, q.bits)
     a = order.numerator << (bits - q.bits)
     b = order.denominator << (bits - p.bits)
-    return (b * w - a * v for w, v in zip(p.weights, aligned(p, q), strict=True))
+    return (b * w - a * v for w, v in zip(p.weights, align(p, q), strict=True))
 
 
-def aligned(p: Law, q: Law) -> list[int]:
-    """q's weights at the z of p's slots."""
+def align(p: Law, q: Law) -> list[int]:
+    """The weights of q at every z from the least to the greatest that p has a weight for."""
     start = q.left - p.left
     end = start + len(p.weights)
     inside = q.weights[max(0, start) : max(0, end)]

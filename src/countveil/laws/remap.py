@@ -4,11 +4,11 @@ The curator forms Y' = n + Z with a law of Z that does not depend on n, and publ
 leaves every y' > T alone and sends every other y' to the non-negative integers at random. Post-processing
 costs no privacy, so Y inherits the exact delta of Z at every order and for any number of answers.
 
-Sending y' < 0 to 0 pushes counts up, so f pulls some small positive y' down and may push others up; it is
-chosen so that the bias is (almost) zero from n0 on. A bounded law leaves a residue. Moves remove it exactly:
-in the column of n some of the 2^K equally likely outcomes are given another value, so that the mean is n.
-Moving a share theta of a column changes delta at order E by at most theta * (1 + E): that is the whole cost,
-and `slack` is the largest theta.
+Sending y' < 0 to 0 pushes counts up, so f pulls some small positive y' down and may push others up; f is
+chosen so that the bias is (almost) zero from n0 on. For a bounded law a small bias remains, the residue. Moves
+remove it exactly: in the law of n some of the 2^K equally likely outcomes are given another value, so that the
+mean is n. Moving a share theta of a law changes delta at order E by at most theta * (1 + E). This is the only
+cost, and `slack` is the largest theta.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
-from countveil.exact import convolve
-from countveil.law import Law
+from countveil.laws.law import Law
+from countveil.numeric.exact_numbers import convolve
 
 Row = tuple[tuple[int, int], ...]
-"""Pairs (y, weight), y >= 0, weights summing to 2**map_bits: where one y' is sent."""
+"""Where the map sends one y': pairs (y, weight) with y >= 0, whose weights sum to 2**map_bits."""
 
 
 class CountProfile(NamedTuple):
-    """What a reader of one count should know, exactly."""
+    """The exact bias, P(Y = n | n) and mean squared error of one count."""
 
     n: int
     bias: Fraction
@@ -44,8 +45,9 @@ class _Move(NamedTuple):
 class Remap:
     """Y = f(n + Z), with exact moves from n0 on; `D` bounds |Y - n| for every n.
 
-    `negative` is the row of every y' < 0 and `rows[j]` that of y' = j, j = 0..T; T <= n0, so that the outcomes n + 1
-    and n + 2, which moves draw on, are beyond the map. A map without moves has n0 = M, the stationary count.
+    `negative` is the row of every y' < 0, and `rows[j]` the row of y' = j for j = 0..T. T is at most n0, so that the
+    map does not change the outcomes n + 1 and n + 2, from which moves take units. A map without moves has n0 = M, the
+    stationary count.
     """
 
     source: Law
@@ -61,13 +63,15 @@ class Remap:
     def __post_init__(self) -> None:
         for row in (self.negative, *self.rows):
             if sum(w for _, w in row) != 1 << self.map_bits or any(not 0 <= y <= self.T or w < 0 for y, w in row):
-                raise ValueError("a row of the map needs weights that sum to 2**map_bits, on 0..T")
+                raise ValueError(
+                    "every row of the map needs outcomes in 0..T, and weights >= 0 that sum to 2**map_bits"
+                )
         if self.n0 < max(1, self.T):
-            raise ValueError("zero bias begins at the last outcome that the map changes, or later")
+            raise ValueError("n0 must be at least 1 and at least T, the last outcome that the map changes")
         if self.source.left < 0 or self.source.right < 2:
-            raise ValueError("the signed law needs noise on both sides of 0")
+            raise ValueError("the signed law needs a left end of at most 0 and a right end of at least 2")
         if self.reach > self.D:
-            raise ValueError("the map and the noise reach further than D")
+            raise ValueError(f"noise and map together change a count by up to {self.reach}, more than D = {self.D}")
 
     @property
     def T(self) -> int:
@@ -76,7 +80,7 @@ class Remap:
 
     @property
     def bits(self) -> int:
-        """K: a column's weights sum to 2**K."""
+        """K: for every n < M the weights of the law of n sum to 2**K."""
         return self.source.bits + self.map_bits
 
     @property
@@ -88,12 +92,12 @@ class Remap:
         return self.source
 
     def row(self, signed: int) -> Row:
-        """Where y' = signed is sent."""
+        """The row of the map for y' = signed."""
         if signed < 0:
             return self.negative
         return self.rows[signed] if signed <= self.T else ((signed, 1 << self.map_bits),)
 
-    def column(self, n: int) -> Law:
+    def law(self, n: int) -> Law:
         """The law of Y - n over 2**K (over 2**source.bits where the map has no effect)."""
         if n >= self.stationary_from:
             return self.source
@@ -110,7 +114,7 @@ class Remap:
 
     @cached_property
     def reach(self) -> int:
-        """The largest |Y - n| before moves: over the rows of the map and the identity beyond it."""
+        """The largest |Y - n| without moves, both for y' <= T and for the larger y' that the map does not change."""
         least, greatest = self.source.least, self.source.greatest
         worst = max(-least, greatest)
         for signed in range(min(least, 0), self.T + 1):
@@ -121,30 +125,48 @@ class Remap:
         return worst
 
     @cached_property
+    def targets(self) -> tuple[int, ...] | None:
+        """f(0), ..., f(T) if the map is not random, never falls and has no moves; else None.
+
+        Then Y <= y exactly if Y' <= h, h the last outcome with f(h) <= y: quantiles of Y are f of quantiles of Y'.
+        """
+        one = 1 << self.map_bits
+        if self.n0 < self.stationary_from or self.negative != ((0, one),):
+            return None
+        if any(len(row) != 1 for row in self.rows):
+            return None
+        targets = tuple(row[0][0] for row in self.rows)
+        return targets if all(a <= b for a, b in pairwise(targets)) else None
+
+    def send(self, signed: int) -> int:
+        """f(y'), for a map that is not random."""
+        return self.row(signed)[0][0]
+
+    @cached_property
     def residues(self) -> list[int]:
-        """The first moment of Y - n in units of 2**-K, n = 0..M-1, before any move."""
+        """E[Y - n] without moves, in units of 2**-K, for n = 0..M-1."""
         return self._excess(1)
 
     @cached_property
     def moves(self) -> dict[int, list[_Move]]:
-        """For n0 <= n < M: the units taken from one z and given to another, so that the mean becomes n.
+        """For every n with n0 <= n < M, the moves that make the mean of Y equal to n.
 
-        z = 0 is never touched, so eta is not either.
+        A move takes units of weight from one z and gives them to another, never from or to z = 0: eta stays the same.
         """
-        found = {}
+        moves = {}
         for n in range(self.n0, self.stationary_from):
             moment = self.residues[n]
             far = -min(n, self.D) if moment >= 0 else self.D
             units, rest = divmod(abs(moment), abs(far - 1))
             near = _Move(2, 1, rest) if moment >= 0 else _Move(1, 2, rest)
-            found[n] = [move for move in (_Move(1, far, units), near) if move.units]
+            moves[n] = [move for move in (_Move(1, far, units), near) if move.units]
             if units + rest > min(self.source.weight(1), self.source.weight(2)) << self.map_bits:
-                raise ValueError("too much to move: the map leaves more bias than the weights of 1 and 2 can mend")
-        return found
+                raise ValueError("the map leaves more bias than moves from z = 1 and z = 2 can remove")
+        return moves
 
     @cached_property
     def slack(self) -> Fraction:
-        """The largest share of a column that moves change."""
+        """The largest share theta of any law to which moves give another value."""
         most = max((sum(move.units for move in moves) for moves in self.moves.values()), default=0)
         return Fraction(most, 1 << self.bits)
 
@@ -153,19 +175,20 @@ class Remap:
         one, left, T = 1 << self.map_bits, self.source.left, self.T
         reversed_law = [self.source.weight(-u) for u in range(-T, left + 1)]
         change = [sum(w * y**power for y, w in self.rows[j]) - j**power * one for j in range(T + 1)]
-        raised = convolve(reversed_law, [max(0, c) for c in change])
-        lowered = convolve(reversed_law, [max(0, -c) for c in change])
-        found = [up - down for up, down in zip(raised[T:], lowered[T:], strict=True)]
+        unit = one if self.targets is not None else 1  # of a map that is not random, every change is a multiple of one
+        raised = convolve(reversed_law, [max(0, c) // unit for c in change])
+        lowered = convolve(reversed_law, [max(0, -c) // unit for c in change])
+        excess = [(up - down) * unit for up, down in zip(raised[T:], lowered[T:], strict=True)]
         sent = sum(w * y**power for y, w in self.negative)
-        mass = moment = square = 0  # of -Z = i over i > n, where y' = n - i is negative
+        mass = moment = square = 0  # sums over Z = -i for i > n, where y' = n - i is negative
         for n in range(left - 1, -1, -1):
             weight = self.source.weight(-n - 1)
             mass += weight
             moment += (n + 1) * weight
             square += (n + 1) ** 2 * weight
             signed = n * mass - moment if power == 1 else n * n * mass - 2 * n * moment + square
-            found[n] += sent * mass - signed * one
-        return found
+            excess[n] += sent * mass - signed * one
+        return excess
 
     @cached_property
     def profiles(self) -> list[CountProfile]:
@@ -175,17 +198,17 @@ class Remap:
         exact = [Fraction(w, total) for w in self._exact_weights()]
         exact += [self.source.eta] * (self.stationary_from - len(exact))
         unbiased = Fraction(0)
-        found = []
+        profiles = []
         for n, (first, second) in enumerate(zip(self.residues, self._excess(2), strict=True)):
             for move in self.moves.get(n, ()):
                 first += move.units * (move.target - move.source)
                 second += move.units * (move.target - move.source) * (move.target + move.source + 2 * n)
             bias = Fraction(first, total) if first else unbiased
-            found.append(CountProfile(n, bias, exact[n], Fraction(base + second - 2 * n * first, total)))
-        return found
+            profiles.append(CountProfile(n, bias, exact[n], Fraction(base + second - 2 * n * first, total)))
+        return profiles
 
     def _exact_weights(self) -> list[int]:
-        """The weight of Y = n in the column of n, n = 0..T; beyond T it is eta, which moves do not touch."""
+        """The weight of Y = n in the law of n, for n = 0..T; for larger n, P(Y = n | n) is eta."""
         weights = [0] * (self.T + 1)
         for signed in range(-self.source.left, self.T + 1):
             for y, share in self.row(signed):

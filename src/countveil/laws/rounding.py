@@ -1,10 +1,10 @@
 """From real proposals to integer weights, keeping sums, eta and zero bias exact.
 
-Designers compute with decimals of 120 digits, whose exponents cannot overflow; nothing of that is a guarantee.
+Designers compute with decimals of 120 digits, whose exponents cannot overflow; none of these decimals is a guarantee.
 A proposal is a probability times 2**SCALE, rounded to an integer: far finer than any law. Rounding goes
 over cumulated sums from the edge inwards, so that no error accumulates and each weight is within one unit of its
-proposal. Zeros stay zero and positive proposals stay positive: a tail finer than the grid is not cut off, which would
-leave the cell before it without a neighbour. What rounding costs is not argued but measured, by `certificate`.
+proposal. Zeros stay zero and positive proposals stay positive, however small: if a tail were rounded to zero, the cell
+before it would have no neighbour. `countveil.mechanism.certificate` measures what rounding costs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from fractions import Fraction
 
 from countveil.errors import InfeasibleError
-from countveil.law import Law
+from countveil.laws.law import Law
 
 SCALE = 256
 """Fractional bits of a proposal."""
@@ -23,17 +23,17 @@ _UNIT = Decimal(1 << SCALE)
 
 
 def decimal(x: Fraction) -> Decimal:
-    """x to 120 digits."""
+    """x as a decimal of 120 digits."""
     return PRECISE.divide(Decimal(x.numerator), Decimal(x.denominator))
 
 
 def exp(epsilon: Fraction) -> Decimal:
-    """e^epsilon to 120 digits."""
+    """e^epsilon as a decimal of 120 digits."""
     return PRECISE.exp(decimal(epsilon))
 
 
 def fraction(x: Decimal) -> Fraction:
-    """x to the proposals' resolution of 2**-SCALE."""
+    """x rounded to a multiple of 2**-SCALE, the resolution of proposals."""
     return Fraction(_proposal(x), 1 << SCALE)
 
 
@@ -47,7 +47,7 @@ def _proposal(value: Decimal) -> int:
 
 
 def even_weight(eta: int, bits: int) -> int:
-    """The largest even weight up to a proposed eta: even, so that two equal sides can share the rest."""
+    """The largest even weight that is at most the proposed eta; even, so that two equal sides can share the rest."""
     return min(max(2, eta >> (SCALE - bits) & ~1), (1 << bits) - 2)
 
 
@@ -60,7 +60,7 @@ def symmetric_law(half: Sequence[int], bits: int) -> Law:
     side = _cumulative(half[:0:-1], bits)[::-1]
     missing = ((1 << bits) - centre) // 2 - sum(side)
     if max(side) + missing < 0:
-        raise InfeasibleError(f"the probabilities are too small for weights over 2^{bits}", "use more bits")
+        raise InfeasibleError(f"the probabilities are too small for weights over 2^{bits}", "give more bits, up to 128")
     _absorb(side, missing)
     return Law((*side[::-1], centre, *side), len(side), bits)
 
@@ -69,7 +69,7 @@ def column_law(values: Sequence[int], left: int, bits: int, *, centre: int | Non
     """The law on -left.. with P(Z = z) proportional to values[z + left], over 2**bits.
 
     **Guarantee.** `centre`, where given, is exactly the weight of z = 0; with `unbiased` the mean is exactly
-    zero. Two or three cells absorb what rounding leaves.
+    zero. Two or three cells absorb the rounding error.
     """
     low = _cumulative(values[:left], bits)
     high = _cumulative(values[:left:-1], bits)[::-1]
@@ -91,8 +91,8 @@ def column_law(values: Sequence[int], left: int, bits: int, *, centre: int | Non
 def _balancing(weights: Sequence[int], left: int, missing: int, moment: int) -> dict[int, int]:
     """Units to add to a few cells z != 0 so that the sum grows by `missing` and the first moment by `moment`.
 
-    A heavy cell and one other do it where their distance divides what is needed, as it does for neighbours; else up
-    to a few units on a third cell make it divisible. No weight becomes negative.
+    A heavy cell and one other suffice if their distance divides the required moment, as it does for neighbours;
+    otherwise a few units on a third cell make it divisible. No weight becomes negative.
     """
     cells = [z for z in range(-left, len(weights) - left) if z]
     heavy = sorted(cells, key=lambda z: -weights[z + left])
@@ -106,16 +106,16 @@ def _balancing(weights: Sequence[int], left: int, missing: int, moment: int) -> 
                     added[z] = added.get(z, 0) + count
                 if not left_over and all(weights[z + left] + count >= 0 for z, count in added.items()):
                     return added
-    raise ValueError("no few cells can absorb the rounding")
+    raise ValueError("no two or three cells can absorb the rounding error")
 
 
 def _absorb(side: list[int], missing: int) -> None:
-    """Give what rounding left over to the largest weight, where it matters least."""
+    """Add the rounding error to the largest weight, where it changes least."""
     side[side.index(max(side))] += missing
 
 
 def _cumulative(values: Sequence[int], bits: int) -> list[int]:
-    """Round the partial sums and take differences; what is positive stays positive."""
+    """The weights of the values: differences of the rounded partial sums, and at least 1 for a positive value."""
     weights, exact, before = [], 0, 0
     for value in values:
         exact += value

@@ -1,13 +1,13 @@
-"""The anchor: a small file, best kept on another disk, that remembers how far the ledger had come.
+"""The anchor: a small file, best kept on another disk, that remembers how far the ledger has come.
 
-A ledger that ends before its anchor lost history: an older copy was restored, or its write-ahead log was deleted. A
-ledger that is ahead of its anchor was interrupted between the two writes, and catches up. The anchor only ever goes
-forward, under a lock, whichever process writes; and only from a ledger that holds what the anchor remembers, so that a
-process left behind by a restore answers nothing more.
+A ledger that ends before its anchor lost history: an older copy was restored, or its write-ahead log was deleted. If a
+ledger is ahead of its anchor, a process stopped between the two writes; the anchor then catches up. The anchor only
+ever goes forward, under a lock shared by all processes, and only if the ledger contains the entry that the anchor
+remembers. So a process that still uses the old ledger after a restore cannot answer.
 
-It is one line of fixed length, less than a disk's sector, and moves in place with one sync: disks write a sector whole
-or not at all. Were it torn all the same, it would be refused, as damage of any kind is. An anchor that is begun, or set
-by a restore, is a new file that takes the name.
+The anchor is one line of fixed length, shorter than a disk's sector, and is overwritten in place with one sync: disks
+write a sector whole or not at all. A torn or damaged line is refused. A new anchor, or one set by a restore, is a new
+file that is renamed into place.
 """
 
 from __future__ import annotations
@@ -24,24 +24,26 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from countveil.durable_files import open_private, replace_private, sync_folder
 from countveil.errors import LedgerError
+from countveil.files.durable_files import open_private, replace_private, sync_folder
 
 LENGTH = 256
 WAIT = 60.0
 """Seconds to wait for other processes that are writing."""
-_MISSING = "the anchor is missing; if this is the latest ledger, say so with: countveil ledger restore --latest"
+_MISSING = "the anchor is missing; if this is the latest ledger, confirm it with: countveil ledger restore --latest"
 
 
 @dataclass(frozen=True)
 class Mark:
-    """How far a ledger had come: its identity, its last entry, that entry's hash. A ledger without entries is at 0."""
+    """How far a ledger has come: its identity, its last entry, that entry's hash. A ledger without entries is at 0."""
 
     ledger: str
     seq: int
     hash: str
     plan: int | None = None
-    """The last entry that made a plan, or may have lost one; None in an anchor of before this was remembered."""
+    """The last entry that made a plan, or that recorded a restore which may have lost one; None in an anchor of an
+    earlier version.
+    """
 
 
 class Anchor:
@@ -50,12 +52,14 @@ class Anchor:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = path.with_name(f".{path.name}.lock")
-        self._mine, self._holding = threading.RLock(), False
-        self._settled: tuple[int, int] | None = None
-        """The file whose name is known to be on disk."""
+        self._thread_lock, self._locked = threading.RLock(), False
+        self._synced: tuple[int, int] | None = None
+        """The file whose directory entry is known to be on disk."""
 
     def read(self) -> Mark | None:
-        """What the anchor says; None if there is no anchor. Who reads half of a move looks again."""
+        """The mark in the anchor file, or None without a file. A read that catches another process in the middle of a
+        write is retried.
+        """
         for pause in (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016):
             try:
                 return _mark(_content(self.path))
@@ -63,18 +67,18 @@ class Anchor:
                 return None
             except (OSError, ValueError, KeyError, TypeError, RecursionError):
                 time.sleep(pause)
-        raise self._damaged()
+        raise self._damage_error()
 
-    def found(self) -> Mark:
-        """What the anchor says; a missing anchor is refused."""
+    def require(self) -> Mark:
+        """The mark in the anchor file; a missing anchor is an error."""
         mark = self.read()
         if mark is None:
             raise LedgerError(_MISSING)
         return mark
 
     def begin(self, ledger: str) -> Mark:
-        """The anchor of a new ledger, at 0; where another process began one, that one."""
-        with self.held():
+        """Create the anchor of a new ledger, at 0, unless another process has created it; return its mark."""
+        with self.lock():
             mark = self.read()
             if mark is None:
                 mark = Mark(ledger, 0, "", 0)
@@ -82,18 +86,20 @@ class Anchor:
             return mark
 
     def advance(self, follow: Callable[[Mark], Mark]) -> None:
-        """Move forward to the mark that follows; one that is not ahead changes nothing. Durable when it returns.
+        """Move the anchor forward to a new mark; a mark that is not ahead changes nothing. Durable on return.
 
-        `follow` gets what the anchor says now, and refuses it unless the ledger holds it.
+        `follow` computes the new mark from the current one; it raises if the ledger does not contain the current one.
         """
-        with self.held():
-            before = self.found()
+        with self.lock():
+            before = self.require()
             mark = follow(before)
             ahead = mark.seq > before.seq or (mark.seq == before.seq and before.plan is None)
             self._move(mark if ahead else before)
 
     def _move(self, mark: Mark) -> None:
-        """Write over the line that is there; also if it says the same: whoever wrote it may have died before a sync."""
+        """Overwrite the line in place, even with the same line: the process that wrote it may have died before its
+        sync.
+        """
         line = _line(mark)
         try:
             file = os.open(self.path, os.O_WRONLY)
@@ -101,42 +107,43 @@ class Anchor:
                 there = os.fstat(file)
                 if there.st_size != len(line):
                     return self.write(mark)
-                if self._settled != (there.st_dev, there.st_ino):  # whoever named it may have died before this
+                # the process that created the file may have died before this sync
+                if self._synced != (there.st_dev, there.st_ino):
                     sync_folder(self.path.parent)
                 if os.pwrite(file, line, 0) != len(line):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                 os.fdatasync(file)
-                self._settled = (there.st_dev, there.st_ino)
+                self._synced = (there.st_dev, there.st_ino)
             finally:
                 os.close(file)
         except OSError as error:
-            raise self._unwritten(error) from None
+            raise self._write_error(error) from None
 
     def write(self, mark: Mark) -> None:
-        """Replace what the anchor says, while it is held."""
+        """Replace the anchor file. The caller has the lock."""
         try:
             replace_private(self.path, _line(mark))
         except OSError as error:
-            raise self._unwritten(error) from None
+            raise self._write_error(error) from None
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """Keep all others from moving the anchor, and so from answering. Who holds it may hold it again."""
-        with self._mine:
-            if self._holding:
+    def lock(self) -> Iterator[None]:
+        """Lock the anchor, so that no other thread or process can move it and answer. The lock is reentrant."""
+        with self._thread_lock:
+            if self._locked:
                 yield
                 return
             try:
                 lock = open_private(self._lock)
             except OSError as error:
-                raise self._unwritten(error) from None
+                raise self._write_error(error) from None
             try:
                 self._wait(lock)
-                self._holding = True
+                self._locked = True
                 yield
             finally:
-                self._holding = False
-                fcntl.flock(lock, fcntl.LOCK_UN)  # closing is not enough if another thread forked meanwhile
+                self._locked = False
+                fcntl.flock(lock, fcntl.LOCK_UN)  # if another thread forked, closing does not unlock
                 os.close(lock)
 
     def _wait(self, lock: int) -> None:
@@ -148,22 +155,22 @@ class Anchor:
                 if time.monotonic() > until:
                     raise LedgerError("the ledger's anchor is busy with other processes; try again") from None
             except OSError as error:
-                raise self._unwritten(error) from None
+                raise self._write_error(error) from None
             time.sleep(pause)
             pause = min(1.5 * pause, 0.0005)
 
-    def _damaged(self) -> LedgerError:
+    def _damage_error(self) -> LedgerError:
         return LedgerError(
-            f"the anchor {self.path.name} cannot be read; bring back a copy of it, or remove it and settle the ledger "
+            f"the anchor {self.path.name} cannot be read; restore a copy of it, or remove it and settle the ledger "
             "with: countveil ledger restore"
         )
 
-    def _unwritten(self, error: OSError) -> LedgerError:
+    def _write_error(self, error: OSError) -> LedgerError:
         return LedgerError(f"the anchor could not be written ({error.strerror}); nothing was answered")
 
 
 def _content(path: Path) -> bytes:
-    """What a file holds, if it is no longer than an anchor could be."""
+    """The content of a file; a ValueError if it is longer than any anchor."""
     file = os.open(path, os.O_RDONLY)
     try:
         content = os.read(file, 2 * LENGTH)
@@ -175,19 +182,19 @@ def _content(path: Path) -> bytes:
 
 
 def _line(mark: Mark) -> bytes:
-    said = {"ledger": mark.ledger, "seq": mark.seq, "hash": mark.hash, "check": _check(mark)}
+    fields = {"ledger": mark.ledger, "seq": mark.seq, "hash": mark.hash, "check": _check(mark)}
     if mark.plan is not None:
-        said["plan"] = mark.plan
-    return json.dumps(said).encode().ljust(LENGTH - 1) + b"\n"
+        fields["plan"] = mark.plan
+    return json.dumps(fields).encode().ljust(LENGTH - 1) + b"\n"
 
 
 def _mark(line: bytes) -> Mark:
-    """What a line says; a ValueError, KeyError or TypeError if it says nothing."""
-    found = json.loads(line)
-    ledger, seq, hash, check = (found[name] for name in ("ledger", "seq", "hash", "check"))
+    """The mark in a line; a ValueError, KeyError or TypeError if the line is invalid."""
+    members = json.loads(line)
+    ledger, seq, hash, check = (members[name] for name in ("ledger", "seq", "hash", "check"))
     if type(ledger) is not str or type(hash) is not str or type(seq) is not int or seq < 0:
         raise TypeError
-    plan = found.get("plan")
+    plan = members.get("plan")
     if plan is not None and type(plan) is not int:
         raise TypeError
     mark = Mark(ledger, seq, hash, plan)
@@ -199,6 +206,6 @@ def _mark(line: bytes) -> Mark:
 
 
 def _check(mark: Mark) -> str:
-    """What tells a line from half of it; no secret."""
+    """A checksum that detects a torn line; it is not a secret."""
     plan = "" if mark.plan is None else f" {mark.plan}"
     return hashlib.sha256(f"{mark.ledger} {mark.seq} {mark.hash}{plan}".encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Who may spend what: the plans of a pool, what was opened in it, and the shares of analysts."""
+"""Budgets: the plans of a pool and their grades, extensions, and the shares of analysts."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import replace
 
 from countveil.errors import RequestError
 from countveil.ledger.anchor import Anchor
-from countveil.ledger.checking import replayed
-from countveil.ledger.records import Charge, PlanRecord, Standing, changes_plans
+from countveil.ledger.records import STANDARD, Charge, Most, PlanRecord, Standing, changes_plans
 from countveil.ledger.store import Store
+from countveil.ledger.verification import replay_entries
 
 BUDGETS = "SELECT kind, body, hash FROM entry WHERE kind IN ('plan', 'extend', 'restore') ORDER BY seq"
 LAST_BUDGET = f"{BUDGETS.replace('kind, body, hash', 'hash', 1)} DESC LIMIT 1"
 
 
 class Budgets(Store):
-    """The budgets of a ledger. A pool has one plan at a time; what is set stays on the record."""
+    """The budgets of a ledger. A pool has one plan at a time; every plan, extension and share stays on the record."""
 
     def __init__(self, anchor: Anchor, clock: Callable[[], str], step: Callable[[str], None]) -> None:
         super().__init__(anchor, clock, step)
@@ -30,60 +30,86 @@ class Budgets(Store):
         """Put a pool's first plan on the record."""
         with self._transaction("plan"):
             if self._read("SELECT 1 FROM pool WHERE name = ?", (plan.pool,)):
-                return  # another process was first; what it planned is what counts
+                return  # another process has recorded the pool's plan
             self._append("plan", plan.body)
-            # what was lost may have been charges of this very pool
-            row = (plan.pool, plan.answers, min(plan.answers, self.lost()))
-            self._change("plan:pool", "INSERT INTO pool VALUES (?, ?, ?)", row)
-            self._change("plan:row", "INSERT INTO plan VALUES (?, ?)", (plan.pool, plan.document))
+            self._change("plan:pool", "INSERT INTO pool VALUES (?)", (plan.pool,))
+            self._open_grades(plan)
+
+    def _open_grades(self, plan: PlanRecord) -> None:
+        """Add the answers of a plan to its grades. Lost entries may have been charges of any grade, so each pays for
+        all.
+        """
+        lost = self.lost()
+        more = (
+            "INSERT INTO grade VALUES (?, ?, ?, ?) ON CONFLICT (pool, name) DO UPDATE "
+            "SET answers = grade.answers + excluded.answers, spent = grade.spent + excluded.spent"
+        )
+        for each in plan.grades:
+            row = (plan.pool, each.name, each.answers, min(each.answers, lost))
+            self._change("plan:grade", more, row)
 
     def replan(self, plan: PlanRecord, epsilon: str, reason: str, *, since: PlanRecord) -> None:
-        """Put a further plan of a pool on the record; with all that was ever opened in the pool it costs `epsilon`.
+        """Put a further plan of a pool on the record; all plans of the pool together cost `epsilon`.
 
-        What is left of the plans before can no longer be spent, and what was paid and not answered is void. `since` is
-        the plan that there was when `epsilon` was worked out; if it is no longer so, nothing is written.
+        The rest of the earlier plans can no longer be spent, and charges without an answer become void. `since` is the
+        plan that `epsilon` was computed from; if the pool has another plan now, nothing is written.
         """
         pool = plan.pool
         with self._transaction("plan"):
             now = self.plan(pool)
             if now is None or now.state != since.state:
-                raise RequestError(f"the plan of pool {pool} was changed meanwhile; look, and ask again")
+                raise RequestError(f"the plan of pool {pool} changed in the meantime; check the budget and try again")
             charges = self._read(f"SELECT id FROM charge WHERE pool = ? ORDER BY {self.order}", (pool,))
             after = charges[-1][0] if charges else None
-            told = {"reason": reason, "total": epsilon, "after": after, "charges": len(charges)}
-            self._append("plan", {**plan.body, **told, "file": plan.document})
-            spend = "UPDATE pool SET spent = answers + ?, answers = answers + ? WHERE name = ?"
-            self._change("plan:pool", spend, (min(plan.answers, self.lost()), plan.answers, pool))
+            extra = {"reason": reason, "total": epsilon, "after": after, "charges": len(charges)}
+            self._append("plan", {**plan.body, **extra})
+            self._change("plan:close", "UPDATE grade SET spent = answers WHERE pool = ?", (pool,))
+            self._open_grades(plan)
             self._change("plan:share", "UPDATE share SET spent = 0 WHERE pool = ?", (pool,))
-            open_ones = "pool = ? AND id NOT IN (SELECT charge FROM answer)"
-            self._change("plan:void", f"UPDATE charge SET void = 1 WHERE {open_ones}", (pool,))
-            gone = "DELETE FROM request WHERE charge IN (SELECT id FROM charge WHERE void = 1)"
-            self._change("plan:request", gone)
+            unanswered = "pool = ? AND id NOT IN (SELECT charge FROM answer)"
+            self._change("plan:void", f"UPDATE charge SET void = 1 WHERE {unanswered}", (pool,))
+            delete = "DELETE FROM request WHERE charge IN (SELECT id FROM charge WHERE void = 1)"
+            self._change("plan:request", delete)
 
-    def extend(self, pool: str, answers: int, epsilon: str, reason: str, *, since: int | None = None) -> None:
-        """Open more answers of a pool's mechanism; all of them then cost `epsilon` together.
+    def extend(
+        self,
+        pool: str,
+        answers: int,
+        epsilon: str,
+        reason: str,
+        grade: str = STANDARD,
+        *,
+        since: PlanRecord | None = None,
+    ) -> None:
+        """Add answers to a grade of a pool's plan; all answers of all grades together then cost `epsilon`.
 
-        `since` is how many there were when `epsilon` was worked out; if it is no longer so, nothing is opened.
+        `since` is the plan that `epsilon` was computed from; if it has changed, nothing is added.
         """
         if answers < 1:
-            raise RequestError(f"{answers} more answers is nothing to open; answers are never taken back")
+            raise RequestError(f"cannot add {answers} answers; give at least 1: answers are never taken back")
         with self._transaction("extend"):
-            planned = self.standing(pool).answers
-            if since is not None and planned != since:
-                raise RequestError(f"pool {pool} was opened to {planned} answers meanwhile; look, and ask again")
-            owed = min(self.debt(pool), answers)  # a pool with a debt has nothing left
-            self._append("extend", {"pool": pool, "answers": answers, "epsilon": epsilon, "reason": reason})
-            more = "UPDATE pool SET answers = answers + ?, spent = spent + ? WHERE name = ?"
-            if self._change("extend:row", more, (answers, owed, pool)) != 1:
-                raise RequestError(f"there is no plan for pool {pool}; ask a first question")
+            now = self.plan(pool)
+            known = None if now is None else now.find_grade(grade)
+            if now is None or known is None:
+                raise RequestError(f"there is no plan for pool {pool} with grade {grade}; ask a first question")
+            if since is not None and now.state != since.state:
+                raise RequestError(
+                    f"the plan of pool {pool} changed in the meantime (it has {now.total_answers} answers now); "
+                    "check the budget and try again"
+                )
+            owed = min(known.debt, answers)  # a grade with a debt has nothing left
+            body = {"pool": pool, "grade": grade, "answers": answers, "epsilon": epsilon, "reason": reason}
+            self._append("extend", body)
+            more = "UPDATE grade SET answers = answers + ?, spent = spent + ? WHERE pool = ? AND name = ?"
+            self._change("extend:row", more, (answers, owed, pool, grade))
 
     def debt(self, pool: str) -> int:
-        """Answers that lost history may have given beyond all that the pool had; what is opened later pays them."""
+        """Answers that lost history may have given beyond the budgets of the grades; later extensions pay for them."""
         record = self.plan(pool)
         return 0 if record is None else record.debt
 
     def lost(self) -> int:
-        """Entries that restored copies lacked: every pool that is planned from now on is charged with as many."""
+        """The entries that restored copies lacked: every grade that is planned later is charged for as many answers."""
         restored = self._read("SELECT body FROM entry WHERE kind = 'restore'")
         return sum(json.loads(body)["lost"] for (body,) in restored)
 
@@ -92,54 +118,61 @@ class Budgets(Store):
         restored = self._read("SELECT body FROM entry WHERE kind = 'restore'")
         return any(changes_plans("restore", json.loads(body)) for (body,) in restored)
 
-    def set_share(self, pool: str, analyst: str, answers: int) -> None:
-        known = "SELECT 1 FROM share WHERE pool = ? AND analyst = ? AND answers = ?"
-        if self._read(known, (pool, analyst, answers)):
+    def set_share(self, pool: str, analyst: str, answers: int, grade: str = STANDARD) -> None:
+        """Limit the answers of a grade that an analyst can pay for."""
+        known = "SELECT 1 FROM share WHERE pool = ? AND analyst = ? AND grade = ? AND answers = ?"
+        if self._read(known, (pool, analyst, grade, answers)):
             return
         with self._transaction("share"):
-            if self._read(known, (pool, analyst, answers)):
+            if self._read(known, (pool, analyst, grade, answers)):
                 return
-            if not self._read("SELECT 1 FROM pool WHERE name = ?", (pool,)):
-                raise RequestError(f"there is no plan for pool {pool}; ask a first question")
-            self._append("share", {"pool": pool, "analyst": analyst, "answers": answers})
+            if not self._read("SELECT 1 FROM grade WHERE pool = ? AND name = ?", (pool, grade)):
+                raise RequestError(f"there is no plan for pool {pool} with grade {grade}; ask a first question")
+            self._append("share", {"pool": pool, "analyst": analyst, "grade": grade, "answers": answers})
             self._change(
                 "share:row",
-                "INSERT INTO share VALUES (?, ?, ?, 0) "
-                "ON CONFLICT (pool, analyst) DO UPDATE SET answers = excluded.answers",
-                (pool, analyst, answers),
+                "INSERT INTO share (pool, analyst, grade, answers, spent) VALUES (?, ?, ?, ?, 0) "
+                "ON CONFLICT (pool, analyst, grade) DO UPDATE SET answers = excluded.answers",
+                (pool, analyst, grade, answers),
             )
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def plan(self, pool: str) -> PlanRecord | None:
-        """The plan that new questions of a pool are answered under, with the plans before it."""
+        """The plan under which new questions of a pool are answered, with the plans before it."""
         last = self._read(LAST_BUDGET)
         known = self._plans.get(pool)
         if known is not None and last and known[0] == last[0][0]:
-            return known[1]  # no budget was set since: the chain behind an entry never changes
-        rows = self._read("SELECT document FROM plan WHERE pool = ?", (pool,))
-        if not rows:
+            return known[1]  # no plan or extension was recorded since, and entries never change
+        if not self._read("SELECT 1 FROM pool WHERE name = ?", (pool,)):
             return None
-        said = self._read(BUDGETS)
-        told = [(kind, body) for kind, written, _ in said if (body := json.loads(written)).get("pool") == pool]
+        files = self._read("SELECT document FROM plan WHERE pool = ?", (pool,))  # for a plan from before format 3
+        rows_of_budgets = self._read(BUDGETS)
+        bodies = ((kind, json.loads(written)) for kind, written, _ in rows_of_budgets)
         plans: list[PlanRecord] = []
-        for kind, body in told:
+        for kind, body in bodies:
+            if body.get("pool") != pool:
+                continue
             if kind == "extend":
-                plans[-1] = replace(plans[-1], more=(*plans[-1].more, (body["answers"], body["epsilon"])))
+                plans[-1] = _extend(plans[-1], body.get("grade", STANDARD), body["answers"], body["epsilon"])
             else:
-                document = body.pop("file", rows[0][0])
-                body.pop("reason", None)
-                plans.append(PlanRecord(**{**body, "document": document}))
-        if any(kind == "restore" for kind, _, _ in said):
-            state = replayed(self.entries())
-            owed = zip(plans, state.debts[pool], strict=True)
-            plans = [replace(each, debt=debt, plan_lost=state.plan_lost) for each, debt in owed]
+                plans.append(PlanRecord.read(body, files[0][0] if files else ""))
+        if any(kind == "restore" for kind, _, _ in rows_of_budgets):
+            state = replay_entries(self.entries())
+            plans = [
+                replace(
+                    each,
+                    grades=tuple(replace(grade, debt=debts[grade.name]) for grade in each.grades),
+                    plan_lost=state.plan_lost,
+                )
+                for each, debts in zip(plans, state.debts[pool], strict=True)
+            ]
         record = replace(plans[-1], earlier=tuple(plans[:-1]))
-        self._plans[pool] = (said[-1][2], record)
+        self._plans[pool] = (rows_of_budgets[-1][2], record)
         return record
 
     def plan_of(self, charge: Charge) -> PlanRecord | None:
-        """The plan that a charge was made under: charges come before the next plan, or after it."""
+        """The plan under which a charge was made: the last plan before the charge."""
         record = self.plan(charge.pool)
         if record is None or not record.earlier:
             return record
@@ -152,20 +185,45 @@ class Budgets(Store):
         later = [each for each in plans[1:] if each.after is None or order[each.after] < order[charge.id]]
         return plans[len(later)]
 
-    def standing(self, pool: str, analyst: str | None = None) -> Standing:
+    def standings(self, pool: str) -> dict[str, Standing]:
+        """What is left of every grade that a pool ever had; nothing is left of the grades of earlier plans."""
+        rows = self._read("SELECT name, answers, spent FROM grade WHERE pool = ?", (pool,))
+        return {name: Standing(answers, spent) for name, answers, spent in rows}
+
+    def standing(self, pool: str, analyst: str | None = None, grade: str | None = None) -> Standing:
+        """What is left of a grade, or of an analyst's share of it; without a grade, of all grades together."""
         if analyst is None:
-            rows = self._read("SELECT answers, spent FROM pool WHERE name = ?", (pool,))
+            rows = self._read("SELECT name, answers, spent FROM grade WHERE pool = ?", (pool,))
         else:
-            rows = self._read("SELECT answers, spent FROM share WHERE pool = ? AND analyst = ?", (pool, analyst))
-        return Standing(*rows[0]) if rows else Standing(0, 0)
+            query = "SELECT grade, answers, spent FROM share WHERE pool = ? AND analyst = ?"
+            rows = self._read(query, (pool, analyst))
+        mine = [Standing(answers, spent) for name, answers, spent in rows if grade in (None, name)]
+        return Standing(sum(each.answers for each in mine), sum(each.spent for each in mine))
 
-    def shares(self, pool: str) -> dict[str, Standing]:
-        """The shares that are set; one that was taken back is not among them."""
-        rows = self._read(
-            "SELECT analyst, answers, spent FROM share WHERE pool = ? AND answers > 0 ORDER BY analyst", (pool,)
+    def shares(self, pool: str) -> dict[str, dict[str, Standing]]:
+        """The shares that are set, by analyst and grade; without those that were taken back."""
+        query = (
+            "SELECT analyst, grade, answers, spent FROM share WHERE pool = ? AND answers > 0 ORDER BY analyst, grade"
         )
-        return {analyst: Standing(answers, spent) for analyst, answers, spent in rows}
+        shares: dict[str, dict[str, Standing]] = {}
+        for analyst, grade, answers, spent in self._read(query, (pool,)):
+            shares.setdefault(analyst, {})[grade] = Standing(answers, spent)
+        return shares
 
-    def spent_by(self, pool: str, analyst: str) -> int:
-        """How many answers of a pool an analyst has paid for."""
-        return int(self._read("SELECT count(*) FROM charge WHERE pool = ? AND analyst = ?", (pool, analyst))[0][0])
+    def spent_by(self, pool: str, analyst: str, grade: str | None = None) -> int:
+        """How many answers of a grade an analyst has paid for; without a grade, of all grades together."""
+        which, values = ("", ()) if grade is None else (" AND grade = ?", (grade,))
+        query = f"SELECT count(*) FROM charge WHERE pool = ? AND analyst = ?{which}"
+        return int(self._read(query, (pool, analyst, *values))[0][0])
+
+    def limit(self, pool: str, analyst: str, grade: str, most: Most) -> Standing:
+        """What an analyst may pay for and has paid for: in all grades if `most` is a number, else in this grade."""
+        if isinstance(most, int):
+            return Standing(most, self.spent_by(pool, analyst))
+        return Standing(most.get(grade, 0), self.spent_by(pool, analyst, grade))
+
+
+def _extend(plan: PlanRecord, grade: str, answers: int, epsilon: str) -> PlanRecord:
+    """A plan after an extension of one of its grades."""
+    grades = tuple(replace(g, more=g.more + answers) if g.name == grade else g for g in plan.grades)
+    return replace(plan, grades=grades, more=(*plan.more, (answers, epsilon)))

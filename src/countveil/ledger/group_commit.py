@@ -1,8 +1,8 @@
 """Group commit: changes that wait at the same time share one transaction, one sync and one move of the anchor.
 
-A thread puts its change in the queue. If nobody leads, it leads: it makes all changes in the queue, up to MOST, in one
-transaction, tells the other threads what came of theirs, and passes the lead to the first thread that came meanwhile.
-The others sleep until they are told. Nobody waits longer than alone, and the more wait, the less each change costs.
+A thread puts its change in the queue. If no thread leads, it becomes the leader: it makes all queued changes, up to
+MOST, in one transaction, wakes the other threads with their outcomes, and passes the lead to the first thread that was
+queued meanwhile. The more changes are queued, the less each one costs.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from countveil.errors import CountveilError, LedgerError
 
 T = TypeVar("T")
 MOST = 128
-"""Changes of one transaction."""
+"""The largest number of changes in one transaction."""
 FAILED = "the ledger could not be written; nothing was answered"
 
 
 class QueuedChange(Generic[T]):
-    """One change in the queue, and its outcome. `anchored`: what it allows goes out at once."""
+    """One change in the queue, and its outcome. `anchored`: the anchor must move before the caller goes on."""
 
     def __init__(self, name: str, make: Callable[[], T], anchored: bool = True) -> None:
         self.name, self._make, self.anchored = name, make, anchored
@@ -54,7 +54,8 @@ class QueuedChange(Generic[T]):
     def fail(self, error: BaseException) -> None:
         """The transaction failed or never began, so the change was not made.
 
-        A refusal does not stand either: it may rest on what another change of the transaction would have spent.
+        A refused change fails in the same way: it may have been refused because of what another change of the
+        transaction would have spent.
         """
         self._error = error if isinstance(error, Exception) else LedgerError(FAILED)
 
@@ -74,7 +75,9 @@ class QueuedChange(Generic[T]):
 
 
 class CommitQueue:
-    """The changes that wait. While there are any, one of their threads leads, or one whose change was just made."""
+    """The queued changes. While there are any, one thread leads: a thread with a queued change, or the thread whose
+    change was just made.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -82,11 +85,11 @@ class CommitQueue:
         self._led = False
 
     def join(self, mine: QueuedChange[Any]) -> None:
-        """Put a change in the queue; the first in it leads."""
+        """Put a change in the queue; its thread leads if no other does."""
         with self._lock:
             self._queue.append(mine)
             if not self._led:
-                mine.leads = self._led = True  # in this order, so that an interrupt between leaves one who leads
+                mine.leads = self._led = True  # in this order, so that an interrupt in between leaves a leader
 
     def take(self) -> list[QueuedChange[Any]]:
         """Take the first changes out of the queue, up to MOST."""
@@ -94,7 +97,7 @@ class CommitQueue:
             return [self._queue.popleft() for _ in range(min(MOST, len(self._queue)))]
 
     def leave(self, mine: QueuedChange[Any]) -> None:
-        """Whatever came of a change, it is no longer in the queue, and its thread passes the lead on."""
+        """Remove a change from the queue, done or failed, and pass on the lead if its thread has it."""
         if mine.done and not mine.leads:
             return
         with self._lock:
@@ -107,7 +110,7 @@ class CommitQueue:
                     self._queue[0].wake()
 
     def forget(self) -> None:
-        """Empty the queue: after a fork, the threads that wait are the parent's."""
+        """Empty the queue in the child after a fork: the waiting threads exist only in the parent."""
         self._lock = threading.Lock()
         self._queue.clear()
         self._led = False

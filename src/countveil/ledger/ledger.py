@@ -1,23 +1,35 @@
-"""The rules of a ledger: what a charge, an answer and a request are, whatever database keeps them."""
+"""The rules of a ledger for charges, answers and requests, the same for every database."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from countveil.errors import BudgetError, ConfigError, ConflictError, LedgerError, RequestError
 from countveil.ledger.anchor import Anchor
 from countveil.ledger.budgets import Budgets
-from countveil.ledger.records import Asked, Charge, Keyed, PlanRecord, Request, Secret, new_charge_id, only_secret
+from countveil.ledger.records import (
+    STANDARD,
+    Asked,
+    Charge,
+    Keyed,
+    Most,
+    PlanRecord,
+    Request,
+    Secret,
+    Standing,
+    new_charge_id,
+    only_secret,
+)
 
-_CHARGE = "id, pool, dataset, version, question, text, analyst, charge.time"
+_CHARGE = "id, pool, dataset, version, question, text, analyst, charge.time, grade"
 _ANSWERED = "answer.time FROM charge LEFT JOIN answer ON answer.charge = charge.id"
 
 
 class Ledger(Budgets):
-    """What a plan, a charge and an answer are. A database brings the connection: see `sqlite` and `postgres`.
+    """A ledger of plans, charges and answers. Subclasses provide the connection: see `sqlite` and `postgres`.
 
     Every change is durable when its method returns.
     """
@@ -35,28 +47,28 @@ class Ledger(Budgets):
         self._secret = only_secret(self._read("SELECT value FROM secret"))
         return self._secret
 
-    def keyed(self, text: str) -> Keyed:
-        """A hash of data, or anything else, as it may be stored: keyed with the ledger's secret."""
-        return self._secret.keyed(text)
+    def make_keyed_hash(self, text: str) -> Keyed:
+        """HMAC of a text, keyed with the ledger's secret. Only keyed hashes of data are stored."""
+        return self._secret.make_keyed_hash(text)
 
     def _draw_secret(self) -> dict[str, str]:
-        """Give the ledger its secret; what the chain holds of it."""
+        """Draw and store the ledger's secret; return the nonce and check value for the chain."""
         secret = Secret.draw()
         self._change("secret:row", "INSERT INTO secret (value) VALUES (?)", (secret.export(),))
         return secret.seal()
 
     def _key_versions(self) -> None:
-        """Give a ledger of format 1 its secret, in the middle of its migration."""
+        """Give a ledger of format 1 a secret, inside the transaction of its migration."""
         self._append("secret", self._draw_secret())
         secret = self._load_secret()
         for dataset, number, fingerprint in self._read("SELECT dataset, number, fingerprint FROM version"):
-            row = (secret.keyed(fingerprint), dataset, number)
+            row = (secret.make_keyed_hash(fingerprint), dataset, number)
             self._change("secret:version", "UPDATE version SET fingerprint = ? WHERE dataset = ? AND number = ?", row)
 
     # -- datasets ----------------------------------------------------------------------------------------------------
 
     def bind(self, dataset: str, pool: str, unit: str, fingerprint: Keyed) -> None:
-        """Put on record which pool pays for a dataset and who a person is in it; neither ever changes silently."""
+        """Record the pool and the unit of a dataset; a later change of either is refused."""
         if (dataset, pool, unit, fingerprint) in self._bound:
             return
         with self._transaction("dataset"):
@@ -64,36 +76,38 @@ class Ledger(Budgets):
                 self._append("dataset", {"dataset": dataset, "pool": pool, "unit": unit})
 
     def check_binding(self, dataset: str, pool: str, unit: str, fingerprint: Keyed) -> bool:
-        """Refuse what `bind` would refuse, without a change; whether the dataset is on record already.
+        """Refuse what `bind` would refuse, without writing; return whether the dataset is on record.
 
-        What is on record stays there, so a binding that was found is not looked up again: that reads all entries.
+        A binding never changes, so it is cached; looking it up would read all entries.
         """
         if (dataset, pool, unit, fingerprint) in self._bound:
             return True
         known = self.check_pool(dataset, pool, unit)
         same = "SELECT dataset FROM version WHERE substr(fingerprint, 1, ?) = ?"
-        content = fingerprint.partition(".")[0]  # without the folders of files: they do not make other people
+        content = fingerprint.partition(".")[
+            0
+        ]  # without the paths of files: the same rows elsewhere are the same people
         for (other,) in self._read(same, (len(content), content)):
             if known.get(other, (pool, ""))[0] != pool:
                 raise ConfigError(
                     f"dataset.{dataset}",
-                    f"its data is that of {other}, which pool {known[other][0]} pays for; set pool = "
-                    f"{_quoted(known[other][0])} under its budget: datasets about the same people share one pool",
+                    f"has the same data as {other}, which pool {known[other][0]} pays for; set pool = "
+                    f"{_quote(known[other][0])} under its budget: datasets about the same people share one pool",
                 )
         if dataset in known:
             self._bound.add((dataset, pool, unit, fingerprint))
         return dataset in known
 
     def check_pool(self, dataset: str, pool: str, unit: str) -> dict[str, tuple[str, str]]:
-        """Refuse another pool or unit than a dataset was asked with, whatever its data; those of all on record."""
-        said = (json.loads(body) for (body,) in self._read("SELECT body FROM entry WHERE kind = 'dataset'"))
-        known = {body["dataset"]: (body["pool"], body["unit"]) for body in said}
+        """Refuse a pool or unit that differs from the recorded one; return those of all recorded datasets."""
+        bodies = (json.loads(body) for (body,) in self._read("SELECT body FROM entry WHERE kind = 'dataset'"))
+        known = {body["dataset"]: (body["pool"], body["unit"]) for body in bodies}
         if known.get(dataset, (pool, unit)) != (pool, unit):
             before = known[dataset]
             raise ConfigError(
                 f"dataset.{dataset}",
                 "was asked before with another pool or unit; restore these values in countveil.toml: "
-                f"pool = {_quoted(before[0])} (under budget), unit = {_quoted(before[1])}",
+                f"pool = {_quote(before[0])} (under budget), unit = {_quote(before[1])}",
             )
         return known
 
@@ -119,9 +133,9 @@ class Ledger(Budgets):
         return int(rows[0][0]) if rows else None
 
     def unkeyed_fingerprints(self) -> frozenset[str]:
-        """The hashes of data that was asked before the ledger had a secret."""
-        said = (json.loads(body) for (body,) in self._read("SELECT body FROM entry WHERE kind = 'version'"))
-        return frozenset(body["fingerprint"] for body in said if "fingerprint" in body)
+        """The hashes of data that was asked about before the ledger had a secret."""
+        bodies = (json.loads(body) for (body,) in self._read("SELECT body FROM entry WHERE kind = 'version'"))
+        return frozenset(body["fingerprint"] for body in bodies if "fingerprint" in body)
 
     def charge(
         self,
@@ -131,18 +145,19 @@ class Ledger(Budgets):
         question: str,
         text: str,
         analyst: str,
+        grade: str = STANDARD,
         *,
-        most: int | None = None,
+        most: Most | None = None,
         request: Request | None = None,
         plan: PlanRecord | None = None,
     ) -> Charge:
-        """Pay for a question, once. A question already paid for is found, not paid again.
+        """Pay for a question in a grade, once; if it is already paid for in this grade, return that charge.
 
-        `most` is how many answers of the pool this analyst may pay for; `request` gets this charge from now on. Nothing
-        is charged if `plan`, whose mechanism is to answer, is no longer the plan of the pool.
+        `most` limits the answers that this analyst may pay for; if `request` is repeated, it gets the same charge. If
+        `plan` is no longer the plan of the pool, nothing is charged.
         """
-        asked = Asked(pool, dataset, version, question, text, analyst)
-        charge = self.find(pool, dataset, version, question)
+        asked = Asked(pool, dataset, version, question, text, analyst, grade)
+        charge = self.find(pool, dataset, version, question, grade)
         if charge is not None and charge.id in self._sendable:
             self._check_request(charge, analyst, request)
             return charge
@@ -150,21 +165,21 @@ class Ledger(Budgets):
         self._anchor_answer(charge)
         return charge
 
-    def _pay(self, asked: Asked, most: int | None, request: Request | None, plan: PlanRecord | None) -> Charge:
-        """The charge of a question, made if there is none; what is refused is refused before anything is written."""
-        charge = self.find(asked.pool, asked.dataset, asked.version, asked.question)
+    def _pay(self, asked: Asked, most: Most | None, request: Request | None, plan: PlanRecord | None) -> Charge:
+        """Find or insert the charge of a question. Every refusal comes before the first write."""
+        charge = self.find(asked.pool, asked.dataset, asked.version, asked.question, asked.grade)
         self._check_request(charge, asked.analyst, request)
         if charge is None or charge.payload is None:
             self._check_plan(asked.pool, plan)
         if charge is None:
-            left, shared = self._check_left(asked.pool, asked.analyst, most)
-            charge = self._insert_charge(asked, left, shared)
+            standings, shared = self._check_left(asked, most)
+            charge = self._insert_charge(asked, standings, shared)
             if request is not None:
                 self._insert_request(charge, asked.analyst, request)
         return charge
 
     def record(self, charge: Charge, payload: bytes) -> Charge:
-        """Keep the answer of a charge. The first answer recorded is the answer: the charge comes back with it."""
+        """Record the answer of a charge; return the charge with its answer, which is the first one recorded."""
         recorded = self._commit("answer", lambda: self._insert_answer(charge, payload))
         self._sendable.add(charge.id)
         return recorded
@@ -174,49 +189,56 @@ class Ledger(Budgets):
         self._commit("settle", lambda: None)
 
     def _anchor_answer(self, charge: Charge | None) -> None:
-        """Before the answer of a charge goes out, the anchor covers it: another process may have recorded the answer
-        and died before it moved the anchor."""
+        """Move the anchor past an answer before it is sent: another process may have recorded the answer and died
+        before it moved the anchor."""
         if charge is not None and charge.payload is not None and charge.id not in self._sendable:
             self.move_anchor()
             self._sendable.add(charge.id)
 
     def _check_plan(self, pool: str, plan: PlanRecord | None) -> None:
-        """Refuse a charge that would be answered by the mechanism of a plan that another one has followed."""
+        """Refuse a charge if `plan` is no longer the current plan of the pool."""
         now = None if plan is None else self.plan(pool)
         if plan is not None and (now is None or (now, len(now.earlier)) != (plan, len(plan.earlier))):
-            raise RequestError(f"pool {pool} got a new plan meanwhile; nothing was charged; ask again")
+            raise RequestError(f"pool {pool} got a new plan in the meantime; nothing was charged; ask again")
 
-    def _check_left(self, pool: str, analyst: str, most: int | None) -> tuple[int, bool]:
-        """Refuse what the budget does not cover. What is left of the pool, and whether it has shares: then who has none
-        has nothing."""
-        any_share = "EXISTS (SELECT 1 FROM share WHERE share.pool = p.name AND share.answers > 0)"
-        rows = self._read(f"SELECT answers, spent, {any_share} FROM pool AS p WHERE name = ?", (pool,))
-        answers, spent, shared = rows[0] if rows else (0, 0, False)
-        if spent >= answers:
-            raise BudgetError(pool, answers)
-        if shared and (share := self.standing(pool, analyst)).left < 1:
-            raise BudgetError(pool, share.answers, analyst)
-        if most is not None and self.spent_by(pool, analyst) >= most:
-            raise BudgetError(pool, most, analyst)
-        return answers - spent, bool(shared)
+    def _check_left(self, asked: Asked, most: Most | None) -> tuple[dict[str, Standing], bool]:
+        """Refuse a charge that the budget does not cover; return the grades and whether the pool has shares.
 
-    def _insert_charge(self, asked: Asked, left: int, shared: bool) -> Charge:
-        """The guarded statements of a charge."""
-        pool, analyst = asked.pool, asked.analyst
+        In a pool with shares, an analyst without a share of the grade cannot pay."""
+        pool, analyst, grade = asked.pool, asked.analyst, asked.grade
+        any_share = "EXISTS (SELECT 1 FROM share WHERE share.pool = grade.pool AND share.answers > 0)"
+        rows = self._read(f"SELECT name, answers, spent, {any_share} FROM grade WHERE pool = ?", (pool,))
+        standings = {name: Standing(answers, spent) for name, answers, spent, _ in rows}
+        shared = any(row[3] for row in rows)
+        spent = spent_error(pool, grade, standings)
+        if spent is not None:
+            raise spent
+        named = grade if len(standings) > 1 else None
+        if shared and (share := self.standing(pool, analyst, grade)).left < 1:
+            raise BudgetError(pool, share.answers, analyst, grade=named)
+        if most is not None and (limit := self.limit(pool, analyst, grade, most)).left < 1:
+            raise BudgetError(pool, limit.answers, analyst, grade=named)
+        return standings, shared
+
+    def _insert_charge(self, asked: Asked, standings: dict[str, Standing], shared: bool) -> Charge:
+        """Insert a charge. The guarded UPDATEs cannot overspend the grade or the share."""
+        pool, analyst, grade = asked.pool, asked.analyst, asked.grade
         id = new_charge_id()
         entry = self._append("charge", {"id": id, **asked._asdict()})
-        spend = "UPDATE pool SET spent = spent + 1 WHERE name = ? AND spent < answers"
-        if self._change("charge:spend", spend, (pool,)) != 1:
-            raise BudgetError(pool, self.standing(pool).answers)
-        spend = "UPDATE share SET spent = spent + 1 WHERE pool = ? AND analyst = ? AND spent < answers"
-        if shared and self._change("charge:share", spend, (pool, analyst)) != 1:
-            raise BudgetError(pool, self.standing(pool, analyst).answers, analyst)
+        spend = "UPDATE grade SET spent = spent + 1 WHERE pool = ? AND name = ? AND spent < answers"
+        if self._change("charge:spend", spend, (pool, grade)) != 1:
+            raise BudgetError(pool, self.standing(pool, grade=grade).answers)
+        spend = "UPDATE share SET spent = spent + 1 WHERE pool = ? AND analyst = ? AND grade = ? AND spent < answers"
+        if shared and self._change("charge:share", spend, (pool, analyst, grade)) != 1:
+            raise BudgetError(pool, self.standing(pool, analyst, grade).answers, analyst)
         row = (id, *asked, entry.time)
-        self._change("charge:row", "INSERT INTO charge VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0)", row)
-        return Charge(*row, fresh=True, left=left - 1)
+        columns = f"id, {', '.join(Asked._fields)}, time"
+        self._change("charge:row", f"INSERT INTO charge ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+        after = {**standings, grade: Standing(standings[grade].answers, standings[grade].spent + 1)}
+        return Charge(id, **asked._asdict(), time=entry.time, fresh=True, standings=after)
 
     def _insert_answer(self, charge: Charge, payload: bytes) -> Charge:
-        """The charge with its answer: this one, or the one of another worker who was first."""
+        """Insert an answer; return the charge with its answer, which may be one that another worker recorded first."""
         entry = self._next("answer", {"charge": charge.id, "sha256": hashlib.sha256(payload).hexdigest()})
         first = "INSERT INTO answer SELECT id, ?, ? FROM charge WHERE id = ? AND void = 0 ON CONFLICT DO NOTHING"
         if self._change("answer:row", first, (entry.time, payload, charge.id)) == 1:
@@ -224,13 +246,13 @@ class Ledger(Budgets):
             return replace(charge, payload=payload, answered=entry.time)
         recorded = self._read_charge("WHERE id = ? AND void = 0", charge.id)
         if recorded is None:
-            raise LedgerError("the charge of this answer is gone from the ledger; nothing was answered")
+            raise LedgerError("the charge of this answer is missing or void; nothing was answered; ask again")
         return recorded
 
-    # -- requests that may come again --------------------------------------------------------------------------------
+    # -- requests that may be repeated --------------------------------------------------------------------------------
 
-    def requested(self, analyst: str, request: Request) -> Charge | None:
-        """The charge that the same request got before; another request under the same key is refused."""
+    def find_request(self, analyst: str, request: Request) -> Charge | None:
+        """The charge of an earlier identical request; another request with the same idempotency key is refused."""
         charge = self._read_request(analyst, request)
         self._anchor_answer(charge)
         return charge
@@ -244,15 +266,15 @@ class Ledger(Budgets):
         return self._read_charge("WHERE id = ? AND void = 0", rows[0][1])
 
     def _check_request(self, charge: Charge | None, analyst: str, request: Request | None) -> None:
-        """Refuse an idempotency key that has the answer of another charge than its request would get now."""
+        """Refuse an idempotency key whose answer belongs to another charge."""
         before = None if request is None else self._read_request(analyst, request)
         if before is not None and before.payload is not None and (charge is None or before.id != charge.id):
-            raise ConflictError("this idempotency key has its answer; use a new key for a new question")
+            raise ConflictError("this idempotency key was already answered; use a new key for a new question")
 
     def _insert_request(self, charge: Charge, analyst: str, request: Request) -> None:
-        """Put on record which charge a request paid for, so that the same request gets it again whatever has changed.
+        """Record the charge of a request, so that a repeated request gets the same charge.
 
-        A request that is answered from the record pays nothing, and nothing is written for it.
+        A request that is replayed pays nothing, and nothing is written for it.
         """
         body = {"analyst": analyst, "key": request.key, "body": request.body, "charge": charge.id}
         self._append("request", body)
@@ -264,10 +286,15 @@ class Ledger(Budgets):
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
-    def find(self, pool: str, dataset: str, version: int, question: str) -> Charge | None:
-        """The charge of a question, whoever asked it, with its answer if there is one."""
+    def find(self, pool: str, dataset: str, version: int, question: str, grade: str = STANDARD) -> Charge | None:
+        """The charge of a question in a grade, whoever asked it, with its answer if there is one."""
+        which = "WHERE pool = ? AND dataset = ? AND version = ? AND question = ? AND grade = ? AND void = 0"
+        return self._read_charge(which, pool, dataset, version, question, grade)
+
+    def find_all(self, pool: str, dataset: str, version: int, question: str) -> list[Charge]:
+        """The charges of a question in every grade, with their answers."""
         which = "WHERE pool = ? AND dataset = ? AND version = ? AND question = ? AND void = 0"
-        return self._read_charge(which, pool, dataset, version, question)
+        return self._read_charges(which, pool, dataset, version, question)
 
     def charge_of(self, id: str) -> Charge | None:
         """A charge by its public name, with its answer if there is one."""
@@ -276,8 +303,11 @@ class Ledger(Budgets):
         return charge
 
     def _read_charge(self, which: str, *values: object) -> Charge | None:
-        rows = self._read(f"SELECT {_CHARGE}, payload, {_ANSWERED} {which}", values)
-        return Charge(*rows[0]) if rows else None
+        charges = self._read_charges(which, *values)
+        return charges[0] if charges else None
+
+    def _read_charges(self, which: str, *values: object) -> list[Charge]:
+        return [Charge(*row) for row in self._read(f"SELECT {_CHARGE}, payload, {_ANSWERED} {which}", values)]
 
     def charges(self, pool: str | None = None, analyst: str | None = None) -> Iterator[Charge]:
         """The charges of a pool and an analyst, or of all, in the order in which they were made, without answers."""
@@ -291,6 +321,15 @@ class Ledger(Budgets):
             yield Charge(*row)
 
 
-def _quoted(text: str) -> str:
-    """As a value of TOML."""
+def spent_error(pool: str, grade: str, standings: Mapping[str, Standing]) -> BudgetError | None:
+    """The error of a grade that has no answer left, or None; it names other grades that have answers left."""
+    standing = standings.get(grade, Standing(0, 0))
+    if standing.left > 0:
+        return None
+    others = {name: each.left for name, each in standings.items() if each.left > 0}
+    return BudgetError(pool, standing.answers, grade=grade if len(standings) > 1 else None, others=others)
+
+
+def _quote(text: str) -> str:
+    """A TOML string."""
     return json.dumps(text, ensure_ascii=False)

@@ -1,10 +1,11 @@
-"""Settling what was lost, so that it can never be spent twice; whatever database keeps the ledger.
+"""Settle lost history, so that it can never be spent twice; for every database.
 
 A ledger that reaches its anchor has lost nothing. One that ends before it has lost some entries: any of them may have
-been a charge of any pool, and any open charge may have been answered since. So every pool, and every pool planned
-later, is charged with as many answers as entries were lost (never more than it has), and open charges are void.
+been a charge of any grade, and any open charge may have been answered since. So every grade of every pool, and every
+grade planned later, is charged with as many answers as entries were lost (never more than it has), and open charges are
+void.
 
-Where a plan may be among them, its answers came from a mechanism that nobody knows any more: the entry says so, and
+If a plan may be among the lost entries, the mechanisms of its answers are unknown. The restore entry records this, and
 from then on no epsilon is stated.
 """
 
@@ -12,25 +13,25 @@ from __future__ import annotations
 
 from countveil.errors import LedgerError, RequestError
 from countveil.ledger.anchor import Mark
-from countveil.ledger.checking import check_anchor
-from countveil.ledger.records import Entry, canonical, changes_plans, sealed
+from countveil.ledger.records import Entry, canonical, changes_plans, seal
+from countveil.ledger.verification import check_anchor
 
 EVERYTHING = 10**9
-"""Entries lost where nobody knows how many: no pool has more answers."""
+"""The loss if the number of lost entries is unknown: more than any pool has answers."""
 
 
 def lost_entries(
     entries: list[Entry], mark: Mark | None, *, accept_loss: bool, latest: bool, hosts: bool = False
 ) -> int:
-    """How many entries a ledger lacks; a loss must be accepted, another branch or another ledger is refused.
+    """How many entries a ledger lacks. A loss must be accepted; another ledger, or another history, is refused.
 
-    With several `hosts`, one that had seen less may have settled first. Where the others' anchors then left the
-    history, nobody knows: all that they remember counts as lost.
+    With several `hosts`, a host with an older anchor may have settled first. It is then unknown where the history of
+    this anchor diverged, so all of its entries count as lost.
     """
     lost = _lost(entries, mark, latest, hosts)
     if lost and not accept_loss:
-        what = f"{lost} entries would be lost" if mark else "without an anchor nobody knows what is missing"
-        hint = "" if mark else ", or --latest if nothing is"
+        what = f"{lost} entries would be lost" if mark else "without an anchor the number of lost entries is unknown"
+        hint = "" if mark else ", or --latest if nothing is missing"
         raise RequestError(f"{what}; add --accept-loss to charge every pool for what may be missing{hint}")
     return lost
 
@@ -39,7 +40,7 @@ def _lost(entries: list[Entry], mark: Mark | None, latest: bool, hosts: bool) ->
     if mark is None:
         return 0 if latest else EVERYTHING
     if latest:
-        raise RequestError("--latest is for a lost anchor; this anchor is there and knows")
+        raise RequestError("--latest is for a lost anchor, but this ledger has its anchor; leave out --latest")
     if mark.ledger == entries[0].body["ledger"] and mark.seq > entries[-1].seq:
         return mark.seq - entries[-1].seq
     try:
@@ -52,18 +53,19 @@ def _lost(entries: list[Entry], mark: Mark | None, latest: bool, hosts: bool) ->
 
 
 def settlement(
-    last: Entry, mark: Mark | None, lost: int, time: str
+    last: Entry, mark: Mark | None, lost: int, time: str, format: int
 ) -> tuple[Entry, list[tuple[str, tuple[object, ...]]]]:
-    """The entry that puts a restore on the record, and the statements of its one transaction.
+    """The entry that records a restore, and the statements of its transaction, for a ledger of this format.
 
-    They spend what may have been spent since, and void every charge that may have been answered.
+    The statements charge what lost entries may have spent, and void every charge that lost entries may have answered.
     """
     anchor = [mark.seq, mark.hash] if mark else None
     body = {"lost": lost, "anchor": anchor, "plan_lost": lost > 0 and not _knows_plans(last, mark)}
-    seq = last.seq + lost + 1  # past all that may be missing, so that no older copy will ever count as less of a loss
-    entry = sealed(last, time, "restore", body, seq)
+    seq = last.seq + lost + 1  # past all lost entries, so that restoring an older copy always counts as a larger loss
+    entry = seal(last, time, "restore", body, seq)
     row = (entry.seq, entry.time, entry.kind, canonical(body), entry.previous, entry.hash)
-    spend = "UPDATE pool SET spent = CASE WHEN spent + ? < answers THEN spent + ? ELSE answers END"
+    table = "grade" if format > 2 else "pool"
+    spend = f"UPDATE {table} SET spent = CASE WHEN spent + ? < answers THEN spent + ? ELSE answers END"
     statements: list[tuple[str, tuple[object, ...]]] = [
         ("INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?)", row),
         (spend, (lost, lost)),

@@ -5,12 +5,13 @@
     REVOKE CONNECT, TEMPORARY ON DATABASE ledger FROM PUBLIC;
 
 Every change is one transaction that first takes the ledger's lock, so that the chain is serial; the guarded statement
-and the CHECK hold all the same. Commits are on disk when they return, and a server that does not write to disk is
-refused, at the start and in every change. A commit whose outcome is unknown counts as a failure: asking again finds its
-charge, or makes one.
+and the CHECK protect the budget in any case. Commits are on disk when they return, and a server that does not write to
+disk is refused, at the start and in every change. A commit whose outcome is unknown counts as a failure: asking again
+returns the charge, or makes it if it was not made.
 
-The anchor is a local file of each host, and remembers how far that host has seen the ledger. A host without one joins:
-its anchor begins with what it sees. What the server says goes nowhere: it can quote questions and passwords.
+The anchor is a local file of each host, and remembers how far that host has seen the ledger. A host without an anchor
+joins: it creates one from the ledger that it finds. Messages of the server are never shown: they can quote questions
+and passwords.
 """
 
 from __future__ import annotations
@@ -23,26 +24,27 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from countveil.errors import LedgerError, MissingExtraError, RequestError, shortened
+from countveil.errors import LedgerError, MissingExtraError, RequestError, shorten
 from countveil.ledger import anchor as anchors
 from countveil.ledger.anchor import Anchor
-from countveil.ledger.book import Ledger
-from countveil.ledger.checking import check_anchor, check_rows
+from countveil.ledger.ledger import Ledger
+from countveil.ledger.loss import lost_entries, settled_mark, settlement
 from countveil.ledger.records import LATEST, Entry
-from countveil.ledger.settling import lost_entries, settled_mark, settlement
 from countveil.ledger.store import Rows, now
+from countveil.ledger.verification import check_anchor, check_rows
 
 LOCK = 0x636F756E747665
 """The ledger's lock, among the advisory locks of its database."""
-DUMP = "a ledger on PostgreSQL is copied with pg_dump and brought back with pg_restore"
+DUMP = "a ledger on PostgreSQL is backed up with pg_dump and restored with pg_restore"
 HERE = (
     "(SELECT system_identifier || '/' || d.oid || '/' || CAST('countveil.entry' AS regclass)::oid || "
     "CASE WHEN format > 1 THEN '/' || (SELECT xmin FROM countveil.entry WHERE seq = 1) ELSE '' END "
     "FROM pg_control_system(), pg_database AS d WHERE d.datname = current_database())"
 )
-"""Which table of which server the ledger is, and (from format 2 on) which transaction wrote its first entry; for a row
-of `place`. A dump that was brought back is another table, and the data of one, brought back into the tables that were
-there, was written by another transaction."""
+"""Identifies the server, the ledger's table and (from format 2 on) the transaction that wrote its first entry. Stored
+in table `place`. A restored dump has another table; data restored into the existing tables was written by another
+transaction.
+"""
 _SETTINGS = (
     "SELECT current_setting('fsync'), current_setting('server_encoding'), "
     "set_config('synchronous_commit', 'on', false), set_config('search_path', 'countveil, pg_temp', false), "
@@ -78,7 +80,7 @@ WHERE pronamespace = 'countveil'::regnamespace
 
 
 class PostgresLedger(Ledger):
-    """A ledger on a server and this host's anchor. `clock` and `step` as everywhere; `check` is off to settle it."""
+    """A ledger on a server and this host's anchor. `clock` and `step` as in `Store`; `check=False` is for `settle`."""
 
     order = "made"
 
@@ -110,7 +112,7 @@ class PostgresLedger(Ledger):
                     self._check_place("open")
                     if self.anchor.read() is None:
                         with self._moment():
-                            self._checked()  # so that who cannot join has no anchor that seems to know something
+                            self._read_checked()  # before the anchor exists: a host that cannot join gets none
                     self.anchor.begin(self.identity)  # at 0, if this host has none; checked from there
                     self.verify()
                     self._load_secret()
@@ -121,15 +123,15 @@ class PostgresLedger(Ledger):
     # -- opening -----------------------------------------------------------------------------------------------------
 
     @property
-    def shown(self) -> str:
-        """The server and the database for messages: never a password, or whatever else an address carries."""
+    def display_name(self) -> str:
+        """The server and the database for messages: never a password or another part of the address."""
         try:
-            found = self._driver.conninfo.conninfo_to_dict(self.location)
+            parts = self._driver.conninfo.conninfo_to_dict(self.location)
         except self._driver.Error:
             return "postgresql://"
-        host, port, name = (str(found.get(key, "")) for key in ("host", "port", "dbname"))
+        host, port, name = (str(parts.get(key, "")) for key in ("host", "port", "dbname"))
         place = (f"[{host}]" if ":" in host else host) + (f":{port}" if port.strip(",") else "")
-        return shortened(f"postgresql://{place}/{name}", 100)
+        return shorten(f"postgresql://{place}/{name}", 100)
 
     def _open(self) -> Any:
         options: dict[str, Any] = {"connect_timeout": 30, "client_encoding": "UTF8", "application_name": "countveil"}
@@ -139,14 +141,14 @@ class PostgresLedger(Ledger):
             db: Any = self._driver.connect(self.location, autocommit=True, prepare_threshold=None, **options)
         except (self._driver.Error, ValueError, UnicodeError):
             raise LedgerError(
-                f"the ledger's server {self.shown} could not be reached; nothing was answered; "
+                f"the ledger's server {self.display_name} could not be reached; nothing was answered; "
                 "check the address, the role and its password, and ask again"
             ) from None
         try:
-            fsync, encoding = db.execute(_translated(_SETTINGS), (wait,)).fetchone()[:2]
+            fsync, encoding = db.execute(_translate(_SETTINGS), (wait,)).fetchone()[:2]
             check_disk(fsync)
             if encoding != "UTF8":
-                raise LedgerError("the ledger's database does not hold all text; make one with ENCODING 'UTF8'")
+                raise LedgerError("the ledger's database cannot store all text; create one with ENCODING 'UTF8'")
         except BaseException:
             db.close()
             raise
@@ -154,37 +156,40 @@ class PostgresLedger(Ledger):
 
     @property
     def _db(self) -> Any:
-        """A connection that was lost is opened again, but never in the middle of a change."""
+        """Reopen a lost connection, but never in the middle of a change."""
         lost = self._connection is not None and self._connection.closed
         if lost and not self._inside and not self._closed:
             self._connection = None
         return super()._db
 
-    def _found(self) -> bool:
-        """Asked of the catalogue's rows: names are looked up in a cache, which the lock does not refresh."""
+    def _has_tables(self) -> bool:
+        """Whether the ledger has tables. Reads the rows of the catalogue: PostgreSQL resolves names from a cache, which
+        the lock does not refresh.
+        """
         return self._execute("SELECT 1 FROM pg_tables WHERE schemaname = 'countveil'").fetchone() is not None
 
     def _format(self) -> int:
-        """The format of the ledger; one that this version does not know is refused."""
-        found = int(self._execute("SELECT format FROM place").fetchone()[0])
-        if found > LATEST:
-            raise LedgerError(f"the ledger has format {found}, this countveil knows {LATEST}; update countveil")
-        return found
+        """The format of the ledger; a newer format is refused."""
+        format = int(self._execute("SELECT format FROM place").fetchone()[0])
+        if format > LATEST:
+            raise LedgerError(f"the ledger has format {format}, this countveil knows {LATEST}; update countveil")
+        return format
 
     def _upgrade(self) -> None:
-        """Bring a ledger of an earlier format to the latest, in one transaction, if its history holds."""
+        """Migrate a ledger of an earlier format to the latest, in one transaction, after a check of its history."""
         with self._transaction("migrate"):
             version = self._format()
             if version == LATEST:
                 return  # another process was first
             self._check_place("migrate")
-            entries, mark = self._checked(), self.anchor.read()
-            if mark is None or mark.seq == 0:
+            entries, mark = self._read_checked(), self.anchor.read()
+            if version == 1 and (mark is None or mark.seq == 0):
                 raise LedgerError(
-                    f"a ledger of format {version} does not show whether it was brought back from a dump, and this "
-                    "host has no anchor that knows; if it is the latest, say so with: countveil ledger restore --latest"
+                    f"a ledger of format {version} does not record whether it was restored from a dump, and this "
+                    "host has no anchor; if it is the latest, confirm it with: countveil ledger restore --latest"
                 )
-            check_anchor(entries, mark)
+            if mark is not None:
+                check_anchor(entries, mark)
             for number in range(version + 1, LATEST + 1):
                 self._change("migrate", migration(number))
             self._change("migrate", "UPDATE place SET format = ?", (LATEST,))
@@ -193,34 +198,34 @@ class PostgresLedger(Ledger):
                 self._key_versions()
 
     def _migrate(self, create: bool, upgrade: bool) -> None:
-        """Make the ledger's tables, or bring them to the latest format; one that is to be settled stays as it is."""
-        if self._found():
+        """Create the ledger's tables, or migrate them to the latest format if `upgrade`."""
+        if self._has_tables():
             if self._format() < LATEST and upgrade:
                 self._upgrade()
             return
         with self._transaction("migrate"):
-            if self._found():
+            if self._has_tables():
                 return  # another process was first
             mark = self.anchor.read()
             if mark is not None and mark.seq > 0:
                 raise LedgerError(
-                    f"the ledger on {self.shown} is gone, but its anchor remembers {mark.seq} entries; bring back a "
-                    "dump with pg_restore, then: countveil ledger restore"
+                    f"the ledger on {self.display_name} is gone, but its anchor remembers {mark.seq} entries; "
+                    "restore a dump with pg_restore, then: countveil ledger restore"
                 )
             if not create:
-                raise LedgerError(f"there is no ledger on {self.shown}")
+                raise LedgerError(f"there is no ledger on {self.display_name}")
             for number in range(1, LATEST + 1):
                 self._change("migrate", migration(number))
             self._change("migrate", f"INSERT INTO place (format, here) VALUES ({LATEST}, '')")
             ledger = mark.ledger if mark else uuid.uuid4().hex
             self._append("open", {"ledger": ledger, **self._draw_secret()})
             self._change("migrate", f"UPDATE place SET here = {HERE}")
-            self.begun = self.shown
+            self.begun = self.display_name
 
-    # -- what the rules of a ledger need -----------------------------------------------------------------------------
+    # -- database operations ----------------------------------------------------------------------------------------
 
     def _execute(self, sql: str, values: tuple[object, ...] = ()) -> Any:
-        """Outside of a change there are only statements that may be repeated, once, on a new connection."""
+        """Run a statement. Outside a change, it is retried once on a new connection if the connection was lost."""
         db = self._db
         try:
             return self._run(db, sql, values)
@@ -230,7 +235,7 @@ class PostgresLedger(Ledger):
             return self._run(self._db, sql, values)
 
     def _run(self, db: Any, sql: str, values: tuple[object, ...]) -> Any:
-        return db.cursor(row_factory=_row).execute(_translated(sql), [_stored(value) for value in values] or None)
+        return db.cursor(row_factory=_row).execute(_translate(sql), [_encode(value) for value in values] or None)
 
     def _in_change(self) -> bool:
         return self._inside and not self._connection.closed
@@ -238,8 +243,8 @@ class PostgresLedger(Ledger):
     @contextmanager
     def _changing(self, name: str) -> Iterator[None]:
         self._change(f"{name}:begin", "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
-        with self._begun() as db:
-            # READ COMMITTED: what is read after the lock is what the last holder left
+        with self._transaction_block() as db:
+            # READ COMMITTED: reads after the lock see the last committed change
             self._execute("SELECT set_config('synchronous_commit', 'on', true), pg_advisory_xact_lock(?)", (LOCK,))
             if name != "migrate":
                 self._check_place(name)
@@ -251,13 +256,13 @@ class PostgresLedger(Ledger):
     @contextmanager
     def _moment(self) -> Iterator[None]:
         self._execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        with self._begun() as db:
+        with self._transaction_block() as db:
             yield
             self._run(db, "ROLLBACK", ())
 
     @contextmanager
-    def _begun(self) -> Iterator[Any]:
-        """Until it is over, one transaction on one connection: what fails in between is undone, or was lost."""
+    def _transaction_block(self) -> Iterator[Any]:
+        """One transaction on one connection; any error rolls it back or closes the connection."""
         db, self._inside = self._connection, True
         try:
             yield db
@@ -265,36 +270,37 @@ class PostgresLedger(Ledger):
             try:
                 db.execute("ROLLBACK")
             except self._driver.Error:
-                db.close()  # the server undoes what it did not commit
+                db.close()  # the server then rolls back
             raise
         finally:
             self._inside = False
 
     def _check_place(self, name: str) -> None:
-        """The ledger is where it was made, has our format, and holds what this host has seen of it."""
+        """Check the ledger's place, its format, and that it contains the entry in this host's anchor."""
         changing = name not in ("open", "migrate", "restore")
         secret = "(SELECT value FROM secret)" if changing else "NULL"
-        asked = f"SELECT format, here = {HERE}, current_setting('fsync'), {secret} FROM place"
-        version, here, fsync, value = self._execute(asked).fetchone()
+        query = f"SELECT format, here = {HERE}, current_setting('fsync'), {secret} FROM place"
+        version, here, fsync, value = self._execute(query).fetchone()
         check_disk(fsync)
-        if version != LATEST and name not in ("migrate", "restore"):  # an older one is settled first, then migrated
+        if version != LATEST and name not in ("migrate", "restore"):  # an older format is settled first, then migrated
             raise LedgerError("another version of countveil changed the ledger's format; nothing was answered; update")
         if name == "restore":
             return
         if not here:
-            raise LedgerError("the ledger was brought back from a dump; settle it with: countveil ledger restore")
+            raise LedgerError("the ledger was restored from a dump; settle it with: countveil ledger restore")
         if changing and value != self._secret.export():
             raise LedgerError(
-                "the ledger's secret is not the one it was opened with; nothing was answered; start again"
+                "the ledger's secret changed while the ledger was open; nothing was answered; start again"
             )
         if changing:
-            self._check_holds(self.anchor.found())
+            self._check_holds(self.anchor.require())
 
-    def _checked(self) -> list[Entry]:
+    def _read_checked(self) -> list[Entry]:
         format = self._format()
-        if schema(self._execute(_SCHEMA).fetchall()) != written_schema(format):
+        if schema(self._execute(_SCHEMA).fetchall()) != expected_schema(format):
             raise LedgerError(
-                "the ledger was changed: its tables, triggers or limits are not its own; restore a backup"
+                "the ledger was changed: its tables, triggers or constraints are not the expected ones; "
+                "restore a backup"
             )
         return check_rows(lambda sql: self._execute(sql).fetchall(), self.order, format)
 
@@ -316,15 +322,15 @@ class PostgresLedger(Ledger):
     # -- settling ----------------------------------------------------------------------------------------------------
 
     def settle(self, *, accept_loss: bool = False, latest: bool = False) -> int:
-        """Settle the ledger that is there with this host's anchor, on the record; how many entries were lost."""
-        with self.anchor.held(), self._using():  # nobody on this host gets an answer out until this is done
+        """Settle the ledger with this host's anchor and record it; return the number of lost entries."""
+        with self.anchor.lock(), self._using():  # no process on this host can answer until this is done
             with self._changing("restore"):
-                entries, mark = self._checked(), self.anchor.read()
+                entries, mark = self._read_checked(), self.anchor.read()
                 if mark is not None and mark.seq == 0:  # left by a host that began to join: it remembers nothing
                     check_anchor(entries, mark)
                     mark = None
                 lost = lost_entries(entries, mark, accept_loss=accept_loss, latest=latest, hosts=True)
-                last, statements = settlement(entries[-1], mark, lost, self._clock())
+                last, statements = settlement(entries[-1], mark, lost, self._clock(), self._format())
                 for sql, values in statements:
                     self._change("restore", sql, values)
                 self._change("restore", f"UPDATE place SET here = {HERE}")
@@ -334,7 +340,7 @@ class PostgresLedger(Ledger):
 
 
 def settle(location: str, anchor: Path, *, accept_loss: bool = False, latest: bool = False) -> int:
-    """Settle a ledger that lost history, or was brought back from a dump, where it is; then check it."""
+    """Settle a ledger that lost history, or was restored from a dump, in place; then check it."""
     with closing(PostgresLedger(location, anchor, create=False, check=False)) as ledger:
         lost = ledger.settle(accept_loss=accept_loss, latest=latest)
     PostgresLedger(location, anchor, create=False).close()
@@ -345,7 +351,7 @@ def check_disk(fsync: str) -> None:
     """Refuse a server whose commits are not on disk when they return; this can be set while it runs."""
     if fsync != "on":
         raise LedgerError(
-            "the ledger's server does not write to disk (fsync = off); nothing was answered; set it to on"
+            "the ledger's server does not write to disk (fsync = off); nothing was answered; set fsync = on"
         )
 
 
@@ -359,8 +365,8 @@ def schema(rows: Rows) -> list[str]:
     return sorted(" | ".join(map(str, row)) for row in rows)
 
 
-def written_schema(format: int) -> list[str]:
-    """What they should be after so many migrations."""
+def expected_schema(format: int) -> list[str]:
+    """The lines that `schema` must return for a ledger of this format."""
     return sorted(_resource(f"{format:04d}.txt").splitlines())
 
 
@@ -368,21 +374,21 @@ def _resource(name: str) -> str:
     return files("countveil.ledger").joinpath(f"migrations/postgres/{name}").read_text(encoding="utf-8")
 
 
-def _translated(sql: str) -> str:
+def _translate(sql: str) -> str:
     return sql.replace("?", "%s")
 
 
-def _stored(value: object) -> object:
+def _encode(value: object) -> object:
     """PostgreSQL's text has no NUL: it is written as SUB 0, and SUB as SUB 1."""
     return value.translate({0: "\x1a0", 0x1A: "\x1a1"}) if isinstance(value, str) else value
 
 
 def _row(cursor: Any) -> Callable[[Any], tuple[Any, ...]]:
-    """Rows as they were before they were stored."""
+    """A row factory that undoes `_encode`."""
 
     def read(value: Any) -> Any:
         if isinstance(value, str) and "\x1a" in value:
-            return re.sub("\x1a([01])", lambda found: "\x00\x1a"[int(found[1])], value)
+            return re.sub("\x1a([01])", lambda match: "\x00\x1a"[int(match[1])], value)
         return value
 
     return lambda values: tuple(map(read, values))

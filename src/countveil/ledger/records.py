@@ -1,7 +1,7 @@
-"""What a ledger holds: entries in a hash chain, plans, charges, and the secret that keys every fingerprint of data.
+"""The records of a ledger: entries in a hash chain, plans, charges, and the secret that keys every fingerprint of data.
 
 Entry i has hash_i = SHA-256(hash_{i-1}, seq, time, kind, body), body as canonical JSON. A changed, moved or removed
-entry breaks the chain. What has been spent is a pure function of the entries: see `checking`.
+entry breaks the chain. What has been spent is a pure function of the entries: see `verification`.
 
 A hash of the data would let someone who knows everybody else's rows test one person's row with certainty. So the ledger
 stores and compares HMAC-SHA256(secret, hash). The secret is drawn once and lives in a table of the ledger's database,
@@ -21,8 +21,13 @@ from typing import Any, NamedTuple, NewType
 from countveil.errors import LedgerError
 
 KINDS = ("open", "secret", "plan", "extend", "share", "version", "dataset", "charge", "request", "answer", "restore")
-LATEST = 2
-"""The format of a ledger: how many migrations there are. From 2 on it has a secret."""
+LATEST = 3
+"""The format of a ledger: how many migrations there are. From 2 on it has a secret, from 3 on plans have grades."""
+STANDARD = "standard"
+"""The only grade of a plan that was made without grades."""
+Most = int | Mapping[str, int]
+"""The limit of one analyst: a number of answers of a pool, or a number for each named grade and none of other grades.
+"""
 START = "0" * 64
 
 
@@ -39,73 +44,131 @@ class Entry:
 
 
 class Link(NamedTuple):
-    """What the next entry needs to know of an entry."""
+    """The number and hash of an entry, which the next entry needs."""
 
     seq: int
     hash: str
 
 
 @dataclass(frozen=True)
+class GradeRecord:
+    """One grade of a plan: a number of answers of one certified mechanism."""
+
+    name: str
+    answers: int
+    policy: str
+    mechanism: str
+    terms: Mapping[str, str] = field(default_factory=dict)
+    """What the configuration asked of this grade besides answers and policy, as decimal texts."""
+    document: str = field(repr=False, compare=False, default="")
+    """The mechanism's file; `mechanism` is its hash."""
+    more: int = field(compare=False, default=0)
+    """Answers that were added later."""
+    debt: int = field(compare=False, default=0)
+    """Answers of this grade that lost history may have given beyond its budget."""
+
+    @property
+    def opened_answers(self) -> int:
+        """All answers of this grade, with those added later."""
+        return self.answers + self.more
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The grade in the entry of its plan."""
+        return {
+            "name": self.name,
+            "answers": self.answers,
+            "policy": self.policy,
+            "mechanism": self.mechanism,
+            "terms": dict(self.terms),
+            "file": self.document,
+        }
+
+
+@dataclass(frozen=True)
 class PlanRecord:
-    """What was planned for a pool: `answers` answers of one certified mechanism cost (epsilon, delta) together."""
+    """What was planned for a pool: all answers of all grades cost (epsilon, delta) together."""
 
     pool: str
     epsilon: str
     delta: str
-    answers: int
     neighbours: str
     cells: int
     sensitivity: int
-    policy: str
     objective: str
-    mechanism: str
-    document: str = field(repr=False, compare=False, default="")
-    """The mechanism's file; `mechanism` is its hash."""
+    grades: tuple[GradeRecord, ...]
     more: tuple[tuple[int, str], ...] = field(compare=False, default=())
-    """What a curator opened later: answers, and the epsilon of everything together since then."""
-    debt: int = field(compare=False, default=0)
-    """Answers that lost history may have given beyond all that were opened."""
+    """Extensions: the answers added, and the epsilon of all answers together since then."""
     total: str | None = field(compare=False, default=None)
-    """Of a plan that followed others: the epsilon of everything together since then."""
+    """Of a later plan: the epsilon of all plans together, from this plan on."""
     after: str | None = field(compare=False, default=None)
-    """Of a plan that followed others: the last charge of the pool before it."""
+    """Of a later plan: the last charge of the pool before it."""
     charges: int = field(compare=False, default=0)
-    """Of a plan that followed others: how many charges there were before it."""
+    """Of a later plan: the number of charges before it."""
     plan_lost: bool = field(compare=False, default=False)
-    """Lost history may have held another plan, of which nobody knows the mechanism: no epsilon can be stated."""
+    """Lost history may have contained a plan whose mechanisms are unknown: no epsilon can be stated."""
     earlier: tuple[PlanRecord, ...] = field(compare=False, default=(), repr=False)
     """The plans that the pool had before, oldest first."""
 
+    @classmethod
+    def read(cls, body: Mapping[str, Any], document: str) -> PlanRecord:
+        """The plan in the body of an entry. `document` is the mechanism's file if the entry has none: until format 3 a
+        plan had one grade, and the file of a pool's first plan was in a table."""
+        members = {each.name: body[each.name] for each in fields(cls) if each.name in body}
+        if "grades" in body:
+            grades = [{**each, "document": each["file"]} for each in body["grades"]]
+        else:
+            known = {name: body[name] for name in ("answers", "policy", "mechanism")}
+            grades = [{"name": STANDARD, **known, "document": body.get("file", document)}]
+        names = [each.name for each in fields(GradeRecord)]
+        read = (GradeRecord(**{name: each[name] for name in names if name in each}) for each in grades)
+        return cls(**{**members, "grades": tuple(read)})
+
     @property
     def body(self) -> dict[str, Any]:
-        """What goes on record of a pool's first plan."""
-        said = {each.name: getattr(self, each.name) for each in fields(self) if each.compare}
-        return {**said, "document": hashlib.sha256(self.document.encode()).hexdigest()}
+        """The body of the entry of a pool's first plan."""
+        members = {each.name: getattr(self, each.name) for each in fields(self) if each.compare}
+        return {**members, "grades": [each.body for each in self.grades]}
 
     @property
     def state(self) -> tuple[object, ...]:
-        """What an epsilon was worked out from: if it is another, so is the epsilon."""
-        return self.body, len(self.earlier), self.total_answers, self.debt
+        """Everything that the epsilon depends on: if this changes, so does the epsilon."""
+        opened = [(each.name, each.opened_answers, each.debt) for each in self.grades]
+        return self.body, opened, [each.state for each in self.earlier]
+
+    def find_grade(self, name: str) -> GradeRecord | None:
+        """The grade of this name, if the plan has it."""
+        return next((each for each in self.grades if each.name == name), None)
 
     @property
     def opened_epsilon(self) -> str:
-        """The epsilon of all answers that were opened, at the plan's delta: without a debt, what is stated."""
+        """The epsilon of all answers, extensions included, at the plan's delta, if there is no debt."""
         return self.more[-1][1] if self.more else self.total or self.epsilon
 
     @property
+    def answers(self) -> int:
+        """The planned answers of all grades."""
+        return sum(each.answers for each in self.grades)
+
+    @property
     def opened_answers(self) -> int:
-        """All answers of this plan that were opened."""
-        return self.answers + sum(answers for answers, _ in self.more)
+        """All answers of this plan, with its extensions."""
+        return sum(each.opened_answers for each in self.grades)
+
+    @property
+    def debt(self) -> int:
+        """Answers that lost history may have given beyond the budgets of the grades."""
+        return sum(each.debt for each in self.grades)
 
     @property
     def total_answers(self) -> int:
-        """All answers of the pool that were ever opened, whatever became of them."""
+        """All answers of all plans of the pool, spent or not."""
         return self.opened_answers + sum(each.opened_answers for each in self.earlier)
 
 
 @dataclass(frozen=True)
 class Standing:
-    """What is left of a pool, or of an analyst's share of it."""
+    """What is left of a grade or of a whole pool, or of an analyst's share of it."""
 
     answers: int
     spent: int
@@ -117,7 +180,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Charge:
-    """A paid question: the right to one answer. `payload` is that answer once it is recorded."""
+    """A paid question: the right to one answer of one grade. `payload` is that answer once it is recorded."""
 
     id: str
     pool: str
@@ -127,24 +190,24 @@ class Charge:
     text: str
     analyst: str
     time: str
+    grade: str = STANDARD
     payload: bytes | None = None
     answered: str | None = None
     fresh: bool = False
-    left: int | None = field(default=None, compare=False)
-    """Answers of the pool that were left when this was charged just now."""
+    standings: Mapping[str, Standing] | None = field(default=None, compare=False)
+    """The grades of the pool after this charge, if it is fresh."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """A request that may come again: the hashes of the key that its sender gave it, and of what it asks."""
+    """A request that may be repeated: the hashes of its idempotency key and of its question."""
 
     key: str
     body: str
 
 
 class Asked(NamedTuple):
-    """A question to be charged: who pays, about which version of the data, its hash and text, who asks. Its fields are
-    in the body of the entry, and so a part of the format."""
+    """A question to be charged. Its fields are in the body of the entry, so they are part of the ledger's format."""
 
     pool: str
     dataset: str
@@ -152,10 +215,11 @@ class Asked(NamedTuple):
     question: str
     text: str
     analyst: str
+    grade: str = STANDARD
 
 
 def canonical(body: Mapping[str, Any]) -> str:
-    """The one way to write a body."""
+    """A body as canonical JSON."""
     return _CANONICAL(body)
 
 
@@ -167,16 +231,14 @@ def entry_hash(previous: str, seq: int, time: str, kind: str, written: str) -> s
     return hashlib.sha256(f"{previous}\n{seq}\n{time}\n{kind}\n{written}".encode()).hexdigest()
 
 
-def sealed(
-    previous: Entry | Link | None, time: str, kind: str, body: Mapping[str, Any], seq: int | None = None
-) -> Entry:
-    """The entry that follows another; `seq` may leap, after a restore."""
+def seal(previous: Entry | Link | None, time: str, kind: str, body: Mapping[str, Any], seq: int | None = None) -> Entry:
+    """The entry after `previous`; `seq` may skip numbers, after a restore."""
     before = previous.hash if previous else START
     number = seq if seq is not None else previous.seq + 1 if previous else 1
     return Entry(number, time, kind, body, before, entry_hash(before, number, time, kind, canonical(body)))
 
 
-def walked(entries: Iterable[tuple[int, str, str, str, str, str]]) -> Iterable[Entry]:
+def walk_chain(entries: Iterable[tuple[int, str, str, str, str, str]]) -> Iterable[Entry]:
     """The entries of stored rows (seq, time, kind, body, previous, hash), each checked against the one before."""
     previous, last = START, 0
     for seq, time, kind, written, before, stated in entries:
@@ -189,10 +251,10 @@ def walked(entries: Iterable[tuple[int, str, str, str, str, str]]) -> Iterable[E
             or kind not in KINDS
         ):
             raise LedgerError(
-                f"the ledger was changed: entry {seq} does not follow from the one before; restore a backup"
+                f"the ledger was changed: entry {seq} does not follow from the entry before it; restore a backup"
             )
         if (last == 0) != (kind == "open"):
-            raise LedgerError(f"the ledger was changed: entry {seq} is out of place; restore a backup")
+            raise LedgerError(f"the ledger was changed: entry {seq} is in the wrong place; restore a backup")
         previous, last = stated, seq
         yield Entry(seq, time, kind, body, before, stated)
 
@@ -214,7 +276,9 @@ def charge_id(entry: Entry) -> str:
 
 
 def changes_plans(kind: str, body: Mapping[str, Any]) -> bool:
-    """Whether an entry makes a plan, or may have lost one; a restore that does not say may have, if it lost any."""
+    """Whether an entry makes a plan, or records a restore that may have lost one, as every restore without `plan_lost`
+    may.
+    """
     return kind == "plan" or (kind == "restore" and bool(body.get("plan_lost", body["lost"] > 0)))
 
 
@@ -243,22 +307,22 @@ class Secret:
         """The secret itself, for the table that keeps it."""
         return self._value
 
-    def keyed(self, text: str) -> Keyed:
+    def make_keyed_hash(self, text: str) -> Keyed:
         """HMAC-SHA256 of a text."""
         return Keyed(hmac.new(self._value.encode(), text.encode(), hashlib.sha256).hexdigest())
 
     def seal(self) -> dict[str, str]:
-        """What the chain holds of the secret: a fresh nonce and a check value."""
+        """The part of the secret that the chain stores: a fresh nonce and a check value."""
         nonce = _token(32)
         return {"nonce": nonce, "check": self._check(nonce)}
 
     def test(self, nonce: str, check: str) -> None:
-        """Refuse to go on unless this is the secret that the chain was sealed with."""
+        """Raise unless this is the secret that the chain was sealed with."""
         if not hmac.compare_digest(self._check(nonce), check):
             raise LedgerError("the ledger's secret is not the one that its entries were made with; restore a backup")
 
     def _check(self, nonce: str) -> str:
-        return self.keyed(f"the secret of a ledger\n{nonce}")
+        return self.make_keyed_hash(f"the secret of a ledger\n{nonce}")
 
     def __repr__(self) -> str:
         return "<Secret>"
@@ -268,12 +332,13 @@ def only_secret(rows: list[tuple[str]]) -> Secret:
     """The secret of a ledger from its table."""
     if len(rows) != 1:
         raise LedgerError(
-            "the ledger's secret is missing: without it no data can be recognised; restore a backup that has it"
+            "the ledger's secret is missing, so that no version of the data is recognised; "
+            "restore a backup that has the secret"
         )
     return Secret(rows[0][0])
 
 
 def _token(size: int) -> str:
-    from countveil.sampling.entropy import token  # loads numpy, which a ledger that is only read does not need
+    from countveil.sampling.randomness import token  # loads numpy, which a ledger that is only read does not need
 
     return token(size)

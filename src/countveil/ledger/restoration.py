@@ -1,12 +1,12 @@
-"""Bringing back a ledger from a copy, so that lost history can never be spent twice.
+"""Restore a ledger from a copy, so that lost history can never be spent twice.
 
-What a copy lacks is charged to every pool (see settling). Answers that were opened (`countveil budget --open`) in the
-lost part have to be opened again, and were spent.
+Every grade is charged for the entries that the copy lacks (see `loss`). Answers that were added in the lost entries
+(`countveil budget --extend`) have to be added again, and count as spent.
 
-A restore always goes on the record, as an entry that follows the anchor's. Once the anchor is there, a process that
-still has the old file open can answer nothing more. All of this is done to a copy of the copy while the anchor is held;
-only a settled ledger takes the ledger's name, and the anchor moves last. A crash in between leaves what was there, or
-a settled ledger, or one that is refused.
+A restore always goes on the record, as an entry that follows the anchor's. Once the anchor is at this entry, a process
+that still has the old file open cannot answer. All of this is done to a second copy while the anchor is locked; only a
+settled ledger is renamed into place, and the anchor moves last. A crash in between leaves the old ledger, or a settled
+one, or one that is refused.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import shutil
 import sqlite3
 from pathlib import Path
 
-from countveil.durable_files import create_private, rename_file, sync_folder
 from countveil.errors import LedgerError, RequestError
+from countveil.files.durable_files import create_private, rename_file, sync_folder
 from countveil.ledger.anchor import Anchor, Mark
-from countveil.ledger.connection import FAULTS, copied
+from countveil.ledger.loss import EVERYTHING, lost_entries, settled_mark, settlement
 from countveil.ledger.records import Entry
-from countveil.ledger.settling import EVERYTHING, lost_entries, settled_mark, settlement
 from countveil.ledger.sqlite import SqliteLedger
+from countveil.ledger.sqlite_connection import FAULTS, copy_ledger, format_of
 from countveil.ledger.store import now
 
 __all__ = ["EVERYTHING", "restore"]
@@ -33,18 +33,18 @@ def restore(copy: Path | None, ledger: Path, anchor: Path, *, accept_loss: bool 
     """Put a copy in the ledger's place (None: the file that is there), settled with the anchor.
 
     Returns how many entries were lost. Any loss must be accepted; without an anchor, either everything counts as lost,
-    or the curator's word that this is the `latest` copy goes on the record. What was in the ledger's place is kept
-    beside it with the ending .replaced, and a number if there is one already.
+    or the curator's statement that this is the `latest` copy is recorded. The old ledger is kept beside the new one,
+    renamed with the ending .replaced, and a number if that name is taken.
     """
     source = copy or ledger
     if not source.is_file():
         raise RequestError(f"{source} is not a file; give the path of a backup")
     keeper, part = Anchor(anchor), ledger.with_name(f".{ledger.name}.restoring")
     try:
-        with keeper.held():  # nobody gets an answer out until this is done
+        with keeper.lock():  # no process can answer until this is done
             _clear(part)
             try:
-                entries = _copied(source, part, live=source.absolute() == ledger.absolute())
+                entries = _copy(source, part, live=source.absolute() == ledger.absolute())
                 mark = keeper.read()
                 lost = lost_entries(entries, mark, accept_loss=accept_loss, latest=latest)
                 last = _settle(part, entries[-1], mark, lost)
@@ -63,13 +63,13 @@ def _clear(part: Path) -> None:
         part.with_name(part.name + ending).unlink(missing_ok=True)
 
 
-def _copied(source: Path, part: Path, live: bool) -> list[Entry]:
-    """A copy, write-ahead log included, whose chain and tables hold; its entries. The source stays as it is."""
-    alone = not live and not source.with_name(source.name + "-wal").exists()  # may be on a disk that is read-only
+def _copy(source: Path, part: Path, live: bool) -> list[Entry]:
+    """Copy a ledger with its write-ahead log, and check the copy; return its entries. The source does not change."""
+    alone = not live and not source.with_name(source.name + "-wal").exists()  # the source may be on a read-only disk
     try:
         old = sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro{'&immutable=1' if alone else ''}", uri=True)
         try:
-            return copied(old, part)
+            return copy_ledger(old, part)
         finally:
             old.close()
     except FAULTS:
@@ -77,26 +77,26 @@ def _copied(source: Path, part: Path, live: bool) -> list[Entry]:
 
 
 def _settle(part: Path, last: Entry, mark: Mark | None, lost: int) -> Entry:
-    """Put the restore on the record of the copy, and charge what may be missing."""
-    entry, statements = settlement(last, mark, lost, now())
+    """Record the restore in the copy, and charge every grade for the lost entries."""
     db = sqlite3.connect(part, isolation_level=None)
     try:
+        entry, statements = settlement(last, mark, lost, now(), format_of(db))
         db.execute("PRAGMA synchronous = FULL")
         db.execute("BEGIN IMMEDIATE")
         for sql, values in statements:
             db.execute(sql, values)
         db.execute("COMMIT")
     except FAULTS:
-        raise LedgerError("the ledger could not be restored; is the disk full?") from None
+        raise LedgerError("the ledger could not be restored; check that the disk is not full and try again") from None
     finally:
         db.close()
     return entry
 
 
 def _swap(part: Path, ledger: Path) -> None:
-    """The settled copy takes the ledger's name; what was there is kept, whole, before anything of it is moved."""
+    """Rename the settled copy to the ledger's name, after a complete copy of the old ledger is kept."""
     _keep(ledger)
-    for ending in ("-wal", "-shm"):  # before the new file comes: a log is never applied to another file
+    for ending in ("-wal", "-shm"):  # first, so that the old log is never applied to the new file
         ledger.with_name(ledger.name + ending).unlink(missing_ok=True)
     rename_file(part, ledger)
 
@@ -114,5 +114,5 @@ def _keep(ledger: Path) -> None:
             except OSError:  # not every file system has links
                 with old.open("rb") as source, open(create_private(new), "wb") as target:
                     shutil.copyfileobj(source, target)
-            new.chmod(0o600)  # the ledger's own may have been made by an earlier version
+            new.chmod(0o600)  # earlier versions made files that others could read
     sync_folder(ledger.parent)

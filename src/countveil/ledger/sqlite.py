@@ -9,28 +9,28 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from countveil.durable_files import make_private, part_beside, rename_file
 from countveil.errors import LedgerError, RequestError
+from countveil.files.durable_files import make_private, part_beside, rename_file
 from countveil.ledger.anchor import Anchor, Mark
-from countveil.ledger.book import Ledger
-from countveil.ledger.checking import check_anchor
-from countveil.ledger.connection import (
+from countveil.ledger.ledger import Ledger
+from countveil.ledger.records import LATEST, Entry, Link
+from countveil.ledger.sqlite_connection import (
     FAULTS,
     ReaderPool,
     check_file,
     connect,
-    copied,
+    copy_ledger,
     fault,
     file_of,
     format_of,
     migration,
 )
-from countveil.ledger.records import LATEST, Entry, Link
 from countveil.ledger.store import Rows, now
+from countveil.ledger.verification import check_anchor
 
 
 class SqliteLedger(Ledger):
-    """A ledger file and its anchor. `clock` tells the time; `step` is called before every statement that changes it."""
+    """A ledger file and its anchor. `clock` returns the time; `step` is called before every statement that writes."""
 
     order = "rowid"
     faults = FAULTS
@@ -47,10 +47,12 @@ class SqliteLedger(Ledger):
         super().__init__(Anchor(anchor), clock, step)
         self.path = path
         self._readers, self._changer = ReaderPool(lambda: connect(self.path)), 0
-        self._new = not path.exists()  # asked before the anchor, which comes first where several begin at once
+        self._new = (
+            not path.exists()
+        )  # checked before the anchor: a process that creates a ledger creates the anchor first
         mark = self.anchor.read()
         if self._new:
-            mark = self._begun(mark, create)
+            mark = self._begin_ledger(mark, create)
         try:
             with self._using():
                 self._follow_forks()
@@ -64,12 +66,12 @@ class SqliteLedger(Ledger):
 
     # -- opening -----------------------------------------------------------------------------------------------------
 
-    def _begun(self, mark: Mark | None, create: bool) -> Mark:
-        """A new ledger begins with an anchor at 0, so that a ledger that disappears later is missed."""
+    def _begin_ledger(self, mark: Mark | None, create: bool) -> Mark:
+        """Create the anchor of a new ledger at 0, so that a ledger that is deleted later is detected."""
         if mark is not None and mark.seq > 0:
             raise LedgerError(
                 f"the ledger {self.path.name} is gone, but its anchor remembers {mark.seq} entries; "
-                "bring back a backup with: countveil ledger restore FILE"
+                "restore a backup with: countveil ledger restore FILE"
             )
         if not create:
             raise LedgerError(f"there is no ledger {self.path.name}")
@@ -85,12 +87,12 @@ class SqliteLedger(Ledger):
 
     def _migrate(self, mark: Mark | None) -> None:
         if format_of(self._db) == LATEST and self._db.execute("SELECT 1 FROM entry LIMIT 1").fetchone():
-            return  # nothing is written, nor the anchor moved, before the ledger is verified
-        self._hide_files()  # a secret is written below, and earlier versions made files that others can read
+            return  # do not write, or move the anchor, before the ledger is verified
+        self._hide_files()  # a secret is written below, and earlier versions created world-readable files
         with self._transaction("migrate"):
             version = format_of(self._db)
-            if version and version < LATEST:  # nothing is added to a history that does not hold
-                check_anchor(self._checked(), self.anchor.found())
+            if version and version < LATEST:  # never append to an invalid history
+                check_anchor(self._read_checked(), self.anchor.require())
             for number in range(version + 1, LATEST + 1):
                 for statement in migration(number):
                     self._change("migrate", statement)
@@ -104,18 +106,18 @@ class SqliteLedger(Ledger):
                 self._key_versions()
 
     def _hide_files(self) -> None:
-        """Give the ledger, SQLite's files beside it and the anchor to their owner alone."""
+        """Make the ledger, its WAL files and the anchor readable by their owner only."""
         ledger = self.path.resolve()
         beside = [ledger.with_name(ledger.name + ending) for ending in ("-wal", "-shm")]
         try:
             make_private([ledger, *beside, self.anchor.path])
         except OSError:
             raise LedgerError(
-                "the ledger gets a secret, but its files belong to somebody else; let their owner open it once, "
+                "the ledger needs a new secret, but its files belong to another user; let their owner open it once, "
                 "or set their owner with chown"
             ) from None
 
-    # -- what the rules of a ledger need -----------------------------------------------------------------------------
+    # -- database operations ----------------------------------------------------------------------------------------
 
     def _execute(self, sql: str, values: tuple[object, ...] = ()) -> sqlite3.Cursor:
         cursor: sqlite3.Cursor = self._db.execute(sql, values)
@@ -126,7 +128,7 @@ class SqliteLedger(Ledger):
 
     @contextmanager
     def _inside(self) -> Iterator[None]:
-        """What this thread reads meanwhile, it reads in its transaction."""
+        """Within this block, the thread reads in its own transaction."""
         before, self._changer = self._changer, threading.get_ident()
         try:
             yield
@@ -134,7 +136,7 @@ class SqliteLedger(Ledger):
             self._changer = before
 
     def _read(self, sql: str, values: tuple[object, ...] = ()) -> Rows:
-        """Outside of a change, on a connection of its own: whoever reads does not wait for the disk of who writes."""
+        """Outside a change, read on a separate connection, so that readers do not wait for the writer's fsync."""
         if self._changer == threading.get_ident() or self._new:
             return super()._read(sql, values)
         try:
@@ -156,9 +158,9 @@ class SqliteLedger(Ledger):
         super().resume_after_fork()
 
     def _turn(self) -> AbstractContextManager[None]:
-        """Processes take turns on the anchor's lock, from the change to its anchor: SQLite's own makes them sleep for
-        longer than a change takes."""
-        return self.anchor.held()
+        """Processes take the anchor's lock from the change until the anchor has moved. Waiting for SQLite's own lock
+        would make them sleep for longer than a change takes."""
+        return self.anchor.lock()
 
     @contextmanager
     def _changing(self, name: str) -> Iterator[None]:
@@ -184,35 +186,35 @@ class SqliteLedger(Ledger):
         finally:
             db.execute("ROLLBACK")
 
-    def _checked(self) -> list[Entry]:
+    def _read_checked(self) -> list[Entry]:
         return check_file(self._db)
 
     def _fault(self, error: Exception) -> LedgerError:
         return fault(error)
 
     def _check_place(self) -> None:
-        """The file is still the one that has the ledger's name."""
+        """Refuse if the ledger's path is now another file."""
         if file_of(self.path) != self._file:
             raise LedgerError("the ledger was removed or replaced while it was open; nothing was answered; start again")
 
     def _last(self) -> Link | None:
-        """Whatever is written follows it, so that here is where to see that nobody moved the file to another format."""
+        """Every write reads the last entry first, so the format of the file is checked here."""
         last = super()._last()
         if last is not None and self._execute("PRAGMA user_version").fetchone()[0] != LATEST:
             raise LedgerError("another version of countveil changed the ledger's format; nothing was answered; update")
         return last
 
     def backup(self, target: Path) -> int:
-        """A complete copy of this moment, in a new file of its own, checked; the number of entries in it."""
+        """Copy the ledger, at one moment, into a new file and check it; return the number of entries."""
         if target.exists():
-            raise RequestError(f"{target} exists; a backup is a new file")
+            raise RequestError(f"{target} exists; give the path of a new file")
         part = part_beside(target)
         try:
             with self._lock:
-                entries = copied(self._db, part)
+                entries = copy_ledger(self._db, part)
             rename_file(part, target)
         except (*FAULTS, OSError):
-            raise RequestError(f"{target} cannot be written; give a path with room for a copy") from None
+            raise RequestError(f"{target} cannot be written; give a writable path with enough disk space") from None
         finally:
             part.unlink(missing_ok=True)
         return len(entries)

@@ -1,4 +1,4 @@
-"""Connections to a ledger file: durable commits, waiting for others, faults in words, the schema as it should be."""
+"""Connections to a ledger file: durable commits, lock waits, error messages, and the expected schema."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from countveil.durable_files import create_private, open_private
 from countveil.errors import LedgerError
+from countveil.files.durable_files import create_private, open_private
 from countveil.ledger import anchor
-from countveil.ledger.checking import check_rows
 from countveil.ledger.records import LATEST, Entry
+from countveil.ledger.verification import check_rows
 
 FAULTS = (sqlite3.DatabaseError, UnicodeDecodeError)
-"""What SQLite raises for a file; the second where its own message quotes damaged text."""
+"""The errors of SQLite; UnicodeDecodeError if its own message quotes damaged text."""
 
 
 def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
@@ -41,7 +41,7 @@ def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
 
 
 def _use_wal(db: sqlite3.Connection) -> None:
-    """SQLite does not wait for others when it changes the journal, so this does."""
+    """Switch to WAL, with a retry: SQLite itself does not wait for a lock when it changes the journal mode."""
     until = time.monotonic() + anchor.WAIT
     while True:
         try:
@@ -68,25 +68,25 @@ def migration(number: int) -> Iterator[str]:
 
 @cache
 def schema(format: int) -> frozenset[tuple[str, str, str, str | None]]:
-    """Every table, index and trigger of a ledger of a format, as its migrations make them."""
+    """Every table, index and trigger that the migrations up to a format create."""
     db = sqlite3.connect(":memory:", isolation_level=None)
     try:
         for number in range(1, format + 1):
             for statement in migration(number):
                 db.execute(statement)
-        return found_schema(db)
+        return read_schema(db)
     finally:
         db.close()
 
 
-def found_schema(db: sqlite3.Connection) -> frozenset[tuple[str, str, str, str | None]]:
-    """Every table, index and trigger of a file; those that ANALYZE adds aside."""
+def read_schema(db: sqlite3.Connection) -> frozenset[tuple[str, str, str, str | None]]:
+    """Every table, index and trigger of a file, except those that ANALYZE adds."""
     rows = db.execute("SELECT type, name, tbl_name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_stat%'")
     return frozenset(rows.fetchall())
 
 
 def fault(error: Exception) -> LedgerError:
-    """A fault of the file, in words that say nothing about its content."""
+    """The error message for a fault of the file; it never quotes the content."""
     text = str(error)
     if "locked" in text or "busy" in text:
         return LedgerError("the ledger is busy with other processes; try again")
@@ -102,35 +102,37 @@ def fault(error: Exception) -> LedgerError:
 
 
 def file_of(path: Path) -> tuple[int, int] | None:
-    """Which file has a name now."""
+    """The device and inode of a path, or None without a file."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def format_of(db: sqlite3.Connection) -> int:
-    """The format of a ledger file, 0 if it is empty; one that this version does not know is refused."""
-    found = int(db.execute("PRAGMA user_version").fetchone()[0])
-    if found > LATEST:
-        raise LedgerError(f"the ledger has format {found}, this countveil knows {LATEST}; update countveil")
-    return found
+    """The format of a ledger file, 0 if it is empty; a newer format is refused."""
+    format = int(db.execute("PRAGMA user_version").fetchone()[0])
+    if format > LATEST:
+        raise LedgerError(f"the ledger has format {format}, this countveil knows {LATEST}; update countveil")
+    return format
 
 
 def check_file(db: sqlite3.Connection) -> list[Entry]:
-    """The entries of a ledger file, also of an earlier format, that is whole, has its own tables, and holds; otherwise
-    a refusal."""
+    """The entries of a ledger file of any known format, after a check of the file, its schema, its chain and its
+    tables; otherwise a LedgerError."""
     if db.execute("PRAGMA integrity_check").fetchone()[0] != "ok":
         raise LedgerError("the ledger file is damaged; restore a backup")
     format = format_of(db)
-    if found_schema(db) != schema(format):
-        raise LedgerError("the ledger was changed: its tables, triggers or limits are not its own; restore a backup")
+    if read_schema(db) != schema(format):
+        raise LedgerError(
+            "the ledger was changed: its tables, triggers or constraints are not the expected ones; restore a backup"
+        )
     return check_rows(db.execute, "rowid", format)
 
 
-def copied(source: sqlite3.Connection, target: Path) -> list[Entry]:
-    """One moment of a ledger as a file of its own, without a log beside it; its entries, checked."""
+def copy_ledger(source: sqlite3.Connection, target: Path) -> list[Entry]:
+    """Copy a ledger, at one moment, into one file without a WAL; check the copy and return its entries."""
     os.close(create_private(target))
     copy = sqlite3.connect(target)
     try:
@@ -143,9 +145,9 @@ def copied(source: sqlite3.Connection, target: Path) -> list[Entry]:
 
 
 class ReaderPool:
-    """Connections that only read: as many as there are threads that read at once, none of which waits for another.
+    """Read-only connections: one for each thread that reads, so that readers never wait for each other.
 
-    An idle connection is used again. None survives a fork: before one, all are closed.
+    Idle connections are reused. All are closed before a fork.
     """
 
     def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
@@ -155,7 +157,7 @@ class ReaderPool:
 
     @contextmanager
     def borrow(self) -> Iterator[sqlite3.Connection]:
-        """A connection that no other thread has."""
+        """A connection that no other thread uses meanwhile."""
         with self._lock:
             self._lock.wait_for(lambda: not self._forking)
             if self._closed:
@@ -175,20 +177,20 @@ class ReaderPool:
                 self._lock.notify_all()
 
     def close(self) -> None:
-        """Close all that are idle; the others close when they are done."""
+        """Close the idle connections; the others close when they are returned."""
         with self._lock:
             self._closed = True
             self._close_idle()
 
     def close_before_fork(self) -> None:
-        """Let nobody begin to read, wait for those who do, and close all."""
+        """Block new readers, wait for the current ones, and close all connections."""
         self._lock.acquire()
         self._forking = True
         self._lock.wait_for(lambda: self._borrowed == 0)
         self._close_idle()
 
     def resume_after_fork(self) -> None:
-        """On both sides."""
+        """Called in the parent and in the child."""
         self._forking = False
         self._lock.notify_all()
         self._lock.release()

@@ -1,12 +1,12 @@
-"""How a ledger is kept: one connection, durable changes, the chain and its anchor; whatever database it is.
+"""The storage of a ledger: one connection, durable changes, the chain and its anchor; the same for every database.
 
-A database brings a connection (`_open`), a durable change that runs alone (`_changing`), one moment to read
-(`_moment`), statements with ? for values (`_execute`), and words for its faults (`_fault`). The SQL here is what all of
-them understand.
+A subclass provides a connection (`_open`), a durable change that runs alone (`_changing`), one moment to read
+(`_moment`), statements with ? for values (`_execute`), and its error messages (`_fault`). The SQL
+here runs on all databases.
 
 Order of durability: the change is on disk, then the anchor, then the caller goes on. A charge alone does not move the
-anchor: it is on disk before the data is looked at, and its answer, which follows it in the chain, moves the anchor over
-both before anything goes out. A process that dies anywhere leaves either no trace or a charge; a charge without an
+anchor: it is on disk before the data is read, and its answer, which follows it in the chain, moves the anchor past
+both before the answer is sent. A process that dies anywhere leaves either no trace or a charge; a charge without an
 answer can be completed later, and only once.
 """
 
@@ -26,9 +26,9 @@ from typing import Any, TypeVar
 
 from countveil.errors import LedgerError
 from countveil.ledger.anchor import Anchor, Mark
-from countveil.ledger.checking import check_anchor, check_held
 from countveil.ledger.group_commit import CommitQueue, QueuedChange
-from countveil.ledger.records import Entry, Link, body_of, canonical, changes_plans, sealed, walked
+from countveil.ledger.records import Entry, Link, body_of, canonical, changes_plans, seal, walk_chain
+from countveil.ledger.verification import check_anchor, check_held
 
 Rows = list[tuple[Any, ...]]
 T = TypeVar("T")
@@ -44,27 +44,27 @@ def now() -> str:
 
 
 class Store(ABC):
-    """Entries and their anchor. `clock` tells the time; `step` is called before every statement that changes it."""
+    """Entries and their anchor. `clock` returns the time; `step` is called before every statement that changes it."""
 
     order: str
-    """The column that tells the order in which charges were made."""
+    """The column that gives the order of charges."""
     faults: tuple[type[Exception], ...]
-    """What the database raises."""
+    """The exceptions of the database."""
 
     def __init__(self, anchor: Anchor, clock: Callable[[], str], step: Callable[[str], None]) -> None:
         self.anchor, self._clock, self._step = anchor, clock, step
         self._lock, self._closed = threading.RLock(), False
         self._connection: Any = None
         self.begun: str | None = None
-        """The name of the ledger, if it began with this opening."""
+        """The name of the ledger, if this process has just created it."""
         self._process = self._forking = os.getpid()
         self._queue = CommitQueue()
         self._tail: Entry | None = None
-        """The last entry, as far as the change under way has written one."""
+        """The last entry that the current transaction has written, if any."""
         self._written = 0
-        """Statements that changed something, or were to."""
+        """The number of writing statements so far, failed ones included."""
 
-    # -- what a database brings --------------------------------------------------------------------------------------
+    # -- what a subclass provides ------------------------------------------------------------------------------------
 
     @abstractmethod
     def _open(self) -> Any:
@@ -72,12 +72,12 @@ class Store(ABC):
 
     @abstractmethod
     def _changing(self, name: str) -> AbstractContextManager[None]:
-        """One durable transaction that no other change overlaps; after any fault nothing has happened, as far as can
-        be known."""
+        """One durable transaction that no other change overlaps. An error rolls it back; if the outcome of the commit
+        is unknown, it counts as failed."""
 
     @abstractmethod
     def _moment(self) -> AbstractContextManager[None]:
-        """One moment of the ledger to read, whatever others write meanwhile."""
+        """A read transaction: one consistent snapshot of the ledger."""
 
     @abstractmethod
     def _execute(self, sql: str, values: tuple[object, ...] = ()) -> Any:
@@ -85,29 +85,29 @@ class Store(ABC):
 
     @abstractmethod
     def _in_change(self) -> bool:
-        """The connection is in the middle of something that cannot be taken up on another one."""
+        """Whether the connection has a transaction open, which cannot continue on another connection."""
 
     @abstractmethod
-    def _checked(self) -> list[Entry]:
-        """The entries of a ledger whose chain holds and whose tables say what the entries say; otherwise a refusal."""
+    def _read_checked(self) -> list[Entry]:
+        """The entries, after a check of the chain and of every table; otherwise a LedgerError."""
 
     @abstractmethod
     def _fault(self, error: Exception) -> LedgerError:
-        """A fault of the database, in words that say nothing about its content."""
+        """The error message for a fault of the database; it never quotes the content."""
 
     @abstractmethod
     def backup(self, target: Path) -> int:
-        """A complete copy of this moment, in a new file of its own, checked; the number of entries in it."""
+        """Copy the ledger, at one moment, into a new file and check it; return the number of entries."""
 
     def _turn(self) -> AbstractContextManager[None]:
-        """What keeps other processes from changing the ledger, if something has to before a change begins."""
+        """A lock against changes by other processes, if one is needed before the transaction begins."""
         return nullcontext()
 
     # -- the connection ----------------------------------------------------------------------------------------------
 
     @property
     def _db(self) -> Any:
-        """The connection of this process. They do not survive a fork, so both sides open their own after one."""
+        """The connection of this process. After a fork, parent and child each open a new one."""
         if self._closed:
             raise LedgerError("the ledger is closed")
         if self._connection is None:
@@ -136,14 +136,14 @@ class Store(ABC):
             self._connection = None
 
     def resume_after_fork(self) -> None:
-        """On both sides. What threads of the parent were waiting for is not the child's to do."""
+        """Called in the parent and in the child. The child drops the changes that the parent's threads had queued."""
         if self._forking != os.getpid():
             self._queue.forget()
         self._lock.release()
 
     @contextmanager
     def _using(self) -> Iterator[None]:
-        """One thread at a time, and faults in words."""
+        """Take the thread lock, and turn database exceptions into a LedgerError."""
         with self._lock:
             try:
                 yield
@@ -158,7 +158,7 @@ class Store(ABC):
 
     @contextmanager
     def _transaction(self, name: str, *, anchored: bool = True) -> Iterator[None]:
-        """One durable change, then the anchor, unless what the change allows moves it later."""
+        """One durable change, then a move of the anchor, unless a later change moves it (`anchored=False`)."""
         with self._using(), self._turn():
             self._tail = None
             with self._changing(name):
@@ -172,7 +172,7 @@ class Store(ABC):
                     self.anchor.advance(partial(self._mark, last))
 
     def _commit(self, name: str, make: Callable[[], T], *, anchored: bool = True) -> T:
-        """Make a change in a transaction that it shares with all changes that wait meanwhile; durable on return.
+        """Make a change in one transaction with all other queued changes; durable on return.
 
         Each change is made whole or not at all: it is refused before it writes anything, and the others go on. If the
         transaction fails, none of them was made.
@@ -182,14 +182,17 @@ class Store(ABC):
             self._queue.join(mine)
             mine.wait()
             if not mine.done:
-                with self._lock, self._turn():  # whatever joins the queue until both are ours is made with mine
+                with (
+                    self._lock,
+                    self._turn(),
+                ):  # changes that are queued before both locks are acquired join this transaction
                     self._make_all(self._queue.take(), mine)
         finally:
             self._queue.leave(mine)
         return mine.outcome()
 
     def _make_all(self, group: list[QueuedChange[Any]], leader: QueuedChange[Any]) -> None:
-        """Make the changes of a group in one transaction, and tell the threads that wait for them."""
+        """Make the changes of a group in one transaction, and wake the threads that wait for them."""
         try:
             name = group[0].name if len(group) == 1 else "group"
             with self._transaction(name, anchored=any(each.anchored for each in group)):
@@ -210,16 +213,16 @@ class Store(ABC):
                     each.wake()
 
     def _mark(self, last: Entry | Link, before: Mark) -> Mark:
-        """The mark of an entry, given what the anchor says, which this ledger must hold."""
+        """The mark of an entry, given the current mark of the anchor, which must be in this ledger."""
         self._check_holds(before)
         since = -1 if before.plan is None else before.seq
         budgets = "SELECT seq, kind, body FROM entry WHERE seq > ? AND seq <= ? AND kind IN ('plan', 'restore')"
-        found = self._execute(budgets, (since, last.seq)).fetchall()
-        plans = [seq for seq, kind, written in found if changes_plans(kind, json.loads(written))]
+        rows = self._execute(budgets, (since, last.seq)).fetchall()
+        plans = [seq for seq, kind, written in rows if changes_plans(kind, json.loads(written))]
         return Mark(self.identity, last.seq, last.hash, max(plans, default=before.plan or 0))
 
     def _check_holds(self, mark: Mark) -> None:
-        """This ledger holds what its anchor remembers: nobody restored another one meanwhile."""
+        """Check that this ledger contains the entry in its anchor: no other ledger was restored meanwhile."""
         same = self._execute("SELECT hash FROM entry WHERE seq = ?", (mark.seq,)).fetchone()
         if mark.ledger == self.identity and same is not None and same[0] == mark.hash:
             return
@@ -238,7 +241,7 @@ class Store(ABC):
 
     def _next(self, kind: str, body: Mapping[str, Any]) -> Entry:
         """The entry that would come next."""
-        return sealed(self._tail or self._last(), self._clock(), kind, body)
+        return seal(self._tail or self._last(), self._clock(), kind, body)
 
     def _put(self, entry: Entry) -> Entry:
         """Write the entry that comes next."""
@@ -260,7 +263,7 @@ class Store(ABC):
             return list(self._execute(sql, values).fetchall())
 
     def entries(self) -> Iterator[Entry]:
-        yield from walked(iter(self._read(f"{ENTRY} FROM entry ORDER BY seq")))
+        yield from walk_chain(iter(self._read(f"{ENTRY} FROM entry ORDER BY seq")))
 
     # -- checking ----------------------------------------------------------------------------------------------------
 
@@ -268,8 +271,8 @@ class Store(ABC):
         """Walk the chain, check every table against it, and the chain against its anchor; the number of entries."""
         with self._using():
             with self._moment():
-                mark = self.anchor.found()  # before the entries: they can only be ahead of what is read here
-                entries = self._checked()
+                mark = self.anchor.require()  # before the entries: they can only be ahead of what is read here
+                entries = self._read_checked()
             check_anchor(entries, mark)
             self._step("verify:anchor")
             self.anchor.advance(partial(self._mark, entries[-1]))

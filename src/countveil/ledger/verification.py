@@ -1,53 +1,63 @@
-"""Is the ledger what it was? What its entries add up to, the tables against that, and the chain against the anchor."""
+"""Verify a ledger: replay its entries, compare its tables with the result, and its chain with the anchor."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from countveil.errors import LedgerError
 from countveil.ledger.anchor import Mark
-from countveil.ledger.records import KINDS, Entry, Secret, changes_plans, charge_id, only_secret, walked
+from countveil.ledger.records import KINDS, STANDARD, Entry, Secret, changes_plans, charge_id, only_secret, walk_chain
 
 Rows = Callable[[str], Iterable[tuple[Any, ...]]]
-_CHARGE = ("pool", "dataset", "version", "question", "text", "analyst", "time", "void")
-_CHARGES = f"SELECT id, {', '.join(_CHARGE)} FROM charge"
+_CHARGE = ("pool", "dataset", "version", "question", "text", "analyst", "time", "void", "grade")
+_TABLES = {
+    "pool": "SELECT name FROM pool",
+    "grade": "SELECT pool, name, answers, spent FROM grade",
+    "share": "SELECT pool, analyst, grade, answers, spent FROM share",
+    "charge": f"SELECT id, {', '.join(_CHARGE)} FROM charge",
+}
+_TABLES_BEFORE_3 = {
+    "pool": "SELECT name FROM pool",
+    "grade": f"SELECT name, '{STANDARD}', answers, spent FROM pool",
+    "share": f"SELECT pool, analyst, '{STANDARD}', answers, spent FROM share",
+    "charge": f"SELECT id, {', '.join(_CHARGE[:-1])}, '{STANDARD}' FROM charge",
+}
+"""Until format 3, plans had no grades, and all of their answers count as one grade."""
 
 
 def check_rows(rows: Rows, order: str, format: int) -> list[Entry]:
-    """The entries of a ledger whose chain holds and whose tables say what the entries say; otherwise a refusal.
+    """The entries of a ledger, after a check of the chain and of every table; otherwise a LedgerError.
 
-    `rows` reads; `order` is the column that tells the order of charges. From format 2 on there is a secret.
+    `rows` runs a query; `order` is the column that gives the order of charges. From format 2 on there is a secret.
     """
     try:
-        entries = list(walked(rows("SELECT seq, time, kind, body, previous, hash FROM entry ORDER BY seq")))
+        entries = list(walk_chain(rows("SELECT seq, time, kind, body, previous, hash FROM entry ORDER BY seq")))
         if not entries:
             raise LedgerError("the ledger is empty; restore a backup")
         secret = only_secret(list(rows("SELECT value FROM secret"))) if format > 1 else None
-        state = replayed(entries, secret)
+        state = replay_entries(entries, secret)
         if state.keyed != (format > 1):
-            raise LedgerError("the ledger was changed: its entries do not belong to its format; restore a backup")
-        _check_tables(rows, order, state, entries)
+            raise LedgerError("the ledger was changed: its entries do not match its format; restore a backup")
+        _check_tables(rows, order, state, entries, _TABLES if format > 2 else _TABLES_BEFORE_3)
     except (LookupError, TypeError, ValueError, OverflowError):
-        raise LedgerError("the ledger was changed: an entry does not say what it should; restore a backup") from None
+        raise LedgerError("the ledger was changed: an entry has missing or invalid fields; restore a backup") from None
     return entries
 
 
-def _check_tables(rows: Rows, order: str, state: State, entries: list[Entry]) -> None:
+def _check_tables(rows: Rows, order: str, state: State, entries: list[Entry], tables: Mapping[str, str]) -> None:
     charges = {id: tuple(body[key] for key in _CHARGE) for id, body in state.charges.items()}
     times = {entry.body["charge"]: entry.time for entry in entries if entry.kind == "answer"}
     pairs: dict[str, tuple[dict[Any, Any], dict[Any, Any]]] = {
-        "pool": (
-            {name: [answers, spent] for name, answers, spent in rows("SELECT name, answers, spent FROM pool")},
-            state.pools,
+        "pool": ({name: None for (name,) in rows(tables["pool"])}, dict.fromkeys(state.plans)),
+        "grade": (
+            {(pool, name): [answers, spent] for pool, name, answers, spent in rows(tables["grade"])},
+            state.grades,
         ),
         "share": (
-            {
-                (pool, who): [answers, spent]
-                for pool, who, answers, spent in rows("SELECT pool, analyst, answers, spent FROM share")
-            },
+            {(pool, who, grade): [answers, spent] for pool, who, grade, answers, spent in rows(tables["share"])},
             state.shares,
         ),
         "version": (
@@ -57,7 +67,7 @@ def _check_tables(rows: Rows, order: str, state: State, entries: list[Entry]) ->
             },
             state.versions,
         ),
-        "charge": ({row[0]: tuple(row[1:]) for row in rows(f"{_CHARGES} ORDER BY {order}")}, charges),
+        "charge": ({row[0]: tuple(row[1:]) for row in rows(f"{tables['charge']} ORDER BY {order}")}, charges),
         "answer": (
             {
                 charge: (time, _digest(payload))
@@ -74,12 +84,12 @@ def _check_tables(rows: Rows, order: str, state: State, entries: list[Entry]) ->
         ),
         "plan": (
             {pool: _digest(document.encode()) for pool, document in rows("SELECT pool, document FROM plan")},
-            {pool: body["document"] for pool, body in state.plans.items()},
+            {pool: body["document"] for pool, body in state.plans.items() if "document" in body},
         ),
     }
-    for table, (held, meant) in pairs.items():
-        if held != meant or (table == "charge" and list(held) != list(meant)):
-            raise LedgerError(f"the ledger was changed: table {table} is not what its entries say; restore a backup")
+    for table, (stored, expected) in pairs.items():
+        if stored != expected or (table == "charge" and list(stored) != list(expected)):
+            raise LedgerError(f"the ledger was changed: table {table} does not match its entries; restore a backup")
 
 
 def _digest(content: bytes) -> str:
@@ -87,66 +97,73 @@ def _digest(content: bytes) -> str:
 
 
 def check_anchor(entries: list[Entry], mark: Mark) -> None:
-    """The ledger holds the entry that its anchor remembers, or an entry that settles its loss."""
+    """Check that the ledger contains the entry in its anchor, or a restore entry that settled its loss."""
     held = next((entry for entry in entries if entry.seq >= mark.seq), None)
     check_held(mark, str(entries[0].body["ledger"]), held, entries[-1].seq)
 
 
 def check_held(mark: Mark, ledger: str, held: Entry | None, end: int) -> None:
-    """The same, given the first entry from the anchor's on (None if there is none) and the number of the last."""
+    """As `check_anchor`, from one entry: `held` is the first entry at or after the anchor, or None; `end` is the number
+    of the last entry.
+    """
     if mark.ledger != ledger:
         raise LedgerError("the anchor belongs to another ledger; check the paths in the configuration")
     if mark.seq == 0:
         return
     if held is None:
         raise LedgerError(
-            f"the ledger lost history: it ends at entry {end}, its anchor remembers {mark.seq}; "
-            "bring back the latest copy with: countveil ledger restore FILE"
+            f"the ledger lost history: it ends at entry {end}, but its anchor remembers {mark.seq}; "
+            "restore the latest copy with: countveil ledger restore FILE"
         )
     settled = held.kind == "restore" and (
         held.body["anchor"] == [mark.seq, mark.hash]
-        or held.seq - held.body["lost"] <= mark.seq < held.seq  # another host, which had seen more, settled it
+        or held.seq - held.body["lost"] <= mark.seq < held.seq  # settled by a host with a later anchor
     )
     if not settled and (held.seq, held.hash) != (mark.seq, mark.hash):
         raise LedgerError("the ledger's history is not the one its anchor remembers; restore a backup")
 
 
-# -- what the entries add up to ----------------------------------------------------------------------------------------
+# -- the state after all entries ---------------------------------------------------------------------------------------
 
 
 @dataclass
 class State:
-    """What the entries add up to."""
+    """The state of a ledger after all of its entries."""
 
     secret: Secret | None = None
-    """The ledger's secret, for those who compare versions."""
+    """The ledger's secret, needed to compare versions."""
     keyed: bool = False
     """From here on fingerprints are keyed, and charges have random ids."""
-    pools: dict[str, list[int]] = field(default_factory=dict)
-    shares: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     plans: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """The first plan of every pool."""
+    grades: dict[tuple[str, str], list[int]] = field(default_factory=dict)
+    """By pool and name: the answers of a grade, and those that are spent."""
+    shares: dict[tuple[str, str, str], list[int]] = field(default_factory=dict)
+    """By pool, analyst and grade: the answers of a share, and those that are spent."""
     versions: dict[tuple[str, int], str] = field(default_factory=dict)
     charges: dict[str, dict[str, Any]] = field(default_factory=dict)
     answers: dict[str, str] = field(default_factory=dict)
     requests: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
-    """By analyst and key: what was asked, and the charge that it got."""
-    asked: set[tuple[str, str, int, str]] = field(default_factory=set)
-    """Questions that are paid for: pool, dataset, version, question."""
+    """By analyst and idempotency key: the hash of the request, and its charge."""
+    asked: set[tuple[str, str, int, str, str]] = field(default_factory=set)
+    """Questions that are paid for: pool, dataset, version, question, grade."""
     lost: int = 0
     """Entries that restored copies lacked."""
     plan_lost: bool = False
-    """A plan may have been among them."""
-    debts: dict[str, list[int]] = field(default_factory=dict)
-    """For every plan of a pool, what may have been spent beyond all it had: taken from whatever is opened later."""
+    """Whether a plan may have been among them."""
+    debts: dict[str, list[dict[str, int]]] = field(default_factory=dict)
+    """For each plan of a pool, by grade: answers that lost history may have spent beyond its budget; extensions pay for
+    them.
+    """
     datasets: dict[str, tuple[str, str]] = field(default_factory=dict)
     """The pool and the unit that a dataset was first asked with."""
 
 
-def replayed(entries: Iterable[Entry], secret: Secret | None = None) -> State:
-    """Everything the entries say: who may spend what, what was spent, what was answered.
+def replay_entries(entries: Iterable[Entry], secret: Secret | None = None) -> State:
+    """Replay the entries: budgets, charges and answers.
 
-    A history that breaks a rule of the ledger is refused, however well it is chained. With the `secret`, it is checked,
-    and all versions are keyed as the table of versions has them.
+    A history that breaks a rule of the ledger is refused, even if its hash chain is valid. A `secret` is checked, and
+    keys all versions as in the table of versions.
     """
     state = State(secret)
     for entry in entries:
@@ -159,9 +176,9 @@ def _rule(holds: bool, entry: Entry) -> None:
         raise LedgerError(f"the ledger was changed: entry {entry.seq} breaks a rule of the ledger; restore a backup")
 
 
-def _units(entry: Entry, name: str, least: int) -> int:
-    """A number of units: an integer, never anything that only looks like one."""
-    value = entry.body[name]
+def _units(entry: Entry, name: str, least: int, body: Mapping[str, Any] | None = None) -> int:
+    """A number of answers in an entry, or in a part of its body: an int, neither a bool nor a float."""
+    value = (entry.body if body is None else body)[name]
     _rule(type(value) is int and value >= least, entry)
     return int(value)
 
@@ -177,29 +194,42 @@ def _secret(state: State, entry: Entry) -> None:
     state.keyed = True
     if state.secret is not None:
         state.secret.test(entry.body["nonce"], entry.body["check"])
-        state.versions = {version: state.secret.keyed(found) for version, found in state.versions.items()}
+        state.versions = {version: state.secret.make_keyed_hash(plain) for version, plain in state.versions.items()}
 
 
 def _plan(state: State, entry: Entry) -> None:
-    """A pool's plan. If history was lost before, the pool may have been planned and spent there already."""
+    """A pool's plan. If history was lost before, the lost entries may have been charges of any of its grades, so each
+    grade counts as spent by as many answers as were lost."""
     body = entry.body
-    pool, answers = body["pool"], _units(entry, "answers", 0)
-    _rule((pool in state.pools) == ("reason" in body), entry)
+    pool = body["pool"]
+    _rule((pool in state.plans) == ("reason" in body), entry)
     if "reason" in body:
         _follow(state, entry)
     else:
         state.plans[pool], state.debts[pool] = dict(body), []
-    before = state.pools.get(pool, [0, 0])[0]
-    state.pools[pool] = [before + answers, before + min(answers, state.lost)]
-    state.debts[pool].append(state.lost - min(answers, state.lost))
+    grades = body["grades"] if "grades" in body else [{"name": STANDARD, "answers": body["answers"]}]
+    names = [grade["name"] for grade in grades]
+    _rule(len(set(names)) == len(names) > 0 and all(type(name) is str for name in names), entry)
+    debts = dict.fromkeys(names, 0)
+    for grade in grades:
+        answers = _units(entry, "answers", 0, grade)
+        spent = min(answers, state.lost)
+        before = state.grades.get((pool, grade["name"]), [0, 0])[0]
+        state.grades[pool, grade["name"]] = [before + answers, before + spent]
+        debts[grade["name"]] = state.lost - spent
+    state.debts[pool].append(debts)
 
 
 def _follow(state: State, entry: Entry) -> None:
-    """A plan that follows others: what was left of them is spent, what was paid and not answered is void."""
+    """A later plan: the rest of the earlier plans counts as spent, and charges without an answer become void."""
     body = entry.body
-    earlier = [charge for charge, said in state.charges.items() if said["pool"] == body["pool"]]
+    earlier = [charge for charge, fields in state.charges.items() if fields["pool"] == body["pool"]]
     _rule((body["charges"], body["after"]) == (len(earlier), earlier[-1] if earlier else None), entry)
-    _rule(hashlib.sha256(body["file"].encode()).hexdigest() == body["document"], entry)
+    if "grades" not in body:
+        _rule(hashlib.sha256(body["file"].encode()).hexdigest() == body["document"], entry)
+    for (pool, _), grade in state.grades.items():
+        if pool == body["pool"]:
+            grade[1] = grade[0]
     for key, share in state.shares.items():
         if key[0] == body["pool"]:
             share[1] = 0
@@ -207,28 +237,39 @@ def _follow(state: State, entry: Entry) -> None:
 
 
 def _void(state: State, charges: Iterable[str]) -> None:
-    """Charges that have no answer yet will have none."""
+    """Make charges without an answer void: they can no longer be answered."""
     for charge in charges:
         body = state.charges[charge]
         if charge not in state.answers and not body["void"]:
             body["void"] = 1
-            state.asked.remove((body["pool"], body["dataset"], body["version"], body["question"]))
-    state.requests = {key: found for key, found in state.requests.items() if not state.charges[found[1]]["void"]}
+            state.asked.remove((body["pool"], body["dataset"], body["version"], body["question"], body["grade"]))
+    state.requests = {key: request for key, request in state.requests.items() if not state.charges[request[1]]["void"]}
 
 
 def _extend(state: State, entry: Entry) -> None:
-    debts, pool = state.debts[entry.body["pool"]], state.pools[entry.body["pool"]]
-    pool[0] += _units(entry, "answers", 1)
-    owed = min(debts[-1], pool[0] - pool[1])
-    pool[1] += owed
-    debts[-1] -= owed
+    """More answers of a grade of the last plan. They pay its debt first."""
+    pool, name = entry.body["pool"], _grade_of(entry)
+    debts, grade = state.debts[pool][-1], state.grades[pool, name]
+    _rule(name in debts, entry)
+    grade[0] += _units(entry, "answers", 1)
+    owed = min(debts[name], grade[0] - grade[1])
+    grade[1] += owed
+    debts[name] -= owed
 
 
 def _share(state: State, entry: Entry) -> None:
-    key = (entry.body["pool"], entry.body["analyst"])
-    _rule(key[0] in state.pools, entry)
+    pool, grade = entry.body["pool"], _grade_of(entry)
+    _rule((pool, grade) in state.grades, entry)
+    key = (pool, entry.body["analyst"], grade)
     spent = state.shares.get(key, [0, 0])[1]
     state.shares[key] = [_units(entry, "answers", 0), spent]
+
+
+def _grade_of(entry: Entry) -> str:
+    """The grade that an entry names. Before format 3 there was only one."""
+    grade = entry.body.get("grade", STANDARD)
+    _rule(type(grade) is str, entry)
+    return str(grade)
 
 
 def _version(state: State, entry: Entry) -> None:
@@ -239,27 +280,28 @@ def _version(state: State, entry: Entry) -> None:
 
 def _dataset(state: State, entry: Entry) -> None:
     body = entry.body
-    _rule(body["dataset"] not in state.datasets and body["pool"] in state.pools, entry)
+    _rule(body["dataset"] not in state.datasets and body["pool"] in state.plans, entry)
     state.datasets[body["dataset"]] = (body["pool"], body["unit"])
 
 
 def _charge(state: State, entry: Entry) -> None:
-    body = entry.body
-    pool = state.pools[body["pool"]]
-    asked = (body["pool"], body["dataset"], _units(entry, "version", 1), body["question"])
-    _rule(pool[1] < pool[0] and asked not in state.asked, entry)
+    body, name = entry.body, _grade_of(entry)
+    pool = body["pool"]
+    grade = state.grades[pool, name]
+    asked = (pool, body["dataset"], _units(entry, "version", 1), body["question"], name)
+    _rule(grade[1] < grade[0] and asked not in state.asked, entry)
     _rule(("id" in body) == state.keyed and charge_id(entry) not in state.charges, entry)
-    pool[1] += 1
+    grade[1] += 1
     state.asked.add(asked)
-    if any(share[0] for (of, _), share in state.shares.items() if of == body["pool"]):
-        share = state.shares[body["pool"], body["analyst"]]
+    if any(share[0] for (of, _, _), share in state.shares.items() if of == pool):
+        share = state.shares[pool, body["analyst"], name]
         _rule(share[1] < share[0], entry)
         share[1] += 1
-    state.charges[charge_id(entry)] = {**body, "time": entry.time, "void": 0}
+    state.charges[charge_id(entry)] = {**body, "grade": name, "time": entry.time, "void": 0}
 
 
 def _request(state: State, entry: Entry) -> None:
-    """A request keeps its charge once that is answered."""
+    """A request keeps its charge after the charge is answered."""
     body = entry.body
     key, before = (body["analyst"], body["key"]), state.requests.get((body["analyst"], body["key"]))
     _rule(state.charges[body["charge"]]["void"] == 0, entry)
@@ -274,15 +316,18 @@ def _answer(state: State, entry: Entry) -> None:
 
 
 def _restore(state: State, entry: Entry) -> None:
-    """History was lost: every lost entry may have been a charge, and every open charge may have been answered."""
+    """History was lost: every lost entry may have been a charge of any grade, and every open charge may have been
+    answered."""
     lost = _units(entry, "lost", 0)
     _rule(type(entry.body.get("plan_lost", False)) is bool, entry)
     state.lost += lost
     state.plan_lost |= changes_plans(entry.kind, entry.body)
-    for name, pool in state.pools.items():
-        owed = pool[1] + lost
-        pool[1] = min(pool[0], owed)
-        state.debts[name][-1] += owed - pool[1]
+    for pool, plans in state.debts.items():
+        for name in plans[-1]:
+            grade = state.grades[pool, name]
+            owed = grade[1] + lost
+            grade[1] = min(grade[0], owed)
+            plans[-1][name] += owed - grade[1]
     if lost == 0 and entry.body["anchor"] is not None:
         return  # the copy reached its anchor
     _void(state, state.charges)

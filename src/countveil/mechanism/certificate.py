@@ -1,20 +1,25 @@
-"""What a mechanism has, measured on its integer weights and nothing else.
+"""The properties of a mechanism, measured only on its integer weights.
 
-`measure` is the only place where a claim about a mechanism is made. It takes the columns, the epsilon and
-sensitivity they are judged at, and the promise about counts under which accuracy is stated; every figure is
-an exact Fraction or integer.
+`measure` is the only place where a claim about a mechanism is made. Its input is the laws, the epsilon and
+sensitivity to measure at, and the promise about counts under which accuracy is stated; every figure is an
+exact Fraction or integer.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import accumulate
+from typing import Literal
 
-from countveil import privacy
-from countveil.exact import exp_bounds
-from countveil.law import ColumnFamily, Law, distinct_counts
-from countveil.remap import CountProfile, Remap
+from countveil.laws import privacy
+from countveil.laws.law import Law, Laws, distinct_counts
+from countveil.laws.remap import CountProfile, Remap
+from countveil.numeric.exact_numbers import exp_bounds
 
+Policy = Literal["nonnegative", "signed", "floor"]
+"""How counts near zero are released: with noise that depends on n (nonnegative), possibly as a negative number
+(signed), or by treating every count below D as D (floor)."""
 SHOWN_COUNTS = (0, 1, 2, 5, 10)
 NEARLY = 1000
 LEVEL_95 = Fraction(95, 100)
@@ -23,7 +28,7 @@ LARGEST_FLOOR = 200_000
 
 @dataclass(frozen=True)
 class Terms:
-    """Under which terms a family is judged, and what is to be said about it."""
+    """The terms under which laws are measured, and the notes to attach to them."""
 
     epsilon: Fraction
     policy: str
@@ -47,9 +52,9 @@ class Certificate:
     P1: |Y - n| <= worst_error (`noise_bound` for typical counts), and Y >= 0 if `never_negative`.
     P2: P(Y = n | n) = eta for eta_from <= n <= eta_to. P3: the bias is exactly zero for unbiased_from <= n <=
     unbiased_to and at most `bias_below` in size elsewhere; from `nearly_unbiased_from` on it is at most a thousandth of
-    the standard deviation. An upper end of None is the end of the promise.
-    eta, variance, within_3 and typical_margin_95 are those of a typical count: stationary or, where the promise has
-    no stationary count, in its middle. The margin that holds for every count is `Mechanism.margin_95`.
+    the standard deviation. An upper end of None means that the range extends to the end of the promise.
+    eta, variance, within_3 and typical_margin_95 are those of a typical count: the stationary count or, if the promise
+    does not include it, the count in the middle. The margin that holds for every count is `Mechanism.margin_95`.
     """
 
     epsilon: Fraction
@@ -78,26 +83,27 @@ class Certificate:
     exact_at: dict[int, Fraction]
 
 
-def measure(family: ColumnFamily, epsilon: Fraction, sensitivity: int, counts: tuple[int, int | None]) -> Certificate:
-    """All properties of a family, accuracy stated for the promised counts."""
+def measure(laws: Laws, epsilon: Fraction, sensitivity: int, counts: tuple[int, int | None]) -> Certificate:
+    """Measure all properties of laws: privacy for every count, accuracy for the promised counts."""
     order, _ = exp_bounds(epsilon)  # e^epsilon rounded DOWN: delta can only grow
-    divergence = privacy.delta(family, order, sensitivity)
+    divergence = privacy.delta(laws, order, sensitivity)
     single = None
-    if not isinstance(family, Remap):
-        single = privacy.singleton(family, order, sensitivity).value
+    if not isinstance(laws, Remap):
+        single = privacy.singleton(laws, order, sensitivity).value
     low, high = counts
-    _check_promise(family, low, high)
-    typical = typical_count(family, low, high)
-    law = family.column(typical)
-    profiles = profile(family, counts)
+    _check_promise(laws, low, high)
+    typical = typical_count(laws, low, high)
+    law = laws.law(typical)
+    profiles = profile(laws, counts)
     eta_from, eta_to = _range([row.n for row in profiles if row.exact != law.eta], typical, low)
     unbiased_from, unbiased_to = _range([row.n for row in profiles if row.bias != 0], typical, low)
     spread = law.variance / NEARLY**2
-    nearly_from, _ = _range([row.n for row in profiles if row.bias**2 > spread], typical, low)
+    biased = [row.n for row in profiles if _exceeds(row.bias, spread)]
+    nearly_from, _ = _range(biased, typical, low)
     shown = [n for n in SHOWN_COUNTS if n >= low and (high is None or n <= high)]
     rows = {row.n: row for row in profiles}
     at = {n: rows.get(n, CountProfile(n, law.mean, law.eta, law.mse)) for n in shown}
-    worst, negative = _reach(family, profiles)
+    worst, negative = _reach(laws, profiles)
     return Certificate(
         epsilon=epsilon,
         sensitivity=sensitivity,
@@ -118,7 +124,7 @@ def measure(family: ColumnFamily, epsilon: Fraction, sensitivity: int, counts: t
         noise_bound=law.worst_error,
         never_negative=not negative,
         bits=law.bits,
-        stationary_from=family.stationary_from,
+        stationary_from=laws.stationary_from,
         typical=typical,
         mse_at={n: row.mse for n, row in at.items()},
         bias_at={n: row.bias for n, row in at.items()},
@@ -126,20 +132,34 @@ def measure(family: ColumnFamily, epsilon: Fraction, sensitivity: int, counts: t
     )
 
 
-def _check_promise(family: ColumnFamily, low: int, high: int | None) -> None:
-    """Refuse a family that treats promised counts as others, but for the policy floor, whose error is measured."""
-    if low < 0 or family.hi != high or family.lo < low or family.lo - low > LARGEST_FLOOR:
-        raise ValueError("the columns and the promise about counts do not belong together")
+def _exceeds(bias: Fraction, square: Fraction) -> bool:
+    """Whether bias^2 > square, without the common divisors that Fractions would look for."""
+    return bias.numerator**2 * square.denominator > square.numerator * bias.denominator**2
 
 
-def typical_count(family: ColumnFamily, low: int, high: int | None) -> int:
-    """A count whose law is the stationary one or, where every count has its own law, one in the middle."""
-    stationary = max(family.stationary_from, low)
+def _check_promise(laws: Laws, low: int, high: int | None) -> None:
+    """Refuse laws that do not cover the promised counts.
+
+    Policy floor treats the smallest promised counts as a larger one; this is allowed, because the error is measured.
+    """
+    if low < 0 or laws.hi != high or laws.lo < low or laws.lo - low > LARGEST_FLOOR:
+        given, promised = (
+            f"{first}:{'' if last is None else last}" for first, last in ((laws.lo, laws.hi), (low, high))
+        )
+        raise ValueError(f"the laws are for counts {given}, but the promised counts are {promised}")
+
+
+def typical_count(laws: Laws, low: int, high: int | None) -> int:
+    """The stationary count or, if it is not within the promise, the count in the middle of the promise."""
+    stationary = max(laws.stationary_from, low)
     return stationary if high is None or stationary < high else (low + high) // 2
 
 
 def _range(exceptions: list[int], typical: int, low: int) -> tuple[int | None, int | None]:
-    """The range of counts around a typical one that is free of exceptions; None, None if it is one itself."""
+    """The range of counts around the typical one that contains no exception; (None, None) if that one is an exception.
+
+    An upper end of None means that no exception is above the typical count.
+    """
     if typical in exceptions:
         return None, None
     below = [n for n in exceptions if n < typical]
@@ -147,30 +167,56 @@ def _range(exceptions: list[int], typical: int, low: int) -> tuple[int | None, i
     return (below[-1] + 1 if below else low), (above[0] - 1 if above else None)
 
 
-def profile(family: ColumnFamily, counts: tuple[int, int | None]) -> list[CountProfile]:
+def profile(laws: Laws, counts: tuple[int, int | None]) -> list[CountProfile]:
     """Bias, P(Y = n | n) and mean squared error for every promised count up to the stationary one, and the top."""
     low, high = counts
-    if isinstance(family, Remap):
-        law = family.source
-        rows = [*family.profiles, CountProfile(family.stationary_from, law.mean, law.eta, law.mse)]
+    if isinstance(laws, Remap):
+        law = laws.source
+        rows = [*laws.profiles, CountProfile(laws.stationary_from, law.mean, law.eta, law.mse)]
         return [row for row in rows if row.n >= low and (high is None or row.n <= high)]
-    rows = _raised(family.column(family.lo), family.lo, low)
-    for n in distinct_counts(family):
+    rows = _profiles_below(laws.law(laws.lo), laws.lo, low)
+    for n in distinct_counts(laws):
         if n >= low and (high is None or n <= high):
-            law = family.column(n)
+            law = laws.law(n)
             rows.append(CountProfile(n, law.mean, law.eta, law.mse))
     return rows
 
 
-def margin_95(family: ColumnFamily, counts: tuple[int, int | None] = (0, None)) -> int:
+def margin_95(laws: Laws, counts: tuple[int, int | None] = (0, None)) -> int:
     """The least m with P(|Y - n| <= m | n) >= 95 % for every promised count n."""
     low, high = counts
+    if isinstance(laws, Remap) and laws.targets is not None:
+        return _remapped_margin(laws, laws.targets, low)
     ends = {low} if high is None else {low, high}
-    unlike = ends | {n for n in distinct_counts(family) if n >= low and (high is None or n <= high)}
-    return max(family.column(n).margin(LEVEL_95) for n in unlike)
+    unlike = ends | {n for n in distinct_counts(laws) if n >= low and (high is None or n <= high)}
+    return max(laws.law(n).margin(LEVEL_95) for n in unlike)
 
 
-def _raised(law: Law, lo: int, low: int) -> list[CountProfile]:
+def _remapped_margin(laws: Remap, targets: tuple[int, ...], low: int) -> int:
+    """The same for a map that never falls: P(Y <= y | n) = P(Z <= h - n), h the last outcome sent to y or below.
+
+    The counts are taken in turn, and the margin grows until it holds for each.
+    """
+    law, last = laws.source, len(targets) - 1
+    sums = [0, *accumulate(law.weights)]
+    holds, slots = LEVEL_95 * law.total, len(law.weights)
+    ends: list[int] = []  # h for y = 0..T
+    for j, y in enumerate([*targets, last + 1]):
+        ends += [j - 1] * (y - len(ends))
+
+    def below(y: int, n: int) -> int:
+        """The weight of Y <= y."""
+        h = ends[y] if 0 <= y <= last else y
+        return sums[min(max(h - n + law.left + 1, 0), slots)] if y >= 0 else 0
+
+    margin = law.margin(LEVEL_95)
+    for n in range(low, laws.stationary_from):
+        while below(n + margin, n) - below(n - margin - 1, n) < holds:
+            margin += 1
+    return margin
+
+
+def _profiles_below(law: Law, lo: int, low: int) -> list[CountProfile]:
     """The profiles of low <= n < lo, which are treated as lo: their error is Z + lo - n."""
     mean, mse = law.mean, law.mse
     return [
@@ -179,16 +225,16 @@ def _raised(law: Law, lo: int, low: int) -> list[CountProfile]:
     ]
 
 
-def _reach(family: ColumnFamily, profiles: list[CountProfile]) -> tuple[int, bool]:
+def _reach(laws: Laws, profiles: list[CountProfile]) -> tuple[int, bool]:
     """The largest |Y - n|, and whether some Y is negative, over the profiled counts."""
-    if isinstance(family, Remap):
-        targets = (abs(move.target) for moves in family.moves.values() for move in moves)
-        return max(family.reach, max(targets, default=0)), False
-    first = family.column(family.lo)
-    up = max(0, family.lo - profiles[0].n)
+    if isinstance(laws, Remap):
+        targets = (abs(move.target) for moves in laws.moves.values() for move in moves)
+        return max(laws.reach, max(targets, default=0)), False
+    first = laws.law(laws.lo)
+    up = max(0, laws.lo - profiles[0].n)
     worst = max(abs(first.least + up), abs(first.greatest + up))
-    negative = family.lo + first.least < 0
-    for n in (row.n for row in profiles if row.n >= family.lo):
-        law = family.column(n)
+    negative = laws.lo + first.least < 0
+    for n in (row.n for row in profiles if row.n >= laws.lo):
+        law = laws.law(n)
         worst, negative = max(worst, law.worst_error), negative or n + law.least < 0
     return worst, negative

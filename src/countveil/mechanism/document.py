@@ -1,9 +1,9 @@
 """Mechanism files: integer weights, the claims made for them, and a content hash.
 
-Loading believes nothing. The columns are rebuilt from the weights, everything is measured again, and a file
+Loading trusts no claim. The laws are rebuilt from the weights, everything is measured again, and a file
 whose hash or claims do not fit its weights is refused. Claims are compared in the safe direction: a file may
-claim a larger delta than it has, never a smaller one. What is read are the parts of a mechanism, of which
-`countveil.mechanism` makes one.
+claim a larger delta than it has, never a smaller one. Loading returns the parts of a mechanism, from
+which `countveil.mechanism.mechanism` makes the Mechanism.
 """
 
 from __future__ import annotations
@@ -14,46 +14,50 @@ import os
 from collections.abc import Callable, Collection, Mapping
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from countveil.certificate import Certificate, Terms, measure
-from countveil.durable_files import open_output
-from countveil.errors import CertificateError, ParameterError
-from countveil.exact import decimal_text, number
-from countveil.law import ColumnFamily, Columns, Law
-from countveil.remap import Remap, Row
+from countveil.errors import CertificateError
+from countveil.files.durable_files import open_output
+from countveil.laws.law import Law, Laws, LawsByCount
+from countveil.laws.remap import Remap, Row
+from countveil.mechanism.certificate import Certificate, Policy, Terms, measure
+from countveil.numeric.exact_numbers import decimal_text, number
 
 FORMAT = "countveil-mechanism"
 VERSION = 1
 LARGEST_FILE = 256 * 1024 * 1024
 LARGEST_LAW = 400_000
 LARGEST_BITS = 128
-POLICIES = ("nonnegative", "signed", "floor")
+LARGEST_SENSITIVITY = 1000
+POLICIES = get_args(Policy)
 METHODS = ("paper", "optimal", "program", "remap", "gaussian")
 _DIGITS = 20
-Parts = tuple[ColumnFamily, Certificate, Terms]
-"""What a mechanism is made of: columns, the certificate measured on them, and the terms they are judged under."""
+Parts = tuple[Laws, Certificate, Terms]
+"""The parts of a mechanism: laws, the certificate measured on them, and the terms they are measured under."""
 _MEMBERS = ("format", "version", "policy", "method", "counts", "columns", "claims", "notes", "hash")
 
 
 def save(text: str, path: str | Path) -> None:
-    """Write the file; a regular file appears only when complete, a device or pipe is written to."""
+    """Write a mechanism's text to a file that appears only when complete; devices and pipes are written to directly."""
     with open_output(path) as file:
         file.write(text.encode())
 
 
 def load(path: str | Path) -> Parts:
-    """Read, rebuild, measure again, compare."""
+    """Read a mechanism file, rebuild and measure its laws, and refuse it if they do not have what the file claims."""
     try:
-        if os.path.getsize(path) > LARGEST_FILE:
-            raise CertificateError(f"{path}: larger than {LARGEST_FILE} bytes; this is no mechanism file")
-        text = Path(path).read_text(encoding="utf-8")
+        size = os.path.getsize(path)
+        text = "" if size > LARGEST_FILE else Path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise CertificateError(
             f"{path}: cannot be read ({error.strerror}); give the path of a mechanism.json"
         ) from None
-    except (UnicodeDecodeError, ValueError, TypeError):
+    except (ValueError, TypeError):
         raise CertificateError(f"{path}: not a text file; give the path of a mechanism.json") from None
+    if size > LARGEST_FILE:
+        raise CertificateError(
+            f"{path}: larger than {LARGEST_FILE} bytes, so not a mechanism file; give the path of a mechanism.json"
+        )
     try:
         return from_text(text)
     except CertificateError as error:
@@ -71,12 +75,14 @@ def from_text(text: str) -> Parts:
         document = json.loads(text, object_pairs_hook=_no_duplicates)
         json.dumps(document, ensure_ascii=False).encode()  # refuses lone surrogates
         return rebuild(document)
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError, ParameterError) as error:
+    except CertificateError:
+        raise
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
         raise CertificateError(f"not a valid mechanism file ({_one_line(error)})") from None
 
 
 def content(
-    family: ColumnFamily,
+    laws: Laws,
     certificate: Certificate,
     policy: str,
     method: str,
@@ -84,7 +90,7 @@ def content(
     counts: tuple[int, int | None],
     notes: tuple[str, ...],
 ) -> dict[str, Any]:
-    """Everything that is sampled or claimed."""
+    """Everything that is sampled or claimed, as plain JSON values."""
     low, high = counts
     return {
         "format": FORMAT,
@@ -92,7 +98,7 @@ def content(
         "policy": policy,
         "method": method,
         "counts": {"low": low, "high": high},
-        "columns": _family(family),
+        "columns": _laws_to_json(laws),
         "claims": claims(certificate, D),
         "notes": list(notes),
     }
@@ -122,16 +128,20 @@ def claims(certificate: Certificate, D: int) -> dict[str, Any]:
 def rebuild(document: Mapping[str, Any]) -> Parts:
     """The parts of a parsed file, refused if its hash or any claim fails."""
     if document["format"] != FORMAT or document["version"] != VERSION:
-        raise CertificateError(f"format is not {FORMAT} version {VERSION}")
+        raise CertificateError(f"not a file of format {FORMAT} version {VERSION}; write it with `countveil design`")
     _check_members("the file", document, _MEMBERS)
     _check_members("counts", document["counts"], ("low", "high"))
     stated = document["claims"]
     if document["policy"] not in POLICIES or document["method"] not in METHODS:
-        raise CertificateError("names a policy or method that does not exist")
+        raise CertificateError(
+            f"policy {_one_line(document['policy'])} or method {_one_line(document['method'])} is unknown; "
+            f"the policies are {', '.join(POLICIES)}, and the methods are {', '.join(METHODS)}"
+        )
     counts = (_integer(document["counts"]["low"]), _optional(document["counts"]["high"]))
     epsilon = number("epsilon", stated["epsilon"])
-    if not 0 <= epsilon <= 100 or not 1 <= _integer(stated["sensitivity"]) <= 100:
-        raise CertificateError("epsilon must be in [0, 100] and sensitivity in 1..100")
+    if not 0 <= epsilon <= 100 or not 1 <= _integer(stated["sensitivity"]) <= LARGEST_SENSITIVITY:
+        allowed = f"an epsilon from 0 to 100 and a sensitivity from 1 to {LARGEST_SENSITIVITY}"
+        raise CertificateError(f"the claims must have {allowed}")
     terms = Terms(
         epsilon=epsilon,
         policy=str(document["policy"]),
@@ -141,32 +151,32 @@ def rebuild(document: Mapping[str, Any]) -> Parts:
         counts=counts,
         notes=tuple(str(note) for note in document["notes"]),
     )
-    family = _parse_family(document["columns"])
-    certificate = measure(family, terms.epsilon, terms.sensitivity, terms.counts)
+    laws = _parse_laws(document["columns"])
+    certificate = measure(laws, terms.epsilon, terms.sensitivity, terms.counts)
     _check(stated, certificate, terms)
     body = {key: value for key, value in document.items() if key != "hash"}
     if document["hash"] != hash_content(body):
         raise CertificateError("the content does not have the stated hash; the file was changed after it was made")
-    return family, certificate, terms
+    return laws, certificate, terms
 
 
 def _check(stated: Mapping[str, Any], c: Certificate, terms: Terms) -> None:
-    """Every claim against what was measured, and no claim that is not."""
+    """Compare every claim with the measured value; refuse unknown and missing claims."""
     known = claims(c, terms.D)
     _check_members("claims", stated, known)
     if set(stated) != set(known):
-        raise CertificateError("leaves out claims: " + ", ".join(sorted(set(known) - set(stated))))
+        raise CertificateError("the file lacks the claims " + ", ".join(sorted(set(known) - set(stated))))
     if terms.policy == "nonnegative" and not c.never_negative:
-        raise CertificateError("has policy nonnegative, but its weights release negative counts")
+        raise CertificateError("the file has policy nonnegative, but its weights allow negative releases")
 
     def at_least(name: str, measured: Fraction | int) -> None:
         if number(name, stated[name]) < measured:
             shown = decimal_text(Fraction(measured), 12, "up")
-            raise CertificateError(f"claims {name} {stated[name]}, but its weights have {shown}")
+            raise CertificateError(f"the file claims {name} {stated[name]}, but its weights have {shown}")
 
     def same(name: str, measured: object) -> None:
         if stated[name] != measured:
-            raise CertificateError(f"claims {name} {stated[name]}, but its weights have {measured}")
+            raise CertificateError(f"the file claims {name} {stated[name]}, but its weights have {measured}")
 
     at_least("delta", c.delta)
     at_least("D", c.noise_bound)
@@ -175,7 +185,9 @@ def _check(stated: Mapping[str, Any], c: Certificate, terms: Terms) -> None:
     at_least("eta_from", c.eta_from)
     if stated["unbiased_from"] is not None:
         if c.unbiased_from is None:
-            raise CertificateError(f"claims zero bias from {stated['unbiased_from']} on, but its weights are biased")
+            raise CertificateError(
+                f"the file claims zero bias from {stated['unbiased_from']} on, but its weights are biased"
+            )
         at_least("unbiased_from", c.unbiased_from)
     same("eta_to", c.eta_to)
     same("unbiased_to", c.unbiased_to)
@@ -183,43 +195,43 @@ def _check(stated: Mapping[str, Any], c: Certificate, terms: Terms) -> None:
     same("variance", decimal_text(c.variance, _DIGITS))
     same("bits", c.bits)
     if stated["never_negative"] and not c.never_negative:
-        raise CertificateError("claims never to release a negative count, but its weights do")
+        raise CertificateError("the file claims that no release is negative, but its weights allow negative releases")
 
 
-# Columns as JSON and back
+# Laws as JSON and back
 
 
-def _family(family: ColumnFamily) -> dict[str, Any]:
-    if isinstance(family, Remap):
+def _laws_to_json(laws: Laws) -> dict[str, Any]:
+    if isinstance(laws, Remap):
         return {
             "kind": "remap",
-            "source": _law(family.source),
-            "map_bits": family.map_bits,
-            "negative": _row(family.negative),
-            "rows": [_row(row) for row in family.rows],
-            "n0": family.n0,
-            "D": family.D,
+            "source": _law(laws.source),
+            "map_bits": laws.map_bits,
+            "negative": _row(laws.negative),
+            "rows": [_row(row) for row in laws.rows],
+            "n0": laws.n0,
+            "D": laws.D,
         }
-    if isinstance(family, Columns):
+    if isinstance(laws, LawsByCount):
         return {
             "kind": "columns",
-            "low": family.lo,
-            "high": family.hi,
-            "small": [_law(law) for law in family.small],
-            "stationary": _law(family.stationary),
-            "top": [_law(law) for law in family.top],
+            "low": laws.lo,
+            "high": laws.hi,
+            "small": [_law(law) for law in laws.small],
+            "stationary": _law(laws.stationary),
+            "top": [_law(law) for law in laws.top],
         }
-    raise TypeError("an unknown kind of columns")
+    raise TypeError(f"laws must be LawsByCount or Remap, not {type(laws).__name__}")
 
 
-def _parse_family(stored: Mapping[str, Any]) -> ColumnFamily:
-    parsers: dict[str, Callable[[Mapping[str, Any]], ColumnFamily]] = {"remap": _parse_remap, "columns": _parse_columns}
+def _parse_laws(stored: Mapping[str, Any]) -> Laws:
+    parsers: dict[str, Callable[[Mapping[str, Any]], Laws]] = {"remap": _parse_remap, "columns": _parse_laws_by_count}
     return parsers[stored["kind"]](stored)
 
 
-def _parse_columns(stored: Mapping[str, Any]) -> Columns:
+def _parse_laws_by_count(stored: Mapping[str, Any]) -> LawsByCount:
     _check_members("columns", stored, ("kind", "low", "high", "small", "stationary", "top"))
-    return Columns(
+    return LawsByCount(
         stationary=_parse_law(stored["stationary"]),
         small=tuple(_parse_law(law) for law in stored["small"]),
         lo=_integer(stored["low"]),
@@ -231,7 +243,7 @@ def _parse_columns(stored: Mapping[str, Any]) -> Columns:
 def _parse_remap(stored: Mapping[str, Any]) -> Remap:
     _check_members("columns", stored, ("kind", "source", "map_bits", "negative", "rows", "n0", "D"))
     if not 1 <= _integer(stored["map_bits"]) <= LARGEST_BITS or abs(_integer(stored["n0"])) > LARGEST_LAW:
-        raise CertificateError("the map is out of range")
+        raise CertificateError(f"map_bits must be 1 to {LARGEST_BITS}, and n0 at most {LARGEST_LAW} in absolute value")
     return Remap(
         source=_parse_law(stored["source"]),
         negative=_parse_row(stored["negative"]),
@@ -250,10 +262,12 @@ def _parse_law(stored: Mapping[str, Any]) -> Law:
     _check_members("a law", stored, ("left", "bits", "weights"))
     bits = _integer(stored["bits"])
     if not 1 <= bits <= LARGEST_BITS:
-        raise CertificateError(f"bits {bits} is outside 1..{LARGEST_BITS}")
+        raise CertificateError(f"a law has bits = {bits}; allowed are 1 to {LARGEST_BITS}")
     left, weights = _integer(stored["left"]), stored["weights"]
     if len(weights) > LARGEST_LAW or abs(left) > LARGEST_LAW:
-        raise CertificateError(f"a law reaches further than {LARGEST_LAW}")
+        raise CertificateError(
+            f"a law has {len(weights)} weights and left = {left}; neither number may be above {LARGEST_LAW}"
+        )
     return Law(tuple(_weight(w) for w in weights), left, bits)
 
 
@@ -266,22 +280,24 @@ def _parse_row(stored: list[Any]) -> Row:
 
 
 def _check_members(where: str, stored: Mapping[str, Any], known: Collection[str]) -> None:
-    """Refuse what this version does not read: whoever wrote it meant something by it."""
+    """Refuse members that this version does not know, because an ignored member might state a limit."""
     unknown = sorted(set(stored) - set(known))
     if unknown:
         shown = _one_line(", ".join(unknown))
-        raise CertificateError(f"{where} has members that are not known: {shown}; leave them out")
+        raise CertificateError(f"{where} has unknown members: {shown}; leave them out")
 
 
 def _weight(text: object) -> int:
     if not isinstance(text, str) or not text.isascii() or not text.isdigit() or len(text) > 80:
-        raise CertificateError("a weight is not a whole number written as text")
+        raise CertificateError(
+            f'the weight {_one_line(repr(text))} is not allowed; write a whole number as text, such as "12"'
+        )
     return int(text)
 
 
 def _integer(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise CertificateError("a whole number is missing or is written as something else")
+        raise CertificateError(f"a whole number is needed where the file has {_one_line(repr(value))}")
     return value
 
 
@@ -296,10 +312,12 @@ def hash_content(body: Mapping[str, Any]) -> str:
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise CertificateError("a key occurs twice")
-    return found
+    members: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in members:
+            raise CertificateError(f"the member {_one_line(repr(name))} occurs twice in an object; keep one of the two")
+        members[name] = value
+    return members
 
 
 def _one_line(words: object) -> str:

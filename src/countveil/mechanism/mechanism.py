@@ -1,9 +1,9 @@
-"""A mechanism: columns of laws together with the certificate measured on them.
+"""A mechanism: laws for every count together with the certificate measured on them.
 
 Mechanisms are made here and nowhere else, and they are frozen: what is sampled is what was certified. Designers propose
 probabilities; `certify` rounds them to integer weights over 2^64, 2^96 or 2^128, the least width at which rounding
-changes delta by less than a relative 1e-8, and states what those weights have. A proposal can be poor; a certificate
-cannot be wrong about the weights.
+changes delta by less than a relative 1e-8, and measures the certificate on those weights. A proposal can be poor; a
+certificate cannot be wrong about the weights.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from countveil import files, privacy
-from countveil.certificate import Certificate, Terms, margin_95, measure, profile
-from countveil.errors import InfeasibleError, ParameterError
-from countveil.exact import Number, decimal_text, exp_bounds, integer, log_upper, number
-from countveil.law import ColumnFamily, Law
-from countveil.remap import CountProfile
+from countveil.errors import InfeasibleError, ParameterError, warn_deprecated
+from countveil.laws import privacy
+from countveil.laws.law import Law, Laws
+from countveil.laws.remap import CountProfile
+from countveil.mechanism import document
+from countveil.mechanism.certificate import Certificate, Terms, margin_95, measure, profile
+from countveil.numeric.exact_numbers import Number, decimal_text, exp_bounds, integer, log_upper, number
 
 if TYPE_CHECKING:
-    from countveil.sampling.draw import Sampler
+    from countveil.sampling.sampler import Sampler
 
 LARGEST_COUNT = 2**63 - 1
 SHOWN_NOISE = 20
@@ -31,15 +32,15 @@ WIDTHS = (64, 96, 128)
 _REFERENCE = 192
 _TOLERANCE = Fraction(1, 10**8)
 
-Build = Callable[[int], ColumnFamily]
-"""Rounds a proposal to so many bits."""
+Build = Callable[[int], Laws]
+"""A function that rounds a proposal to laws whose weights sum to 2^bits."""
 
 
 @dataclass(frozen=True, repr=False)
 class Mechanism:
-    """A certified way to release counts: Y = n + Z, Z drawn from the column of n."""
+    """A certified way to release counts: Y = n + Z, Z drawn from the law of n."""
 
-    family: ColumnFamily
+    laws: Laws
     certificate: Certificate
     policy: str
     method: str
@@ -74,66 +75,157 @@ class Mechanism:
     def unbiased_from(self) -> int | None:
         return self.certificate.unbiased_from
 
+    def law(self, n: int) -> Law:
+        """The law of Z = Y - n for the true count n.
+
+        Args:
+            n: The true count.
+
+        Returns:
+            The law, as integer weights.
+
+        Raises:
+            ParameterError: n is not a count.
+
+        >>> import countveil as cv
+        >>> law = cv.design(epsilon="1", eta="0.5", D=3, policy="signed").law(7)
+        >>> law.left, len(law.weights)
+        (3, 7)
+        """
+        return self.laws.law(integer("n", n, 0, LARGEST_COUNT))
+
     def column(self, n: int) -> Law:
-        """The law of Z = Y - n for the true count n."""
-        return self.family.column(integer("n", n, 0, LARGEST_COUNT))
+        """The old name of `law`, which works for one more release."""
+        warn_deprecated("Mechanism.column", "Mechanism.law")
+        return self.law(n)
+
+    @property
+    def family(self) -> Laws:
+        """The old name of `laws`, which works for one more release."""
+        warn_deprecated("Mechanism.family", "Mechanism.laws")
+        return self.laws
 
     def delta_at(self, epsilon: Number) -> Fraction:
-        """The exact delta at any epsilon, negative ones too. **Guarantee.** Rounded up, never down."""
+        """The exact delta at any epsilon, negative ones too. **Guarantee.** Rounded up, never down.
+
+        Args:
+            epsilon: From -700 to 700.
+
+        Returns:
+            An upper bound of delta(epsilon) that holds for every dataset.
+
+        Raises:
+            ParameterError: epsilon is not in this range.
+
+        >>> import countveil as cv
+        >>> m = cv.design(epsilon="1", eta="0.5", D=3, policy="signed")
+        >>> m.delta_at("1") == m.delta, m.delta_at("2") < m.delta
+        (True, True)
+        """
         value = number("epsilon", epsilon, "a finite decimal number from -700 to 700")
         if abs(value) > 700:
             raise ParameterError("epsilon", epsilon, "a finite decimal number from -700 to 700")
         order, _ = exp_bounds(value)
-        return privacy.delta(self.family, order, self.certificate.sensitivity).value
+        return privacy.delta(self.laws, order, self.certificate.sensitivity).value
 
     def epsilon_at(self, delta: Number) -> Fraction | None:
-        """The least epsilon >= 0 (rounded up) with delta(epsilon) <= delta, or None: no epsilon will do."""
+        """The least epsilon >= 0, rounded up, with delta(epsilon) <= delta.
+
+        Args:
+            delta: Above 0 and below 1.
+
+        Returns:
+            The epsilon, or None if no epsilon has so small a delta.
+
+        Raises:
+            ParameterError: delta is not in this range.
+
+        >>> import countveil as cv
+        >>> m = cv.design(epsilon="1", eta="0.5", D=3, policy="signed")
+        >>> float(m.epsilon_at(m.delta)) <= 1.0001, m.epsilon_at("1e-12") is None
+        (True, True)
+        """
         target = number("delta", delta, "a decimal number in (0, 1)")
         if not 0 < target < 1:
             raise ParameterError("delta", delta, "a decimal number in (0, 1)")
-        order = privacy.epsilon_order(self.family, target, self.certificate.sensitivity)
+        order = privacy.epsilon_order(self.laws, target, self.certificate.sensitivity)
         return None if order is None else log_upper(order)
 
     def profile(self) -> list[CountProfile]:
-        """Bias, P(Y = n | n) and mean squared error of every count up to the stationary one, exactly."""
-        return profile(self.family, self.counts)
+        """Bias, P(Y = n | n) and mean squared error of every count up to the stationary one, exactly.
+
+        Returns:
+            A profile for each count.
+
+        >>> import countveil as cv
+        >>> m = cv.design(epsilon="1", eta="0.5", D=3, policy="signed")
+        >>> [profile.bias for profile in m.profile()][:1]
+        [Fraction(0, 1)]
+        """
+        return profile(self.laws, self.counts)
 
     @cached_property
     def most_biased(self) -> tuple[CountProfile, CountProfile]:
-        """The promised counts of least and of largest bias; of equal ones the smallest."""
+        """The promised count of least bias and that of largest bias; the smaller count if the biases are equal."""
         rows = self.profile()
         return min(rows, key=lambda row: row.bias), max(rows, key=lambda row: row.bias)
 
     @property
     def largest_count(self) -> int:
-        """The largest count whose release is sure to fit 64 bits."""
+        """The largest count whose release always fits into 64 bits."""
         return LARGEST_COUNT - self.certificate.worst_error
 
     def release(self, counts: Any) -> Any:
-        """Noisy counts: an int for an int; for a numpy array or a pandas, polars or pyarrow column the same kind.
+        """Noisy counts. Every call is a release of its own, with a fresh noise key that is used once and discarded.
 
-        Every call is a release of its own: a fresh key from the operating system, used once and forgotten.
+        Args:
+            counts: A true count, a numpy array, or a pandas, polars or pyarrow column of true counts.
+
+        Returns:
+            The released counts: an int for an int, else the same kind of array or column.
+
+        Raises:
+            ParameterError: A count is negative or too large.
+
+        >>> import countveil as cv
+        >>> y = cv.design(epsilon="1", eta="0.5", D=3).release(1234)
+        >>> 1231 <= y <= 1237
+        True
         """
-        from countveil import releasing  # loads numpy
+        from countveil.sampling import count_arrays  # loads numpy
 
-        if isinstance(counts, releasing.SINGLE):
-            return releasing.release_one(self.family, integer("count", counts, 0, self.largest_count))
-        return releasing.release(self.sampler, counts, self.largest_count)
+        if isinstance(counts, count_arrays.SINGLE):
+            return count_arrays.release_one(self.laws, integer("count", counts, 0, self.largest_count))
+        return count_arrays.release(self.sampler, counts, self.largest_count)
 
     @cached_property
     def sampler(self) -> Sampler:
-        """The guide tables, built once."""
-        from countveil.sampling.draw import sampler  # loads numpy
+        """The sampler of the laws, with its guide tables; built once."""
+        from countveil.sampling.sampler import sampler  # loads numpy
 
-        return sampler(self.family)
+        return sampler(self.laws)
 
     @cached_property
     def margin_95(self) -> int:
-        """The least m with P(|Y - n| <= m | n) >= 95 % for every promised count n: the mechanism's, not the data's."""
-        return margin_95(self.family, self.counts)
+        """The least m with P(|Y - n| <= m | n) >= 95 % for every promised count n; it does not depend on the data."""
+        return margin_95(self.laws, self.counts)
 
     def bounds(self, y: Any) -> tuple[Any, Any]:
-        """The least and the largest true count that can have given y: certain, and functions of y alone."""
+        """The least and the largest true count of which y can be a release. They depend only on y.
+
+        Args:
+            y: A released count, or a numpy array of them.
+
+        Returns:
+            The two ends; arrays for an array.
+
+        Raises:
+            ParameterError: y is not a released count.
+
+        >>> import countveil as cv
+        >>> cv.design(epsilon="1", eta="0.5", D=3, policy="signed").bounds(10)
+        (8, 12)
+        """
         import numpy as np
 
         reach, (low, high) = self.certificate.worst_error, self.counts
@@ -153,32 +245,64 @@ class Mechanism:
     @cached_property
     def hash(self) -> str:
         """The content hash of everything that is sampled or claimed."""
-        return files.hash_content(self._content())
+        return document.hash_content(self._content())
 
     def to_text(self) -> str:
         """The content of the mechanism's file: JSON with its weights, its certificate and its hash."""
-        return files.to_text(self._content(), self.hash)
+        return document.to_text(self._content(), self.hash)
 
     def save(self, path: str | Path) -> None:
-        """Write the mechanism with its certificate as JSON."""
-        files.save(self.to_text(), path)
+        """Write the mechanism with its certificate as JSON.
+
+        Args:
+            path: The file; it appears only when it is complete.
+
+        Raises:
+            ParameterError: The file cannot be written.
+
+        >>> import countveil as cv
+        >>> cv.design(epsilon="1", eta="0.5", D=3).save("/dev/null")
+        """
+        document.save(self.to_text(), path)
 
     @staticmethod
     def from_text(text: str) -> Mechanism:
         """The mechanism of a file's content; every claim is measured again on the weights, and refused if it fails."""
-        return _make(*files.from_text(text))
+        return _make(*document.from_text(text))
 
     @staticmethod
     def load(path: str | Path) -> Mechanism:
-        """Read a mechanism file; every claim is measured again on the weights, and refused if it fails."""
-        return _make(*files.load(path))
+        """Read a mechanism file; every claim is measured again on the weights.
+
+        Args:
+            path: A file that `save` or `countveil design` wrote.
+
+        Returns:
+            The mechanism.
+
+        Raises:
+            CertificateError: The file cannot be read, is malformed, or claims what its weights do not have.
+
+        >>> Mechanism.load("none.json")  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        countveil.errors.CertificateError: none.json: cannot be read (No such file or directory); give the path of a ...
+        """
+        return _make(*document.load(path))
 
     def _content(self) -> dict[str, Any]:
         """Everything that is sampled or claimed, as plain JSON values."""
-        return files.content(self.family, self.certificate, self.policy, self.method, self.D, self.counts, self.notes)
+        return document.content(self.laws, self.certificate, self.policy, self.method, self.D, self.counts, self.notes)
 
     def describe(self) -> dict[str, object]:
-        """The design as plain JSON values; probabilities are decimal texts."""
+        """The design as plain JSON values; probabilities are decimal texts.
+
+        Returns:
+            What `countveil design --json` prints.
+
+        >>> import countveil as cv
+        >>> cv.design(epsilon="1", eta="0.5", D=3, policy="signed").describe()["eta"]
+        '0.5'
+        """
         c = self.certificate
         low, high = self.counts
         return {
@@ -220,25 +344,25 @@ class Mechanism:
 
     def _typical_law(self) -> dict[str, str]:
         """P(Z = z) of a typical count, z from -20 to 20 at most."""
-        law = self.family.column(self.certificate.typical)
+        law = self.laws.law(self.certificate.typical)
         return {str(z): decimal_text(Fraction(w, law.total)) for z, w in law.items() if w and abs(z) <= SHOWN_NOISE}
 
 
 def certify(build: Build, terms: Terms) -> Mechanism:
-    """Round, measure, and bind the weights to what they have."""
+    """Round a proposal to integer weights, measure them, and return the Mechanism."""
     bits = terms.bits or enough_bits(build, terms.epsilon, terms.sensitivity)
     return bind(build(bits), terms)
 
 
-def bind(family: ColumnFamily, terms: Terms) -> Mechanism:
-    """The Mechanism of integer columns as they are."""
-    return _make(family, measure(family, terms.epsilon, terms.sensitivity, terms.counts), terms)
+def bind(laws: Laws, terms: Terms) -> Mechanism:
+    """Measure laws that are integer weights already, and return their Mechanism."""
+    return _make(laws, measure(laws, terms.epsilon, terms.sensitivity, terms.counts), terms)
 
 
-def _make(family: ColumnFamily, certificate: Certificate, terms: Terms) -> Mechanism:
-    """The Mechanism of columns and the certificate that was measured on them."""
+def _make(laws: Laws, certificate: Certificate, terms: Terms) -> Mechanism:
+    """The Mechanism of laws and the certificate measured on them."""
     return Mechanism(
-        family=family,
+        laws=laws,
         certificate=certificate,
         policy=terms.policy,
         method=terms.method,
@@ -252,12 +376,12 @@ def _make(family: ColumnFamily, certificate: Certificate, terms: Terms) -> Mecha
 
 
 def annotate(mechanism: Mechanism, *notes: str, prices: tuple[dict[str, object], ...] = ()) -> Mechanism:
-    """The same mechanism with more said about it."""
+    """The same mechanism with more notes, and with `prices` if given."""
     return replace(mechanism, notes=mechanism.notes + notes, prices=prices or mechanism.prices)
 
 
 def enough_bits(build: Build, epsilon: Fraction, sensitivity: int) -> int:
-    """The least width whose rounding changes delta by less than a relative 1e-8."""
+    """The least number of bits, of 64, 96 and 128, at which rounding changes delta by less than a relative 1e-8."""
     order, _ = exp_bounds(epsilon)
     reference = privacy.delta(build(_REFERENCE), order, sensitivity).value
     for bits in WIDTHS:

@@ -1,4 +1,4 @@
-"""An empirical check of the running sampler: does what is drawn look like what is certified?
+"""An empirical check of the running sampler: do its draws follow the certified laws?
 
 Two questions, each able to refute the claim and neither able to prove it (the certificate does that):
 
@@ -6,7 +6,7 @@ Two questions, each able to refute the claim and neither able to prove it (the c
   fixed in advance from the public weights, Clopper-Pearson bounds give P(Y in S | n) >= p and P(Y in S | m) <= q with
   confidence 1 - ALPHA for all sets together; then log((p - delta)/q) is a lower bound on the true epsilon at the
   claimed delta. A bound above the claimed epsilon refutes it.
-- **weights.** A chi-square test of the observed noise against the weights of several columns.
+- **weights.** A chi-square test of the observed noise against the weights of several laws.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from countveil.law import Law
-from countveil.mechanism import Mechanism
-from countveil.sampling.draw import release_one
-from countveil.sampling.entropy import Key
-from countveil.search import bisect
+from countveil.laws.law import Law
+from countveil.mechanism.mechanism import Mechanism
+from countveil.numeric.search import bisect
+from countveil.sampling.randomness import NoiseKey
+from countveil.sampling.sampler import release_one
 
 ALPHA = 1e-6
 """Probability that a sound sampler is refuted by the privacy check."""
 LEAST_P = 1e-9
 """A chi-square p-value below this refutes the weights."""
 ORDERS = (-2.0, -1.0, -0.5, -0.2, 0.0, 0.2, 0.5, 1.0)
-"""Sets S are {y : p(y|n) > e^(epsilon + o) p(y|m)} for these offsets o."""
+"""The offsets o of the sets S = {y : p(y|n) > e^(epsilon + o) p(y|m)}."""
 
 LARGE = 2**40
 ONE_BY_ONE = 4000
@@ -40,7 +40,7 @@ Release = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 
 @dataclass(frozen=True)
 class Fit:
-    """Observed noise at one count against its weights."""
+    """A comparison of the observed noise at one count with the weights of its law."""
 
     n: int
     draws: int
@@ -50,8 +50,8 @@ class Fit:
 
 
 @dataclass(frozen=True)
-class Audit:
-    """What was seen. `epsilon_lower` bounds epsilon at the claimed delta from below (minus infinity: nothing seen)."""
+class SamplerAudit:
+    """The result of an audit. `epsilon_lower` bounds epsilon at the claimed delta from below; -inf if no set does."""
 
     draws: int
     pair: tuple[int, int]
@@ -61,26 +61,26 @@ class Audit:
     fits: tuple[Fit, ...]
 
     @property
-    def refuted(self) -> bool:
-        """Whether the claim cannot stand."""
+    def is_refuted(self) -> bool:
+        """Whether the draws contradict the certificate."""
         return self.epsilon_lower > self.epsilon_claimed or any(fit.p_value < LEAST_P for fit in self.fits)
 
 
-def audit(mechanism: Mechanism, draws: int = 1_000_000, release: Release | None = None) -> Audit:
+def audit(mechanism: Mechanism, draws: int = 1_000_000, release: Release | None = None) -> SamplerAudit:
     """Run the sampler `draws` times at each of a few counts and compare with the certificate."""
-    draw = release or (lambda counts: mechanism.sampler.release(counts, Key()))
+    draw = release or (lambda counts: mechanism.sampler.release(counts, NoiseKey()))
     n, m = mechanism.certificate.worst_pair
     counts = _audited_counts(mechanism)
     mixed = draw(np.tile(np.array(counts, dtype=np.int64), draws))  # all laws side by side in every batch
     seen = {c: mixed[i :: len(counts)] - c for i, c in enumerate(counts)}
-    fits = [_fit(c, mechanism.family.column(c), seen[c]) for c in counts]
+    fits = [_fit(c, mechanism.laws.law(c), seen[c]) for c in counts]
     if release is None:
-        one = np.array([release_one(mechanism.family, n) - n for _ in range(ONE_BY_ONE)])
-        fits.append(_fit(n, mechanism.family.column(n), one))
+        one = np.array([release_one(mechanism.laws, n) - n for _ in range(ONE_BY_ONE)])
+        fits.append(_fit(n, mechanism.laws.law(n), one))
     fits.append(_independence(mechanism, draw, draws))
     epsilon, delta = float(mechanism.epsilon), float(mechanism.delta)
-    found = [_epsilon_lower(mechanism, (a, b), seen, epsilon, delta, draws) for a, b in ((n, m), (m, n))]
-    return Audit(draws, (n, m), epsilon, delta, max(found), tuple(fits))
+    bounds = [_epsilon_lower(mechanism, (a, b), seen, epsilon, delta, draws) for a, b in ((n, m), (m, n))]
+    return SamplerAudit(draws, (n, m), epsilon, delta, max(bounds), tuple(fits))
 
 
 def _audited_counts(mechanism: Mechanism) -> list[int]:
@@ -94,9 +94,12 @@ def _audited_counts(mechanism: Mechanism) -> list[int]:
 
 
 def _independence(mechanism: Mechanism, draw: Release, draws: int) -> Fit:
-    """How often neighbouring cells, and the same cells of two releases, have equal noise: sum_z p(z)^2 of the time."""
+    """Compare how often two independent draws have equal noise with the expected share, sum_z p(z)^2.
+
+    The two draws are neighbouring cells of one release, and the same cell of two releases.
+    """
     n = mechanism.certificate.typical
-    law = mechanism.family.column(n)
+    law = mechanism.laws.law(n)
     same = float(sum(w * w for w in law.weights)) / float(law.total) ** 2
     once, again = (draw(np.full(draws, n, dtype=np.int64)) for _ in range(2))
     half = draws // 2
@@ -107,7 +110,7 @@ def _independence(mechanism: Mechanism, draw: Release, draws: int) -> Fit:
 
 
 def _two_sided(successes: int, trials: int, p: float) -> float:
-    """The probability that a binomial is as far from its mean as this, or further: twice the smaller tail."""
+    """The two-sided p-value of a number of successes: twice the smaller tail of the binomial distribution."""
     if p >= 1:
         return 1.0
     above = 1.0 if successes == 0 else beta_regularised(p, successes, trials - successes + 1)
@@ -123,9 +126,9 @@ def _epsilon_lower(
     delta: float,
     draws: int,
 ) -> float:
-    """The best lower bound over the sets, each at its share of ALPHA."""
+    """The largest lower bound on epsilon that any set S gives; all sets have equal shares of ALPHA."""
     n, m = pair
-    p, q = mechanism.family.column(n), mechanism.family.column(m).shifted(m - n)
+    p, q = mechanism.laws.law(n), mechanism.laws.law(m).shift(m - n)
     here, there = seen[n], seen[m] + (m - n)
     level = ALPHA / (4 * len(ORDERS))
     best = -math.inf
@@ -151,10 +154,10 @@ def _fit(n: int, law: Law, noise: NDArray[np.int64]) -> Fit:
 
 
 def _chi_square_p(observed: dict[int, int], expected: dict[int, float]) -> float:
-    """Pearson's test; cells with an expectation below 10 are pooled."""
+    """The p-value of Pearson's test; cells with an expectation below 10 are pooled."""
     pooled = {z for z, e in expected.items() if e < 10}
     cells = [(observed.get(z, 0), e) for z, e in expected.items() if z not in pooled]
-    if pooled and cells:  # the rare ones go with the rarest of the others
+    if pooled and cells:  # rare values are pooled with the least expected of the other cells
         k, e = cells.pop(min(range(len(cells)), key=lambda i: cells[i][1]))
         cells.append((k + sum(observed.get(z, 0) for z in pooled), e + sum(expected[z] for z in pooled)))
     statistic = sum((o - e) ** 2 / e for o, e in cells)
@@ -173,7 +176,7 @@ def clopper_pearson_lower(successes: int, trials: int, level: float) -> float:
 
 
 def beta_regularised(x: float, a: float, b: float) -> float:
-    """I_x(a, b) by Lentz's continued fraction."""
+    """The regularised incomplete beta function I_x(a, b), by Lentz's continued fraction."""
     if x <= 0 or x >= 1:
         return float(x >= 1)
     if x > (a + 1) / (a + b + 2):
@@ -220,5 +223,5 @@ def gamma_upper(a: float, x: float) -> float:
 
 
 def _away(x: float) -> float:
-    """Away from zero."""
+    """x, or a tiny positive number if x is too close to zero to divide by."""
     return x if abs(x) > 1e-300 else 1e-300

@@ -2,7 +2,7 @@
 and exact convolution of integer sequences.
 
 Everything here is integers and Fractions. An irrational number is never approximated silently: it
-comes as a pair (lower, upper) of Fractions that enclose it, and the caller says which side is safe.
+is a pair (lower, upper) of Fractions that enclose it, and the caller chooses the safe side.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from decimal import Decimal
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal, Inexact
 from fractions import Fraction
 from functools import lru_cache
 
@@ -22,10 +22,12 @@ _DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\Z", re.ASCII)
 _RATIO = re.compile(r"[+-]?\d+/\d+\Z", re.ASCII)
 _MAX_TEXT = 100
 _MAX_EXPONENT = 400
+LARGE_PRODUCT = 200_000
+"""Bytes of a product from which on decimals are faster."""
 
 
 def number(argument: str, given: object, allowed: str = "a finite decimal number") -> Fraction:
-    """The exact value of a decimal text, int, Fraction or Decimal; a float means its shortest decimal.
+    """The exact value of a decimal text, int, Fraction or Decimal; a float is read as its shortest decimal.
 
     >>> number("epsilon", "1e-6")
     Fraction(1, 1000000)
@@ -47,14 +49,14 @@ def number(argument: str, given: object, allowed: str = "a finite decimal number
     if len(text) <= _MAX_TEXT:
         if _RATIO.match(text) and int(text.split("/")[1]) != 0:
             return Fraction(text)
-        found = _DECIMAL.match(text)
-        if found and abs(int((found.group(3) or "e0")[1:])) <= _MAX_EXPONENT:
+        match = _DECIMAL.match(text)
+        if match and abs(int((match.group(3) or "e0")[1:])) <= _MAX_EXPONENT:
             return Fraction(text)
     raise ParameterError(argument, given, allowed)
 
 
 def integer(argument: str, given: object, low: int, high: int, hint: str = "") -> int:
-    """An integer in [low, high]; texts and integral numbers are welcome, 2.5 is not."""
+    """An integer in [low, high]; accepts texts and integral numbers such as 2.0, refuses 2.5."""
     allowed = f"a whole number from {low} to {high}"
     value = number(argument, given, allowed)
     if value.denominator != 1 or not low <= value <= high:
@@ -114,7 +116,7 @@ def log_upper(order: Fraction, digits: int = 15) -> Fraction:
 
 
 def decimal_text(x: Fraction, digits: int = 15, rounding: str = "nearest") -> str:
-    """x as a decimal text of so many significant digits, rounded "up", "down" or to "nearest".
+    """x as a decimal text of `digits` significant digits, rounded "up", "down" or to "nearest".
 
     >>> decimal_text(Fraction(1, 3)), decimal_text(Fraction(1, 3), 3, "up"), decimal_text(Fraction(1, 2))
     ('0.333333333333333', '0.334', '0.5')
@@ -159,27 +161,40 @@ def convolve(left: Sequence[int], right: Sequence[int]) -> list[int]:
     """The exact convolution c[k] = sum_i left[i] * right[k - i] of non-negative integers.
 
     One product of two large integers (Kronecker's substitution): each entry gets a slot wide enough
-    for any coefficient of the result, so no carry crosses a slot.
+    for any coefficient of the result, so no carry crosses a slot. Very large products are decimal, because Python
+    multiplies large Decimals, exactly, by number-theoretic transforms, and large ints more slowly.
 
     >>> convolve([1, 2, 3], [1, 1])
     [1, 3, 5, 3]
     """
     length = len(left) + len(right) - 1
-    (left, before), (right, after) = _trimmed(left), _trimmed(right)
+    (left, before), (right, after) = _trim(left), _trim(right)
     if not left or not right:
         return [0] * max(0, length)
-    width = (max(left) * max(right) * min(len(left), len(right))).bit_length() // 8 + 1
+    largest, slots = max(left) * max(right) * min(len(left), len(right)), len(left) + len(right) - 1
+    width = largest.bit_length() // 8 + 1
+    start = before + after
+    if width * slots > LARGE_PRODUCT:
+        entries = _convolve_decimals(left, right, len(str(largest)))
+        return [0] * start + entries + [0] * (length - start - slots)
     packed = [
         int.from_bytes(b"".join(value.to_bytes(width, "little") for value in side), "little") for side in (left, right)
     ]
-    slots = len(left) + len(right) - 1
     product = (packed[0] * packed[1]).to_bytes(width * slots, "little")
-    found = [int.from_bytes(product[i : i + width], "little") for i in range(0, width * slots, width)]
-    start = before + after
-    return [0] * start + found + [0] * (length - start - slots)
+    entries = [int.from_bytes(product[i : i + width], "little") for i in range(0, width * slots, width)]
+    return [0] * start + entries + [0] * (length - start - slots)
 
 
-def _trimmed(values: Sequence[int]) -> tuple[Sequence[int], int]:
-    """Without zeros at either end, and how many were cut in front."""
+def _convolve_decimals(left: Sequence[int], right: Sequence[int], width: int) -> list[int]:
+    """The convolution by one product of Decimals with a slot of `width` digits for each entry."""
+    exact = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[Inexact])
+    first, second = (Decimal("".join(f"{value:0{width}d}" for value in reversed(side))) for side in (left, right))
+    slots = len(left) + len(right) - 1
+    digits = str(exact.multiply(first, second)).zfill(width * slots)
+    return [int(digits[i - width : i]) for i in range(width * slots, 0, -width)]
+
+
+def _trim(values: Sequence[int]) -> tuple[Sequence[int], int]:
+    """The values without the zeros at both ends, and the number of zeros removed at the beginning."""
     inside = [i for i, value in enumerate(values) if value]
     return (values[inside[0] : inside[-1] + 1], inside[0]) if inside else ((), 0)

@@ -1,7 +1,7 @@
 """One-dimensional searches: the least integer or number at which a monotone condition holds; the root of a function.
 
-All of them ask the condition at a few places and trust that it goes on holding once it holds. `find_root` is in floats,
-which steer a search and are never part of a guarantee.
+Each search evaluates the condition at a few places and assumes that it is monotone: once it holds, it holds for all
+larger values. `find_root` uses floats, which steer a search and are never part of a guarantee.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ Real = TypeVar("Real", Fraction, float)
 
 
 def least_integer(holds: Callable[[int], bool], low: int, high: int) -> int:
-    """The least integer in low..high for which a condition holds; it is not asked at `high`, which is the answer if
-    it holds nowhere below.
+    """The least integer in low..high for which a condition holds, or `high` if it holds nowhere below.
+
+    The condition is never evaluated at `high`.
 
     >>> least_integer(lambda x: x * x >= 50, 0, 100)
     8
@@ -28,7 +29,7 @@ def least_integer(holds: Callable[[int], bool], low: int, high: int) -> int:
 
 
 def least_positive(holds: Callable[[int], bool], limit: int) -> int:
-    """The least integer in 1..limit, for a condition that is costly to ask at large ones: doubles before it halves."""
+    """`least_integer` on 1..limit for a condition that is costly for large integers, so small ones are tried first."""
     high = 1
     while high < limit and not holds(high):
         high = min(2 * high, limit)
@@ -44,9 +45,9 @@ def bisect(
     tolerance: Callable[[Real], Real] | None = None,
     middle: Callable[[Real, Real], Real] | None = None,
 ) -> tuple[Real, Real]:
-    """A narrow bracket: the condition does not hold at its lower end and holds at its upper one.
+    """Halve the bracket (low, high) and return it; the condition stays false at its lower end, true at its upper end.
 
-    The bracket is halved so many times, or until it is no wider than `tolerance(high)`.
+    The search ends after `steps` halvings, or when the bracket is at most `tolerance(high)` long.
 
     >>> bisect(lambda x: x * x >= 2, Fraction(1), Fraction(2), steps=3)
     (Fraction(11, 8), Fraction(3, 2))
@@ -60,7 +61,7 @@ def bisect(
 
 
 class NoRootError(Exception):
-    """The function does not change sign where it was looked for."""
+    """The function does not change sign within the searched range."""
 
 
 def find_root(
@@ -73,10 +74,10 @@ def find_root(
     tolerance: float = 1e-9,
     close: float = 1e-8,
 ) -> float:
-    """The least x (about) with lack(x) <= 0, lack falling: bracket by growing steps, then Illinois' regula falsi.
+    """Approximately the least x with lack(x) <= 0, for a decreasing function `lack`.
 
-    The lower limit is the answer if nothing is lacking there. The search ends when the bracket is as short as
-    `tolerance`, or when -close < lack(x) <= 0.
+    Growing steps find a bracket, and the Illinois method shortens it until it is at most `tolerance` long, or until
+    -close < lack(x) <= 0. Returns the lower limit if lack <= 0 there.
 
     >>> round(find_root(lambda x: 2 - x * x, 1.0), 6)
     1.414214

@@ -1,22 +1,24 @@
 """The paper's five figures computed again, and two that it lacks.
 
-Of each curve there are up to three: as the paper plots it, the exact delta of the same law, and the optimum. Points
+Each curve has up to three versions: as the paper plots it, the exact delta of the same law, and the optimum. Points
 are exact or certified numbers and need no altair; `countveil.plots.figures` draws them.
 
-    noise       P(Z = z) of the paper's law and of the discrete Gaussian at epsilon 2.18, eta 0.8, D 6
-    epsilon     delta against epsilon at eta 0.5
-    eta-1.1     delta against eta at epsilon 1.1
-    eta-2.2     delta against eta at epsilon 2.2
-    gaussian    (epsilon, delta) against the discrete Gaussian at eta 0.5, D 6
-    failure     where the paper's theorem fails, and how far its delta is from the truth
-    zero-bias   what zero bias from a count n0 on costs in eta
+    reproduction  the paper's five, by name:
+        noise: P(Z = z) of the paper's law and of the discrete Gaussian at epsilon 2.18, eta 0.8, D 6
+        epsilon: delta against epsilon at eta 0.5
+        eta-1.1, eta-2.2: delta against eta at that epsilon
+        gaussian: (epsilon, delta) against the discrete Gaussian at eta 0.5, D 6
+    failure       where the paper's theorem fails, and how far its delta is from the truth
+    zero_bias     what zero bias from a count n0 on costs in eta
+    composition   what k answers cost together, and the variance that a budget needs for them
+    curves        the three deltas of one (epsilon, eta, D)
+    points        the points of a figure: exact values, as rows and as CSV
 
-One more is made only when it is named, for it takes some 20 seconds. It answers a question that the paper leaves open:
+The figure composition is computed only on request, because it takes about 20 seconds. It answers a question that the
+paper leaves open.
 
-    composition what k answers cost together, and the variance that a budget needs for them
-
-The source of the paper gives parameters and captions but no pictures: the ranges of the axes and, but for 4, 6 and 8,
-the values of D are chosen here.
+The source of the paper gives parameters and captions but no pictures: the ranges of the axes and the values of D other
+than 4, 6 and 8 are chosen here.
 """
 
 from __future__ import annotations
@@ -25,15 +27,15 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from countveil.durable_files import open_output
 from countveil.errors import ParameterError
-from countveil.figures.points import Figure
+from countveil.files.durable_files import open_output
+from countveil.paper_figures.points import Figure
 
 __all__ = ["MORE", "NAMES", "Figure", "figure", "write_figures"]
 
 NAMES = ("noise", "epsilon", "eta-1.1", "eta-2.2", "gaussian", "failure", "zero-bias")
 MORE = ("composition",)
-"""Figures that are made only when they are named."""
+"""Figures that are computed only on request."""
 FORMATS = ("svg", "png", "csv")
 
 Progress = Callable[[Sequence[str]], Iterable[str]]
@@ -42,21 +44,21 @@ Progress = Callable[[Sequence[str]], Iterable[str]]
 def figure(name: str) -> Figure:
     """The points of one figure.
 
-    >>> found = figure("noise")
-    >>> [found.text(p, "probability")[:7] for p in found.select(series="paper")][:4]
+    >>> noise = figure("noise")
+    >>> [noise.text(p, "probability")[:7] for p in noise.select(series="paper")][:4]
     ['0.8', '0.08987', '0.00960', '0.00052']
     """
-    from countveil.figures import composed, failure, reproduced, zero_bias
+    from countveil.paper_figures import composition, failure, reproduction, zero_bias
 
     makers: dict[str, Callable[[], Figure]] = {
-        "noise": reproduced.noise,
-        "epsilon": reproduced.against_epsilon,
-        "eta-1.1": lambda: reproduced.against_eta("1.1"),
-        "eta-2.2": lambda: reproduced.against_eta("2.2"),
-        "gaussian": reproduced.against_gaussian,
+        "noise": reproduction.noise,
+        "epsilon": reproduction.against_epsilon,
+        "eta-1.1": lambda: reproduction.against_eta("1.1"),
+        "eta-2.2": lambda: reproduction.against_eta("2.2"),
+        "gaussian": reproduction.against_gaussian,
         "failure": failure.failure,
         "zero-bias": zero_bias.zero_bias,
-        "composition": composed.composition,
+        "composition": composition.composition,
     }
     if name not in makers:
         raise ParameterError("figure", name, "one of " + ", ".join(makers))
@@ -66,31 +68,31 @@ def figure(name: str) -> Figure:
 def write_figures(
     out: str | Path, *, only: Sequence[str] | None = None, progress: Progress = iter
 ) -> list[tuple[Figure, list[Path]]]:
-    """Compute figures and write each as SVG, PNG and CSV into a folder, which is made; files there are replaced.
+    """Compute figures and write each as SVG, PNG and CSV into a folder, which is created; existing files are replaced.
 
-    What can be refused (a name, a missing extra, the folder) is refused before anything is computed.
+    A wrong name, a missing extra or an unusable folder is refused before anything is computed.
     """
-    from countveil.plots.composed import composition_chart
+    from countveil.plots.chart_files import check, save
+    from countveil.plots.composition import composition_chart
     from countveil.plots.figures import chart
-    from countveil.plots.save import check, save
 
-    names = _chosen(only)
-    check(Path(os.sep) / "figure.svg")  # the extra, before the folder is made
+    names = _choose_figures(only)
+    check(Path(os.sep) / "figure.svg")  # check the extra before the folder is created
     folder = _folder(out)
     written = []
     for name in progress(names):
-        found = figure(name)
+        computed = figure(name)
         paths = [folder / f"{name}.{ending}" for ending in FORMATS]
-        picture = composition_chart(found.points) if name in MORE else chart(name, found.points)
+        picture = composition_chart(computed.points) if name in MORE else chart(name, computed.points)
         for path in paths[:2]:
             save(picture, path)
         with open_output(paths[2]) as file:
-            file.write(found.csv().encode())
-        written.append((found, paths))
+            file.write(computed.csv().encode())
+        written.append((computed, paths))
     return written
 
 
-def _chosen(only: Sequence[str] | None) -> list[str]:
+def _choose_figures(only: Sequence[str] | None) -> list[str]:
     known = (*NAMES, *MORE)
     for name in only or ():
         if name not in known:

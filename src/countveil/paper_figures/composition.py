@@ -1,17 +1,18 @@
-"""Many answers together: what they cost by different ways of counting, and the variance that a budget needs.
+"""Many answers together: their cost by different composition theorems, and the variance that a budget needs.
 
 **Cost.** The least epsilon at delta 1e-6 of k answers of one fixed mechanism:
 
-    exact           composed law by law (`countveil.accounting`): the upper end of a bracket, its lower end beside it
+    exact           the privacy losses of k answers composed numerically (`countveil.accounting`), with certified
+                    bounds: `epsilon` is the upper one, `epsilon_lower` the lower one
     basic           k times the epsilon that one answer has at delta/k
     advanced        Kairouz, Oh, Viswanath, *The Composition Theorem for Differential Privacy* (2015): k answers of
                     (e, d) are (e', 1 - (1 - d)^k (1 - d')) with
                     e' = min(k e, k e tanh(e/2) + e sqrt(2 k ln(1/d')))
-    gaussian        the discrete Gaussian of the same variance, composed law by law
-    gaussian-zcdp   the same by rho = 1/(2 s2) and epsilon = k rho + 2 sqrt(k rho ln(1/delta)) (Bun, Steinke 2016)
+    gaussian        the discrete Gaussian of the same variance, composed in the same way
+    gaussian-zcdp   the same Gaussian by rho = 1/(2 s2), epsilon = k rho + 2 sqrt(k rho ln(1/delta)) (Bun, Steinke 2016)
 
-**Need.** The least variance with which k answers are within epsilon 3, delta 1e-6: of a plan, of the geometric law and
-of the discrete Gaussian, each certified; and what the last two need where basic composition or zCDP does the counting.
+**Need.** The least variance with which k answers are within epsilon 3, delta 1e-6. Certified: for a plan, the geometric
+law and the discrete Gaussian. For comparison: the geometric law by basic composition, the discrete Gaussian by zCDP.
 """
 
 from __future__ import annotations
@@ -20,36 +21,37 @@ import math
 from dataclasses import replace
 from fractions import Fraction
 
-from countveil.accounting import plan, powers
+from countveil.accounting import convolution
 from countveil.accounting.composition import Composition
-from countveil.accounting.grid import above
-from countveil.accounting.pairs import Answer, Change, answer_of
-from countveil.accounting.shapes import Target, least_scale
+from countveil.accounting.loss_grid import above
+from countveil.accounting.privacy_loss import Answer, Change, answer_of
 from countveil.design import design
-from countveil.exact import decimal_text
-from countveil.families.gaussian import discrete_gaussian
-from countveil.families.geometric import geometric
-from countveil.families.member import Member
-from countveil.figures.points import Figure, Point, point_of
-from countveil.mechanism import Mechanism
-from countveil.search import find_root
+from countveil.literature.gaussian import discrete_gaussian
+from countveil.literature.geometric import geometric
+from countveil.literature.member import Member
+from countveil.mechanism.mechanism import Mechanism
+from countveil.numeric.exact_numbers import decimal_text
+from countveil.numeric.search import find_root
+from countveil.paper_figures.points import Figure, Point, point_of
+from countveil.planning import plan
+from countveil.planning.shapes import Target, least_scale
 
 COUNTS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 EPSILON, DELTA = Fraction(3), Fraction("1e-6")
 FIXED_EPSILON, FIXED_DELTA = "0.1", "1e-12"
-"""Of the design whose answers are counted: at a thousand answers its edges are below a thousandth of DELTA."""
+"""The guarantee of the fixed mechanism: in a thousand answers, its edges add less than a thousandth of DELTA."""
 COLUMNS = ("series", "answers", "epsilon", "epsilon_lower", "variance", "ratio")
 FINE = 100
 """Grid steps in a standard deviation of one loss."""
 NUDGE = 1e-8
-"""What is found by estimates is moved by so much, then by four times as much, until it is certified."""
+"""An estimate is moved by this, then by four times as much, and so on until it is certified."""
 TINY = 1e-300
 TAIL = 1e-4
-"""Share of delta that tails beyond the float law may take while a scale is tuned."""
+"""The share of delta that tails beyond the float law may take while tuning a scale."""
 
 
 def composition() -> Figure:
-    """The points of both questions."""
+    """The points of the figure: what k answers cost, and the variance that a budget needs."""
     mechanism = design(epsilon=FIXED_EPSILON, delta=FIXED_DELTA, policy="signed")
     points = [*cost(mechanism), *need()]
     at = {(point["series"], point["answers"]): point for point in points}
@@ -69,26 +71,26 @@ def composition() -> Figure:
 
 
 def cost(mechanism: Mechanism) -> list[Point]:
-    """The epsilon of k answers of a signed mechanism at delta 1e-6, counted in five ways."""
+    """The epsilon of k answers of a signed mechanism at delta 1e-6, computed in five ways."""
     variance = mechanism.certificate.variance
-    ours, gaussian = answer_of(mechanism.family, 1), peer(discrete_gaussian(variance))
+    ours, gaussian = answer_of(mechanism.laws, 1), peer(discrete_gaussian(variance))
     points: list[Point] = []
     for k in COUNTS:
         exact, normal = bracket(ours, k), bracket(gaussian, k)
         points += [
             _point("exact", k, epsilon=exact[1], epsilon_lower=exact[0]),
-            _point("basic", k, epsilon=basic(mechanism, k)),
-            _point("advanced", k, epsilon=Fraction(advanced(mechanism, k))),
+            _point("basic", k, epsilon=basic_epsilon(mechanism, k)),
+            _point("advanced", k, epsilon=Fraction(advanced_epsilon(mechanism, k))),
             _point("gaussian", k, epsilon=normal[1], epsilon_lower=normal[0]),
-            _point("gaussian-zcdp", k, epsilon=Fraction(zcdp(k / (2 * float(variance))))),
+            _point("gaussian-zcdp", k, epsilon=Fraction(zcdp_epsilon(k / (2 * float(variance))))),
         ]
     return points
 
 
 def bracket(answer: Answer, answers: int) -> tuple[Fraction, Fraction]:
-    """What the epsilon of so many answers at delta 1e-6 is at least, and at most.
+    """A lower and an upper bound on the epsilon of so many answers at delta 1e-6.
 
-    **Guarantee.** Found by estimates, then moved apart until both ends are certified.
+    **Guarantee.** Both ends start at an estimate and move apart until both are certified.
     """
     (pair,), step = answer.pairs[Change.ADD], _step(answer)
     whole = Composition([(answer, answers)], chosen_step=step)
@@ -96,33 +98,33 @@ def bracket(answer: Answer, answers: int) -> tuple[Fraction, Fraction]:
 
     def lack(log_epsilon: float) -> float:
         epsilon = math.exp(log_epsilon)
-        delta = pair.delta(epsilon) if answers == 1 else powers.estimate(parts, epsilon)
+        delta = pair.delta(epsilon) if answers == 1 else convolution.estimate(parts, epsilon)
         return math.log(max(delta, TINY) / float(DELTA))
 
-    low = high = near = math.exp(find_root(lack, math.log(zcdp(answers * pair.deviation**2 / 2))))
+    low = high = near = math.exp(find_root(lack, math.log(zcdp_epsilon(answers * pair.deviation**2 / 2))))
     nudge = NUDGE
     while whole.upper(high) > DELTA or whole.lower(low) < DELTA:
         low, high, nudge = near * (1 - nudge), near * (1 + nudge), 4 * nudge
     return Fraction(low), Fraction(high)
 
 
-def basic(mechanism: Mechanism, answers: int) -> Fraction:
+def basic_epsilon(mechanism: Mechanism, answers: int) -> Fraction:
     """k times the epsilon that one answer has at delta/k."""
     one = mechanism.epsilon_at(DELTA / answers)
     if one is None:
-        raise ArithmeticError("infinite losses weigh more than delta")
+        raise ArithmeticError("the probability of infinite losses is above delta")
     return answers * one
 
 
-def advanced(mechanism: Mechanism, answers: int) -> float:
-    """The formula of Kairouz, Oh and Viswanath for answers of (e, d), d' being what k d leaves of delta."""
+def advanced_epsilon(mechanism: Mechanism, answers: int) -> float:
+    """The formula of Kairouz, Oh and Viswanath for answers of (e, d), where d' is delta minus k d."""
     e, left = float(mechanism.certificate.epsilon), float(DELTA - answers * mechanism.delta)
     by_variance = answers * e * math.tanh(e / 2) + e * math.sqrt(2 * answers * math.log(1 / left))
     return min(answers * e, by_variance)
 
 
-def zcdp(rho: float) -> float:
-    """rho-zCDP as an epsilon at delta 1e-6."""
+def zcdp_epsilon(rho: float) -> float:
+    """The epsilon at delta 1e-6 that rho-zCDP implies."""
     return rho + 2 * math.sqrt(rho * math.log(1 / float(DELTA)))
 
 
@@ -134,19 +136,21 @@ def need() -> list[Point]:
     points: list[Point] = []
     for k in COUNTS:
         planned = plan(epsilon=EPSILON, delta=DELTA, answers=k, policy="signed").mechanism.certificate.variance
-        found = {
+        variances = {
             "plan": planned,
-            "geometric-need": tuned(1, k).columns.stationary.variance,
-            "gaussian-need": tuned(2, k).columns.stationary.variance,
-            "basic-need": geometric(EPSILON / k).columns.stationary.variance,
+            "geometric-need": tune_member(1, k).laws.stationary.variance,
+            "gaussian-need": tune_member(2, k).laws.stationary.variance,
+            "basic-need": geometric(EPSILON / k).laws.stationary.variance,
             "zcdp-need": _zcdp_variance(k),
         }
-        points += [_point(series, k, variance=found[series], ratio=found[series] / planned) for series in found]
+        points += [
+            _point(series, k, variance=variances[series], ratio=variances[series] / planned) for series in variances
+        ]
     return points
 
 
-def tuned(power: int, answers: int) -> Member:
-    """The geometric law (power 1) or discrete Gaussian (2) of least scale with k answers within (3, 1e-6), certified.
+def tune_member(power: int, answers: int) -> Member:
+    """The geometric law (power 1) or discrete Gaussian (power 2) of least scale whose k answers are within (3, 1e-6).
 
     **Guarantee.** The law's upper bound is within delta; it is the least scale to a relative 1e-4.
     """
@@ -164,19 +168,19 @@ def tuned(power: int, answers: int) -> Member:
 
 
 def peer(member: Member) -> Answer:
-    """One answer of a mechanism of the literature: what was cut off of its law is slack."""
-    return replace(answer_of(member.columns, 1), slack=member.cut)
+    """One answer of a mechanism of the literature; the probability cut off from its law is slack."""
+    return replace(answer_of(member.laws, 1), slack=member.cut)
 
 
 def _zcdp_variance(answers: int) -> Fraction:
-    """s2 = k / (2 rho), rho the largest with zcdp(rho) <= 3; the variance of that discrete Gaussian."""
+    """The variance of the discrete Gaussian with s2 = k / (2 rho), for the largest rho with zcdp(rho) <= 3."""
     depth = math.log(1 / float(DELTA))
     rho = (math.sqrt(depth + float(EPSILON)) - math.sqrt(depth)) ** 2
-    return discrete_gaussian(Fraction(answers / (2 * rho))).columns.stationary.variance
+    return discrete_gaussian(Fraction(answers / (2 * rho))).laws.stationary.variance
 
 
 def _step(answer: Answer) -> float:
-    """A grid on which the heaviest loss lies: for both laws all losses are multiples of it."""
+    """A grid step that divides the heaviest loss: for both laws all losses are multiples of it."""
     (pair,) = answer.pairs[Change.ADD]
     base, wanted = pair.heaviest_loss, pair.deviation / FINE
     return base / math.ceil(base / wanted)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
-from countveil import privacy
-from countveil.design import optimal, paper
-from countveil.exact import exp_bounds
-from countveil.law import Columns, Law
-from countveil.rounding import proposals, symmetric_law
+from countveil.design import closed_form, paper
+from countveil.laws import privacy
+from countveil.laws.law import Law, LawsByCount
+from countveil.laws.rounding import proposals, symmetric_law
+from countveil.numeric.exact_numbers import exp_bounds
 
 BITS = 192
 """Rounding to 2**-192 is far below every digit that is written."""
@@ -18,7 +18,11 @@ BITS = 192
 
 @dataclass(frozen=True)
 class Three:
-    """`stated` is min(1, (2D+1) delta*), a formula; `exact` and `least` are measured on the weights of the two laws."""
+    """Three deltas at one (epsilon, eta, D): stated, exact and least.
+
+    `stated` is the paper's formula min(1, (2D+1) delta*), `exact` is measured on the paper's law, and `least` on the
+    optimal law. `holds` says whether the paper's theorem holds there.
+    """
 
     stated: Fraction
     holds: bool
@@ -31,10 +35,10 @@ class Three:
 def three(epsilon: Fraction, eta: Fraction, D: int) -> Three:
     """The paper's law and the optimum, with their deltas."""
     form = paper.closed_form(epsilon, eta, D)
-    law = written(form.half)
-    best = written(optimal.optimum(epsilon, eta, D).half)
+    law = round_law(form.half)
+    best = round_law(closed_form.optimum(epsilon, eta, D).half)
     return Three(
-        stated=form.stated,
+        stated=form.stated_delta,
         holds=form.holds,
         exact=exact_delta(law, epsilon),
         least=exact_delta(best, epsilon),
@@ -43,7 +47,7 @@ def three(epsilon: Fraction, eta: Fraction, D: int) -> Three:
     )
 
 
-def written(half: tuple[Decimal, ...]) -> Law:
+def round_law(half: tuple[Decimal, ...]) -> Law:
     """A symmetric law as integer weights over 2**192."""
     return symmetric_law(proposals(half), BITS)
 
@@ -51,4 +55,4 @@ def written(half: tuple[Decimal, ...]) -> Law:
 def exact_delta(law: Law, epsilon: Fraction) -> Fraction:
     """The least delta at epsilon for noise that does not depend on n. **Guarantee.** Rounded up, never down."""
     order, _ = exp_bounds(epsilon)  # e^epsilon rounded DOWN: delta can only grow
-    return privacy.delta(Columns(law), order).value
+    return privacy.delta(LawsByCount(law), order).value

@@ -1,4 +1,4 @@
-"""Where the paper's theorem fails, and how far what it states is from the truth there.
+"""Where the paper's theorem fails, and how far its stated delta is from the exact delta there.
 
 The theorem needs alpha_1 <= E C + B delta*. Where C > C_D this always holds: alpha_1 = (C - B delta*)/E < E C. Where
 C <= C_D, alpha_1 = S_D B delta* with S_k = sum_{j<k} E^j and B delta* = 1/sum_{j<D} (D-j) E^j, so it fails exactly for
@@ -6,10 +6,10 @@ C <= C_D, alpha_1 = S_D B delta* with S_k = sum_{j<k} E^j and B delta* = 1/sum_{
     C = 2 eta/eta_bar < S_{D-1} / sum_{j<D} (D-j) E^j,
 
 which is less than C_D. The set of failing eta is therefore an interval (0, eta_0(epsilon)), empty for D = 1. The curves
-are found by bisection on `closed_form(...).holds` all the same; tests compare them with this formula.
+are nevertheless found by bisection on `closed_form(...).holds`; tests compare them with this formula.
 
-From eta_0 on, and while eta <= E P(Z = 1), so up to the knee, the exact delta of the law is D delta* and what P(Z = 1)
-has beyond E eta, if anything: at most (D+1) delta*.
+From eta_0 up to the knee (while eta <= E P(Z = 1)), the exact delta of the law is D delta* + max(0, P(Z = 1) - E eta),
+which is at most (D+1) delta*.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from countveil.design import paper
-from countveil.exact import decimal_text
-from countveil.figures.curves import exact_delta, three, written
-from countveil.figures.points import Figure, Point, as_written, point_of
-from countveil.search import bisect
+from countveil.numeric.exact_numbers import decimal_text
+from countveil.numeric.search import bisect
+from countveil.paper_figures.curves import exact_delta, round_law, three
+from countveil.paper_figures.points import Figure, Point, as_written, point_of
 
 BOUNDS = (2, 6, 100)
 SHOWN_D = 6
 EPSILONS = ("0.5", "1.1", "2.2")
 STEPS = 40
 LARGEST = Fraction(1, 4)
-"""No failing eta is as large: S_{D-1} / T < 1/2, T the sum of S_1..S_D, so eta_0 < 1/5."""
+"""Every failing eta is smaller: S_{D-1} / T < 1/2, T the sum of S_1..S_D, so eta_0 < 1/5."""
 
 
 def boundary(epsilon: Fraction, D: int) -> Fraction:
-    """eta_0: the theorem fails for eta below it and holds from it on. To a relative 2**-40 or so."""
+    """eta_0, to about a relative 2**-40: the theorem fails for smaller eta, and holds at eta_0 and above."""
     return _least_eta(lambda eta: paper.closed_form(epsilon, eta, D).holds)
 
 
 def false_below(epsilon: Fraction, D: int) -> Fraction | None:
-    """The eta below which the paper's law is not even (epsilon, (2D+1) delta*)-private; None where there is none."""
+    """The eta below which the paper's law is not even (epsilon, (2D+1) delta*)-private, or None if there is none."""
 
     def is_true(eta: Fraction) -> bool:
         form = paper.closed_form(epsilon, eta, D)
-        return exact_delta(written(form.half), epsilon) <= form.stated
+        return exact_delta(round_law(form.half), epsilon) <= form.stated_delta
 
     return None if is_true(Fraction(1, 10**6)) else _least_eta(is_true)
 
@@ -85,11 +85,11 @@ COLUMNS = ("series", "D", "epsilon", "eta", "stated", "exact", "ratio")
 
 
 def _edge(epsilon: Fraction) -> list[Fraction]:
-    """Places just below the boundary, where the ratio falls steeply, and the boundary itself, as they are written."""
+    """Points just below the boundary, where the ratio falls steeply, and the boundary, as written to CSV."""
     edge = boundary(epsilon, SHOWN_D)
     return [as_written(edge * (1 - Fraction(1, 2**i))) for i in range(4, 16)] + [as_written(edge, "up")]
 
 
 def _truth(epsilon: Fraction, eta: Fraction, D: int) -> dict[str, Fraction]:
-    found = three(epsilon, eta, D)
-    return {"stated": found.stated, "exact": found.exact, "ratio": found.exact / found.stated}
+    curves = three(epsilon, eta, D)
+    return {"stated": curves.stated, "exact": curves.exact, "ratio": curves.exact / curves.stated}

@@ -1,4 +1,4 @@
-"""What a figure is made of: points with exact values, as rows and as CSV."""
+"""The points of a figure: exact values, as rows and as CSV."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import io
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from countveil.exact import decimal_text
+from countveil.numeric.exact_numbers import decimal_text
 
 Value = Fraction | int | str | None
 Point = dict[str, Value]
 
 
 def as_written(x: Fraction, rounding: str = "nearest") -> Fraction:
-    """A parameter that has no more digits than are written: what is computed at it is true of what is read.
+    """A parameter rounded to the digits that the CSV shows, so that values computed at it hold for the shown parameter.
 
     >>> as_written(Fraction(1, 3))
     Fraction(333333333333333, 1000000000000000)
@@ -33,8 +33,8 @@ class Figure:
 
     The parameters of a point, epsilon and eta, are chosen so that they are written exactly.
 
-    `rounded` says for a column which side is safe: deltas measured on integer weights go up, what a program reaches
-    goes down. A point of series "paper" is what the paper states, by its formula: to nearest.
+    `rounded` is the safe rounding direction of a column: deltas measured on integer weights round up, values that a
+    program reaches round down. Points of series "paper" are the paper's formula and round to nearest.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Figure:
         return [point for point in self.points if all(point[key] == value for key, value in values.items())]
 
     def text(self, point: Point, column: str) -> str:
-        """One value as it is written: 15 digits."""
+        """One value as it is written to CSV, with 15 digits."""
         value = point[column]
         if value is None:
             return ""
@@ -59,7 +59,7 @@ class Figure:
         return decimal_text(value, rounding=safe)
 
     def csv(self) -> str:
-        """A header and a line for every point."""
+        """The points as CSV: a header, and a line for every point."""
         file = io.StringIO()
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(self.columns)

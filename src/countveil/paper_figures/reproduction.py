@@ -1,4 +1,4 @@
-"""The paper's five figures: its parameters, its curves, and beside them the truth and the optimum."""
+"""The paper's five figures: its parameters, its curves, and beside them the exact delta and the optimum."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from countveil.design import paper
-from countveil.design.optimal import knee
-from countveil.exact import decimal_text, exp_bounds
-from countveil.families.gaussian import discrete_gaussian, parameter_for_variance
-from countveil.figures.curves import Three, three
-from countveil.figures.failure import boundary
-from countveil.figures.points import Figure, Point, as_written
-from countveil.search import bisect
+from countveil.design.closed_form import knee
+from countveil.literature.gaussian import discrete_gaussian, parameter_for_variance
+from countveil.numeric.exact_numbers import decimal_text, exp_bounds
+from countveil.numeric.search import bisect
+from countveil.paper_figures.curves import Three, three
+from countveil.paper_figures.failure import boundary
+from countveil.paper_figures.points import Figure, Point, as_written
 
 BOUNDS = (4, 6, 8)
 """The values of D that the paper's text names: supports of 9, 13 and 17 values."""
 NEAR = tuple(Fraction(i, 2000) for i in (-32, -16, -8, -4, -2, -1, 0, 1, 2, 4, 8, 16, 32))
-"""Steps around a kink, as shares of the whole axis."""
+"""Offsets around a kink, as fractions of the whole axis."""
 
 
 def noise() -> Figure:
     """P(Z = z), z = 0..6, of the paper's law, of two discrete Gaussians and of the optimum."""
     epsilon, eta, D = Fraction("2.18"), Fraction("0.8"), 6
-    found = three(epsilon, eta, D)
-    variance = found.law.variance
+    curves = three(epsilon, eta, D)
+    variance = curves.law.variance
     as_printed = discrete_gaussian(variance)
     equal = discrete_gaussian(parameter_for_variance(variance))
     laws = {
-        "paper": found.law,
-        "gaussian-parameter": as_printed.columns.stationary,
-        "gaussian-variance": equal.columns.stationary,
-        "optimum": found.best,
+        "paper": curves.law,
+        "gaussian-parameter": as_printed.laws.stationary,
+        "gaussian-variance": equal.laws.stationary,
+        "optimum": curves.best,
     }
     points: list[Point] = [
         {"series": series, "z": z, "probability": law.probability(z)} for series, law in laws.items() for z in range(7)
@@ -39,15 +39,15 @@ def noise() -> Figure:
     order, _ = exp_bounds(epsilon)
     facts = {
         "paper_delta_singleton": decimal_text(Fraction(paper.closed_form(epsilon, eta, D).delta_star)),
-        "paper_delta_stated": decimal_text(found.stated),
-        "paper_delta_exact": _up(found.exact),
-        "optimum_delta": _up(found.least),
+        "paper_delta_stated": decimal_text(curves.stated),
+        "paper_delta_exact": _up(curves.exact),
+        "optimum_delta": _up(curves.least),
         "gaussian_parameter_delta": _up(as_printed.delta(order)),
         "gaussian_variance_delta": _up(equal.delta(order)),
         "paper_variance": decimal_text(variance),
-        "gaussian_parameter_variance": decimal_text(as_printed.columns.stationary.variance),
-        "gaussian_variance_variance": decimal_text(equal.columns.stationary.variance),
-        "optimum_variance": decimal_text(found.best.variance),
+        "gaussian_parameter_variance": decimal_text(as_printed.laws.stationary.variance),
+        "gaussian_variance_variance": decimal_text(equal.laws.stationary.variance),
+        "optimum_variance": decimal_text(curves.best.variance),
     }
     title = "Noise of the paper's law and of the discrete Gaussian: epsilon 2.18, eta 0.8, D 6"
     return Figure("noise", title, ("series", "z", "probability"), tuple(points), facts)
@@ -61,8 +61,8 @@ def against_epsilon() -> Figure:
     points: list[Point] = []
     for D in BOUNDS:
         for epsilon in sorted(grid):
-            found = three(epsilon, eta, D)
-            points += _rows(found, D=D, epsilon=epsilon)
+            curves = three(epsilon, eta, D)
+            points += _rows(curves, D=D, epsilon=epsilon)
     at = three(Fraction("1.1"), eta, 8)
     within = three(Fraction("1.5"), eta, 8).law.within(3)
     facts = {**_facts(at, "D_8_epsilon_1.1"), "D_8_epsilon_1.5_within_3": decimal_text(within)}
@@ -97,14 +97,14 @@ def against_gaussian() -> Figure:
     kink = Fraction(decimal_text(_knee_epsilon(eta), 10))
     points: list[Point] = []
     for epsilon in sorted({Fraction(i, 20) for i in range(1, 61)} | {kink + 3 * step for step in NEAR}):
-        found = three(epsilon, eta, D)
-        variance = found.law.variance
+        curves = three(epsilon, eta, D)
+        variance = curves.law.variance
         order, _ = exp_bounds(epsilon)
-        for row, law in zip(_rows(found, epsilon=epsilon), (found.law, found.law, found.best), strict=True):
+        for row, law in zip(_rows(curves, epsilon=epsilon), (curves.law, curves.law, curves.best), strict=True):
             points.append({**row, "variance": law.variance})
         for series, s2 in (("gaussian-parameter", variance), ("gaussian-variance", parameter_for_variance(variance))):
             member = discrete_gaussian(s2)
-            measured = {"delta": member.delta(order), "variance": member.columns.stationary.variance}
+            measured = {"delta": member.delta(order), "variance": member.laws.stationary.variance}
             points.append({"series": series, "epsilon": epsilon, **measured, "theorem_holds": None})
     points.sort(key=lambda point: _SERIES.index(str(point["series"])))
     at = Fraction(2)
@@ -124,19 +124,19 @@ _HAIR = Fraction(1, 10**9)
 _SERIES = ("paper", "exact", "optimum", "gaussian-parameter", "gaussian-variance")
 
 
-def _rows(found: Three, **at: Fraction | int) -> Iterator[Point]:
-    """The points of the three curves at one place."""
-    holds = "yes" if found.holds else "no"
-    yield {"series": "paper", **at, "delta": found.stated, "theorem_holds": holds}
-    yield {"series": "exact", **at, "delta": found.exact, "theorem_holds": holds}
-    yield {"series": "optimum", **at, "delta": found.least, "theorem_holds": None}
+def _rows(curves: Three, **at: Fraction | int) -> Iterator[Point]:
+    """The points of the three curves at one parameter value."""
+    holds = "yes" if curves.holds else "no"
+    yield {"series": "paper", **at, "delta": curves.stated, "theorem_holds": holds}
+    yield {"series": "exact", **at, "delta": curves.exact, "theorem_holds": holds}
+    yield {"series": "optimum", **at, "delta": curves.least, "theorem_holds": None}
 
 
-def _facts(found: Three, at: str) -> dict[str, str]:
+def _facts(curves: Three, at: str) -> dict[str, str]:
     return {
-        f"{at}_paper": decimal_text(found.stated),
-        f"{at}_exact": _up(found.exact),
-        f"{at}_optimum": _up(found.least),
+        f"{at}_paper": decimal_text(curves.stated),
+        f"{at}_exact": _up(curves.exact),
+        f"{at}_optimum": _up(curves.least),
     }
 
 

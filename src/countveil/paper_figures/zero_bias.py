@@ -1,11 +1,11 @@
-"""What zero bias from a small count n0 on costs, in the probability of the exact count.
+"""The cost of zero bias from a small count n0 on, in the probability of the exact count.
 
-Counts that are never negative can be unbiased only from some n0 on. For each n0 the linear program over the columns of
-all counts finds the largest eta at (epsilon, delta); the signed optimum (2 delta + E - 1)/(E + 1), whose counts may be
-negative, is what it is measured against. Values are feasible to 40 digits; a design rounds them and certifies.
+Counts that are never negative can be unbiased only from some n0 on. For each n0 the linear program over the laws of all
+counts computes the largest eta at (epsilon, delta); it is compared with the signed optimum (2 delta + E - 1)/(E + 1),
+whose counts may be negative. Values are feasible to 40 digits; a design rounds and certifies them.
 
-The noise no longer depends on n from D + 8 on. Where D is large the tails of large counts are tied instead, and the
-status is "at least": free columns may have a larger eta.
+The noise does not depend on n from D + 8 on. If D is large, the tails of large counts are tied instead, and the status
+is "at least": free laws may have a larger eta.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from countveil.design.linear import NoSolution
-from countveil.design.optimal import largest_eta
-from countveil.design.program import ColumnProgram, Model
-from countveil.exact import decimal_text
-from countveil.figures.points import Figure, Point, Value, point_of
+from countveil.design.closed_form import largest_eta
+from countveil.design.column_program import ColumnProgram, Model
+from countveil.numeric.exact_numbers import decimal_text
+from countveil.numeric.linear_program import NoSolution
+from countveil.paper_figures.points import Figure, Point, Value, point_of
 
 EPSILONS = ("0.5", "1", "2")
 DELTA = Fraction(1, 10**6)
 LARGEST_N0 = 8
 REACH = 14
-"""D is 14/epsilon, rounded up: the least D of the signed optimum, or a little more."""
+"""D is REACH/epsilon, rounded up: the least D of the signed optimum, or a little more."""
 FREE = 16
-"""Up to this D all columns are free; beyond, the tails of large counts are tied."""
+"""Up to this D all laws are free; beyond, the tails of large counts are tied."""
 WINDOW = 14
 COLUMNS = ("series", "epsilon", "n0", "D", "eta", "share", "status")
 
 
 def zero_bias() -> Figure:
-    """The largest eta against n0; `status` is ok, at least, impossible, or unsolved where the solver gave up."""
+    """The largest eta against n0; `status` is ok, at least, impossible, or unsolved if the solver failed."""
     points: list[Point] = []
     facts = {}
     for text in EPSILONS:

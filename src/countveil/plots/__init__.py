@@ -1,14 +1,16 @@
-"""Pictures of a mechanism: what it does to counts, what it guarantees, and what it is good for.
+"""Pictures of mechanisms: what they do to counts, and what they guarantee.
 
-    save        SVG, PNG or a self-contained HTML page, written whole or not at all
-    theme       fonts, colours and sizes, in one place
-    altair      the package of that name, imported when the first chart is drawn
-    svg         shapes, scales and axes as text, for pages that draw without altair
-    noise, small_counts, curve, knee, suspicion, usefulness
-                one picture each: the data as rows, which need no altair, and the chart
-    page        the six together
-    comparison  several mechanisms side by side
-    ptable      a p-table: its guarantee in four readings, and its cells
+    chart_files   saves charts as SVG, PNG or a self-contained HTML page, written whole or not at all
+    theme         fonts, colours and sizes, in one place
+    altair        the package altair, imported when the first chart is drawn
+    svg           shapes, scales and axes as text, for pages that draw without altair
+    noise, small_counts, curve, knee, suspicion, usefulness  one picture of a mechanism each: rows, and their chart
+    page          these six pictures on one page
+    comparison    several mechanisms side by side
+    prices        the price list of a plan
+    ptable        a p-table: its guarantee in four readings, and its cells
+    figures       the paper's figures
+    composition   the figure of many answers
 
 Everything drawn comes from the exact weights of the mechanism and becomes a float only to be drawn. altair and
 vl-convert are the extra `plots`; importing this package does not import them.
@@ -20,18 +22,31 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from countveil.plots.save import check
-from countveil.plots.save import save as _save
+from countveil.plots.chart_files import check, save as _save
 
 if TYPE_CHECKING:
-    from countveil.mechanism import Mechanism
+    from countveil.mechanism.mechanism import Mechanism
     from countveil.ptables.audit import Audit
 
 __all__ = ["check", "plot", "plot_comparison", "plot_ptable"]
 
 
 def plot(mechanism: Mechanism, path: str | Path) -> None:
-    """Draw the page of a mechanism and save it as .svg, .png or .html."""
+    """Draw the page of a mechanism: its noise, its guarantee, and what it does to small counts.
+
+    Args:
+        mechanism: The mechanism.
+        path: A file that ends in .svg, .png or .html.
+
+    Raises:
+        ParameterError: The file has another ending or cannot be written.
+        MissingExtraError: The extra `plots` is not installed.
+
+    >>> import countveil as cv
+    >>> plot(cv.design(epsilon="1", delta="1e-6", policy="signed"), "page.pdf")
+    Traceback (most recent call last):
+    countveil.errors.ParameterError: plot: got page.pdf, allowed is a name that ends in .svg, .png or .html
+    """
     from countveil.plots.page import mechanism_page
 
     check(path)
@@ -47,7 +62,7 @@ def plot_comparison(rows: Sequence[Mapping[str, Any]], basis: str, figure: str |
 
 
 def plot_ptable(audit: Audit, path: str | Path, name: str = "") -> None:
-    """Draw an audited p-table (audited with its curve) and save it as .svg, .png or .html."""
+    """Draw an audit of a p-table (made with curve=True) and save it as .svg, .png or .html."""
     from countveil.plots.ptable import ptable_chart
 
     check(path)

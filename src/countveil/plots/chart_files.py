@@ -1,7 +1,7 @@
 """Charts as files: SVG, PNG at twice the size, or one HTML page that needs no network.
 
-A regular file appears only when it is complete. `check` finds what can be found before anything is computed: the
-ending of the name, the extra, and a folder that is not there.
+A regular file appears only when it is complete. `check` reports what can be known before anything is computed: a wrong
+file ending, a missing extra, a missing folder.
 """
 
 from __future__ import annotations
@@ -11,16 +11,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from countveil.durable_files import open_output
 from countveil.errors import MissingExtraError, ParameterError
-from countveil.plots import altair as alt
-from countveil.plots import theme
+from countveil.files.durable_files import open_output
+from countveil.plots import altair as alt, theme
 
 PNG_SCALE = 2
 
 
 def check(path: str | Path) -> None:
-    """Refuse what `save` would refuse, as far as that is known without a chart."""
+    """Raise the errors of `save` that do not depend on the chart."""
     try:
         suffix = Path(path).suffix.lower()
         target = Path(os.path.realpath(path))
@@ -35,13 +34,13 @@ def check(path: str | Path) -> None:
         except ImportError:
             raise MissingExtraError(package, "plots") from None
     if not folder:
-        raise ParameterError("plot", str(path), "a path that can be written (there is no such folder)")
+        raise ParameterError("plot", str(path), "a path that can be written (the folder does not exist)")
     if is_folder:
         raise ParameterError("plot", str(path), "a path that can be written (this is a folder)")
 
 
 def save(chart: alt.TopLevelMixin, path: str | Path) -> None:
-    """Write a chart in the theme, in the format that the name of the file ends in."""
+    """Write a chart in the theme, in the format of the file ending."""
     check(path)
     content = _render(_specification(chart), Path(path).suffix.lower())
     with open_output(path) as file:
@@ -49,7 +48,7 @@ def save(chart: alt.TopLevelMixin, path: str | Path) -> None:
 
 
 def _specification(chart: alt.TopLevelMixin) -> dict[str, Any]:
-    """The chart as Vega-Lite, with the theme; the page's menu offers nothing that would leave the computer."""
+    """The chart as Vega-Lite, with the theme; the menu of an HTML page offers nothing that sends data elsewhere."""
     spec: dict[str, Any] = chart.to_dict()
     menu = {"export": True, "source": False, "compiled": False, "editor": False}
     return {**spec, "config": theme.CONFIG, "usermeta": {"embedOptions": {"actions": menu}}}

@@ -1,7 +1,7 @@
 """Several mechanisms side by side: the laws of their noise, and the one figure in which they differ.
 
-Mechanisms are compared at something equal, the `basis`. At an equal guarantee the figure is the variance; at an equal
-variance or eta it is delta, or epsilon where delta is given.
+The `basis` says what is equal for all mechanisms. At an equal guarantee the figure is the variance; at an equal
+variance or eta it is delta, or epsilon if delta is given.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ from fractions import Fraction
 from typing import Any
 
 from countveil.errors import ParameterError
-from countveil.exact import decimal_text
-from countveil.law import Law
-from countveil.plots import altair as alt
-from countveil.plots import theme
+from countveil.laws.law import Law
+from countveil.numeric.exact_numbers import decimal_text
+from countveil.plots import altair as alt, theme
 
 Compared = Mapping[str, Any]
 """One mechanism: its name, the law of its noise and its figures, as in the rows of `countveil.comparison`."""
@@ -30,22 +29,25 @@ FIGURES = {"variance": "variance (people²)", "delta": "delta", "epsilon": "epsi
 LAW_WIDTH, BAR_WIDTH, ROW_HEIGHT = 380, 240, 74
 LEAST_SHOWN = 1e-9
 MOST_BARS = 161
-"""Wider laws are drawn as areas."""
+"""Laws with more values than this are drawn as areas."""
 NOTHING = Fraction(1, 10**25)
-"""A delta below this is nothing but cut-off tails and rounding."""
+"""A delta below this comes from cut-off tails and rounding only."""
 WIDE = 30
 """Beyond this ratio of the largest to the least figure, bars are on a log scale."""
 
 
 def law_rows(law: Law, floor: float = 0.0, step: int = 1) -> theme.Rows:
-    """{z, p}: the largest P(Z = z) of every `step` values around z, to where it is above the floor; never below it."""
-    found: dict[int, float] = {}
+    """Rows {z, p} for every `step`-th z: the largest probability of the `step` values around z, but at least `floor`.
+
+    The rows begin and end with the first and the last probability above `floor`.
+    """
+    largest: dict[int, float] = {}
     for z, w in law.items():
         near = (z + step // 2) // step * step
-        found[near] = max(found.get(near, 0.0), w / law.total)
-    shown = [z for z, p in found.items() if p > floor]
+        largest[near] = max(largest.get(near, 0.0), w / law.total)
+    shown = [z for z, p in largest.items() if p > floor]
     reach = range(min(shown), max(shown) + 1, step) if shown else range(0)
-    rows = [{"z": z, "p": max(found.get(z, 0.0), floor)} for z in reach]
+    rows = [{"z": z, "p": max(largest.get(z, 0.0), floor)} for z in reach]
     return [row for row in rows if row["p"] > 0]
 
 
@@ -61,14 +63,14 @@ def comparison_chart(
         if given not in allowed:
             raise ParameterError(argument, given, " or ".join(allowed))
     if not rows:
-        raise ParameterError("rows", "no mechanism", "at least one")
+        raise ParameterError("rows", "no mechanism", "at least one mechanism")
     ticks = _probability_ticks([row["law"] for row in rows])
     whole = [law_rows(row["law"], ticks[0]) for row in rows]
     reach = max(abs(at["z"]) for law in whole for at in law)
     areas = 2 * reach + 1 > MOST_BARS
     step = -(-(2 * reach + 1) // LAW_WIDTH)
     laws = [law_rows(row["law"], ticks[0], step) for row in rows] if areas else whole
-    figures = [_shown(row[figure], figure) for row in rows]
+    figures = [_describe_value(row[figure], figure) for row in rows]
     lines = [
         alt.hconcat(
             _law_chart(row, law, reach, ticks, areas=areas, last=i == len(rows) - 1),
@@ -91,7 +93,7 @@ def comparison_chart(
 
 
 def _probability_ticks(laws: Sequence[Law]) -> list[float]:
-    """From the least probability, or LEAST_SHOWN, to the largest."""
+    """Ticks from the least probability (or LEAST_SHOWN) to the largest."""
     least = min(min(w for w in law.weights if w) / law.total for law in laws)
     most = max(max(law.weights) / law.total for law in laws)
     return theme.decades([max(least / 1.5, min(LEAST_SHOWN, most / 10)), most], most=4)
@@ -120,11 +122,14 @@ def _law_chart(row: Compared, law: theme.Rows, reach: int, ticks: list[float], *
 
 
 Shown = tuple[float, str]
-"""The length of a bar (0: none) and the words after it."""
+"""The length of a bar (0 if there is no bar), and the words after it."""
 
 
-def _shown(value: Fraction | None, figure: str) -> Shown:
-    """For reading; a mechanism can have no epsilon for a delta, and a delta of nothing but dust has no bar."""
+def _describe_value(value: Fraction | None, figure: str) -> Shown:
+    """The length of the bar and the label of one value.
+
+    There is no bar if no epsilon reaches the given delta (`value` is None), or for a delta below NOTHING.
+    """
     if value is None:
         return 0.0, "none"
     if figure == "delta" and value < NOTHING:
@@ -156,7 +161,7 @@ def _bar_chart(shown: Shown, all_shown: list[Shown], figure: str, *, last: bool)
 
 
 def _share(value: float, domain: list[float], log: bool) -> float:
-    """How far along its axis a value lies."""
+    """The position of a value on its axis, from 0 at the beginning to 1 at the end."""
     low, high = domain
     if log:
         return math.log(value / low) / math.log(high / low)

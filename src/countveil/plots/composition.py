@@ -1,4 +1,4 @@
-"""The figure of many answers: what they cost together, the variance that they need, and that of others against a plan.
+"""The figure of many answers: their cost together, the variance that they need, and this variance compared with a plan.
 
 Lines differ in colour, lightness, dashes and the shape of their marks; both axes are logarithmic throughout.
 """
@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from countveil.plots import altair as alt
-from countveil.plots import theme
+from countveil.plots import altair as alt, theme
 from countveil.plots.theme import DASH_DOT, Style, curves, headline
 
 WIDTH, HEIGHT = 300, 290
@@ -33,7 +32,7 @@ NEED = {
 
 
 def composition_chart(points: Sequence[Mapping[str, Any]]) -> alt.TopLevelMixin:
-    """Left: epsilon of k answers. Middle: the variance for a total budget. Right: the same against the plan's."""
+    """Left: epsilon of k answers. Middle: the variance for a total budget. Right: that variance over the plan's."""
     left = _panel(
         _rows(points, COST, "epsilon"),
         COST,
@@ -49,23 +48,27 @@ def composition_chart(points: Sequence[Mapping[str, Any]]) -> alt.TopLevelMixin:
         columns=2,
     )
     right = _panel(
-        _rows(points, NEED, "ratio"), NEED, "variance / variance of the plan", "the same, against the plan", columns=2
+        _rows(points, NEED, "ratio"),
+        NEED,
+        "variance / variance of the plan",
+        "the same, divided by the plan's",
+        columns=2,
     )
     needs = alt.hconcat(middle, right, spacing=30).resolve_scale(y="independent")
     heading = headline(
         "Many answers about the same people",
-        "Left: the same answers, counted in different ways; only the exact lines are the truth. The Gaussian "
+        "Left: the same answers, composed in different ways; only the exact lines are the true cost. The Gaussian "
         "is worse for few answers and better for many. Middle and right: what a fixed budget needs. A plan is "
         "geometric for few answers, Gaussian for many, and better than both between. All scales are logarithmic.",
         width=175,
     )
     page = alt.hconcat(left, needs, spacing=36).properties(title=heading)
-    found: alt.HConcatChart = page.resolve_scale(color="independent", shape="independent", y="independent")
-    return found
+    chart: alt.HConcatChart = page.resolve_scale(color="independent", shape="independent", y="independent")
+    return chart
 
 
 def _rows(points: Sequence[Mapping[str, Any]], styles: Mapping[str, Style], column: str) -> theme.Rows:
-    """Rows for `curves`, the thinnest line last: where lines meet, its marks are seen."""
+    """Rows for `curves`, the thinnest line last, so that its marks stay visible where lines meet."""
     shown = sorted((p for p in points if p["series"] in styles), key=lambda p: -styles[p["series"]].width)
     return [
         {"answers": p["answers"], "value": float(p[column]), "series": styles[p["series"]].label, "mark": True}

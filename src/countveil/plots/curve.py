@@ -1,37 +1,39 @@
-"""The whole guarantee: the exact delta at every epsilon, not only at the one that was asked for.
+"""The whole guarantee: the exact delta at every epsilon, not only at the epsilon of the request.
 
-One mechanism has an epsilon for every delta. Readers who hold another pair to be right find it here.
+A mechanism has a delta for every epsilon. Readers who prefer another pair (epsilon, delta) find it in this picture.
 """
 
 from __future__ import annotations
 
 from fractions import Fraction
 
-from countveil.exact import decimal_text
-from countveil.law import distinct_counts
-from countveil.mechanism import Mechanism
-from countveil.plots import altair as alt
-from countveil.plots import theme
-from countveil.remap import Remap
+from countveil.laws.law import distinct_counts
+from countveil.laws.remap import Remap
+from countveil.mechanism.mechanism import Mechanism
+from countveil.numeric.exact_numbers import decimal_text
+from countveil.plots import altair as alt, theme
 
 STRETCH = Fraction(5, 2)
 EVEN_POINTS = 50
 NEAR_POINTS = 8
 MOST_WORK = 2_000_000
-"""Weights looked at for the whole curve; larger mechanisms get fewer points."""
+"""The most weights to evaluate for the whole curve; larger mechanisms get fewer points."""
 
 
 def curve_rows(mechanism: Mechanism) -> theme.Rows:
-    """{epsilon, delta}: the exact delta from epsilon 0 to 2.5 times the certified one, closer together near it.
+    """Rows {epsilon, delta}: the exact delta for epsilons from 0 to 2.5 times the certified one, densest near it.
 
     Points where delta is exactly 0 are left out: a log scale has no place for them.
     """
-    found = ((epsilon, mechanism.delta_at(epsilon)) for epsilon in _grid(mechanism))
-    return [{"epsilon": float(epsilon), "delta": float(delta)} for epsilon, delta in found if delta > 0]
+    points = ((epsilon, mechanism.delta_at(epsilon)) for epsilon in _grid(mechanism))
+    return [{"epsilon": float(epsilon), "delta": float(delta)} for epsilon, delta in points if delta > 0]
 
 
 def _grid(mechanism: Mechanism) -> list[Fraction]:
-    """Even steps, and steps that halve towards the certified epsilon, where the curve of an optimal law breaks off."""
+    """The epsilons of the curve, in even steps and, near the certified epsilon, in steps that halve.
+
+    At the certified epsilon the curve of an optimal law breaks off.
+    """
     epsilon = mechanism.epsilon
     top = epsilon * STRETCH if epsilon else Fraction(2)
     even = max(10, min(EVEN_POINTS, MOST_WORK // _work(mechanism)))
@@ -43,16 +45,16 @@ def _grid(mechanism: Mechanism) -> list[Fraction]:
 
 
 def _work(mechanism: Mechanism) -> int:
-    """How many weights one exact delta looks at."""
-    family = mechanism.family
-    laws = 1 if isinstance(family, Remap) else 2 * len(distinct_counts(family))
-    return laws * len(family.stationary.weights) * mechanism.certificate.sensitivity
+    """The number of weights that are evaluated for one exact delta."""
+    laws = mechanism.laws
+    pairs = 1 if isinstance(laws, Remap) else 2 * len(distinct_counts(laws))
+    return pairs * len(laws.stationary.weights) * mechanism.certificate.sensitivity
 
 
 def _which(mechanism: Mechanism) -> str:
-    """Remapped laws are bounded by their signed law and the slack of their moves; others are measured themselves."""
-    family = mechanism.family
-    return "A proved" if isinstance(family, Remap) and family.slack else "The least"
+    """The word for delta: proved, if moves make it an upper bound (signed law plus slack), otherwise least."""
+    laws = mechanism.laws
+    return "A proved" if isinstance(laws, Remap) and laws.slack else "The least"
 
 
 def curve_chart(mechanism: Mechanism) -> alt.LayerChart:

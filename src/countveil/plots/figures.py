@@ -1,7 +1,7 @@
-"""The paper's figures drawn: each from the points of `countveil.figures`, as a chart of one or more panels.
+"""The paper's figures drawn: each from the points of `countveil.paper_figures`, as a chart of one or more panels.
 
-Lines that share a panel differ in colour, lightness and dashes, and carry marks of different shapes: they can be told
-apart without colour. What the paper states where its theorem fails is dotted, on a grey ground.
+Lines that share a panel differ in colour, lightness, dashes and the shape of their marks: readers can distinguish them
+without colour. Where the paper's theorem fails, its stated delta is dotted, on a grey background.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from countveil.errors import ParameterError
-from countveil.plots import altair as alt
-from countveil.plots import theme
+from countveil.plots import altair as alt, theme
 from countveil.plots.theme import DASH_DOT, Style, curves, encodings, ground, headline, log_y
 
 Points = Sequence[Mapping[str, Any]]
@@ -20,7 +19,7 @@ Points = Sequence[Mapping[str, Any]]
 PANEL_WIDTH, PANEL_HEIGHT = 236, 270
 HALF_WIDTH = 360
 GAUSSIAN_LEAST = 1e-8
-"""Below every delta of that figure."""
+"""The lower end of the delta axis of the Gaussian figure, below all its curves."""
 
 PAPER = Style("as the paper plots it: (2D+1) delta*", theme.MIDDLE, theme.DASHED, "circle")
 FAILS = Style("as the paper plots it, where its theorem fails", theme.MIDDLE, [1, 3], "cross", 2.8)
@@ -31,7 +30,7 @@ LOOKS = (
     (theme.MIDDLE, theme.DASHED, "circle"),
     (theme.DARK, theme.SOLID, "triangle-up"),
 )
-"""Of three curves."""
+"""Colour, dashes and mark of each of three curves."""
 STYLES = {"paper": PAPER, "fails": FAILS, "exact": EXACT, "optimum": OPTIMUM}
 
 
@@ -39,8 +38,8 @@ def chart(name: str, points: Points) -> alt.TopLevelMixin:
     """The chart of a figure."""
     if name not in CHARTS:
         raise ParameterError("figure", name, "one of " + ", ".join(CHARTS))
-    found: alt.TopLevelMixin = CHARTS[name](points)
-    return found
+    picture: alt.TopLevelMixin = CHARTS[name](points)
+    return picture
 
 
 # The paper's five
@@ -73,14 +72,14 @@ def noise(points: Points) -> alt.TopLevelMixin:
     heading = headline(
         "The noise at epsilon 2.18, eta 0.8, D 6",
         "The paper's law ends at 3; the optimum, with the same exact delta, at 2. The Gaussian falls too steeply from "
-        "1 to 2; made as in the paper it also has less variance.",
+        "1 to 2; if made as in the paper, it also has less variance.",
         width=100,
     )
     return alt.LayerChart(layer=[stems, marks], title=heading, width=560, height=280)
 
 
 def against_epsilon(points: Points) -> alt.TopLevelMixin:
-    """A panel for each D."""
+    """delta against epsilon, with a panel for each D."""
     return _three_curves(
         points,
         "epsilon",
@@ -88,14 +87,15 @@ def against_epsilon(points: Points) -> alt.TopLevelMixin:
         [0, 3],
         1e-9,
         "delta against epsilon at eta 0.5",
-        "Right of the knee (dotted line) the paper states about twice the true delta of its law, and the optimum has a "
-        "third to an eighth of the truth. Left of it eta 0.5 is too much, and both laws pay alike.",
+        "Right of the knee (dotted line) the paper states about twice the true delta of its law; the delta of the "
+        "optimum is a third to an eighth of the true one. Left of it eta 0.5 is too large, and both laws have the "
+        "same delta.",
         knee=_knee_epsilon(0.5),
     )
 
 
 def against_eta(epsilon: str, least: float) -> Callable[[Points], alt.TopLevelMixin]:
-    """A panel for each D."""
+    """delta against eta, with a panel for each D."""
 
     def draw(points: Points) -> alt.TopLevelMixin:
         return _three_curves(
@@ -106,7 +106,7 @@ def against_eta(epsilon: str, least: float) -> Callable[[Points], alt.TopLevelMi
             least,
             f"delta against eta at epsilon {epsilon}",
             f"The knee is tanh(epsilon/2) = {math.tanh(float(epsilon) / 2):.4f} (dotted line). On grey ground, eta is "
-            "so small that the paper's theorem fails, and what it states soon falls below the truth.",
+            "so small that the paper's theorem fails; the delta that it states is soon below the true delta.",
             knee=math.tanh(float(epsilon) / 2),
         )
 
@@ -114,7 +114,7 @@ def against_eta(epsilon: str, least: float) -> Callable[[Points], alt.TopLevelMi
 
 
 def against_gaussian(points: Points) -> alt.TopLevelMixin:
-    """Five curves in one panel."""
+    """delta against epsilon for the paper's law, the optimum and the Gaussians: five curves in one panel."""
     styles = {
         "gaussian-variance": Style("discrete Gaussian at equal variance", "#b9b9b9", theme.SOLID, "diamond", 5),
         "gaussian-parameter": Style(
@@ -137,7 +137,7 @@ def against_gaussian(points: Points) -> alt.TopLevelMixin:
     return alt.LayerChart(layer=layers, title=heading, width=560, height=320)
 
 
-# The two that it lacks
+# Two figures that the paper lacks
 
 
 def failure(points: Points) -> alt.TopLevelMixin:
@@ -150,15 +150,15 @@ def failure(points: Points) -> alt.TopLevelMixin:
         "for D 6, even the bound (2D+1) delta* is below the true delta. Right: by how much, for D 6.",
     )
     page = alt.hconcat(left, right, spacing=44).properties(title=heading)
-    found: alt.HConcatChart = page.resolve_scale(color="independent", shape="independent", y="independent")
-    return found
+    chart: alt.HConcatChart = page.resolve_scale(color="independent", shape="independent", y="independent")
+    return chart
 
 
 def zero_bias(points: Points) -> alt.TopLevelMixin:
-    """Left: eta itself against n0. Right: what is lost of the signed optimum, on a log scale."""
+    """Left: eta against n0. Right: the loss of eta relative to the signed optimum, on a log scale."""
     epsilons = sorted({point["epsilon"] for point in points})
     styles = {e: Style(f"epsilon {float(e):g}", *look) for e, look in zip(epsilons, LOOKS, strict=True)}
-    found = [point for point in points if point["n0"] is not None and point["eta"] is not None]
+    drawn = [point for point in points if point["n0"] is not None and point["eta"] is not None]
     rows = [
         {
             "n0": point["n0"],
@@ -167,7 +167,7 @@ def zero_bias(points: Points) -> alt.TopLevelMixin:
             "series": styles[point["epsilon"]].label,
             "mark": True,
         }
-        for point in found
+        for point in drawn
     ]
     last = max(row["n0"] for row in rows)
     x = alt.X("n0:Q", title="n0: the count from which on there is no bias")
@@ -182,7 +182,7 @@ def zero_bias(points: Points) -> alt.TopLevelMixin:
     loss = log_y("loss", "eta lost (% of the signed optimum), log scale", 1e-4, 100)
     right = [
         theme.rule("y", 2, theme.DOTTED),
-        theme.label(last + 0.25, 2, "2 %: most for a default n0", align="right", dy=-9),
+        theme.label(last + 0.25, 2, "2 %: limit for the default n0", align="right", dy=-9),
         *curves(shown, list(styles.values()), x, loss, columns=3, size=70),
     ]
     charts = [alt.LayerChart(layer=layer, width=HALF_WIDTH, height=290) for layer in (left, right)]
@@ -190,11 +190,11 @@ def zero_bias(points: Points) -> alt.TopLevelMixin:
         "What zero bias from n0 on costs, at delta 1e-6",
         "Counts that are never negative cannot be unbiased at every small count. Dotted on the left: the optimum of "
         "signed counts, which are unbiased everywhere and can be negative. At epsilon 0.5, n0 = 1 is impossible; "
-        "from 2 on eta is at least what is shown, for tails of large counts are tied there.",
+        "from n0 = 2 on eta is at least the shown value, because the tails of large counts are tied there.",
     )
     page = alt.hconcat(*charts, spacing=44).properties(title=heading)
-    found_page: alt.HConcatChart = page.resolve_scale(y="independent")
-    return found_page
+    chart: alt.HConcatChart = page.resolve_scale(y="independent")
+    return chart
 
 
 # Parts
@@ -237,7 +237,7 @@ def _three_curves(
 
 
 def _curve_rows(points: Points, axis: str, styles: Mapping[str, Style], *, least: float) -> theme.Rows:
-    """Rows for `curves`: every ninth point of a curve carries a mark; the paper's curve is split where it is false."""
+    """Rows for `curves`: every ninth point has a mark; the paper's curve is split where its theorem fails."""
     rows = []
     seen: dict[tuple[object, str], int] = {}
     for point in points:
@@ -261,7 +261,7 @@ def _curve_rows(points: Points, axis: str, styles: Mapping[str, Style], *, least
 
 
 def _plain_rows(points: Points, across: str, up: str, series: str, every: int) -> theme.Rows:
-    """Rows for `curves` of two columns of a figure; one point of so many carries a mark."""
+    """Rows for `curves` from two columns of a figure; every `every`-th point carries a mark."""
     rows = []
     for i, point in enumerate(points):
         name = series.format(D=point["D"], epsilon=float(point["epsilon"]))
@@ -290,10 +290,10 @@ def _boundaries(points: Points) -> list[Any]:
 
 
 def _ratios(points: Points) -> list[Any]:
-    found = [point for point in points if point["series"] == "ratio"]
-    epsilons = sorted({point["epsilon"] for point in found})
+    ratios = [point for point in points if point["series"] == "ratio"]
+    epsilons = sorted({point["epsilon"] for point in ratios})
     styles = [Style(f"epsilon {float(e):g}", *look) for e, look in zip(epsilons, LOOKS, strict=True)]
-    rows = _plain_rows(found, "eta", "ratio", "epsilon {epsilon:g}", 5)
+    rows = _plain_rows(ratios, "eta", "ratio", "epsilon {epsilon:g}", 5)
     x = alt.X("at:Q", title="eta: probability that the exact count is published")
     x = x.scale(domain=[0, 0.15], nice=False).axis(format="~%", grid=False, tickCount=6)
     y = log_y("delta", "true delta / stated (2D+1) delta*, log scale", 0.1, 1e4)

@@ -8,32 +8,31 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from countveil.design.optimal import knee, least_delta
-from countveil.mechanism import Mechanism
-from countveil.plots import altair as alt
-from countveil.plots import theme
+from countveil.design.closed_form import knee, least_delta
+from countveil.mechanism.mechanism import Mechanism
+from countveil.plots import altair as alt, theme
 
 EVEN_POINTS = 50
 NEAR_POINTS = 10
 REACH = 5
 LEAST_SHOWN = 1e-4
-"""The line is cut where it is this many times below the mechanism's delta."""
+"""The line is cut where it is below this fraction of the mechanism's delta."""
 
 
 def largest_shown(mechanism: Mechanism) -> Fraction:
-    """Where the eta axis ends: at 1, or sooner where both the knee and this mechanism are near 0."""
+    """The end of the eta axis: 1, or less if both the knee and the eta of the mechanism are near 0."""
     end = REACH * max(knee(mechanism.epsilon), mechanism.eta)
     return end if end < Fraction(4, 5) else Fraction(1)
 
 
 def knee_rows(mechanism: Mechanism) -> theme.Rows:
-    """{eta, delta}: the least delta of signed noise with P(Z = 0) = eta, |Z| <= D, at sensitivity 1."""
+    """Rows {eta, delta}: the least delta of signed noise with P(Z = 0) = eta, |Z| <= D, at sensitivity 1."""
     at, top = knee(mechanism.epsilon), largest_shown(mechanism)
     gap = top / EVEN_POINTS
     etas = {gap * i for i in range(1, EVEN_POINTS)} | {gap / 4, top - gap / 4}
     etas |= {at + sign * gap / 2**i for i in range(NEAR_POINTS) for sign in (-1, 1)} | {at, mechanism.eta}
-    found = ((eta, least_delta(mechanism.epsilon, eta, mechanism.D)) for eta in sorted(etas) if 0 < eta < top)
-    return [{"eta": float(eta), "delta": float(delta)} for eta, delta in found]
+    points = ((eta, least_delta(mechanism.epsilon, eta, mechanism.D)) for eta in sorted(etas) if 0 < eta < top)
+    return [{"eta": float(eta), "delta": float(delta)} for eta, delta in points]
 
 
 def knee_chart(mechanism: Mechanism) -> alt.LayerChart:

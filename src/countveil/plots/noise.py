@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from countveil.exact import decimal_text
-from countveil.mechanism import Mechanism
-from countveil.plots import altair as alt
-from countveil.plots import theme
+from countveil.mechanism.mechanism import Mechanism
+from countveil.numeric.exact_numbers import decimal_text
+from countveil.plots import altair as alt, theme
 
 MOST_BARS = 161
 
 
 def noise_rows(mechanism: Mechanism) -> theme.Rows:
-    """{z, p, within}: P(Z = z) of a typical count, and whether z is in the 95 % band; from -D to D."""
-    law = mechanism.column(mechanism.certificate.typical)
+    """Rows {z, p, within}: P(Z = z) of a typical count, and whether z is in the 95 % band; from -D to D."""
+    law = mechanism.law(mechanism.certificate.typical)
     margin = mechanism.certificate.typical_margin_95
     reach = range(-max(mechanism.D, -law.least), max(mechanism.D, law.greatest) + 1)
     return [{"z": z, "p": float(law.probability(z)), "within": abs(z) <= margin} for z in reach]
@@ -36,7 +35,7 @@ def noise_chart(mechanism: Mechanism) -> alt.LayerChart:
         step = -(-len(rows) // (2 * theme.WIDTH))
         kept = [row for row in rows if row["z"] % step == 0 or abs(row["z"]) == 1]
         pmf = alt.Chart(theme.data(kept)).mark_area(color=theme.DARK, interpolate="step").encode(x=x, y=y)
-    within = mechanism.column(c.typical).within(c.typical_margin_95)
+    within = mechanism.law(c.typical).within(c.typical_margin_95)
     often = f"within ±{c.typical_margin_95} (shaded) in {theme.percent(within)} of its releases"
     heading = theme.title(
         "What is added to a count",

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from countveil.exact import decimal_text
-from countveil.mechanism import Mechanism
-from countveil.plots import altair as alt
-from countveil.plots import theme
+from countveil.mechanism.mechanism import Mechanism
+from countveil.numeric.exact_numbers import decimal_text
+from countveil.plots import altair as alt, theme
 from countveil.plots.curve import curve_chart
 from countveil.plots.knee import knee_chart
 from countveil.plots.noise import noise_chart
@@ -17,14 +16,14 @@ PICTURES = (noise_chart, small_counts_chart, curve_chart, knee_chart, suspicion_
 
 
 def mechanism_page(mechanism: Mechanism) -> alt.ConcatChart:
-    """The six pictures in two columns: what it does, what it guarantees, what it means."""
+    """The six pictures in two columns: what the mechanism does, what it guarantees, what that means."""
     heading = alt.TitleParams(
         headline(mechanism), subtitle=fine_print(mechanism), fontSize=18, offset=22, subtitleFontSize=12
     )
     page = alt.concat(*(picture(mechanism) for picture in PICTURES), columns=2, spacing={"row": 34, "column": 48})
     page = page.properties(title=heading)
-    found: alt.ConcatChart = page.resolve_scale(color="independent", strokeDash="independent")
-    return found
+    chart: alt.ConcatChart = page.resolve_scale(color="independent", strokeDash="independent")
+    return chart
 
 
 def headline(mechanism: Mechanism) -> str:
@@ -37,7 +36,7 @@ def headline(mechanism: Mechanism) -> str:
 
 
 def fine_print(mechanism: Mechanism) -> str:
-    """How it was made and for which counts, with the hash that names it."""
+    """The policy, method, sensitivity and counts of the mechanism, and its hash."""
     c = mechanism.certificate
     low, high = mechanism.counts
     promise = (

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from countveil.errors import ParameterError
-from countveil.exact import decimal_text
-from countveil.plots import altair as alt
-from countveil.plots import theme
-from countveil.plots.save import check, save
+from countveil.numeric.exact_numbers import decimal_text
+from countveil.plots import altair as alt, theme
+from countveil.plots.chart_files import check, save
 from countveil.plots.theme import Style, curves
 
 if TYPE_CHECKING:
-    from countveil.accounting.planning import Plan
+    from countveil.planning.plans import Plan
 
 MARGIN, DEVIATION = "95 % margin", "standard deviation"
 STYLES = [
@@ -27,7 +26,7 @@ NARROW = 1.3
 
 
 def price_rows(prices: Sequence[Mapping[str, Any]]) -> theme.Rows:
-    """{answers, people, series, mark}: the 95 % margin and the standard deviation of one answer, in people.
+    """Rows {answers, people, series, mark}: the 95 % margin and the standard deviation of one answer, in people.
 
     A margin of 0 is left out: a log scale has no place for it.
     """

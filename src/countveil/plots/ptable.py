@@ -5,12 +5,11 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from countveil.exact import decimal_text
-from countveil.plots import altair as alt
-from countveil.plots import theme
+from countveil.numeric.exact_numbers import decimal_text
+from countveil.plots import altair as alt, theme
 from countveil.plots.theme import Style, curves
 from countveil.ptables.audit import Audit
-from countveil.ptables.measure import READINGS
+from countveil.ptables.readings import READINGS
 
 if TYPE_CHECKING:
     from countveil.ptables.table import PTable
@@ -26,18 +25,18 @@ SMALLEST = Fraction(1, 10**12)
 
 
 def curve_rows(audit: Audit) -> theme.Rows:
-    """{series, epsilon, delta, mark}: every reading along the curve; marks at whole epsilons."""
+    """Rows {series, epsilon, delta, mark}: every reading along the curve; marks at whole epsilons."""
     rows = []
     for name in READINGS:
-        for epsilon, found in audit.curve.items():
-            if found[name] > SMALLEST:
-                values = {"epsilon": float(epsilon), "delta": float(found[name])}
+        for epsilon, deltas in audit.curve.items():
+            if deltas[name] > SMALLEST:
+                values = {"epsilon": float(epsilon), "delta": float(deltas[name])}
                 rows.append({"series": STYLES[name].label, "mark": epsilon.denominator == 1, **values})
     return rows
 
 
 def cell_rows(table: PTable) -> theme.Rows:
-    """{i, j, p}: the cells of the first rows, without zeros."""
+    """Rows {i, j, p}: the cells of the first rows, without zeros."""
     shown = range(min(table.last + 1, MOST_ROWS))
     return [{"i": i, "j": i + v, "p": w / table.total} for i in shown for v, w in table.rows[i].items()]
 
@@ -51,8 +50,8 @@ def ptable_chart(audit: Audit, name: str) -> alt.HConcatChart:
         offset=22,
     )
     page = alt.hconcat(_guarantee(audit), _table(audit.table), spacing=48).properties(title=heading)
-    found: alt.HConcatChart = page.resolve_scale(color="independent", shape="independent")
-    return found
+    chart: alt.HConcatChart = page.resolve_scale(color="independent", shape="independent")
+    return chart
 
 
 def _guarantee(audit: Audit) -> alt.LayerChart:

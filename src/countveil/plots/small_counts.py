@@ -1,34 +1,33 @@
-"""What happens to small counts: from every true count, where the published count goes.
+"""What happens to small counts: the probability of every published count, for each small true count.
 
-Small counts are the delicate ones: there the law of the noise changes with the count, so that nothing negative is
-published and small counts are not pushed up more than needed. Where the noise is wide, counts are shown in steps and
-published counts in groups of the same size.
+At small counts the law of the noise changes with the count, so that nothing negative is published and small counts are
+not raised more than needed. If the noise is large, true counts are shown in steps, and published counts in groups of
+the same size.
 """
 
 from __future__ import annotations
 
 from fractions import Fraction
 
-from countveil.mechanism import Mechanism
-from countveil.plots import altair as alt
-from countveil.plots import theme
+from countveil.mechanism.mechanism import Mechanism
+from countveil.plots import altair as alt, theme
 
 ROWS = 13
 WIDE = 20
-"""The 95 % margin up to which every count has a row."""
+"""Every count has a row up to this 95 % margin; above it, counts are shown in steps."""
 MOST_COLUMNS = 42
 READABLE_COLUMNS = 30
 SHOWN_MASS = Fraction(1, 50)
-"""What may fall outside the picture, on either side of every row."""
+"""The probability that may fall outside the picture, on either side of every row."""
 LEAST_PRINTED = 0.005
 
 
 def small_count_rows(mechanism: Mechanism) -> theme.Rows:
-    """{n, y, last, p, exact}: P(y <= Y <= last | n), for the first counts n of the promise."""
+    """Rows {n, y, last, p, exact}: P(y <= Y <= last | n), for the first promised counts n."""
     low, high = mechanism.counts
     step = max(1, -(-mechanism.certificate.typical_margin_95 // WIDE))
     counts = [n for n in range(low, low + ROWS * step, step) if high is None or n <= high]
-    laws = {n: mechanism.column(n) for n in counts}
+    laws = {n: mechanism.law(n) for n in counts}
     first = min(n + _quantile(laws[n].weights, laws[n].total, SHOWN_MASS) - laws[n].left for n in counts)
     last = max(n - _quantile(laws[n].weights[::-1], laws[n].total, SHOWN_MASS) + laws[n].right for n in counts)
     group = step * -(-(last - first + 1) // (step * MOST_COLUMNS))
@@ -44,7 +43,7 @@ def small_count_rows(mechanism: Mechanism) -> theme.Rows:
 
 
 def _quantile(weights: tuple[int, ...], total: int, mass: Fraction) -> int:
-    """How many slots at the beginning have less than `mass` together."""
+    """The number of slots from the beginning that together weigh less than `mass`."""
     seen = 0
     for slot, weight in enumerate(weights):
         seen += weight
@@ -96,7 +95,7 @@ def _policy(mechanism: Mechanism) -> str:
     """What the policy does near zero, in a sentence."""
     c = mechanism.certificate
     if mechanism.policy == "floor":
-        return f"Counts below {mechanism.family.lo} are treated as {mechanism.family.lo}."
+        return f"Counts below {mechanism.laws.lo} are treated as {mechanism.laws.lo}."
     if mechanism.policy == "signed":
         return "The noise does not depend on the count, so small counts can come out negative."
     if c.unbiased_from is None:

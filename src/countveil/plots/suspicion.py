@@ -1,4 +1,4 @@
-"""What an attacker's suspicion can become: the guarantee in the words of someone who is in the data.
+"""How far a release can raise an attacker's suspicion: the guarantee for someone who is in the data.
 
 The attacker knows everything but whether one person is counted: the true count is n or its neighbour m. With prior
 probability pi for n, the published y makes it
@@ -6,12 +6,12 @@ probability pi for n, the published y makes it
     pi p(y|n) / (pi p(y|n) + (1 - pi) p(y|m)),
 
 which is more than B(pi) = pi t / (pi t + 1 - pi) exactly if p(y|n) > t p(y|m). So B bounds the suspicion in every
-release but a share P(p(Y|n) > t p(Y|m) | n); the largest share counts, over neighbours in both directions. Two bounds
-are read off the weights: that of t = e^(1.01 epsilon), with its share, and that whose share is 1 %. (At e^epsilon
-itself the share says little: optimal laws have p(y|n) = e^epsilon p(y|m) for most y, but for a hair's breadth.) Both
-are of the columns that are sampled: of all of them where that is quick, else of a spread of counts, and then the
-picture says so. One number needs no exceptions: with a prior of one half the best guess is right with probability at
-most (1 + delta(0))/2, where delta(0) is the total variation between neighbours.
+release except for a share P(p(Y|n) > t p(Y|m) | n); the largest share over neighbours in both directions is used. Two
+bounds are computed from the weights: that of t = e^(1.01 epsilon), with its share, and that whose share is 1 %. (At
+e^epsilon itself the share says little: optimal laws have p(y|n) = e^epsilon p(y|m) for most y, up to rounding.) Both
+are measured on the sampled laws: on all of them if that is quick, else on a selection of counts, and then the picture
+says so. One number has no exceptions: with a prior of one half the best guess is right with probability at most
+(1 + delta(0))/2, where delta(0) is the total variation between neighbours.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 
-from countveil.exact import decimal_text, exp_bounds
-from countveil.law import ColumnFamily, distinct_counts, neighbour_pairs
-from countveil.mechanism import Mechanism
-from countveil.plots import altair as alt
-from countveil.plots import theme
-from countveil.privacy import aligned
-from countveil.remap import Remap
+from countveil.laws.law import Laws, distinct_counts, neighbour_pairs
+from countveil.laws.privacy import align
+from countveil.laws.remap import Remap
+from countveil.mechanism.mechanism import Mechanism
+from countveil.numeric.exact_numbers import decimal_text, exp_bounds
+from countveil.plots import altair as alt, theme
 
 EXCEPTIONS = Fraction(1, 100)
 BREADTH = Fraction(101, 100)
-"""Times epsilon: invisible in the picture."""
+"""The factor 1.01 on epsilon, too close to 1 to be visible in the picture."""
 QUICK_WORK = 1_000_000
-"""Weights of neighbouring columns that are looked at without much ado; beyond, a spread of counts is."""
+"""The most weights of neighbouring laws to compare; beyond, only a selection of counts is compared."""
 LEAST_SPREAD = 16
 SMALL_COUNTS, NEAR_COUNTS = 8, 3
-"""In a spread are the first counts, and those this near to where the map or the bias ends or the noise settles."""
+"""A selection has the first SMALL_COUNTS counts, and counts within NEAR_COUNTS of the end of the remap, of the bias
+and of the small laws."""
 POINTS = 60
 
 Pair = tuple[Sequence[int], Sequence[int]]
@@ -48,17 +48,17 @@ def order(mechanism: Mechanism) -> Fraction:
 
 
 def exceeding_share(mechanism: Mechanism, t: Fraction) -> Fraction:
-    """The largest P(p(Y|n) > t p(Y|m) | n) over the neighbouring counts that are looked at, exactly."""
-    return max((_share(pair, t) for pair in _columns(mechanism)), default=Fraction(0))
+    """The largest P(p(Y|n) > t p(Y|m) | n) over the compared neighbouring counts, exactly."""
+    return max((_share(pair, t) for pair in _pairs_of_laws(mechanism)), default=Fraction(0))
 
 
 def order_leaving(mechanism: Mechanism, share: Fraction = EXCEPTIONS) -> float:
-    """The least t that suspicion exceeds in no more than this share of releases; infinite if there is none."""
-    return _largest_quantile(_columns(mechanism), share)
+    """The least t whose bound is exceeded in at most this share of releases; infinite if there is none."""
+    return _largest_quantile(_pairs_of_laws(mechanism), share)
 
 
 def posterior(prior: float, t: float) -> float:
-    """pi t / (pi t + 1 - pi)."""
+    """The posterior probability pi t / (pi t + 1 - pi) of a prior pi."""
     if math.isinf(t):
         return 1.0 if prior > 0 else 0.0
     return prior * t / (prior * t + 1 - prior)
@@ -76,7 +76,7 @@ def orders(mechanism: Mechanism) -> dict[str, float]:
 
 
 def suspicion_rows(lines: Mapping[str, float]) -> theme.Rows:
-    """{prior, posterior, series} for the orders of some lines."""
+    """Rows {prior, posterior, series} for the orders of some lines."""
     priors = [math.sin(math.pi * i / POINTS / 2) ** 2 for i in range(POINTS + 1)]  # closer together at both ends
     return [
         {"prior": prior, "posterior": posterior(prior, t), "series": name}
@@ -117,7 +117,7 @@ def suspicion_chart(mechanism: Mechanism) -> alt.LayerChart:
 
 
 def _digits(x: Fraction | float, rounding: str = "nearest") -> str:
-    """Percent, with digits enough to be told from 50 %."""
+    """Percent, with enough digits to differ from 50 %."""
     return theme.percent(x, 3 if x > Fraction(51, 100) else 4, rounding)
 
 
@@ -144,37 +144,37 @@ def _largest_quantile(pairs: Iterable[Pair], share: Fraction) -> float:
     return t
 
 
-# Which columns
+# Which laws
 
 
-def _columns(mechanism: Mechanism) -> Iterator[Pair]:
-    """Neighbouring columns side by side, both directions."""
-    family = mechanism.family
+def _pairs_of_laws(mechanism: Mechanism) -> Iterator[Pair]:
+    """Yield the weights of neighbouring laws as pairs, in both directions."""
+    laws = mechanism.laws
     for n, m in compared_counts(mechanism):
-        here, there = family.column(n), family.column(m).shifted(m - n)
+        here, there = laws.law(n), laws.law(m).shift(m - n)
         bits = max(here.bits, there.bits)
-        here, there = here.scaled(bits), there.scaled(bits)
-        yield here.weights, aligned(here, there)
-        yield there.weights, aligned(there, here)
+        here, there = here.with_bits(bits), there.with_bits(bits)
+        yield here.weights, align(here, there)
+        yield there.weights, align(there, here)
 
 
 def compared_counts(mechanism: Mechanism) -> list[tuple[int, int]]:
-    """The neighbouring counts that are looked at: all that differ, or a spread of them."""
-    family, sensitivity = mechanism.family, mechanism.certificate.sensitivity
-    pairs = list(neighbour_pairs(family, sensitivity))
-    most = QUICK_WORK // len(family.stationary.weights)
+    """The neighbouring counts to compare: all with different laws, or a selection of them."""
+    laws, sensitivity = mechanism.laws, mechanism.certificate.sensitivity
+    pairs = list(neighbour_pairs(laws, sensitivity))
+    most = QUICK_WORK // len(laws.stationary.weights)
     if len(pairs) <= most:
         return pairs
-    counts = _spread(family, max(LEAST_SPREAD, most // 2))
+    counts = _spread(laws, max(LEAST_SPREAD, most // 2))
     return [(n, m) for n, m in pairs if n in counts and m - n in (1, sensitivity)]
 
 
-def _spread(family: ColumnFamily, most: int) -> set[int]:
-    """Small counts, counts around those where the map and the bias end and the noise settles, and even steps."""
-    counts = distinct_counts(family)
+def _spread(laws: Laws, most: int) -> set[int]:
+    """Small counts, counts near the end of the remap, of the bias and of the small laws, and even steps."""
+    counts = distinct_counts(laws)
     places = {len(counts) - 1}
-    if isinstance(family, Remap):
-        places |= {family.T, family.n0}
+    if isinstance(laws, Remap):
+        places |= {laws.T, laws.n0}
     chosen = {at + i for at in places for i in range(-NEAR_COUNTS, NEAR_COUNTS + 1)}
     chosen |= set(range(SMALL_COUNTS)) | {len(counts) * i // most for i in range(most)}
     return {counts[i] for i in chosen if 0 <= i < len(counts)}
@@ -182,7 +182,7 @@ def _spread(family: ColumnFamily, most: int) -> set[int]:
 
 def _scope(mechanism: Mechanism) -> str:
     looked = compared_counts(mechanism)
-    every = sum(1 for _ in neighbour_pairs(mechanism.family, mechanism.certificate.sensitivity))
+    every = sum(1 for _ in neighbour_pairs(mechanism.laws, mechanism.certificate.sensitivity))
     if len(looked) == every:
         return " of cases."
     return f". Lines: the largest of {len(looked)} pairs of counts looked at."

@@ -1,4 +1,4 @@
-"""SVG as text: shapes, scales and axes. Colours come from a style sheet, by class; numbers are rounded for the eye."""
+"""SVG as text: shapes, scales and axes. Colours come from a style sheet, by class; coordinates are rounded."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 Scale = Callable[[float], float]
 WIDTH, HEIGHT = 480, 280
 LEFT, RIGHT, TOP, BOTTOM = 56, 14, 20, 40
-"""The room around what `axes` frame."""
+"""The margins around the area of the axes."""
 
 
 def linear(low: float, high: float, start: float, end: float) -> Scale:
-    """Places from start to end for values from low to high."""
+    """Map values low..high to positions start..end."""
     span = (high - low) or 1.0
     return lambda x: start + (x - low) / span * (end - start)
 
@@ -25,7 +25,7 @@ def logarithmic(low: float, high: float, start: float, end: float) -> Scale:
 
 
 def draw(parts: Iterable[str], title: str, height: float = HEIGHT, width: float = WIDTH) -> str:
-    """A whole picture, with a title for who cannot see it."""
+    """A whole picture, with a title for screen readers."""
     words = escape(title)
     return (
         f'<svg viewBox="0 0 {width:.0f} {height:.0f}" role="img" aria-label="{words}">'
@@ -34,7 +34,7 @@ def draw(parts: Iterable[str], title: str, height: float = HEIGHT, width: float 
 
 
 def shape(tag: str, kind: str, title: str = "", inside: str = "", **attributes: Any) -> str:
-    """An element of a class. The title shows where the pointer rests; `inside` is escaped already.
+    """An element of a class. The title is shown on hover; `inside` must already be escaped.
 
     >>> shape("circle", "dot", "1 < 2", cx=1 / 3, cy=2, r=5)
     '<circle cx="0.33" cy="2" r="5" class="dot"><title>1 &lt; 2</title></circle>'
@@ -64,14 +64,14 @@ def path(points: Sequence[tuple[float, float]], kind: str) -> str:
 
 
 def text(x: float, y: float, words: str, anchor: str = "start", kind: str = "", whole: str = "") -> str:
-    """Words at a place; `whole` is what they are short for."""
+    """Text at a position; `whole` is the unabbreviated text, shown on hover."""
     return shape("text", kind, "" if whole == words else whole, escape(words), x=x, y=y, text_anchor=anchor)
 
 
 def axes(
     x: Scale, y: Scale, across: Sequence[float], up: Sequence[float], label: str, written: Callable[[float], str]
 ) -> list[str]:
-    """Ticks across, with the label of the axis, and up, in the words of `written`, with lines behind the picture."""
+    """Ticks on both axes: `across` with the axis label, `up` as formatted by `written`, with grid lines."""
     bottom, right = HEIGHT - BOTTOM, WIDTH - RIGHT
     parts = [line(LEFT, y(tick), right, y(tick), "grid") for tick in up]
     parts += [text(LEFT - 6, y(tick) + 4, written(tick), "end") for tick in up]

@@ -1,7 +1,7 @@
 """How every picture looks: fonts, colours, sizes, numbers, titles, lines with marks and log axes, in one place.
 
-Colours are told apart by people who see no red or green, and by a printer without ink of colour: the three inks have
-clearly different lightness, and lines that share a picture also differ in dashes, points in shape.
+People with red-green blindness and readers of a grey print can distinguish the colours: the three inks clearly differ
+in lightness, and lines that share a picture also differ in dashes, points in shape.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from countveil.exact import decimal_text
+from countveil.numeric.exact_numbers import decimal_text
 from countveil.plots import altair as alt
 
 Rows = list[dict[str, Any]]
@@ -21,11 +21,11 @@ Rows = list[dict[str, Any]]
 FONT = "Helvetica Neue, Arial, Liberation Sans, DejaVu Sans, sans-serif"
 WIDTH, HEIGHT = 440, 250
 WORDS_WIDE = 88
-"""Characters of a subtitle's line above a picture of WIDTH."""
+"""Characters in a line of the subtitle of a picture of WIDTH."""
 WIDE_WORDS = 128
-"""The same above panels side by side."""
+"""Characters in a line of the subtitle above panels side by side."""
 SUBTITLE_LINES = 2
-"""Titles of one row of pictures begin at the same height."""
+"""Subtitles are padded to this, so that the titles of a row of pictures begin at the same height."""
 
 INK = "#1a1a1a"
 QUIET = "#6b6b6b"
@@ -97,7 +97,7 @@ SMALL_NUMBERS = (
 
 
 def title(text: str, *sentences: str) -> alt.TitleParams:
-    """A title and what the picture says in words, wrapped to its width."""
+    """A title, and sentences that say what the picture shows, wrapped to its width."""
     lines = textwrap.wrap(" ".join(sentences), WORDS_WIDE)
     return alt.TitleParams(text, subtitle=lines + [" "] * (SUBTITLE_LINES - len(lines)))
 
@@ -119,7 +119,7 @@ def rule(axis: str, value: float, dash: Sequence[int] = DASHED) -> alt.Chart:
 
 
 def label(x: float, y: float, text: str, **mark: Any) -> alt.LayerChart:
-    """Words at a point of the picture, with a white edge so that lines behind them do not hurt."""
+    """Text at a point of the picture, with a white outline so that it stays readable over lines."""
     base = alt.Chart(data([{"x": x, "y": y, "text": text}]))
     base = base.encode(x=alt.X("x:Q"), y=alt.Y("y:Q"), text=alt.Text("text:N"))
     mark = {"align": "left", "baseline": "middle", **mark}
@@ -128,7 +128,7 @@ def label(x: float, y: float, text: str, **mark: Any) -> alt.LayerChart:
 
 
 def side(value: float, low: float, high: float) -> dict[str, Any]:
-    """On which side of a value of a log axis there is room for words, as arguments of `label`."""
+    """The side of a value on a log axis with room for text, as arguments of `label`."""
     late = math.log(value / low) > 0.6 * math.log(high / low)
     return {"dx": -5, "align": "right"} if late else {"dx": 5}
 
@@ -147,8 +147,8 @@ def decades(values: Iterable[float], most: int = 8) -> list[float]:
     >>> decades([0.002, 0.4])
     [0.001, 0.01, 0.1, 1.0]
     """
-    found = [value for value in values if value > 0]
-    low, high = math.floor(math.log10(min(found))), math.ceil(math.log10(max(found)))
+    positive = [value for value in values if value > 0]
+    low, high = math.floor(math.log10(min(positive))), math.ceil(math.log10(max(positive)))
     if low == high:
         low -= 1
     step = -(-(high - low) // (most - 1))
@@ -168,7 +168,7 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def percent(x: Fraction | float, digits: int = 3, rounding: str = "nearest") -> str:
-    """A probability for reading.
+    """A probability as percent, for display.
 
     >>> percent(Fraction(46212, 100000)), percent(0.5), percent(Fraction(1, 10**6))
     ('46.2 %', '50 %', '0.0001 %')
@@ -181,7 +181,7 @@ def percent(x: Fraction | float, digits: int = 3, rounding: str = "nearest") -> 
 
 @dataclass(frozen=True)
 class Style:
-    """How one series looks, and its words in the legend."""
+    """How one series looks, and its label in the legend."""
 
     label: str
     colour: str
@@ -191,7 +191,7 @@ class Style:
 
 
 def curves(rows: Rows, styles: list[Style], x: alt.X, y: alt.Y, *, columns: int, size: int = 42) -> list[alt.Chart]:
-    """A line for each series, the widest first, and the marks."""
+    """A line for each series, drawn with thinner lines on top of wider ones, and the marks."""
     colour, shape = encodings(styles, columns=columns)
     layers = []
     for style in sorted(styles, key=lambda style: -style.width):
@@ -213,14 +213,14 @@ def encodings(styles: list[Style], *, columns: int) -> tuple[alt.Color, alt.Shap
 
 
 def ground(rows: Rows, start: str, end: str) -> alt.Chart:
-    """A grey ground from one value of the x axis to another."""
+    """A grey background from one value of the x axis to another."""
     base = alt.Chart(data(rows)).mark_rect(color=GROUND)
     chart: alt.Chart = base.encode(x=alt.X(f"{start}:Q"), x2=alt.X2(f"{end}:Q"))
     return chart
 
 
 def log_y(name: str, title: str | None, low: float, high: float = 2) -> alt.Y:
-    """A log axis labelled 10^k; for probabilities a little more than 1, so that marks at 1 are whole."""
+    """A log axis labelled 10^k; by default it ends above 1, so that marks at 1 are not cut."""
     ticks = [tick for tick in decades([low, high], most=14) if low <= tick <= high]
     y = alt.Y(f"{name}:Q", title=title).scale(type="log", domain=[low, high], nice=False)
     return y.axis(values=ticks, labelExpr=_powers(ticks), labelFont=POWERS_FONT)
@@ -238,5 +238,5 @@ def _powers(ticks: list[float]) -> str:
 
 
 def headline(text: str, words: str, *, width: int = WIDE_WORDS) -> alt.TitleParams:
-    """A title and what the figure says in words."""
+    """A title, and a sentence that says what the figure shows."""
     return alt.TitleParams(text, subtitle=textwrap.wrap(words, width), offset=14)

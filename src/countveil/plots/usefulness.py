@@ -6,10 +6,9 @@ import math
 from collections.abc import Iterator
 from fractions import Fraction
 
-from countveil.law import Law
-from countveil.mechanism import Mechanism
-from countveil.plots import altair as alt
-from countveil.plots import theme
+from countveil.laws.law import Law
+from countveil.mechanism.mechanism import Mechanism
+from countveil.plots import altair as alt, theme
 
 TOLERANCE = Fraction(1, 10)
 LEVEL = Fraction(95, 100)
@@ -19,19 +18,19 @@ POINTS = 40
 def useful_from(mechanism: Mechanism, tolerance: Fraction = TOLERANCE) -> int | None:
     """The least promised n from which on the 95 % margin is at most `tolerance` times n; None if there is none."""
     low, high = mechanism.counts
-    found = max(low, next(_useless_counts(mechanism, tolerance), low - 1) + 1)
-    return None if high is not None and found > high else found
+    least = max(low, next(_useless_counts(mechanism, tolerance), low - 1) + 1)
+    return None if high is not None and least > high else least
 
 
 def _useless_counts(mechanism: Mechanism, tolerance: Fraction) -> Iterator[int]:
-    """The counts of the promise that are not useful, from the largest on; of those of one law the largest."""
+    """The promised counts that are not useful, from the largest down; of the stationary counts only the largest."""
     low, high = mechanism.counts
-    family = mechanism.family
-    first_top = getattr(family, "first_top", None)
-    stationary = max(low, family.stationary_from)
+    laws = mechanism.laws
+    first_top = getattr(laws, "first_top", None)
+    stationary = max(low, laws.stationary_from)
     top = range(0) if high is None or first_top is None else range(max(low, first_top), high + 1)
     yield from (n for n in reversed(top) if _margin(mechanism, n) > tolerance * n)
-    last = math.ceil(family.stationary.margin(LEVEL) / tolerance) - 1  # the largest n with margin > tolerance * n
+    last = math.ceil(laws.stationary.margin(LEVEL) / tolerance) - 1  # the largest n with margin > tolerance * n
     if high is not None:
         last = min(last, high if first_top is None else first_top - 1)
     if last >= stationary:
@@ -41,13 +40,13 @@ def _useless_counts(mechanism: Mechanism, tolerance: Fraction) -> Iterator[int]:
 
 
 def usefulness_rows(mechanism: Mechanism, tolerance: Fraction = TOLERANCE) -> theme.Rows:
-    """{n, relative, series}: the 95 % margin and the root mean squared error, each divided by n.
+    """Rows {n, relative, series}: the 95 % margin and the root mean squared error, each divided by n.
 
     A margin of 0 is left out: a log scale has no place for it.
     """
     rows = []
     for n in _sizes(mechanism, tolerance):
-        law = mechanism.column(n)
+        law = mechanism.law(n)
         rows.append({"n": n, "relative": _root(law) / n, "series": ERROR})
         margin = law.margin(LEVEL)
         if margin:
@@ -59,7 +58,7 @@ MARGIN, ERROR = "95 % margin / n", "root mean squared error / n"
 
 
 def _sizes(mechanism: Mechanism, tolerance: Fraction) -> list[int]:
-    """Cell sizes in even steps of the logarithm, within the promise."""
+    """Promised cell sizes in even steps of the logarithm."""
     low, high = mechanism.counts
     first = max(1, low)
     threshold = useful_from(mechanism, tolerance) or first
@@ -72,7 +71,7 @@ def _sizes(mechanism: Mechanism, tolerance: Fraction) -> list[int]:
 
 
 def _margin(mechanism: Mechanism, n: int) -> int:
-    return mechanism.column(n).margin(LEVEL)
+    return mechanism.law(n).margin(LEVEL)
 
 
 def _root(law: Law) -> float:
@@ -82,7 +81,7 @@ def _root(law: Law) -> float:
 def usefulness_chart(mechanism: Mechanism, tolerance: Fraction = TOLERANCE) -> alt.LayerChart:
     """Relative errors against the cell size, both axes logarithmic, with the size from which cells are useful."""
     rows = usefulness_rows(mechanism, tolerance)
-    found = useful_from(mechanism, tolerance)
+    least = useful_from(mechanism, tolerance)
     sizes = [row["n"] for row in rows]
     up = theme.decades([*(row["relative"] for row in rows), float(tolerance)])
     across = theme.log_ticks(min(sizes), max(sizes))
@@ -98,10 +97,10 @@ def usefulness_chart(mechanism: Mechanism, tolerance: Fraction = TOLERANCE) -> a
     line = line.encode(x=x, y=y, color=colours.legend(legend), strokeDash=dashes.legend(legend))
     layers: list[alt.Chart | alt.LayerChart] = [line, theme.rule("y", float(tolerance), theme.DOTTED)]
     share = theme.percent(tolerance)
-    if found is None:
+    if least is None:
         words = f"No promised count is large enough for a 95 % margin of at most {share}."
     else:
-        at = max(1, found)
+        at = max(1, least)
         words = f"From n = {at:,} on, the 95 % margin is at most {share} of the count."
         side = theme.side(at, min(sizes), max(sizes))
         layers += [theme.rule("x", at), theme.label(at, up[-1], f"useful from {at:,} people", dy=8, **side)]

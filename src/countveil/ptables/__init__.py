@@ -1,15 +1,20 @@
-"""P-tables of the cell-key method: judge the tables that statistical offices use, and hand them better ones.
+"""P-tables of the cell-key method: judge those of statistical offices, and make better ones.
 
-    table        the one internal form: a law of the noise for each true count, as integers
-    formats      detect, read and write: delimited (tau-Argus, SAS), cellkey (YAML), integer_keys
-    lines, bounds  reading strictly, with line numbers
-    measure      the exact delta of a table, in four readings
-    audit        what a table protects, what that means, what breaks it
-    program      the linear program of least delta; grid rounds its rows to what a file can hold
-    design       the best table for D, V, pstay and js; R's table of largest entropy
-    export       any mechanism of ours as a table
+    table         the internal form of every table: one law of the noise per true count, as integers
+    formats       detect, read and write any of the formats
+    delimited     the formats of tau-Argus and SAS
+    cellkey       the YAML of R's cellKey
+    integer_keys  the format with one line per count and cell key
+    lines         strict parsing of lines and numbers; errors carry the line number
+    bounds        rows given as cumulative upper bounds, as in files
+    readings      the exact delta of a table in four readings
+    audit         how much a table protects, in numbers and in sentences
+    program       the linear program of least delta
+    grid          rounds rows to the probabilities that a file can store
+    design        the table of least delta for D, V, pstay and js; R's table of largest entropy
+    export        a countveil mechanism as a p-table
 
-Whatever is said of a table is measured on the integers that are written, never on what was asked for.
+All figures of a table are measured on the integers that are written, never copied from the request.
 """
 
 from __future__ import annotations
@@ -19,9 +24,7 @@ from pathlib import Path
 from countveil.ptables.audit import Audit, audit
 from countveil.ptables.design import Designed, design
 from countveil.ptables.export import Exported, export
-from countveil.ptables.formats import NAMES, format_named
-from countveil.ptables.formats import read as _read
-from countveil.ptables.formats import save as _save
+from countveil.ptables.formats import NAMES, format_named, read as _read, save as _save
 from countveil.ptables.lines import PTableError
 from countveil.ptables.table import PTable, Row
 
@@ -42,11 +45,11 @@ __all__ = [
 
 
 def read(path: str | Path, format: str | None = None) -> PTable:
-    """The table of a file, in the format that its content shows unless one is named."""
+    """Read a p-table file; without `format`, detect the format from the content."""
     table, _ = _read(path, format)
     return table
 
 
 def save(table: PTable, path: str | Path, format: str = "tau-argus") -> None:
-    """Write a table whose rows are on the format's grid already, as those of `design` and `export` are."""
+    """Write a table; its rows must be on the format's grid, as those from `design` and `export` are."""
     _save(table, path, format_named(format))

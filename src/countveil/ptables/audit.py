@@ -1,4 +1,4 @@
-"""What a p-table protects: its exact delta(epsilon) in four readings, what each row does, and what that means."""
+"""The audit of a p-table: its exact delta(epsilon) in four readings, figures for each row, and an explanation."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from countveil.errors import ParameterError
-from countveil.exact import Number, decimal_text, exp_bounds, integer, number
-from countveil.privacy import Divergence
+from countveil.laws.privacy import Divergence
+from countveil.numeric.exact_numbers import Number, decimal_text, exp_bounds, integer, number
 from countveil.ptables.lines import LARGEST_COUNT
-from countveil.ptables.measure import READINGS, readings
+from countveil.ptables.readings import READINGS, readings
 from countveil.ptables.table import PTable
 
 EPSILONS = ("0.5", "1", "2")
@@ -20,20 +20,21 @@ MOST_EPSILONS = 1000
 BREAKS = (
     "the figures are for ONE published cell per person: a person who is in several tables, or in a cell and its "
     "margins, is protected by the composition of all of them, which is weaker (countveil plan)",
-    "cells made of the same records share one key, so their noise is the same everywhere; cells that differ in one "
-    "record have independent noise, and each is one more answer about that record",
-    "asking again gives nothing new only while keys, table and data stay the same; new keys for the same data average "
-    "the noise away",
+    "cells made of the same records share one cell key, so their noise is the same everywhere; cells that differ in "
+    "one record have independent noise, and each is one more answer about that record",
+    "a repeated query reveals nothing new only while record keys, table and data stay the same; with new record keys "
+    "for the same data the noise can be averaged away",
     "record keys must be uniform, independent and secret; the table itself may be public",
 )
-"""What the guarantee rests on."""
+"""Limits and assumptions of the guarantee."""
 
 
 @dataclass(frozen=True)
 class Audit:
-    """The figures of one table. `deltas[reading][epsilon]` is exact at a lower bound of e^epsilon, so an upper bound.
+    """The figures of one table.
 
-    `floors[reading]` is what no epsilon gets below: the mass of outcomes that only one of two neighbours can have.
+    `deltas[reading][epsilon]` is an upper bound on delta: it is computed exactly, with e^epsilon rounded down.
+    `floors[reading]` is the delta that no epsilon removes: the mass of outcomes that only one of two neighbours has.
     """
 
     table: PTable
@@ -43,7 +44,7 @@ class Audit:
     curve: dict[Fraction, dict[str, Fraction]]
 
     def delta(self, reading: str, epsilon: Number) -> Fraction:
-        """The delta of one reading, at one of the epsilons that were asked for.
+        """The delta of one reading at one of the audited epsilons.
 
         >>> from countveil.ptables.table import Row
         >>> coin = PTable((Row(0, (2,), 2), Row(-1, (1, 0, 1), 2)))
@@ -72,8 +73,8 @@ class Audit:
                 for name in READINGS
             ],
             "curve": [
-                {"epsilon": decimal_text(e), **{name: _up(value) for name, value in found.items()}}
-                for e, found in self.curve.items()
+                {"epsilon": decimal_text(e), **{name: _up(value) for name, value in deltas.items()}}
+                for e, deltas in self.curve.items()
             ],
             "rows": [
                 {
@@ -91,41 +92,38 @@ class Audit:
 
 
 def audit(table: PTable, *, epsilons: Sequence[Number] = EPSILONS, n0: int = 1, curve: bool = False) -> Audit:
-    """Measure a table at some epsilons, and (`curve`) along a whole range of them.
+    """Measure a table at the given epsilons; with `curve`, also along a whole range of epsilons.
 
-    **Guarantee.** e^epsilon is rounded DOWN, so no delta is stated smaller than it is.
+    **Guarantee.** e^epsilon is rounded DOWN, so every stated delta is an upper bound.
     """
     wanted = list(dict.fromkeys(_epsilon(e) for e in epsilons))
     if not 1 <= len(wanted) <= MOST_EPSILONS:
-        raise ParameterError("epsilon", len(wanted), f"between 1 and {MOST_EPSILONS} of them")
+        raise ParameterError("epsilons", f"{len(wanted)} of them", f"1 to {MOST_EPSILONS} epsilons")
     start = integer("n0", n0, 0, LARGEST_COUNT)
-    found = {e: readings(table, exp_bounds(e)[0], start) for e in wanted}
+    deltas = {e: readings(table, exp_bounds(e)[0], start) for e in wanted}
     floors = readings(table, None, start)
     points: dict[Fraction, dict[str, Fraction]] = {}
     if curve:
         top = max(Fraction(4), max(wanted) * Fraction(5, 4))
         for k in range(CURVE_POINTS):
             e = top * k / (CURVE_POINTS - 1)
-            at = found[e] if e in found else readings(table, exp_bounds(e)[0], start)
+            at = deltas[e] if e in deltas else readings(table, exp_bounds(e)[0], start)
             points[e] = {name: at[name].value for name in READINGS}
     return Audit(
         table=table,
         n0=start,
-        deltas={name: {e: found[e][name] for e in wanted} for name in READINGS},
+        deltas={name: {e: deltas[e][name] for e in wanted} for name in READINGS},
         floors={name: floors[name].value for name in READINGS},
         curve=points,
     )
 
 
-# -- in plain words ----------------------------------------------------------------------------------------------------
-
-
 def meaning(audit: Audit) -> list[str]:
-    """Sentences about one audit, the most important first."""
+    """Explain an audit in sentences, the most important first."""
     table = audit.table
     epsilon = min(audit.deltas["designed"], key=lambda e: abs(e - 1))
-    at = {name: found[epsilon].value for name, found in audit.deltas.items()}
-    found = [
+    at = {name: by_epsilon[epsilon].value for name, by_epsilon in audit.deltas.items()}
+    sentences = [
         f"all rows have delta {_short(at['designed'])} at epsilon {_brief(epsilon)}: one person more or less in a cell "
         f"changes the probability of anything that can be published about it by a factor e^{_brief(epsilon)}, plus "
         f"{_short(at['designed'])}, at most"
@@ -134,38 +132,39 @@ def meaning(audit: Audit) -> list[str]:
     zero = audit.deltas["zero_frozen"][epsilon]
     if 0 in (zero.n, zero.m):
         some = Fraction(table.total - table.row(1).weight(-1), table.total)
-        found.append(
+        sentences.append(
             f"the tools always publish 0 as 0, so a cell of one person that is not published as 0 (probability "
             f"{_short(some)}) gives that person away: delta as applied {_short(applied)}"
         )
     if audit.n0 and applied > nonzero:
         public = "are empty" if audit.n0 == 1 else f"are below {audit.n0}"
-        found.append(
+        sentences.append(
             f"counts >= {audit.n0} alone have delta {_short(nonzero)}, the right figure only where it is public which "
             f"cells {public}"
         )
     n, m = audit.deltas["from_n0"][epsilon].n, audit.deltas["from_n0"][epsilon].m
-    found.append(f"the worst pair of counts from {audit.n0} on: {n} against {m}")
+    sentences.append(f"the worst pair of counts from {audit.n0} on: {n} against {m}")
     floor = audit.floors["from_n0"]
     if floor:
-        found.append(
-            f"{_short(floor)} is left at any epsilon: published counts that only one of two neighbours can have"
+        sentences.append(
+            f"{_short(floor)} remains at any epsilon: published counts that only one of two neighbours can have"
         )
     if table.keys is not None:
-        found.append(
-            f"{table.keys} equally likely keys: no delta is below 1/{table.keys} = {_short(Fraction(1, table.keys))}"
+        sentences.append(
+            f"{table.keys} equally likely cell keys: no delta is below 1/{table.keys} = "
+            f"{_short(Fraction(1, table.keys))}"
         )
     biased = [i for i, row in enumerate(table.rows) if abs(row.mean) > Fraction(1, 10**6)]
     if biased:
         worst = max(biased, key=lambda i: abs(table.rows[i].mean))
         bias = decimal_text(table.rows[worst].mean, 3)
-        found.append(f"{len(biased)} rows have a bias; the largest is {bias}, at count {worst}")
-    return found
+        sentences.append(f"{len(biased)} rows have a bias; the largest is {bias}, at count {worst}")
+    return sentences
 
 
-def compared(table: PTable, incumbent: PTable, epsilon: Fraction) -> list[str]:
-    """The readings in which the incumbent is better after all, at this epsilon and at half of it."""
-    found = []
+def list_worse_readings(table: PTable, incumbent: PTable, epsilon: Fraction) -> list[str]:
+    """List the readings in which the incumbent has a smaller delta, at this epsilon and at half of it."""
+    sentences = []
     for e in (epsilon, epsilon / 2):
         order = exp_bounds(e)[0]
         ours, theirs = readings(table, order), readings(incumbent, order)
@@ -175,8 +174,8 @@ def compared(table: PTable, incumbent: PTable, epsilon: Fraction) -> list[str]:
             if ours[name].value > theirs[name].value
         ]
         if worse:
-            found.append(f"at epsilon {_brief(e)} worse than the incumbent in these readings: {', '.join(worse)}")
-    return found
+            sentences.append(f"at epsilon {_brief(e)} larger than the incumbent's delta: {', '.join(worse)}")
+    return sentences
 
 
 def _epsilon(given: object) -> Fraction:

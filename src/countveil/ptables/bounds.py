@@ -1,7 +1,8 @@
-"""Rows from cumulative upper bounds, in file order: what tau-Argus, SAS and cellKey files have in common.
+"""Rows given as cumulative upper bounds in file order: the common part of tau-Argus, SAS and cellKey files.
 
-A key k uniform on [0, 1) is looked up as the first entry of row i with k < p_ub. So the law of a row is the differences
-of its bounds in file order, summed per (i, j): "shuffled" tables repeat (i, j). The printed p is only compared.
+For a cell key k, uniform on [0, 1), the tools take the first entry of row i with k < p_ub. So the law of a row is the
+differences of its bounds in file order, summed per (i, j): "shuffled" tables repeat (i, j). The printed p is only
+checked against the bounds.
 """
 
 from __future__ import annotations
@@ -10,19 +11,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from countveil.exact import decimal_text
+from countveil.numeric.exact_numbers import decimal_text
 from countveil.ptables.lines import LARGEST_COUNT, MOST_CELLS, PTableError, fraction, probability, whole
 from countveil.ptables.table import PTable, Row
 
 UNITS = 10**8
-"""Files have bounds of eight decimals."""
+"""Bounds are written with eight decimals."""
 _MISPRINT = Fraction(1, 10**4)
-"""By how much a printed p or lower bound may differ from the bounds: tables print rounded figures."""
+"""Largest accepted difference between a printed p or lower bound and the upper bounds; printed figures are rounded."""
 _ROUNDING = Fraction(1, 10**8)
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CellEntry:
     """One line of a file as texts; p, v and the lower bound may be missing."""
 
     line: int
@@ -35,12 +36,12 @@ class Entry:
     lines: Mapping[str, int] | None = None
 
     def at(self, name: str) -> int:
-        """The line of one field, where fields have lines of their own."""
+        """The line of one field; in YAML every field has its own line."""
         return self.line if self.lines is None else self.lines.get(name, self.line)
 
 
 class _RowOfBounds:
-    """The bounds of one row as they come, each checked against the one before."""
+    """Collects the bounds of one row in file order and checks each against the previous one."""
 
     def __init__(self, i: int) -> None:
         self.i = i
@@ -49,18 +50,20 @@ class _RowOfBounds:
         self.line = 0
         self.least, self.greatest = LARGEST_COUNT, 0
 
-    def add(self, entry: Entry, j: int) -> Fraction:
-        """Take an entry; the size of the misprint of its p is returned."""
+    def add(self, entry: CellEntry, j: int) -> Fraction:
+        """Add an entry; return by how much its printed p differs from its bounds."""
         upper = probability("the upper bound", entry.upper, entry.at("upper"))
         bound = fraction(upper)
         if bound < self.bound:
-            raise PTableError(f"the upper bound {entry.upper.strip()} is below the one before", entry.at("upper"))
+            raise PTableError(
+                f"the upper bound {entry.upper.strip()} is below the previous bound of its row", entry.at("upper")
+            )
         if entry.lower is not None:
             lower = fraction(probability("the lower bound", entry.lower, entry.at("lower")))
             if abs(lower - self.bound) > _MISPRINT:
                 before = decimal_text(self.bound, 10)
-                words = f"the lower bound is {entry.lower.strip()}, but the bound before it is {before}"
-                raise PTableError(words, entry.at("lower"))
+                message = f"the lower bound is {entry.lower.strip()}, but the previous upper bound is {before}"
+                raise PTableError(message, entry.at("lower"))
         misprint = Fraction(0)
         if entry.p is not None:
             misprint = abs(fraction(probability("p", entry.p, entry.at("p"))) - (bound - self.bound))
@@ -92,8 +95,8 @@ class _RowOfBounds:
         return Row.of(weights, 10**decimals)
 
 
-def table_of(entries: Iterable[Entry]) -> PTable:
-    """The table of a file's entries; refused, with the line, if anything is wrong."""
+def table_of(entries: Iterable[CellEntry]) -> PTable:
+    """Build the table from a file's entries; raise PTableError with the line of the first error."""
     rows: list[_RowOfBounds] = []
     worst = Fraction(0)
     span = 0
@@ -111,14 +114,14 @@ def table_of(entries: Iterable[Entry]) -> PTable:
         worst = max(worst, rows[-1].add(entry, j))
         span += rows[-1].greatest - rows[-1].least
         if span > MOST_CELLS:
-            raise PTableError(f"the rows span more than {MOST_CELLS} published counts together", entry.at("j"))
+            raise PTableError(f"the rows together span more than {MOST_CELLS} published counts", entry.at("j"))
     if not rows:
-        raise PTableError("no rows")
+        raise PTableError("the file has no rows")
     rows[-1].check()
     decimals = max(row.decimals for row in rows)
     notes: tuple[str, ...] = ()
     if worst > _ROUNDING:
-        notes = (f"the printed p differ from the bounds by up to {decimal_text(worst, 2, 'up')}; the bounds rule",)
+        notes = (f"the printed p differ from the bounds by up to {decimal_text(worst, 2, 'up')}; the bounds are used",)
     return PTable(tuple(row.row(decimals) for row in rows), notes=notes)
 
 
@@ -126,14 +129,14 @@ def _check_next(i: int, expected: int, line: int) -> None:
     if i == expected:
         return
     if not expected:
-        raise PTableError(f"the first row is i = {i}; rows begin at 0", line)
+        raise PTableError(f"the first row is i = {i}; rows must start at i = 0", line)
     if i < expected:
-        raise PTableError(f"i = {i} again; the lines of a row belong together", line)
-    raise PTableError(f"i = {i} after {expected - 1}; rows have no gaps", line)
+        raise PTableError(f"i = {i} occurs again; all lines of a row must be consecutive", line)
+    raise PTableError(f"i = {i} follows {expected - 1}; rows must have no gaps", line)
 
 
 def cells(table: PTable) -> Iterable[dict[str, str]]:
-    """What a writer prints of every entry, by the names of `Entry`; j ascends, and the last bound of a row is 1."""
+    """The texts of every entry, by field name of `CellEntry`; j ascends, and the last bound of a row is 1."""
     digits = _decimals(table.total)
     for i, row in enumerate(table.rows):
         bound = 0
@@ -151,6 +154,6 @@ def _decimals(total: int) -> int:
 
 
 def _text(weight: int, digits: int) -> str:
-    """weight / 10**digits without a zero too many, never in scientific notation."""
+    """weight / 10**digits without trailing zeros, never in scientific notation."""
     whole_part, rest = divmod(weight, 10**digits)
     return f"{whole_part}.{rest:0{digits}d}".rstrip("0").rstrip(".") if digits else str(whole_part)

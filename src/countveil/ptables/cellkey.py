@@ -1,7 +1,7 @@
-"""cellKey YAML (R): the columns of the table as lists below params, ptable; bounds are called lb and ub.
+"""cellKey YAML (R): the columns of the table are lists under params: ptable:; the bounds are named lb and ub.
 
-PyYAML reads the syntax, and every scalar stays the text that it is in the file, with its line. Mappings, scalars and
-lists of scalars are read; anchors, aliases, tags and keys that occur twice are refused.
+PyYAML parses the syntax; every scalar keeps its text and its line. Mappings, scalars and lists of scalars are accepted;
+anchors, aliases, tags and duplicate YAML keys are refused.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from countveil.errors import MissingExtraError, shortened
-from countveil.ptables.bounds import Entry, cells, table_of
+from countveil.errors import MissingExtraError, shorten
+from countveil.ptables.bounds import CellEntry, cells, table_of
 from countveil.ptables.lines import MOST_ENTRIES, PTableError, text_lines
 from countveil.ptables.table import PTable
 
@@ -33,26 +33,26 @@ class Scalar:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
-    """What a key has: a scalar, a list of scalars, or a mapping; `line` is the line of the key."""
+class YamlNode:
+    """The value of a YAML key: a scalar, a list of scalars, or a mapping; `line` is the line of the YAML key."""
 
     line: int
-    value: Scalar | list[Scalar] | dict[str, Node]
+    value: Scalar | list[Scalar] | dict[str, YamlNode]
 
     @property
-    def keys(self) -> dict[str, Node]:
+    def keys(self) -> dict[str, YamlNode]:
         return self.value if isinstance(self.value, dict) else {}
 
     @property
     def items(self) -> list[Scalar]:
-        """The scalars of a column; a list of one may be written without brackets."""
+        """The scalars of a column; a single scalar counts as a list of one."""
         if isinstance(self.value, Scalar):
             return [self.value]
         return self.value if isinstance(self.value, list) else []
 
 
-def read_yaml(lines: list[str]) -> Node:
-    """The mapping of a document, or a PTableError that names the line."""
+def read_yaml(lines: list[str]) -> YamlNode:
+    """Parse a document whose root is a mapping; raise PTableError with the line of an error."""
     try:
         yaml = import_module("yaml")
     except ImportError:
@@ -63,83 +63,85 @@ def read_yaml(lines: list[str]) -> Node:
     except yaml.MarkedYAMLError as error:
         context, problem = error.context_mark, error.problem_mark
         if error.context == "while parsing a flow sequence" and problem.line >= len(lines):
-            raise PTableError("the list has no end", context.line + 1) from None
+            raise PTableError("the list is not closed; add ]", context.line + 1) from None
         mark = context if context and str(error.context).startswith("while scanning") else problem
-        raise _not_understood(lines, mark.line + 1) from None
+        raise _syntax_error(lines, mark.line + 1) from None
     except PTableError:
         raise
     except (yaml.YAMLError, ValueError, OverflowError):  # the last two for escapes beyond Unicode
-        raise PTableError("characters that YAML does not allow") from None
+        raise PTableError("the file has characters that YAML does not allow") from None
     if not isinstance(root.value, dict):
-        raise _not_understood(lines, root.line)
+        raise _syntax_error(lines, root.line)
     return root
 
 
-def _not_understood(lines: list[str], line: int) -> PTableError:
+def _syntax_error(lines: list[str], line: int) -> PTableError:
     line = min(line, len(lines))
-    return PTableError(f"not understood: {shortened(lines[line - 1], 40)}", line)
+    return PTableError(f"not valid YAML for a p-table: {shorten(lines[line - 1], 40)}", line)
 
 
 class _Reader:
-    """Values from PyYAML's events, one after another, so that a refusal comes before the rest is read."""
+    """Builds nodes from PyYAML's event stream, so that an error is raised before the rest of the file is parsed."""
 
     def __init__(self, yaml: Any, text: str) -> None:
         self.yaml = yaml
         self.events = yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
-    def document(self) -> Node:
-        next(self.events)  # the stream starts
+    def document(self) -> YamlNode:
+        next(self.events)  # start of the stream
         start = next(self.events)
         if isinstance(start, self.yaml.StreamEndEvent):
-            return Node(1, [])
-        root = self.node(self.checked(), 1, 0)
-        next(self.events)  # the document ends
+            return YamlNode(1, [])
+        root = self.node(self.next_event(), 1, 0)
+        next(self.events)  # end of the document
         after = next(self.events)
         if not isinstance(after, self.yaml.StreamEndEvent):
-            raise PTableError("a second document", after.start_mark.line + 1)
+            raise PTableError("a second YAML document; only one is allowed", after.start_mark.line + 1)
         return root
 
-    def checked(self) -> Any:
-        """The next event, if it says something by itself."""
+    def next_event(self) -> Any:
+        """The next event; anchors, aliases and tags are refused."""
         event = next(self.events)
         if getattr(event, "anchor", None) or getattr(event, "tag", None):
-            raise PTableError("an anchor, alias or tag; write the value itself", event.start_mark.line + 1)
+            raise PTableError(
+                "an anchor, alias or tag is not allowed; write the value itself", event.start_mark.line + 1
+            )
         return event
 
-    def node(self, event: Any, line: int, depth: int) -> Node:
+    def node(self, event: Any, line: int, depth: int) -> YamlNode:
         if isinstance(event, self.yaml.ScalarEvent):
-            return Node(line, Scalar(event.value, event.start_mark.line + 1))
+            return YamlNode(line, Scalar(event.value, event.start_mark.line + 1))
         if isinstance(event, self.yaml.SequenceStartEvent):
-            return Node(line, self.sequence())
+            return YamlNode(line, self.sequence())
         if depth > DEEPEST:
-            raise PTableError(f"nested deeper than {DEEPEST}", event.start_mark.line + 1)
-        return Node(line, self.mapping(depth))
+            raise PTableError(f"the YAML is nested deeper than {DEEPEST} levels", event.start_mark.line + 1)
+        return YamlNode(line, self.mapping(depth))
 
     def sequence(self) -> list[Scalar]:
-        found = []
-        while not isinstance(event := self.checked(), self.yaml.SequenceEndEvent):
+        scalars = []
+        while not isinstance(event := self.next_event(), self.yaml.SequenceEndEvent):
             line = event.start_mark.line + 1
             if not isinstance(event, self.yaml.ScalarEvent):
-                raise PTableError("a list inside a list", line)
+                raise PTableError("a list inside a list; only scalars are allowed there", line)
             if event.end_mark.line >= line:
-                raise PTableError("a comma is missing at the end of the line before", line + 1)
-            found.append(Scalar(event.value, line))
-        return found
+                raise PTableError("a comma is missing at the end of the previous line", line + 1)
+            scalars.append(Scalar(event.value, line))
+        return scalars
 
-    def mapping(self, depth: int) -> dict[str, Node]:
-        found: dict[str, Node] = {}
-        while not isinstance(key := self.checked(), self.yaml.MappingEndEvent):
+    def mapping(self, depth: int) -> dict[str, YamlNode]:
+        nodes: dict[str, YamlNode] = {}
+        while not isinstance(key := self.next_event(), self.yaml.MappingEndEvent):
             line = key.start_mark.line + 1
             if not isinstance(key, self.yaml.ScalarEvent):
-                raise PTableError("a key that is no text", line)
-            if key.value in found:
-                raise PTableError(f"{shortened(key.value, 40)} occurs twice", line)
-            found[key.value] = self.node(self.checked(), line, depth + 1)
-        return found
+                raise PTableError("a YAML key is not text", line)
+            if key.value in nodes:
+                raise PTableError(f"the YAML key {shorten(key.value, 40)} occurs twice", line)
+            nodes[key.value] = self.node(self.next_event(), line, depth + 1)
+        return nodes
 
 
 def fits(lines: list[str]) -> bool:
-    """Whether the first line that says something is a key of YAML."""
+    """Whether the first line that is neither blank nor a comment starts with a YAML key."""
     for line in lines[:50]:
         plain = line.strip()
         if plain and plain != "---" and not plain.startswith("#"):
@@ -149,15 +151,17 @@ def fits(lines: list[str]) -> bool:
 
 def parse(data: bytes) -> PTable:
     if data.count(b",") > 8 * MOST_ENTRIES:
-        raise PTableError(f"lists of more than {MOST_ENTRIES} items; no p-table has so many")
+        raise PTableError(f"the lists have more than {MOST_ENTRIES} items, which is the limit for a p-table")
     root = read_yaml(text_lines(data))
     kind = root.keys.get("type")
     if kind is not None and isinstance(kind.value, Scalar) and kind.value.text != "cnts":
-        raise PTableError(f"type is {shortened(kind.value.text, 30)}; only tables of counts (cnts) are read", kind.line)
+        raise PTableError(
+            f"type is {shorten(kind.value.text, 30)}; only tables of counts (type cnts) can be read", kind.line
+        )
     params = root.keys.get("params")
     node = params.keys.get("ptable") if params else None
     if node is None or not node.keys:
-        raise PTableError("params, ptable is missing", params.line if params else 1)
+        raise PTableError("the mapping ptable is missing under params", params.line if params else 1)
     columns: dict[str, list[Scalar]] = {}
     for name in (*NEEDED, *OPTIONAL):
         column = node.keys.get(name)
@@ -171,34 +175,34 @@ def parse(data: bytes) -> PTable:
             raise PTableError(f"the column {name} has {counts}", column.line)
     for item in columns.get("type", []):
         if item.text != "all":
-            raise PTableError(f"type is {shortened(item.text, 30)}; only type all is for counts", item.line)
-    seen = [0]
+            raise PTableError(f"type is {shorten(item.text, 30)}; only type all is allowed for counts", item.line)
+    item_count = [0]
     try:
-        return table_of(_entries(columns, seen))
+        return table_of(_entries(columns, item_count))
     except PTableError as error:
-        raise PTableError(f"{error.reason} (item {seen[0]} of the lists)", error.line) from None
+        raise PTableError(f"{error.reason} (item {item_count[0]} of the lists)", error.line) from None
 
 
-def _entries(columns: dict[str, list[Scalar]], seen: list[int]) -> Iterator[Entry]:
-    """The entries, with the line of each field; `seen` counts them."""
+def _entries(columns: dict[str, list[Scalar]], item_count: list[int]) -> Iterator[CellEntry]:
+    """Yield the entries, with the line of each field; `item_count[0]` is the number yielded so far."""
     absent: list[Scalar | None] = [None] * len(columns["i"])
-    for found in zip(*(columns.get(name, absent) for name in _FIELDS), strict=True):
-        seen[0] += 1
-        texts = {_FIELDS[name]: item.text for name, item in zip(_FIELDS, found, strict=True) if item}
-        lines = {_FIELDS[name]: item.line for name, item in zip(_FIELDS, found, strict=True) if item}
+    for items in zip(*(columns.get(name, absent) for name in _FIELDS), strict=True):
+        item_count[0] += 1
+        texts = {_FIELDS[name]: item.text for name, item in zip(_FIELDS, items, strict=True) if item}
+        lines = {_FIELDS[name]: item.line for name, item in zip(_FIELDS, items, strict=True) if item}
         p, v, lower = (texts.get(name) for name in ("p", "v", "lower"))
-        yield Entry(lines["i"], texts["i"], texts["j"], texts["upper"], p, v, lower, lines)
+        yield CellEntry(lines["i"], texts["i"], texts["j"], texts["upper"], p, v, lower, lines)
 
 
 def write(table: PTable) -> Iterator[str]:
-    found = list(cells(table))
+    entries = list(cells(table))
     yield "params:\n  ptable:\n"
     for name in ("i", "j", "p", "v", "lb", "ub"):
-        values = (cell[_FIELDS[name]] for cell in found)
+        values = (cell[_FIELDS[name]] for cell in entries)
         yield f"    {name}: [{', '.join(values if name in _WHOLE else map(_real, values))}]\n"
-    yield f"    type: [{', '.join(['all'] * len(found))}]\n{_TAIL}"
+    yield f"    type: [{', '.join(['all'] * len(entries))}]\n{_TAIL}"
 
 
 def _real(text: str) -> str:
-    """1 as 1.0, so that a column of numbers has one type."""
+    """Write 1 as 1.0, so that all numbers of a column have one type."""
     return text if "." in text else text + ".0"

@@ -1,4 +1,4 @@
-"""Lines of fields below one header line: separators, quotes and padding; tau-Argus text and SAS files are such.
+"""Delimited text with one header line, the format of tau-Argus and SAS files: separators, quotes and padding.
 
 tau-argus   i;j;p;v;p_int_ub              0;0;1;0;1
 sas         i;j;p;v;p_int_lb;p_int_ub     0;0;1;0;0;1
@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from countveil.errors import shortened
-from countveil.ptables.bounds import Entry, cells, table_of
+from countveil.errors import shorten
+from countveil.ptables.bounds import CellEntry, cells, table_of
 from countveil.ptables.lines import MOST_ENTRIES, PTableError, text_lines
 from countveil.ptables.table import PTable
 
@@ -19,39 +19,41 @@ _NUMBER = re.compile(r'[\s"]*[+-]?[\d.,]+([eE][+-]?\d+)?[\s"]*\Z', re.ASCII)
 
 
 def separator(header: str) -> str:
-    """The character between the fields, by the header: a semicolon, a comma or a tab."""
+    """The field separator of a header line: a semicolon, a comma or a tab."""
     return max(";,\t", key=header.count)
 
 
 def fields(line: str, mark: str) -> list[str]:
-    """The fields of a line, without blanks and quotes around them."""
+    """The fields of a line, without surrounding blanks and quotes."""
     return [field.strip().strip('"').strip() for field in line.split(mark)]
 
 
 SHOWN = {"upper": "p_ub", "lower": "p_lb"}
 
 
-def entries(lines: list[str], names: tuple[str, ...]) -> Iterator[Entry]:
-    """The entries below the header, whose names vary and are ignored, as the tools do; fields go by their place."""
+def entries(lines: list[str], names: tuple[str, ...]) -> Iterator[CellEntry]:
+    """Yield the entries below the header. Like the tools, ignore the names in the header: fields go by position."""
     mark = separator(lines[0])
     header = fields(lines[0], mark)
     wanted = f"{len(names)}: " + ";".join(SHOWN.get(name, name) for name in names)
     if all(_NUMBER.match(name) for name in header):
-        raise PTableError("the header is missing; the tools skip the first line", 1)
+        raise PTableError("the header is missing; the tools skip the first line, so add a header line", 1)
     if len(header) != len(names):
-        raise PTableError(f"{len(header)} fields in the header, expected {wanted}", 1)
+        raise PTableError(f"the header has {len(header)} fields, expected {wanted}", 1)
     for number, line in enumerate(lines[1:], start=2):
-        found = fields(line, mark)
-        if len(found) != len(names):
-            seen = f"{len(found)} fields ({shortened(line, 40)})" if line.strip() else "a blank line"
-            raise PTableError(f"{seen}, expected {wanted}", number)
-        texts = dict(zip(names, found, strict=True))
-        yield Entry(number, texts["i"], texts["j"], texts["upper"], texts.get("p"), texts.get("v"), texts.get("lower"))
+        values = fields(line, mark)
+        if len(values) != len(names):
+            content = f"{len(values)} fields ({shorten(line, 40)})" if line.strip() else "a blank line"
+            raise PTableError(f"{content}, expected {wanted}", number)
+        texts = dict(zip(names, values, strict=True))
+        yield CellEntry(
+            number, texts["i"], texts["j"], texts["upper"], texts.get("p"), texts.get("v"), texts.get("lower")
+        )
 
 
 @dataclass(frozen=True)
 class Delimited:
-    """A format of one line for each entry; `FIELDS` are the fields in their order."""
+    """A format with one line per entry; `FIELDS` are the fields in file order."""
 
     NAME: str
     WORDS: str

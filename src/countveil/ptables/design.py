@@ -1,8 +1,9 @@
-"""p-tables by design: least delta at one epsilon, under a variance cap for every row; or R's, of largest entropy.
+"""Design p-tables: least delta at one epsilon under a variance cap for every row, or largest entropy as in R's ptable.
 
-The program proposes, the rows are rounded to the format's grid, and the rounded table is measured: its delta, its
-variances, its bias. Where rounding breaks the cap, the program is solved again with a little less. On coarse grids (K
-keys) the program is also solved for somewhat smaller epsilons, whose slack rounding may use up, and the best is taken.
+The linear program proposes rows, the rows are rounded to the format's grid, and delta, variances and bias are measured
+on the rounded table. If rounding exceeds the variance cap, the program is solved again with a smaller cap. On coarse
+grids (K cell keys) the program is also solved for smaller epsilons, which leave slack for rounding; the best table is
+kept.
 """
 
 from __future__ import annotations
@@ -12,31 +13,32 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from countveil.design.linear import NoSolution
 from countveil.errors import InfeasibleError, ParameterError, RequestError, SolverError
-from countveil.exact import Number, decimal_text, exp_bounds, integer, number
-from countveil.families.maximum_entropy import maximum_entropy
-from countveil.ptables.audit import compared
-from countveil.ptables.export import Proposal, columns, grid_of, judged, table_from, warnings
+from countveil.laws.rounding import SCALE
+from countveil.literature.maximum_entropy import maximum_entropy
+from countveil.numeric.exact_numbers import Number, decimal_text, exp_bounds, integer, number
+from countveil.numeric.linear_program import NoSolution
+from countveil.ptables.audit import list_worse_readings
+from countveil.ptables.export import RowProposal, grid_of, propose_rows, rank_table, table_from, warnings
 from countveil.ptables.formats import Format, format_named
-from countveil.ptables.measure import readings
 from countveil.ptables.program import Spec, TableProgram
+from countveil.ptables.readings import readings
 from countveil.ptables.table import PTable
-from countveil.rounding import SCALE
 
 OBJECTIVES = ("delta", "entropy")
 LARGEST_D = 40
 LARGEST_EPSILON = Fraction(16)
 FINE = 10**6
 _COARSE = ("1", "0.97", "0.94", "0.9", "0.85", "0.8", "0.7")
-"""Shares of epsilon that are tried on a coarse grid."""
-_FAR = 16  # noise up to which a fine grid is treated as coarse, where it cuts off the best law's tails
+"""Fractions of epsilon that are tried on a coarse grid."""
+_FAR = 16
+"""Up to this noise bound, a fine grid that cuts off the best law's tails is treated like a coarse grid."""
 _ATTEMPTS = 6
 
 
 @dataclass(frozen=True)
 class Designed:
-    """A table made to a `Spec`, as it will be written; everything said of it is measured on its integers."""
+    """A table designed for a `Spec`, as it will be written; its figures are measured on its integers."""
 
     table: PTable
     spec: Spec
@@ -49,7 +51,7 @@ class Designed:
         return max(row.variance for row in self.table.rows)
 
     def describe(self) -> dict[str, object]:
-        """What was asked for and made, as plain JSON values."""
+        """The request and the resulting variance, as plain JSON values."""
         spec = self.spec
         return {
             "format": self.format.NAME,
@@ -83,11 +85,11 @@ def design(
 ) -> Designed:
     """The table of least delta with noise at most D, variance at most V in every row, no outputs 1..js, zero bias.
 
-    `unimodal` asks that no row's probabilities fall towards the true count. Given an incumbent (`against`), D, V and js
-    are its own unless they are given, and no reading may be worse than its.
+    With `unimodal`, no row's probabilities fall towards the true count. With an incumbent table (`against`), D, V and
+    js default to the incumbent's; where a delta is larger than the incumbent's, a note says so.
 
-    >>> found = design(D=7, V=4)
-    >>> [i for i, row in enumerate(found.table.rows) if row.mean], found.largest_variance <= 4
+    >>> designed = design(D=7, V=4)
+    >>> [i for i, row in enumerate(designed.table.rows) if row.mean], designed.largest_variance <= 4
     ([], True)
     """
     fmt = format_named(format)
@@ -101,16 +103,16 @@ def design(
     if against is not None and freeze_zero:
         spec = replace(spec, zero_delta=_zero_delta(against, spec.epsilon))
     try:
-        table = _best(spec, fmt, units)
+        table = _best_table(spec, fmt, units)
     except InfeasibleError:
         if spec.zero_delta is None:
             raise
-        notes.append("the pair of counts 0 and 1 cannot be held at the incumbent's delta with these parameters")
+        notes.append("with these parameters the pair of counts 0 and 1 cannot be kept within the incumbent's delta")
         spec = replace(spec, zero_delta=None)
-        table = _best(spec, fmt, units)
-    notes += _remarks(spec, table, units)
+        table = _best_table(spec, fmt, units)
+    notes += _notes(spec, table, units)
     if against is not None:
-        notes += compared(table, against, spec.epsilon)
+        notes += list_worse_readings(table, against, spec.epsilon)
     return Designed(table, spec, objective, fmt, (*notes, *warnings(table, fmt)))
 
 
@@ -130,9 +132,9 @@ def _spec(
     if against is not None:
         D = against.D if D is None else D
         V = against.row(against.last).variance if V is None else V
-        js = _blocked(against) if js is None else js
+        js = _largest_js(against) if js is None else js
     if D is None or V is None:
-        raise RequestError("give --D and --V (or --against FILE, which has them)")
+        raise RequestError("D or V is missing; give --D and --V, or --against FILE to use those of that table")
     bound = integer("D", D, 1, LARGEST_D)
     cap = number("V", V, "a positive decimal number")
     if not 0 < cap <= bound * bound:
@@ -140,13 +142,13 @@ def _spec(
     stay = None if pstay is None else number("pstay", pstay, "a probability above 0 and below 1")
     if stay is not None and not 0 < stay < 1:
         raise ParameterError("pstay", pstay, "a probability above 0 and below 1")
-    hint = "some noise must stay possible for the count 1, so js is less than D"
+    hint = "js must be less than D, so that the count 1 can still have noise"
     blocked = integer("js", 0 if js is None else js, 0, bound - 1, hint)
     spec = Spec(loss, bound, cap, stay, blocked, freeze_zero)
     return replace(spec, unbiased_from=integer("unbiased_from", unbiased_from, 1, spec.last))
 
 
-def _blocked(table: PTable) -> int:
+def _largest_js(table: PTable) -> int:
     """The largest js for which no row publishes 1..js."""
     published = {i + v for i, row in enumerate(table.rows) for v, _ in row.items()}
     js = 0
@@ -156,33 +158,34 @@ def _blocked(table: PTable) -> int:
 
 
 def _zero_delta(against: PTable, epsilon: Fraction) -> Fraction:
-    """What the incumbent has for zero frozen, less a little that rounding may need."""
-    found = readings(against, exp_bounds(epsilon)[0])["zero_frozen"].value
-    return found * (1 - Fraction(1, 10**5))
+    """The incumbent's delta with zero frozen, minus a small margin for rounding."""
+    delta = readings(against, exp_bounds(epsilon)[0])["zero_frozen"].value
+    return delta * (1 - Fraction(1, 10**5))
 
 
-def _best(spec: Spec, fmt: Format, units: int) -> PTable:
-    """The best table on the grid that keeps the variance cap."""
+def _best_table(spec: Spec, fmt: Format, units: int) -> PTable:
+    """The table of least delta on the grid whose variances are within the cap."""
     _check(spec)
-    found: list[PTable] = []
+    tables: list[PTable] = []
     failure: InfeasibleError | SolverError | None = None
     for epsilon in _epsilons(spec, units):
         try:
-            table = _within(spec, epsilon, fmt, units)
+            table = _solve_and_round(spec, epsilon, fmt, units)
         except (InfeasibleError, SolverError) as error:
             failure = failure or error
             continue
-        found += [table] if table else []
-    if not found:
+        tables += [table] if table else []
+    if not tables:
         raise failure or InfeasibleError(
-            f"no table on the grid of 1/{units} was found with variance at most {decimal_text(spec.max_variance, 8)}",
-            "raise V or the number of keys",
+            f"found no table with probabilities in steps of 1/{units} and variance at most "
+            f"{decimal_text(spec.max_variance, 8)}",
+            "raise V or the number of cell keys",
         )
-    return min(found, key=lambda table: judged(table, spec.epsilon))
+    return min(tables, key=lambda table: rank_table(table, spec.epsilon))
 
 
 def _epsilons(spec: Spec, units: int) -> list[Fraction]:
-    """The epsilons to solve for: smaller ones, too, where the grid is too coarse for the best law's tails."""
+    """The epsilons to solve for; includes smaller ones if the grid is too coarse for the best law's tails."""
     if units < FINE:
         return [spec.epsilon * Fraction(share) for share in _COARSE]
     near, far = math.floor(math.log(units) / float(spec.epsilon)) + 1, min(spec.D, _FAR)
@@ -190,8 +193,8 @@ def _epsilons(spec: Spec, units: int) -> list[Fraction]:
     return [spec.epsilon, *(Fraction(math.floor(1000 * math.log(units) / k), 1000) for k in others)]
 
 
-def _within(spec: Spec, epsilon: Fraction, fmt: Format, units: int) -> PTable | None:
-    """The rounded table of a program; with a smaller cap where rounding went over the one that was asked for."""
+def _solve_and_round(spec: Spec, epsilon: Fraction, fmt: Format, units: int) -> PTable | None:
+    """The rounded table of the program, or None; while rounding exceeds the variance cap, solve for a smaller cap."""
     cap = spec.max_variance
     cut = replace(spec, epsilon=epsilon, D=_reach(spec, epsilon, units))
     cut = replace(cut, unbiased_from=min(spec.unbiased_from, cut.last))
@@ -203,7 +206,7 @@ def _within(spec: Spec, epsilon: Fraction, fmt: Format, units: int) -> PTable | 
                 return None
             if error.reason == "infeasible" and _may_be_infeasible(spec):
                 raise InfeasibleError(*_refusal(spec)) from None
-            raise SolverError("the linear-programming solver gave up; change epsilon, V or D a little") from None
+            raise SolverError("the linear-programming solver failed; change epsilon, V or D a little") from None
         try:
             table = table_from(_proposals(rows, cut), spec.epsilon, fmt, units)
         except InfeasibleError:
@@ -218,29 +221,29 @@ def _within(spec: Spec, epsilon: Fraction, fmt: Format, units: int) -> PTable | 
 
 
 def _may_be_infeasible(spec: Spec) -> bool:
-    """Whether anything but single rows, which `_check` has seen, can make the program infeasible."""
+    """Whether constraints beyond those of single rows, which `_check` covers, can make the program infeasible."""
     return spec.zero_delta is not None or spec.unimodal or spec.unbiased_from > 1
 
 
 def _reach(spec: Spec, epsilon: Fraction, units: int) -> int:
-    """D, or, on a fine grid, where the probabilities of the best law fall below it: the solver need not go there."""
+    """The largest noise to solve for: D or, on a fine grid, the noise beyond which the best law rounds to zero."""
     if units < FINE:
         return spec.D
     return max(spec.js + 1, min(spec.D, math.floor(math.log(units) / float(epsilon))))
 
 
-def _proposals(rows: Sequence[dict[int, Fraction]], spec: Spec) -> list[Proposal]:
-    found = []
+def _proposals(rows: Sequence[dict[int, Fraction]], spec: Spec) -> list[RowProposal]:
+    proposals = []
     for i, row in enumerate(rows):
         weights = {v: int(p * (1 << SCALE)) for v, p in row.items()}
         stays = spec.pstay is not None and i > spec.js
         unbiased = i >= spec.unbiased_from or (i == 0 and spec.freeze_zero)
-        found.append(Proposal(weights, 1 << SCALE, unbiased, stays))
-    return found
+        proposals.append(RowProposal(weights, 1 << SCALE, unbiased, stays))
+    return proposals
 
 
 def _check(spec: Spec) -> None:
-    """Refuse what no row can have: the least variance of a row is that of its two nearest outputs."""
+    """Refuse a limit on the variance that some row cannot meet; least is the variance of its two nearest outputs."""
     for i in range(spec.unbiased_from, spec.last + 1):
         outputs = spec.outputs(i)
         stays = i in outputs
@@ -251,8 +254,8 @@ def _check(spec: Spec) -> None:
         least = (i - below) * (above - i) * (1 - (spec.pstay or Fraction(0)) if stays else Fraction(1))
         if least > spec.max_variance:
             raise InfeasibleError(
-                f"row {i} has variance {decimal_text(least, 6)} or more: its nearest outputs are {below} and {above}",
-                "raise V, or block fewer outputs (js)",
+                f"row {i} has variance at least {decimal_text(least, 6)}: its nearest outputs are {below} and {above}",
+                "raise V or lower js",
             )
 
 
@@ -260,34 +263,39 @@ def _refusal(spec: Spec) -> tuple[str, str]:
     asked = f"D {spec.D}, V {decimal_text(spec.max_variance, 8)}, js {spec.js}"
     if spec.pstay is not None:
         asked += f", pstay {decimal_text(spec.pstay, 8)}"
-    return f"no table has {asked} and unbiased rows", "raise V or D, lower js, or leave pstay free"
+    return f"no table with unbiased rows has {asked}", "raise V or D, lower js, or leave pstay out"
 
 
 def _entropy(spec: Spec, fmt: Format, units: int) -> Designed:
-    """What R's ptable makes of the same words."""
+    """The table that R's ptable makes for the same parameters."""
     if not spec.freeze_zero or spec.unbiased_from != 1 or spec.unimodal:
-        raise RequestError("tables of largest entropy freeze zero and are unbiased from 1 on; leave such options out")
+        raise RequestError(
+            "tables of largest entropy always freeze zero and are unbiased from 1 on; leave out freeze_zero, "
+            "unbiased_from and unimodal"
+        )
     V = spec.max_variance
     try:
         member = maximum_entropy(spec.D, V, spec.pstay, spec.js, exact_variance=True)
     except InfeasibleError:
         member = maximum_entropy(spec.D, V, spec.pstay, spec.js)
-    table = table_from(columns(member.columns, Fraction(-1)), spec.epsilon, fmt, units)
+    table = table_from(propose_rows(member.laws, Fraction(-1)), spec.epsilon, fmt, units)
     return Designed(table, spec, "entropy", fmt, (*member.notes, *warnings(table, fmt)))
 
 
-def _remarks(spec: Spec, table: PTable, units: int) -> list[str]:
-    found = []
+def _notes(spec: Spec, table: PTable, units: int) -> list[str]:
+    remarks = []
     if spec.freeze_zero:
         floor = decimal_text(1 / (1 + spec.max_variance), 3, "down")
-        found.append(
+        remarks.append(
             f"with zero frozen, row 1 unbiased and its variance at most V, no table has a delta below 1/(1 + V) = "
-            f"{floor}: the delta of counts >= 1 was made small first"
+            f"{floor}: the delta of counts >= 1 was minimised first"
         )
     else:
-        found.append("the tools freeze zero whatever row 0 says: what is designed holds where row 0 is really used")
+        remarks.append(
+            "the tools publish 0 as 0 whatever row 0 says; the delta as designed holds only if the tool uses row 0"
+        )
     if table.D < spec.D and _reach(spec, spec.epsilon, units) < spec.D:
-        found.append(f"noise beyond ±{table.D} is not used: probabilities there would be about 1/{units} or below")
+        remarks.append(f"noise beyond ±{table.D} is not used: its probabilities would be about 1/{units} or less")
     if spec.pstay is not None and (stays := {row.stay for row in table.rows[spec.js + 1 :]}) != {spec.pstay}:
-        found.append(f"pstay is rounded to {' and '.join(decimal_text(stay, 10) for stay in sorted(stays))}")
-    return found
+        remarks.append(f"pstay is rounded to {' and '.join(decimal_text(stay, 10) for stay in sorted(stays))}")
+    return remarks

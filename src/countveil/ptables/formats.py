@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
-from countveil.durable_files import open_output
-from countveil.errors import ParameterError, shortened
+from countveil.errors import ParameterError, shorten
+from countveil.files.durable_files import open_output
 from countveil.ptables import cellkey, integer_keys
 from countveil.ptables.delimited import SAS, TAU_ARGUS
 from countveil.ptables.lines import PTableError, read_bytes, text_lines
@@ -21,24 +21,24 @@ from countveil.ptables.table import PTable
 
 
 class Format(Protocol):
-    """What each format has: a module, or an object."""
+    """The interface of a format; a module or an object can implement it."""
 
     @property
     def NAME(self) -> str:
-        """What users call it."""
+        """The value of `--format`."""
 
     @property
     def WORDS(self) -> str:
-        """Its name in a sentence."""
+        """The name in a sentence."""
 
     def fits(self, lines: list[str]) -> bool:
-        """Whether the first lines of a file look like it."""
+        """Whether the first lines of a file look like this format."""
 
     def parse(self, data: bytes) -> PTable:
-        """The table of a file's content, or a PTableError that names the line."""
+        """Parse the content of a file; raise PTableError with the line of an error."""
 
     def write(self, table: PTable) -> Iterator[str]:
-        """The content of a file, in pieces."""
+        """Yield the content of a file in pieces."""
 
 
 FORMATS: tuple[Format, ...] = (cellkey, integer_keys, TAU_ARGUS, SAS)
@@ -53,7 +53,7 @@ def format_named(name: object) -> Format:
 
 
 def detect(data: bytes) -> Format:
-    """The format of a file's content, by its header."""
+    """Detect the format of a file from its header."""
     head = text_lines(data[: data.rfind(b"\n", 0, 65536)] if len(data) > 65536 else data)
     for fmt in FORMATS:
         if fmt.fits(head):
@@ -66,16 +66,16 @@ def detect(data: bytes) -> Format:
 
 
 def read(path: str | Path, format: str | None = None) -> tuple[PTable, Format]:
-    """The table of a file and its format, found by its content unless it is named; errors name file and line."""
+    """Read a table and detect its format unless `format` is given; errors name file and line."""
     try:
         data = read_bytes(path)
         fmt = detect(data) if format is None else format_named(format)
         return fmt.parse(data), fmt
     except PTableError as error:
-        raise PTableError(error.reason, error.line, shortened(str(path), 200)) from None
+        raise PTableError(error.reason, error.line, shorten(str(path), 200)) from None
 
 
 def save(table: PTable, path: str | Path, fmt: Format) -> None:
-    """Write a file; it takes its name when it is complete."""
+    """Write a file atomically: it appears under its name only when it is complete."""
     with open_output(path) as file:
         file.writelines(piece.encode() for piece in fmt.write(table))

@@ -1,9 +1,9 @@
-"""Rounding a law to a grid of 1/units, keeping its sum, and its mean where that is zero, exact.
+"""Round a law to multiples of 1/units; the sum stays exactly 1, and a zero mean stays exactly zero.
 
-Files hold eight decimals, or K equally likely keys. Every cell is rounded to the nearest, and the cells that are
-furthest from their value take what is then missing or too much. What is then wrong with the mean is mended by moving
-units between cells that feel it least. Cells below half a unit vanish, or (`keep`) have one unit: which is better for
-privacy is measured by the caller. Nothing here is a guarantee of privacy: the rounded table is measured again.
+Files store eight decimals, or K equally likely cell keys. Every cell is rounded to the nearest unit; then the cells
+with the largest rounding error gain or lose a unit until the sum is right. Then units move between the cells with the
+smallest relative change until the mean is zero. Cells below half a unit become 0 or, with `keep`, one unit; the caller
+measures which is better for privacy. Nothing here guarantees privacy: the rounded table is measured again.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from countveil.errors import InfeasibleError
 from countveil.ptables.table import Row
 
 _CANDIDATES = 48
-"""Cells that may take part in mending the mean: the heaviest."""
+"""Number of cells between which units may move to correct the mean: the heaviest ones."""
 
 
 def nearest_even(weight: int, total: int, units: int) -> int:
-    """weight / total in units, with the parity of `units`: then two equal sides can share the rest."""
+    """weight / total in units, rounded to the parity of `units`, so that the rest splits into two equal sides."""
     parity = units % 2
     return min(units, max(0, 2 * round(Fraction(weight * units - parity * total, 2 * total)) + parity))
 
 
-def rounded(
+def round_row(
     weights: Mapping[int, int], total: int, units: int, *, unbiased: bool, centre: int | None = None, keep: bool = False
 ) -> Row:
     """The law v -> weight / total as a row over `units`.
 
     **Guarantee.** The weights sum to `units`; with `unbiased` their mean is exactly zero; `centre`, where given, is
-    exactly the weight of v = 0. No cell that was zero is positive.
+    exactly the weight of v = 0. A cell of weight zero stays zero.
 
-    >>> rounded({-1: 1, 0: 1, 1: 1}, 3, 100, unbiased=True)
+    >>> round_row({-1: 1, 0: 1, 1: 1}, 3, 100, unbiased=True)
     Row(least=-1, weights=(33, 34, 33), total=100)
     """
     given = {v: w for v, w in weights.items() if w > 0}
@@ -41,51 +41,53 @@ def rounded(
         if keep:
             centre = max(units % 2, min(centre, units - len(given) + 1))
     if centre is not None and (units - centre) % 2 == 0 and _is_symmetric(given):
-        side = _apportioned({v: w for v, w in given.items() if v > 0}, total, (units - centre) // 2, units, keep)
-        found = {0: centre} | side | {-v: w for v, w in side.items()}
+        side = _apportion({v: w for v, w in given.items() if v > 0}, total, (units - centre) // 2, units, keep)
+        cells = {0: centre} | side | {-v: w for v, w in side.items()}
     else:
         others = given if centre is None else {v: w for v, w in given.items() if v}
-        found = _apportioned(others, total, units - (centre or 0), units, keep)
+        cells = _apportion(others, total, units - (centre or 0), units, keep)
         if unbiased:
-            _mend(found, others, total, units)
+            _correct_mean(cells, others, total, units)
         if centre is not None:
-            found[0] = centre
-    if min(found.values(), default=0) < 0 or not any(found.values()):
-        raise InfeasibleError(f"a row cannot be written with probabilities in steps of 1/{units}", "use more keys")
-    return Row.of(found, units)
+            cells[0] = centre
+    if min(cells.values(), default=0) < 0 or not any(cells.values()):
+        raise InfeasibleError(f"a row cannot be written with probabilities in steps of 1/{units}", "use more cell keys")
+    return Row.of(cells, units)
 
 
 def _is_symmetric(given: Mapping[int, int]) -> bool:
     return all(given.get(-v) == w for v, w in given.items())
 
 
-def _apportioned(given: Mapping[int, int], total: int, share: int, units: int, keep: bool) -> dict[int, int]:
-    """Whole units, `share` of them together: to the nearest, then one more or less where it is due most."""
-    found = {v: (2 * w * units + total) // (2 * total) or int(keep) for v, w in given.items()}
-    missing = share - sum(found.values())
+def _apportion(given: Mapping[int, int], total: int, share: int, units: int, keep: bool) -> dict[int, int]:
+    """Round to whole units that sum to `share`: to the nearest, then correct cells by one unit, largest error first."""
+    cells = {v: (2 * w * units + total) // (2 * total) or int(keep) for v, w in given.items()}
+    missing = share - sum(cells.values())
     while missing:
         step = 1 if missing > 0 else -1
-        able = [v for v, n in found.items() if n >= (1 if step > 0 else 2)]
-        able = able or [v for v, n in found.items() if n >= (0 if step > 0 else 1)]
+        able = [v for v, n in cells.items() if n >= (1 if step > 0 else 2)]
+        able = able or [v for v, n in cells.items() if n >= (0 if step > 0 else 1)]
         if not able:
-            raise InfeasibleError(f"a row cannot be written with probabilities in steps of 1/{units}", "use more keys")
-        able.sort(key=lambda v: (step * (found[v] * total - given[v] * units), abs(v), v))
+            raise InfeasibleError(
+                f"a row cannot be written with probabilities in steps of 1/{units}", "use more cell keys"
+            )
+        able.sort(key=lambda v: (step * (cells[v] * total - given[v] * units), abs(v), v))
         for v in able[: abs(missing)]:
-            found[v] += step
+            cells[v] += step
             missing -= step
-    return found
+    return cells
 
 
-def _mend(found: dict[int, int], given: Mapping[int, int], total: int, units: int) -> None:
-    """Move units between cells until the mean is zero, each time where the cells feel it least for what it mends.
+def _correct_mean(cells: dict[int, int], given: Mapping[int, int], total: int, units: int) -> None:
+    """Move units between cells until the mean is zero; each move has the least cost per change of the mean.
 
-    A move of k units from a to b mends k (b - a); k is 1 unless much is wrong. Cells feel a change in proportion to the
-    square of how far they are then from their value, relative to it. Where no move mends so little as is wrong, a chain
-    of moves in both directions does.
+    Moving k units from a to b changes the first moment by k (b - a); k is 1 unless the moment is large. The cost of a
+    cell is its squared rounding error relative to its exact value (`_strain`). If every single move would overshoot, a
+    chain of moves in both directions is used.
     """
-    heavy = sorted((v for v, w in found.items() if w), key=lambda v: (-found[v], abs(v), v))[:_CANDIDATES]
+    heavy = sorted((v for v, w in cells.items() if w), key=lambda v: (-cells[v], abs(v), v))[:_CANDIDATES]
     exact = {v: given[v] * units / total for v in heavy}
-    moment = sum(v * w for v, w in found.items())
+    moment = sum(v * w for v, w in cells.items())
     while moment:
         far = max(heavy) - min(heavy) + 1
         k = max(1, abs(moment) // (4 * far))
@@ -93,9 +95,9 @@ def _mend(found: dict[int, int], given: Mapping[int, int], total: int, units: in
         steps = [d for d in _steps(heavy) if 0 < k * d * sign <= abs(moment)]
         for step in [None] if steps else _chain(moment, _steps(heavy), 4 * far):
             wanted = set(steps) if step is None else {step}
-            a, b = _least_felt(found, exact, wanted, k)
-            found[a] -= k
-            found[b] += k
+            a, b = _cheapest_move(cells, exact, wanted, k)
+            cells[a] -= k
+            cells[b] += k
             moment += k * (b - a)
 
 
@@ -103,19 +105,19 @@ def _steps(cells: Sequence[int]) -> set[int]:
     return {b - a for a in cells for b in cells if a != b}
 
 
-def _least_felt(found: Mapping[int, int], exact: Mapping[int, float], steps: set[int], k: int) -> tuple[int, int]:
-    """The move of k units, by one of these steps, that is felt least for what it mends; no cell is emptied."""
-    gain = {v: _strain(found[v] + k, x) - _strain(found[v], x) for v, x in exact.items()}
-    loss = {v: _strain(found[v] - k, x) - _strain(found[v], x) for v, x in exact.items() if found[v] > k}
+def _cheapest_move(cells: Mapping[int, int], exact: Mapping[int, float], steps: set[int], k: int) -> tuple[int, int]:
+    """The move (a, b) of k units with b - a in `steps` and the least cost per step; no cell is emptied."""
+    gain = {v: _strain(cells[v] + k, x) - _strain(cells[v], x) for v, x in exact.items()}
+    loss = {v: _strain(cells[v] - k, x) - _strain(cells[v], x) for v, x in exact.items() if cells[v] > k}
     moves = [((gain[b] + loss[a]) / abs(b - a), a, b) for a in loss for b in gain if b - a in steps]
     if not moves:
-        raise InfeasibleError("a row has too few units to have a mean of exactly zero", "use more keys")
+        raise InfeasibleError("a row has too few units for a mean of exactly zero", "use more cell keys")
     _, a, b = min(moves)
     return a, b
 
 
 def _chain(moment: int, steps: set[int], limit: int) -> list[int]:
-    """The fewest steps that add up to -moment, none of the sums on the way beyond the limit."""
+    """The shortest list of steps with sum -moment whose partial results stay within the limit."""
     before: dict[int, tuple[int, int]] = {}
     reached = [moment]
     while reached and 0 not in before:
@@ -128,7 +130,7 @@ def _chain(moment: int, steps: set[int], limit: int) -> list[int]:
                     ahead.append(there)
         reached = ahead
     if 0 not in before:
-        raise InfeasibleError("a row has no cells that can make its mean exactly zero", "use more keys")
+        raise InfeasibleError("no moves between the cells of a row make its mean exactly zero", "use more cell keys")
     chain, at = [], 0
     while at != moment:
         at, step = before[at]

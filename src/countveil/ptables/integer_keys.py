@@ -1,7 +1,7 @@
 """Integer keys (ONS, PyPI `cell-key-perturbation`): one line pcv,ckey,pvalue per count 1..750 and cell key 0..K-1.
 
-The tool adds pvalue to a count whose cell has this key. It takes K = max(ckey) + 1, finds no noise where a pair is
-missing, and looks counts above 750 up as ((n - 1) mod 250) + 501: the last 250 rows in turn. A count of 0 has no row.
+The tool adds pvalue to a count whose cell has this cell key. It sets K = max(ckey) + 1, adds no noise where a pair is
+missing, and uses row ((n - 1) mod 250) + 501 for counts above 750: the last 250 rows in turn. A count of 0 has no row.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from countveil.errors import ParameterError
-from countveil.exact import Number, integer
+from countveil.numeric.exact_numbers import Number, integer
 from countveil.ptables.delimited import fields, separator
 from countveil.ptables.lines import LARGEST_LINES, PTableError, text_lines, whole
 from countveil.ptables.table import PTable, Row
@@ -42,20 +42,20 @@ def parse(data: bytes) -> PTable:
         ("ckey", ckey, 0, LARGEST_KEYS - 1),
         ("pvalue", pvalue, -LARGEST_NOISE, LARGEST_NOISE),
     ):
-        _refuse(column < low, f"{name} is below {low}" + (_ZERO if name == "pcv" else ""))
-        _refuse(column > high, f"{name} is above {high}")
-    _refuse(pcv + pvalue < 0, "the published count pcv + pvalue is negative")
+        _refuse_where(column < low, f"{name} is below {low}" + (_ZERO if name == "pcv" else ""))
+        _refuse_where(column > high, f"{name} is above {high}")
+    _refuse_where(pcv + pvalue < 0, "the published count pcv + pvalue is negative")
     keys = int(ckey.max()) + 1
     pairs = pcv * keys + ckey
     order = np.argsort(pairs, kind="stable")
-    again = np.zeros(len(pairs), dtype=bool)
-    again[order[1:]] = pairs[order[1:]] == pairs[order[:-1]]
-    _refuse(again, "this pair of pcv and ckey was there before")
+    is_duplicate = np.zeros(len(pairs), dtype=bool)
+    is_duplicate[order[1:]] = pairs[order[1:]] == pairs[order[:-1]]
+    _refuse_where(is_duplicate, "this pair of pcv and ckey occurs twice")
     present = np.bincount(pcv, minlength=ROWS + 1)
     if (gaps := np.flatnonzero(present[1:] == 0)).size:
         gap = int(gaps[0]) + 1
-        _refuse(pcv > gap, f"pcv jumps over {gap}; there the tool adds no noise")
-        raise PTableError(f"the last pcv is {gap - 1}, not {ROWS}; above it the tool adds no noise", len(pcv) + 1)
+        _refuse_where(pcv > gap, f"pcv {gap} is missing; the tool would add no noise to that count")
+        raise PTableError(f"the last pcv is {gap - 1}, not {ROWS}; the tool would add no noise above it", len(pcv) + 1)
     low = int(pvalue.min())
     width = max(int(pvalue.max()), 0) - min(low, 0) + 1
     low = min(low, 0)
@@ -63,15 +63,19 @@ def parse(data: bytes) -> PTable:
     counts[:, -low] += keys - present  # no noise where a pair is missing
     rows = [Row.of(dict(enumerate(map(int, row), start=low)), keys) for row in counts[1:]]
     missing = ROWS * keys - len(pcv)
-    notes = (f"{missing} of {ROWS * keys} pairs of pcv and ckey are missing: no noise there",) if missing else ()
+    notes = (
+        (f"{missing} of {ROWS * keys} pairs of pcv and ckey are missing; the tool adds no noise for them",)
+        if missing
+        else ()
+    )
     return PTable((Row(0, (keys,), keys), *rows), repeat=REPEAT, keys=keys, notes=notes)
 
 
-_ZERO = "; empty cells all have key 0, so there is no noise for them"
+_ZERO = "; empty cells all have cell key 0, so the tool adds no noise to them"
 
 
 def _numbers(data: bytes) -> Any:
-    """The three columns as integers, in the order of FIELDS; the numbers of a file in one go."""
+    """The three columns as integers in the order of FIELDS, parsed by numpy in one call."""
     import numpy as np
 
     end = data.find(b"\n")
@@ -79,51 +83,51 @@ def _numbers(data: bytes) -> Any:
     mark = separator(header)
     names = [name.lower() for name in fields(header, mark)]
     if sorted(names) != sorted(FIELDS):
-        raise PTableError(f"the header is not {','.join(FIELDS)}", 1)
+        raise PTableError(f"the header must be {','.join(FIELDS)}", 1)
     body = data[end + 1 :] if end >= 0 else b""
     if not body.strip():
-        raise PTableError("no rows", 2)
+        raise PTableError("the file has no rows", 2)
     lines = body.rstrip().count(b"\n") + 1
     plain = body.replace(b'"', b"") if b'"' in body else body
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            found = np.loadtxt(io.BytesIO(plain), delimiter=mark, dtype=np.int64, comments=None, ndmin=2)
-        if found.shape == (lines, len(FIELDS)):
-            return found[:, [names.index(name) for name in FIELDS]]
+            numbers = np.loadtxt(io.BytesIO(plain), delimiter=mark, dtype=np.int64, comments=None, ndmin=2)
+        if numbers.shape == (lines, len(FIELDS)):
+            return numbers[:, [names.index(name) for name in FIELDS]]
     except (ValueError, OverflowError, UserWarning, UnicodeDecodeError):
         pass
     raise _first_fault(data, mark, names)
 
 
 def _first_fault(data: bytes, mark: str, names: list[str]) -> PTableError:
-    """Which line numpy could not read."""
+    """The error of the first line that numpy could not read."""
     for number, line in enumerate(text_lines(data, LARGEST_LINES)[1:], start=2):
-        found = fields(line, mark)
-        if len(found) != len(FIELDS):
-            return PTableError(f"{len(found)} fields, expected {mark.join(names)}", number)
-        for name, text in zip(names, found, strict=True):
+        texts = fields(line, mark)
+        if len(texts) != len(FIELDS):
+            return PTableError(f"{len(texts)} fields, expected {mark.join(names)}", number)
+        for name, text in zip(names, texts, strict=True):
             try:
                 whole(name, text, number, -(10**15), 10**15)
             except PTableError as error:
                 return error
             if "." in text or "+" in text:
                 return PTableError(f"{name} is {text[:30]}, not a plain whole number", number)
-    return PTableError("the lines could not be read as three whole numbers each")
+    return PTableError("every line must have three whole numbers")
 
 
-def _refuse(where: Any, reason: str) -> None:
+def _refuse_where(where: Any, reason: str) -> None:
     if where.any():
         raise PTableError(reason, int(where.argmax()) + 2)
 
 
 def units(keys: Number | None) -> int:
-    """The number of keys, which is the total of every row."""
+    """Check the number of cell keys, which is the total of every row."""
     return integer("keys", KEYS if keys is None else keys, 2, LARGEST_KEYS, "the tool's own tables have 256 or 4096")
 
 
 def write(table: PTable) -> Iterator[str]:
-    """Lines for counts 1..750; keys in order of the noise."""
+    """Yield the lines for counts 1..750; cell keys are assigned in ascending order of the noise."""
     if table.last > ROWS:
         raise ParameterError("format", NAME, f"a table of at most {ROWS} rows; this one has {table.last}")
     yield '"pcv","ckey","pvalue"\n'

@@ -1,7 +1,7 @@
-"""A text file as bytes that are known to be of a sensible size, and errors that name the line.
+"""Read text files within size limits and parse their numbers strictly; errors name the line.
 
-Nothing is parsed before the file's size and its number of lines are known to be within limits, so a file of 10^7 lines
-costs a fraction of a second and no more memory than `LARGEST_FILE`.
+Size and number of lines are checked before anything is parsed, so a file of 10^7 lines is refused in a fraction of a
+second with at most `LARGEST_FILE` bytes of memory.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ import re
 from fractions import Fraction
 from pathlib import Path
 
-from countveil.errors import CertificateError, shortened
+from countveil.errors import CertificateError, shorten
 
 LARGEST_FILE = 128 * 1024 * 1024
 LARGEST_LINES = 4_000_000
-"""Enough for 750 rows of 4096 keys."""
+"""Limit of the lines of any file: enough for 750 rows of 4096 cell keys."""
 MOST_ENTRIES = 300_000
-"""Cells of a table that is written as text: noise of up to some hundreds in as many rows."""
+"""Limit of the cells in a text file: enough for noise up to some hundreds in as many rows."""
 MOST_CELLS = 1_000_000
-"""Cells of a table with those of probability zero between its outcomes: a few lines could span any number."""
+"""Limit of all cells, also those of probability zero between outcomes: a few lines of a file can ask for very many."""
 LARGEST_COUNT = 1_000_000
 MOST_DIGITS = 40
-"""Decimals of a bound; more would be a mistake, and would slow everything down."""
+"""Limit of the decimals of a bound; more are a mistake and would slow down all arithmetic."""
 
 _LONGEST = 100
 _INTEGER = re.compile(r"[+-]?\d{1,15}(\.0{0,15})?\Z", re.ASCII)
@@ -30,7 +30,7 @@ _DECIMAL = re.compile(r"[+-]?(\d+(?:[.,]\d*)?|[.,]\d+)(?:[eE]([+-]?\d{1,4}))?\Z"
 
 
 class PTableError(CertificateError):
-    """A p-table file cannot be used; `line` counts from 1 and is None where the whole file is at fault."""
+    """A p-table file is invalid; `line` counts from 1 and is None if the error concerns the whole file."""
 
     def __init__(self, reason: str, line: int | None = None, path: object = None) -> None:
         self.reason = reason
@@ -41,7 +41,7 @@ class PTableError(CertificateError):
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """The content of a file, refused if it is too large or has too many lines; without a byte-order mark."""
+    """Read a file without its byte-order mark; refuse one that is too large or has too many lines."""
     try:
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -51,24 +51,24 @@ def read_bytes(path: str | Path) -> bytes:
     except (ValueError, TypeError):
         raise PTableError("cannot be read; give the path of a p-table") from None
     if size > LARGEST_FILE or len(data) > LARGEST_FILE:
-        raise PTableError(f"larger than {LARGEST_FILE >> 20} MB; no p-table is")
+        raise PTableError(f"larger than {LARGEST_FILE >> 20} MB, the limit for a p-table")
     check_lines(data, LARGEST_LINES)
     return data.removeprefix(b"\xef\xbb\xbf")
 
 
 def check_lines(data: bytes, limit: int) -> None:
-    """Refuse more lines than that."""
+    """Raise PTableError if there are more than `limit` lines."""
     if max(data.count(b"\n"), data.count(b"\r")) > limit:
-        raise PTableError(f"more than {limit} lines; no p-table of this kind has so many", limit + 1)
+        raise PTableError(f"more than {limit} lines, the limit for a p-table of this format", limit + 1)
 
 
 def text_lines(data: bytes, limit: int = 8 * MOST_ENTRIES) -> list[str]:
-    """The lines of a text, without blank ones at its end; at least one."""
+    """Decode UTF-8 and split into lines without trailing blank lines; refuse an empty file."""
     check_lines(data, limit)
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise PTableError("not a text file", data.count(b"\n", 0, error.start) + 1) from None
+        raise PTableError("not a UTF-8 text file", data.count(b"\n", 0, error.start) + 1) from None
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     while lines and not lines[-1].strip():
         lines.pop()
@@ -78,26 +78,26 @@ def text_lines(data: bytes, limit: int = 8 * MOST_ENTRIES) -> list[str]:
 
 
 def whole(name: str, text: str, line: int, low: int = 0, high: int = LARGEST_COUNT) -> int:
-    """A whole number, padded or quoted as it may be."""
+    """Parse a whole number, which may be padded or quoted."""
     plain = text.strip().strip('"').strip()
     if not _INTEGER.match(plain):
-        raise PTableError(f"{name} is {shortened(text, 30)}, not a whole number", line)
+        raise PTableError(f"{name} is {shorten(text, 30)}, not a whole number", line)
     value = int(plain.split(".")[0])
     if not low <= value <= high:
-        words = "is negative" if value < 0 <= low else f"is outside {low}..{high}"
-        raise PTableError(f"{name} {value} {words}", line)
+        problem = "is negative" if value < 0 <= low else f"is outside {low}..{high}"
+        raise PTableError(f"{name} {value} {problem}", line)
     return value
 
 
 def probability(name: str, text: str, line: int) -> tuple[int, int]:
-    """A decimal number from 0 to 1 as (digits, decimals), so that digits / 10**decimals is its exact value."""
+    """Parse a decimal number from 0 to 1 as (digits, decimals); digits / 10**decimals is its exact value."""
     plain = text.strip().strip('"').strip()
-    found = _DECIMAL.match(plain) if len(plain) <= _LONGEST else None
-    if not found:
-        raise PTableError(f"{name} is {shortened(text, 30)}, not a number", line)
-    figures = found.group(1).replace(",", ".")
+    match = _DECIMAL.match(plain) if len(plain) <= _LONGEST else None
+    if not match:
+        raise PTableError(f"{name} is {shorten(text, 30)}, not a number", line)
+    figures = match.group(1).replace(",", ".")
     before, _, after = figures.partition(".")
-    decimals = len(after) - int(found.group(2) or 0)
+    decimals = len(after) - int(match.group(2) or 0)
     digits = int(before + after or "0")
     if digits:
         while digits % 10 == 0:
@@ -109,7 +109,7 @@ def probability(name: str, text: str, line: int) -> tuple[int, int]:
     if decimals > MOST_DIGITS:
         raise PTableError(f"{name} has more than {MOST_DIGITS} decimals", line)
     if (plain.startswith("-") and digits) or digits > 10**decimals:
-        raise PTableError(f"{name} is {shortened(text, 30)}, not a probability", line)
+        raise PTableError(f"{name} is {shorten(text, 30)}, not a probability from 0 to 1", line)
     return digits, decimals
 
 

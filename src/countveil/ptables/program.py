@@ -1,19 +1,20 @@
 """The linear program of a p-table: least delta at one epsilon under a variance cap for every row.
 
-One variable per cell p(j|i), i = 0..M, j in [i - D, i + D], j >= 0 and not among the blocked 1..js. Row M is the last:
-it is compared with its own translation, so a finite program covers every count. From D + js + 1 on no cell is cut off
-or blocked; a few more rows leave the last one free to be the best of its kind. For each pair of neighbours, both ways,
+One variable per cell p(j|i), i = 0..M, j in [i - D, i + D], j >= 0 and not among the blocked outputs 1..js. The last
+row M is compared with its own translation, so a finite program covers every count. From row D + js + 1 on no cell is
+cut off or blocked; a few more rows let the last row reach its own optimum. For each pair of neighbours, in both
+directions,
 
     sum_j h(j) <= delta_n,   h(j) >= p(j|a) - E p(j|b),   h >= 0.
 
-`unimodal` asks that probabilities do not fall towards the true count, on either side. Objectives, in this order, each
-held before the next:
+With `unimodal`, probabilities do not fall towards the true count on either side. The objectives are minimised in this
+order; each optimum becomes a constraint of the next stage:
 
-1. the largest delta_n (with zero frozen: over counts >= 1, because the pair 0, 1 has a floor of its own);
+1. the largest delta_n (with zero frozen: over counts >= 1, because the pair 0, 1 has its own lower bound);
 2. the delta of the last row, which most counts use; 3. with zero frozen, the delta of the pair 0, 1;
-4. the bias of rows that may have one; 5. the sum of all delta_n; 6. the sum of the mean squared errors.
+4. the bias of rows that may be biased; 5. the sum of all delta_n; 6. the sum of the mean squared errors.
 
-The solver proposes: nothing here is a guarantee. Rows are rounded to the format's grid and measured by `measure`.
+The solver only proposes; nothing here is a guarantee. `export.table_from` rounds the rows, `readings` measures them.
 """
 
 from __future__ import annotations
@@ -23,24 +24,24 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
-from countveil.design.linear import NoSolution, Solution
-from countveil.design.program import ONE, CellProgram, Cells, Term, moment
-from countveil.rounding import exp, fraction
+from countveil.design.column_program import ONE, CellProgram, Cells, Term, moment
+from countveil.laws.rounding import exp, fraction
+from countveil.numeric.linear_program import NoSolution, Solution
 
 _SPARE = 5
-_HOLD = Fraction(1, 10**4)
-"""How far an optimum may be relaxed, relatively, to keep the next stage well posed."""
+_RELAXATION = Fraction(1, 10**4)
+"""How much worse than its optimum, relatively, an objective may become in later stages, to keep them well posed."""
 _FEASIBLE = Fraction(1, 10**10)
-"""A residual that rounding to a file's grid mends: what it costs is measured."""
+"""Accepted residual: rounding to the file's grid removes it, and the result is measured."""
 _HAIR = Fraction(1, 10**12)
 _NOISE = Fraction(1, 2**170)
-"""Probabilities below are what the solver leaves where it means zero."""
+"""Smaller probabilities are numerical noise of the solver and count as zero."""
 _TINIEST = Fraction(1, 10**30)
 
 
 @dataclass(frozen=True)
 class Spec:
-    """What is asked of a table; `pstay` None leaves every row's stay probability free."""
+    """The requirements of a table; with `pstay` None every row's stay probability is free."""
 
     epsilon: Fraction
     D: int
@@ -51,14 +52,14 @@ class Spec:
     unbiased_from: int = 1
     unimodal: bool = False
     zero_delta: Fraction | None = None
-    """With zero frozen: the delta of the pair 0, 1 may be no larger."""
+    """An upper limit on the delta of the pair 0, 1 if zero is frozen."""
 
     @property
     def last(self) -> int:
         return self.D + self.js + _SPARE
 
     def outputs(self, i: int) -> list[int]:
-        """The published counts that row i may have."""
+        """The published counts that are allowed in row i."""
         return [j for j in range(max(0, i - self.D), i + self.D + 1) if not 1 <= j <= self.js]
 
 
@@ -100,7 +101,7 @@ class TableProgram:
         return cells
 
     def _constrain(self, i: int, cells: Cells, max_variance: Fraction) -> int:
-        """Mass one, second moment within the cap; the variable returned is at least the size of the bias."""
+        """Constrain mass and second moment; return a variable that is at least the absolute bias."""
         self.program.constrain_mass(cells)
         self.program.constrain(moment(i, cells, 2), upper=max_variance)
         if self.spec.unimodal and i in cells:
@@ -110,18 +111,18 @@ class TableProgram:
         return self.program.bound_bias(i, cells, unbiased=i >= self.spec.unbiased_from)
 
     def solve(self) -> list[dict[int, Fraction]]:
-        """The rows of the best table; a later objective that the solver gives up on is left out."""
+        """The rows of the best table; a later objective on which the solver fails is skipped."""
         solution = self.program.solve([(self._largest, ONE)], _FEASIBLE)
-        self._hold([(self._largest, ONE)], solution)
-        for terms in self._later():
+        self._keep_optimal([(self._largest, ONE)], solution)
+        for terms in self._later_objectives():
             try:
                 solution = self.program.solve(terms, _FEASIBLE)
             except NoSolution:
                 continue
-            self._hold(terms, solution)
+            self._keep_optimal(terms, solution)
         return [self._row(i, solution) for i in range(len(self._rows))]
 
-    def _later(self) -> list[list[Term]]:
+    def _later_objectives(self) -> list[list[Term]]:
         stages = [[(self._deltas[-1], ONE)]]
         if self.spec.freeze_zero:
             stages.append([(self._deltas[0], ONE)])
@@ -132,8 +133,8 @@ class TableProgram:
         stages.append([term for i, cells in enumerate(self._rows) for term in moment(i, cells, 2)])
         return stages
 
-    def _hold(self, terms: Sequence[Term], solution: Solution) -> None:
-        self.program.constrain(terms, upper=solution.objective * (1 + _HOLD) + _HAIR)
+    def _keep_optimal(self, terms: Sequence[Term], solution: Solution) -> None:
+        self.program.constrain(terms, upper=solution.objective * (1 + _RELAXATION) + _HAIR)
 
     def _row(self, i: int, solution: Solution) -> dict[int, Fraction]:
         values = {j - i: solution[v] * f for j, (v, f) in self._rows[i].items()}

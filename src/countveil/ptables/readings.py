@@ -1,15 +1,15 @@
 """The exact delta of a p-table, in four readings.
 
-    designed      all rows as they are
+    designed      all rows as in the file
     zero_frozen   row 0 replaced by 0 -> 0, as every tool that applies p-tables does
-    from_n0       only counts n >= n0 (1 unless said otherwise)
+    from_n0       only counts n >= n0 (default 1)
     last_row      only counts that use the repeated rows: the last row against its own translation
 
 Each is the maximum, over neighbouring counts (n, n + 1) and both directions, of sum_j max(0, p(j|n) - E p(j|m)).
-Pairs beyond the last row repeat, so finitely many represent all.
+Pairs beyond the last row repeat, so finitely many pairs suffice.
 
-**Guarantee.** Sums are over integers. Orders are Fractions: with a lower bound of e^epsilon the result is an upper
-bound of delta, because delta(E) never increases with E.
+**Guarantee.** Sums are over integers. Orders are Fractions: a lower bound of e^epsilon gives an upper bound of delta,
+because delta(E) never increases with E.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from countveil.privacy import Divergence
+from countveil.laws.privacy import Divergence
 from countveil.ptables.table import PTable, Row
 
 READINGS = ("designed", "zero_frozen", "from_n0", "last_row")
@@ -26,7 +26,7 @@ READINGS = ("designed", "zero_frozen", "from_n0", "last_row")
 def hockey_stick(p: Row, q: Row, shift: int, order: Fraction | None) -> Fraction:
     """sum_j max(0, p(j) - order * q(j)), where q is the law of noise at a count that is larger by `shift`.
 
-    Without an order (an infinite one): the mass of p where q has none.
+    If `order` is None, it is infinite: the result is the mass of p where q has none.
 
     >>> hockey_stick(Row(0, (2,), 2), Row(-1, (1, 1), 2), 1, Fraction(1))
     Fraction(1, 2)
@@ -46,46 +46,46 @@ def hockey_stick(p: Row, q: Row, shift: int, order: Fraction | None) -> Fraction
 
 
 def pair_divergence(p: Row, q: Row, n: int, order: Fraction | None) -> Divergence:
-    """The larger of both directions, for the counts n (law p) and n + 1 (law q)."""
+    """The larger divergence of the two directions, for the counts n (law p) and n + 1 (law q)."""
     down = hockey_stick(p, q, 1, order)
     up = hockey_stick(q, p, -1, order)
     return Divergence(down, n, n + 1) if down >= up else Divergence(up, n + 1, n)
 
 
 def pair_divergences(table: PTable, order: Fraction | None) -> list[Divergence]:
-    """For every pair (n, n + 1), n = 0..last; the last one leads back to the first repeated row, translated."""
+    """The divergence of each pair (n, n + 1), n = 0..last; last + 1 uses the first repeated row, translated."""
     known: dict[tuple[Row, Row], Divergence] = {}
-    found = []
+    divergences = []
     for n in range(table.last + 1):
         p, q = table.row(n), table.row(n + 1)
-        same = known.get((p, q))
-        if same is None:
-            same = known[p, q] = pair_divergence(p, q, n, order)
-        down = same.n < same.m
-        found.append(Divergence(same.value, n + (not down), n + down))
-    return found
+        divergence = known.get((p, q))
+        if divergence is None:
+            divergence = known[p, q] = pair_divergence(p, q, n, order)
+        down = divergence.n < divergence.m
+        divergences.append(Divergence(divergence.value, n + (not down), n + down))
+    return divergences
 
 
 def readings(table: PTable, order: Fraction | None, n0: int = 1) -> dict[str, Divergence]:
-    """The delta of each reading, and where it is attained: p(.|n) against E p(.|m)."""
+    """The delta of each reading, and the pair (n, m) that attains it: p(.|n) is compared with E p(.|m)."""
     pairs = pair_divergences(table, order)
-    frozen = table.frozen()
+    frozen = table.freeze_zero()
     applied = [pair_divergence(frozen.row(0), frozen.row(1), 0, order), *pairs[1:], *pairs[table.last :]]
     beyond = table.last - table.repeat + 1
     return {
         "designed": worst(pairs),
         "zero_frozen": worst(applied),
-        "from_n0": _from(worst(pairs[min(n0, beyond) :]), n0, table.repeat),
+        "from_n0": _first_from(worst(pairs[min(n0, beyond) :]), n0, table.repeat),
         "last_row": worst(pairs[beyond:]),
     }
 
 
-def _from(found: Divergence, n0: int, repeat: int) -> Divergence:
-    """The same pair where it occurs first among counts >= n0: pairs beyond the last row come again every `repeat`."""
-    again = max(0, -(-(n0 - min(found.n, found.m)) // repeat)) * repeat
-    return Divergence(found.value, found.n + again, found.m + again)
+def _first_from(divergence: Divergence, n0: int, repeat: int) -> Divergence:
+    """The first occurrence of a pair among counts >= n0: pairs beyond the last row recur every `repeat` counts."""
+    offset = max(0, -(-(n0 - min(divergence.n, divergence.m)) // repeat)) * repeat
+    return Divergence(divergence.value, divergence.n + offset, divergence.m + offset)
 
 
-def worst(found: Sequence[Divergence]) -> Divergence:
-    """The largest; of equal ones the first."""
-    return max(found, key=lambda divergence: divergence.value)
+def worst(divergences: Sequence[Divergence]) -> Divergence:
+    """The largest divergence; among equal ones the first."""
+    return max(divergences, key=lambda divergence: divergence.value)

@@ -1,8 +1,8 @@
-"""A p-table in one form, whatever file it came from: for every true count i the law of the noise v = j - i.
+"""The internal form of a p-table, the same for every file format: one law of the noise v = j - i per true count i.
 
-Weights are integers over one total, so every probability is an exact Fraction: 10**digits for formats with decimal
-bounds, K for formats with K equally likely cell keys. Counts beyond the last row use the last `repeat` rows again, in
-turn, translated: one row in most formats, 250 with integer keys.
+Weights are integers over one total, so every probability is an exact Fraction. The total is 10**digits for formats with
+decimal bounds, K for formats with K equally likely cell keys. Counts beyond the last row reuse the last `repeat` rows
+in turn, translated: one row in most formats, 250 rows with integer keys.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class Row:
         if not self.weights or min(self.weights) < 0 or sum(self.weights) != self.total:
             raise ValueError("a row needs non-negative integer weights that sum to its total")
         if not self.weights[0] or not self.weights[-1]:
-            raise ValueError("the weights at both ends of a row are positive")
+            raise ValueError("the weights at both ends of a row must be positive")
 
     @classmethod
     def of(cls, weights: Mapping[int, int], total: int) -> Row:
-        """The row of v -> weight; zeros are left out."""
+        """Make a row from v -> weight; weights of zero are dropped."""
         support = [v for v, w in weights.items() if w]
         if not support:
             raise ValueError("a row needs a positive weight")
@@ -45,7 +45,7 @@ class Row:
         return self.least + len(self.weights) - 1
 
     def items(self) -> list[tuple[int, int]]:
-        """Pairs (v, weight) of positive weight, from the least v on."""
+        """Pairs (v, weight) with positive weight, v ascending."""
         return [(v, w) for v, w in enumerate(self.weights, start=self.least) if w]
 
     def weight(self, v: int) -> int:
@@ -54,7 +54,7 @@ class Row:
 
     @property
     def stay(self) -> Fraction:
-        """P(v = 0), in other words pstay or eta."""
+        """P(v = 0), also called pstay or eta."""
         return Fraction(self.weight(0), self.total)
 
     @property
@@ -88,11 +88,11 @@ class PTable:
 
     def __post_init__(self) -> None:
         if not self.rows or not 1 <= self.repeat <= len(self.rows):
-            raise ValueError("a table needs rows, and repeats at least the last and at most all")
+            raise ValueError("a table needs at least one row, and repeat must be between 1 and the number of rows")
         if any(row.total != self.total for row in self.rows):
-            raise ValueError("the rows of a table have one total")
+            raise ValueError("all rows of a table must have the same total")
         if any(i + row.least < 0 for i, row in enumerate(self.rows)):
-            raise ValueError("a published count is never negative")
+            raise ValueError("a published count must not be negative")
 
     @property
     def total(self) -> int:
@@ -117,10 +117,10 @@ class PTable:
 
     @property
     def is_zero_frozen(self) -> bool:
-        """Whether row 0 sends 0 to 0."""
+        """Whether row 0 publishes 0 as 0."""
         return self.rows[0].items() == [(0, self.total)]
 
-    def frozen(self) -> PTable:
+    def freeze_zero(self) -> PTable:
         """The table as the tools apply it: 0 is published as 0, whatever row 0 says."""
         if self.is_zero_frozen:
             return self

@@ -1,13 +1,13 @@
 """Releases of finished count tables: CSV and Parquet files in, the same kind of file with noisy counts out.
 
-**Guarantee.** No true count of a named column is written anywhere, not even to a temporary file: the column holds
-n + Z. The other columns and the order of the rows are kept. The added columns `margin_95`, `certain_low` and
-`certain_high` are functions of the mechanism and the released count alone; the certain range holds for counts that keep
-the promise that the mechanism was designed for.
+**Guarantee.** No true count of a count column is written anywhere, not even to a temporary file: the output has n + Z.
+The other columns and the order of the rows are kept. The added columns `margin_95`, `certain_low` and `certain_high`
+are functions of the mechanism and the released count alone; the certain range holds for counts inside the range that
+the mechanism was designed for.
 
-`noisy_columns` has the noise and the guarantee of the columns together. Rows are read, checked and written in batches,
-so a file may be larger than memory. What cannot be a count is refused with its row (the first row after the header is
-row 1). The output appears when it is complete, or not at all.
+`columns` has the noise and the guarantee of all columns together. Rows are read, checked and written in batches, so a
+file may be larger than memory. A value that is not a count is refused, with its row (the first row after the header is
+row 1). The output file appears when it is complete, or not at all.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from typing import IO, Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from countveil.durable_files import open_output
 from countveil.errors import MissingExtraError, ParameterError
-from countveil.mechanism import LARGEST_COUNT, Mechanism
-from countveil.noisy_columns import Counts, NoisyColumns, compose_columns, plain
+from countveil.files.durable_files import open_output
+from countveil.mechanism.mechanism import LARGEST_COUNT, Mechanism
+from countveil.release.columns import Counts, NoisyColumns, compose_columns, plain
 
 CSV_BATCH = 50_000
 PARQUET_BATCH = 122_880
@@ -43,12 +43,12 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class TableRelease:
-    """What was released, and the guarantee of all its columns together."""
+    """The result of a release: rows, columns, and the guarantee of all columns together."""
 
     rows: int
     columns: tuple[str, ...]
     unchanged: tuple[str, ...]
-    """The other columns of the table, which were published as they are."""
+    """The other columns of the table, copied without noise."""
     disjoint: bool
     epsilon: Fraction
     delta: Fraction
@@ -64,25 +64,25 @@ def release_table(
     null_as_zero: bool = False,
     progress: Progress | None = None,
 ) -> TableRelease:
-    """Write `source` to `target` with noisy counts in `columns`, a name or several, and the margins of each added.
+    """Copy `source` to `target` with noisy counts in `columns` (one name or several), and add margins for each.
 
-    The extensions, .csv or .parquet, tell the format, which must be the same. `disjoint` says that each person is
-    counted in one of the columns. `progress(done, total)` is called after every batch, in bytes or rows. Every call is
-    a release of its own and spends privacy again.
+    The extension, .csv or .parquet, gives the format; both files must have the same. `disjoint` states that each person
+    is counted in at most one of the columns. `progress(done, total)` is called after every batch, in bytes or rows.
+    Every call is a separate release and spends privacy again.
     """
     read, copy = Path(source), _format(source, target)
     _check_paths(read, target)
     names = (columns,) if isinstance(columns, str) else tuple(columns)
     release = NoisyColumns(mechanism, names, null_as_zero)
     if disjoint and len(names) == 1:
-        raise ParameterError("disjoint", "one column", "two columns or more", "with one column there is nothing to say")
+        raise ParameterError("disjoint", "one column", "two columns or more", "leave out disjoint for one column")
     epsilon, delta = compose_columns(mechanism, 1 if disjoint else len(names))
     with open_output(target) as file:
         copy(release, read, file, progress or (lambda done, total: None))
     return TableRelease(release.rows, names, release.unchanged, disjoint, epsilon, delta)
 
 
-# CSV: the csv module, as text; values keep their characters, quotes are set where they are needed
+# CSV: the csv module, as text; values are copied unchanged, quotes are written where needed
 
 
 def _copy_csv(release: NoisyColumns, source: Path, file: BinaryIO, progress: Progress) -> None:
@@ -92,7 +92,7 @@ def _copy_csv(release: NoisyColumns, source: Path, file: BinaryIO, progress: Pro
         first_line = raw.readline(1 << 16)
         raw.seek(0)
         encoding = "utf-8-sig" if first_line.startswith(_BOM) else "utf-8"
-        # undecodable bytes become surrogates, which cannot be encoded again: found when written, with their row
+        # undecodable bytes become surrogates, which cannot be encoded: writing reports them with their row
         text = io.TextIOWrapper(raw, encoding=encoding, errors="surrogateescape", newline="")
         rows = csv.reader(text, strict=True)
         header = _header(source, rows)
@@ -101,7 +101,7 @@ def _copy_csv(release: NoisyColumns, source: Path, file: BinaryIO, progress: Pro
         out = io.TextIOWrapper(file, encoding=encoding, newline="")
         try:
             writer = csv.writer(_Lines(out, "\r\n" if first_line.endswith(b"\r\n") else "\n"))
-            writer.writerow([*header, *release.added])
+            writer.writerow([*header, *release.added_names])
             for batch in _csv_batches(source, rows, len(header)):
                 first = release.rows + 1
                 _replace(release, batch, positions)
@@ -118,35 +118,35 @@ def _header(source: Path, rows: Iterator[list[str]]) -> list[str]:
     except csv.Error as error:
         raise ParameterError("header", plain(str(error)), "column names separated by commas") from None
     if not header:
-        raise ParameterError("table", str(source), "a file with a header line; this one begins with nothing")
+        raise ParameterError("table", str(source), "a file with a header line (the first line is empty)")
     if _undecodable(header):
-        raise ParameterError("header", "bytes that are no UTF-8", "a CSV file in UTF-8")
+        raise ParameterError("header", "bytes that are not UTF-8", "a CSV file in UTF-8")
     return header
 
 
 def _csv_batches(source: Path, rows: Iterator[list[str]], width: int) -> Iterator[list[list[str]]]:
-    """The data rows, some thousands at a time, each with as many fields as the header."""
+    """The data rows in batches; every row must have as many fields as the header."""
     number, batch = 0, []
     try:
         with _reading(source):
             for number, row in enumerate(rows, start=1):
                 if len(row) != width:
                     given = f"{len(row)} field{'s' * (len(row) != 1)}" if row else "an empty line"
-                    raise ParameterError(f"row {number}", given, f"{width} as in the header")
+                    raise ParameterError(f"row {number}", given, f"{width} fields, as in the header")
                 batch.append(row)
                 if len(batch) == CSV_BATCH:
                     yield batch
                     batch = []
     except csv.Error as error:
-        raise ParameterError(f"row {number + 1}", plain(str(error)), "well-formed CSV, quotes in pairs") from None
+        raise ParameterError(f"row {number + 1}", plain(str(error)), "well-formed CSV, every quote closed") from None
     if batch:
         yield batch
 
 
 def _replace(release: NoisyColumns, batch: list[list[Any]], positions: list[int]) -> None:
-    """Put the noisy counts where the true ones were, and the margins at the end of each row."""
+    """Replace the true counts by noisy ones, and append the margins to each row."""
     texts = ([row[position] for row in batch] for position in positions)
-    drawn = release.draw([_parsed(release, column, given) for column, given in enumerate(texts)])
+    drawn = release.draw([_parse_counts(release, column, given) for column, given in enumerate(texts)])
     margin = release.mechanism.margin_95
     for position, (y, low, high) in zip(positions, drawn, strict=True):
         for row, noisy, least, most in zip(batch, y.tolist(), low.tolist(), high.tolist(), strict=True):
@@ -154,13 +154,13 @@ def _replace(release: NoisyColumns, batch: list[list[Any]], positions: list[int]
             row += (margin, least, most)
 
 
-def _parsed(release: NoisyColumns, column: int, texts: list[str]) -> Counts:
-    """Texts as integers: plain digits with at most a + in front. int() alone would accept 1_000 and ' 7'."""
+def _parse_counts(release: NoisyColumns, column: int, texts: list[str]) -> Counts:
+    """Parse texts as integers: digits, with an optional + in front. int() alone would accept 1_000 and ' 7'."""
     together = "".join(texts)
     if together.isascii() and together.isdigit():
         try:
             return np.array([int(text) for text in texts], dtype=np.int64)
-        except (ValueError, OverflowError):  # an empty text, or a number too large: found with its row below
+        except (ValueError, OverflowError):  # an empty text or too large a number: reported with its row below
             pass
     return np.array([_count(release, column, index, text) for index, text in enumerate(texts)], dtype=np.int64)
 
@@ -169,12 +169,14 @@ def _count(release: NoisyColumns, column: int, index: int, text: str) -> int:
     if not text:
         if release.null_as_zero:
             return 0
-        raise release.refusal(column, index, "an empty field", release.allowed, "--null-as-zero counts it as 0")
+        raise release.refusal(column, index, "an empty field", release.allowed_counts, "--null-as-zero counts it as 0")
     if not _DIGITS.match(text):
-        raise release.refusal(column, index, plain(text), f"{release.allowed}, in plain digits, such as 12 or +12")
+        raise release.refusal(
+            column, index, plain(text), f"{release.allowed_counts}, in plain digits, such as 12 or +12"
+        )
     digits = text.lstrip("+0")
     if len(digits) > len(str(LARGEST_COUNT)) or int(digits or "0") > release.largest:
-        raise release.refusal(column, index, text, release.allowed)
+        raise release.refusal(column, index, text, release.allowed_counts)
     return int(digits or "0")
 
 
@@ -183,7 +185,7 @@ def _write_rows(writer: Any, batch: list[list[Any]], first: int) -> None:
         writer.writerows(batch)
     except UnicodeEncodeError:
         row = first + next(i for i, fields in enumerate(batch) if _undecodable(fields))
-        raise ParameterError(f"row {row}", "bytes that are no UTF-8", "a CSV file in UTF-8") from None
+        raise ParameterError(f"row {row}", "bytes that are not UTF-8", "a CSV file in UTF-8") from None
 
 
 def _undecodable(fields: Sequence[Any]) -> bool:
@@ -191,7 +193,7 @@ def _undecodable(fields: Sequence[Any]) -> bool:
 
 
 class _Lines:
-    r"""Ends every row as the source does. The writer itself ends rows with \r\n: only then does it quote a lone \r."""
+    r"""Ends every row like the source. The csv writer itself ends rows with \r\n, or it would not quote a lone \r."""
 
     def __init__(self, file: IO[str], end: str) -> None:
         self.file = file
@@ -210,7 +212,7 @@ def _copy_parquet(release: NoisyColumns, source: Path, file: BinaryIO, progress:
     except ImportError:
         raise MissingExtraError("pyarrow", "parquet") from None
     with _reading(source, pa.ArrowException):
-        # read ahead, pyarrow would keep every byte read until the end (apache/arrow#39808)
+        # with read-ahead, pyarrow would keep every byte in memory until the end (apache/arrow#39808)
         options = {"pre_buffer": False, "buffer_size": _BUFFER, "page_checksum_verification": True}
         table = pq.ParquetFile(str(source), **options)
     with table:
@@ -219,8 +221,8 @@ def _copy_parquet(release: NoisyColumns, source: Path, file: BinaryIO, progress:
         for position in positions:
             _check_type(pa, fields[position])
             fields[position] = pa.field(fields[position].name, pa.int64())
-        # metadata of the file is left behind: it may say anything about the true counts
-        schema = pa.schema([*fields, *(pa.field(name, pa.int64()) for name in release.added)])
+        # the metadata of the file is not copied: it may reveal true counts
+        schema = pa.schema([*fields, *(pa.field(name, pa.int64()) for name in release.added_names)])
         with pq.ParquetWriter(file, schema) as writer:
             for batch in _parquet_batches(pa, table, source):
                 given = (batch.column(position) for position in positions)
@@ -251,15 +253,15 @@ def _parquet_batches(pa: Any, table: Any, source: Path) -> Iterator[Any]:
 
 
 def _numbers(pa: Any, release: NoisyColumns, column: int, given: Any) -> NDArray[Any]:
-    """A column as numbers without NULLs. NaN is no NULL, and no count."""
+    """A column as numbers without NULLs. NaN is neither NULL nor a count."""
     if given.null_count:
         if not release.null_as_zero:
             index = int(np.flatnonzero(given.is_null().to_numpy(zero_copy_only=False))[0])
-            raise release.refusal(column, index, "NULL", release.allowed, "--null-as-zero counts it as 0")
+            raise release.refusal(column, index, "NULL", release.allowed_counts, "--null-as-zero counts it as 0")
         given = given.fill_null(pa.scalar(0, given.type))
     values: NDArray[Any] = given.to_numpy(zero_copy_only=False)
     if values.dtype.kind == "f" and np.isnan(values).any():
-        raise release.refusal(column, int(np.isnan(values).argmax()), "NaN", release.allowed)
+        raise release.refusal(column, int(np.isnan(values).argmax()), "NaN", release.allowed_counts)
     return values
 
 
@@ -282,17 +284,17 @@ def _format(source: str | Path, target: str | Path) -> Copy:
 
 def _check_paths(source: Path, target: str | Path) -> None:
     if not os.path.isfile(source):
-        why = "it is no file" if os.path.exists(source) else "there is none"
+        why = "this is not a file" if os.path.exists(source) else "there is no such file"
         raise ParameterError("table", str(source), f"the path of a CSV or Parquet file ({why})")
     if os.path.exists(target) and os.path.samefile(source, target):
-        raise ParameterError("output", str(target), "another file than the table; the true counts would be lost")
+        raise ParameterError("output", str(target), "a file other than the table; the true counts would be lost")
     if os.path.isdir(target):
         raise ParameterError("output", str(target), "a path that can be written (this is a folder)")
 
 
 @contextmanager
 def _reading(source: Path, *others: type[Exception]) -> Iterator[None]:
-    """Failures to read the source, as one line."""
+    """Report a failure to read the source as a ParameterError of one line."""
     expected: tuple[type[Exception], ...] = (OSError, *others)
     try:
         yield

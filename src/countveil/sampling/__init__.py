@@ -1,5 +1,6 @@
-"""Drawing noise.
+"""Exact draws of the noise; no other package reads random bits.
 
-entropy    the only door to randomness: keyed streams with an address for every cell
-draw       which uniform integer gives which noise; exact draws for one count and for vectors
+randomness     the only importer of randomness: keyed streams with an address for every cell
+sampler        which uniform integer gives which noise; draws for one count and for vectors
+count_arrays   releases of lists, arrays and columns; the result has the type of the input
 """

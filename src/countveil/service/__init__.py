@@ -1,18 +1,19 @@
 """The service: datasets, dry runs, counts, budgets and receipts over HTTP.
 
-    app          the application: routes, what surrounds them, opening and closing
-    routes       one function a route: read the request, one library call, write the answer
-    models       what goes in and out, as the OpenAPI document shows it
-    problems     every refusal as problem+json, with its status and code
-    bodies       JSON read strictly: size, depth, duplicate names, tokens
-    access       keys and roles
-    clients      addresses, behind proxies too; rates: how often
-    guard        what every request goes through: host, headers, keys in addresses, the log
-    metrics      counters for Prometheus; nothing of the data
-    work         designs in a process of their own, with a time limit
-    connections  how long a client may take, how many there may be
-    running      the server: where it binds, its workers, its end
-    page         the web page: explore mechanisms, ask, see the budget
+    app                the application: routes, error handlers, start and shutdown
+    routes             one function for each route: read the request, call the library, write the response
+    schemas            request and response bodies, as the OpenAPI document shows them
+    problem_json       every refusal as problem+json, with its status and code
+    strict_json        JSON read strictly: size, depth, duplicate names
+    api_keys           the file of API keys: add, revoke and recognise them
+    auth               authentication: the key of a request, its role, and its rate limit
+    rate_limits        the address of a client, also behind proxies, and its rate limit
+    middleware         for every request: the host check, headers, keys in addresses, the log
+    metrics            counters for Prometheus; nothing about the data
+    design_worker      designs in a separate process, with a time limit
+    connection_limits  timeouts of clients, and the most connections
+    server             the server: its address, its workers, its shutdown
+    web                the web pages: explore mechanisms, ask, see the budget
 
-Over HTTP nothing is computed that the library does not compute: an edge reads, calls, and writes.
+The service computes nothing itself: it reads a request, calls the library, and writes the response.
 """

@@ -1,10 +1,10 @@
-"""API keys: who may ask, in which role, and for how many answers.
+"""API keys: their holders, roles and limits of answers.
 
-A key is `cvk_` + a public identifier + `_` + a secret of 256 random bits. The file holds the SHA-256 of the secret, so
-whoever reads the file has no key; a secret of that size needs no slow hash. A key is looked up by its identifier and
-compared in constant time, against a hash of nothing if there is no such key: a refusal takes as long as an acceptance.
+A key is `cvk_` + a public identifier + `_` + a secret of 256 random bits. The file stores the SHA-256 of the secret, so
+the file reveals no key; a secret of that size needs no slow hash. A key is looked up by its identifier and compared in
+constant time, with a fixed hash if there is no such key: a refusal takes as long as an acceptance.
 
-The file is replaced whole, under a lock; a server that is running reads it again when it has changed.
+The file is replaced as a whole, under a lock; a running server reads it again when it has changed.
 """
 
 from __future__ import annotations
@@ -15,17 +15,19 @@ import hmac
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from countveil.durable_files import open_private, replace_private
-from countveil.errors import ConfigError, ParameterError, RequestError, shortened
-from countveil.exact import integer
-from countveil.sampling.entropy import token
+from countveil.errors import ConfigError, ParameterError, RequestError, shorten
+from countveil.files.durable_files import open_private, replace_private
+from countveil.ledger import Most
+from countveil.numeric.exact_numbers import integer
+from countveil.planning.grades import check_name
+from countveil.sampling.randomness import token
 
 ROLES = ("analyst", "curator")
 PREFIX = "cvk_"
@@ -36,11 +38,13 @@ _NOBODY = hashlib.sha256(b"nobody").hexdigest()
 
 @dataclass(frozen=True)
 class Key:
-    """One key. `answers` is how many answers of a pool its holder may pay for; None is all that the pool has."""
+    """One key. `answers` limits the answers of a pool that its holder may pay for: a number for all grades together, or
+    a number for each named grade; None is no limit.
+    """
 
     name: str
     role: str
-    answers: int | None
+    answers: Most | None
     id: str
     sha256: str
     created: str
@@ -53,7 +57,7 @@ class Keyring:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = threading.Lock()
-        self._seen: tuple[int, int, int] | None = None
+        self._file_state: tuple[int, int, int] | None = None
         self._keys: dict[str, Key] = {}
 
     def keys(self) -> list[Key]:
@@ -62,8 +66,8 @@ class Keyring:
             self._refresh()
             return list(self._keys.values())
 
-    def recognised(self, given: str) -> Key | None:
-        """The key that was given, if it is one and not revoked."""
+    def recognise(self, given: str) -> Key | None:
+        """The key with this text; None if it is unknown or revoked."""
         match = SHAPE.fullmatch(given)
         with self._lock:
             self._refresh()
@@ -71,23 +75,34 @@ class Keyring:
         right = hmac.compare_digest(_hash(match[2] if match else ""), known.sha256 if known else _NOBODY)
         return known if known is not None and right and known.revoked is None else None
 
-    def active(self, id: str) -> Key | None:
-        """The key of this public identifier, unless it is revoked."""
+    def find_active(self, id: str) -> Key | None:
+        """The key with this public identifier; None if it is unknown or revoked."""
         with self._lock:
             self._refresh()
             known = self._keys.get(id)
         return known if known is not None and known.revoked is None else None
 
-    def add(self, name: str, role: str = "analyst", answers: int | str | None = None) -> tuple[Key, str]:
-        """A new key and its text, which is shown once and kept nowhere."""
+    def add(self, name: str, role: str = "analyst", answers: str | Most | None = None) -> tuple[Key, str]:
+        """Create a key; returns it and its text, which is stored nowhere.
+
+        `answers` is a number, or numbers by grade.
+        """
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ParameterError("name", name, "1 to 64 letters, digits and . _ @ -, beginning with a letter or digit")
         if role not in ROLES:
             raise ParameterError("role", role, "analyst or curator")
         if name == "curator" and role != "curator":
-            raise ParameterError("name", name, "another name: the command line asks as curator")
-        most = None if answers is None else integer("answers", answers, 1, 10**6)
-        with self._changing() as keys:
+            raise ParameterError(
+                "name",
+                name,
+                "another name: the command line asks as curator, so only the key of a curator may have this name",
+            )
+        most: Most | None
+        if isinstance(answers, Mapping):
+            most = {check_name(name): integer("answers", many, 1, 10**6) for name, many in answers.items()}
+        else:
+            most = None if answers is None else integer("answers", answers, 1, 10**6)
+        with self._change_keys() as keys:
             if any(key.name == name and key.revoked is None for key in keys.values()):
                 raise RequestError(f"{name} has a key; revoke it first: countveil keys revoke {name}")
             secret, id = token(32), token(5)
@@ -96,50 +111,50 @@ class Keyring:
         return key, f"{PREFIX}{id}_{secret}"
 
     def revoke(self, name: str) -> Key:
-        """Refuse a key from now on. What was charged under its name stays charged."""
-        with self._changing() as keys:
+        """Revoke the key of a name. Its charges stay charged."""
+        with self._change_keys() as keys:
             for key in keys.values():
                 if key.name == name and key.revoked is None:
                     keys[key.id] = replace(key, revoked=_now())
                     return keys[key.id]
-            raise RequestError(f"{shortened(name)} has no key; see: countveil keys list")
+            raise RequestError(f"{shorten(name)} has no key; see: countveil keys list")
 
     # -- the file ----------------------------------------------------------------------------------------------------
 
     def _refresh(self) -> None:
-        """Read the file again if it changed. No file, no keys; a damaged file, no service."""
+        """Read the file again if it changed. Without a file there are no keys; a damaged file is an error."""
         try:
-            found = self.path.stat()
-            seen = (found.st_mtime_ns, found.st_size, found.st_ino)
-            if seen == self._seen:
+            status = self.path.stat()
+            state = (status.st_mtime_ns, status.st_size, status.st_ino)
+            if state == self._file_state:
                 return
             self._keys = _read(self.path.read_bytes(), self.path)
-            self._seen = seen
+            self._file_state = state
         except FileNotFoundError:
-            self._seen, self._keys = None, {}
+            self._file_state, self._keys = None, {}
         except OSError:
             raise ConfigError("service.keys", f"{self.path.name} cannot be read; check its permissions") from None
 
     @contextmanager
-    def _changing(self) -> Iterator[dict[str, Key]]:
-        with self._lock, self._alone():
-            self._seen = None
+    def _change_keys(self) -> Iterator[dict[str, Key]]:
+        with self._lock, self._lock_file():
+            self._file_state = None
             self._refresh()
             keys = dict(self._keys)
             yield keys
             body = {"format": "countveil-keys", "version": 1, "keys": [asdict(key) for key in keys.values()]}
-            try:  # durable: a key that was refused is not accepted again after a power failure
+            try:  # durable: a revoked key must stay revoked after a power failure
                 replace_private(self.path, json.dumps(body, indent=1).encode())
             except OSError as error:
-                raise _unwritten(self.path, error) from None
-            self._seen = None
+                raise _write_error(self.path, error) from None
+            self._file_state = None
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _lock_file(self) -> Iterator[None]:
         try:
             lock = open_private(self.path.with_name(f".{self.path.name}.lock"))
         except OSError as error:
-            raise _unwritten(self.path, error) from None
+            raise _write_error(self.path, error) from None
         with open(lock, "rb"):
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
@@ -154,7 +169,8 @@ def _read(content: bytes, path: Path) -> dict[str, Key]:
         for key in keys:
             if key.role not in ROLES or not _NAME.fullmatch(key.name) or not SHAPE.fullmatch(_shape(key)):
                 raise ValueError
-            if key.answers is not None and (type(key.answers) is not int or key.answers < 1):
+            limits = [*key.answers.values()] if isinstance(key.answers, dict) else [key.answers]
+            if key.answers is not None and not all(type(limit) is int and limit > 0 for limit in limits):
                 raise ValueError
             datetime.fromisoformat(key.created)
             if key.revoked is not None:
@@ -167,11 +183,11 @@ def _read(content: bytes, path: Path) -> dict[str, Key]:
 
 
 def _shape(key: Key) -> str:
-    """An identifier and a hash in the shape of a key, which has as many digits."""
+    """An identifier and a hash joined like the text of a key, so that the same pattern checks them."""
     return PREFIX + key.id + "_" + key.sha256
 
 
-def _unwritten(path: Path, error: OSError) -> ConfigError:
+def _write_error(path: Path, error: OSError) -> ConfigError:
     return ConfigError("service.keys", f"{path.name} cannot be written ({error.strerror})")
 
 

@@ -1,4 +1,4 @@
-"""The application: routes, what surrounds them, and what is opened when it starts and closed when it ends."""
+"""The application: routes, middleware, error handlers, and what it opens at start and closes at shutdown."""
 
 from __future__ import annotations
 
@@ -22,21 +22,20 @@ from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
 import countveil
-from countveil.config import Config, load
-from countveil.curator import Curator
-from countveil.durable_files import create_private
-from countveil.errors import CountveilError
-from countveil.keys import Keyring
-from countveil.problem_kinds import Kind
-from countveil.sampling.entropy import token
-from countveil.service.clients import Rates
-from countveil.service.guard import Guard
-from countveil.service.models import WORDS
-from countveil.service.page.sessions import LoginNeededError, wanted
-from countveil.service.page.views import page, refusal
-from countveil.service.problems import Problem, internal, problem
+from countveil.config.configuration import Config, load
+from countveil.curator.curator import Curator
+from countveil.errors import CountveilError, ProblemKind
+from countveil.files.durable_files import create_private
+from countveil.sampling.randomness import token
+from countveil.service.api_keys import Keyring
+from countveil.service.design_worker import Workshop
+from countveil.service.middleware import Guard
+from countveil.service.problem_json import Problem, internal_problem, to_problem
+from countveil.service.rate_limits import Rates
 from countveil.service.routes import plain, v1
-from countveil.service.work import Workshop
+from countveil.service.schemas import WORDS
+from countveil.service.web.sessions import LoginNeededError, return_address
+from countveil.service.web.views import page, render_refusal
 
 ENVIRONMENT = "COUNTVEIL_SERVICE"
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
@@ -44,7 +43,9 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 @dataclass(frozen=True)
 class Settings:
-    """How the service runs. `hosts` are the names it answers to, none for any; `rate` is a minute's for one worker."""
+    """How the service runs. `hosts` are the accepted host names, empty for any; `rate` is the number of requests per
+    minute and worker.
+    """
 
     config: str | None = None
     open_design: bool = True
@@ -52,13 +53,13 @@ class Settings:
     tls: bool = False
     rate: float = 600.0
     secure: bool = False
-    """Cookies only over TLS, ours or a proxy's."""
+    """Cookies are sent only over TLS, which this server or a proxy terminates."""
     supervised: bool = False
-    """One of several workers, which end when the process that started them is gone."""
+    """One of several workers, which exit when their parent process is gone."""
     proxies: tuple[str, ...] = ()
-    """Addresses and networks whose X-Forwarded-For is believed."""
+    """Addresses and networks of proxies whose X-Forwarded-For is trusted."""
     folder: str | None = None
-    """The private folder of this run: the configuration as it was checked when the run began, and the secret."""
+    """The private folder of this run: the configuration as checked at start, and the secret that signs sessions."""
 
     @property
     def document(self) -> Path | None:
@@ -69,7 +70,7 @@ class Settings:
 
 
 def make_folder(config: Config) -> str:
-    """A private folder for one run: what its workers share, and what has no place in their environment."""
+    """Create the private folder of a run, for what workers share and must not be in their environment."""
     folder = tempfile.mkdtemp(prefix="countveil-serve-")  # of mode 0700
     for name, text in (("countveil.toml", config.text), ("secret", token(32))):
         with open(create_private(Path(folder) / name), "w", encoding="utf-8") as file:
@@ -79,14 +80,14 @@ def make_folder(config: Config) -> str:
 
 def from_environment() -> FastAPI:
     """The application of a worker process."""
-    found = json.loads(os.environ[ENVIRONMENT])
-    if found.get("supervised"):
+    given = json.loads(os.environ[ENVIRONMENT])
+    if given.get("supervised"):
         threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
-    return create_app(Settings(**{**found, "hosts": tuple(found["hosts"]), "proxies": tuple(found["proxies"])}))
+    return create_app(Settings(**{**given, "hosts": tuple(given["hosts"]), "proxies": tuple(given["proxies"])}))
 
 
 def _end_with(parent: int) -> None:
-    """Finish what is under way and end, once the parent is gone: nobody could stop a worker without one by its name."""
+    """Shut this worker down once its parent process is gone: nothing else would stop it."""
     while os.getppid() == parent:
         time.sleep(1.0)
     os.kill(os.getpid(), signal.SIGTERM)
@@ -97,7 +98,7 @@ def create_app(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        config = bounded(load(settings.config, copy=settings.document))
+        config = limit_cells(load(settings.config, copy=settings.document))
         app.state.curator, app.state.keyring = Curator.open(config), Keyring(config.service.keys)
         app.state.workshop = Workshop()
         app.state.key_rates, app.state.client_rates = Rates(settings.rate), Rates(settings.rate)
@@ -123,17 +124,17 @@ def create_app(settings: Settings) -> FastAPI:
     app.include_router(plain)
     app.include_router(page)
     app.add_middleware(Guard, hosts=settings.hosts, tls=settings.tls)
-    app.add_exception_handler(Problem, _refused)
-    app.add_exception_handler(CountveilError, _failed)
-    app.add_exception_handler(LoginNeededError, _to_login)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _elsewhere)
-    _secure(app)
+    app.add_exception_handler(Problem, _respond_to_problem)
+    app.add_exception_handler(CountveilError, _respond_to_error)
+    app.add_exception_handler(LoginNeededError, _redirect_to_login)
+    app.add_exception_handler(RequestValidationError, _respond_to_invalid_request)
+    app.add_exception_handler(HTTPException, _respond_to_http_error)
+    _document_keys(app)
     return app
 
 
-def bounded(config: Config) -> Config:
-    """The configuration with no more cells in an answer than the service gives."""
+def limit_cells(config: Config) -> Config:
+    """The configuration, with `max_cells` of every dataset limited to that of the service."""
     most = config.service.max_cells
     datasets = {
         name: replace(each, schema=replace(each.schema, max_cells=min(most, each.schema.max_cells)))
@@ -142,54 +143,56 @@ def bounded(config: Config) -> Config:
     return replace(config, datasets=datasets)
 
 
-async def _refused(request: Request, error: Exception) -> Response:
-    found = error if isinstance(error, Problem) else internal()
-    found.note(request)
-    return refusal(request, found)
+async def _respond_to_problem(request: Request, error: Exception) -> Response:
+    problem = error if isinstance(error, Problem) else internal_problem()
+    problem.note(request)
+    return render_refusal(request, problem)
 
 
-async def _failed(request: Request, error: Exception) -> Response:
-    return await _refused(request, problem(error) if isinstance(error, CountveilError) else internal())
+async def _respond_to_error(request: Request, error: Exception) -> Response:
+    return await _respond_to_problem(
+        request, to_problem(error) if isinstance(error, CountveilError) else internal_problem()
+    )
 
 
-async def _to_login(request: Request, error: Exception) -> Response:
-    """Log in, then come back; a part of a page asks for the whole of it."""
+async def _redirect_to_login(request: Request, error: Exception) -> Response:
+    """Redirect to the log-in page and back. A script that requested a part of a page loads the log-in page."""
     asked = error.to if isinstance(error, LoginNeededError) else ""
-    to = "/login?" + urlencode({"to": asked or wanted(request)})
+    to = "/login?" + urlencode({"to": asked or return_address(request)})
     if request.headers.get("hx-request") == "true":
         return Response(status_code=401, headers={"HX-Redirect": to})
     return RedirectResponse(to, 303)
 
 
-async def _invalid(request: Request, error: Exception) -> Response:
-    """Which member, and what is wrong with it; never what was sent."""
+async def _respond_to_invalid_request(request: Request, error: Exception) -> Response:
+    """Name the invalid member and what is allowed; never quote what was sent."""
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     place = ".".join(str(part) for part in first["loc"])
     pattern = first.get("ctx", {}).get("pattern")
     words = f"give {WORDS[pattern]}" if pattern in WORDS else str(first["msg"])
-    return Problem(Kind.BAD_PARAMETER, f"{place[:200]}: {words[:200]}").response()
+    return Problem(ProblemKind.BAD_PARAMETER, f"{place[:200]}: {words[:200]}").response()
 
 
-async def _elsewhere(request: Request, error: Exception) -> Response:
+async def _respond_to_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    kinds: dict[int, tuple[Kind, str]] = {
-        404: (Kind.NOT_FOUND, "see /openapi.json for what there is"),
-        405: (Kind.METHOD_NOT_ALLOWED, "see /openapi.json for what this address takes"),
+    kinds: dict[int, tuple[ProblemKind, str]] = {
+        404: (ProblemKind.NOT_FOUND, "see /openapi.json for the addresses of this service"),
+        405: (ProblemKind.METHOD_NOT_ALLOWED, "see /openapi.json for the methods of this address"),
     }
-    kind, words = kinds.get(error.status_code, (Kind.BAD_REQUEST, "the request could not be read"))
-    return refusal(request, Problem(kind, words, error.headers))
+    kind, words = kinds.get(error.status_code, (ProblemKind.BAD_REQUEST, "the request could not be read"))
+    return render_refusal(request, Problem(kind, words, error.headers))
 
 
-def _secure(app: FastAPI) -> None:
-    """Say in the OpenAPI document where keys go."""
+def _document_keys(app: FastAPI) -> None:
+    """Add the security scheme of keys to the OpenAPI document."""
     make = app.openapi
 
     def openapi() -> dict[str, Any]:
         document = make()
         schemes = document["components"].setdefault("securitySchemes", {})
         if not schemes:
-            schemes["key"] = {"type": "http", "scheme": "bearer", "description": "A key that the curator gave out."}
+            schemes["key"] = {"type": "http", "scheme": "bearer", "description": "A key from the curator."}
             for path, methods in document["paths"].items():
                 for operation in methods.values():
                     if path.startswith("/v1/") or path == "/metrics":

@@ -1,10 +1,10 @@
-"""Connections: how long a client may take to send a request or fetch an answer, and how many there may be.
+"""Connections: how long a client may take to send a request or read a response, and how many there may be.
 
-A file descriptor is what a connection costs, and anyone may open one. So there are fewer connections than the process
-may have files; for a new one beyond that, the connection that has waited for its client longest is closed: one that has
-sent no request, or half of one, or is kept for the next, or does not fetch its answer. A connection whose request is
-being answered waits for nobody and is never closed for another. Whoever sends a request at once is answered, however
-many others open connections and send nothing.
+A connection costs a file descriptor, and anyone may open one. So there are fewer connections than the process may have
+open files. If a new connection exceeds the limit, the connection that has waited longest for its client is closed. A
+connection waits if its client has sent no request or half of one, keeps it open for the next request, or does not read
+the response. A connection whose request is being processed waits for nobody and is never closed for another. A client
+that sends its request at once gets a response, however many others open connections and send nothing.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEAD, BODY, IDLE = 10.0, 30.0, 120.0
-"""Seconds that a client has for the head of a request (and for the handshake of TLS before it), for its body, and
-without taking anything of an answer. The server itself ends connections earlier that have nothing to fetch."""
+"""Timeouts in seconds: for the head of a request (and for the TLS handshake before it), for its body, and for a client
+that reads nothing of its response. The server itself closes idle connections earlier."""
 LOOK = 1.0
-"""Seconds between two looks at what waits."""
+"""Seconds between two checks of the waiting connections."""
 MOST = 2000
-"""Connections of one process, if it may have that many files."""
+"""Most connections of one process, if it may open that many files."""
 OTHERS = 100
-"""Files that are left to the ledger, the data and the helper."""
+"""File descriptors reserved for the ledger, the data and the helper process."""
 BACKLOG = 2048
 """Connections that may wait in the kernel to be accepted."""
 
 
 def count_allowed(files: int) -> int:
-    """How many connections a process has that may open so many files."""
+    """The most connections of a process that may open this many files."""
     if files == resource.RLIM_INFINITY:
         return MOST
     return max(8, min(MOST, files - OTHERS, files * 3 // 4))
 
 
 class Waiting:
-    """The connections of this process, and which of them wait for their clients, the longest first."""
+    """The connections of this process, and those that wait for their clients, longest wait first."""
 
     def __init__(self) -> None:
         self.most = count_allowed(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
-        self._all: set[Connection] = set()
-        self._waiting: dict[Connection, None] = {}
+        self._all: set[ClientConnection] = set()
+        self._waiting: dict[ClientConnection, None] = {}
         self._looking = False
 
-    def add(self, connection: Connection) -> None:
-        """A new connection; if there are too many, the one that waits longest is closed."""
+    def add(self, connection: ClientConnection) -> None:
+        """Add a connection; if there are too many, close the one that has waited longest."""
         self._all.add(connection)
         if len(self._all) > self.most:
             self._drop(next(iter(self._waiting), connection))
@@ -56,23 +56,23 @@ class Waiting:
             self._looking = True
             connection.loop.call_later(LOOK, self._look, connection.loop)
 
-    def note(self, connection: Connection, seconds: float | None) -> None:
-        """From now on a connection waits for its client, for so many seconds at most; None: it does not wait."""
+    def note(self, connection: ClientConnection, seconds: float | None) -> None:
+        """Start the timeout of a connection that waits for its client; None if it does not wait."""
         self._waiting.pop(connection, None)
         if connection in self._all and seconds is not None:
             connection.until = connection.loop.time() + seconds
             self._waiting[connection] = None
 
-    def remove(self, connection: Connection) -> None:
+    def remove(self, connection: ClientConnection) -> None:
         self._all.discard(connection)
         self._waiting.pop(connection, None)
 
-    def _drop(self, connection: Connection) -> None:
+    def _drop(self, connection: ClientConnection) -> None:
         self.remove(connection)
         connection.abort()
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Again and again: close what has waited too long."""
+        """Close connections after their timeout, and schedule the next check."""
         now = loop.time()
         for connection in list(self._waiting):
             if connection.fetches():
@@ -87,19 +87,19 @@ class Waiting:
 WAITING = Waiting()
 
 
-class Connection(H11Protocol):
-    """One connection, which knows what it waits for. It begins TLS itself, so that handshakes are counted too."""
+class ClientConnection(H11Protocol):
+    """One connection and its timeout. It starts TLS itself, so that handshakes count as connections too."""
 
     tls: ssl.SSLContext | None = None
     until = 0.0
-    """When it has waited for too long."""
+    """When its timeout ends."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self._raw: asyncio.Transport | None = None
         self._securing: asyncio.Task[None] | None = None
         self._early = bytearray()
-        """What arrived with the end of the handshake."""
+        """Data that arrived with the end of the handshake."""
         self._seconds: float | None = None
         self._unsent = 0
 
@@ -116,7 +116,7 @@ class Connection(H11Protocol):
     async def _secure(self, transport: asyncio.Transport, tls: ssl.SSLContext) -> None:
         try:
             secured = await self.loop.start_tls(transport, self, tls, server_side=True, ssl_handshake_timeout=HEAD)
-        except OSError:  # no TLS, or not ours, or too late
+        except OSError:  # not TLS, no common protocol, or a timeout
             secured = None
         if secured is None or secured.is_closing():
             WAITING.remove(self)
@@ -144,17 +144,17 @@ class Connection(H11Protocol):
             super().connection_lost(exc)
 
     def abort(self) -> None:
-        """Close it now, whatever has not been sent."""
+        """Close the connection at once and drop unsent data."""
         if self._raw is not None:
             self._raw.abort()
 
     def fetches(self) -> bool:
-        """It waits for its client to fetch an answer, who has taken something of it since this was last asked."""
+        """Whether the client has read a part of its response since the last call."""
         before, self._unsent = self._unsent, self._raw.get_write_buffer_size() if self._raw else 0
         return self._seconds == IDLE and 0 < self._unsent != before
 
     def _wait(self) -> float | None:
-        """How long to wait for the client now; None if it has done its part."""
+        """The timeout that applies now; None if the connection does not wait for its client."""
         theirs, ours = self.conn.their_state, self.conn.our_state
         if theirs is h11.SEND_BODY:
             return BODY
@@ -163,23 +163,28 @@ class Connection(H11Protocol):
         return HEAD if theirs is h11.IDLE and self.conn.trailing_data[0] else IDLE
 
     def _note(self, seconds: float | None) -> None:
-        """Time runs from when the wait began, however many bytes come one by one."""
+        """Start a new timeout only if its kind changes: single bytes do not extend it."""
         if seconds != self._seconds or seconds is None:
             self._seconds = seconds
             WAITING.note(self, seconds)
 
 
 class Loop(asyncio.SelectorEventLoop):
-    """Accepts one connection a turn: the next turn may close another for it, and other workers get some too."""
+    """Accepts one connection per loop iteration: then another can be closed for it, and other workers get some too."""
 
     async def create_server(  # type: ignore[override]
-        self, protocol_factory: Callable[[], Connection], *, sock: Any, ssl: ssl.SSLContext | None = None, **more: Any
+        self,
+        protocol_factory: Callable[[], ClientConnection],
+        *,
+        sock: Any,
+        ssl: ssl.SSLContext | None = None,
+        **more: Any,
     ) -> asyncio.Server:
-        def make() -> Connection:
+        def make() -> ClientConnection:
             connection = protocol_factory()
             connection.tls = ssl
             return connection
 
         server = await super().create_server(make, sock=sock, **{**more, "backlog": 1})
-        sock.listen(BACKLOG)  # how many may wait in the kernel is another matter
+        sock.listen(BACKLOG)  # the kernel's queue is longer than one
         return server

@@ -1,8 +1,8 @@
-"""Designs for the service, in a process of their own: bounded in time, stopped at will, never in the way of answers.
+"""Designs for the service, in a separate process: with a time limit, cancellable, never delaying answers.
 
 The helper reads one JSON line for a task and writes one for its result. It sees no data and no ledger.
 
-    python -m countveil.service.work
+    python -m countveil.service.design_worker
 """
 
 from __future__ import annotations
@@ -25,27 +25,29 @@ from typing import Any
 SECONDS = 20.0
 """How long a task may take."""
 PATIENCE = 1.0
-"""Seconds after which a task that nobody waits for is stopped: to start a new helper takes about as long."""
+"""Seconds that a cancelled task may still run; killing the helper sooner gains nothing, because a new one takes as long
+to start.
+"""
 WAITING = 16
-"""Tasks that may wait for the helper. Whoever comes then is sent away: threads have to be left for answers."""
+"""Most tasks in the queue, each of which blocks a thread; more are refused, so that threads are left for answers."""
 EACH = 5
-"""Tasks of one client among them, so that nobody keeps others from the helper."""
+"""Most queued tasks of one client, so that no client blocks the helper for others."""
 REMEMBERED = 512
 PRIVATE = ("COUNTVEIL", "PG", "PROMETHEUS")
-"""How variables begin that tell where data and ledger are, and how to get at them: the helper needs none of it."""
+"""Prefixes of environment variables that locate the data and the ledger or give access: the helper gets none."""
 Values = Mapping[str, Any]
 
 
 class TooLongError(Exception):
-    """A task took longer than it may, or was stopped."""
+    """A task exceeded its time limit or was cancelled."""
 
 
 class BusyError(Exception):
-    """Others are being served."""
+    """The queue is full, or the task waited in it for too long."""
 
 
 class RefusedError(Exception):
-    """The library refused: its words, and its code."""
+    """The library refused the task: its message, and its exit code."""
 
     def __init__(self, words: str, code: int, argument: str | None = None) -> None:
         super().__init__(words)
@@ -53,49 +55,49 @@ class RefusedError(Exception):
 
 
 class Stop:
-    """The word that nobody waits any more."""
+    """Cancellation flag, set when the client disconnects."""
 
     given = False
 
 
 @dataclass(frozen=True, eq=False)
-class Place:
-    """A task in line: whose it is, and how many of theirs were in line before it."""
+class QueuedTask:
+    """A task in the queue: its client, and how many tasks of this client were queued before it."""
 
     client: str
     rank: int
 
 
 class Workshop:
-    """One helper process, started when it is first needed; what it found is remembered."""
+    """One helper process, started when it is first needed, with a cache of its results."""
 
     def __init__(self, seconds: float = SECONDS) -> None:
         self._seconds, self._changed = seconds, threading.Condition()
-        self._queue: list[Place] = []
-        """The first is at the helper; behind it the first tasks of all clients, then their second ones, and so on."""
+        self._queue: list[QueuedTask] = []
+        """The first task is running; then follow the first tasks of all clients, then their second ones, and so on."""
         self._helper: subprocess.Popen[bytes] | None = None
         self._known: OrderedDict[str, dict[str, Any]] = OrderedDict()
 
     def run(self, task: str, arguments: Values, stop: Stop | None = None, *, client: str = "") -> dict[str, Any]:
-        """The result of a task; the same task again costs nothing. Whoever asked can change their mind by `stop`."""
+        """Run a task or take its result from the cache; `stop` cancels it."""
         line = json.dumps({"task": task, "arguments": dict(arguments)}, sort_keys=True)
-        found = self._known.get(line)
-        if found is None:
-            with self._turn(client, stop):
-                found = self._known.get(line) or self._asked(line, stop)
-            self._known[line] = found
+        reply = self._known.get(line)
+        if reply is None:
+            with self._take_turn(client, stop):
+                reply = self._known.get(line) or self._ask_helper(line, stop)
+            self._known[line] = reply
             while len(self._known) > REMEMBERED:
                 self._known.popitem(last=False)
-        if "error" in found:
-            raise RefusedError(**found["error"])
-        result: dict[str, Any] = found["result"]
+        if "error" in reply:
+            raise RefusedError(**reply["error"])
+        result: dict[str, Any] = reply["result"]
         return result
 
     @contextmanager
-    def _turn(self, client: str, stop: Stop | None) -> Iterator[None]:
-        """The helper alone. Whoever finds too many waiting, or waits too long, is sent away."""
+    def _take_turn(self, client: str, stop: Stop | None) -> Iterator[None]:
+        """Wait in the queue for exclusive use of the helper; BusyError if it is full or the wait is too long."""
         with self._changed:
-            place = Place(client, sum(each.client == client for each in self._queue))
+            place = QueuedTask(client, sum(each.client == client for each in self._queue))
             if len(self._queue) >= WAITING or place.rank >= EACH:
                 raise BusyError
             insort(self._queue, place, lo=min(1, len(self._queue)), key=lambda each: each.rank)
@@ -107,8 +109,8 @@ class Workshop:
                 self._queue.remove(place)
                 self._changed.notify_all()
 
-    def _wait(self, place: Place, stop: Stop | None) -> None:
-        until = time.monotonic() + 2 * self._seconds  # whoever is at the helper has its time, and then it is ours
+    def _wait(self, place: QueuedTask, stop: Stop | None) -> None:
+        until = time.monotonic() + 2 * self._seconds  # the running task ends within its time limit
         with self._changed:
             while self._queue[0] is not place:
                 self._changed.wait(0.1)
@@ -118,7 +120,7 @@ class Workshop:
                     raise BusyError
 
     def close(self) -> None:
-        """Stop the helper, whatever it is doing."""
+        """Kill the helper."""
         helper, self._helper = self._helper, None
         if helper is not None:
             helper.kill()
@@ -127,27 +129,27 @@ class Workshop:
                 if pipe is not None:
                     pipe.close()
 
-    def _asked(self, line: str, stop: Stop | None) -> dict[str, Any]:
+    def _ask_helper(self, line: str, stop: Stop | None) -> dict[str, Any]:
         try:
-            helper = self._running()
+            helper = self._start_helper()
             assert helper.stdin is not None
             helper.stdin.write(line.encode() + b"\n")
             helper.stdin.flush()
-            answer: dict[str, Any] = json.loads(self._line(helper, stop))
-            return answer
+            reply: dict[str, Any] = json.loads(self._read_line(helper, stop))
+            return reply
         except (OSError, ValueError):
             self.close()
             raise TooLongError from None
 
-    def _running(self) -> subprocess.Popen[bytes]:
+    def _start_helper(self) -> subprocess.Popen[bytes]:
         if self._helper is None or self._helper.poll() is not None:
             self.close()
-            command = [sys.executable, "-m", "countveil.service.work"]
+            command = [sys.executable, "-m", "countveil.service.design_worker"]
             environment = {name: value for name, value in os.environ.items() if not name.startswith(PRIVATE)}
             self._helper = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
         return self._helper
 
-    def _line(self, helper: subprocess.Popen[bytes], stop: Stop | None) -> bytes:
+    def _read_line(self, helper: subprocess.Popen[bytes], stop: Stop | None) -> bytes:
         assert helper.stdout is not None
         begun, read = time.monotonic(), bytearray()
         handle = helper.stdout.fileno()
@@ -176,10 +178,10 @@ def _compare(arguments: Values) -> dict[str, Any]:
     return dict(cv.compare(**arguments).describe())
 
 
-def _page(module: str, name: str) -> Callable[[Values], dict[str, Any]]:
+def _make_page_task(module: str, name: str) -> Callable[[Values], dict[str, Any]]:
     def run(arguments: Values) -> dict[str, Any]:
-        found = import_module(f"countveil.service.page.{module}")
-        result: dict[str, Any] = getattr(found, name)(arguments)
+        page = import_module(f"countveil.service.web.{module}")
+        result: dict[str, Any] = getattr(page, name)(arguments)
         return result
 
     return run
@@ -188,35 +190,35 @@ def _page(module: str, name: str) -> Callable[[Values], dict[str, Any]]:
 TASKS: dict[str, Callable[[Values], dict[str, Any]]] = {
     "design": _design,
     "compare": _compare,
-    "explore": _page("explore", "shown"),
-    "explore-followed": _page("explore", "followed"),
-    "explore-beside": _page("explore", "beside"),
-    "explore-document": _page("explore", "document"),
-    "explore-ptable": _page("explore", "ptable"),
-    "agency": _page("agency", "shown"),
-    "agency-file": _page("agency", "file"),
+    "explore": _make_page_task("explore_page", "make_view"),
+    "explore-followed": _make_page_task("explore_page", "make_guarantee"),
+    "explore-beside": _make_page_task("explore_page", "compare_others"),
+    "explore-document": _make_page_task("explore_page", "render_document"),
+    "explore-ptable": _make_page_task("explore_page", "render_ptable"),
+    "agency": _make_page_task("agency", "make_view"),
+    "agency-file": _make_page_task("agency", "write_file"),
 }
 
 
-def done(line: bytes) -> dict[str, Any]:
-    """The answer to one line."""
+def run_line(line: bytes) -> dict[str, Any]:
+    """Run the task of one JSON line."""
     from countveil.errors import CountveilError
 
     try:
-        asked = json.loads(line)
-        return {"result": TASKS[asked["task"]](asked["arguments"])}
+        task = json.loads(line)
+        return {"result": TASKS[task["task"]](task["arguments"])}
     except CountveilError as error:
         return {"error": {"words": str(error), "code": error.exit_code, "argument": getattr(error, "argument", None)}}
-    except Exception as error:  # a fault of ours: the words stay here
+    except Exception as error:  # a bug: its message is not sent to clients
         print(json.dumps({"fault": type(error).__name__}), file=sys.stderr, flush=True)
         return {"error": {"words": "an internal error", "code": 1}}
 
 
 def main() -> None:
     out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever a solver prints goes elsewhere
+    os.dup2(2, 1)  # output of solvers goes to stderr
     for line in sys.stdin.buffer:
-        out.write(json.dumps(done(line)).encode() + b"\n")
+        out.write(json.dumps(run_line(line)).encode() + b"\n")
         out.flush()
 
 

@@ -1,6 +1,6 @@
-"""Counters for Prometheus: requests by route and status, answers by how they were given, what is left of the budget.
+"""Counters for Prometheus: requests by route and status, answers charged or replayed, answers left of each grade.
 
-Nothing here is a count of people, or a time that a count took: both would say something about the data.
+Nothing here is a count of people or the duration of a count: both would reveal something about the data.
 """
 
 from __future__ import annotations
@@ -14,24 +14,27 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.multiprocess import MultiProcessCollector
 
 SHARED = "PROMETHEUS_MULTIPROC_DIR"
-"""Where several workers keep their counters, so that any of them can give the sum."""
+"""The folder where several workers store their counters, so that each of them can report the sum."""
 _OWN = CollectorRegistry()
 REQUESTS = Counter("countveil_requests", "Requests by route and status.", ["route", "method", "status"], registry=_OWN)
 ANSWERS = Counter("countveil_answers", "Answers: charged, or replayed for free.", ["how"], registry=_OWN)
 
 
 class _Left:
-    """Answers left of every pool that has a plan, read from the ledger when asked."""
+    """Answers left of every grade of every pool that has a plan, read from the ledger on every request."""
 
     def __init__(self, curator: Any) -> None:
         self._curator = curator
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        left = GaugeMetricFamily("countveil_answers_left", "Answers left of a pool.", labels=["pool"])
+        left = GaugeMetricFamily(
+            "countveil_answers_left", "Answers left of a grade of a pool.", labels=["pool", "grade"]
+        )
         ledger, config = self._curator.ledger, self._curator.config
         for pool in sorted({d.budget.pool for d in config.datasets.values() if d.budget is not None}):
-            if ledger.plan(pool) is not None:
-                left.add_metric([pool], ledger.standing(pool).left)
+            plan = ledger.plan(pool)
+            for grade in plan.grades if plan is not None else ():
+                left.add_metric([pool, grade.name], ledger.standing(pool, grade=grade.name).left)
         yield left
 
 

@@ -1,6 +1,6 @@
-"""What every request goes through: the host it names, keys in addresses, headers of every answer, one line of log.
+"""Middleware for every request: check the host, refuse keys in addresses, add headers, write one log line.
 
-A log line has the route, never the address as it was typed; the name of the key's holder, never the key.
+A log line has the route, never the full address; the name of the key's holder, never the key.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from urllib.parse import unquote_to_bytes
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from countveil.problem_kinds import Kind
+from countveil.errors import ProblemKind
 from countveil.service.metrics import REQUESTS
-from countveil.service.problems import Problem, internal
+from countveil.service.problem_json import Problem, internal_problem
 
 log = logging.getLogger("countveil.service")
 HEADERS = {
@@ -36,7 +36,7 @@ _PORT = re.compile(r":[0-9]{1,5}$")
 
 
 class Guard:
-    """The outermost application. `hosts` are the names that it answers to; empty: any."""
+    """The outermost application. `hosts` are the accepted host names; empty: any."""
 
     def __init__(self, app: ASGIApp, hosts: Iterable[str] = (), tls: bool = False) -> None:
         self._app, self._hosts = app, frozenset(host.lower() for host in hosts)
@@ -49,53 +49,54 @@ class Guard:
             return
         status = 500
 
-        async def sending(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                given = {name for name, _ in message["headers"]}
-                kept = [header for header in self._headers if header[0] not in given]
-                message["headers"] = [*message["headers"], *kept]
+                names = {name for name, _ in message["headers"]}
+                defaults = [header for header in self._headers if header[0] not in names]
+                message["headers"] = [*message["headers"], *defaults]
             await send(message)
 
         scope.setdefault("state", {})["who"] = None
         method = _method(scope)
-        if method == "HEAD":  # is answered as GET is; the server, whose scope is another, sends no body
+        if method == "HEAD":  # handled as GET; the server, which has the original scope, sends no body
             scope = {**scope, "method": "GET"}
-        refused = self._refused(scope)
+        refused = self._find_problem(scope)
         try:
             if refused is not None:
-                await refused.response()(scope, receive, sending)
+                await refused.response()(scope, receive, send_with_headers)
             else:
-                await self._app(scope, receive, sending)
-        except Exception as error:  # nothing of it may reach anyone: it could quote the data
+                await self._app(scope, receive, send_with_headers)
+        except Exception as error:  # the message is not logged or sent: it could quote the data
             log.error(_line(scope, method, 500, type(error).__name__))
             if status == 500:
-                await internal().response()(scope, receive, sending)
-        _noted(scope, method, status)
+                await internal_problem().response()(scope, receive, send_with_headers)
+        _log_request(scope, method, status)
 
-    def _refused(self, scope: Scope) -> Problem | None:
+    def _find_problem(self, scope: Scope) -> Problem | None:
         host = _PORT.sub("", Headers(scope=scope).get("host", "").lower())
         if self._hosts and host not in self._hosts:
-            return Problem(Kind.MISDIRECTED, "ask by the name under which this service was started")
+            return Problem(ProblemKind.MISDIRECTED, "use the host name that this service was started with")
         address = scope.get("raw_path", b"") + b"?" + scope.get("query_string", b"")
         if len(address) > LONGEST_ADDRESS:
-            return Problem(Kind.BAD_REQUEST, f"the address has more than {LONGEST_ADDRESS} characters")
+            return Problem(ProblemKind.BAD_REQUEST, f"the address has more than {LONGEST_ADDRESS} characters")
         if b"cvk_" in unquote_to_bytes(address).lower():
             return Problem(
-                Kind.BAD_REQUEST, "a key never goes into an address, where logs keep it: revoke it, and use the header"
+                ProblemKind.BAD_REQUEST,
+                "the address contains a key, and logs keep addresses: revoke it, and send a new key in the header",
             )
         return None
 
 
 class ServerLines(logging.Formatter):
-    """What the HTTP server itself says, as lines of the same log; of an exception nothing, it could quote the data."""
+    """Formats the HTTP server's own messages for the same log, without exceptions, which could quote the data."""
 
     def format(self, record: logging.LogRecord) -> str:
         return json.dumps({"time": _now(), "level": record.levelname.lower(), "server": record.getMessage().strip()})
 
 
-def _noted(scope: Scope, method: str, status: int) -> None:
+def _log_request(scope: Scope, method: str, status: int) -> None:
     REQUESTS.labels(_route(scope), method, str(status)).inc()
     log.info(_line(scope, method, status))
 
@@ -108,8 +109,8 @@ def _line(scope: Scope, method: str, status: int, error: str | None = None) -> s
         "status": status,
         "who": scope["state"].get("who"),
     }
-    told = {"problem": scope["state"].get("problem"), "error": error}
-    return json.dumps(line | {name: words for name, words in told.items() if words is not None})
+    more = {"problem": scope["state"].get("problem"), "error": error}
+    return json.dumps(line | {name: text for name, text in more.items() if text is not None})
 
 
 def _now() -> str:
@@ -117,7 +118,7 @@ def _now() -> str:
 
 
 def _route(scope: Scope) -> str:
-    """The pattern of the route, so that nothing that was typed is in it."""
+    """The pattern of the route, which contains nothing that the client typed."""
     return str(getattr(scope.get("route"), "path", "other"))
 
 

@@ -1,7 +1,7 @@
-"""Which client asks, and how often it may.
+"""The client of a request, and rate limits.
 
-A client is an address: an IPv4 address, or a /64 of IPv6, which is what one customer of a network has. Behind a listed
-proxy it is the address that the proxy says it was asked from.
+A client is an address: an IPv4 address, or a /64 network of IPv6, which is what one customer of a provider has. Behind
+a listed proxy it is the address from which the proxy got the request.
 """
 
 from __future__ import annotations
@@ -14,18 +14,19 @@ from array import array
 from collections.abc import Callable, Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
-from countveil.sampling.entropy import token
+from countveil.sampling.randomness import token
 
 ROWS, WIDTH = 4, 1 << 14
 _PORT = re.compile(r"\[([^\]]*)\](?::[0-9]+)?|([^:]*):[0-9]+")
 
 
 class Rates:
-    """How often each name may ask: `rate` a minute, up to ten seconds' worth at once. The table has a fixed size.
+    """A rate limit for each name: `rate` requests a minute, and at most ten seconds' worth of them at once. The table
+    has a fixed size.
 
-    Each name has a bucket of tokens in every row, at a place that a secret of this process determines, and may ask
-    while the fullest of them has a token. Nothing is forgotten to make room, so asking from many addresses gives none
-    of them a new bucket; and two names limit each other only if they share their buckets in all rows.
+    Each name has a token bucket in every row, at a position that depends on a secret of this process, and may send a
+    request while the fullest of its buckets has a token. No bucket is ever evicted, so requests from many addresses
+    give none of them a new bucket. Two names limit each other only if they share their buckets in all rows.
     """
 
     def __init__(self, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -35,7 +36,7 @@ class Rates:
         self._since = array("d", [clock()]) * (ROWS * WIDTH)
 
     def take(self, name: str) -> float:
-        """0 if it may ask now, otherwise the seconds until it may."""
+        """Take a token and return 0, or return the seconds until there is one."""
         now, places = self._clock(), self._places(name)
         with self._lock:
             left = [min(self._most, self._left[i] + (now - self._since[i]) * self._per_second) for i in places]
@@ -54,26 +55,26 @@ class Rates:
 def name_client(peer: str, forwarded: Iterable[str], proxies: Iterable[IPv4Network | IPv6Network]) -> str:
     """The client behind a connection from `peer`.
 
-    `forwarded` are the values of X-Forwarded-For, to which every proxy adds whom it was asked by. They are read from
-    the end for as long as a listed proxy said them: what stands before that, anyone can have made up.
+    `forwarded` has the values of X-Forwarded-For, to which every proxy appends the address of its client. They are
+    read from the end while a listed proxy has appended them; anyone can have invented the values before.
     """
-    found, hops = _address(peer), ",".join(forwarded).split(",")
-    while found is not None and hops and any(found in network for network in proxies):
-        before = _address(hops.pop())
+    address, hops = _parse_address(peer), ",".join(forwarded).split(",")
+    while address is not None and hops and any(address in network for network in proxies):
+        before = _parse_address(hops.pop())
         if before is None:
             break
-        found = before
-    if isinstance(found, IPv6Address):
-        return f"{int(found) >> 64:x}/64"
-    return peer if found is None else str(found)
+        address = before
+    if isinstance(address, IPv6Address):
+        return f"{int(address) >> 64:x}/64"
+    return peer if address is None else str(address)
 
 
-def _address(text: str) -> IPv4Address | IPv6Address | None:
-    """The address that a text is, with or without a port."""
+def _parse_address(text: str) -> IPv4Address | IPv6Address | None:
+    """Parse an address with or without a port; None if the text is not an address."""
     text = text.strip()
     port = _PORT.fullmatch(text)
     try:
-        found = ip_address((port[1] or port[2]) if port else text)
+        address = ip_address((port[1] or port[2]) if port else text)
     except ValueError:
         return None
-    return found.ipv4_mapped or found if isinstance(found, IPv6Address) else found
+    return address.ipv4_mapped or address if isinstance(address, IPv6Address) else address

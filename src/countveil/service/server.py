@@ -1,4 +1,4 @@
-"""The server: where it binds, how many workers it has, how it ends."""
+"""The server: its address, its workers, its shutdown."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from pathlib import Path
 import uvicorn
 from uvicorn.supervisors import Multiprocess
 
-from countveil.config import Config
-from countveil.curator import Curator
+from countveil.config.configuration import Config
+from countveil.curator.curator import Curator
 from countveil.errors import ParameterError, RequestError
-from countveil.keys import Keyring
+from countveil.service.api_keys import Keyring
 from countveil.service.app import ENVIRONMENT, LOOPBACK, Settings, make_folder
-from countveil.service.connections import BACKLOG
+from countveil.service.connection_limits import BACKLOG
 from countveil.service.metrics import SHARED
 
 GRACE = 30
-"""Seconds that requests have to finish when the server ends."""
+"""Seconds that running requests have to finish at shutdown."""
 HUNG = 20
-"""Seconds without a sign of life after which a worker is replaced; on a machine that is busy, 5 pass in no time."""
+"""Seconds without a sign of life after which a worker is replaced; uvicorn's 5 are too few on a busy machine."""
 THIS_MACHINE = ("127.0.0.0/8", "::1/128")
-"""The proxies that are believed if none is named."""
+"""The proxies that are trusted if none is given."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a server listens, and who stands before it."""
+    """Where a server listens, and which proxies it is behind."""
 
     host: str = "127.0.0.1"
     port: int = 8000
@@ -51,14 +51,14 @@ class Place:
             return self.host == "localhost"
 
     def check(self) -> None:
-        """Refuse to send keys and answers in the clear to other machines."""
+        """Refuse options that would send keys and answers unencrypted to other machines."""
         if (self.certificate is None) != (self.key is None):
             raise RequestError("TLS needs both: --tls-certificate FILE and --tls-key FILE")
         for option, file in (("tls-certificate", self.certificate), ("tls-key", self.key)):
             if file is not None and not Path(file).is_file():
                 raise ParameterError(option, file, "a file that can be read")
         if self.certificate is not None:
-            try:  # here and not in the workers, which would be started again and again
+            try:  # here, because a failing worker would be restarted again and again
                 ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.certificate, self.key, lambda: "")
             except (ssl.SSLError, OSError, ValueError):
                 raise RequestError(
@@ -66,7 +66,7 @@ class Place:
                     "both in PEM, the key without a pass phrase"
                 ) from None
         if self.proxies and not self.behind_proxy:
-            raise RequestError("--proxy says which proxies to believe, and --behind-proxy that there is one; give both")
+            raise RequestError("--proxy needs --behind-proxy: give both, or leave out --proxy")
         for proxy in self.proxies:
             try:
                 ipaddress.ip_network(proxy)
@@ -75,7 +75,7 @@ class Place:
                 raise ParameterError("proxy", proxy, allowed) from None
         if not self.loopback and self.certificate is None and not self.behind_proxy:
             raise RequestError(
-                f"{self.host} can be reached from other machines, and keys would travel in the clear: give "
+                f"{self.host} can be reached from other machines, and keys would be sent unencrypted: give "
                 "--tls-certificate and --tls-key, or --behind-proxy if a proxy does TLS, or --host 127.0.0.1"
             )
 
@@ -86,9 +86,9 @@ def serve(
     announce: Callable[[str], None],
     began: Callable[[str | None], None] = lambda name: None,
 ) -> None:
-    """Serve until a signal comes; requests that are under way are finished. `began` gets the name of a new ledger."""
+    """Serve until a signal arrives; running requests are finished. `began` gets the name of a new ledger."""
     place.check()
-    with Curator.open(config) as curator:  # what is wrong with the configuration or the ledger is said here, once
+    with Curator.open(config) as curator:  # reports errors of the configuration or the ledger once
         began(curator.ledger.begun)
     Keyring(config.service.keys).keys()
     opened = config.service.open_design
@@ -108,7 +108,7 @@ def serve(
     if place.workers > 1:
         os.environ[SHARED] = folder
     try:
-        with _listening(place) as listener:
+        with _listen(place) as listener:
             host = f"[{place.host}]" if ":" in place.host else place.host
             secure = "s" if place.certificate else ""
             announce(f"http{secure}://{host}:{listener.getsockname()[1]}")
@@ -117,14 +117,14 @@ def serve(
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _listening(place: Place) -> socket.socket:
+def _listen(place: Place) -> socket.socket:
     family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
-    # named as TCP, because asyncio sends without delay only where it is: otherwise a kept connection waits 40 ms
+    # with IPPROTO_TCP, asyncio sets TCP_NODELAY; without it a response on a kept connection is delayed by 40 ms
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((place.host, place.port))
-        listener.listen(BACKLOG)  # from here on clients wait instead of being refused: the address can be announced
+        listener.listen(BACKLOG)  # from now on clients wait instead of being refused: announce the address
     except (OSError, OverflowError) as error:
         listener.close()
         reason = getattr(error, "strerror", None) or "not a port"
@@ -152,8 +152,8 @@ def _run(place: Place, listener: socket.socket) -> None:
         h11_max_incomplete_event_size=32 * 1024,
         log_config=LOGGING,
         ws="none",
-        http="countveil.service.connections:Connection",
-        loop="countveil.service.connections:Loop",
+        http="countveil.service.connection_limits:ClientConnection",
+        loop="countveil.service.connection_limits:Loop",
     )
     if place.workers == 1:
         uvicorn.Server(config).run(sockets=[listener])
@@ -164,7 +164,7 @@ def _run(place: Place, listener: socket.socket) -> None:
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"plain": {"format": "%(message)s"}, "server": {"()": "countveil.service.guard.ServerLines"}},
+    "formatters": {"plain": {"format": "%(message)s"}, "server": {"()": "countveil.service.middleware.ServerLines"}},
     "handlers": {
         "lines": {"class": "logging.StreamHandler", "formatter": "plain", "stream": "ext://sys.stderr"},
         "server": {"class": "logging.StreamHandler", "formatter": "server", "stream": "ext://sys.stderr"},

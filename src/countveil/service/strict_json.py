@@ -1,4 +1,4 @@
-"""JSON bodies, read strictly: bounded in size and depth, no name twice, no NaN, no half of a surrogate pair."""
+"""JSON bodies, read strictly: bounded in size and depth, no duplicate names, no NaN, no lone surrogates."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect
 
-from countveil.problem_kinds import Kind
-from countveil.service.access import WHO
-from countveil.service.problems import Problem
+from countveil.errors import ProblemKind
+from countveil.service.auth import WHO
+from countveil.service.problem_json import Problem
 
 MOST_BYTES = 256 * 1024
 MOST_DEPTH = 32
@@ -33,13 +33,13 @@ class StrictRequest(Request):
                     if len(read) > MOST_BYTES:
                         raise _too_large()
             except ClientDisconnect:
-                raise Problem(Kind.BAD_REQUEST, "the body did not arrive whole") from None
+                raise Problem(ProblemKind.BAD_REQUEST, "the body arrived incomplete; send it again") from None
             self._body = bytes(read)
         return self._body
 
     async def json(self) -> Any:
         if not hasattr(self, "_json"):
-            self._json = parsed(await self.body())
+            self._json = parse_json(await self.body())
         return self._json
 
 
@@ -48,35 +48,35 @@ class StrictRoute(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()
-        asking = [each.call for each in self.dependant.dependencies if each.call in WHO]
+        requirements = [each.call for each in self.dependant.dependencies if each.call in WHO]
 
-        async def strict(request: Request) -> Response:
-            for who in asking:
-                await who(request)  # before the body: of what a stranger sends nothing is read
+        async def handle_strictly(request: Request) -> Response:
+            for require in requirements:
+                await require(request)  # before the body: nothing is read from a client without a valid key
             if request.method == "POST":
                 media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
                 if media != "application/json":
-                    raise Problem(Kind.UNSUPPORTED_MEDIA_TYPE, "send the body as application/json")
+                    raise Problem(ProblemKind.UNSUPPORTED_MEDIA_TYPE, "send the body as application/json")
             return await handler(StrictRequest(request.scope, request.receive))
 
-        return strict
+        return handle_strictly
 
 
-def parsed(body: bytes) -> Any:
+def parse_json(body: bytes) -> Any:
     """The value of a JSON text, or a Problem."""
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError:
-        raise Problem(Kind.BAD_REQUEST, "the body is not UTF-8 text") from None
+        raise Problem(ProblemKind.BAD_REQUEST, "the body is not UTF-8 text") from None
     _check_depth(text)
     try:
-        return json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
+        return json.loads(text, object_pairs_hook=_make_object, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
-        raise Problem(Kind.BAD_REQUEST, "the body is not valid JSON") from None
+        raise Problem(ProblemKind.BAD_REQUEST, "the body is not valid JSON") from None
 
 
 def _check_depth(text: str) -> None:
-    """Brackets outside of texts: a bound on what the parser will have to hold."""
+    """Bound the nesting of brackets outside of strings, and so the recursion of the parser."""
     if text.count("[") + text.count("{") <= MOST_DEPTH:
         return
     depth, quoted, escaped = 0, False, False
@@ -88,24 +88,24 @@ def _check_depth(text: str) -> None:
         elif letter in "[{":
             depth += 1
             if depth > MOST_DEPTH:
-                raise Problem(Kind.BAD_PARAMETER, f"the body is nested more than {MOST_DEPTH} deep")
+                raise Problem(ProblemKind.BAD_PARAMETER, f"the body is nested more than {MOST_DEPTH} deep")
         elif letter in "]}":
             depth -= 1
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise Problem(Kind.BAD_PARAMETER, "the body names the same member twice")
-    for value in (*found, *found.values()):
+def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise Problem(ProblemKind.BAD_PARAMETER, "the body has the same member twice; send it once")
+    for value in (*members, *members.values()):
         for text in value if isinstance(value, list) else [value]:
-            if isinstance(text, str) and not _whole(text):
-                raise Problem(Kind.BAD_PARAMETER, "the body has half of a surrogate pair; send whole characters")
-    return found
+            if isinstance(text, str) and not _is_encodable(text):
+                raise Problem(ProblemKind.BAD_PARAMETER, "the body has a lone surrogate; send whole characters")
+    return members
 
 
-def _whole(text: str) -> bool:
-    """Every character of a text stands for itself."""
+def _is_encodable(text: str) -> bool:
+    """Whether a text has no lone surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -113,9 +113,9 @@ def _whole(text: str) -> bool:
     return True
 
 
-def _constant(name: str) -> NoReturn:
-    raise Problem(Kind.BAD_PARAMETER, f"{name} is not a number of JSON")
+def _refuse_constant(name: str) -> NoReturn:
+    raise Problem(ProblemKind.BAD_PARAMETER, f"{name} is not a JSON number; send a finite number")
 
 
 def _too_large() -> Problem:
-    return Problem(Kind.TOO_LARGE, f"the body has more than {MOST_BYTES} bytes")
+    return Problem(ProblemKind.TOO_LARGE, f"the body has more than the allowed {MOST_BYTES} bytes")

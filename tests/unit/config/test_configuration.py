@@ -1,4 +1,4 @@
-"""`countveil.toml`: what it says, and that everything else is refused by name."""
+"""`countveil.toml`: valid settings are read, and every other entry is refused by its key."""
 
 from __future__ import annotations
 
@@ -6,26 +6,27 @@ from pathlib import Path
 
 import pytest
 
-from countveil.config import load
+from countveil.config.configuration import load
 from countveil.errors import ConfigError
+from countveil.planning import Grade
 from tests.support.curated import COLUMNS, QUICK, config_text, written
 
 BUDGET = "dataset.people.budget"
 
 
-def loaded(folder: Path, text: str, **environment: str) -> object:
+def load_text(folder: Path, text: str, **environment: str) -> object:
     return load(written(folder, text), environment)
 
 
 def refusal(folder: Path, text: str) -> ConfigError:
-    with pytest.raises(ConfigError) as refused:
-        loaded(folder, text)
-    assert "\n" not in str(refused.value)
-    assert len(str(refused.value)) < 400
-    return refused.value
+    with pytest.raises(ConfigError) as error:
+        load_text(folder, text)
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 400
+    return error.value
 
 
-def test_a_whole_file(tmp_path: Path) -> None:
+def test_every_setting_of_a_file_is_read(tmp_path: Path) -> None:
     config = load(
         written(
             tmp_path,
@@ -43,10 +44,10 @@ def test_a_whole_file(tmp_path: Path) -> None:
     assert people.budget is not None
     assert (people.budget.epsilon, people.budget.delta, people.budget.answers) == ("10", "0.01", 4)
     assert (people.budget.pool, people.budget.policy, people.budget.objective) == ("people", "nonnegative", "variance")
-    people.confirmed()
+    people.check_confirmed()
 
 
-def test_defaults(tmp_path: Path) -> None:
+def test_missing_settings_have_defaults(tmp_path: Path) -> None:
     config = load(written(tmp_path), {})
     assert (config.ledger, config.anchor) == (tmp_path / "countveil.ledger", tmp_path / "countveil.ledger.anchor")
     schema = config.dataset("people").schema
@@ -65,36 +66,47 @@ def test_defaults(tmp_path: Path) -> None:
         (config_text(more='"two\\nlines" = 1'), "dataset.people.two lines"),
     ],
 )
-def test_unknown_keys(text: str, key: str, tmp_path: Path) -> None:
+def test_an_unknown_key_is_refused(text: str, key: str, tmp_path: Path) -> None:
     assert refusal(tmp_path, text).key == key
 
 
 @pytest.mark.parametrize("missing", ["source", "unit"])
-def test_what_is_required(missing: str, tmp_path: Path) -> None:
+def test_a_dataset_without_source_or_unit_is_refused(missing: str, tmp_path: Path) -> None:
     text = "\n".join(line for line in config_text().splitlines() if not line.startswith(missing))
     assert refusal(tmp_path, text).key == f"dataset.people.{missing}"
 
 
 @pytest.mark.parametrize("missing", ["epsilon", "delta", "answers"])
-def test_a_budget_says_everything(missing: str, tmp_path: Path) -> None:
+def test_a_budget_without_epsilon_delta_or_answers_is_refused(missing: str, tmp_path: Path) -> None:
     text = "\n".join(line for line in config_text().splitlines() if not line.startswith(missing))
     assert refusal(tmp_path, text).key == f"{BUDGET}.{missing}"
 
 
-def test_no_dataset_no_columns_no_budget(tmp_path: Path) -> None:
+def test_a_file_without_datasets_columns_or_budget_is_refused(tmp_path: Path) -> None:
     assert refusal(tmp_path, "").key == "dataset"
     assert refusal(tmp_path, config_text(columns="")).key == "dataset.people.columns"
     config = load(written(tmp_path, config_text().split("[dataset.people.budget]")[0]), {})
-    with pytest.raises(ConfigError, match="no budget, no answers"):
-        config.dataset("people").confirmed()
+    with pytest.raises(ConfigError, match="no budget is declared, so nothing is answered"):
+        config.dataset("people").check_confirmed()
+
+
+def test_guessed_bounds_are_refused_until_confirmed(tmp_path: Path) -> None:
+    dataset = load(written(tmp_path, config_text(more="bounds_guessed = true")), {}).dataset("people")
+    assert not dataset.ready
+    with pytest.raises(ConfigError, match="public or earlier knowledge") as error:
+        dataset.check_confirmed()
+    assert error.value.key == "dataset.people.bounds_guessed"
+    dataset = load(written(tmp_path, config_text(more="bounds_guessed = false")), {}).dataset("people")
+    dataset.check_confirmed()
+    assert refusal(tmp_path, config_text(more="bounds_guessed = 1")).key == "dataset.people.bounds_guessed"
 
 
 def test_guessed_domains_are_refused_until_confirmed(tmp_path: Path) -> None:
     text = config_text(columns='region = { values = ["North"], guessed = true }')
-    with pytest.raises(ConfigError, match="guessed from the data") as refused:
-        load(written(tmp_path, text), {}).dataset("people").confirmed()
-    assert refused.value.key == "dataset.people.columns.region"
-    load(written(tmp_path, text.replace("true", "false")), {}).dataset("people").confirmed()
+    with pytest.raises(ConfigError, match="guessed from the data") as error:
+        load(written(tmp_path, text), {}).dataset("people").check_confirmed()
+    assert error.value.key == "dataset.people.columns.region"
+    load(written(tmp_path, text.replace("true", "false")), {}).dataset("people").check_confirmed()
 
 
 BAD_NUMBERS = ['"0"', '"-1"', '"nan"', '"NaN"', '"inf"', '"-inf"', '"1e-400"', '"1e400"', '"1e-999999999"', "true"]
@@ -103,34 +115,34 @@ BAD_NUMBERS += ["[1]", "{ a = 1 }", '""', '"1,5"', '"0x1"', "1", "0.5", "nan", "
 
 @pytest.mark.parametrize("value", BAD_NUMBERS)
 @pytest.mark.parametrize("name", ["epsilon", "delta"])
-def test_bad_privacy_parameters(name: str, value: str, tmp_path: Path) -> None:
+def test_invalid_privacy_parameters_are_refused(name: str, value: str, tmp_path: Path) -> None:
     lines = [f"{name} = {value}" if line.startswith(name) else line for line in config_text().splitlines()]
-    refused = refusal(tmp_path, "\n".join(lines))
-    assert refused.key == f"{BUDGET}.{name}"
-    assert "in quotes" in refused.reason
+    error = refusal(tmp_path, "\n".join(lines))
+    assert error.key == f"{BUDGET}.{name}"
+    assert "in quotes" in error.reason
 
 
 @pytest.mark.parametrize(
     ("name", "value"), [("epsilon", "101"), ("epsilon", "0.0009"), ("delta", "1"), ("delta", "1e-16")]
 )
-def test_privacy_parameters_that_no_plan_can_have(name: str, value: str, tmp_path: Path) -> None:
+def test_privacy_parameters_out_of_range_are_refused(name: str, value: str, tmp_path: Path) -> None:
     lines = [f'{name} = "{value}"' if line.startswith(name) else line for line in config_text().splitlines()]
     assert refusal(tmp_path, "\n".join(lines)).key == f"{BUDGET}.{name}"
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "1.0", "true", '"4"', "10000000", "[4]", "9" * 5000])
 @pytest.mark.parametrize("name", ["answers", "rows_per_person", "cells_per_person", "max_cells"])
-def test_bad_whole_numbers(name: str, value: str, tmp_path: Path) -> None:
+def test_invalid_whole_numbers_are_refused(name: str, value: str, tmp_path: Path) -> None:
     if (name, value) == ("max_cells", "10000000"):
         pytest.skip("allowed")
     if name == "answers":
         text = config_text(budget=QUICK.replace("answers = 4", f"answers = {value}"))
     else:
         text = config_text(more=f"{name} = {value}")
-    refused = refusal(tmp_path, text)
+    error = refusal(tmp_path, text)
     if len(value) < 100:
-        assert refused.key.endswith(name)
-        assert "whole number" in refused.reason
+        assert error.key.endswith(name)
+        assert "whole number" in error.reason
 
 
 @pytest.mark.parametrize(
@@ -145,7 +157,7 @@ def test_bad_whole_numbers(name: str, value: str, tmp_path: Path) -> None:
         ("engine = ''", "dataset.people.engine"),
     ],
 )
-def test_bad_values(more: str, key: str, tmp_path: Path) -> None:
+def test_invalid_values_are_refused(more: str, key: str, tmp_path: Path) -> None:
     assert refusal(tmp_path, config_text(more=more)).key == key
 
 
@@ -163,11 +175,11 @@ def test_bad_values(more: str, key: str, tmp_path: Path) -> None:
         ("postgresql://role@host/data", "table = 'people'\ndelimiter = ';'", "delimiter"),
     ],
 )
-def test_settings_that_mean_nothing_for_a_source(source: str, more: str, key: str, tmp_path: Path) -> None:
-    """They would make the same data look like other data, with a budget of its own."""
-    refused = refusal(tmp_path, config_text(source=source, more=more))
-    assert refused.key == f"dataset.people.{key}"
-    assert f"remove {key}" in refused.reason
+def test_settings_without_effect_on_a_source_are_refused(source: str, more: str, key: str, tmp_path: Path) -> None:
+    """Otherwise the same data could look like different data, with a second budget."""
+    error = refusal(tmp_path, config_text(source=source, more=more))
+    assert error.key == f"dataset.people.{key}"
+    assert f"remove {key}" in error.reason
     moved = written(tmp_path, config_text(source="people.duckdb", more="table = 'x'"))
     with pytest.raises(ConfigError, match=r"^dataset\.people\.table"):
         load(moved, {"COUNTVEIL_SOURCE_PEOPLE": "people.csv"})
@@ -179,7 +191,7 @@ def test_settings_that_mean_nothing_for_a_source(source: str, more: str, key: st
         ("pool = 'a b'", "pool"),
         ("pool = 3", "pool"),
         ("on_new_data = 'same-plan'", "on_new_data"),
-        ("policy = 'floor'", "policy"),
+        ("policy = 'remap'", "policy"),
         ("objective = 'best'", "objective"),
         ("shares = { ann = 5 }", "shares.ann"),
         ("shares = { ann = 0 }", "shares.ann"),
@@ -188,28 +200,28 @@ def test_settings_that_mean_nothing_for_a_source(source: str, more: str, key: st
         ('shares = { "a\\u0007b" = 1 }', "shares"),
     ],
 )
-def test_bad_budgets(change: str, key: str, tmp_path: Path) -> None:
+def test_invalid_budgets_are_refused(change: str, key: str, tmp_path: Path) -> None:
     assert refusal(tmp_path, config_text(budget=QUICK + change)).key == f"{BUDGET}.{key}"
 
 
-def test_a_setting_of_earlier_versions_is_to_be_removed(tmp_path: Path) -> None:
-    refused = refusal(tmp_path, config_text(budget=QUICK + "on_new_data = 'same-plan'"))
-    assert str(refused) == f"{BUDGET}.on_new_data: remove this line: new data always continues the pool's plan"
+def test_the_removed_setting_on_new_data_is_refused_with_a_hint(tmp_path: Path) -> None:
+    error = refusal(tmp_path, config_text(budget=QUICK + "on_new_data = 'same-plan'"))
+    assert str(error) == f"{BUDGET}.on_new_data: remove this line: new data always continues the pool's plan"
 
 
 @pytest.mark.parametrize("unit", ["", "a\\nb", "x" * 201])
-def test_bad_units(unit: str, tmp_path: Path) -> None:
+def test_invalid_units_are_refused(unit: str, tmp_path: Path) -> None:
     assert refusal(tmp_path, config_text(unit=unit)).key == "dataset.people.unit"
 
 
-def test_a_row_is_one_person_and_in_one_cell(tmp_path: Path) -> None:
+def test_bounds_per_person_are_refused_where_every_row_is_a_person(tmp_path: Path) -> None:
     assert "remove them" in refusal(tmp_path, config_text(unit="row", more="rows_per_person = 2")).reason
 
 
 @pytest.mark.parametrize("name", ["a b", "1a", "", "é", "a.b", "x" * 101, "two\\nlines", "a'b"])
-def test_bad_names_of_datasets(name: str, tmp_path: Path) -> None:
-    refused = refusal(tmp_path, config_text().replace("[dataset.people", f'[dataset."{name}"'))
-    assert "names of datasets" in refused.reason
+def test_invalid_dataset_names_are_refused(name: str, tmp_path: Path) -> None:
+    error = refusal(tmp_path, config_text().replace("[dataset.people", f'[dataset."{name}"'))
+    assert "names of datasets" in error.reason
 
 
 @pytest.mark.parametrize(
@@ -240,7 +252,7 @@ def test_bad_names_of_datasets(name: str, tmp_path: Path) -> None:
         '"two\\nlines" = [1]',
     ],
 )
-def test_bad_domains(columns: str, tmp_path: Path) -> None:
+def test_invalid_domains_are_refused(columns: str, tmp_path: Path) -> None:
     assert refusal(tmp_path, config_text(columns=columns)).key.startswith("dataset.people.columns")
 
 
@@ -257,26 +269,28 @@ def test_bad_domains(columns: str, tmp_path: Path) -> None:
     ],
     ids=["syntax", "twice", "latin", "deep", "date", "NUL", "digits"],
 )
-def test_files_that_are_not_toml(content: bytes, tmp_path: Path) -> None:
+def test_a_file_that_is_not_toml_is_refused(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "countveil.toml"
     path.write_bytes(content)
     with pytest.raises(ConfigError, match=r"is not (valid TOML|UTF-8 text)"):
         load(path, {})
 
 
-def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_refused_with_a_hint(tmp_path: Path) -> None:
     for path in (tmp_path / "none.toml", tmp_path, "a\0b"):
-        with pytest.raises(ConfigError, match="cannot be read; make one with: countveil init"):
+        with pytest.raises(
+            ConfigError, match="cannot be read; check its path and permissions, or make a configuration"
+        ):
             load(path, {})
 
 
-def test_a_byte_order_mark_is_welcome(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
     path = tmp_path / "countveil.toml"
     path.write_bytes(b"\xef\xbb\xbf" + config_text().encode())
     assert load(path, {}).dataset("people").name == "people"
 
 
-def test_the_environment_goes_over_the_file(tmp_path: Path) -> None:
+def test_environment_variables_override_the_file(tmp_path: Path) -> None:
     text = config_text() + config_text().replace("people]", "my-data]").replace("people.", "my-data.")
     path = written(tmp_path, '[ledger]\npath = "a"\nanchor = "b"\n' + text)
     config = load(
@@ -295,19 +309,94 @@ def test_the_environment_goes_over_the_file(tmp_path: Path) -> None:
     assert load(path, {"COUNTVEIL_CONFIG": "/nowhere", "COUNTVEIL_LEDGER": ""}).ledger == tmp_path / "a"
 
 
-def test_the_anchor_is_not_the_ledger(tmp_path: Path) -> None:
+def test_an_anchor_at_the_path_of_the_ledger_is_refused(tmp_path: Path) -> None:
     assert refusal(tmp_path, '[ledger]\npath = "a"\nanchor = "./a"\n' + config_text()).key == "ledger.anchor"
 
 
-def test_datasets_of_one_pool_declare_one_budget(tmp_path: Path) -> None:
+def test_datasets_of_one_pool_must_declare_the_same_budget(tmp_path: Path) -> None:
     first = config_text(budget=QUICK + 'pool = "all"')
     second = first.replace("dataset.people", "dataset.visits")
     config = load(written(tmp_path, first + "\n" + second), {})
     assert [d.name for d in config.pool("all")] == ["people", "visits"]
-    refused = refusal(tmp_path, first + "\n" + second.replace("answers = 4", "answers = 5"))
-    assert refused.reason == "pool all is declared otherwise by people"
+    error = refusal(tmp_path, first + "\n" + second.replace("answers = 4", "answers = 5"))
+    assert error.reason == "differs from that of people in the same pool all; declare the same in both"
 
 
-def test_an_unknown_dataset(tmp_path: Path) -> None:
+def test_an_unknown_dataset_is_refused_with_the_declared_names(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"nope is not declared in countveil\.toml; declared: people"):
         load(written(tmp_path), {}).dataset("nope")
+
+
+# -- grades ------------------------------------------------------------------------------------------------------------
+
+TERMS = 'epsilon = "3"\ndelta = "1e-6"\n'
+GRADES = "[dataset.people.budget.grades]\n"
+
+
+def graded(grades: str, more: str = "") -> str:
+    return config_text(budget=f"{TERMS}{more}\n{GRADES}{grades}\n")
+
+
+def test_answers_alone_declare_one_grade_called_standard(tmp_path: Path) -> None:
+    short = load(written(tmp_path), {}).dataset("people").require_budget()
+    text = config_text(budget='epsilon = "10"\ndelta = "0.01"\n' + GRADES + "standard = { answers = 4 }\n")
+    whole = load(written(tmp_path, text), {}).dataset("people").require_budget()
+    assert short == whole
+    assert (short.answers, short.default_grade, dict(short.grades)) == (4, "standard", {"standard": Grade(4)})
+
+
+def test_grades_have_targets_weights_and_policies(tmp_path: Path) -> None:
+    grades = """fine = { answers = 2, margin = 3 }
+standard = { answers = 10, policy = "signed" }
+coarse = { answers = 40, weight = "0.25" }
+bounded = { answers = 1, D = 20, policy = "floor" }
+even = { answers = 1, variance = "2.5" }
+exact = { answers = 1, eta = "0.5" }"""
+    budget = load(written(tmp_path, graded(grades)), {}).dataset("people").require_budget()
+    assert dict(budget.grades) == {
+        "fine": Grade(2, margin=3),
+        "standard": Grade(10, policy="signed"),
+        "coarse": Grade(40, weight="0.25"),
+        "bounded": Grade(1, D=20, policy="floor"),
+        "even": Grade(1, variance="2.5"),
+        "exact": Grade(1, eta="0.5"),
+    }
+    assert (budget.answers, budget.default_grade) == (55, "standard")
+
+
+@pytest.mark.parametrize(
+    ("grades", "more", "key"),
+    [
+        ("fine = { answers = 2 }\ncoarse = { answers = 2 }", "", "default_grade"),
+        ("fine = { answers = 2 }", "default_grade = 'coarse'", "default_grade"),
+        ("fine = { answers = 2 }", "answers = 4", "answers"),
+        ("fine = 2", "", "grades.fine"),
+        ("", "", "grades"),
+        ("fine = { answers = 0 }", "", "grades.fine.answers"),
+        ("fine = { margin = 3 }", "", "grades.fine.answers"),
+        ("fine = { answers = 2, margins = 3 }", "", "grades.fine.margins"),
+        ("fine = { answers = 2, margin = -1 }", "", "grades.fine.margin"),
+        ("fine = { answers = 2, weight = 0.25 }", "", "grades.fine.weight"),
+        ("fine = { answers = 2, weight = 'much' }", "", "grades.fine.weight"),
+        ("fine = { answers = 2, weight = true }", "", "grades.fine.weight"),
+        ("fine = { answers = 2, margin = 3, weight = 2 }", "", "grades.fine"),
+        ("fine = { answers = 2, policy = 'remap' }", "", "grades.fine.policy"),
+        ("Fine = { answers = 2 }", "", "grades"),
+        ("fine = { answers = 2 }", "objective = 'margin'", "objective"),
+        ("fine = { answers = 999999 }\nstandard = { answers = 2 }", "", "grades"),
+    ],
+)
+def test_invalid_grades_are_refused(grades: str, more: str, key: str, tmp_path: Path) -> None:
+    assert refusal(tmp_path, graded(grades, more)).key == f"{BUDGET}.{key}"
+
+
+@pytest.mark.parametrize(
+    ("share", "key"),
+    [("2", ""), ("{ fine = 3 }", ".fine"), ("{ coarse = 1 }", ".coarse"), ("{ fine = 0 }", ".fine"), ("'2'", "")],
+)
+def test_shares_are_read_for_each_grade(share: str, key: str, tmp_path: Path) -> None:
+    grades = "fine = { answers = 2 }\nstandard = { answers = 4 }"
+    shares = "[dataset.people.budget.shares]\nann = "
+    good = load(written(tmp_path, graded(f"{grades}\n{shares}{{ fine = 1, standard = 4 }}")), {})
+    assert good.dataset("people").require_budget().shares == {"ann": {"fine": 1, "standard": 4}}
+    assert refusal(tmp_path, graded(f"{grades}\n{shares}{share}")).key == f"{BUDGET}.shares.ann{key}"

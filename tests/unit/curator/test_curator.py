@@ -24,10 +24,10 @@ from scipy import stats
 
 import countveil as cv
 from countveil.accounting import compose
-from countveil.accounting.pairs import float_below
-from countveil.curator import Curator
-from countveil.engines import Source, open_engine
-from countveil.engines.duckdb import DuckDBEngine
+from countveil.accounting.privacy_loss import float_below
+from countveil.curator.curator import Curator
+from countveil.data.engines import Source, open_engine
+from countveil.data.engines.duckdb import DuckDBEngine
 from countveil.errors import (
     BudgetError,
     ConfigError,
@@ -38,9 +38,9 @@ from countveil.errors import (
     QueryError,
     RequestError,
 )
-from countveil.exact import decimal_text
+from countveil.mechanism.sum_bias import bias_of_sum
+from countveil.numeric.exact_numbers import decimal_text
 from countveil.query import Question
-from countveil.sum_bias import bias_of_sum
 from tests.support.curated import COLUMNS, MANY, QUICK, charged, config_text, people, with_plan, write_rows, written
 
 BY_REGION = "SELECT region, count(*) FROM people GROUP BY region"
@@ -62,11 +62,11 @@ def curator(config: Path) -> Iterator[Curator]:
 
 
 def left(curator: Curator) -> int:
-    (found,) = curator.budget("people")
-    return found.answers_left
+    (budget,) = curator.budget("people")
+    return budget.answers_left
 
 
-def test_an_answer(curator: Curator) -> None:
+def test_count_returns_bounded_counts_and_charges_one_answer(curator: Curator) -> None:
     table = curator.count(BY_REGION)
     counts = {region: y for region, y, _, _ in table.rows}
     assert list(counts) == ["North", "South", "East", "West"]
@@ -82,28 +82,28 @@ def test_noise_is_drawn_and_not_shifted(config: Path) -> None:
     written(config.parent, config_text(columns=COLUMNS.replace(", step = 10", "")))
     with Curator.open(config) as curator:
         table = curator.count("SELECT region, age, count(*) FROM people GROUP BY region, age")
-    law = table.mechanism.column(0)
+    law = table.mechanism.law(0)
     exact = int((table.released == 0).sum())
     assert len(table.released) == 480
     assert stats.binomtest(exact, 480, float(law.eta)).pvalue > 1e-9
     assert 0 < exact < 480
 
 
-def test_no_budget_anywhere(tmp_path: Path) -> None:
+def test_without_any_budget_every_request_is_refused(tmp_path: Path) -> None:
     people(tmp_path)
     with Curator.open(written(tmp_path, config_text().split("[dataset.people.budget]")[0])) as curator:
-        for asked in (lambda: curator.budget(), lambda: curator.budget("people"), lambda: curator.dry_run(TOTAL)):
+        for request in (lambda: curator.budget(), lambda: curator.budget("people"), lambda: curator.dry_run(TOTAL)):
             with pytest.raises(ConfigError, match="budget"):
-                asked()
+                request()
 
 
-def test_the_receipt(curator: Curator) -> None:
+def test_the_receipt_states_question_mechanism_and_budget(curator: Curator) -> None:
     table = curator.count(BY_REGION, analyst="ann")
     receipt, record = table.receipt, curator.ledger.plan("people")
     assert record is not None
     assert receipt.question == curator.question(BY_REGION).sha256
     assert receipt.text == BY_REGION
-    assert receipt.mechanism == record.mechanism == cv.Mechanism.from_text(record.document).hash
+    assert receipt.mechanism == record.grades[0].mechanism == cv.Mechanism.from_text(record.grades[0].document).hash
     assert (receipt.epsilon, receipt.delta, receipt.answers, receipt.answers_left) == ("10", "0.01", 4, 3)
     assert (receipt.dataset, receipt.pool, receipt.version) == ("people", "people", 1)
     assert receipt.time.endswith("+00:00")
@@ -111,16 +111,16 @@ def test_the_receipt(curator: Curator) -> None:
     assert (charge.id, charge.analyst) == (receipt.id, "ann")
 
 
-def test_the_planned_mechanism_keeps_the_promise(config: Path) -> None:
+def test_the_planned_mechanism_meets_epsilon_and_delta_for_all_answers(config: Path) -> None:
     with Curator.open(config) as curator:
         record = curator.ledger.plan("people")
         assert record is not None
-        mechanism = cv.Mechanism.from_text(record.document)
+        mechanism = cv.Mechanism.from_text(record.grades[0].document)
         together = compose(mechanism, record.answers).delta(float_below(Fraction(record.epsilon)))
         assert together.upper <= Fraction(record.delta)
 
 
-def test_a_first_question_makes_the_plan(tmp_path: Path) -> None:
+def test_the_first_question_records_the_plan(tmp_path: Path) -> None:
     people(tmp_path)
     with Curator.open(written(tmp_path)) as curator:
         assert curator.ledger.plan("people") is None
@@ -128,17 +128,17 @@ def test_a_first_question_makes_the_plan(tmp_path: Path) -> None:
         assert curator.ledger.plan("people") is not None
 
 
-def test_looking_pins_no_plan(tmp_path: Path) -> None:
+def test_dry_runs_and_budget_queries_record_no_plan(tmp_path: Path) -> None:
     """A dry run and a look at the budget leave the curator free to choose another epsilon."""
     people(tmp_path)
     text = config_text(budget=QUICK + "shares = { ann = 2 }")
     with Curator.open(written(tmp_path, text)) as curator:
-        found = curator.dry_run(BY_REGION, analyst="ann")
-        assert (found.cost, found.answers_left) == (1, 2)
+        dry_run = curator.dry_run(BY_REGION, analyst="ann")
+        assert (dry_run.cost, dry_run.answers_left) == (1, 2)
         (budget,) = curator.budget()
         assert (budget.answers_total, budget.answers_left, budget.shares["ann"].left) == (4, 4, 2)
         assert curator.ledger.plan("people") is None
-        before = found.margin_95
+        before = dry_run.margin_95
     with Curator.open(written(tmp_path, text.replace('"10"', '"12"'))) as curator:
         assert curator.count(BY_REGION, analyst="ann").receipt.epsilon == "12"
         assert curator.dry_run(TOTAL, analyst="ann").margin_95 <= before
@@ -147,24 +147,27 @@ def test_looking_pins_no_plan(tmp_path: Path) -> None:
 # Dry runs
 
 
-def test_a_dry_run_says_what_the_answer_will_be(curator: Curator) -> None:
+def test_a_dry_run_states_the_accuracy_of_the_answer(curator: Curator) -> None:
     entries = len(list(curator.ledger.entries()))
-    found = curator.dry_run(BY_REGION)
+    dry_run = curator.dry_run(BY_REGION)
     table = curator.count(BY_REGION)
     assert entries + 4 == len(list(curator.ledger.entries()))  # version, dataset, charge, answer: no dry run
-    assert (found.question, found.text, found.dataset, found.pool) == (
+    assert (dry_run.question, dry_run.text, dry_run.dataset, dry_run.pool) == (
         table.receipt.question,
         table.receipt.text,
         "people",
         "people",
     )
-    assert (found.cells, found.cost, found.answers_left) == (4, 1, 4)
-    assert (found.margin_95, found.worst_error) == (table.mechanism.margin_95, table.mechanism.certificate.worst_error)
-    assert f"within {table.total().margin_95} of the truth" in " ".join(found.notes)
+    assert (dry_run.cells, dry_run.cost, dry_run.answers_left) == (4, 1, 4)
+    assert (dry_run.margin_95, dry_run.worst_error) == (
+        table.mechanism.margin_95,
+        table.mechanism.certificate.worst_error,
+    )
+    assert f"within {table.total().margin_95} of the count within these bounds" in " ".join(dry_run.notes)
     sums = bias_of_sum(table.mechanism, 4)
     assert sums.high > 0
-    assert sums.note in found.notes
-    assert found.sum_bias == decimal_text(sums.largest, 6, "up")
+    assert sums.note in dry_run.notes
+    assert dry_run.sum_bias == decimal_text(sums.largest, 6, "up")
 
 
 def test_a_dry_run_spends_nothing(curator: Curator) -> None:
@@ -174,23 +177,23 @@ def test_a_dry_run_spends_nothing(curator: Curator) -> None:
     assert not list(curator.ledger.charges())
 
 
-def test_a_dry_run_of_what_was_asked_before(curator: Curator) -> None:
+def test_a_dry_run_of_a_question_asked_before_costs_nothing(curator: Curator) -> None:
     curator.count(BY_REGION)
-    found = curator.dry_run("SELECT region, count(*) AS n FROM people WHERE region IS NOT NULL GROUP BY region")
-    assert found.cost == 0
-    assert "asked before: the answer is on the record, and free" in found.notes
+    dry_run = curator.dry_run("SELECT region, count(*) AS n FROM people WHERE region IS NOT NULL GROUP BY region")
+    assert dry_run.cost == 0
+    assert "asked before: the answer is on the record, and free" in dry_run.notes
 
 
-def test_a_dry_run_of_what_nobody_can_be(curator: Curator) -> None:
+def test_a_dry_run_warns_if_no_declared_value_satisfies_the_condition(curator: Curator) -> None:
     assert any("noise around zero" in note for note in curator.dry_run(f"{TOTAL} WHERE age < 0").notes)
 
 
-def test_a_dry_run_when_the_budget_is_spent(curator: Curator) -> None:
+def test_a_dry_run_is_refused_when_the_budget_is_spent(curator: Curator) -> None:
     for age in (1, 2, 3, 4):
         curator.count(f"{TOTAL} WHERE age > {age}")
-    with pytest.raises(BudgetError) as said:
+    with pytest.raises(BudgetError) as refused:
         curator.dry_run(BY_REGION)
-    with pytest.raises(BudgetError, match=str(said.value)):
+    with pytest.raises(BudgetError, match=str(refused.value)):
         curator.count(BY_REGION)
     assert curator.dry_run(f"{TOTAL} WHERE age > 1").cost == 0
     assert curator.count(f"{TOTAL} WHERE age > 1").replayed
@@ -275,18 +278,18 @@ def test_new_data_is_a_new_version_of_the_same_plan(config: Path) -> None:
         assert left(curator) == 2
 
 
-def test_the_number_of_a_version_is_asked_again_when_the_record_is_another(
+def test_the_version_number_is_read_again_when_the_plan_record_changes(
     curator: Curator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a restore it may be; every restore leaves an entry, and so another record of the pool."""
-    asked, version = [], curator.ledger.version
-    monkeypatch.setattr(curator.ledger, "version", lambda *content: asked.append(content) or version(*content))
+    """A restore may change the number; it also adds an entry, and so changes the plan record of the pool."""
+    calls, version = [], curator.ledger.version
+    monkeypatch.setattr(curator.ledger, "version", lambda *content: calls.append(content) or version(*content))
     for age in (10, 20):
         curator.count(f"{TOTAL} WHERE age >= {age}")
-    assert len(asked) == 1
-    curator.open_budget("people", 1, "to have another record")
+    assert len(calls) == 1
+    curator.extend_budget("people", 1, "for another record")
     assert curator.count(f"{TOTAL} WHERE age >= 30").receipt.version == 1
-    assert len(asked) == 2
+    assert len(calls) == 2
 
 
 def test_rewriting_the_same_bytes_is_the_same_version(config: Path) -> None:
@@ -310,12 +313,12 @@ def test_files_of_a_glob_may_be_renamed(tmp_path: Path) -> None:
 
 
 class Meanwhile(DuckDBEngine):
-    """An engine with a world that goes on: something happens to the source after it was counted."""
+    """An engine that calls `happens` after it counted, to change the source meanwhile."""
 
     happens: Any = None
 
-    def count(self, question: Question, *, key: bytes) -> Any:
-        counts = super().count(question, key=key)
+    def count(self, question: Question, *, salt: bytes) -> Any:
+        counts = super().count(question, salt=salt)
         if Meanwhile.happens:
             Meanwhile.happens()
         return counts
@@ -324,12 +327,12 @@ class Meanwhile(DuckDBEngine):
 @pytest.fixture
 def meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "countveil.engines.engine.open_engine", lambda source, schema, engine: Meanwhile(source, schema)
+        "countveil.data.engines.engine.open_engine", lambda source, schema, engine: Meanwhile(source, schema)
     )
 
 
 @pytest.mark.usefixtures("meanwhile")
-def test_a_source_replaced_while_it_is_counted(config: Path) -> None:
+def test_a_source_replaced_while_counting_keeps_the_charge_and_gives_no_answer(config: Path) -> None:
     with Curator.open(config) as curator:
         Meanwhile.happens = lambda: people(config.parent, "NNNN")
         try:
@@ -341,7 +344,7 @@ def test_a_source_replaced_while_it_is_counted(config: Path) -> None:
         assert [charge.answered for charge in curator.ledger.charges()] == [None]
         assert curator.count(BY_REGION).receipt.version == 2
         assert left(curator) == 2
-        people(config.parent)  # the old content is back: its charge was kept, so its answer is paid for
+        people(config.parent)  # the old content again: its charge was kept, so its answer is paid for
         assert curator.dry_run(BY_REGION).cost == 0
         assert "paid for, not yet answered" in " ".join(curator.dry_run(BY_REGION).notes)
         assert curator.count(BY_REGION).receipt.version == 1
@@ -349,10 +352,10 @@ def test_a_source_replaced_while_it_is_counted(config: Path) -> None:
 
 
 @pytest.mark.parametrize("back", [True, False], ids=["and back", "for good"])
-def test_a_source_written_while_it_is_opened_is_not_kept(
+def test_a_source_written_while_it_is_opened_charges_nothing(
     config: Path, monkeypatch: pytest.MonkeyPatch, back: bool
 ) -> None:
-    """What an engine reads while it is opened is the content that was fingerprinted, or nothing is charged."""
+    """An engine must read the content that was fingerprinted; otherwise nothing is charged."""
 
     def opening(source: Source, schema: Any, engine: Any) -> Any:
         people(config.parent, "EEEEEEEE")
@@ -362,25 +365,25 @@ def test_a_source_written_while_it_is_opened_is_not_kept(
         return opened
 
     with Curator.open(config) as curator:
-        os.utime(config.parent / "people.csv", (1, 1))  # old enough to be sure of
+        os.utime(config.parent / "people.csv", (1, 1))  # old enough for its modification time to be trusted
         with monkeypatch.context() as patched:
-            patched.setattr("countveil.engines.engine.open_engine", opening)
-            with pytest.raises(EngineError, match="it was written while it was opened; nothing was charged; ask again"):
+            patched.setattr("countveil.data.engines.engine.open_engine", opening)
+            with pytest.raises(EngineError, match="data changed while it was opened; nothing was charged; ask again"):
                 curator.count(BY_REGION)
         assert list(curator.ledger.charges()) == []
-        assert not curator._engines._current, "nor is the engine kept"
+        assert not curator._engines._current, "the engine is not cached"
         people(config.parent)
         assert curator.count(BY_REGION).receipt.version == 1
 
 
 @pytest.mark.slow  # many processes
 @pytest.mark.parametrize("source", ["now.csv", "part-*.csv"], ids=["another target of a link", "one file more"])
-def test_a_name_that_comes_to_mean_other_files_while_they_are_opened(
+def test_a_path_whose_files_change_while_they_are_opened_counts_the_old_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
 ) -> None:
-    """What is counted is the files that were looked at, and paid for, also where the old meaning comes back."""
+    """The files that were fingerprinted and charged are counted, also if the path names them again afterwards."""
     few, many = people(tmp_path, "N", "part-1.csv"), people(tmp_path, "N" * 500, "many.csv")
-    os.utime(few, (1, 1))  # old enough to be sure of
+    os.utime(few, (1, 1))  # old enough for its modification time to be trusted
     os.utime(many, (1, 1))
     time.sleep(2.1)
     now, config = tmp_path / "now.csv", written(tmp_path, config_text(source=source, unit="row", budget=MANY))
@@ -400,14 +403,14 @@ def test_a_name_that_comes_to_mean_other_files_while_they_are_opened(
 
     with Curator.open(config) as curator:
         with monkeypatch.context() as patched:
-            patched.setattr("countveil.engines.engine.open_engine", opening)
-            found = [curator.count(f"{TOTAL} WHERE age >= {age}") for age in (0, 5, 10)]
-        assert [table.receipt.version for table in found] == [1, 1, 1]
-        assert all(abs(int(table.released[0]) - 1) <= table.worst_error < 400 for table in found)
+            patched.setattr("countveil.data.engines.engine.open_engine", opening)
+            tables = [curator.count(f"{TOTAL} WHERE age >= {age}") for age in (0, 5, 10)]
+        assert [table.receipt.version for table in tables] == [1, 1, 1]
+        assert all(abs(int(table.released[0]) - 1) <= table.worst_error < 400 for table in tables)
 
 
 def test_an_engine_that_was_opened_just_after_a_write_is_not_used_again(config: Path) -> None:
-    """Its files could have been written twice and show the same times."""
+    """Its files could have been written twice with the same modification time."""
     with Curator.open(config) as curator:
         source = curator._source(curator.config.dataset("people"))
         fresh, again = curator._fingerprints.look(source), curator._fingerprints.look(source)
@@ -418,7 +421,7 @@ def test_an_engine_that_was_opened_just_after_a_write_is_not_used_again(config: 
 
 
 @pytest.mark.usefixtures("meanwhile")
-def test_a_file_that_disappears_while_it_is_counted(config: Path) -> None:
+def test_a_file_deleted_while_counting_keeps_the_charge(config: Path) -> None:
     with Curator.open(config) as curator:
         Meanwhile.happens = (config.parent / "people.csv").unlink
         try:
@@ -506,14 +509,14 @@ def test_bad_sources_cost_nothing(text: str, error: type[CountveilError], tmp_pa
 def test_a_plan_on_record_is_not_changed_by_the_file(change: tuple[str, str], key: str, config: Path) -> None:
     changed = written(config.parent, config_text().replace(*change))
     with Curator.open(changed) as curator:
-        for asked in (lambda: curator.count(TOTAL), lambda: curator.dry_run(TOTAL), lambda: curator.budget()):
+        for request in (lambda: curator.count(TOTAL), lambda: curator.dry_run(TOTAL), lambda: curator.budget()):
             with pytest.raises(ConfigError) as refused:
-                asked()
+                request()
             assert refused.value.key == key
     assert charged(changed) == 0
 
 
-def test_the_same_budget_in_other_digits(config: Path) -> None:
+def test_the_same_budget_in_other_digits_is_accepted(config: Path) -> None:
     with Curator.open(
         written(config.parent, config_text().replace('"10"', '"1e1"').replace("0.01", "1e-2"))
     ) as curator:
@@ -523,7 +526,7 @@ def test_the_same_budget_in_other_digits(config: Path) -> None:
 # Budgets
 
 
-def test_the_budget_ends(curator: Curator) -> None:
+def test_new_questions_are_refused_when_the_budget_is_spent(curator: Curator) -> None:
     for age in range(4):
         curator.count(f"{TOTAL} WHERE age > {age}")
     with pytest.raises(BudgetError) as refused:
@@ -532,7 +535,7 @@ def test_the_budget_ends(curator: Curator) -> None:
     assert curator.count(f"{TOTAL} WHERE age > 2").replayed
 
 
-def test_shares(tmp_path: Path) -> None:
+def test_shares_limit_each_analyst(tmp_path: Path) -> None:
     people(tmp_path)
     path = written(tmp_path, config_text(budget=QUICK + "shares = { ann = 2, bob = 1 }"))
     with_plan(path)
@@ -552,7 +555,7 @@ def test_shares(tmp_path: Path) -> None:
         curator.count(TOTAL, analyst="bob")
         assert curator.ledger.verify() > 0
     with Curator.open(written(tmp_path, config_text(budget=QUICK + "shares = { ann = 2, bob = 1 }"))) as curator:
-        assert curator.left(curator.config.dataset("people"), "bob") == 0  # lowered below what bob has spent
+        assert curator.left(curator.config.dataset("people"), "bob") == 0  # bob has spent more than the lowered share
         with pytest.raises(BudgetError, match="share of bob"):
             curator.count(f"{TOTAL} WHERE age > 2", analyst="bob")
         assert curator.ledger.verify() > 0
@@ -560,12 +563,12 @@ def test_shares(tmp_path: Path) -> None:
 
 def test_threads_with_one_question_get_one_answer(curator: Curator) -> None:
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda _: curator.count(BY_REGION).released.tobytes(), range(16)))
-    assert len(set(found)) == 1
+        answers = list(pool.map(lambda _: curator.count(BY_REGION).released.tobytes(), range(16)))
+    assert len(set(answers)) == 1
     assert left(curator) == 3
 
 
-def test_a_pool_of_two_datasets(tmp_path: Path) -> None:
+def test_two_datasets_of_a_pool_share_its_budget(tmp_path: Path) -> None:
     people(tmp_path)
     text = config_text(budget=QUICK + 'pool = "all"\n')
     more = text.replace("dataset.people", "dataset.visits").replace(
@@ -596,15 +599,17 @@ def test_more_budget_is_certified_and_stays_on_record(terms: str, tmp_path: Path
     with_plan(path)
     with Curator.open(path) as curator:
         curator.count(TOTAL)
-        opened = curator.open_budget("people", 3, "second  edition\n\x1b[31m")
+        opened = curator.extend_budget("people", 3, "second  edition\n\x1b[31m")
         assert (opened.answers_total, opened.answers_left) == (7, 6)
         record = curator.ledger.plan("people")
         assert record is not None
-        composed = compose(cv.Mechanism.from_text(record.document), 7, neighbours=record.neighbours, cells=record.cells)
+        composed = compose(
+            cv.Mechanism.from_text(record.grades[0].document), 7, neighbours=record.neighbours, cells=record.cells
+        )
         assert composed.delta(float_below(Fraction(opened.epsilon))).upper <= Fraction(record.delta)
         assert Fraction(opened.epsilon) > Fraction(record.epsilon)
         assert curator.count(BY_REGION).receipt.epsilon == opened.epsilon
-        again = curator.open_budget("people", "2", "third")
+        again = curator.extend_budget("people", "2", "third")
         assert again.answers_total == 9
         assert Fraction(again.epsilon) > Fraction(opened.epsilon)
         reasons = [entry.body["reason"] for entry in curator.ledger.entries() if entry.kind == "extend"]
@@ -612,8 +617,8 @@ def test_more_budget_is_certified_and_stays_on_record(terms: str, tmp_path: Path
         assert reasons[0].startswith("second edition")
         assert reasons[0].isprintable()
     with Curator.open(path) as curator:
-        (found,) = curator.budget()
-        assert (found.answers_total, found.epsilon) == (9, again.epsilon)
+        (budget,) = curator.budget()
+        assert (budget.answers_total, budget.epsilon) == (9, again.epsilon)
 
 
 @pytest.mark.parametrize("delta", ["1e-5", "0.007", "1e-3"])
@@ -621,28 +626,32 @@ def test_the_delta_of_more_budget_is_rounded_down(delta: str, tmp_path: Path) ->
     people(tmp_path)
     path = written(tmp_path, config_text(budget=f'epsilon = "10"\ndelta = "{delta}"\nanswers = 2'))
     with Curator.open(path) as curator:
-        opened = curator.open_budget("people", 2, "more")
+        opened = curator.extend_budget("people", 2, "more")
         record = curator.ledger.plan("people")
         assert record is not None
-        upper = compose(cv.Mechanism.from_text(record.document), 4).delta(float_below(Fraction(opened.epsilon))).upper
+        upper = (
+            compose(cv.Mechanism.from_text(record.grades[0].document), 4)
+            .delta(float_below(Fraction(opened.epsilon)))
+            .upper
+        )
         assert Fraction(upper) <= Fraction(delta)
 
 
 @pytest.mark.parametrize("answers", [0, -1, "x", 2.5, True, None, 10**7])
-def test_bad_openings(answers: Any, curator: Curator) -> None:
+def test_invalid_answers_and_reasons_add_no_budget(answers: Any, curator: Curator) -> None:
     with pytest.raises(ParameterError):
-        curator.open_budget("people", answers, "why")
+        curator.extend_budget("people", answers, "why")
     for reason in ("", "  ", None):
         with pytest.raises(ParameterError):
-            curator.open_budget("people", 1, reason)  # type: ignore[arg-type]
+            curator.extend_budget("people", 1, reason)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="neither a dataset with a budget nor a pool"):
-        curator.open_budget("nope", 1, "why")
+        curator.extend_budget("nope", 1, "why")
     assert left(curator) == 4
 
 
-def test_too_much_at_this_delta(curator: Curator) -> None:
-    with pytest.raises(RequestError, match="have no epsilon"):
-        curator.open_budget("people", 10**5, "everything")
+def test_more_answers_than_delta_allows_are_refused(curator: Curator) -> None:
+    with pytest.raises(RequestError, match="no epsilon covers 100000 more answers"):
+        curator.extend_budget("people", 10**5, "everything")
     assert left(curator) == 4
 
 
@@ -650,18 +659,18 @@ def test_too_much_at_this_delta(curator: Curator) -> None:
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
-def test_frames_in_and_out(kind: str, tmp_path: Path) -> None:
+def test_a_source_frame_gives_a_result_frame_of_the_same_kind(kind: str, tmp_path: Path) -> None:
     data = {"person": [1, 2, 3, 4], "region": ["North", "North", "East", None], "age": [5, 15, 15, 200]}
     frame = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.table}[kind](data)
     path = written(tmp_path)
     with_plan(path)
     with Curator.open(path, sources={"people": frame}) as curator:
-        found = curator.count(BY_REGION)
-        assert type(found.frame) is type(frame)
-        y = dict(zip(found.to("pandas")["region"], found.to("pandas")["count"], strict=True))
-        assert abs(y["North"] - 2) <= found.mechanism.certificate.worst_error
-        assert curator.count(BY_REGION, frame="polars").frame.equals(found.to("polars"))
-        assert curator.count(BY_REGION).released.tobytes() == found.released.tobytes()
+        table = curator.count(BY_REGION)
+        assert type(table.frame) is type(frame)
+        y = dict(zip(table.to("pandas")["region"], table.to("pandas")["count"], strict=True))
+        assert abs(y["North"] - 2) <= table.mechanism.certificate.worst_error
+        assert curator.count(BY_REGION, frame="polars").frame.equals(table.to("polars"))
+        assert curator.count(BY_REGION).released.tobytes() == table.released.tobytes()
     with Curator.open(path, sources={"people": frame}) as curator:
         assert curator.count(BY_REGION).replayed
     data["age"][0] = 6
@@ -670,7 +679,7 @@ def test_frames_in_and_out(kind: str, tmp_path: Path) -> None:
         assert curator.count(BY_REGION).receipt.version == 2
 
 
-def test_a_frame_that_changes_between_questions(tmp_path: Path) -> None:
+def test_a_frame_that_changes_is_a_new_version(tmp_path: Path) -> None:
     path = written(tmp_path)
     with_plan(path)
     frame = pd.DataFrame({"person": [1, 2], "region": ["North", "South"], "age": [1, 2]})
@@ -680,7 +689,7 @@ def test_a_frame_that_changes_between_questions(tmp_path: Path) -> None:
         assert curator.count(BY_REGION).receipt.version == 2
 
 
-def test_frames_for_unknown_datasets_and_of_unknown_kinds(config: Path) -> None:
+def test_frames_for_unknown_datasets_and_of_unknown_kinds_are_refused(config: Path) -> None:
     with pytest.raises(ConfigError, match="nope is not declared"):
         Curator.open(config, sources={"nope": pd.DataFrame()})
     with Curator.open(config, sources={"people": object()}) as curator, pytest.raises(ParameterError):
@@ -688,15 +697,15 @@ def test_frames_for_unknown_datasets_and_of_unknown_kinds(config: Path) -> None:
     assert charged(config) == 0
 
 
-# True counts stay inside
+# True counts never leave the curator
 
 
 PRIMES = {"North": 104729, "South": 99991, "East": 86028121 % 100003, "West": 15485863 % 99999}
 
 
 @pytest.mark.slow  # many processes
-def test_true_counts_never_come_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Large primes as counts: unless one was released, no text, log, entry or file holds it."""
+def test_true_counts_are_in_no_output_log_or_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The true counts are large primes: no text, log, entry or file contains one unless it was released."""
     rows = [(region,) for region, n in PRIMES.items() for _ in range(n)]
     write_rows(tmp_path / "people.csv", ["region"], rows)
     columns = 'region = ["North", "South", "East", "West"]'
@@ -735,7 +744,7 @@ def test_one_person_changes_one_cell_by_one(tmp_path: Path) -> None:
     with Curator.open(path) as curator:
         engine = DuckDBEngine(curator.config.dataset("people").source, curator.config.dataset("people").schema)
         counts = engine.count(
-            curator.question("SELECT region, age, count(*) FROM people GROUP BY region, age"), key=b"k"
+            curator.question("SELECT region, age, count(*) FROM people GROUP BY region, age"), salt=b"s"
         )
         engine.close()
     assert np.count_nonzero(counts) == 3
@@ -744,8 +753,8 @@ def test_one_person_changes_one_cell_by_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("asking", ["count", "dry_run", "question"])
 @pytest.mark.parametrize("where", ["secret = 'zz'", "secret = 'alice'", "secret < 5", "age > 1"])
-def test_guessed_domains_are_not_spoken_of(asking: str, where: str, tmp_path: Path) -> None:
-    """They are data until a curator confirms them: no refusal may name a value of theirs."""
+def test_refusals_never_name_values_of_guessed_domains(asking: str, where: str, tmp_path: Path) -> None:
+    """Guessed domains are data until a curator confirms them: no refusal may name one of their values."""
     columns = 'secret = { values = ["alice-ill", "bob-well"], guessed = true }\nage = { min = 0, max = 99 }\n'
     write_rows(tmp_path / "people.csv", ["person", "secret", "age"], [(1, "alice-ill", 3)])
     path = written(tmp_path, config_text(columns=columns))

@@ -1,4 +1,4 @@
-"""A new plan in the same pool: on the record, with everything ever opened in the epsilon that is stated."""
+"""A new plan in the same pool: it is recorded, and the stated epsilon covers everything ever opened."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from countveil.accounting import compose
-from countveil.accounting.pairs import float_below
-from countveil.answers import Table
-from countveil.config import load
-from countveil.curator import Curator
+from countveil.accounting.privacy_loss import float_below
+from countveil.config.configuration import load
+from countveil.curator.curator import Curator
+from countveil.curator.results import Table
 from countveil.errors import BudgetError, ConfigError, RequestError
-from countveil.ledger.restoring import restore
-from countveil.mechanism import Mechanism
+from countveil.ledger.restoration import restore
+from countveil.mechanism.mechanism import Mechanism
 from tests.support.curated import people, runner, with_plan, written
 
 TOTAL = "SELECT count(*) FROM people"
@@ -43,13 +43,13 @@ def ask(curator: Curator, age: int) -> Table:
 
 
 def check_epsilon(stated: str, parts: Sequence[tuple[Mechanism, int]], neighbours: str = "add-remove") -> None:
-    """The epsilon holds for the composition of all parts at delta 0.01, and hardly less would."""
+    """The epsilon holds for the composition of all parts at delta 0.01, and 1 % less does not."""
     composed, epsilon = compose(list(parts), neighbours=neighbours), float_below(Fraction(stated))
     assert composed.delta(epsilon).upper <= Fraction("0.01") < composed.delta(epsilon * 0.99).upper
 
 
 @pytest.mark.slow  # plans are searched for
-def test_other_bounds_for_data_that_was_asked_before(config: Path) -> None:
+def test_wider_bounds_for_data_asked_before_need_a_new_plan(config: Path) -> None:
     with Curator.open(config) as curator:
         ask(curator, 1)
         first = curator.mechanism("people")
@@ -59,17 +59,20 @@ def test_other_bounds_for_data_that_was_asked_before(config: Path) -> None:
             ask(curator, 1)
         with pytest.raises(ConfigError, match="cells_per_person = 1"):
             curator.dry_run(TOTAL)
-        found = curator.replan_budget("people", "people have up to three visits")
-        assert (found.answers_total, found.answers_left) == (8, 4)  # three of the first plan are gone
+        budget = curator.replan_budget("people", "people have up to three visits")
+        assert (budget.answers_total, budget.answers_left) == (
+            8,
+            4,
+        )  # three answers of the first plan can no longer be spent
         second = curator.mechanism("people")
-        check_epsilon(found.epsilon, [(first, 4), (second, 4 * 3)], "replace")
+        check_epsilon(budget.epsilon, [(first, 4), (second, 4 * 3)], "replace")
         for age in (1, 2, 3, 4):
             table = ask(curator, age)
             assert (table.replayed, table.mechanism.hash) == (False, second.hash)
-            assert table.receipt.epsilon == found.epsilon
+            assert table.receipt.epsilon == budget.epsilon
         with pytest.raises(BudgetError):
             ask(curator, 5)
-        assert any("decided after answers were seen" in note for note in found.notes)
+        assert any("decided after answers were seen" in note for note in budget.notes)
         assert curator.ledger.verify() > 0
 
 
@@ -78,35 +81,36 @@ def test_old_answers_replay_with_their_own_mechanism(config: Path) -> None:
         old = ask(curator, 1)
     change(config, ('epsilon = "10"', 'epsilon = "2"'))
     with Curator.open(config) as curator:
-        found = curator.replan_budget("people", "less noise was promised than needed")
+        budget = curator.replan_budget("people", "less noise was promised than needed")
         again, new = curator.count(f"{TOTAL} WHERE age > 1"), curator.count(f"{TOTAL} WHERE age > 2")
         assert again.replayed
         assert again.released.tolist() == old.released.tolist()
         for table, mechanism in ((again, old.mechanism), (new, curator.mechanism("people"))):
-            kept = curator.receipt(table.receipt.id)
-            assert kept is not None
-            recorded = curator.recorded(kept[0])
+            charge, receipt = curator.ledger.charge_of(table.receipt.id), curator.receipt(table.receipt.id)
+            assert charge is not None
+            assert receipt is not None
+            recorded = curator.read_recorded_table(charge)
             assert recorded is not None
-            for shown in (table, recorded):
-                assert (shown.margin_95, shown.receipt.mechanism) == (mechanism.margin_95, mechanism.hash)
-            assert kept[1].epsilon == table.receipt.epsilon == found.epsilon
-            assert kept[1].answers == table.receipt.answers == 8
+            for each in (table, recorded):
+                assert (each.margin_95, each.receipt.mechanism) == (mechanism.margin_95, mechanism.hash)
+            assert receipt.epsilon == table.receipt.epsilon == budget.epsilon
+            assert receipt.answers == table.receipt.answers == 8
         assert again.margin_95 < new.margin_95
         assert curator.dry_run(f"{TOTAL} WHERE age > 1").margin_95 == again.margin_95
         assert curator.dry_run(f"{TOTAL} WHERE age > 3").margin_95 == new.margin_95
 
 
 @pytest.mark.slow  # plans are searched for
-def test_more_is_opened_and_planned_on_top(config: Path) -> None:
+def test_epsilon_covers_opened_answers_and_several_new_plans(config: Path) -> None:
     with Curator.open(config) as curator:
         ask(curator, 1)
         first = curator.mechanism("people")
-        curator.open_budget("people", 2, "second edition")
+        curator.extend_budget("people", 2, "second edition")
     change(config, LESS)
     with Curator.open(config) as curator:
         curator.replan_budget("people", "again")
         second = curator.mechanism("people")
-        opened = curator.open_budget("people", 1, "one more")
+        opened = curator.extend_budget("people", 1, "one more")
         check_epsilon(opened.epsilon, [(first, 6), (second, 4)])
         third = curator.replan_budget("people", "and again")
         check_epsilon(third.epsilon, [(first, 6), (second, 4), (second, 3)])
@@ -114,7 +118,7 @@ def test_more_is_opened_and_planned_on_top(config: Path) -> None:
         assert curator.ledger.verify() > 0
 
 
-def test_what_was_lost_counts_against_the_plan_that_follows(config: Path) -> None:
+def test_lost_answers_count_against_the_next_plan(config: Path) -> None:
     loaded = load(config)
     with Curator.open(config) as curator:
         ask(curator, 1)
@@ -125,60 +129,64 @@ def test_what_was_lost_counts_against_the_plan_that_follows(config: Path) -> Non
     change(config, LESS)
     with Curator.open(config) as curator:
         first = curator.ledger.plan("people")
-        found = curator.replan_budget("people", "after the fire")
-        assert (first and first.debt, found.answers_total, found.answers_left) == (0, 7, 1)
+        budget = curator.replan_budget("people", "after the fire")
+        assert (first and first.debt, budget.answers_total, budget.answers_left) == (0, 7, 1)
         old = curator.ledger.plan("people").earlier[0]  # type: ignore[union-attr]
-        check_epsilon(found.epsilon, [(curator._plans.intervals(old).mechanism, 4), (curator.mechanism("people"), 3)])
+        check_epsilon(
+            budget.epsilon, [(Mechanism.from_text(old.grades[0].document), 4), (curator.mechanism("people"), 3)]
+        )
         assert curator.ledger.verify() > 0
 
 
-@pytest.mark.parametrize("knows", [True, False])
-def test_debts_carry_over(config: Path, knows: bool) -> None:
+@pytest.mark.parametrize("loss_known", [True, False])
+def test_a_debt_carries_over_to_the_new_plan(config: Path, loss_known: bool) -> None:
     loaded = load(config)
     with Curator.open(config) as curator:
         for age in range(4):
             ask(curator, age)
         curator.ledger.backup(config.parent / "old")  # type: ignore[attr-defined]
-        curator.open_budget("people", 2, "more")
+        curator.extend_budget("people", 2, "more")
         first = curator.mechanism("people")
-    if not knows:
+    if not loss_known:
         loaded.anchor.unlink()
     lost = restore(config.parent / "old", loaded.ledger, loaded.anchor, accept_loss=True)
     change(config, LESS)
     with Curator.open(config) as curator:
-        if not knows:
+        if not loss_known:
             with pytest.raises(RequestError, match="a plan may have been lost"):
                 curator.replan_budget("people", "after the fire")
             return
-        found = curator.replan_budget("people", "after the fire")
-        assert (lost, found.answers_left, found.answers_lost) == (1, 2, 1)
-        check_epsilon(found.epsilon, [(first, 4 + lost), (curator.mechanism("people"), 3)])
+        budget = curator.replan_budget("people", "after the fire")
+        assert (lost, budget.answers_left, budget.answers_lost) == (1, 2, 1)
+        check_epsilon(budget.epsilon, [(first, 4 + lost), (curator.mechanism("people"), 3)])
 
 
-def test_a_pool_without_a_plan_has_nothing_to_plan_anew(tmp_path: Path) -> None:
+def test_a_pool_without_a_plan_cannot_be_replanned(tmp_path: Path) -> None:
     people(tmp_path)
     with Curator.open(written(tmp_path)) as curator, pytest.raises(RequestError, match="has no plan yet"):
         curator.replan_budget("people", "why")
 
 
 @pytest.mark.slow  # plans are searched for
-def test_the_command(config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_budget_command_replans_and_logs_the_reason(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     budget, ledger = (runner(monkeypatch, capsys, command) for command in ("budget", "ledger"))
     with Curator.open(config) as curator:
         ask(curator, 1)
     change(config, WIDER)
     assert budget("people", "--replan").code == budget("--replan", "--reason", "x").code == 2
-    assert budget("people", "--replan", "--open", "3", "--reason", "x").code == 2
+    assert budget("people", "--replan", "--extend", "3", "--reason", "x").code == 2
     done = budget("people", "--replan", "--reason", "three visits", "--json")
-    assert (done.code, done.err) == (0, "a service that runs with this configuration must be restarted\n")
-    found = json.loads(done.out)
-    assert (found["answers_total"], found["answers_left"]) == (8, 4)
+    assert (done.code, done.err) == (0, "restart every service that runs with this configuration\n")
+    replanned = json.loads(done.out)
+    assert (replanned["answers_total"], replanned["answers_left"]) == (8, 4)
     words = " ".join(budget("people").out.split())
     assert "4 of 8 answers left 4 spent; " in words
-    assert f"epsilon {found['epsilon']}, delta 0.01 for all of them together" in words
+    assert f"epsilon {replanned['epsilon']}, delta 0.01 for all of them together" in words
     assert "plan 2 of this pool, made when 1 answer had been paid for: decided after answers were seen" in words
     log = ledger("log").out
-    assert f"with all before them epsilon {found['epsilon']}, delta 0.01 together: three visits" in log
+    assert f"with the earlier ones epsilon {replanned['epsilon']}, delta 0.01 together: three visits" in log
     entries = json.loads(ledger("log", "--json").out)["entries"]
     assert [entry.get("reason") for entry in entries if entry["kind"] == "plan"] == [None, "three visits"]
     assert "weights" not in ledger("log", "--json").out  # the mechanism's file is kept in the entry, not printed

@@ -1,4 +1,4 @@
-"""Tables of released counts: labels, frames, sums with their errors, and nothing in them but y and public facts."""
+"""Tables of released counts: labels, frames, sums with their errors, which contain only y and public facts."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ import pytest
 from scipy import stats
 
 import countveil as cv
-from countveil.answers import CONSISTENT, Receipt, Table, draw_counts, make_table
+from countveil.curator.recorded_counts import draw_counts
+from countveil.curator.results import CONSISTENT, Receipt, Table, make_table
 from countveil.errors import EngineError, ParameterError
-from countveil.intervals import Intervals
+from countveil.mechanism.intervals import Intervals
 from countveil.query import ask
-from countveil.schema import Column, Schema
+from countveil.query.schema import Column, Schema
 
 TINY = 1e-9
 RECEIPT = Receipt("id", "people", 1, "q", "text", "m", "people", "1", "1e-6", 4, 3, "2026-11-16T00:00:00+00:00")
@@ -50,7 +51,7 @@ def by(*columns: str) -> str:
     return f"SELECT {', '.join(columns)}, count(*) FROM people GROUP BY {', '.join(columns)}"
 
 
-def test_labels() -> None:
+def test_labels_have_the_types_of_their_columns() -> None:
     assert [row[0] for row in table(by("region")).rows] == ["North", "two\nlines", ""]
     assert [row[0] for row in table(by("ok")).rows] == [False, True]
     assert [row[0] for row in table(by("day")).rows][1:3] == [datetime.date(2026, 1, 31), datetime.date(2026, 2, 1)]
@@ -59,44 +60,44 @@ def test_labels() -> None:
 
 
 def test_rows_hold_y_and_an_interval_that_depends_on_y_alone() -> None:
-    found = list(table(by("region", "ok"), [4, 4, 0, 9, 4, 0]).rows)
+    result = list(table(by("region", "ok"), [4, 4, 0, 9, 4, 0]).rows)
     ends: dict[int, tuple[int, int]] = {}
-    for _, _, y, low, high in found:
+    for _, _, y, low, high in result:
         assert ends.setdefault(y, (low, high)) == (low, high)
         assert low <= y <= high or y == 0
-    assert [row[2] for row in found] == [4, 4, 0, 9, 4, 0]
+    assert [row[2] for row in result] == [4, 4, 0, 9, 4, 0]
 
 
-def test_cells_in_the_order_asked() -> None:
+def test_cells_come_in_the_order_of_the_group_columns() -> None:
     straight, crossed = table(by("region", "ok", "code")), table(by("code", "region", "ok"))
     assert {row[:3]: row[3:] for row in straight.rows} == {(r, o, c): tuple(y) for c, r, o, *y in crossed.rows}
     assert [row[0] for row in crossed.rows] == [7] * 6 + [3] * 6
 
 
-def test_the_ends_of_the_interval_take_no_name_of_a_column() -> None:
-    found = table(by("count_low"))
-    assert found.columns == ["count_low", "count", "count_low_95", "count_high_95"]
-    assert found.to("pandas")["count_low"].tolist() == [1, 2]
+def test_interval_columns_never_take_the_name_of_a_group_column() -> None:
+    result = table(by("count_low"))
+    assert result.columns == ["count_low", "count", "count_low_95", "count_high_95"]
+    assert result.to("pandas")["count_low"].tolist() == [1, 2]
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
 def test_frames_hold_the_rows(kind: str) -> None:
-    found = table(by("day", "ok", "region", "age"), kind=kind)
-    assert type(found.frame).__module__.startswith(kind)
-    frame = found.frame if kind == "pandas" else found.frame.to_pandas()
-    assert list(frame.columns) == found.columns
+    result = table(by("day", "ok", "region", "age"), kind=kind)
+    assert type(result.frame).__module__.startswith(kind)
+    frame = result.frame if kind == "pandas" else result.frame.to_pandas()
+    assert list(frame.columns) == result.columns
     assert isinstance(frame.index, pd.RangeIndex)
-    for column, values in zip(found.columns, zip(*found.rows, strict=True), strict=True):
-        held = [v.date() if isinstance(v, pd.Timestamp) else v for v in frame[column].tolist()]
-        assert held == list(values)
+    for column, values in zip(result.columns, zip(*result.rows, strict=True), strict=True):
+        values_in_frame = [v.date() if isinstance(v, pd.Timestamp) else v for v in frame[column].tolist()]
+        assert values_in_frame == list(values)
 
 
-def test_a_frame_of_one_count() -> None:
+def test_a_frame_of_one_count_has_one_row() -> None:
     assert table("SELECT count(*) FROM people", [41]).to("pandas")["count"].tolist() == [41]
 
 
 @pytest.mark.parametrize("kind", ["numpy", "", None, 3, ["pandas"]])
-def test_unknown_kinds_of_frames(kind: Any) -> None:
+def test_unknown_kinds_of_frames_are_refused(kind: Any) -> None:
     with pytest.raises(ParameterError, match="frame"):
         table(by("ok")).to(kind)
 
@@ -114,57 +115,57 @@ def test_json_says_everything_in_plain_values() -> None:
 
 
 def test_totals_are_sums_of_what_was_released() -> None:
-    found = table(by("region", "ok"), [5, 0, 3, 2, 2**40, 1])
-    total = found.total()
+    result = table(by("region", "ok"), [5, 0, 3, 2, 2**40, 1])
+    total = result.total()
     assert (total.value, total.cells) == (2**40 + 11, 6)
-    assert total.worst_error == 6 * found.mechanism.certificate.worst_error
+    assert total.worst_error == 6 * result.mechanism.certificate.worst_error
     assert "agree by construction" in total.note
     assert "need not agree" in total.note
 
 
 def test_subtotals_agree_with_parts_and_totals() -> None:
     rng = np.random.default_rng(1)
-    found = table(by("region", "ok", "code"), rng.integers(0, 100, 12))
-    frame = found.to("pandas")
+    result = table(by("region", "ok", "code"), rng.integers(0, 100, 12))
+    frame = result.to("pandas")
     for columns in (["region"], ["ok"], ["code", "region"], ["region", "ok", "code"], []):
-        parts = found.subtotals(columns)
-        assert sum(part.value for _, part in parts) == found.total().value
+        parts = result.subtotals(columns)
+        assert sum(part.value for _, part in parts) == result.total().value
         for key, part in parts:
             chosen = frame
             for name, label in zip(columns, key, strict=True):
                 chosen = chosen[chosen[name] == label]
             assert (part.value, part.cells) == (chosen["count"].sum(), len(chosen))
-    assert found.subtotals("ok") == found.subtotals(["ok"])
+    assert result.subtotals("ok") == result.subtotals(["ok"])
 
 
 @pytest.mark.parametrize("columns", ["nope", ["ok", "ok"], ["region", "age"], [3]])
-def test_bad_subtotals(columns: Any) -> None:
+def test_subtotals_by_unknown_or_repeated_columns_are_refused(columns: Any) -> None:
     with pytest.raises(ParameterError, match="by"):
         table(by("region", "ok")).subtotals(columns)
 
 
-def test_no_wrap_in_sums_of_huge_counts() -> None:
+def test_sums_of_huge_counts_do_not_overflow() -> None:
     assert table(by("region", "ok"), [2**63 - 1] * 6).total().value == 6 * (2**63 - 1)
 
 
 @pytest.mark.parametrize("n", [0, 1, 3, 10**6])
 def test_the_margin_of_a_total_holds_on_the_running_sampler(n: int) -> None:
     """20,000 tables of 12 cells: the sum is further off than its margin in at most 5 %, up to p = 1e-9."""
-    found = table(by("region", "ok", "code"), [0] * 12)
-    mechanism, tables = found.mechanism, 20_000
+    result = table(by("region", "ok", "code"), [0] * 12)
+    mechanism, tables = result.mechanism, 20_000
     released = mechanism.release(np.full(12 * tables, n, dtype=np.int64)).reshape(tables, 12)
     off = np.abs(released.sum(axis=1) - 12 * n)
-    total = found.total()
+    total = result.total()
     assert off.max() <= total.worst_error
     assert stats.binomtest(int((off > total.margin_95).sum()), tables, 0.05, "greater").pvalue > TINY
 
 
-def test_a_total_asked_for_on_its_own_is_closer() -> None:
-    found = table(by("region", "ok", "code"))
-    assert found.mechanism.margin_95 < found.total().margin_95
+def test_a_total_asked_for_on_its_own_is_more_accurate() -> None:
+    result = table(by("region", "ok", "code"))
+    assert result.mechanism.margin_95 < result.total().margin_95
 
 
-def test_a_replay_is_told() -> None:
+def test_the_description_says_that_it_is_a_replay() -> None:
     assert replace(table(by("ok")), replayed=True).describe()["replayed"] is True
 
 
@@ -172,8 +173,8 @@ def test_a_replay_is_told() -> None:
     "counts",
     [[7], None, np.array([7.0]), np.array([7], dtype=np.int32), np.array([[7]]), np.array([7, 7]), np.array([-1])],
 )
-def test_what_an_engine_returns_is_counts_of_all_cells_or_refused(counts: Any) -> None:
+def test_engine_results_other_than_one_count_per_cell_are_refused(counts: Any) -> None:
     mechanism = cv.design(epsilon="1", delta="1e-6", policy="signed")
-    with pytest.raises(EngineError, match=r"^the engine returned what cannot be counts; the charge is kept$"):
+    with pytest.raises(EngineError, match=r"^the engine returned values that cannot be counts; the charge is kept$"):
         draw_counts(mechanism, counts, 1)
     assert draw_counts(mechanism, np.array([7]), 1).shape == (1,)

@@ -1,4 +1,4 @@
-"""Bad input: one clear line that names the argument, what was given and what is allowed, on library and command."""
+"""Bad input gets one line that names the argument, the given value and the allowed ones, in library and command."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     "given", BAD_NUMBERS + BAD_OBJECTS, ids=lambda given: "an object" if type(given) is object else repr(given)
 )
-def test_numbers_in_the_library(argument: str, given: object) -> None:
+def test_bad_numbers_are_refused_by_the_library(argument: str, given: object) -> None:
     request = {"epsilon": "1", "delta": "1e-6", "policy": "signed"} if argument == "delta" else GOOD
     with pytest.raises(cv.ParameterError) as caught:
         cv.design(**{**request, argument: given})  # type: ignore[arg-type]
@@ -90,7 +90,7 @@ def test_numbers_in_the_library(argument: str, given: object) -> None:
         ("cap", "yes"),
     ],
 )
-def test_ranges_in_the_library(argument: str, given: object) -> None:
+def test_values_out_of_range_are_refused_by_the_library(argument: str, given: object) -> None:
     request = {"epsilon": "1", "delta": "1e-6", "policy": "signed"} if argument == "delta" else GOOD
     with pytest.raises(cv.ParameterError) as caught:
         cv.design(**{**request, argument: given})  # type: ignore[arg-type]
@@ -100,7 +100,7 @@ def test_ranges_in_the_library(argument: str, given: object) -> None:
 
 @pytest.mark.parametrize("option", ["--epsilon", "--eta", "-D"])
 @pytest.mark.parametrize("given", ["-1", "nan", "inf", "1e-400", "true", "[1]", ""])
-def test_numbers_on_the_command_line(option: str, given: str) -> None:
+def test_bad_numbers_are_refused_on_the_command_line(option: str, given: str) -> None:
     arguments = {"--epsilon": "1", "--eta": "0.4", "-D": "5", option: given}
     flat = [word for pair in arguments.items() for word in pair]
     done = run("design", *flat, "--policy", "signed")
@@ -131,7 +131,7 @@ def test_numbers_on_the_command_line(option: str, given: str) -> None:
     ],
     ids=lambda a: " ".join(a) or "nothing",
 )
-def test_requests_on_the_command_line(arguments: tuple[str, ...]) -> None:
+def test_bad_requests_are_refused_on_the_command_line(arguments: tuple[str, ...]) -> None:
     done = run("design", *arguments)
     assert done.returncode == 2
     assert done.stdout == ""
@@ -140,14 +140,14 @@ def test_requests_on_the_command_line(arguments: tuple[str, ...]) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_floats_mean_their_shortest_decimal() -> None:
+def test_a_float_stands_for_its_shortest_decimal() -> None:
     assert cv.design(epsilon=1.1, eta=0.5, D=8, policy="signed").hash == (
         cv.design(epsilon="1.1", eta="0.5", D=8, policy="signed").hash
     )
 
 
-def test_margins_take_a_level_as_text_or_number_and_refuse_the_rest() -> None:
-    law = cv.design(**GOOD).column(9)  # type: ignore[arg-type]
+def test_margin_accepts_a_level_as_text_or_number_and_refuses_others() -> None:
+    law = cv.design(**GOOD).law(9)  # type: ignore[arg-type]
     assert law.margin("0.95") == law.margin(0.95) == law.margin(Fraction(95, 100))
     assert law.margin("1") == law.worst_error
     for level in ("95", 1.5, -1, "nan", True, None, "most"):
@@ -160,14 +160,14 @@ def test_margins_take_a_level_as_text_or_number_and_refuse_the_rest() -> None:
     [-1, 2.5, "many", True, None, 2**63, 10**30],
     ids=lambda given: "an object" if type(given) is object else repr(given),
 )
-def test_counts_that_cannot_be_released(count: object) -> None:
+def test_bad_counts_are_not_released(count: object) -> None:
     m = cv.design(**GOOD)  # type: ignore[arg-type]
     with pytest.raises(cv.ParameterError, match="count: got"):
         m.release(count)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["missing.json", "folder", "binary", "empty", "list", "text", "deep"])
-def test_files_that_are_no_mechanism(tmp_path: Path, name: str) -> None:
+def test_files_without_a_mechanism_are_refused(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     bodies = {"binary": b"\xff\xfe\x00", "empty": b"", "list": b"[]", "text": b'{"format": 1}', "deep": b"[" * 100_000}
     if name == "folder":

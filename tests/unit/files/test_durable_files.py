@@ -1,4 +1,4 @@
-"""Files appear whole or not at all; private ones can be read by their owner alone."""
+"""Files appear whole or not at all; only the owner can read private files."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from countveil import durable_files
-from countveil.durable_files import (
+from countveil.errors import ParameterError
+from countveil.files import durable_files
+from countveil.files.durable_files import (
     create_private,
     find_exposed,
     open_output,
@@ -18,7 +19,6 @@ from countveil.durable_files import (
     replace_file,
     replace_private,
 )
-from countveil.errors import ParameterError
 
 
 def mode(path: Path) -> int:
@@ -39,8 +39,8 @@ def test_a_new_file_has_its_mode_before_its_first_byte(mask: int, tmp_path: Path
     os.close(open_private(tmp_path / "a"))
 
 
-def test_whoever_has_an_old_part_open_sees_nothing_of_the_new_file(tmp_path: Path) -> None:
-    """What a crash left behind, or someone put there, is not written to."""
+def test_an_existing_part_is_replaced_and_never_written_to(tmp_path: Path) -> None:
+    """A part may be left by a crash or planted by another user, who may have it open."""
     part = tmp_path / f".a.{os.getpid()}.part"
     part.touch()
     part.chmod(0o666)
@@ -55,7 +55,7 @@ def test_whoever_has_an_old_part_open_sees_nothing_of_the_new_file(tmp_path: Pat
     assert [file.name for file in tmp_path.iterdir()] == ["a"]
 
 
-def test_without_room_the_old_file_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_the_old_file_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(file: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -89,7 +89,7 @@ def test_file_and_folder_are_synced_around_the_rename(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.parametrize(("mask", "expected"), [(0o022, 0o644), (0o077, 0o600), (0o000, 0o666)])
-def test_an_output_has_the_mode_of_new_files(mask: int, expected: int, tmp_path: Path) -> None:
+def test_an_output_gets_the_default_mode_of_new_files(mask: int, expected: int, tmp_path: Path) -> None:
     before = os.umask(mask)
     try:
         with open_output(tmp_path / "a") as file:
@@ -100,7 +100,7 @@ def test_an_output_has_the_mode_of_new_files(mask: int, expected: int, tmp_path:
 
 
 def test_two_threads_that_write_one_file_do_not_share_a_part(tmp_path: Path) -> None:
-    """The last one to finish wins, whole."""
+    """The file has the complete content of the last writer to finish."""
     inside, done = threading.Event(), threading.Event()
 
     def write() -> None:
@@ -127,19 +127,19 @@ def test_an_output_follows_links_and_writes_to_pipes(tmp_path: Path) -> None:
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "real").read_bytes() == b"content"
     os.mkfifo(tmp_path / "pipe")
-    read: list[bytes] = []
-    reader = threading.Thread(target=lambda: read.append((tmp_path / "pipe").read_bytes()))
+    content: list[bytes] = []
+    reader = threading.Thread(target=lambda: content.append((tmp_path / "pipe").read_bytes()))
     reader.start()
     with open_output(tmp_path / "pipe") as file:
         file.write(b"through")
     reader.join()
-    assert read == [b"through"]
+    assert content == [b"through"]
     with open_output("/dev/null") as file:
         file.write(b"gone")
     assert sorted(os.listdir(tmp_path)) == ["link", "pipe", "real"]
 
 
-def test_a_long_name_leaves_room_for_the_name_of_its_part(tmp_path: Path) -> None:
+def test_a_long_file_name_can_be_written(tmp_path: Path) -> None:
     with open_output(tmp_path / ("é" * 120)) as file:
         file.write(b"content")
     assert len(list(tmp_path.iterdir())) == 1
@@ -153,20 +153,20 @@ def test_an_output_that_cannot_be_written_is_refused(bad: str, tmp_path: Path, m
     assert not list(tmp_path.iterdir())
 
 
-def test_exposed_files_are_those_named_after_a_path(tmp_path: Path) -> None:
+def test_find_exposed_lists_the_path_and_files_named_after_it(tmp_path: Path) -> None:
     for name in ("a[1].x", ".a[1].x.lock", "a[1].x-wal", "a1.x", "b"):
         (tmp_path / name).touch()
         (tmp_path / name).chmod(0o640)
     (tmp_path / "a[1].x-wal").chmod(0o600)
     (tmp_path / "a[1].x.d").mkdir(mode=0o755)
-    found = find_exposed([tmp_path / "a[1].x", tmp_path / "none" / "c"])
-    assert found == {tmp_path / ".a[1].x.lock": 0o640, tmp_path / "a[1].x": 0o640}
+    exposed = find_exposed([tmp_path / "a[1].x", tmp_path / "none" / "c"])
+    assert exposed == {tmp_path / ".a[1].x.lock": 0o640, tmp_path / "a[1].x": 0o640}
 
 
-def test_an_output_is_there_also_where_its_folder_cannot_be_synced(
+def test_an_output_is_written_although_its_folder_cannot_be_synced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Some folders may be written to but not opened, and some file systems sync no folders; a secret is not left so."""
+    """Some folders are writable but not readable, or do not support fsync; for private files this is an error."""
 
     def refuse(folder: Path) -> None:
         raise OSError(errno.EACCES, os.strerror(errno.EACCES))
@@ -180,7 +180,7 @@ def test_an_output_is_there_also_where_its_folder_cannot_be_synced(
 
 
 def test_two_writers_of_one_output_never_share_a_part(tmp_path: Path) -> None:
-    """Also on two hosts, whose threads may have the same numbers."""
+    """Thread ids are not unique across hosts, so outputs must not rely on them."""
     with open_output(tmp_path / "a") as first:
         first.write(b"first")
         with open_output(tmp_path / "a") as second:

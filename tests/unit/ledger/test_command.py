@@ -31,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, *words: str, code: int = 0) -> str:
-    """The output of a command that succeeds, or the one line that says why it does not."""
+    """The output of a command that succeeds, or the one line of its error."""
     command = [sys.executable, "-m", "countveil", "ledger", *words]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == code, done.stderr
@@ -44,8 +44,8 @@ def run(folder: Path, *words: str, code: int = 0) -> str:
     return done.stderr
 
 
-def test_verify(folder: Path) -> None:
-    assert run(folder, "verify") == "15 entries; the chain holds, the tables follow from it, the anchor agrees\n"
+def test_verify_reports_an_intact_ledger_and_refuses_a_changed_one(folder: Path) -> None:
+    assert run(folder, "verify") == "15 entries; the hash chain is intact, the tables and the anchor agree with it\n"
     found = json.loads(run(folder, "verify", "--json"))
     assert found == {"schema_version": 1, "holds": True, "entries": 15, "warnings": []}
     content = bytearray((folder / "x.ledger").read_bytes())
@@ -54,14 +54,14 @@ def test_verify(folder: Path) -> None:
     assert "the ledger was changed" in run(folder, "verify", code=1)
 
 
-def test_verify_makes_no_ledger(folder: Path) -> None:
+def test_verify_creates_no_ledger(folder: Path) -> None:
     for name in ("x.ledger", "x.anchor"):
         (folder / name).unlink()
     assert "there is no ledger x.ledger" in run(folder, "verify", code=1)
     assert "cannot be read" in run(folder, "verify", "-c", "nothing.toml", code=2)
 
 
-def test_log(folder: Path) -> None:
+def test_log_lists_every_entry_without_answers_or_control_characters(folder: Path) -> None:
     ledger = opened(folder)
     ledger.extend("people", 1, "2", "line\x1b[31m\nbreak")
     ledger.close()
@@ -76,7 +76,7 @@ def test_log(folder: Path) -> None:
 
 
 @pytest.mark.slow  # opens the ledger again and again
-def test_backup_and_restore(folder: Path) -> None:
+def test_restoring_a_backup_charges_the_lost_entries(folder: Path) -> None:
     assert run(folder, "backup", "b1") == "15 entries in b1\n"
     assert "exists" in run(folder, "backup", "b1", code=2)
     assert json.loads(run(folder, "backup", "b2", "--json")) == {"schema_version": 1, "file": "b2", "entries": 15}
@@ -86,18 +86,20 @@ def test_backup_and_restore(folder: Path) -> None:
     ledger.close()
     assert "3 entries would be lost; add --accept-loss" in run(folder, "restore", "b1", code=2)
     done = run(folder, "restore", "b1", "--accept-loss")
-    assert done == "3 entries were lost; every pool is charged for as many answers\n"
+    assert done == "3 entries were lost; every grade of every pool is charged for as many answers\n"
     told = json.loads(run(folder, "restore", "b1", "--accept-loss", "--json"))
     assert told == {"schema_version": 1, "lost": 4, "plan_lost": False}
     assert "is not a file" in run(folder, "restore", "nothing", code=2)
 
 
-def test_a_lost_anchor(folder: Path) -> None:
+def test_without_its_anchor_a_ledger_needs_a_confirmed_restore(folder: Path) -> None:
     (folder / "x.anchor").unlink()
     assert "countveil ledger restore --latest" in run(folder, "verify", code=1)
-    assert "or --latest if nothing is" in run(folder, "restore", code=2)
+    assert "or --latest if nothing is missing" in run(folder, "restore", code=2)
     assert run(folder, "restore", "--latest") == "nothing was lost\n"
     (folder / "x.anchor").unlink()
     done = run(folder, "restore", "--accept-loss")
-    assert done.startswith("nobody knows what was lost; every pool counts as spent\na plan may have been lost")
+    assert done.startswith(
+        "the number of lost entries is unknown; every pool counts as spent\na plan may have been lost"
+    )
     run(folder, "verify")

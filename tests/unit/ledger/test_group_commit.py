@@ -1,6 +1,7 @@
-"""Changes that wait together are made together: each whole or not at all, and durable before anyone goes on.
+"""Changes that wait together share a transaction: each is made whole or not at all, and is durable before its thread
+goes on.
 
-To have changes wait, a test holds the ledger until all of them stand in line.
+To make changes wait, a test locks the ledger until all of them are queued.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ import pytest
 
 from countveil.errors import BudgetError, ConflictError, LedgerError
 from countveil.ledger import Charge, Request, group_commit
-from countveil.ledger.connection import ReaderPool
 from countveil.ledger.group_commit import CommitQueue, QueuedChange
 from countveil.ledger.records import charge_id
 from countveil.ledger.sqlite import SqliteLedger
+from countveil.ledger.sqlite_connection import ReaderPool
 from tests.support.ledgers import opened, plan
 
 Task = Callable[[], Any]
 
 
 class Steps:
-    """What the ledger is about to do, counted; it can be made to fail."""
+    """Counts the steps of the ledger, and can make one fail."""
 
     def __init__(self) -> None:
         self.seen: Counter[str] = Counter()
@@ -68,7 +69,7 @@ def ask(ledger: SqliteLedger, question: str, analyst: str = "ann", **more: Any) 
 
 @contextmanager
 def waiting(ledger: SqliteLedger, tasks: list[Task]) -> Iterator[list[Any]]:
-    """Inside, every task waits in line; afterwards the list has what came of each: its result, or its error."""
+    """Within this block every task is queued; afterwards the list has the result or the error of each task."""
     came: list[Any] = [None] * len(tasks)
 
     def work(i: int) -> None:
@@ -102,7 +103,7 @@ def charges(ledger: SqliteLedger) -> list[str]:
 # -- one transaction for many ------------------------------------------------------------------------------------------
 
 
-def test_all_that_wait_share_one_transaction(ledger: SqliteLedger, steps: Steps) -> None:
+def test_changes_that_wait_share_one_transaction(ledger: SqliteLedger, steps: Steps) -> None:
     came = together(ledger, [lambda i=i: ask(ledger, f"{i}") for i in range(100)])
     assert steps.transactions == 1
     assert (steps.seen["group:commit"], steps.seen["group:anchor"]) == (1, 0), "nothing goes out with a charge"
@@ -114,13 +115,13 @@ def test_all_that_wait_share_one_transaction(ledger: SqliteLedger, steps: Steps)
     assert ledger.standing("people").spent == 100
 
 
-def test_one_that_is_alone_is_a_transaction_of_its_own_name(ledger: SqliteLedger, steps: Steps) -> None:
+def test_a_change_that_waits_with_no_other_keeps_its_own_name(ledger: SqliteLedger, steps: Steps) -> None:
     ledger.record(ask(ledger, "a"), b"x")
     assert steps.seen["charge:begin"] == steps.seen["answer:begin"] == steps.transactions // 2 == 1
 
 
 @pytest.mark.parametrize(("most", "changes", "expected"), [(128, 198, 2), (5, 23, 5), (1, 9, 9)])
-def test_no_transaction_has_more_than_most(
+def test_no_transaction_has_more_changes_than_the_limit(
     ledger: SqliteLedger, steps: Steps, monkeypatch: pytest.MonkeyPatch, most: int, changes: int, expected: int
 ) -> None:
     assert group_commit.MOST == 128
@@ -132,14 +133,14 @@ def test_no_transaction_has_more_than_most(
 
 
 @pytest.mark.slow  # many threads and processes
-def test_threads_that_do_not_know_of_each_other_share_too(ledger: SqliteLedger, steps: Steps) -> None:
-    """16 threads, 25 questions each: nobody arranges that they wait, the disk does."""
+def test_independent_threads_share_transactions(ledger: SqliteLedger, steps: Steps) -> None:
+    """16 threads with 25 questions each wait only for the disk."""
     went: list[int] = []
 
     def work(me: int) -> None:
         for i in range(25):
             charge = ledger.record(ask(ledger, f"{me}.{i}"), os.urandom(8))
-            mark = ledger.anchor.found()
+            mark = ledger.anchor.require()
             went.append(mark.seq - next(e.seq for e in ledger.entries() if charge_id(e) == charge.id))
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(16)]
@@ -157,7 +158,7 @@ def test_threads_that_do_not_know_of_each_other_share_too(ledger: SqliteLedger, 
 
 
 def test_a_refused_change_leaves_no_trace_and_the_others_go_on(ledger: SqliteLedger, steps: Steps) -> None:
-    """Every third is refused in the middle of the chain."""
+    """Every third change is refused."""
     before = len(list(ledger.entries()))
     tasks: list[Task] = []
     for i in range(30):
@@ -174,8 +175,10 @@ def test_a_refused_change_leaves_no_trace_and_the_others_go_on(ledger: SqliteLed
     assert ledger.standing("people").spent == ledger.verify() - before == 21
 
 
-def test_a_change_that_is_refused_after_it_has_written_takes_all_with_it(ledger: SqliteLedger) -> None:
-    """Nothing undoes it alone, so nothing of the transaction stays. No change of the ledger does this."""
+def test_a_change_refused_after_it_has_written_fails_the_whole_transaction(ledger: SqliteLedger) -> None:
+    """It cannot be undone alone, so the transaction is rolled back. No change of the ledger writes before it is
+    refused.
+    """
 
     def late() -> None:
         ledger._append("share", {"pool": "people", "analyst": "eve", "answers": 1})
@@ -198,7 +201,7 @@ def test_the_last_answers_go_to_the_first_in_line(tmp_path: Path, steps: Steps) 
     ledger.close()
 
 
-def test_a_share_is_kept_among_others(ledger: SqliteLedger) -> None:
+def test_a_share_is_not_exceeded_by_changes_of_one_transaction(ledger: SqliteLedger) -> None:
     ledger.set_share("people", "ann", 3)
     ledger.set_share("people", "bob", 4)
     who = ["ann", "bob", "eve"] * 5
@@ -208,7 +211,7 @@ def test_a_share_is_kept_among_others(ledger: SqliteLedger) -> None:
     assert {type(what) for what in came} == {Charge, BudgetError}
 
 
-def test_one_question_and_one_idempotency_key_of_many(ledger: SqliteLedger) -> None:
+def test_one_question_and_one_idempotency_key_are_charged_once_in_a_transaction(ledger: SqliteLedger) -> None:
     key, other = Request("k" * 64, "b" * 64), Request("k" * 64, "c" * 64)
     tasks: list[Task] = [lambda: ask(ledger, "a", request=key)] * 20 + [lambda: ask(ledger, "b", request=other)] * 5
     came = together(ledger, tasks)
@@ -219,7 +222,7 @@ def test_one_question_and_one_idempotency_key_of_many(ledger: SqliteLedger) -> N
     assert [entry.kind for entry in ledger.entries()].count("request") == 1
 
 
-def test_the_first_answer_is_the_answer(ledger: SqliteLedger) -> None:
+def test_the_first_recorded_answer_of_a_transaction_stays(ledger: SqliteLedger) -> None:
     charge = ask(ledger, "a")
     came = together(ledger, [lambda i=i: ledger.record(charge, b"%d" % i) for i in range(20)])
     assert {what.payload for what in came} == {b"0"}
@@ -234,7 +237,9 @@ FAULTS = (sqlite3.OperationalError("disk I/O error"), sqlite3.OperationalError("
 
 @pytest.mark.parametrize("fault", FAULTS, ids=("io", "full"))
 @pytest.mark.parametrize("at", LOST)
-def test_after_a_fault_nobody_has_anything(ledger: SqliteLedger, steps: Steps, at: str, fault: Exception) -> None:
+def test_after_a_fault_no_change_of_the_transaction_is_made(
+    ledger: SqliteLedger, steps: Steps, at: str, fault: Exception
+) -> None:
     ask(ledger, "before")
     tasks: list[Task] = [lambda i=i: ask(ledger, f"{i}") for i in range(20)]
     tasks.insert(5, lambda: ask(ledger, "bob's", "bob", most=0))
@@ -243,30 +248,30 @@ def test_after_a_fault_nobody_has_anything(ledger: SqliteLedger, steps: Steps, a
     came = together(ledger, tasks)
     assert {type(what) for what in came} == {LedgerError}, "and a refusal may rest on what did not happen"
     assert not steps.fails
-    assert (charges(ledger), ledger.verify(), ledger.anchor.found().seq) == (["before"], entries, entries)
+    assert (charges(ledger), ledger.verify(), ledger.anchor.require().seq) == (["before"], entries, entries)
     came = together(ledger, tasks)
     assert sum(isinstance(what, Charge) and what.fresh for what in came) == 20
     assert isinstance(came[5], BudgetError)
 
 
-def test_a_fault_after_the_commit_keeps_the_charges_and_sends_nothing(ledger: SqliteLedger, steps: Steps) -> None:
-    """What is on disk but not within the anchor is paid for; asking again finds it, and pays nothing."""
+def test_a_fault_after_the_commit_keeps_the_charges_and_sends_no_answer(ledger: SqliteLedger, steps: Steps) -> None:
+    """A charge that is on disk but not covered by the anchor is paid for; asking again returns it and costs nothing."""
     tasks: list[Task] = [lambda i=i: ask(ledger, f"{i}") for i in range(20)]
     paid = together(ledger, tasks)
     steps.fails["group:anchor"] = LedgerError("the anchor could not be written; nothing was answered")
     came = together(ledger, [lambda c=c: ledger.record(c, c.id.encode()) for c in paid])
     assert {type(what) for what in came} == {LedgerError}
     assert len(charges(ledger)) == 20
-    behind = ledger.anchor.found().seq
+    behind = ledger.anchor.require().seq
     came = together(ledger, tasks)
-    assert behind < ledger.anchor.found().seq == list(ledger.entries())[-1].seq, "before anyone gets an answer"
+    assert behind < ledger.anchor.require().seq == list(ledger.entries())[-1].seq, "before anyone gets an answer"
     assert not any(what.fresh for what in came)
     assert [what.payload for what in came] == [what.id.encode() for what in paid]
     assert ledger.standing("people").spent == len(charges(ledger)) == 20
-    assert ledger.anchor.found().seq == ledger.verify()
+    assert ledger.anchor.require().seq == ledger.verify()
 
 
-def test_an_interrupted_leader_leaves_the_others_with_an_error_and_the_ledger_in_order(
+def test_an_interrupted_leader_fails_the_other_changes_and_leaves_the_ledger_valid(
     ledger: SqliteLedger, steps: Steps
 ) -> None:
     steps.fails["charge:row"] = KeyboardInterrupt()
@@ -281,7 +286,7 @@ def test_an_interrupted_leader_leaves_the_others_with_an_error_and_the_ledger_in
 def test_a_lock_that_cannot_be_opened_fails_every_queued_change_once(
     ledger: SqliteLedger, monkeypatch: pytest.MonkeyPatch, stage: str
 ) -> None:
-    """Every thread gets the error, nothing is made later of what was said to have failed, and asking again works."""
+    """Every thread gets the error, no failed change is made later, and asking again works."""
     real = os.open
 
     def refuse(path: Any, *more: Any) -> int:
@@ -308,7 +313,7 @@ def test_a_lock_that_cannot_be_opened_fails_every_queued_change_once(
 def test_a_leader_that_failed_leaves_the_queue_before_the_next_one_leads(
     ledger: SqliteLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another thread came after it: its change is made without the one that failed."""
+    """The change of a thread that was queued later is made without the failed one."""
     queue, other = ledger._queue, QueuedChange("settle", lambda: None)
     join = queue.join
 
@@ -329,7 +334,7 @@ def test_a_leader_that_failed_leaves_the_queue_before_the_next_one_leads(
     queue.leave(other)
 
 
-def test_a_closed_ledger_refuses_all_that_wait(tmp_path: Path) -> None:
+def test_a_closed_ledger_refuses_every_queued_change(tmp_path: Path) -> None:
     ledger = opened(tmp_path)
     ledger.open_plan(plan(100))
     with waiting(ledger, [lambda i=i: ask(ledger, f"{i}") for i in range(10)]) as came:
@@ -351,15 +356,15 @@ def in_child(work: Callable[[], bool]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def test_what_threads_wait_for_is_not_the_childs_to_do(ledger: SqliteLedger) -> None:
+def test_a_child_drops_the_changes_queued_by_threads_of_the_parent(ledger: SqliteLedger) -> None:
     with waiting(ledger, [lambda i=i: ask(ledger, f"{i}") for i in range(20)]) as came:
         assert in_child(lambda: ask(ledger, "in the child").fresh) == 0
     assert all(charge.fresh for charge in came)
     assert charges(ledger) == ["in the child", *(f"{i}" for i in range(20))]
 
 
-def test_a_child_that_forks_before_it_has_used_the_ledger(ledger: SqliteLedger) -> None:
-    """Its threads stay in line: it is the grandchild that has nobody waiting."""
+def test_a_grandchild_drops_the_changes_queued_by_threads_of_its_parent(ledger: SqliteLedger) -> None:
+    """The threads of the child stay queued; only the queue of the grandchild is empty."""
 
     def child() -> bool:
         with waiting(ledger, [lambda i=i: ask(ledger, f"{i}") for i in range(5)]) as came:
@@ -380,7 +385,7 @@ def stand(group: CommitQueue, n: int) -> list[QueuedChange[int]]:
     return line
 
 
-def test_the_lead_is_passed_to_the_first_that_waits() -> None:
+def test_the_lead_is_passed_to_the_first_queued_thread() -> None:
     group = CommitQueue()
     line = stand(group, 4)
     assert [each.leads for each in line] == [True, False, False, False]
@@ -394,7 +399,7 @@ def test_the_lead_is_passed_to_the_first_that_waits() -> None:
     assert stand(group, 1)[0].leads, "nobody led"
 
 
-def test_whoever_gives_up_is_no_longer_in_line_and_leads_nobody() -> None:
+def test_a_thread_that_gives_up_leaves_the_queue_and_passes_on_the_lead() -> None:
     group = CommitQueue()
     first, second, third = stand(group, 3)
     group.leave(second)
@@ -404,7 +409,7 @@ def test_whoever_gives_up_is_no_longer_in_line_and_leads_nobody() -> None:
     assert group.take() == [third]
 
 
-def test_a_child_has_nobody_in_line() -> None:
+def test_the_queue_of_a_child_is_empty() -> None:
     group = CommitQueue()
     stand(group, 3)
     group.forget()
@@ -416,10 +421,8 @@ def test_a_child_has_nobody_in_line() -> None:
 
 
 @pytest.mark.parametrize("way", ["requested", "charge_of", "charge"])
-def test_the_answer_of_a_process_that_died_before_the_anchor_is_within_it_when_it_goes_out(
-    tmp_path: Path, way: str
-) -> None:
-    """The ledger that recorded it stops between its commit and its anchor; another one answers from the record."""
+def test_the_anchor_covers_a_replayed_answer_whose_recorder_died_before_moving_it(tmp_path: Path, way: str) -> None:
+    """The process that recorded the answer stops before it moves the anchor; another process replays the answer."""
     request, steps = Request("k" * 64, "b" * 64), Steps()
     first = opened(tmp_path, step=steps)
     first.open_plan(plan(10))
@@ -429,16 +432,16 @@ def test_the_answer_of_a_process_that_died_before_the_anchor_is_within_it_when_i
     with pytest.raises(KeyboardInterrupt):
         first.record(charge, b"x")
     last = list(second.entries())[-1]
-    assert (last.kind, second.anchor.found().seq) == ("answer", last.seq - 3), "the charge, the request, the answer"
+    assert (last.kind, second.anchor.require().seq) == ("answer", last.seq - 3), "the charge, the request, the answer"
     ways: dict[str, Callable[[], Charge | None]] = {
-        "requested": lambda: second.requested("ann", request),
+        "requested": lambda: second.find_request("ann", request),
         "charge_of": lambda: second.charge_of(charge.id),
         "charge": lambda: ask(second, "a"),
     }
     found = ways[way]()
     assert found is not None
     assert found.payload == b"x"
-    assert second.anchor.found().seq == last.seq
+    assert second.anchor.require().seq == last.seq
     first.close()
     second.close()
 
@@ -455,7 +458,7 @@ class Open:
         self.closed = True
 
 
-def test_whoever_reads_waits_for_nobody_and_connections_are_used_again() -> None:
+def test_readers_never_wait_and_reuse_connections() -> None:
     made: list[Open] = []
     readers = ReaderPool(lambda: made.append(Open()) or made[-1])  # type: ignore[func-returns-value]
     with readers.borrow() as first, readers.borrow() as second:
@@ -471,7 +474,7 @@ def test_whoever_reads_waits_for_nobody_and_connections_are_used_again() -> None
         pass
 
 
-def test_a_connection_that_could_not_be_made_is_not_waited_for() -> None:
+def test_a_fork_does_not_wait_for_a_connection_that_failed_to_open() -> None:
     def broken() -> Open:
         raise sqlite3.OperationalError("unable to open database file")
 
@@ -483,7 +486,7 @@ def test_a_connection_that_could_not_be_made_is_not_waited_for() -> None:
 
 
 @pytest.mark.slow  # many threads and processes
-def test_forks_while_others_read(ledger: SqliteLedger) -> None:
+def test_forks_while_threads_read_leave_both_processes_working(ledger: SqliteLedger) -> None:
     over, read = threading.Event(), Counter[int]()
 
     def work(me: int) -> None:

@@ -1,4 +1,6 @@
-"""A ledger of format 1 gets a secret: its answers stay free, its budget stays, and a kill at any step does no harm."""
+"""A ledger of format 1 gets a secret: its answers stay free, its budget stays, and a kill at any step changes none of
+this.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,9 @@ from typing import Any
 import pytest
 
 from countveil import Curator
-from countveil.config import load
+from countveil.config.configuration import load
 from countveil.errors import BudgetError, ConflictError, LedgerError, RequestError
 from countveil.ledger import Request
-from countveil.ledger.opening import open_ledger, settle_ledger
 from countveil.ledger.records import LATEST, Entry
 from tests.support.curated import runner
 from tests.support.ledgers import FORMAT1, database, format1
@@ -79,8 +80,8 @@ def old(request: pytest.FixtureRequest, tmp_path: Path) -> Old:
     return Old(request.param, tmp_path)
 
 
-def test_nobody_else_can_read_the_file_that_gets_the_secret(tmp_path: Path) -> None:
-    """An earlier version restored it with mode 0644, and another process has it open."""
+def test_only_the_owner_can_read_the_file_that_gets_the_secret(tmp_path: Path) -> None:
+    """An earlier version restored the file with mode 0644, and another process has it open."""
     old = Old("sqlite", tmp_path)
     with closing(sqlite3.connect(old.loaded.ledger)) as other:
         other.execute("PRAGMA journal_mode = WAL")
@@ -133,7 +134,7 @@ def test_answers_are_replayed_free_and_the_budget_stays(old: Old) -> None:
         assert curator.count("SELECT count(*) FROM people WHERE age >= 60").replayed
 
 
-def test_the_chain_stays_and_what_follows_is_keyed(old: Old) -> None:
+def test_earlier_entries_stay_and_later_ones_are_keyed(old: Old) -> None:
     before = old.sql("SELECT seq, hash FROM entry ORDER BY seq")
     versions = old.sql("SELECT fingerprint FROM version ORDER BY number")
     with closing(old.open()) as ledger:
@@ -200,7 +201,7 @@ def test_processes_that_open_it_at_once_migrate_it_once(old: Old) -> None:
 def test_a_missing_secret_refuses_to_start(old: Old) -> None:
     old.open().close()
     old.sql("DELETE FROM secret", triggers=False)
-    with pytest.raises(LedgerError, match=r"the ledger's secret is missing: .*; restore a backup that has it"):
+    with pytest.raises(LedgerError, match=r"the ledger's secret is missing, .*; restore a backup that has the secret"):
         old.open()
 
 
@@ -212,24 +213,24 @@ def test_a_different_secret_refuses_to_start(old: Old) -> None:
 
 
 @pytest.mark.postgres
-def test_a_secret_that_changes_meanwhile_stops_the_next_change(tmp_path: Path) -> None:
+def test_a_secret_that_changes_while_the_ledger_is_open_stops_the_next_change(tmp_path: Path) -> None:
     old = Old("postgres", tmp_path)
     with closing(old.open()) as ledger:
         old.sql(f"UPDATE secret SET value = '{'0' * 64}'", triggers=False)
-        with pytest.raises(LedgerError, match="secret is not the one it was opened with; nothing was answered"):
+        with pytest.raises(LedgerError, match="secret changed while the ledger was open; nothing was answered"):
             ledger.set_share("people", "eve", 1)
 
 
 def test_a_ledger_that_lost_history_is_not_migrated(old: Old) -> None:
-    """What is added would hide how much is missing."""
+    """The entries of the migration would hide how many entries are missing."""
     mark = json.loads((FORMAT1 / ("postgres.anchor" if old.server else "countveil.ledger.anchor")).read_text())
     from countveil.ledger.anchor import Anchor, Mark
 
     Anchor(old.loaded.anchor).write(Mark(mark["ledger"], ENTRIES + 4, "0" * 64))
-    with pytest.raises(LedgerError, match=f"it ends at entry {ENTRIES}, its anchor remembers {ENTRIES + 4}"):
+    with pytest.raises(LedgerError, match=f"it ends at entry {ENTRIES}, but its anchor remembers {ENTRIES + 4}"):
         old.open()
     assert old.format() == 1
-    lost = settle_ledger(None, old.loaded.ledger, old.loaded.anchor, old.server, accept_loss=True)
+    lost = old.loaded.restore_ledger(None, accept_loss=True)
     assert lost == 4
     with closing(old.open()) as ledger:
         assert [entry.kind for entry in ledger.entries()][-2:] == ["restore", "secret"]
@@ -237,16 +238,15 @@ def test_a_ledger_that_lost_history_is_not_migrated(old: Old) -> None:
 
 
 def test_a_copy_from_before_the_migration_is_an_older_copy(tmp_path: Path) -> None:
-    """It is settled as any older copy, the entry of the migration among what is lost, and gets another secret."""
+    """It is settled like any older copy: the entry of the migration counts as lost, and there is a new secret."""
     old = Old("sqlite", tmp_path)
     shutil.copy(old.loaded.ledger, tmp_path / "copy")
     with Curator.open(old.loaded) as curator:
         curator.count("SELECT count(*) FROM people WHERE age >= 60")
     first = old.sql("SELECT value FROM secret")
-    place = (tmp_path / "copy", old.loaded.ledger, old.loaded.anchor)
     with pytest.raises(RequestError, match="3 entries would be lost; add --accept-loss"):
-        settle_ledger(*place)
-    assert settle_ledger(*place, accept_loss=True) == 3
+        old.loaded.restore_ledger(tmp_path / "copy")
+    assert old.loaded.restore_ledger(tmp_path / "copy", accept_loss=True) == 3
     assert old.sql("SELECT value FROM secret") != first
     with Curator.open(old.loaded) as curator:
         assert [entry.kind for entry in curator.ledger.entries()][-2:] == ["restore", "secret"]
@@ -260,10 +260,10 @@ def test_a_copy_from_before_the_migration_is_an_older_copy(tmp_path: Path) -> No
 def test_a_dump_from_before_the_migration_is_settled_and_then_migrated(tmp_path: Path) -> None:
     old = Old("postgres", tmp_path)
     old.sql("UPDATE place SET here = 'another server'")
-    with pytest.raises(LedgerError, match="brought back from a dump"):
+    with pytest.raises(LedgerError, match="restored from a dump"):
         old.open()
     assert old.format() == 1
-    assert settle_ledger(None, old.loaded.ledger, old.loaded.anchor, old.server) == 0
+    assert old.loaded.restore_ledger(None) == 0
     assert old.format() == LATEST
     with closing(old.open()) as ledger:
         assert ledger.verify() == ENTRIES + 2
@@ -275,7 +275,7 @@ def test_backups_have_the_secret(tmp_path: Path) -> None:
         ledger.backup(tmp_path / "copy")
         secret = old.sql("SELECT value FROM secret")
     old.loaded.ledger.unlink()
-    assert settle_ledger(tmp_path / "copy", old.loaded.ledger, old.loaded.anchor) == 0
+    assert old.loaded.restore_ledger(tmp_path / "copy") == 0
     assert old.sql("SELECT value FROM secret") == secret
     with Curator.open(old.loaded) as curator:
         assert curator.count(old.expected["answers"][0]["sql"]).replayed
@@ -283,8 +283,8 @@ def test_backups_have_the_secret(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("change", ["a charge without an id", "an id twice", "a fingerprint that is not keyed"])
 def test_entries_after_the_secret_must_be_of_the_new_form(change: str) -> None:
-    from countveil.ledger.checking import replayed
-    from countveil.ledger.records import sealed
+    from countveil.ledger.records import seal
+    from countveil.ledger.verification import replay_entries
 
     body = {"pool": "p", "dataset": "d", "version": 1, "text": "", "analyst": "a"}
     kinds: list[tuple[str, dict[str, Any]]] = [
@@ -299,10 +299,10 @@ def test_entries_after_the_secret_must_be_of_the_new_form(change: str) -> None:
     }
     entries: list[Entry] = []
     for kind, content in (*kinds, last[change]):
-        entries.append(sealed(entries[-1] if entries else None, "t", kind, content))
-    replayed(entries[:-1])
+        entries.append(seal(entries[-1] if entries else None, "t", kind, content))
+    replay_entries(entries[:-1])
     with pytest.raises((LedgerError, KeyError)):
-        replayed(entries)
+        replay_entries(entries)
 
 
 def test_the_cache_of_the_old_version_is_removed(tmp_path: Path) -> None:
@@ -313,7 +313,7 @@ def test_the_cache_of_the_old_version_is_removed(tmp_path: Path) -> None:
         assert not cache.exists()
 
 
-def test_the_log_of_a_migrated_ledger(
+def test_the_log_of_a_migrated_ledger_hides_secrets_and_hashes_of_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     old = Old("sqlite", tmp_path)
@@ -330,5 +330,5 @@ def test_the_log_of_a_migrated_ledger(
             assert hidden not in done.out
     shown = {entry["id"] for entry in json.loads(done.out)["entries"] if entry["kind"] == "charge"}
     assert shown == ids, "receipts of before keep their ids"
-    with closing(open_ledger(old.loaded.ledger, old.loaded.anchor, create=False)) as ledger:
+    with closing(old.loaded.open_ledger(create=False)) as ledger:
         assert ledger.verify() == ENTRIES + 1

@@ -1,4 +1,6 @@
-"""The ledger on PostgreSQL: durable whatever the role's settings, refused where history was changed or lost."""
+"""The ledger on PostgreSQL: its commits are durable whatever the role's settings, and it is refused if history was
+changed or lost.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +8,19 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from countveil.config import load
+from countveil.config.configuration import Config, Service, load
 from countveil.errors import BudgetError, LedgerError, RequestError
 from countveil.ledger.anchor import Anchor, Mark
-from countveil.ledger.opening import open_ledger, settle_ledger
+from countveil.ledger.loss import EVERYTHING
 from countveil.ledger.postgres import PostgresLedger, settle
 from countveil.ledger.records import LATEST
-from countveil.ledger.settling import EVERYTHING
 from tests.support.curated import runner
 from tests.support.ledgers import answered, database, format1, plan
 from tests.support.servers import postgres, wait_until
@@ -49,7 +50,7 @@ class Ground:
         return PostgresLedger(self.location, self.folder / f"{host}.anchor", **more)
 
     def sql(self, *statements: str, triggers: bool = False) -> None:
-        """What the owner of the database can do."""
+        """Run a statement as the owner of the database, who can change anything."""
         with psycopg.connect(self.location) as db:
             db.execute("SET search_path = countveil")
             for table in () if triggers else ("entry", "answer"):
@@ -60,16 +61,17 @@ class Ground:
                 db.execute(f"ALTER TABLE {table} ENABLE TRIGGER {table}_is_never_changed")
 
     def forget(self, seq: int) -> None:
-        """The ledger as it was at an earlier entry, tables and all: what a restored disk gives."""
+        """Reset the ledger to an earlier entry with all of its tables, like a restored disk."""
         self.sql(
             "CREATE TEMP TABLE gone AS SELECT body::json->>'id' AS id "
             f"FROM entry WHERE seq > {seq} AND kind = 'charge'",
             f"DELETE FROM answer WHERE charge IN (SELECT body::json->>'charge' FROM entry WHERE seq > {seq})",
-            "UPDATE pool SET spent = spent - (SELECT count(*) FROM charge WHERE pool = name AND id IN (TABLE gone))",
+            "UPDATE grade SET spent = spent - (SELECT count(*) FROM charge AS c WHERE c.pool = grade.pool "
+            "AND c.grade = grade.name AND id IN (TABLE gone))",
             "DELETE FROM charge WHERE id IN (TABLE gone)",
             "CREATE TEMP TABLE unplanned AS SELECT body::json->>'pool' AS pool "
             f"FROM entry WHERE seq > {seq} AND kind = 'plan'",
-            "DELETE FROM plan WHERE pool IN (TABLE unplanned)",
+            "DELETE FROM grade WHERE pool IN (TABLE unplanned)",
             "DELETE FROM pool WHERE name IN (TABLE unplanned)",
             f"DELETE FROM entry WHERE seq > {seq}",
         )
@@ -94,7 +96,7 @@ def ground(tmp_path: Path) -> Ground:
 # -- settings ----------------------------------------------------------------------------------------------------------
 
 
-def test_durable_whatever_the_role_is_set_to(ground: Ground) -> None:
+def test_commits_are_durable_whatever_the_settings_of_the_role(ground: Ground) -> None:
     for setting in ("synchronous_commit = off", "default_transaction_isolation = serializable", "search_path = public"):
         postgres().sql(f"ALTER ROLE writer IN DATABASE {ground.name} SET {setting}")
     seen = []
@@ -128,8 +130,10 @@ def setting(text: str, name: str, value: str) -> Iterator[None]:
         wait_until(lambda: shown() == before)
 
 
-def test_a_server_that_does_not_write_to_disk(ground: Ground) -> None:
-    """Also one that stopped to do so after the ledger was opened, or after the charge: no charge, or no answer."""
+def test_a_server_that_does_not_write_to_disk_is_refused(ground: Ground) -> None:
+    """Also if writing was switched off after the ledger was opened, or after the charge: then there is no charge, or no
+    answer.
+    """
     with closing(ground.open()) as ledger:
         charge = ledger.charge("people", "people", 1, "d", "", "ann")
         with setting("fsync = off", "fsync", "off"):
@@ -146,7 +150,7 @@ def test_a_server_that_does_not_write_to_disk(ground: Ground) -> None:
         assert ledger.verify() == END + 2
 
 
-def test_a_database_that_cannot_hold_all_text(tmp_path: Path) -> None:
+def test_a_database_that_cannot_store_all_text_is_refused(tmp_path: Path) -> None:
     name = database().rpartition("/")[2] + "_ascii"
     postgres().sql(
         f"CREATE DATABASE {name} OWNER writer ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0"
@@ -163,18 +167,19 @@ def test_a_database_that_cannot_hold_all_text(tmp_path: Path) -> None:
         "TRUNCATE entry",
         "UPDATE answer SET payload = ''",
         "DELETE FROM answer",
-        "UPDATE pool SET spent = answers + 1",
-        "UPDATE pool SET spent = -1",
+        "UPDATE grade SET spent = answers + 1",
+        "UPDATE grade SET spent = -1",
         "INSERT INTO answer SELECT charge, time, '' FROM answer",
         "INSERT INTO answer VALUES ('no such charge', '', '')",
-        "INSERT INTO charge SELECT 'x' || id, pool, dataset, version, question, text, analyst, time, 0 FROM charge",
+        "INSERT INTO charge (id, pool, dataset, version, question, text, analyst, time, grade) "
+        "SELECT 'x' || id, pool, dataset, version, question, text, analyst, time, grade FROM charge",
         "INSERT INTO entry SELECT seq + 100, time, kind, body, previous, 'other' FROM entry",
         "UPDATE charge SET void = 2",
         "UPDATE place SET one = false",
     ],
 )
-def test_the_database_itself_refuses(ground: Ground, statement: str) -> None:
-    """Append-only, one answer per charge, one charge per question: constraints, not manners."""
+def test_constraints_of_the_database_refuse_forbidden_changes(ground: Ground, statement: str) -> None:
+    """Entries are append-only, a charge has one answer, and a question has one charge."""
     with pytest.raises(psycopg.IntegrityError):
         ground.sql(statement, triggers=True)
 
@@ -191,7 +196,7 @@ def test_messages_have_no_password_and_no_server_text(tmp_path: Path) -> None:
         PostgresLedger("postgresql://[broken:s3cret", tmp_path / "x.anchor")
 
 
-def test_a_ledger_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_ledger_or_folder_is_refused_and_not_created(tmp_path: Path) -> None:
     location = database()
     with pytest.raises(LedgerError, match=r"there is no ledger on postgresql://127\.0\.0\.1"):
         PostgresLedger(location, tmp_path / "x.anchor", create=False)
@@ -210,7 +215,7 @@ def test_a_newer_format_is_refused(ground: Ground) -> None:
     older.close()
 
 
-def test_busy_is_said_in_a_sentence(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_busy_ledger_is_reported_in_one_sentence(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     from countveil.ledger.postgres import LOCK
 
     monkeypatch.setattr("countveil.ledger.anchor.WAIT", 0.1)
@@ -227,11 +232,11 @@ def test_busy_is_said_in_a_sentence(ground: Ground, monkeypatch: pytest.MonkeyPa
 
 
 def cut(ground: Ground) -> None:
-    """The server ends every session of the ledger."""
+    """End every session of the ledger on the server."""
     postgres().sql(f"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = '{ground.name}'")
 
 
-def test_a_connection_lost_in_between_is_opened_again(ground: Ground) -> None:
+def test_a_connection_lost_between_changes_is_reopened(ground: Ground) -> None:
     ledger = ground.open()
     for use in (lambda: answered(ledger, "d"), lambda: ledger.standing("people"), ledger.verify):
         cut(ground)
@@ -245,8 +250,8 @@ STEPS = ("begin", "entry", "spend", "row", "commit", "anchor")
 @pytest.mark.parametrize(
     "name", [*(f"charge:{s}" for s in STEPS if s != "anchor"), *(f"answer:{s}" for s in STEPS if s != "spend")]
 )
-def test_a_connection_lost_in_the_middle_of_a_change(ground: Ground, name: str) -> None:
-    """Nothing was answered, and asking again finds the charge or makes one: never two."""
+def test_a_connection_lost_in_the_middle_of_a_change_charges_at_most_once(ground: Ground, name: str) -> None:
+    """There is no answer, and asking again returns the charge or makes it."""
     cuts: list[str] = []
 
     def step(now: str) -> None:
@@ -298,8 +303,8 @@ def test_a_commit_whose_outcome_is_unknown_is_a_failure(
     ledger.close()
 
 
-def test_a_commit_that_the_server_turned_into_a_rollback(ground: Ground) -> None:
-    """PostgreSQL answers COMMIT of a failed transaction with ROLLBACK, and without an error."""
+def test_a_commit_that_the_server_turned_into_a_rollback_is_a_failure(ground: Ground) -> None:
+    """PostgreSQL answers the COMMIT of a failed transaction with ROLLBACK and no error."""
 
     def step(name: str) -> None:
         if name == "charge:commit":
@@ -318,17 +323,17 @@ def test_a_commit_that_the_server_turned_into_a_rollback(ground: Ground) -> None
 CHANGES = {
     "an entry": "UPDATE entry SET body = replace(body, 'text of a', 'text of b') WHERE kind = 'charge'",
     "an entry removed": "DELETE FROM entry WHERE seq = 5",
-    "a budget": "UPDATE pool SET answers = 100",
-    "what was spent": "UPDATE pool SET spent = 0",
+    "a budget": "UPDATE grade SET answers = 100",
+    "what was spent": "UPDATE grade SET spent = 0",
     "an answer": "UPDATE answer SET payload = 'other'",
     "an answer removed": "DELETE FROM answer",
     "a version": "UPDATE version SET fingerprint = 'other'",
     "a charge": "UPDATE charge SET analyst = 'eve'",
     "a charge made void": "UPDATE charge SET void = 1",
-    "a plan": "UPDATE plan SET document = ''",
+    "a plan": "INSERT INTO plan VALUES ('other', '{}')",
     "the order of charges": "ALTER TABLE charge ALTER made SET GENERATED BY DEFAULT; "
     "UPDATE charge SET made = 10 - made; ALTER TABLE charge ALTER made SET GENERATED ALWAYS",
-    "no limit": "ALTER TABLE pool DROP CONSTRAINT pool_check",
+    "no limit": "ALTER TABLE grade DROP CONSTRAINT grade_check",
     "no index": "DROP INDEX charge_once",
     "no trigger": "DROP TRIGGER entry_is_never_changed ON entry; CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql "
     "AS 'BEGIN RETURN NEW; END'; CREATE TRIGGER entry_is_never_changed BEFORE UPDATE ON entry EXECUTE FUNCTION f()",
@@ -340,7 +345,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_what_the_owner_changes_is_found(ground: Ground, change: str) -> None:
+def test_changes_by_the_owner_of_the_database_are_detected(ground: Ground, change: str) -> None:
     ledger = ground.open()
     anchor = (ground.folder / "x.anchor").read_bytes()
     ground.sql(CHANGES[change])
@@ -354,11 +359,11 @@ def test_what_the_owner_changes_is_found(ground: Ground, change: str) -> None:
 # -- what was lost -----------------------------------------------------------------------------------------------------
 
 
-def test_an_older_state_is_refused_and_settled(ground: Ground) -> None:
+def test_an_older_state_is_refused_until_it_is_settled(ground: Ground) -> None:
     running = ground.open()
     ground.forget(6)
     for use in (ground.open, lambda: answered(running, "d"), running.verify):
-        with pytest.raises(LedgerError, match="lost history: it ends at entry 6, its anchor remembers 10"):
+        with pytest.raises(LedgerError, match="lost history: it ends at entry 6, but its anchor remembers 10"):
             use()
     with psycopg.connect(ground.location) as db:
         assert db.execute("SELECT max(seq) FROM countveil.entry").fetchone() == (6,), "nothing was charged meanwhile"
@@ -375,7 +380,7 @@ def test_an_older_state_is_refused_and_settled(ground: Ground) -> None:
     running.close()
 
 
-def test_a_plan_that_was_lost_is_on_the_record(ground: Ground) -> None:
+def test_the_settlement_of_a_lost_plan_is_recorded(ground: Ground) -> None:
     ground.forget(6)
     ground.settle(accept_loss=True)
     with closing(ground.open()) as ledger:
@@ -390,14 +395,14 @@ def test_a_plan_that_was_lost_is_on_the_record(ground: Ground) -> None:
         assert ledger.plan("people").plan_lost  # type: ignore[union-attr]
 
 
-def test_an_emptied_or_dropped_ledger_is_missed(ground: Ground) -> None:
+def test_an_emptied_or_dropped_ledger_is_refused(ground: Ground) -> None:
     ground.sql("DROP SCHEMA countveil CASCADE", triggers=True)
-    with pytest.raises(LedgerError, match="is gone, but its anchor remembers 10 entries; bring back a dump"):
+    with pytest.raises(LedgerError, match="is gone, but its anchor remembers 10 entries; restore a dump"):
         ground.open()
 
 
 def dumped(ground: Ground) -> str:
-    """A dump, brought back into another database by PostgreSQL's own programs."""
+    """A ledger restored from a dump into another database by PostgreSQL's own programs."""
     target, file = database(), ground.folder / "dump"
     programs = postgres().programs
     subprocess.run([programs / "pg_dump", "-Fc", "-f", file, ground.location], check=True)
@@ -407,14 +412,14 @@ def dumped(ground: Ground) -> str:
 
 @pytest.mark.parametrize("later", [0, 3])
 def test_a_dump_is_settled_before_anyone_uses_it(ground: Ground, later: int) -> None:
-    """Not even a host that has no anchor, and so knows nothing of what is missing."""
+    """Not even a host without an anchor, which cannot know what is missing, may use it."""
     copy = dumped(ground)
     with closing(ground.open()) as ledger:
         for i in range(later):
             answered(ledger, f"later {i}")
     ground.location = copy
     for host in ("x", "new"):
-        with pytest.raises(LedgerError, match="brought back from a dump; settle it with: countveil ledger restore"):
+        with pytest.raises(LedgerError, match="restored from a dump; settle it with: countveil ledger restore"):
             ground.open(host)
     if later:
         with pytest.raises(RequestError, match=f"{2 * later} entries would be lost"):
@@ -428,7 +433,7 @@ def test_a_dump_is_settled_before_anyone_uses_it(ground: Ground, later: int) -> 
 def test_a_dump_of_the_data_alone_is_settled_before_anyone_uses_it(
     ground: Ground, emptied: str, without: tuple[str, ...]
 ) -> None:
-    """Brought back into the tables that are there, with triggers off: neither the server nor the tables are others."""
+    """The data is restored into the existing tables with triggers off, so the server and the tables are the same."""
     programs, file = postgres().programs, ground.folder / "dump"
     subprocess.run([programs / "pg_dump", "-Fc", "--data-only", *without, "-f", file, ground.location], check=True)
     with closing(ground.open()) as ledger:
@@ -443,31 +448,31 @@ def test_a_dump_of_the_data_alone_is_settled_before_anyone_uses_it(
     restore = [programs / "pg_restore", "--data-only", "--disable-triggers", "--single-transaction", "-d", admin, file]
     subprocess.run(restore, check=True)
     for host in ("new", "x"):
-        with pytest.raises(LedgerError, match="brought back from a dump; settle it with: countveil ledger restore"):
+        with pytest.raises(LedgerError, match="restored from a dump; settle it with: countveil ledger restore"):
             ground.open(host)
     with pytest.raises(RequestError, match="2 entries would be lost"):
         ground.settle()
-    with pytest.raises(RequestError, match="without an anchor nobody knows what is missing"):
+    with pytest.raises(RequestError, match="without an anchor the number of lost entries is unknown"):
         ground.settle("new")
     assert ground.settle(accept_loss=True) == 2
     assert ground.spent() == ground.spent("new") == 3 + 2
 
 
-def test_a_ledger_that_is_migrated_gets_the_mark(tmp_path: Path) -> None:
+def test_a_migrated_ledger_detects_data_restored_from_a_dump(tmp_path: Path) -> None:
     location = database()
     config = load(format1(tmp_path, location))
-    open_ledger(config.ledger, config.anchor, config.server).close()
+    config.open_ledger().close()
     with psycopg.connect(location.replace("writer@", "owner@")) as db:
         db.execute("SET session_replication_role = replica; SET search_path = countveil")
         db.execute("CREATE TEMP TABLE copy AS TABLE entry; TRUNCATE entry; INSERT INTO entry TABLE copy")
-    with pytest.raises(LedgerError, match="brought back from a dump"):
+    with pytest.raises(LedgerError, match="restored from a dump"):
         PostgresLedger(location, tmp_path / "new.anchor")
 
 
-def test_a_ledger_without_the_mark_is_joined_on_the_record(tmp_path: Path) -> None:
+def test_a_new_host_of_an_unmigrated_ledger_needs_a_recorded_confirmation(tmp_path: Path) -> None:
     location, new = database(), tmp_path / "new.anchor"
     format1(tmp_path, location)
-    with pytest.raises(LedgerError, match="if it is the latest, say so with: countveil ledger restore --latest"):
+    with pytest.raises(LedgerError, match="if it is the latest, confirm it with: countveil ledger restore --latest"):
         PostgresLedger(location, new)
     assert not new.exists()
     assert settle(location, new, latest=True) == 0
@@ -475,7 +480,7 @@ def test_a_ledger_without_the_mark_is_joined_on_the_record(tmp_path: Path) -> No
         assert "restore" in {entry.kind for entry in ledger.entries()}
 
 
-def test_housekeeping_of_the_server_is_no_restore(ground: Ground) -> None:
+def test_maintenance_by_the_server_is_not_taken_for_a_restore(ground: Ground) -> None:
     with psycopg.connect(ground.location.replace("writer@", "owner@"), autocommit=True) as db:
         for statement in ("VACUUM (FREEZE)", "VACUUM (FULL)", "CLUSTER countveil.entry USING entry_pkey", "REINDEX"):
             db.execute(statement if statement != "REINDEX" else "REINDEX SCHEMA countveil")
@@ -483,7 +488,7 @@ def test_housekeeping_of_the_server_is_no_restore(ground: Ground) -> None:
 
 
 def test_the_documented_database_is_closed_to_others(tmp_path: Path) -> None:
-    """Whoever can connect can hold the ledger's lock."""
+    """This matters because anyone who can connect can hold the ledger's lock."""
     page = (Path(__file__).parents[3] / "docs" / "budget.md").read_text()
     (statements,) = re.findall(r"```sql\n(CREATE ROLE curator.*?)```", page, re.DOTALL)
     for statement in statements.strip().splitlines():
@@ -494,7 +499,7 @@ def test_the_documented_database_is_closed_to_others(tmp_path: Path) -> None:
         psycopg.connect(location.replace("curator@", "reader@"))
 
 
-def test_a_settlement_that_dies_before_its_anchor(ground: Ground) -> None:
+def test_a_settlement_interrupted_before_its_anchor_is_kept(ground: Ground) -> None:
     def step(name: str) -> None:
         if name == "restore:anchor":
             raise KeyboardInterrupt
@@ -505,10 +510,10 @@ def test_a_settlement_that_dies_before_its_anchor(ground: Ground) -> None:
     assert ground.spent() == 1 + 4
 
 
-def test_without_an_anchor_a_host_joins_or_writes_everything_off(ground: Ground) -> None:
+def test_a_host_without_an_anchor_joins_or_charges_everything(ground: Ground) -> None:
     assert ground.spent("new") == 3
     (ground.folder / "x.anchor").unlink()
-    with pytest.raises(RequestError, match="without an anchor nobody knows what is missing"):
+    with pytest.raises(RequestError, match="without an anchor the number of lost entries is unknown"):
         ground.settle()
     assert ground.settle(latest=True) == 0
     (ground.folder / "x.anchor").unlink()
@@ -516,11 +521,11 @@ def test_without_an_anchor_a_host_joins_or_writes_everything_off(ground: Ground)
     assert ground.spent() == ground.spent("new") == 20
 
 
-def test_a_join_that_fails_leaves_nothing_that_a_restore_trusts(ground: Ground) -> None:
-    """Not the host's anchor, nor one at 0 that a process left which died while it joined."""
+def test_a_failed_join_leaves_no_anchor_that_a_restore_trusts(ground: Ground) -> None:
+    """Neither a failed join nor a process killed while it joined leaves an anchor that counts."""
     trigger = "TRIGGER entry_is_never_changed"
     ground.sql(f"ALTER TABLE entry DISABLE {trigger}", triggers=True)
-    with pytest.raises(LedgerError, match="its tables, triggers or limits are not its own"):
+    with pytest.raises(LedgerError, match="its tables, triggers or constraints are not the expected ones"):
         ground.open("new")
     ground.sql(f"ALTER TABLE entry ENABLE {trigger}", triggers=True)
     new = Anchor(ground.folder / "new.anchor")
@@ -529,7 +534,7 @@ def test_a_join_that_fails_leaves_nothing_that_a_restore_trusts(ground: Ground) 
         ledger.charge("people", "people", 1, "d", "", "ann")
         new.begin(ledger.identity)
     for latest, lost in ((True, 0), (False, EVERYTHING)):
-        with pytest.raises(RequestError, match="without an anchor nobody knows what is missing"):
+        with pytest.raises(RequestError, match="without an anchor the number of lost entries is unknown"):
             ground.settle("new")
         assert ground.settle("new", latest=latest, accept_loss=not latest) == lost
         with closing(ground.open("new")) as ledger:
@@ -542,7 +547,7 @@ def test_a_join_that_fails_leaves_nothing_that_a_restore_trusts(ground: Ground) 
 # -- several hosts -----------------------------------------------------------------------------------------------------
 
 
-def test_a_host_that_joins_remembers_from_then_on(ground: Ground) -> None:
+def test_the_anchor_of_a_joined_host_detects_later_losses(ground: Ground) -> None:
     one, two = ground.open(), ground.open("two")
     answered(two, "d")
     answered(one, "e")
@@ -550,11 +555,11 @@ def test_a_host_that_joins_remembers_from_then_on(ground: Ground) -> None:
     two.close()
     ground.forget(11)
     for host, remembers in (("x", 14), ("two", 12)):
-        with pytest.raises(LedgerError, match=f"ends at entry 11, its anchor remembers {remembers}"):
+        with pytest.raises(LedgerError, match=f"ends at entry 11, but its anchor remembers {remembers}"):
             ground.open(host)
 
 
-def test_the_host_that_has_seen_most_settles_for_all(ground: Ground) -> None:
+def test_a_settlement_by_the_host_with_the_latest_anchor_holds_for_all_hosts(ground: Ground) -> None:
     ground.open("two").close()
     with closing(ground.open()) as ledger:
         answered(ledger, "d")
@@ -563,7 +568,7 @@ def test_the_host_that_has_seen_most_settles_for_all(ground: Ground) -> None:
     assert ground.spent("two") == ground.spent() == 1 + 6
 
 
-def test_where_another_host_settled_first_all_that_is_remembered_counts(ground: Ground) -> None:
+def test_after_another_host_settled_every_entry_in_the_own_anchor_is_charged(ground: Ground) -> None:
     ground.open("two").close()
     with closing(ground.open()) as ledger:
         answered(ledger, "d")
@@ -579,7 +584,7 @@ def test_where_another_host_settled_first_all_that_is_remembered_counts(ground: 
     assert ground.spent() == ground.spent("two") == 1 + 4 + 1 + 12
 
 
-def test_an_anchor_of_another_ledger(ground: Ground, tmp_path: Path) -> None:
+def test_an_anchor_of_another_ledger_is_refused(ground: Ground, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     other = Ground(tmp_path / "other")
     other.location = ground.location
@@ -612,8 +617,8 @@ def run(folder: Path, *words: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def test_a_curator_and_the_commands(tmp_path: Path) -> None:
-    from countveil.curator import Curator
+def test_a_curator_and_the_commands_use_the_ledger_on_the_server(tmp_path: Path) -> None:
+    from countveil.curator.curator import Curator
 
     location = database()
     (tmp_path / "countveil.toml").write_text(CONFIG.format(location))
@@ -632,7 +637,7 @@ def test_a_curator_and_the_commands(tmp_path: Path) -> None:
     assert not (tmp_path / "countveil.ledger").exists()
     code, log = run(tmp_path, "ledger", "log")
     assert (code, "people: 2 answers" in log) == (0, True)
-    holds = f"{len(log.splitlines())} entries; the chain holds, the tables follow from it, the anchor agrees\n"
+    holds = f"{len(log.splitlines())} entries; the hash chain is intact, the tables and the anchor agree with it\n"
     assert run(tmp_path, "ledger", "verify") == (0, holds)
     code, said = run(tmp_path, "ledger", "backup", "copy")
     assert (code, "pg_dump" in said) == (2, True)
@@ -652,17 +657,17 @@ def test_a_new_ledger_is_announced_once_by_its_name_and_never_with_a_password(
     count, asked = runner(monkeypatch, capsys, "count"), "SELECT count(*) FROM people"
     said = count(asked, "-c", config, "--dry-run").err
     name = location.replace("writer@", "")
-    assert said == f"a new ledger begins: {name}; keep it and its anchor, they are the budget\n"
+    assert said == f"created a new ledger: {name}; keep it and its anchor, they record the budget\n"
     for more in ((), ("--dry-run",), ()):
         done = count(asked, "-c", config, *more)
         assert (done.code, "new ledger" in done.err) == (0, False)
     assert "new ledger" not in runner(monkeypatch, capsys, "budget")("-c", config).err
 
 
-def test_opening_by_address(ground: Ground, tmp_path: Path) -> None:
-    opened: Callable[..., Any] = lambda **more: open_ledger(tmp_path / "y", tmp_path / "x.anchor", **more)  # noqa: E731
-    with closing(opened(server=ground.location, create=False)) as ledger, pytest.raises(RequestError, match="pg_dump"):
+def test_a_ledger_opened_by_address_has_no_file_to_back_up_or_restore(ground: Ground, tmp_path: Path) -> None:
+    config = Config(tmp_path / "x.toml", {}, tmp_path / "y", tmp_path / "x.anchor", Service(tmp_path), ground.location)
+    with closing(config.open_ledger(create=False)) as ledger, pytest.raises(RequestError, match="pg_dump"):
         ledger.backup(tmp_path / "copy")
     with pytest.raises(RequestError, match="pg_restore"):
-        settle_ledger(tmp_path / "copy", tmp_path / "y", tmp_path / "x.anchor", ground.location)
+        config.restore_ledger(tmp_path / "copy")
     assert not os.path.exists(tmp_path / "y")

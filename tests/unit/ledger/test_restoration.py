@@ -1,4 +1,4 @@
-"""Copies, older copies, lost files: refused, or settled so that nothing lost can be spent again."""
+"""Copies, older copies and lost files are refused, or settled so that nothing lost can be spent again."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from countveil.errors import BudgetError, LedgerError, RequestError
+from countveil.ledger import Standing
 from countveil.ledger.anchor import Anchor
-from countveil.ledger.restoring import EVERYTHING, restore
+from countveil.ledger.restoration import EVERYTHING, restore
 from countveil.ledger.sqlite import SqliteLedger
 from tests.support.ledgers import answered, filled, opened, plan, seen
 
@@ -42,12 +43,12 @@ def spent(folder: Path, pool: str = "people") -> tuple[int, int]:
 
 def test_an_older_copy_is_refused(backed: Path) -> None:
     shutil.copy(backed / "backup", backed / "x.ledger")
-    with pytest.raises(LedgerError, match=r"lost history: it ends at entry 15, its anchor remembers 21; bring back"):
+    with pytest.raises(LedgerError, match=r"lost history: it ends at entry 15, but its anchor remembers 21; restore"):
         opened(backed)
 
 
 def test_a_deleted_log_is_refused(tmp_path: Path) -> None:
-    """A crash leaves the log; whoever tidies it away takes the last charges with it."""
+    """After a crash, the log has the last charges; deleting it deletes them."""
     filled(tmp_path)
     ledger = opened(tmp_path)
     answered(ledger, "e")
@@ -63,7 +64,7 @@ def test_a_deleted_log_is_refused(tmp_path: Path) -> None:
         opened(crashed)
 
 
-def test_a_deleted_ledger_is_missed(backed: Path) -> None:
+def test_a_deleted_ledger_is_reported(backed: Path) -> None:
     (backed / "x.ledger").unlink()
     with pytest.raises(LedgerError, match=r"the ledger x.ledger is gone, but its anchor remembers 21 entries"):
         opened(backed)
@@ -76,14 +77,14 @@ def test_an_emptied_ledger_is_refused(backed: Path) -> None:
         opened(backed)
 
 
-def test_a_deleted_anchor_is_missed(backed: Path) -> None:
+def test_a_deleted_anchor_is_reported(backed: Path) -> None:
     (backed / "x.anchor").unlink()
     with pytest.raises(LedgerError, match="the anchor is missing"):
         opened(backed)
     assert not (backed / "x.anchor").exists()
 
 
-def test_an_anchor_of_another_ledger(backed: Path, tmp_path: Path) -> None:
+def test_an_anchor_of_another_ledger_is_refused(backed: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     filled(other)
@@ -113,10 +114,10 @@ def test_an_anchor_of_another_ledger(backed: Path, tmp_path: Path) -> None:
         b"[" * 100_000,
     ],
 )
-def test_a_damaged_anchor(backed: Path, content: bytes) -> None:
+def test_a_damaged_anchor_is_refused(backed: Path, content: bytes) -> None:
     (backed / "x.anchor").write_bytes(content)
     for attempt in (lambda: opened(backed), lambda: put(backed, backed / "backup", accept_loss=True)):
-        with pytest.raises(LedgerError, match=r"the anchor x.anchor cannot be read; bring back a copy of it"):
+        with pytest.raises(LedgerError, match=r"the anchor x.anchor cannot be read; restore a copy of it"):
             attempt()
     (backed / "x.anchor").unlink()
     (backed / "x.anchor").mkdir()
@@ -152,7 +153,7 @@ def test_a_backup_is_one_file_that_may_be_read_only(backed: Path) -> None:
     assert sorted(file.name for file in backed.glob("*backup*")) == ["backup"]
 
 
-def test_a_copy_with_its_log(tmp_path: Path) -> None:
+def test_a_copy_is_restored_with_its_log(tmp_path: Path) -> None:
     """Files copied from a crashed machine: the ledger and its log."""
     filled(tmp_path)
     ledger = opened(tmp_path)
@@ -166,7 +167,7 @@ def test_a_copy_with_its_log(tmp_path: Path) -> None:
 
 
 def test_an_older_copy_is_settled(backed: Path) -> None:
-    """Six entries lost: every pool pays six answers, open charges are void, and it stays on the record."""
+    """Six entries are lost: every pool is charged six answers, open charges are void, and the ledger records this."""
     with pytest.raises(RequestError, match="6 entries would be lost; add --accept-loss"):
         put(backed, backed / "backup")
     assert spent(backed) == (6, 15)
@@ -184,8 +185,8 @@ def test_an_older_copy_is_settled(backed: Path) -> None:
     assert (backed / "x.ledger.replaced").is_file()
 
 
-def test_a_pool_planned_in_what_was_lost_is_not_new(tmp_path: Path) -> None:
-    """The copy does not know the pool at all; planning it again must not give its answers again."""
+def test_a_pool_whose_plan_was_lost_does_not_get_its_answers_again(tmp_path: Path) -> None:
+    """The copy does not contain the pool; planning it again must not give its answers again."""
     ledger = opened(tmp_path)
     ledger.backup(tmp_path / "backup")
     ledger.open_plan(plan(4))
@@ -204,7 +205,7 @@ def test_a_pool_planned_in_what_was_lost_is_not_new(tmp_path: Path) -> None:
 
 
 def test_losses_add_up(backed: Path) -> None:
-    """The same old backup again and again gives nothing back."""
+    """Restoring the same old backup repeatedly never gives answers back."""
     ledger = opened(backed)
     ledger.extend("people", 50, "3", "for this test")
     ledger.close()
@@ -217,8 +218,42 @@ def test_losses_add_up(backed: Path) -> None:
     assert {file.name for file in backed.glob("*replaced*")} == {f"x.ledger.replaced{n}" for n in ("", 2, 3)}
 
 
-def test_what_was_replaced_does_not_come_back(backed: Path) -> None:
-    """After the restore its anchor has moved on; the longer history counts the settled one as lost."""
+def test_a_lost_entry_counts_against_every_grade(tmp_path: Path) -> None:
+    """Any of the lost entries may have been a charge of any grade."""
+    ledger = opened(tmp_path)
+    ledger.open_plan(plan(6, fine=2, coarse=9))
+    answered(ledger, "a", grade="fine")
+    ledger.backup(tmp_path / "copy")
+    for question in "bc":
+        answered(ledger, question)
+    ledger.close()
+    assert put(tmp_path, tmp_path / "copy", accept_loss=True) == 4
+    ledger = opened(tmp_path)
+    expected = {"standard": Standing(6, 4), "fine": Standing(2, 2), "coarse": Standing(9, 4)}
+    assert ledger.standings("people") == expected
+    record = ledger.plan("people")
+    assert record is not None
+    assert {each.name: each.debt for each in record.grades} == {"standard": 0, "fine": 3, "coarse": 0}
+    with pytest.raises(BudgetError):
+        answered(ledger, "b", grade="fine")
+    ledger.extend("people", 2, "1.5", "they pay the debt", "fine")
+    assert ledger.standings("people")["fine"] == Standing(4, 4)
+    ledger.extend("people", 5, "1.6", "one of them does", "fine")
+    assert ledger.standings("people")["fine"] == Standing(9, 5)
+    assert ledger.debt("people") == 0
+    ledger.open_plan(plan(3, "other", coarse=5))  # planned after the loss, perhaps for the second time
+    assert ledger.standings("other") == {"standard": Standing(3, 3), "coarse": Standing(5, 4)}
+    ledger.replan(plan(5), "3", "after the fire", since=ledger.plan("people"))  # type: ignore[arg-type]
+    assert ledger.standings("people")["standard"] == Standing(11, 10)
+    assert ledger.standings("people")["coarse"].left == 0
+    assert ledger.verify() == len(list(ledger.entries()))
+    ledger.close()
+
+
+def test_a_replaced_ledger_cannot_return_without_a_loss(backed: Path) -> None:
+    """After the restore the anchor has moved on; restoring the replaced, longer history counts the settled entries as
+    lost.
+    """
     put(backed, backed / "backup", accept_loss=True)
     ledger = opened(backed)
     answered(ledger, "h")
@@ -229,9 +264,9 @@ def test_what_was_replaced_does_not_come_back(backed: Path) -> None:
     assert spent(backed) == (6 + 3, 15)
 
 
-def test_a_ledger_without_its_anchor(backed: Path) -> None:
+def test_without_an_anchor_every_answer_is_charged(backed: Path) -> None:
     (backed / "x.anchor").unlink()
-    with pytest.raises(RequestError, match=r"nobody knows what is missing; add --accept-loss .* or --latest"):
+    with pytest.raises(RequestError, match=r"the number of lost entries is unknown; add --accept-loss .* or --latest"):
         put(backed, None)
     assert put(backed, None, accept_loss=True) == EVERYTHING
     assert spent(backed) == (15, 15)
@@ -244,7 +279,7 @@ def test_a_ledger_without_its_anchor(backed: Path) -> None:
     ledger.close()
 
 
-def test_the_curators_word_that_nothing_is_missing(backed: Path) -> None:
+def test_the_option_latest_restores_a_lost_anchor_without_a_charge(backed: Path) -> None:
     with pytest.raises(RequestError, match="--latest is for a lost anchor"):
         put(backed, None, latest=True)
     (backed / "x.anchor").unlink()
@@ -255,7 +290,7 @@ def test_the_curators_word_that_nothing_is_missing(backed: Path) -> None:
     ledger.close()
 
 
-def test_what_is_no_ledger(backed: Path) -> None:
+def test_an_invalid_backup_is_refused_and_changes_nothing(backed: Path) -> None:
     before = seen(backed)
     with pytest.raises(RequestError, match="is not a file"):
         put(backed, backed / "nothing")
@@ -271,8 +306,8 @@ def test_what_is_no_ledger(backed: Path) -> None:
     assert not list(backed.glob(".*restoring*"))
 
 
-def test_a_process_that_was_left_behind_answers_nothing(backed: Path) -> None:
-    """It has the old file open: what it charges there would be lost."""
+def test_a_process_with_the_old_ledger_open_cannot_answer(backed: Path) -> None:
+    """What it charges in the old file would be lost."""
     behind = opened(backed)
     charge = behind.charge("people", "people", 1, "late", "", "ann")
     for copy, loss in ((backed / "x.ledger", False), (backed / "backup", True)):
@@ -285,8 +320,8 @@ def test_a_process_that_was_left_behind_answers_nothing(backed: Path) -> None:
     opened(backed).close()
 
 
-def test_a_process_is_not_overtaken_between_commit_and_anchor(backed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A restore waits until what is on disk is within the anchor, and then counts it among what it loses."""
+def test_a_restore_waits_for_a_process_between_commit_and_anchor(backed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The restore waits until the anchor covers the committed change, and then counts this change as lost."""
     monkeypatch.setattr("countveil.ledger.anchor.WAIT", 0.1)
     refused: list[str] = []
 
@@ -304,8 +339,8 @@ def test_a_process_is_not_overtaken_between_commit_and_anchor(backed: Path, monk
     assert spent(backed) == (3 + 8, 15)
 
 
-def test_a_process_that_is_overtaken_between_charge_and_answer(backed: Path) -> None:
-    """The charge is on disk and not within the anchor, so the restore does not miss it; nor does an answer go out."""
+def test_a_restore_between_charge_and_answer_stops_the_answer(backed: Path) -> None:
+    """The charge is not covered by the anchor, so the restore does not count it as lost; but it is never answered."""
     ledger = opened(backed)
     charge = ledger.charge("people", "people", 1, "late", "", "ann")
     assert put(backed, backed / "backup", accept_loss=True) == 6
@@ -314,8 +349,8 @@ def test_a_process_that_is_overtaken_between_charge_and_answer(backed: Path) -> 
     ledger.close()
 
 
-def test_a_ledger_that_is_written_over_between_charge_and_answer(backed: Path) -> None:
-    """The file keeps its place on the disk, and everything in it is older: what its anchor remembers is not there."""
+def test_a_ledger_overwritten_between_charge_and_answer_is_refused(backed: Path) -> None:
+    """The file has the same inode but older content, without the entry that its anchor remembers."""
     ledger = opened(backed)
     charge = ledger.charge("people", "people", 1, "late", "", "ann")
     ledger.close()
@@ -324,7 +359,7 @@ def test_a_ledger_that_is_written_over_between_charge_and_answer(backed: Path) -
         opened(backed).record(charge, b"never sent")
 
 
-def test_a_file_removed_while_it_is_open(backed: Path) -> None:
+def test_a_ledger_removed_while_it_is_open_cannot_answer(backed: Path) -> None:
     ledger = opened(backed)
     (backed / "x.ledger").unlink()
     with pytest.raises(LedgerError, match="removed or replaced while it was open"):
@@ -332,9 +367,9 @@ def test_a_file_removed_while_it_is_open(backed: Path) -> None:
     ledger.close()
 
 
-def test_a_backup_is_a_new_file(backed: Path) -> None:
+def test_a_backup_never_replaces_a_file(backed: Path) -> None:
     ledger = opened(backed)
-    with pytest.raises(RequestError, match="exists; a backup is a new file"):
+    with pytest.raises(RequestError, match="exists; give the path of a new file"):
         ledger.backup(backed / "backup")
     with pytest.raises(RequestError, match="cannot be written"):
         ledger.backup(backed / "nowhere" / "backup")
@@ -342,10 +377,10 @@ def test_a_backup_is_a_new_file(backed: Path) -> None:
     ledger.close()
 
 
-def test_nobody_answers_while_a_copy_is_brought_back(backed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A restore holds the anchor from reading it to moving it; so it waits for others, and others for it."""
+def test_no_process_answers_during_a_restore(backed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A restore locks the anchor from reading it until moving it, so restores and answers wait for each other."""
     monkeypatch.setattr("countveil.ledger.anchor.WAIT", 0.05)
     before = seen(backed)
-    with Anchor(backed / "x.anchor").held(), pytest.raises(LedgerError, match="anchor is busy"):
+    with Anchor(backed / "x.anchor").lock(), pytest.raises(LedgerError, match="anchor is busy"):
         put(backed, backed / "backup", accept_loss=True)
     assert seen(backed) == before

@@ -1,4 +1,4 @@
-"""Whatever is changed in a ledger's rows or bytes is found, or has no meaning."""
+"""Every change of a ledger's rows or bytes is detected, or changes nothing that the ledger says."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ import pytest
 
 from countveil.errors import LedgerError
 from countveil.ledger.anchor import LENGTH, Anchor, Mark
-from countveil.ledger.records import canonical, entry_hash
+from countveil.ledger.records import Entry, canonical, entry_hash, seal
+from countveil.ledger.verification import replay_entries
 from tests.support.ledgers import answered, filled, opened, seen
 
 FLIPS = 2000
-TABLES = ("entry", "pool", "plan", "share", "version", "charge", "answer")
+TABLES = ("entry", "pool", "grade", "share", "version", "charge", "answer")
 Change = Callable[[sqlite3.Connection], None]
 
 
@@ -42,7 +43,9 @@ def copy(original: Path, target: Path) -> Path:
 
 
 def edit(folder: Path, change: Change) -> None:
-    """What someone with the file and SQLite can do: no triggers, no constraints, then the schema as it was."""
+    """Edit the file as anyone with SQLite can: without triggers and constraints, and with the original schema
+    afterwards.
+    """
     with closing(sqlite3.connect(folder / "x.ledger", isolation_level=None)) as db:
         triggers = db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
         for name, _ in triggers:
@@ -73,8 +76,8 @@ def cells(original: Path) -> Iterator[tuple[str, int, str, object]]:
 
 
 @pytest.mark.slow  # opens the ledger again and again
-def test_every_cell_of_every_row(original: Path, tmp_path: Path) -> None:
-    """One change in every column of every row of every table: text, number, bytes."""
+def test_a_change_in_any_column_of_any_row_is_detected(original: Path, tmp_path: Path) -> None:
+    """In every table; values are replaced by another text, number and bytes."""
     changed = edited = 0
     for table, rowid, column, value in cells(original):
         for new in others(value):
@@ -101,8 +104,8 @@ def others(value: object) -> list[object]:
 
 
 @pytest.mark.slow  # opens the ledger again and again
-def test_flipped_bytes_of_the_file(original: Path, tmp_path: Path) -> None:
-    """Any byte of the file: refused, or everything that the ledger says is as before."""
+def test_a_flipped_byte_of_the_file_is_detected_or_changes_no_meaning(original: Path, tmp_path: Path) -> None:
+    """The file is refused, or everything that the ledger says is as before."""
     whole, meant = (original / "x.ledger").read_bytes(), seen(original)
     rng = random.Random(11)
     used = [i for i, byte in enumerate(whole) if byte]
@@ -128,8 +131,10 @@ def test_flipped_bytes_of_the_file(original: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow  # opens the ledger again and again
-def test_flipped_bytes_of_the_anchor(original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every byte of it, every bit; and every digit in place of every digit."""
+def test_a_changed_byte_of_the_anchor_is_detected(
+    original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every bit of every byte is flipped, and every digit is replaced by every other digit."""
     monkeypatch.setattr("countveil.ledger.anchor.time.sleep", lambda seconds: None)  # nobody is moving it
     whole, meant, refused = (original / "x.anchor").read_bytes(), Anchor(original / "x.anchor").read(), 0
     folder = copy(original, tmp_path / "copy")
@@ -160,21 +165,25 @@ ROWS: dict[str, Change] = {
     "a version is removed": lambda db: db.execute("DELETE FROM version WHERE number = 2"),
     "a share is removed": lambda db: db.execute("DELETE FROM share WHERE analyst = 'bob'"),
     "a pool is removed": lambda db: db.execute("DELETE FROM pool WHERE name = 'other'"),
-    "a plan is removed": lambda db: db.execute("DELETE FROM plan WHERE pool = 'other'"),
-    "budgets are refilled": lambda db: db.execute("UPDATE pool SET spent = 0"),
-    "budgets are raised": lambda db: db.execute("UPDATE pool SET answers = answers + 100"),
+    "a plan is added": lambda db: db.execute("INSERT INTO plan VALUES ('other', '{}')"),
+    "a grade is removed": lambda db: db.execute("DELETE FROM grade WHERE pool = 'other'"),
+    "a grade is added": lambda db: db.execute("INSERT INTO grade VALUES ('people', 'more', 5, 0)"),
+    "budgets are refilled": lambda db: db.execute("UPDATE grade SET spent = 0"),
+    "budgets are raised": lambda db: db.execute("UPDATE grade SET answers = answers + 100"),
+    "a charge is of another grade": lambda db: db.execute("UPDATE charge SET grade = 'fine' WHERE question = 'c'"),
     "a charge is void": lambda db: db.execute("UPDATE charge SET void = 1 WHERE question = 'c'"),
-    "a share is added": lambda db: db.execute("INSERT INTO share VALUES ('people', 'eve', 5, 0)"),
-    "a pool is added": lambda db: db.execute("INSERT INTO pool VALUES ('new', 5, 0)"),
+    "a share is added": lambda db: db.execute("INSERT INTO share VALUES ('people', 'eve', 'standard', 5, 0)"),
+    "a pool is added": lambda db: db.execute("INSERT INTO pool VALUES ('new')"),
     "a charge is added": lambda db: db.execute(
-        "INSERT INTO charge SELECT 'forged', pool, dataset, version, 'z', text, analyst, time, 0 FROM charge LIMIT 1"
+        "INSERT INTO charge SELECT 'forged', pool, dataset, version, 'z', text, analyst, time, 0, grade "
+        "FROM charge LIMIT 1"
     ),
     "an answer is added": lambda db: db.execute(
         "INSERT INTO answer SELECT id, time, x'00' FROM charge WHERE question = 'c'"
     ),
     "a table is added": lambda db: db.execute("CREATE TABLE more (x)"),
     "a trigger is added": lambda db: db.execute(
-        "CREATE TRIGGER refill AFTER INSERT ON answer BEGIN UPDATE pool SET spent = 0; END"
+        "CREATE TRIGGER refill AFTER INSERT ON answer BEGIN UPDATE grade SET spent = 0; END"
     ),
     "an index is dropped": lambda db: db.execute("DROP INDEX charge_once"),
     "another format": lambda db: db.execute("PRAGMA user_version = 7"),
@@ -183,14 +192,14 @@ ROWS: dict[str, Change] = {
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_edits(folder: Path, name: str) -> None:
+def test_edited_rows_are_detected(folder: Path, name: str) -> None:
     edit(folder, ROWS[name])
     refused(folder)
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_swapped_rows(folder: Path, table: str) -> None:
-    """The contents of two rows change places; keys stay where they are, and then move along."""
+def test_swapped_rows_are_detected(folder: Path, table: str) -> None:
+    """The contents of two rows are exchanged, first without their keys and then with them."""
 
     def swap(db: sqlite3.Connection) -> None:
         names = [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
@@ -201,14 +210,14 @@ def test_swapped_rows(folder: Path, table: str) -> None:
         for place, row in ((first, two), (second, one)):
             if table == "entry":
                 row = [place, *row[1:]]
-            elif table in ("plan", "answer", "pool", "version"):
+            elif table in ("grade", "answer", "pool", "version"):
                 key = one if place == first else two
                 row = [*key[:1], *row[1:]] if table != "version" else [*key[:2], *row[2:]]
             db.execute(f"INSERT INTO {table} (rowid, {', '.join(names)}) VALUES ({marks})", (place, *row))
 
     def distinct(db: sqlite3.Connection) -> None:
-        if table == "plan":  # both pools have the same document
-            db.execute("UPDATE plan SET document = document || ' ' WHERE pool = 'other'")
+        if table == "pool":  # it has only names
+            db.execute("UPDATE pool SET name = 'another' WHERE name = 'other'")
         swap(db)
 
     if table == "share":
@@ -218,7 +227,7 @@ def test_swapped_rows(folder: Path, table: str) -> None:
 
 
 def forge(db: sqlite3.Connection, kind: str, body: dict[str, object], seq: int | None = None) -> None:
-    """An entry that is chained as it should be."""
+    """Append an entry whose hash fits the chain."""
     last, hash = db.execute("SELECT seq, hash FROM entry ORDER BY seq DESC LIMIT 1").fetchone()
     row = (seq or last + 1, "2026-11-16T12:00:00+00:00", kind, canonical(body), hash)
     sealed = entry_hash(hash, row[0], row[1], row[2], row[3])
@@ -240,13 +249,52 @@ FORGED: dict[str, tuple[str, dict[str, object]]] = {
 }
 
 
+CHARGE = {"id": "1", "dataset": "d", "version": 1, "question": "q", "text": "", "analyst": "a"}
+GRADED: dict[str, tuple[str, dict[str, object]]] = {
+    "more fine answers than planned": ("charge", {**CHARGE, "id": "2", "pool": "p", "question": "r", "grade": "fine"}),
+    "a grade of another pool": ("charge", {**CHARGE, "id": "2", "pool": "other", "grade": "fine"}),
+    "a question paid twice in a grade": ("charge", {**CHARGE, "id": "2", "pool": "p", "grade": "fine"}),
+    "a grade that is a number": ("charge", {**CHARGE, "id": "2", "pool": "p", "grade": 1}),
+    "more of a closed grade": ("extend", {"pool": "p", "grade": "coarse", "answers": 3}),
+    "more of an unknown grade": ("extend", {"pool": "p", "grade": "finest", "answers": 3}),
+    "a charge of a closed grade": ("charge", {**CHARGE, "id": "2", "pool": "p", "question": "r", "grade": "coarse"}),
+    "a share of an unknown grade": ("share", {"pool": "p", "grade": "finest", "analyst": "a", "answers": 3}),
+    "a plan without grades": ("plan", {"pool": "third", "grades": []}),
+    "a grade twice": ("plan", {"pool": "third", "grades": [{"name": "fine", "answers": 1}] * 2}),
+    "half an answer of a grade": ("plan", {"pool": "third", "grades": [{"name": "fine", "answers": 0.5}]}),
+}
+
+
+@pytest.mark.parametrize("name", GRADED)
+def test_a_history_that_breaks_a_rule_of_grades_is_refused(name: str) -> None:
+    first = [{"name": "fine", "answers": 1}, {"name": "coarse", "answers": 5}]
+    again = {"pool": "p", "reason": "", "charges": 0, "after": None, "grades": [{"name": "fine", "answers": 1}]}
+    kinds: list[tuple[str, dict[str, object]]] = [
+        ("open", {"ledger": "x", "nonce": "0", "check": "0"}),
+        ("plan", {"pool": "p", "grades": first}),
+        ("plan", again),
+        ("plan", {"pool": "other", "grades": [{"name": "standard", "answers": 1}]}),
+        ("charge", {**CHARGE, "pool": "p", "grade": "fine"}),
+    ]
+    entries: list[Entry] = []
+    for kind, body in (*kinds, GRADED[name]):
+        entries.append(seal(entries[-1] if entries else None, "t", kind, body))
+    assert replay_entries(entries[:-1]).grades == {
+        ("p", "fine"): [2, 2],
+        ("p", "coarse"): [5, 5],
+        ("other", "standard"): [1, 0],
+    }
+    with pytest.raises((LedgerError, LookupError)):
+        replay_entries(entries)
+
+
 @pytest.mark.parametrize("name", FORGED)
-def test_forged_entries_that_break_a_rule(folder: Path, name: str) -> None:
+def test_forged_entries_that_break_a_rule_are_refused(folder: Path, name: str) -> None:
     edit(folder, lambda db: forge(db, *FORGED[name]))
     refused(folder)
 
 
-def test_a_forged_second_answer(folder: Path) -> None:
+def test_a_forged_second_answer_is_refused(folder: Path) -> None:
     def again(db: sqlite3.Connection) -> None:
         (charge,) = db.execute("SELECT charge FROM answer LIMIT 1").fetchone()
         forge(db, "answer", {"charge": charge, "sha256": "0" * 64})
@@ -255,7 +303,7 @@ def test_a_forged_second_answer(folder: Path) -> None:
     assert "breaks a rule" in refused(folder)
 
 
-def test_a_forged_charge_of_a_question_that_is_paid(folder: Path) -> None:
+def test_a_forged_second_charge_of_a_question_is_refused(folder: Path) -> None:
     def again(db: sqlite3.Connection) -> None:
         (written,) = db.execute("SELECT body FROM entry WHERE kind = 'charge' LIMIT 1").fetchone()
         forge(db, "charge", json.loads(written))
@@ -264,12 +312,12 @@ def test_a_forged_charge_of_a_question_that_is_paid(folder: Path) -> None:
     assert "breaks a rule" in refused(folder)
 
 
-def test_a_forged_entry_that_leaps(folder: Path) -> None:
+def test_a_forged_entry_that_skips_numbers_is_refused(folder: Path) -> None:
     edit(folder, lambda db: forge(db, "share", {"pool": "people", "analyst": "ann", "answers": 6}, 99))
     assert "does not follow" in refused(folder)
 
 
-def test_a_body_that_is_written_otherwise(folder: Path) -> None:
+def test_an_entry_that_is_not_canonical_json_is_refused(folder: Path) -> None:
     def loose(db: sqlite3.Connection) -> None:
         forge(db, "share", {"pool": "people", "analyst": "ann", "answers": 6})
         (seq, time, kind, written, before) = db.execute(
@@ -283,14 +331,14 @@ def test_a_body_that_is_written_otherwise(folder: Path) -> None:
     assert "cannot be read" in refused(folder)
 
 
-def test_a_rewritten_history_is_not_the_anchors(folder: Path) -> None:
-    """Someone recomputes the whole chain without the last charge, and all tables: only the anchor knows."""
+def test_a_rewritten_history_does_not_fit_the_anchor(folder: Path) -> None:
+    """If somebody recomputes the whole chain and all tables without the last charge, only the anchor shows it."""
 
     def rewrite(db: sqlite3.Connection) -> None:
         db.execute("DELETE FROM answer WHERE charge = (SELECT id FROM charge WHERE question = 'd')")
         db.execute("DELETE FROM charge WHERE question = 'd'")
         db.execute("DELETE FROM entry WHERE seq > 13")
-        db.execute("UPDATE pool SET spent = 0 WHERE name = 'other'")
+        db.execute("UPDATE grade SET spent = 0 WHERE pool = 'other'")
 
     last = json.loads((folder / "x.anchor").read_bytes())["seq"]
     edit(folder, rewrite)
@@ -301,7 +349,7 @@ def test_a_rewritten_history_is_not_the_anchors(folder: Path) -> None:
     assert "not the one its anchor remembers" in refused(folder)
 
 
-def test_a_ledger_that_is_ahead_catches_up(folder: Path) -> None:
+def test_an_anchor_behind_its_ledger_catches_up(folder: Path) -> None:
     before = (folder / "x.anchor").read_bytes()
     ledger = opened(folder)
     answered(ledger, "e")
@@ -312,17 +360,17 @@ def test_a_ledger_that_is_ahead_catches_up(folder: Path) -> None:
     assert (folder / "x.anchor").read_bytes() == after
 
 
-def test_the_tests_of_damage_can_fail(folder: Path) -> None:
-    """An edit that changes nothing is not refused."""
+def test_an_edit_that_changes_nothing_is_accepted(folder: Path) -> None:
+    """So the tests of damage can fail."""
     before = seen(folder)
-    edit(folder, lambda db: db.execute("UPDATE pool SET spent = spent"))
+    edit(folder, lambda db: db.execute("UPDATE grade SET spent = spent"))
     assert seen(folder) == before
 
 
 # -- the anchor moves in place -----------------------------------------------------------------------------------------
 
 
-def test_the_anchor_is_one_line_of_one_length_that_moves_in_place(folder: Path) -> None:
+def test_the_anchor_is_one_line_of_fixed_length_overwritten_in_place(folder: Path) -> None:
     before = (folder / "x.anchor").stat()
     ledger = opened(folder)
     answered(ledger, "e")
@@ -332,8 +380,8 @@ def test_the_anchor_is_one_line_of_one_length_that_moves_in_place(folder: Path) 
     assert LENGTH <= 512, "what a disk writes whole or not at all"
 
 
-def test_half_of_a_move_is_refused(folder: Path) -> None:
-    """Were a line torn, wherever: refused, or what it was, or what it was to become."""
+def test_a_torn_line_of_the_anchor_is_refused(folder: Path) -> None:
+    """A line torn at any place is refused, or read as the old or the new mark."""
     before = (folder / "x.anchor").read_bytes()
     ledger = opened(folder)
     answered(ledger, "e")
@@ -353,7 +401,7 @@ def test_half_of_a_move_is_refused(folder: Path) -> None:
     assert refusals > 50
 
 
-def test_whoever_reads_while_it_moves_never_sees_damage(tmp_path: Path) -> None:
+def test_readers_of_a_moving_anchor_never_see_damage(tmp_path: Path) -> None:
     anchor = Anchor(tmp_path / "x.anchor")
     anchor.begin("a ledger")
     hashes = {seq: hashlib.sha256(str(seq).encode()).hexdigest() for seq in range(1, 400)}
@@ -363,8 +411,8 @@ def test_whoever_reads_while_it_moves_never_sees_damage(tmp_path: Path) -> None:
     )
     moving.start()
     while moving.is_alive():
-        found.append(Anchor(tmp_path / "x.anchor").found())
+        found.append(Anchor(tmp_path / "x.anchor").require())
     moving.join()
     assert [mark.seq for mark in found] == sorted(mark.seq for mark in found)
     assert all(mark.hash == hashes.get(mark.seq, "") for mark in found)
-    assert Anchor(tmp_path / "x.anchor").found().seq == 399
+    assert Anchor(tmp_path / "x.anchor").require().seq == 399

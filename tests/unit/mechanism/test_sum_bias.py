@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import countveil as cv
-from countveil.sum_bias import WAY_OUT, bias_of_sum
+from countveil.mechanism.sum_bias import WAY_OUT, bias_of_sum
 
 DESIGNS = {
     "program": {"epsilon": "1", "delta": "1e-4"},
@@ -21,35 +21,35 @@ DESIGNS = {
 
 
 @pytest.mark.parametrize("name", DESIGNS)
-def test_the_bias_of_a_sum_is_that_of_the_worst_counts(name: str) -> None:
-    """Against the means of all laws, one by one."""
+def test_the_bias_of_a_sum_is_the_number_of_cells_times_the_worst_bias(name: str) -> None:
+    """The stated bias is compared with the means of all laws."""
     m = cv.design(**DESIGNS[name])  # type: ignore[arg-type]
     low, high = m.counts
-    means = {n: m.column(n).mean for n in range(low, (high or m.certificate.stationary_from + 20) + 1)}
-    found = bias_of_sum(m, 48_000)
-    assert found.high == 48_000 * max(means.values()) == 48_000 * means[found.high_at]
-    assert found.low == 48_000 * min(means.values()) == 48_000 * means[found.low_at]
+    means = {n: m.law(n).mean for n in range(low, (high or m.certificate.stationary_from + 20) + 1)}
+    bias = bias_of_sum(m, 48_000)
+    assert bias.high == 48_000 * max(means.values()) == 48_000 * means[bias.high_at]
+    assert bias.low == 48_000 * min(means.values()) == 48_000 * means[bias.low_at]
     honest = name in ("signed", "far from 0")
-    assert ("stay honest" in found.sentence) == (set(means.values()) == {Fraction(0)}) == honest
-    assert (WAY_OUT in found.sentence) == (not honest)
-    assert (f"if every count is {found.high_at}" in found.sentence) == (found.high > 0)
-    assert ("too low on average" in found.sentence) == (found.low <= Fraction(-1, 2))
-    assert ("promised" in found.sentence) == (name == "far from 0")
+    assert ("stay honest" in bias.sentence) == (set(means.values()) == {Fraction(0)}) == honest
+    assert (WAY_OUT in bias.sentence) == (not honest)
+    assert (f"if every count is {bias.high_at}" in bias.sentence) == (bias.high > 0)
+    assert ("too low on average" in bias.sentence) == (bias.low <= Fraction(-1, 2))
+    assert ("promised" in bias.sentence) == (name == "far from 0")
 
 
-def test_many_zeros_sum_to_what_is_stated() -> None:
-    """48,000 empty cells: the sum is what the sentence says, within seven standard deviations, and far from 0."""
+def test_the_sum_of_many_empty_cells_has_the_stated_bias() -> None:
+    """The sum of 48,000 empty cells is far from 0, and within seven standard deviations of the stated bias."""
     m = cv.design(epsilon="1", delta="1e-4")
     stated = bias_of_sum(m, 48_000)
     assert stated.high_at == 0
-    spread = 7 * float(48_000 * m.column(0).variance) ** 0.5
+    spread = 7 * float(48_000 * m.law(0).variance) ** 0.5
     total = int(m.release(np.zeros(48_000, dtype=np.int64)).sum())
     assert abs(total - float(stated.high)) < spread
     assert total > 5 * spread
     assert f"up to {-(-stated.high // 1):,} too high on average" in stated.sentence
 
 
-def test_figures_are_rounded_up_and_small_ones_are_no_warning() -> None:
+def test_figures_are_rounded_up_and_small_biases_give_no_warning() -> None:
     m = cv.design(epsilon="1", delta="1e-4")
     one = bias_of_sum(m, 1)
     figure = one.sentence.split("to within ")[1].split(",")[0]

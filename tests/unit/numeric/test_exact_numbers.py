@@ -6,10 +6,9 @@ from fractions import Fraction
 
 import mpmath
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from countveil.exact import convolve, decimal_text, exp_bounds, log_upper, number
+from countveil.numeric.exact_numbers import convolve, decimal_text, exp_bounds, log_upper, number
 
 
 @given(st.fractions(min_value=-100, max_value=100, max_denominator=10**6))
@@ -30,7 +29,7 @@ def test_logarithms_are_rounded_up(order: Fraction) -> None:
 
 
 @given(st.fractions(), st.integers(1, 30))
-def test_decimals_keep_their_direction(x: Fraction, digits: int) -> None:
+def test_decimals_are_rounded_in_the_stated_direction(x: Fraction, digits: int) -> None:
     down, near, up = (Fraction(decimal_text(x, digits, way)) for way in ("down", "nearest", "up"))
     assert down <= x <= up
     assert down <= near <= up
@@ -38,7 +37,7 @@ def test_decimals_keep_their_direction(x: Fraction, digits: int) -> None:
 
 
 @given(st.lists(st.integers(0, 2**70), max_size=12), st.lists(st.integers(0, 2**40), max_size=9))
-def test_convolution_is_its_definition(left: list[int], right: list[int]) -> None:
+def test_convolution_agrees_with_its_definition(left: list[int], right: list[int]) -> None:
     expected = [0] * max(0, len(left) + len(right) - 1)
     for i, a in enumerate(left):
         for j, b in enumerate(right):
@@ -51,5 +50,5 @@ def test_convolution_is_its_definition(left: list[int], right: list[int]) -> Non
     ("given_", "value"),
     [("0.1", "1/10"), (0.1, "1/10"), ("1e-6", "1/1000000"), (3, "3"), ("3/4", "3/4"), (" 2 ", "2"), (".5", "1/2")],
 )
-def test_numbers(given_: object, value: str) -> None:
+def test_numbers_are_read_exactly(given_: object, value: str) -> None:
     assert number("x", given_) == Fraction(value)

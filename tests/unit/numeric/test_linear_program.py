@@ -6,10 +6,9 @@ from fractions import Fraction
 from math import exp
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from countveil.design.linear import NoSolution, Program
+from countveil.numeric.linear_program import NoSolution, Program
 from tests.support.effort import examples
 
 TINY = Fraction(1, 2**150)
@@ -26,7 +25,7 @@ def pivot(table: list[list[Fraction]], basis: list[int], row: int, column: int) 
 
 
 def bland(table: list[list[Fraction]], basis: list[int], allowed: int) -> bool:
-    """Minimise, if bounded; the last line holds the reduced costs, the last column the right-hand side."""
+    """Minimise; False if unbounded. The last line contains the reduced costs, the last column the right-hand side."""
     while True:
         column = next((j for j in range(allowed) if table[-1][j] < 0), None)
         if column is None:
@@ -87,7 +86,7 @@ def programs(draw: st.DrawFn) -> tuple[list[Fraction], list[list[Fraction]], lis
 
 @examples(150, deadline=None)
 @given(programs())
-def test_agrees_with_rational_simplex(
+def test_optimum_agrees_with_rational_simplex(
     case: tuple[list[Fraction], list[list[Fraction]], list[Fraction]],
 ) -> None:
     cost, rows, upper = case
@@ -149,7 +148,7 @@ def test_tiny_optimum_has_full_relative_accuracy() -> None:
     assert solution.rounds >= 1
 
 
-def test_tiny_optimum_as_a_difference_of_large_terms() -> None:
+def test_tiny_difference_of_large_terms_is_accurate() -> None:
     made = Program()
     x, y, t = made.variables(3)
     made.constrain([(x, 1), (y, 1)], 1, 1)
@@ -160,7 +159,7 @@ def test_tiny_optimum_as_a_difference_of_large_terms() -> None:
     assert abs(solution[t] / small_part - 1) < Fraction(1, 10**30)
 
 
-def test_infeasible_by_less_than_float_tolerance() -> None:
+def test_infeasibility_below_float_tolerance_is_detected() -> None:
     made = Program()
     x, y = made.variables(2)
     made.constrain([(x, 1), (y, 1)], 1, 1)
@@ -178,7 +177,7 @@ def test_crossed_bounds_are_infeasible() -> None:
     assert stop.value.reason == "infeasible"
 
 
-def test_unbounded() -> None:
+def test_unbounded_program_is_detected() -> None:
     made = Program()
     x, y = made.variables(2, lower=None)
     made.constrain([(x, 1), (y, -1)], 0, 0)
@@ -187,8 +186,8 @@ def test_unbounded() -> None:
     assert stop.value.reason == "unbounded"
 
 
-def test_lexicographic_use_with_a_tiny_first_optimum() -> None:
-    """Hold the first optimum within 1e-7 of itself; the second objective uses up exactly that room."""
+def test_a_tiny_first_optimum_can_constrain_a_second_objective() -> None:
+    """Keep the first objective within 1e-7 of its optimum; the second objective uses exactly that tolerance."""
     growth = Fraction(50)
     made, x = chain(7, growth)
     first = made.minimize([(x[7], 1)])
@@ -203,7 +202,7 @@ def test_lexicographic_use_with_a_tiny_first_optimum() -> None:
     assert abs(third[x[1]] / growth**-1 - 1) < Fraction(1, 10**25)
 
 
-def test_rows_and_variables_added_between_calls() -> None:
+def test_rows_and_variables_can_be_added_between_calls() -> None:
     made = Program()
     x = made.variable(0, 10)
     assert made.minimize([(x, -1)]).objective == -10
@@ -221,7 +220,7 @@ def test_expected_sizes_do_not_change_the_optimum() -> None:
     assert abs(made.minimize([(x[6], 1)]).objective * growth**6 - 1) < Fraction(1, 10**40)
 
 
-def test_no_rows_and_no_objective() -> None:
+def test_a_program_without_rows_or_objective_is_solved() -> None:
     made = Program()
     assert made.minimize([]).objective == 0
     x, y = made.variable(-3, 4), made.variable(None)
@@ -236,7 +235,7 @@ def test_unknown_variable_is_an_index_error() -> None:
 
 
 def whole_domain(E: Fraction, eta: Fraction, D: int, n0: int) -> tuple[Program, int]:
-    """Least delta of laws on n - D .. n + D, kept at y >= 0, that are exact with probability eta."""
+    """The program for the least delta of laws on n - D .. n + D, y >= 0, that are exact with probability eta."""
     made = Program()
     delta = made.variable()
     p = {(n, y): made.variable() for n in range(D + 1) for y in range(n + D + 1)}
@@ -269,7 +268,9 @@ def whole_domain(E: Fraction, eta: Fraction, D: int, n0: int) -> tuple[Program, 
         (4.0, Fraction(9, 10), 6, 3, 1.01170427499e-10),
     ],
 )
-def test_whole_domain_program(epsilon: float, eta: Fraction, D: int, n0: int, expected: float) -> None:
+def test_whole_domain_program_reaches_the_known_optimum(
+    epsilon: float, eta: Fraction, D: int, n0: int, expected: float
+) -> None:
     made, delta = whole_domain(Fraction(exp(epsilon)), eta, D, n0)
     first = made.minimize([(delta, 1)])
     assert float(first.objective) == pytest.approx(expected, rel=1e-10)

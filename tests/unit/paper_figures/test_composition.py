@@ -1,4 +1,4 @@
-"""The figure of many answers: independent computations, what must be in order, and the picture that the page shows."""
+"""The figure of many answers: independent computations, the order of its curves, and the picture on the page."""
 
 from __future__ import annotations
 
@@ -14,33 +14,42 @@ import pytest
 
 import countveil as cv
 from countveil.accounting.composition import Composition
-from countveil.accounting.pairs import answer_of
+from countveil.accounting.privacy_loss import answer_of
 from countveil.errors import ParameterError
-from countveil.figures import MORE, NAMES, _chosen, figure
-from countveil.figures.composed import COLUMNS, COUNTS, advanced, basic, bracket, peer, tuned, zcdp
-from countveil.figures.points import Figure
-from countveil.plots.composed import COST, NEED, composition_chart
-from countveil.plots.save import save
+from countveil.paper_figures import MORE, NAMES, _choose_figures, figure
+from countveil.paper_figures.composition import (
+    COLUMNS,
+    COUNTS,
+    advanced_epsilon,
+    basic_epsilon,
+    bracket,
+    peer,
+    tune_member,
+    zcdp_epsilon,
+)
+from countveil.paper_figures.points import Figure
+from countveil.plots.chart_files import save
+from countveil.plots.composition import COST, NEED, composition_chart
 
 PAGE = Path(__file__).parents[3] / "docs" / "composition.md"
 
 
 @cache
-def made() -> Figure:
+def composition_figure() -> Figure:
     return figure("composition")
 
 
 def value(series: str, answers: int, column: str) -> float:
-    (point,) = made().select(series=series, answers=answers)
-    found = point[column]
-    assert isinstance(found, Fraction)
-    return float(found)
+    (point,) = composition_figure().select(series=series, answers=answers)
+    number = point[column]
+    assert isinstance(number, Fraction)
+    return float(number)
 
 
 def composed_delta(p: np.ndarray, k: int, epsilon: float) -> float:
-    """delta of k answers of a law against its shift, by convolution of the laws' logarithms in plain floats.
+    """The delta of k answers of a law and its shift, by a k-fold convolution of losses in plain floats.
 
-    The k-fold product over outcomes, with losses rounded to multiples of 1e-4: good to about k * 1e-4 in epsilon.
+    Losses are rounded to multiples of 1e-4, so the error is about k * 1e-4 in epsilon.
     """
     ahead, behind = np.append(p, 0.0), np.append(0.0, p)
     lost = float(ahead[behind == 0].sum())
@@ -57,17 +66,17 @@ def composed_delta(p: np.ndarray, k: int, epsilon: float) -> float:
 # Formulas
 
 
-def test_zcdp() -> None:
-    assert zcdp(0.5) == pytest.approx(0.5 + 2 * math.sqrt(0.5 * math.log(1e6)))
+def test_zcdp_epsilon_equals_its_formula() -> None:
+    assert zcdp_epsilon(0.5) == pytest.approx(0.5 + 2 * math.sqrt(0.5 * math.log(1e6)))
 
 
-def test_basic_and_advanced_are_bounds() -> None:
+def test_basic_and_advanced_equal_their_formulas() -> None:
     m = cv.design(epsilon="0.1", delta="1e-12", policy="signed")
-    assert float(basic(m, 1)) == pytest.approx(0.1, rel=1e-4)
-    assert basic(m, 7) <= Fraction(7, 10)
-    assert advanced(m, 3) == pytest.approx(0.3)
+    assert float(basic_epsilon(m, 1)) == pytest.approx(0.1, rel=1e-4)
+    assert basic_epsilon(m, 7) <= Fraction(7, 10)
+    assert advanced_epsilon(m, 3) == pytest.approx(0.3)
     mean, spread = 1000 * 0.1 * math.tanh(0.05), 0.1 * math.sqrt(2000 * math.log(1e6))
-    assert advanced(m, 1000) == pytest.approx(mean + spread, rel=1e-4)
+    assert advanced_epsilon(m, 1000) == pytest.approx(mean + spread, rel=1e-4)
 
 
 # What k answers cost
@@ -76,9 +85,9 @@ def test_basic_and_advanced_are_bounds() -> None:
 @pytest.mark.slow  # computes whole figures
 def test_a_bracket_encloses_an_independent_computation() -> None:
     m = cv.design(epsilon="0.5", delta="1e-9", policy="signed")
-    low, high = (float(x) for x in bracket(answer_of(m.family, 1), 3))
+    low, high = (float(x) for x in bracket(answer_of(m.laws, 1), 3))
     assert 0 < low < high < low * (1 + 1e-4)
-    law = m.column(0)
+    law = m.law(0)
     p = np.array([float(law.probability(z)) for z in range(-law.left, law.right + 1)])
     assert composed_delta(p, 3, low - 1e-3) > 1e-6 > composed_delta(p, 3, high + 1e-3)
 
@@ -102,7 +111,7 @@ def test_more_answers_cost_more() -> None:
 
 
 @pytest.mark.slow  # computes whole figures
-def test_the_gaussian_is_worse_for_few_and_better_for_many() -> None:
+def test_the_gaussian_is_worse_for_few_answers_and_better_for_many() -> None:
     assert value("gaussian", 1, "epsilon") > 2 * value("exact", 1, "epsilon")
     assert value("gaussian", 1000, "epsilon") < 0.7 * value("exact", 1000, "epsilon")
 
@@ -110,17 +119,17 @@ def test_the_gaussian_is_worse_for_few_and_better_for_many() -> None:
 # What a budget needs
 
 
-def test_a_tuned_law_is_certified_and_no_wider_than_needed() -> None:
-    member = tuned(2, 10)
+def test_a_tuned_law_is_certified_and_has_little_more_noise_than_needed() -> None:
+    member = tune_member(2, 10)
     answer = peer(member)
     assert answer.slack == member.cut > 0
     assert Composition([(answer, 10)]).upper(3.0) <= 1e-6 * (1 + 1e-6)
     assert Composition([(answer, 10)]).lower(3.0 * (1 - 1e-3)) > 1e-6
-    assert float(tuned(1, 1).columns.stationary.variance) == pytest.approx(0.11028, rel=1e-4)
+    assert float(tune_member(1, 1).laws.stationary.variance) == pytest.approx(0.11028, rel=1e-4)
 
 
 @pytest.mark.slow  # computes whole figures
-def test_plans_are_best() -> None:
+def test_plans_need_the_least_variance() -> None:
     for k in COUNTS:
         assert value("plan", k, "ratio") == 1
         for series in NEED:
@@ -134,27 +143,27 @@ def test_plans_are_best() -> None:
 # As a figure
 
 
-def test_it_is_made_only_when_named() -> None:
+def test_composition_is_computed_only_on_request() -> None:
     assert MORE == ("composition",)
-    assert _chosen(None) == list(NAMES)
-    assert _chosen(["composition", "noise"]) == ["noise", "composition"]
+    assert _choose_figures(None) == list(NAMES)
+    assert _choose_figures(["composition", "noise"]) == ["noise", "composition"]
     with pytest.raises(ParameterError, match="zero-bias, composition"):
-        _chosen(["compose"])
+        _choose_figures(["compose"])
 
 
 @pytest.mark.slow  # computes whole figures
-def test_csv() -> None:
-    lines = made().csv().splitlines()
+def test_csv_has_a_line_for_every_point() -> None:
+    lines = composition_figure().csv().splitlines()
     assert lines[0] == ",".join(COLUMNS)
     assert len(lines) == 1 + len(COUNTS) * (len(COST) + len(NEED))
 
 
 @pytest.mark.slow  # computes whole figures
-def test_the_page_shows_it(tmp_path: Path) -> None:
+def test_the_page_shows_the_current_figure(tmp_path: Path) -> None:
     assert "](figures/composition.svg)" in PAGE.read_text(encoding="utf-8")
     shown = PAGE.parent / "figures" / "composition.svg"
     assert shown.stat().st_size < 200_000
-    save(composition_chart(made().points), tmp_path / "composition.svg")
+    save(composition_chart(composition_figure().points), tmp_path / "composition.svg")
 
     def texts(path: Path) -> list[str]:
         return ["".join(part.itertext()) for part in ElementTree.parse(path).iter() if part.tag.endswith("text")]
@@ -166,4 +175,4 @@ def test_the_page_shows_it(tmp_path: Path) -> None:
     for style in (*COST.values(), *NEED.values()):
         assert style.label in words
     for styles in (COST, NEED):
-        assert len({style.shape for style in styles.values()}) == len(styles), "told apart without colour"
+        assert len({style.shape for style in styles.values()}) == len(styles), "distinguishable without colour"

@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import pytest
 
 from countveil.errors import ParameterError
-from countveil.figures import NAMES, figure, write_figures
+from countveil.paper_figures import NAMES, figure, write_figures
 from countveil.plots.figures import CHARTS, chart
 
 PAGE = Path(__file__).parents[3] / "docs" / "paper.md"
@@ -47,26 +47,26 @@ def test_all_files_are_written(folder: Path) -> None:
 
 @pytest.mark.slow  # computes whole figures
 @pytest.mark.parametrize("name", NAMES)
-def test_axes_and_legends(name: str) -> None:
+def test_axes_have_titles_and_series_have_legends(name: str) -> None:
     spec = chart(name, figure(name).points).to_dict()
     encodings = [layer["encoding"] for layer in layers(spec) if "encoding" in layer]
     for axis in ("x", "y"):
-        titles = {found[axis]["title"] for found in encodings if found.get(axis, {}).get("title")} - {" "}
+        titles = {encoding[axis]["title"] for encoding in encodings if encoding.get(axis, {}).get("title")} - {" "}
         assert 1 <= len(titles) <= 2
         assert all(len(title) > 8 for title in titles)
-    assert any(found.get("shape", {}).get("legend") for found in encodings), "told apart without colour"
-    for found in encodings:
+    assert any(encoding.get("shape", {}).get("legend") for encoding in encodings), "distinguishable without colour"
+    for encoding in encodings:
         for channel in ("color", "shape"):
-            if channel in found:
-                scale = found[channel]["scale"]
+            if channel in encoding:
+                scale = encoding[channel]["scale"]
                 assert len(set(map(str, scale["range"]))) >= len(scale["domain"]) - 1  # one curve is split in two
                 assert all(re.search("paper|optimum|Gaussian|epsilon|D =", words) for words in scale["domain"])
-    assert any("log" in str(found.get("y", {}).get("scale")) for found in encodings)
+    assert any("log" in str(encoding.get("y", {}).get("scale")) for encoding in encodings)
 
 
 @pytest.mark.slow  # draws every figure
 @pytest.mark.parametrize("name", NAMES)
-def test_svg_and_png(name: str, folder: Path) -> None:
+def test_svg_and_png_are_valid(name: str, folder: Path) -> None:
     text = (folder / f"{name}.svg").read_text(encoding="utf-8")
     assert len(text) < 200_000
     words = " ".join(
@@ -91,24 +91,24 @@ def test_the_paper_is_flagged_where_its_theorem_fails(folder: Path) -> None:
     assert "where its theorem fails" not in (folder / "epsilon.svg").read_text(encoding="utf-8")
 
 
-def test_no_curve_leaves_the_gaussian_figure() -> None:
-    found = figure("gaussian")
-    spec = chart("gaussian", found.points).to_dict()
+def test_the_delta_axis_of_the_gaussian_figure_starts_below_every_curve() -> None:
+    computed = figure("gaussian")
+    spec = chart("gaussian", computed.points).to_dict()
     (low,) = {layer["encoding"]["y"]["scale"]["domain"][0] for layer in layers(spec) if "encoding" in layer}
-    assert low < min(point["delta"] for point in found.points)
+    assert low < min(point["delta"] for point in computed.points)
 
 
 @pytest.mark.slow  # draws every figure
-def test_tied_columns_are_called_a_bound(folder: Path) -> None:
+def test_tied_laws_are_labelled_as_a_lower_bound(folder: Path) -> None:
     words = " ".join(ElementTree.parse(folder / "zero-bias.svg").getroot().itertext())
-    assert "at least what is shown" in words
-    assert "at least what is shown" in " ".join(PAGE.read_text(encoding="utf-8").split())
+    assert "at least the shown value" in words
+    assert "at least the shown value" in " ".join(PAGE.read_text(encoding="utf-8").split())
     assert re.search(r"^epsilon 0.5,.*,at least$", (folder / "zero-bias.csv").read_text(), re.MULTILINE)
 
 
 @pytest.mark.slow  # draws every figure
 @pytest.mark.parametrize("name", NAMES)
-def test_the_page_shows_it(name: str, folder: Path) -> None:
+def test_the_page_shows_the_current_figure(name: str, folder: Path) -> None:
     assert f"](figures/{name}.svg)" in PAGE.read_text(encoding="utf-8")
     shown = PAGE.parent / "figures" / f"{name}.svg"
     assert shown.stat().st_size < 200_000

@@ -15,13 +15,13 @@ from xml.etree import ElementTree
 import pytest
 
 import countveil as cv
-from countveil.comparison.table import Row
+from countveil.comparison.table import ComparisonRow
 from countveil.errors import ParameterError
-from countveil.law import Law
+from countveil.laws.law import Law
 from countveil.plots import plot
+from countveil.plots.chart_files import check, save
 from countveil.plots.comparison import comparison_chart, law_rows
 from countveil.plots.page import PICTURES, fine_print, headline, mechanism_page
-from countveil.plots.save import check, save
 from countveil.plots.theme import WORDS_WIDE, title
 
 DESIGNS: dict[str, dict[str, Any]] = {
@@ -60,7 +60,7 @@ def encodings(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def test_axes_have_titles(picture: Any, mechanism: cv.Mechanism) -> None:
     spec = picture(mechanism).to_dict()
     for axis in ("x", "y"):
-        titles = {found[axis].get("title") for found in encodings(spec) if axis in found} - {None}
+        titles = {encoding[axis].get("title") for encoding in encodings(spec) if axis in encoding} - {None}
         assert len(titles) == 1, f"{axis} of {picture.__name__}"
         assert len(titles.pop()) > 8
     assert spec["title"]["text"]
@@ -70,7 +70,7 @@ def test_axes_have_titles(picture: Any, mechanism: cv.Mechanism) -> None:
 
 
 @pytest.mark.slow  # draws pictures
-def test_the_page_has_all_pictures(mechanism: cv.Mechanism) -> None:
+def test_the_page_has_all_six_pictures_and_the_facts(mechanism: cv.Mechanism) -> None:
     spec = mechanism_page(mechanism).to_dict()
     assert len(spec["concat"]) == 6
     assert spec["columns"] == 2
@@ -88,7 +88,7 @@ def test_the_page_has_all_pictures(mechanism: cv.Mechanism) -> None:
 
 
 @pytest.mark.slow  # draws pictures
-def test_svg(mechanism: cv.Mechanism, tmp_path: Path) -> None:
+def test_svg_is_valid_and_has_all_texts(mechanism: cv.Mechanism, tmp_path: Path) -> None:
     plot(mechanism, tmp_path / "page.svg")
     root = ElementTree.parse(tmp_path / "page.svg").getroot()
     assert root.tag.endswith("svg")
@@ -133,7 +133,7 @@ def test_other_endings_are_refused(name: str, signed: cv.Mechanism, tmp_path: Pa
     assert not list(tmp_path.iterdir())
 
 
-def test_places_that_cannot_be_written(signed: cv.Mechanism, tmp_path: Path) -> None:
+def test_paths_that_cannot_be_written_are_refused(signed: cv.Mechanism, tmp_path: Path) -> None:
     (tmp_path / "folder.svg").mkdir()
     (tmp_path / "file").write_text("")
     chart = PICTURES[0](signed)
@@ -145,12 +145,12 @@ def test_places_that_cannot_be_written(signed: cv.Mechanism, tmp_path: Path) -> 
 
 
 @pytest.mark.slow  # draws pictures
-def test_a_full_disk_leaves_the_old_file(signed: cv.Mechanism, tmp_path: Path) -> None:
+def test_a_full_disk_keeps_the_old_file(signed: cv.Mechanism, tmp_path: Path) -> None:
     """A limit on file sizes stands for the full disk."""
     code = """
 import resource, signal, sys, countveil as cv
 from countveil.plots.noise import noise_chart
-from countveil.plots.save import save
+from countveil.plots.chart_files import save
 chart = noise_chart(cv.design(epsilon="1", eta="0.4", D=5, policy="signed"))
 save(chart, sys.argv[1])
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -168,7 +168,7 @@ except cv.ParameterError as error:
 
 
 def test_importing_plots_does_not_import_altair() -> None:
-    code = "import sys, countveil.plots.page, countveil.plots.save, countveil.plots.comparison; "
+    code = "import sys, countveil.plots.page, countveil.plots.chart_files, countveil.plots.comparison; "
     code += "print([name for name in ('altair', 'vl_convert', 'pandas') if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
@@ -189,7 +189,7 @@ def geometric(reach: int, shrink: Fraction = Fraction(1, 2)) -> Law:
 
 
 def compared(**changes: Any) -> dict[str, Any]:
-    row = Row(
+    row = ComparisonRow(
         mechanism="signed",
         name="signed",
         epsilon=Fraction(1),
@@ -209,7 +209,7 @@ def compared(**changes: Any) -> dict[str, Any]:
 
 
 def drawn(spec: Any) -> list[Any]:
-    """Every text that a chart holds."""
+    """Every text in a chart."""
     if isinstance(spec, dict):
         return [text for value in spec.values() for text in drawn(value)]
     if isinstance(spec, list):
@@ -237,15 +237,15 @@ def test_wide_laws_keep_the_largest_of_each_step() -> None:
 def panels(chart: Any, side: int) -> list[dict[str, Any]]:
     """The laws (side 0) or the bars (side 1) of a comparison, each with its rows as `rows`."""
     spec = chart.to_dict()
-    found = [line["hconcat"][side] for line in spec["vconcat"]]
-    for panel in found:
+    charts = [line["hconcat"][side] for line in spec["vconcat"]]
+    for panel in charts:
         data = panel["data"] if "data" in panel else panel["layer"][-1]["data"]
         panel["rows"] = data["values"] if "values" in data else spec["datasets"][data["name"]]
-    return found
+    return charts
 
 
-def test_laws_are_drawn_whole() -> None:
-    """Not to a noise of 40, but to a probability of about 1e-9."""
+def test_laws_are_drawn_down_to_a_probability_of_1e_9() -> None:
+    """The axis of the noise ends where the probability is about 1e-9, not at a fixed noise of 40."""
     law = geometric(400, Fraction(3, 4))
     (panel,) = panels(comparison_chart([compared(law=law)]), 0)
     shown = {row["z"]: row["p"] for row in panel["rows"]}
@@ -258,36 +258,36 @@ def test_laws_are_drawn_whole() -> None:
 
 
 @pytest.mark.slow  # draws pictures
-def test_very_wide_laws_are_areas() -> None:
+def test_very_wide_laws_are_drawn_as_areas() -> None:
     law = geometric(9000, Fraction(199, 200))
-    found = panels(comparison_chart([compared(law=law), compared()]), 0)
-    for panel, at in zip(found, (law, compared()["law"]), strict=True):
+    charts = panels(comparison_chart([compared(law=law), compared()]), 0)
+    for panel, at in zip(charts, (law, compared()["law"]), strict=True):
         assert panel["mark"]["type"] == "area"
         values = panel["rows"]
         assert len(values) <= 381
         least = min(row["floor"] for row in values)
         assert 1e-12 < least <= 1e-9
         assert max(row["p"] for row in values) == max(at.weights) / at.total
-    reach = max(row["z"] for row in found[0]["rows"])
+    reach = max(row["z"] for row in charts[0]["rows"])
     assert law.weight(reach + 30) / law.total < least < law.weight(reach - 30) / law.total
 
 
-def test_dust_is_no_delta() -> None:
-    """Deltas of nothing but cut-off tails have no bar, and do not stretch the axis."""
+def test_deltas_of_cut_off_tails_have_no_bar() -> None:
+    """A delta that comes only from cut-off tails has no bar and does not extend the axis."""
     deltas = [Fraction(33, 10**57), Fraction(33, 10**31), Fraction(0), Fraction("5.704e-5"), Fraction("0.6081")]
     chart = comparison_chart([compared(delta=delta) for delta in deltas], basis="variance")
-    found = []
+    bars = []
     for panel in panels(chart, 1):
         layers = panel["layer"]
         (row,) = panel["rows"]
-        found.append((row["text"], any(layer["mark"]["type"] == "bar" for layer in layers)))
+        bars.append((row["text"], any(layer["mark"]["type"] == "bar" for layer in layers)))
         assert layers[-1]["encoding"]["x"]["scale"]["domain"][0] >= 1e-6
-    assert found == [("~0", False), ("~0", False), ("~0", False), ("5.704e-5", True), ("0.6081", True)]
+    assert bars == [("~0", False), ("~0", False), ("~0", False), ("5.704e-5", True), ("0.6081", True)]
     assert comparison_chart([compared(delta=Fraction(0))], basis="variance").to_dict(), "nothing but dust"
 
 
 @pytest.mark.parametrize("deltas", [("2e-9", "3e-8"), ("1e-9", "1e-8"), ("1e-20", "0.5")], ids=str)
-def test_axes_of_small_numbers_can_be_read(deltas: tuple[str, str], tmp_path: Path) -> None:
+def test_small_axis_labels_use_scientific_notation(deltas: tuple[str, str], tmp_path: Path) -> None:
     law = geometric(4000, Fraction(99, 100))
     rows = [compared(delta=Fraction(delta), law=law) for delta in deltas]
     save(comparison_chart(rows, basis="variance"), tmp_path / "comparison.svg")
@@ -314,7 +314,7 @@ def test_a_comparison_is_drawn_from_its_rows(tmp_path: Path) -> None:
         ({"basis": "eta and D", "figure": "epsilon"}, "epsilon"),
     ],
 )
-def test_comparison(options: dict[str, Any], figure: str, tmp_path: Path) -> None:
+def test_comparison_keeps_the_order_and_shows_the_figure(options: dict[str, Any], figure: str, tmp_path: Path) -> None:
     rows = [
         compared(),
         compared(name="geometric", delta=Fraction(0), worst_error=None, variance=Fraction("1.84"), never_negative=True),
@@ -331,7 +331,7 @@ def test_comparison(options: dict[str, Any], figure: str, tmp_path: Path) -> Non
     assert "NaN" not in (tmp_path / "comparison.svg").read_text()
 
 
-def test_comparisons_that_make_no_sense() -> None:
+def test_invalid_comparisons_are_refused() -> None:
     with pytest.raises(ParameterError, match="basis: got colour"):
         comparison_chart([compared()], basis="colour")
     with pytest.raises(ParameterError, match="figure: got eta"):
@@ -340,11 +340,11 @@ def test_comparisons_that_make_no_sense() -> None:
         comparison_chart([])
 
 
-def test_one_mechanism_is_enough() -> None:
+def test_a_comparison_of_one_mechanism_can_be_drawn() -> None:
     assert comparison_chart([compared(law=Law((1,), 0, 0), variance=Fraction(0), eta=Fraction(1))]).to_dict()
 
 
-def test_subtitles_fill_their_lines() -> None:
+def test_subtitles_are_wrapped_and_padded_to_two_lines() -> None:
     lines = title("a", "word " * 40).to_dict()["subtitle"]
     assert all(len(line) <= WORDS_WIDE for line in lines)
     assert title("a", "short").to_dict()["subtitle"] == ["short", " "]

@@ -1,4 +1,4 @@
-"""The picture of a price list: what is drawn is what the list says, and the planned number of answers is marked."""
+"""The picture of a price list draws the numbers of the list and marks the planned number of answers."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pytest
 
 import countveil as cv
 from countveil.errors import ParameterError
+from countveil.plots.chart_files import save
 from countveil.plots.prices import DEVIATION, MARGIN, plot_prices, price_rows, prices_chart
-from countveil.plots.save import save
 
 
 def price(answers: int, variance: str, margin: int, *, chosen: bool = False) -> dict[str, object]:
@@ -26,7 +26,7 @@ LIST = [price(1, "0.0625", 0), price(10, "20.25", 9, chosen=True), price(1000, "
 
 
 def drawn(spec: Any) -> list[Any]:
-    """Every value that a chart holds."""
+    """Every value in a chart."""
     if isinstance(spec, dict):
         return [text for value in spec.values() for text in drawn(value)]
     if isinstance(spec, list):
@@ -34,10 +34,10 @@ def drawn(spec: Any) -> list[Any]:
     return [spec]
 
 
-def test_rows_are_in_people() -> None:
+def test_price_rows_are_errors_in_people() -> None:
     rows = price_rows(LIST)
-    found = {(row["series"], row["answers"]): row["people"] for row in rows}
-    assert found == {
+    people = {(row["series"], row["answers"]): row["people"] for row in rows}
+    assert people == {
         (DEVIATION, 1): 0.25,
         (MARGIN, 10): 9,
         (DEVIATION, 10): 4.5,
@@ -58,7 +58,7 @@ def test_the_planned_number_is_marked() -> None:
     assert not [text for text in drawn(other) if str(text).startswith("planned")]
 
 
-def test_axes() -> None:
+def test_axes_are_logarithmic_and_lines_differ_without_colour() -> None:
     spec = prices_chart(LIST).to_dict()
     line = spec["layer"][0]["encoding"]
     for axis, low, high in (("x", 1, 1000), ("y", 0.25, 97)):
@@ -67,7 +67,7 @@ def test_axes() -> None:
         assert first < low < high < last
         assert "log scale" in line[axis]["title"]
     dashes = {str(layer["mark"]["strokeDash"]) for layer in spec["layer"][:2]}
-    assert len(dashes) == 2, "told apart without colour"
+    assert len(dashes) == 2, "distinguishable without colour"
     assert len(set(spec["layer"][2]["encoding"]["shape"]["scale"]["range"])) == 2
 
 
@@ -81,12 +81,12 @@ def test_every_list_can_be_drawn(rows: list[dict[str, object]], tmp_path: Path) 
     assert "undefined" not in text
 
 
-def test_nothing_to_draw() -> None:
+def test_an_empty_price_list_is_refused() -> None:
     with pytest.raises(ParameterError, match="at least one price"):
         prices_chart([])
 
 
-def test_a_plan_is_drawn(tmp_path: Path) -> None:
+def test_plot_prices_draws_a_plan(tmp_path: Path) -> None:
     ask = SimpleNamespace(epsilon=Fraction(5, 2), delta=Fraction(1, 10**6))
     plan = cast("Any", SimpleNamespace(ask=ask, price_list=tuple(LIST)))
     plot_prices(plan, tmp_path / "prices.svg")
@@ -97,12 +97,12 @@ def test_a_plan_is_drawn(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_price_list_of_a_real_plan() -> None:
+def test_rows_equal_the_price_list_of_a_real_plan() -> None:
     plan = cv.plan(epsilon="3", delta="1e-6", answers=3, policy="signed", prices=True)
     rows = price_rows(plan.price_list)
     margins = [row["people"] for row in rows if row["series"] == MARGIN]
     assert margins == sorted(margins)
     for row in plan.price_list:
-        (found,) = [r["people"] for r in rows if r["series"] == DEVIATION and r["answers"] == row["answers"]]
-        assert found == math.sqrt(float(str(row["variance"])))
+        (deviation,) = [r["people"] for r in rows if r["series"] == DEVIATION and r["answers"] == row["answers"]]
+        assert deviation == math.sqrt(float(str(row["variance"])))
     assert prices_chart(plan.price_list).to_dict()

@@ -17,7 +17,7 @@ def audit() -> ptables.Audit:
     return ptables.audit(ptables.design(D=5, V=3, js=2).table, curve=True)
 
 
-def test_rows(audit: ptables.Audit) -> None:
+def test_rows_have_every_reading_and_cell(audit: ptables.Audit) -> None:
     rows = curve_rows(audit)
     assert {row["series"] for row in rows} == {style.label for style in STYLES.values()}
     assert len(rows) == 4 * 41
@@ -27,7 +27,7 @@ def test_rows(audit: ptables.Audit) -> None:
     assert not any(cell["j"] in (1, 2) for cell in cells)
 
 
-def test_long_tables_are_cut(audit: ptables.Audit) -> None:
+def test_long_tables_show_their_first_rows(audit: ptables.Audit) -> None:
     table = ptables.PTable(audit.table.rows + audit.table.rows[-1:] * 100)
     assert max(cell["i"] for cell in cell_rows(table)) == MOST_ROWS - 1
     assert f"of {table.last + 1}" in str(ptable_chart(ptables.audit(table, curve=True), "x").to_dict())

@@ -1,4 +1,4 @@
-"""What is drawn is what the weights say: every row against its definition, by brute force over Fractions."""
+"""Every drawn row equals its definition on the weights, by brute force over Fractions."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 import countveil as cv
-from countveil.certificate import Terms
-from countveil.design.optimal import least_delta
-from countveil.exact import exp_bounds
-from countveil.law import Columns, Law, neighbour_pairs
-from countveil.mechanism import bind
+from countveil.design.closed_form import least_delta
+from countveil.laws.law import Law, LawsByCount, neighbour_pairs
+from countveil.mechanism.certificate import Terms
+from countveil.mechanism.mechanism import bind
+from countveil.numeric.exact_numbers import exp_bounds
 from countveil.plots import curve, knee, noise, small_counts, suspicion, usefulness
 
 DESIGNS: dict[str, dict[str, Any]] = {
@@ -38,13 +38,13 @@ def mechanism(request: pytest.FixtureRequest) -> cv.Mechanism:
 
 
 def law_of_y(mechanism: cv.Mechanism, n: int) -> dict[int, Fraction]:
-    law = mechanism.column(n)
+    law = mechanism.law(n)
     return {n + z: Fraction(w, law.total) for z, w in law.items() if w}
 
 
 def test_noise_is_the_law_of_a_typical_count(mechanism: cv.Mechanism) -> None:
     rows = noise.noise_rows(mechanism)
-    law = mechanism.column(mechanism.certificate.typical)
+    law = mechanism.law(mechanism.certificate.typical)
     assert {row["z"]: row["p"] for row in rows if row["p"]} == {z: w / law.total for z, w in law.items() if w}
     assert math.fsum(row["p"] for row in rows) == pytest.approx(1, abs=1e-12)
     assert rows[0]["z"] <= -mechanism.D
@@ -80,7 +80,7 @@ def test_wide_noise_is_shown_in_steps_and_groups() -> None:
     assert all(sum(row["exact"] for row in rows if row["n"] == n) == 1 for n in counts)
 
 
-def test_the_curve_is_the_exact_delta(mechanism: cv.Mechanism) -> None:
+def test_the_curve_has_the_exact_delta_at_every_epsilon(mechanism: cv.Mechanism) -> None:
     rows = curve.curve_rows(mechanism)
     points = [row["epsilon"] for row in rows]
     assert points == sorted(points)
@@ -109,7 +109,7 @@ def test_large_mechanisms_get_fewer_points() -> None:
     assert mechanism.epsilon in grid
 
 
-def test_the_knee_is_tanh(mechanism: cv.Mechanism) -> None:
+def test_the_knee_is_at_tanh_of_half_epsilon(mechanism: cv.Mechanism) -> None:
     rows = knee.knee_rows(mechanism)
     etas = [row["eta"] for row in rows]
     at = float(knee.knee(mechanism.epsilon))
@@ -118,11 +118,11 @@ def test_the_knee_is_tanh(mechanism: cv.Mechanism) -> None:
     assert etas == sorted(etas)
     assert 0 < etas[0] < etas[-1] < float(knee.largest_shown(mechanism)) <= 1
     for row in rows[::7]:
-        found = float(least_delta(mechanism.epsilon, Fraction(row["eta"]), mechanism.D))
-        assert row["delta"] == pytest.approx(found, rel=1e-6, abs=1e-13)
+        delta = float(least_delta(mechanism.epsilon, Fraction(row["eta"]), mechanism.D))
+        assert row["delta"] == pytest.approx(delta, rel=1e-6, abs=1e-13)
 
 
-def test_signed_optima_lie_on_the_line() -> None:
+def test_signed_optima_lie_on_the_line_of_least_delta() -> None:
     mechanism = cv.design(epsilon="1", eta="0.5", D=9, policy="signed")
     on_line = [row["delta"] for row in knee.knee_rows(mechanism) if row["eta"] == float(mechanism.eta)]
     assert on_line == pytest.approx([float(mechanism.delta)], rel=1e-6)
@@ -132,10 +132,10 @@ def test_signed_optima_lie_on_the_line() -> None:
 
 
 def neighbours(mechanism: cv.Mechanism) -> list[tuple[dict[int, Fraction], dict[int, Fraction]]]:
-    found = []
-    for n, m in neighbour_pairs(mechanism.family, mechanism.certificate.sensitivity):
-        found += [(law_of_y(mechanism, n), law_of_y(mechanism, m)), (law_of_y(mechanism, m), law_of_y(mechanism, n))]
-    return found
+    pairs = []
+    for n, m in neighbour_pairs(mechanism.laws, mechanism.certificate.sensitivity):
+        pairs += [(law_of_y(mechanism, n), law_of_y(mechanism, m)), (law_of_y(mechanism, m), law_of_y(mechanism, n))]
+    return pairs
 
 
 def exceeding(mechanism: cv.Mechanism, prior: Fraction, bound: Fraction) -> Fraction:
@@ -151,14 +151,14 @@ def exceeding(mechanism: cv.Mechanism, prior: Fraction, bound: Fraction) -> Frac
 
 
 @pytest.mark.parametrize("prior", [Fraction(1, 2), Fraction(1, 50), Fraction(9, 10)], ids=str)
-def test_the_share_is_that_of_bayes_rule(mechanism: cv.Mechanism, prior: Fraction) -> None:
+def test_the_share_equals_bayes_rule(mechanism: cv.Mechanism, prior: Fraction) -> None:
     t = suspicion.order(mechanism)
     assert t >= exp_bounds(mechanism.epsilon)[1]
     bound = prior * t / (prior * t + 1 - prior)
     assert suspicion.exceeding_share(mechanism, t) == exceeding(mechanism, prior, bound)
 
 
-def test_the_line_of_99_percent_is_the_least(mechanism: cv.Mechanism) -> None:
+def test_the_99_percent_line_is_the_least_bound_for_99_percent_of_releases(mechanism: cv.Mechanism) -> None:
     t = suspicion.order_leaving(mechanism)
     if math.isinf(t):
         assert suspicion.exceeding_share(mechanism, Fraction(10**30)) > suspicion.EXCEPTIONS
@@ -169,19 +169,19 @@ def test_the_line_of_99_percent_is_the_least(mechanism: cv.Mechanism) -> None:
 
 @pytest.fixture(scope="module")
 def wide() -> cv.Mechanism:
-    """Its columns from n0 = T = 100 on have moves, which the law before the map lacks."""
+    """A remap whose laws from n0 = T = 100 on differ from the signed law, because they have moves."""
     return cv.design(epsilon="0.01", delta="1e-6")
 
 
 @pytest.mark.slow  # draws pictures
-def test_wide_maps_are_measured_on_their_columns(wide: cv.Mechanism) -> None:
+def test_wide_remaps_are_measured_on_their_laws(wide: cv.Mechanism) -> None:
     def share(n: int, m: int, t: Fraction) -> Fraction:
         here, there = law_of_y(wide, n), law_of_y(wide, m)
         return sum((p for y, p in here.items() if p > t * there.get(y, Fraction(0))), Fraction(0))
 
     looked = suspicion.compared_counts(wide)
     starts = {n for n, _ in looked}
-    assert {*range(8), 97, 98, 99, 100, 101, 102, 103, wide.family.stationary_from} <= starts
+    assert {*range(8), 97, 98, 99, 100, 101, 102, 103, wide.laws.stationary_from} <= starts
     assert max(b - a for a, b in pairwise(sorted(starts))) < 50
     t = exp_bounds(wide.epsilon + Fraction(1, 1000))[1]
     assert float(share(100, 99, t)) == pytest.approx(4.62e-7, rel=0.01)
@@ -191,19 +191,19 @@ def test_wide_maps_are_measured_on_their_columns(wide: cv.Mechanism) -> None:
 
 
 @pytest.mark.slow  # draws pictures
-def test_the_picture_says_what_was_looked_at(wide: cv.Mechanism) -> None:
+def test_the_picture_says_how_many_pairs_were_compared(wide: cv.Mechanism) -> None:
     def words(mechanism: cv.Mechanism) -> str:
         return " ".join(suspicion.suspicion_chart(mechanism).to_dict()["title"]["subtitle"])
 
     looked = len(suspicion.compared_counts(wide))
     assert f"Lines: the largest of {looked} pairs of counts looked at." in words(wide)
     everything = cv.design(**DESIGNS["remap"])
-    assert suspicion.compared_counts(everything) == list(neighbour_pairs(everything.family, 1))
+    assert suspicion.compared_counts(everything) == list(neighbour_pairs(everything.laws, 1))
     assert "looked at" not in words(everything)
     assert "map" not in words(wide) + words(everything)
 
 
-def test_a_spread_looks_at_few_distances(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_selection_of_pairs_has_only_the_smallest_and_the_largest_shift(monkeypatch: pytest.MonkeyPatch) -> None:
     mechanism = cv.design(epsilon="1", delta="1e-3", sensitivity=4)
     every = suspicion.compared_counts(mechanism)
     assert {m - n for n, m in every} == {1, 2, 3, 4}
@@ -213,8 +213,8 @@ def test_a_spread_looks_at_few_distances(monkeypatch: pytest.MonkeyPatch) -> Non
     assert set(few) < set(every)
 
 
-def test_the_breadth_is_relative() -> None:
-    """At epsilon 0.01, 0.001 more would be a tenth of it."""
+def test_the_bound_uses_1_01_times_epsilon() -> None:
+    """A fixed margin such as 0.001 would be a tenth of a small epsilon like 0.01."""
     for epsilon in ("0.01", "1"):
         mechanism = cv.design(epsilon=epsilon, delta="1e-6", policy="signed")
         assert math.log(suspicion.order(mechanism)) == pytest.approx(1.01 * float(epsilon), rel=1e-9)
@@ -223,16 +223,16 @@ def test_the_breadth_is_relative() -> None:
 
 
 @pytest.mark.parametrize("mirrored", [False, True])
-def test_both_directions_count(mirrored: bool) -> None:
-    """Noise that is never negative gives a person away when absent, its mirror image when present."""
+def test_both_directions_of_a_pair_are_compared(mirrored: bool) -> None:
+    """If the noise is never negative, some releases show that a person is absent; its mirror image shows presence."""
     law = Law((8, 4, 2, 1, 1), 0, 4)
     terms = Terms(epsilon=Fraction(1), policy="signed", method="optimal", D=4)
-    mechanism = bind(Columns(law.mirrored() if mirrored else law), terms)
+    mechanism = bind(LawsByCount(law.mirror() if mirrored else law), terms)
     assert suspicion.exceeding_share(mechanism, Fraction(100)) == Fraction(1, 2)
     assert math.isinf(suspicion.order_leaving(mechanism))
 
 
-def test_the_best_guess_is_total_variation(mechanism: cv.Mechanism) -> None:
+def test_the_best_guess_follows_from_total_variation(mechanism: cv.Mechanism) -> None:
     """P(right) = sum_y max(p, q)/2; a remapped law's delta(0) is a bound."""
     best = max(sum(max(p.get(y, 0), q.get(y, 0)) for y in {*p, *q}) / 2 for p, q in neighbours(mechanism))
     stated = (1 + mechanism.delta_at(0)) / 2
@@ -241,7 +241,7 @@ def test_the_best_guess_is_total_variation(mechanism: cv.Mechanism) -> None:
         assert stated == best
 
 
-def test_suspicion_rows(mechanism: cv.Mechanism) -> None:
+def test_suspicion_rows_equal_the_posterior(mechanism: cv.Mechanism) -> None:
     lines = suspicion.orders(mechanism)
     rows = suspicion.suspicion_rows(lines)
     assert {row["series"] for row in rows} == set(lines)
@@ -253,7 +253,7 @@ def test_suspicion_rows(mechanism: cv.Mechanism) -> None:
         assert 0 <= row["posterior"] <= 1
 
 
-def test_certainty_is_drawn_as_certainty() -> None:
+def test_an_infinite_bound_turns_any_positive_prior_into_certainty() -> None:
     assert [suspicion.posterior(prior, math.inf) for prior in (0.0, 0.5, 1.0)] == [0.0, 1.0, 1.0]
     assert [suspicion.posterior(prior, 3.0) for prior in (0.0, 0.5, 1.0)] == [0.0, 0.75, 1.0]
 
@@ -262,22 +262,22 @@ def test_certainty_is_drawn_as_certainty() -> None:
 
 
 @pytest.mark.parametrize("tolerance", [Fraction(1, 10), Fraction(1, 3), Fraction(2), Fraction(1, 50)], ids=str)
-def test_useful_from_is_the_least(mechanism: cv.Mechanism, tolerance: Fraction) -> None:
+def test_useful_from_is_the_least_useful_count(mechanism: cv.Mechanism, tolerance: Fraction) -> None:
     low, high = mechanism.counts
-    last = 60 * mechanism.margin_95 + mechanism.family.stationary_from + 50 if high is None else high
-    bad = [n for n in range(low, last + 1) if mechanism.column(n).margin(Fraction(95, 100)) > tolerance * n]
+    last = 60 * mechanism.margin_95 + mechanism.laws.stationary_from + 50 if high is None else high
+    bad = [n for n in range(low, last + 1) if mechanism.law(n).margin(Fraction(95, 100)) > tolerance * n]
     expected = max(bad, default=low - 1) + 1
     assert usefulness.useful_from(mechanism, tolerance) == (None if high is not None and expected > high else expected)
 
 
-def test_relative_errors(mechanism: cv.Mechanism) -> None:
+def test_relative_errors_equal_their_definitions(mechanism: cv.Mechanism) -> None:
     rows = usefulness.usefulness_rows(mechanism)
     low, high = mechanism.counts
-    found = usefulness.useful_from(mechanism)
+    least = usefulness.useful_from(mechanism)
     sizes = {row["n"] for row in rows}
     assert min(sizes) == max(1, low)
     assert high is None or max(sizes) <= high
-    assert found is None or max(1, found) in sizes
+    assert least is None or max(1, least) in sizes
     for row in rows:
         law = law_of_y(mechanism, row["n"])
         if row["series"] == usefulness.ERROR:

@@ -19,8 +19,8 @@ KEYS = "pcv,ckey,pvalue\n"
 
 BROKEN: dict[str, tuple[str | bytes, int | None, str]] = {
     "gap in i": (HEAD + GOOD + "3;3;1;0;1\n", 5, "no gaps"),
-    "first row": (HEAD + "1;1;1;0;1\n", 2, "begin at 0"),
-    "row torn apart": (HEAD + GOOD + "0;0;1;0;1\n", 5, "belong together"),
+    "first row": (HEAD + "1;1;1;0;1\n", 2, "start at i = 0"),
+    "row torn apart": (HEAD + GOOD + "0;0;1;0;1\n", 5, "must be consecutive"),
     "last bound": (HEAD + "0;0;1;0;1\n1;1;0.99999999;0;0.99999999\n2;2;1;0;1\n", 3, "not exactly 1"),
     "last bound at the end": (HEAD + "0;0;0.9;0;0.9\n", 2, "not exactly 1"),
     "negative j": (HEAD + "0;0;1;0;1\n1;-1;1;-2;1\n", 3, "negative"),
@@ -32,13 +32,13 @@ BROKEN: dict[str, tuple[str | bytes, int | None, str]] = {
     "above 1": (HEAD + "0;0;1;0;1e400\n", 2, "not a probability"),
     "thousands of digits": (HEAD + f"0;0;1;0;0.{'3' * 6000}\n", 2, "not a number"),
     "too fine": (HEAD + "0;0;1;0;1e-300\n", 2, "more than 40 decimals"),
-    "falling bounds": (HEAD + "0;0;1;0;1\n1;0;0.5;-1;0.5\n1;2;0;1;0.4\n", 4, "below the one before"),
+    "falling bounds": (HEAD + "0;0;1;0;1\n1;0;0.5;-1;0.5\n1;2;0;1;0.4\n", 4, "below the previous bound"),
     "no header": (GOOD, 1, "the header is missing"),
     "header only": (HEAD, None, "no rows"),
     "few fields": (HEAD + "0;0;1;0\n", 2, "4 fields"),
     "blank line": (HEAD + "0;0;1;0;1\n\n1;1;1;0;1\n", 3, "a blank line"),
     "empty": ("", None, "empty"),
-    "binary": (b"\x89PNG\r\n\x1a\n\x00\xff", 1, "not a text"),
+    "binary": (b"\x89PNG\r\n\x1a\n\x00\xff", 1, "not a UTF-8 text"),
     "other text": ("Dear office,\nwhere is the table?\n", 1, "not a p-table"),
     "json": ('{"params": 1}', 1, "not a p-table"),
     "wide rows": (
@@ -51,7 +51,7 @@ BROKEN: dict[str, tuple[str | bytes, int | None, str]] = {
     "yaml last bound": (YAML.replace("ub: [1, 1]", "ub: [1, 0.5]"), 5, "not exactly 1"),
     "yaml negative": (YAML.replace("j: [0, 1]", "j: [0, -1]"), 4, "negative"),
     "yaml uneven": (YAML.replace("j: [0, 1]", "j: [0]"), 4, "has 1 items"),
-    "yaml open": ("params:\n  ptable:\n    i: [0, 1\n", 3, "no end"),
+    "yaml open": ("params:\n  ptable:\n    i: [0, 1\n", 3, "not closed"),
     "yaml comma": (YAML.replace("i: [0, 1]", "i: [0\n      1]"), 4, "comma is missing"),
     "yaml nested": (YAML.replace("i: [0, 1]", "i: [0, [1]]"), 3, "list inside a list"),
     "yaml twice": (YAML + "    i: [0, 1]\n", 6, "occurs twice"),
@@ -60,7 +60,7 @@ BROKEN: dict[str, tuple[str | bytes, int | None, str]] = {
     "yaml magnitudes": (YAML + "type: nums\n", 6, "only tables of counts"),
     "yaml parity": (YAML + "    type: [even, all]\n", 6, "only type all"),
     "yaml deep": ("params:\n" + "".join(" " * k + f"a{k}:\n" for k in range(1, 30)), 10, "deeper"),
-    "yaml stray": (YAML + "what is this\n", 6, "not understood"),
+    "yaml stray": (YAML + "what is this\n", 6, "not valid YAML"),
     "yaml anchor": (YAML.replace("i: [0, 1]", "i: &a [0, 1]"), 3, "anchor, alias or tag"),
     "yaml anchored item": (YAML.replace("i: [0, 1]", "i: [0, &a 1]"), 3, "anchor, alias or tag"),
     "yaml alias": (YAML.replace("j: [0, 1]", "j: *i"), 4, "anchor, alias or tag"),
@@ -70,17 +70,17 @@ BROKEN: dict[str, tuple[str | bytes, int | None, str]] = {
     "yaml tagged mapping": ("params: !r\n  ptable:\n", 1, "anchor, alias or tag"),
     "yaml twice at the top": (YAML + "params: 1\n", 6, "params occurs twice"),
     "yaml twice in quotes": (YAML + '    "i": [0, 1]\n', 6, "i occurs twice"),
-    "yaml two documents": (YAML + "---\nparams: 1\n", 6, "a second document"),
-    "yaml key": (YAML + "? [a]\n: 1\n", 6, "a key that is no text"),
+    "yaml two documents": (YAML + "---\nparams: 1\n", 6, "a second YAML document"),
+    "yaml key": (YAML + "? [a]\n: 1\n", 6, "a YAML key is not text"),
     "yaml mapping in a list": (YAML.replace("j: [0, 1]", "j: [0, {a: 1}]"), 4, "list inside a list"),
     "yaml octal": (YAML.replace("j: [0, 1]", "j: [0, 0x1]"), 4, "not a whole number"),
     "yaml truth": (YAML.replace("j: [0, 1]", "j: [0, true]"), 4, "not a whole number"),
     "yaml infinity": (YAML.replace("ub: [1, 1]", "ub: [1, .inf]"), 5, "not a number"),
     "yaml escapes": (YAML.replace("ub: [1, 1]", 'ub: [1, "\\n\\e[31m"]'), 5, "not a number"),
     "yaml escaped type": (YAML + 'type: "a\\nb"\n', 6, "only tables of counts"),
-    "yaml tab": (YAML + "\tx: 1\n", 6, "not understood"),
+    "yaml tab": (YAML + "\tx: 1\n", 6, "not valid YAML"),
     "yaml control": (YAML + "x: a\x07\n", None, "does not allow"),
-    "yaml empty item": (YAML.replace("i: [0, 1]", "i: [0, , 1]"), 3, "not understood"),
+    "yaml empty item": (YAML.replace("i: [0, 1]", "i: [0, , 1]"), 3, "not valid YAML"),
     "yaml deep in braces": ("params: " + "{a: " * 30, 1, "deeper"),
     "yaml deep in brackets": ("params: " + "[" * 100_000, 1, "list inside a list"),
     "yaml null column": (YAML.replace("i: [0, 1]", "i:"), 4, "j has 2 items, but i has 1"),
@@ -93,15 +93,15 @@ BROKEN: dict[str, tuple[str | bytes, int | None, str]] = {
     "keys negative": (KEYS + "1,-1,0\n", 2, "ckey is below 0"),
     "keys huge": (KEYS + "1,99999999999999999999,0\n", 2, "not a whole number"),
     "keys negative count": (KEYS + "1,0,0\n1,1,-2\n", 3, "negative"),
-    "keys twice": (KEYS + "1,0,0\n1,1,0\n1,0,0\n", 4, "was there before"),
-    "keys gap": (KEYS + "1,0,0\n3,0,0\n", 3, "jumps over 2"),
+    "keys twice": (KEYS + "1,0,0\n1,1,0\n1,0,0\n", 4, "occurs twice"),
+    "keys gap": (KEYS + "1,0,0\n3,0,0\n", 3, "pcv 2 is missing"),
     "keys short": (KEYS + "1,0,0\n2,0,0\n", 3, "not 750"),
     "keys none": (KEYS, 2, "no rows"),
 }
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_broken_files(name: str, tmp_path: Path) -> None:
+def test_a_broken_file_is_refused_with_its_line_and_fault(name: str, tmp_path: Path) -> None:
     content, line, says = BROKEN[name]
     path = tmp_path / "table"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -117,14 +117,18 @@ def test_broken_files(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in BROKEN if name.startswith("yaml")])
-def test_broken_yaml_without_the_compiled_parser(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_pure_python_yaml_parser_refuses_the_same_broken_files(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delattr(yaml, "CSafeLoader")
-    test_broken_files(name, tmp_path)
+    test_a_broken_file_is_refused_with_its_line_and_fault(name, tmp_path)
 
 
 @pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize("escape", ["uD800", "UFFFFFFFF", "U7FFFFFFF"])
-def test_escapes_beyond_unicode(escape: str, compiled: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_escapes_beyond_unicode_are_refused(
+    escape: str, compiled: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if not compiled:
         monkeypatch.delattr(yaml, "CSafeLoader")
     path = tmp_path / "table"
@@ -135,7 +139,7 @@ def test_escapes_beyond_unicode(escape: str, compiled: bool, tmp_path: Path, mon
 
 
 @pytest.mark.parametrize("head", [HEAD, KEYS, "params:\n  ptable:\n    i:\n"])
-def test_ten_million_lines(head: str, tmp_path: Path) -> None:
+def test_ten_million_lines_are_refused_with_little_work(head: str, tmp_path: Path) -> None:
     path = tmp_path / "table"
     with path.open("w") as file:
         file.write(head)
@@ -158,7 +162,7 @@ def test_ten_million_lines(head: str, tmp_path: Path) -> None:
     ],
     ids=["lines", "items", "long key", "long field", "carriage returns"],
 )
-def test_large_files_cost_little(content: str, tmp_path: Path) -> None:
+def test_large_files_are_refused_with_little_work_and_memory(content: str, tmp_path: Path) -> None:
     path = tmp_path / "table"
     path.write_bytes(content.encode())
     with within(5_000):
@@ -171,7 +175,7 @@ def test_large_files_cost_little(content: str, tmp_path: Path) -> None:
     assert len(str(found.value)) < 400
 
 
-def test_no_such_file(tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_file_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "none", tmp_path, "\0"):
         with pytest.raises(ptables.PTableError, match="cannot be read"):
             ptables.read(path)

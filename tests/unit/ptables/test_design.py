@@ -10,7 +10,7 @@ import pytest
 
 from countveil import ptables
 from countveil.errors import CountveilError, InfeasibleError, RequestError
-from countveil.ptables.measure import READINGS
+from countveil.ptables.readings import READINGS
 
 ASKED: dict[str, dict[str, Any]] = {
     "free": {"D": 7, "V": 4},
@@ -33,7 +33,7 @@ def case(request: pytest.FixtureRequest) -> tuple[dict[str, Any], ptables.Design
     return asked, ptables.design(**asked)
 
 
-def test_designs_have_what_was_asked_for(case: tuple[dict[str, Any], ptables.Designed]) -> None:
+def test_designed_tables_meet_every_requirement_of_the_request(case: tuple[dict[str, Any], ptables.Designed]) -> None:
     asked, found = case
     table, js = found.table, asked.get("js", 0)
     for i, row in enumerate(table.rows):
@@ -55,14 +55,14 @@ def test_designs_have_what_was_asked_for(case: tuple[dict[str, Any], ptables.Des
     assert found.largest_variance == max(row.variance for row in table.rows)
 
 
-def test_the_optimal_last_row() -> None:
-    """Where variance does not bind, the last row has the closed form's delta, up to rounding."""
+def test_the_last_row_has_the_least_delta() -> None:
+    """If the limit on the variance does not matter, this is the closed form's delta, up to rounding."""
     found = ptables.design(D=7, V=4, js=2)
     delta = ptables.audit(found.table, epsilons=["1"]).delta("last_row", 1)
     assert Fraction("0.0004216") < delta < Fraction("0.0004217")
 
 
-def test_freezing_zero_costs_what_the_note_says() -> None:
+def test_with_zero_frozen_delta_is_at_least_the_bound_of_the_note() -> None:
     found = ptables.design(D=7, V=4)
     delta = ptables.audit(found.table, epsilons=["6"]).delta("zero_frozen", 6)
     assert delta >= Fraction(1, 5)
@@ -70,25 +70,25 @@ def test_freezing_zero_costs_what_the_note_says() -> None:
 
 
 @pytest.mark.parametrize(("epsilon", "D", "V"), [("4", 6, 5), ("8", 5, 4), ("16", 7, 4)])
-def test_large_epsilons_get_down_to_the_grid(epsilon: str, D: int, V: int) -> None:
-    """The best law's tails are below eight decimals: one unit is what is left."""
+def test_at_a_large_epsilon_delta_is_a_few_units_of_the_grid(epsilon: str, D: int, V: int) -> None:
+    """The tails of the best law are below eight decimals, so the smallest unit, 1e-8, decides delta."""
     found = ptables.audit(ptables.design(epsilon=epsilon, D=D, V=V).table, epsilons=[epsilon])
     assert found.delta("from_n0", epsilon) <= Fraction(3, 10**8)
 
 
-def test_a_rounded_stay_probability_is_mentioned() -> None:
+def test_a_note_gives_the_rounded_stay_probability() -> None:
     found = ptables.design(D=5, V=3, pstay=Fraction(127, 256), format="ons", keys=256)
     assert {row.stay for row in found.table.rows[1:]} == {Fraction(1, 2)}
     assert "pstay is rounded to 0.5" in found.notes
 
 
-def test_unbiased_rows_are_reached_where_noise_is_cut() -> None:
+def test_rows_are_unbiased_from_the_requested_count_on() -> None:
     found = ptables.design(epsilon="8", D=12, V=4, unbiased_from=17)
     assert found.table.row(10**6).mean == 0
     assert all(found.table.row(n).mean == 0 for n in range(17, 40))
 
 
-def test_a_smaller_cap_and_fixed_stay_cost_privacy() -> None:
+def test_a_smaller_variance_or_a_fixed_stay_probability_raises_delta() -> None:
     def delta(**asked: Any) -> Fraction:
         return ptables.audit(ptables.design(D=7, **asked).table, epsilons=["1"]).delta("from_n0", 1)
 
@@ -98,14 +98,14 @@ def test_a_smaller_cap_and_fixed_stay_cost_privacy() -> None:
 
 
 @pytest.mark.parametrize("keys", [256, 4096])
-def test_coarse_grids_are_designed_for(keys: int) -> None:
-    """Better than rounding the best table of eight decimals to 1/K, and above the floor."""
+def test_a_design_for_a_coarse_grid_is_better_than_a_rounded_fine_one(keys: int) -> None:
+    """Its delta is below that of the best table of eight decimals rounded to 1/K; no delta is below 1/K."""
     found = ptables.audit(ptables.design(D=7, V=4, js=2, format="ons", keys=keys).table, epsilons=["1"])
     assert Fraction(1, keys) <= found.delta("last_row", 1)
     assert found.delta("from_n0", 1) <= Fraction("0.00165") + Fraction(3, keys)
 
 
-def test_against_an_incumbent() -> None:
+def test_a_table_designed_against_an_incumbent_is_at_least_as_good_in_every_reading() -> None:
     incumbent = ptables.design(D=5, V=3, js=2, objective="entropy").table
     found = ptables.design(against=incumbent)
     assert (found.spec.D, found.spec.js) == (5, 2)
@@ -116,20 +116,22 @@ def test_against_an_incumbent() -> None:
     assert (other.spec.D, other.spec.max_variance, other.spec.js) == (6, 2, 0)
 
 
-def test_an_incumbent_that_cannot_be_matched() -> None:
-    """With variance 1, row 1 is published as something else than 0 half of the time."""
+def test_notes_say_where_the_incumbent_stays_better() -> None:
+    """With variance 1, the count 1 is published as 0 at most half of the time, so delta is large."""
     found = ptables.design(against=ptables.design(D=7, V=4, js=2).table, V=1, js=0)
-    assert "cannot be held" in found.notes[0]
-    assert any(note.startswith("at epsilon 1 worse than the incumbent in these") for note in found.notes)
+    assert "cannot be kept" in found.notes[0]
+    assert any(note.startswith("at epsilon 1 larger than the incumbent's delta:") for note in found.notes)
 
 
-def test_other_epsilons_are_not_hidden() -> None:
-    """The least delta at epsilon 1 may be more than the incumbent's at epsilon 0.5: then a note has both."""
+def test_a_note_gives_deltas_that_are_larger_at_half_of_epsilon() -> None:
+    """A table of least delta at epsilon 1 may have a larger delta than the incumbent at epsilon 0.5."""
     incumbent = ptables.design(D=7, V=4, js=2, objective="entropy").table
     found = ptables.design(against=incumbent)
     ours, theirs = (ptables.audit(table, epsilons=["0.5"]) for table in (found.table, incumbent))
     assert ours.delta("last_row", "0.5") > theirs.delta("last_row", "0.5")
-    assert any("at epsilon 0.5 worse than the incumbent" in note and "last_row" in note for note in found.notes)
+    assert any(
+        "at epsilon 0.5 larger than the incumbent's delta" in note and "last_row" in note for note in found.notes
+    )
 
 
 @pytest.mark.parametrize(
@@ -152,11 +154,11 @@ def test_other_epsilons_are_not_hidden() -> None:
         ({"D": 7, "V": 4, "objective": "beauty"}, "delta or entropy"),
         ({"D": 7, "V": 4, "unbiased_from": 0}, "unbiased_from: got 0"),
         ({"D": 7, "V": 4, "format": "xls"}, "format: got xls"),
-        ({"D": 7, "V": 4, "keys": 256}, "keys belong to format ons"),
+        ({"D": 7, "V": 4, "keys": 256}, "keys is only for format ons"),
         ({"D": 7, "V": 4, "objective": "entropy", "freeze_zero": False}, "freeze zero"),
     ],
 )
-def test_bad_requests(asked: dict[str, Any], says: str) -> None:
+def test_bad_requests_are_refused_in_one_line(asked: dict[str, Any], says: str) -> None:
     with pytest.raises(CountveilError) as found:
         ptables.design(**asked)
     assert says in str(found.value)
@@ -164,10 +166,10 @@ def test_bad_requests(asked: dict[str, Any], says: str) -> None:
     assert found.value.exit_code == 2
 
 
-def test_what_no_row_can_have() -> None:
-    with pytest.raises(InfeasibleError, match="row 1 has variance 2 or more: its nearest outputs are 0 and 3"):
+def test_requirements_that_no_row_can_meet_are_refused_with_a_reason() -> None:
+    with pytest.raises(InfeasibleError, match="row 1 has variance at least 2: its nearest outputs are 0 and 3"):
         ptables.design(D=7, V="1.9", js=2)
-    with pytest.raises(InfeasibleError, match="row 1 has variance 0\\.5 or more"):
+    with pytest.raises(InfeasibleError, match="row 1 has variance at least 0\\.5"):
         ptables.design(D=7, V="0.4", pstay="0.5")
-    with pytest.raises(RequestError, match="leave such options out"):
+    with pytest.raises(RequestError, match="leave out freeze_zero"):
         ptables.design(D=7, V=4, objective="entropy", unimodal=True)

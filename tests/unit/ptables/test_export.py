@@ -11,7 +11,7 @@ import pytest
 import countveil as cv
 from countveil import ptables
 from countveil.errors import CountveilError, ParameterError, RequestError
-from countveil.ptables.measure import READINGS
+from countveil.ptables.readings import READINGS
 
 DESIGNS: dict[str, dict[str, Any]] = {
     "program": {"epsilon": "1", "eta": "0.4", "D": 7},
@@ -29,7 +29,9 @@ def mechanism(request: pytest.FixtureRequest) -> cv.Mechanism:
 
 @pytest.mark.slow  # designs tables by linear programs
 @pytest.mark.parametrize(("kind", "keys"), FORMATS)
-def test_the_file_has_the_law(mechanism: cv.Mechanism, kind: str, keys: int | None, tmp_path: Path) -> None:
+def test_the_written_file_is_read_back_with_the_same_laws_and_deltas(
+    mechanism: cv.Mechanism, kind: str, keys: int | None, tmp_path: Path
+) -> None:
     exported = ptables.export(mechanism, kind, keys=keys)
     path = tmp_path / "table"
     ptables.save(exported.table, path, kind)
@@ -45,11 +47,11 @@ def test_the_file_has_the_law(mechanism: cv.Mechanism, kind: str, keys: int | No
 
 
 @pytest.mark.parametrize(("kind", "keys"), FORMATS)
-def test_zero_bias_and_eta_survive(mechanism: cv.Mechanism, kind: str, keys: int | None) -> None:
+def test_rounding_keeps_zero_bias_and_an_equal_eta(mechanism: cv.Mechanism, kind: str, keys: int | None) -> None:
     table = ptables.export(mechanism, kind, keys=keys).table
     units = keys or 10**8
     for n in range(table.last + 1):
-        law, row = mechanism.column(n), table.row(n)
+        law, row = mechanism.law(n), table.row(n)
         assert row.total == units
         assert n + row.least >= 0
         assert row.reach <= max(-law.least, law.greatest)
@@ -60,13 +62,13 @@ def test_zero_bias_and_eta_survive(mechanism: cv.Mechanism, kind: str, keys: int
             assert abs(row.stay - law.eta) <= Fraction(1, units)
 
 
-def test_eight_decimals_cost_little(mechanism: cv.Mechanism) -> None:
+def test_eight_decimals_raise_delta_by_little(mechanism: cv.Mechanism) -> None:
     table = ptables.export(mechanism).table
     found = ptables.audit(table, epsilons=[mechanism.epsilon]).delta("designed", mechanism.epsilon)
     assert found <= mechanism.delta + Fraction(40, 10**8)
 
 
-def test_keys_have_a_floor(mechanism: cv.Mechanism) -> None:
+def test_with_k_cell_keys_delta_is_at_least_1_over_k(mechanism: cv.Mechanism) -> None:
     for keys in (256, 4096):
         exported = ptables.export(mechanism, "ons", keys=keys)
         found = ptables.audit(exported.table, epsilons=["8", mechanism.epsilon])
@@ -75,7 +77,7 @@ def test_keys_have_a_floor(mechanism: cv.Mechanism) -> None:
         assert any(f"1/{keys}" in note for note in exported.notes)
 
 
-def test_as_applied_is_at_least_what_one_person_shows(mechanism: cv.Mechanism) -> None:
+def test_frozen_zero_delta_is_at_least_the_probability_that_one_person_shows(mechanism: cv.Mechanism) -> None:
     table = ptables.export(mechanism).table
     found = ptables.audit(table, epsilons=["1", "9"])
     shows = 1 - Fraction(table.rows[1].weight(-1), table.total)
@@ -83,7 +85,7 @@ def test_as_applied_is_at_least_what_one_person_shows(mechanism: cv.Mechanism) -
     assert found.delta("zero_frozen", 9) >= shows
 
 
-def test_what_cannot_be_written_is_refused() -> None:
+def test_mechanisms_that_no_p_table_can_represent_are_refused() -> None:
     signed = cv.design(epsilon="1", delta="1e-4", policy="signed")
     for kind, _ in FORMATS:
         with pytest.raises(RequestError, match="no negative j"):
@@ -92,7 +94,7 @@ def test_what_cannot_be_written_is_refused() -> None:
     with pytest.raises(RequestError, match="largest count"):
         ptables.export(promise)
     small = cv.design(epsilon="1", eta="0.4", D=7)
-    with pytest.raises(RequestError, match="keys belong to format ons"):
+    with pytest.raises(RequestError, match="keys is only for format ons"):
         ptables.export(small, keys=256)
     with pytest.raises(ParameterError, match="cellkey"):
         ptables.export(small, "excel")
@@ -104,25 +106,25 @@ def test_what_cannot_be_written_is_refused() -> None:
         ptables.export(wide)
 
 
-def test_the_file_of_integer_keys_has_no_row_for_zero(mechanism: cv.Mechanism) -> None:
+def test_a_note_says_that_integer_keys_have_no_row_for_zero(mechanism: cv.Mechanism) -> None:
     exported = ptables.export(mechanism, "ons")
-    assert any("which the file cannot hold" in note for note in exported.notes)
+    assert any("which this format does not have" in note for note in exported.notes)
     assert ptables.audit(exported.table).describe()["zero_frozen_in_file"] is True
 
 
 @pytest.mark.slow  # designs tables by linear programs
-def test_a_person_who_counts_twice_is_mentioned() -> None:
+def test_a_note_says_that_the_mechanism_is_for_sensitivity_2() -> None:
     exported = ptables.export(cv.design(epsilon="1", delta="1e-4", sensitivity=2))
     assert "changes a count by up to 2" in exported.notes[0]
 
 
-def test_laws_that_change_beyond_750_do_not_fit_integer_keys() -> None:
+def test_laws_that_change_beyond_count_750_are_refused_for_integer_keys() -> None:
     far = cv.design(epsilon="0.05", delta="1e-9", policy="floor", D=760)
     with pytest.raises(RequestError, match=r"rows of up to|750 rows"):
         ptables.export(far, "ons")
 
 
-def test_targets_that_cannot_be_written(tmp_path: Path) -> None:
+def test_paths_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
     table = ptables.export(cv.design(epsilon="1", eta="0.4", D=7)).table
     for path in (tmp_path, "", "\0", tmp_path / "none" / "table.txt"):
         with pytest.raises(ParameterError, match="output"):

@@ -5,11 +5,10 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 from countveil.errors import InfeasibleError
-from countveil.ptables.grid import nearest_even, rounded
+from countveil.ptables.grid import nearest_even, round_row
 
 TOTAL = 1 << 64
 
@@ -30,10 +29,10 @@ def unbiased_laws(draw: st.DrawFn, least: int = 0) -> dict[int, int]:
 
 
 @given(unbiased_laws(), st.sampled_from([10**8, 4096, 256, 255]), st.booleans())
-def test_sum_and_mean_are_exact(law: dict[int, int], units: int, keep: bool) -> None:
+def test_rounded_rows_have_the_exact_sum_and_mean(law: dict[int, int], units: int, keep: bool) -> None:
     assert sum(v * w for v, w in law.items()) == 0
     try:
-        row = rounded(law, TOTAL, units, unbiased=True, keep=keep)
+        row = round_row(law, TOTAL, units, unbiased=True, keep=keep)
     except InfeasibleError:
         assume(False)
     assert sum(row.weights) == units
@@ -42,8 +41,8 @@ def test_sum_and_mean_are_exact(law: dict[int, int], units: int, keep: bool) -> 
 
 
 @given(unbiased_laws(least=TOTAL >> 14), st.booleans())
-def test_eight_decimals_move_cells_by_little(law: dict[int, int], keep: bool) -> None:
-    row = rounded(law, TOTAL, 10**8, unbiased=True, keep=keep)
+def test_eight_decimals_change_probabilities_by_little(law: dict[int, int], keep: bool) -> None:
+    row = round_row(law, TOTAL, 10**8, unbiased=True, keep=keep)
     for v, w in law.items():
         assert abs(Fraction(row.weight(v), row.total) - Fraction(w, TOTAL)) <= Fraction(40, 10**8)
 
@@ -52,7 +51,7 @@ def test_eight_decimals_move_cells_by_little(law: dict[int, int], keep: bool) ->
 def test_the_centre_is_kept(law: dict[int, int], units: int) -> None:
     centre = nearest_even(law.get(0, 0), TOTAL, units)
     try:
-        row = rounded(law, TOTAL, units, unbiased=True, centre=centre)
+        row = round_row(law, TOTAL, units, unbiased=True, centre=centre)
     except InfeasibleError:
         assume(False)
     assert row.weight(0) == centre
@@ -62,20 +61,20 @@ def test_the_centre_is_kept(law: dict[int, int], units: int) -> None:
 @given(st.lists(st.integers(0, TOTAL >> 5), min_size=1, max_size=12), st.sampled_from([10**8, 4096, 256, 255]))
 def test_symmetric_laws_stay_symmetric(side: list[int], units: int) -> None:
     law = {0: TOTAL - 2 * sum(side)} | {s * v: w for v, w in enumerate(side, 1) for s in (1, -1) if w}
-    row = rounded(law, TOTAL, units, unbiased=True)
+    row = round_row(law, TOTAL, units, unbiased=True)
     assert all(row.weight(v) == row.weight(-v) for v in range(len(side) + 1))
     assert abs(row.weight(0) - Fraction(law[0] * units, TOTAL)) <= 1
 
 
-def test_tails_vanish_or_are_kept() -> None:
+def test_tails_below_the_grid_are_dropped_unless_keep_is_set() -> None:
     law = {0: 10**6 - 6, -1: 1, 1: 1, -2: 1, 2: 1, -3: 1, 3: 1}
-    assert rounded(law, 10**6, 100, unbiased=True).items() == [(0, 100)]
-    assert rounded(law, 10**6, 100, unbiased=True, keep=True).reach == 3
+    assert round_row(law, 10**6, 100, unbiased=True).items() == [(0, 100)]
+    assert round_row(law, 10**6, 100, unbiased=True, keep=True).reach == 3
 
 
-def test_what_a_grid_cannot_hold_is_refused() -> None:
+def test_rows_that_a_grid_cannot_represent_are_refused() -> None:
     law = {-1: 3, 2: 1, 5: 1, 0: 0}
-    with pytest.raises(InfeasibleError, match="use more keys"):
-        rounded({-3: 1, 1: 3}, 4, 2, unbiased=True)
-    with pytest.raises(InfeasibleError, match="use more keys"):
-        rounded(law, 5, 2, unbiased=True, keep=True)
+    with pytest.raises(InfeasibleError, match="use more cell keys"):
+        round_row({-3: 1, 1: 3}, 4, 2, unbiased=True)
+    with pytest.raises(InfeasibleError, match="use more cell keys"):
+        round_row(law, 5, 2, unbiased=True, keep=True)

@@ -109,7 +109,7 @@ SAME = {
 
 
 @pytest.mark.parametrize("name", SAME)
-def test_the_same_table(name: str, tmp_path: Path) -> None:
+def test_every_format_reads_the_same_table(name: str, tmp_path: Path) -> None:
     text, kind = SAME[name]
     path = tmp_path / "table"
     path.write_bytes(text.encode())
@@ -123,7 +123,7 @@ def test_the_same_table(name: str, tmp_path: Path) -> None:
     assert not table.notes
 
 
-def test_numbers_of_yaml_are_the_decimals_that_are_written(tmp_path: Path) -> None:
+def test_yaml_numbers_are_read_as_exact_decimals(tmp_path: Path) -> None:
     """No float comes between the file and the law."""
     path = tmp_path / "table.yaml"
     third = "0.3333333333333333333333333333333333333333"
@@ -131,8 +131,8 @@ def test_numbers_of_yaml_are_the_decimals_that_are_written(tmp_path: Path) -> No
     assert ptables.read(path).rows[1].weight(-1) == int(third[2:])
 
 
-def test_without_pyyaml(tmp_path: Path) -> None:
-    """Exit code 6 and what to run; other formats do not need it, and neither does writing."""
+def test_without_pyyaml_only_cellkey_files_are_refused(tmp_path: Path) -> None:
+    """The command ends with exit code 6 and says what to install; other formats need no PyYAML."""
     (tmp_path / "yaml.py").write_text("raise ImportError('not here')\n")
     (tmp_path / "t.yaml").write_text(FLOW)
     (tmp_path / "t.txt").write_text(PLAIN)
@@ -146,16 +146,16 @@ def test_without_pyyaml(tmp_path: Path) -> None:
             assert done.stderr == f"countveil: {missing}\n"
 
 
-def test_bounds_rule_over_the_printed_p(tmp_path: Path) -> None:
+def test_bounds_take_precedence_over_the_printed_p(tmp_path: Path) -> None:
     path = tmp_path / "table.txt"
     path.write_text(PLAIN.replace("1;1;0.4;", "1;1;0.39999;"))
     table = ptables.read(path)
     assert table.rows[1].stay == Fraction(2, 5)
-    assert "the bounds rule" in table.notes[0]
+    assert "the bounds are used" in table.notes[0]
 
 
 @pytest.mark.parametrize("kind", ["tau-argus", "sas", "cellkey"])
-def test_written_and_read_back(kind: str, tmp_path: Path) -> None:
+def test_a_written_table_is_read_back_unchanged(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "table"
     ptables.save(PTable(ROWS), path, kind)
     table, fmt = formats.read(path)
@@ -166,13 +166,13 @@ def test_written_and_read_back(kind: str, tmp_path: Path) -> None:
 
 
 def integer_keys(keys: int = 4) -> str:
-    """Noise -1, 0, 0, 1 for every count; for count 7 nothing but zeros, written or not."""
+    """The lines of a table with the noise -1, 0, ..., 0, 1 for every count but 7, which has no noise."""
     noise = [-1, *[0] * (keys - 2), 1]
     rows = [f"{i},{k},{0 if i == 7 else v}" for i in range(1, 751) for k, v in enumerate(noise)]
     return '"pcv","ckey","pvalue"\n' + "\n".join(rows) + "\n"
 
 
-def test_integer_keys(tmp_path: Path) -> None:
+def test_integer_keys_give_750_rows_of_which_the_last_250_repeat(tmp_path: Path) -> None:
     path = tmp_path / "keys.csv"
     path.write_text(integer_keys())
     table, fmt = formats.read(path)
@@ -195,7 +195,7 @@ def test_missing_pairs_mean_no_noise_and_order_does_not_matter(tmp_path: Path) -
     assert "1 of 3000 pairs" in table.notes[0]
 
 
-def test_columns_of_integer_keys_go_by_name(tmp_path: Path) -> None:
+def test_columns_of_integer_keys_are_found_by_name(tmp_path: Path) -> None:
     header, *lines = integer_keys().splitlines()
     turned = [",".join(line.split(",")[k] for k in (2, 0, 1)) for line in lines]
     path = tmp_path / "keys.csv"
@@ -204,7 +204,7 @@ def test_columns_of_integer_keys_go_by_name(tmp_path: Path) -> None:
     assert ptables.read(path).rows[1] == Row(-1, (1, 2, 1), 4)
 
 
-def test_a_named_format_is_not_guessed(tmp_path: Path) -> None:
+def test_a_given_format_is_not_detected_again(tmp_path: Path) -> None:
     path = tmp_path / "table"
     path.write_text(PLAIN)
     assert ptables.read(path, "tau-argus").last == 2

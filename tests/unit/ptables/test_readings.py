@@ -5,19 +5,18 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from countveil.exact import exp_bounds
+from countveil.numeric.exact_numbers import exp_bounds
 from countveil.ptables.audit import audit, meaning
-from countveil.ptables.measure import READINGS, readings
+from countveil.ptables.readings import READINGS, readings
 from countveil.ptables.table import PTable, Row
 
 E = exp_bounds(Fraction(1))[0]
 
 
 def law(table: PTable, n: int, *, frozen: bool = False) -> dict[int, Fraction]:
-    """j -> probability, looked up as the documents say."""
+    """The law j -> probability of a count, by the rules of the formats' documentation."""
     if n == 0 and frozen:
         return {0: Fraction(1)}
     row = n
@@ -49,7 +48,7 @@ def tables(draw: st.DrawFn) -> PTable:
 
 
 @given(tables(), st.sampled_from([Fraction(1), E, Fraction(3, 2), Fraction(20)]), st.integers(0, 6))
-def test_against_the_definition(table: PTable, order: Fraction, n0: int) -> None:
+def test_readings_equal_their_definition(table: PTable, order: Fraction, n0: int) -> None:
     found = readings(table, order, n0)
     beyond = table.last - table.repeat + 1
     assert found["designed"].value == by_definition(table, order, 0)
@@ -69,7 +68,7 @@ def test_the_worst_pair_attains_the_value(table: PTable, n0: int) -> None:
 
 
 @given(tables())
-def test_an_infinite_order_is_the_limit(table: PTable) -> None:
+def test_readings_at_infinite_order_equal_those_at_a_huge_order(table: PTable) -> None:
     floors, huge = readings(table, None), readings(table, Fraction(10**9))
     assert {name: floors[name].value for name in READINGS} == {name: huge[name].value for name in READINGS}
 
@@ -78,8 +77,8 @@ def coin(*weights: int, least: int) -> Row:
     return Row(least, weights, sum(weights))
 
 
-def test_each_direction_counts() -> None:
-    """Down: 1 can be published as 0, which 2 never is. Up: 3 can be published as 5, which 2 never is."""
+def test_both_directions_of_a_pair_are_compared() -> None:
+    """In `down`, 1 can be published as 0, but 2 cannot. In `up`, 3 can be published as 5, but 2 cannot."""
     same = coin(1, 2, 1, least=-1)
     down = PTable((coin(4, least=0), coin(3, 0, 1, least=-1), same))
     up = PTable((coin(4, least=0), same, same, coin(1, 0, 0, 3, least=-1), same))
@@ -87,8 +86,8 @@ def test_each_direction_counts() -> None:
     assert (readings(up, E)["from_n0"].n, readings(up, E)["from_n0"].m) == (3, 2)
 
 
-def test_the_last_row_is_translated() -> None:
-    """Noise of only even size: row against row is 0 apart, translated it never meets."""
+def test_the_last_row_is_compared_with_its_own_translation() -> None:
+    """With noise of even size only, the last row and its translation by 1 have no outcome in common."""
     even = coin(1, 0, 2, 0, 1, least=-2)
     table = PTable((coin(4, least=0), coin(4, least=0), even))
     assert readings(table, E)["last_row"].value == 1
@@ -99,11 +98,11 @@ def test_zero_is_frozen_in_one_reading_only() -> None:
     found = readings(table, E)
     assert found["zero_frozen"].value == Fraction(3, 4)
     assert found["designed"].value < Fraction(1, 2)
-    assert table.frozen().frozen() == table.frozen()
+    assert table.freeze_zero().freeze_zero() == table.freeze_zero()
 
 
-def test_repeated_rows_lead_back() -> None:
-    """With integer keys the row after 750 is 501 again: here 3 is followed by 2's row."""
+def test_after_the_last_row_the_repeated_rows_start_again() -> None:
+    """With integer keys, count 751 uses row 501 again; here the last two rows repeat, so count 4 uses row 2."""
     table = PTable((coin(4, least=0), coin(1, 2, 1, least=-1), coin(1, 2, 1, least=-1), coin(4, least=0)), repeat=2)
     assert table.row(4) == table.rows[2]
     assert table.row(5) == table.rows[3]
@@ -111,7 +110,7 @@ def test_repeated_rows_lead_back() -> None:
     assert readings(table, E, 3)["from_n0"].value == by_definition(table, E, 2)
 
 
-def test_words_say_which_counts_must_be_public() -> None:
+def test_the_explanation_says_which_counts_must_be_public() -> None:
     noisy = PTable((coin(3, 1, least=0), coin(1, 2, 1, least=-1), coin(1, 2, 1, least=-1)))
     for n0, says in ((1, "which cells are empty"), (2, "which cells are below 2")):
         assert any(says in words for words in meaning(audit(noisy, epsilons=["1"], n0=n0)))
@@ -136,12 +135,12 @@ def test_stated_deltas_are_upper_bounds() -> None:
 
 
 @pytest.mark.parametrize("weights", [{0: 3, 1: 2}, {0: 5, 1: -1}, {}])
-def test_rows_are_checked(weights: dict[int, int]) -> None:
+def test_invalid_rows_are_refused(weights: dict[int, int]) -> None:
     with pytest.raises(ValueError, match="row"):
         Row.of(weights, 4)
 
 
-def test_tables_are_checked() -> None:
+def test_invalid_tables_are_refused() -> None:
     row = coin(1, 2, 1, least=-1)
     for rows, repeat in (((), 1), ((row,), 1), ((coin(4, least=0), coin(2, least=0)), 1), ((coin(4, least=0),), 2)):
         with pytest.raises(ValueError, match=r"row|negative"):

@@ -1,4 +1,4 @@
-"""Counts in, the same kind out; what is no count is refused with its row."""
+"""Released counts have the type of the input; the error for an invalid count names its row."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def near(released: Any) -> bool:
     return bool((np.abs(noise) <= M.D).all())
 
 
-def test_int_list_and_numpy() -> None:
+def test_int_list_and_numpy_array_keep_their_type() -> None:
     assert isinstance(M.release(5), int)
     assert isinstance(M.release(np.int64(5)), int)
     released = M.release(VALUES)
@@ -35,7 +35,7 @@ def test_int_list_and_numpy() -> None:
     assert (M.release(np.array([200, 3], dtype=np.uint8)) >= 0).all()
 
 
-def test_pandas() -> None:
+def test_pandas_series_keeps_its_name_and_index() -> None:
     series = pd.Series(VALUES, index=list("abcdef"), name="people")
     released = M.release(series)
     assert isinstance(released, pd.Series)
@@ -44,7 +44,7 @@ def test_pandas() -> None:
     assert near(M.release(series.astype("Int64")))
 
 
-def test_polars_and_pyarrow() -> None:
+def test_polars_and_pyarrow_columns_keep_their_type() -> None:
     released = M.release(pl.Series("people", VALUES))
     assert isinstance(released, pl.Series)
     assert (released.name, released.dtype) == ("people", pl.Int64)
@@ -88,7 +88,7 @@ BIG = 2**63 - 1
     ],
     ids=str,
 )
-def test_refused_with_the_row(counts: Any, row: int) -> None:
+def test_an_invalid_count_is_refused_with_its_row(counts: Any, row: int) -> None:
     with pytest.raises(cv.ParameterError, match=f"count in row {row}: got") as caught:
         M.release(counts)
     assert "\n" not in str(caught.value)
@@ -115,26 +115,26 @@ def test_refused_with_the_row(counts: Any, row: int) -> None:
     ],
     ids=lambda x: type(x).__name__,
 )
-def test_refused_as_a_whole(counts: Any) -> None:
+def test_an_unsupported_input_is_refused(counts: Any) -> None:
     with pytest.raises(cv.ParameterError) as caught:
         M.release(counts)
     assert "\n" not in str(caught.value)
 
 
-def test_no_wrap_near_the_largest_integer() -> None:
+def test_releases_near_the_largest_integer_do_not_overflow() -> None:
     top = BIG - M.certificate.worst_error
     assert (M.release(np.full(1000, top)) > 2**62).all()
     for count in (2**31, 2**53, top):
         assert abs(M.release(count) - count) <= M.D
 
 
-def test_bounds_and_margins_are_functions_of_y() -> None:
+def test_bounds_and_margins_cover_the_true_count() -> None:
     low, high = M.bounds(np.array([0, 3, 1000]))
     assert low.tolist() == [0, 0, 1000 - M.certificate.worst_error]
     assert high.tolist() == [M.certificate.worst_error + y for y in (0, 3, 1000)]
     assert M.bounds(1000) == (low[2], high[2])
     for n in range(60):
-        assert M.column(n).within(M.margin_95) >= 0.95
+        assert M.law(n).within(M.margin_95) >= 0.95
     counts = np.arange(2000) % 50
     released = M.release(counts)
     low, high = M.bounds(released)

@@ -1,4 +1,4 @@
-"""How long a connection waits for its client, and which is closed when there are too many."""
+"""Timeouts of connections, and which connection is closed when there are too many."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import uvicorn
 
-from countveil.service import connections
-from countveil.service.connections import MOST, Waiting, count_allowed
+from countveil.service import connection_limits
+from countveil.service.connection_limits import MOST, Waiting, count_allowed
 from tests.support.certificates import certificate
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -26,7 +26,7 @@ LARGE = 64 << 20
 
 
 class App:
-    """`/` answers at once, `/read` after the body, `/large` with much, `/slow` when it may."""
+    """`/` responds at once, `/read` after the body, `/large` with much data, `/slow` after `go` is set."""
 
     def __init__(self) -> None:
         self.go, self.slow = threading.Event(), 0
@@ -67,8 +67,8 @@ def running(**options: Any) -> Iterator[Here]:
     server = uvicorn.Server(
         uvicorn.Config(
             app,
-            http="countveil.service.connections:Connection",
-            loop="countveil.service.connections:Loop",
+            http="countveil.service.connection_limits:ClientConnection",
+            loop="countveil.service.connection_limits:Loop",
             lifespan="off",
             log_config=None,
             ws="none",
@@ -93,22 +93,22 @@ def running(**options: Any) -> Iterator[Here]:
 
 @pytest.fixture(autouse=True)
 def waiting(monkeypatch: pytest.MonkeyPatch) -> Waiting:
-    """Limits of moments, in their order; a table of its own."""
+    """Short timeouts in their usual order, and a separate table of connections."""
     for name, seconds in (("HEAD", 0.3), ("BODY", 0.6), ("IDLE", 0.9), ("LOOK", 0.02)):
-        monkeypatch.setattr(connections, name, seconds)
-    found = Waiting()
-    monkeypatch.setattr(connections, "WAITING", found)
-    return found
+        monkeypatch.setattr(connection_limits, name, seconds)
+    connections = Waiting()
+    monkeypatch.setattr(connection_limits, "WAITING", connections)
+    return connections
 
 
 @pytest.fixture
 def here(waiting: Waiting) -> Iterator[Here]:
-    with running() as found:
-        yield found
+    with running() as server:
+        yield server
 
 
 def await_close(connection: socket.socket, drip: bytes = b"") -> None:
-    """Wait until the other side closes; meanwhile something is sent now and then."""
+    """Wait until the server closes the connection; send `drip` now and then."""
     until = time.monotonic() + 20
     connection.settimeout(0.05)
     while time.monotonic() < until:
@@ -121,7 +121,7 @@ def await_close(connection: socket.socket, drip: bytes = b"") -> None:
         except OSError:
             break
     else:
-        raise AssertionError("it is still open")
+        raise AssertionError("the connection is still open")
 
 
 def is_open(connection: socket.socket) -> bool:
@@ -134,8 +134,8 @@ def is_open(connection: socket.socket) -> bool:
         return False
 
 
-def answer(connection: socket.socket) -> bytes:
-    """The three letters of an answer."""
+def read_response(connection: socket.socket) -> bytes:
+    """Read a response, whose body is three letters."""
     connection.settimeout(20)
     read = b""
     while not read.endswith(b"\r\n\r\nxxx"):
@@ -145,40 +145,38 @@ def answer(connection: socket.socket) -> bytes:
     return read
 
 
-# -- how long ----------------------------------------------------------------------------------------------------------
+# -- timeouts ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("drip", [b"", b"x"])
 @pytest.mark.parametrize("sent", [b"", GET[:-2]])
-def test_a_head_that_does_not_come_is_not_waited_for(here: Here, sent: bytes, drip: bytes) -> None:
+def test_a_connection_without_a_complete_head_is_closed(here: Here, sent: bytes, drip: bytes) -> None:
     with here.connect(sent) as connection:
         await_close(connection, drip)
 
 
 @pytest.mark.parametrize("drip", [b"", b"x"])
 @pytest.mark.parametrize("path", [b"read", b"refused"])
-def test_a_body_that_does_not_come_is_not_waited_for(here: Here, path: bytes, drip: bytes) -> None:
-    """Whether the application reads it or has answered without."""
+def test_a_connection_without_a_complete_body_is_closed(here: Here, path: bytes, drip: bytes) -> None:
+    """Whether the application reads the body or responds without it."""
     with here.connect(POST % path) as connection:
         await_close(connection, drip)
     with here.connect(POST % path, b"x" * 100) as connection:
-        assert answer(connection).startswith(b"HTTP/1.1 200 ")
+        assert read_response(connection).startswith(b"HTTP/1.1 200 ")
 
 
-def test_a_kept_connection_may_wait_longer_but_not_for_half_a_request(
-    here: Here, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(connections, "IDLE", 60.0)
+def test_an_idle_connection_may_wait_longer_than_half_a_request(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_limits, "IDLE", 60.0)
     kept, half = here.connect(GET), here.connect(GET)
-    assert answer(kept)
-    assert answer(half)
+    assert read_response(kept)
+    assert read_response(half)
     half.sendall(GET[:-2])
     await_close(half, b"x")
     kept.sendall(GET)
-    assert answer(kept)
+    assert read_response(kept)
 
 
-def test_an_answer_that_nobody_fetches_is_given_up_and_one_that_is_fetched_is_not(waiting: Waiting, here: Here) -> None:
+def test_a_connection_is_closed_only_if_its_client_reads_nothing_of_the_response(waiting: Waiting, here: Here) -> None:
     request = GET.replace(b"/ ", b"/large ", 1)
     with here.connect(request) as fetching, here.connect(request) as stuck:
         while len(waiting._waiting) < 2:  # both are answered
@@ -190,7 +188,7 @@ def test_an_answer_that_nobody_fetches_is_given_up_and_one_that_is_fetched_is_no
             time.sleep(0.02)
         while read < LARGE:
             chunk = fetching.recv(1 << 20)
-            assert chunk, "it was closed although it was fetched"
+            assert chunk, "it was closed although the client was reading"
             read += len(chunk)
         got = 0
         with suppress(OSError):
@@ -199,21 +197,21 @@ def test_an_answer_that_nobody_fetches_is_given_up_and_one_that_is_fetched_is_no
         assert got < LARGE
 
 
-def test_a_client_that_waits_for_its_answer_is_not_closed(here: Here) -> None:
+def test_a_client_that_waits_for_its_response_is_not_closed(here: Here) -> None:
     with here.connect(GET.replace(b"/ ", b"/slow ", 1)) as connection:
         time.sleep(1.5)  # longer than every limit
         here.app.go.set()
-        assert answer(connection)
+        assert read_response(connection)
 
 
-# -- how many ----------------------------------------------------------------------------------------------------------
+# -- the most connections ----------------------------------------------------------------------------------------------
 
 
 def test_beyond_the_limit_the_connection_that_waits_longest_is_closed(
     waiting: Waiting, here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, seconds in (("HEAD", 60.0), ("BODY", 61.0), ("IDLE", 62.0)):
-        monkeypatch.setattr(connections, name, seconds)
+        monkeypatch.setattr(connection_limits, name, seconds)
     waiting.most = 5
     busy = here.connect(GET.replace(b"/ ", b"/slow ", 1))
     while not here.app.slow:
@@ -222,19 +220,19 @@ def test_beyond_the_limit_the_connection_that_waits_longest_is_closed(
     for sent in (GET[:9], POST % b"read", GET, b""):  # half a head, half a body, one that is kept, and nothing
         old.append(here.connect(sent))
         if sent == GET:
-            answer(old[-1])
+            read_response(old[-1])
         while len(waiting._waiting) < len(old):
             time.sleep(0.01)
     for number, longest in enumerate(old):
         new = here.connect(GET)
-        assert answer(new), "whoever sends a request at once is answered"
+        assert read_response(new), "a client that sends its request at once gets a response"
         await_close(longest)
         assert all(is_open(each) for each in (busy, new, *old[number + 1 :]))
     here.app.go.set()
-    assert answer(busy), "a connection whose request is being answered is never closed for another"
+    assert read_response(busy), "a connection whose request is being answered is never closed for another"
 
 
-def test_if_all_are_being_answered_a_new_connection_is_closed(waiting: Waiting, here: Here) -> None:
+def test_a_new_connection_is_closed_if_all_others_are_being_answered(waiting: Waiting, here: Here) -> None:
     waiting.most = 3
     busy = [here.connect(GET.replace(b"/ ", b"/slow ", 1)) for _ in range(3)]
     while here.app.slow < 3:
@@ -242,14 +240,14 @@ def test_if_all_are_being_answered_a_new_connection_is_closed(waiting: Waiting, 
     with here.connect(b"") as new:
         await_close(new)
     here.app.go.set()
-    assert all(answer(each) for each in busy)
+    assert all(read_response(each) for each in busy)
 
 
 @pytest.mark.parametrize(
     ("files", "allowed"),
     [(300, 200), (1024, 768), (1 << 20, MOST), (resource.RLIM_INFINITY, MOST), (64, 8)],
 )
-def test_there_are_fewer_connections_than_files(files: int, allowed: int) -> None:
+def test_the_most_connections_are_fewer_than_the_most_files(files: int, allowed: int) -> None:
     assert count_allowed(files) == allowed
 
 
@@ -259,11 +257,11 @@ def test_there_are_fewer_connections_than_files(files: int, allowed: int) -> Non
 @pytest.fixture
 def secure(waiting: Waiting, tmp_path: Path) -> Iterator[tuple[Here, ssl.SSLContext]]:
     chain, private = certificate(tmp_path)
-    with running(ssl_certfile=str(chain), ssl_keyfile=str(private)) as found:
-        yield found, ssl.create_default_context(cafile=str(chain))
+    with running(ssl_certfile=str(chain), ssl_keyfile=str(private)) as server:
+        yield server, ssl.create_default_context(cafile=str(chain))
 
 
-def test_a_handshake_that_does_not_go_on_is_not_waited_for(secure: tuple[Here, ssl.SSLContext]) -> None:
+def test_a_connection_without_a_complete_handshake_is_closed(secure: tuple[Here, ssl.SSLContext]) -> None:
     here, trust = secure
     with here.connect(b"") as silent, here.connect(b"\x16\x03\x01") as half, here.connect(GET) as plain:
         for connection in (silent, half, plain):
@@ -271,29 +269,29 @@ def test_a_handshake_that_does_not_go_on_is_not_waited_for(secure: tuple[Here, s
     for _ in range(5):
         with trust.wrap_socket(here.connect(), server_hostname="127.0.0.1") as connection:
             connection.sendall(GET)
-            assert answer(connection)
+            assert read_response(connection)
             connection.sendall(GET)
-            assert answer(connection)
+            assert read_response(connection)
     with trust.wrap_socket(here.connect(), server_hostname="127.0.0.1") as connection:
         connection.sendall(GET[:-2])
         await_close(connection, b"x")
 
 
-def test_handshakes_are_among_the_connections_that_are_counted(
+def test_handshakes_count_as_connections(
     secure: tuple[Here, ssl.SSLContext], waiting: Waiting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here, trust = secure
-    monkeypatch.setattr(connections, "HEAD", 60.0)
+    monkeypatch.setattr(connection_limits, "HEAD", 60.0)
     waiting.most = 5
     half = [here.connect(b"\x16\x03\x01") for _ in range(5)]
     with trust.wrap_socket(here.connect(), server_hostname="127.0.0.1") as connection:
         await_close(half[0])
         connection.sendall(GET)
-        assert answer(connection)
+        assert read_response(connection)
     assert is_open(half[-1])
 
 
-def test_a_request_that_comes_with_the_end_of_the_handshake_is_answered(
+def test_a_request_sent_with_the_end_of_the_handshake_is_answered(
     secure: tuple[Here, ssl.SSLContext],
 ) -> None:
     here, trust = secure
@@ -309,7 +307,7 @@ def test_a_request_that_comes_with_the_end_of_the_handshake_is_answered(
                     connection.sendall(outgoing.read())
                     incoming.write(connection.recv(1 << 16))
             tls.write(GET)
-            connection.sendall(outgoing.read())  # the last of the handshake and the request in one piece
+            connection.sendall(outgoing.read())  # the end of the handshake and the request in one segment
             read = b""
             while not read.endswith(b"xxx"):
                 try:

@@ -1,4 +1,4 @@
-"""The helper that designs: who waits for it, in which order, and who is sent away."""
+"""The queue of the design helper: its order, and which tasks are refused."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from countveil.service.work import EACH, WAITING, BusyError, Stop, TooLongError, Workshop
+from countveil.service.design_worker import EACH, WAITING, BusyError, Stop, TooLongError, Workshop
 
 
-class Line:
-    """A workshop whose helper is busy until it may go on; `order` is who had it."""
+class Queue:
+    """A workshop whose helper is busy until `go` is set; `order` lists the clients in the order they were served."""
 
     def __init__(self, pool: ThreadPoolExecutor) -> None:
         self.shop, self.order, self._pool, self.go = Workshop(), list[str](), pool, threading.Event()
@@ -28,53 +28,53 @@ class Line:
             time.sleep(0.001)
 
     def _take(self, client: str, stop: Stop | None) -> None:
-        with self.shop._turn(client, stop):
+        with self.shop._take_turn(client, stop):
             self.go.wait()
             self.order.append(client)
 
 
 @pytest.fixture
-def line() -> Iterator[Line]:
+def queue() -> Iterator[Queue]:
     with ThreadPoolExecutor(2 * WAITING) as pool:
-        found = Line(pool)
-        yield found
-        found.go.set()
+        waiting = Queue(pool)
+        yield waiting
+        waiting.go.set()
 
 
-def test_one_client_does_not_keep_others_from_the_helper(line: Line) -> None:
+def test_one_client_does_not_block_the_helper_for_others(queue: Queue) -> None:
     for _ in range(EACH):
-        line.join("eve")
+        queue.join("eve")
     with pytest.raises(BusyError):
-        line.join("eve")
-    line.join("ann")
-    line.join("ann")
-    line.join("bob")
-    line.go.set()
-    while line.shop._queue:
+        queue.join("eve")
+    queue.join("ann")
+    queue.join("ann")
+    queue.join("bob")
+    queue.go.set()
+    while queue.shop._queue:
         time.sleep(0.001)
-    assert line.order == ["nobody", "eve", "ann", "bob", "eve", "ann", *["eve"] * (EACH - 2)]
+    assert queue.order == ["nobody", "eve", "ann", "bob", "eve", "ann", *["eve"] * (EACH - 2)]
 
 
-def test_the_line_has_an_end(line: Line) -> None:
+def test_a_full_queue_refuses_tasks(queue: Queue) -> None:
     for i in range(WAITING - 1):
-        line.join(f"{i}")
+        queue.join(f"{i}")
     with pytest.raises(BusyError):
-        line.join("one more")
+        queue.join("one more")
 
 
-def test_who_no_longer_waits_leaves_the_line(line: Line) -> None:
+def test_a_cancelled_task_leaves_the_queue(queue: Queue) -> None:
     stop = Stop()
-    line.join("ann", stop)
+    queue.join("ann", stop)
     stop.given = True
-    while len(line.shop._queue) > 1:
+    while len(queue.shop._queue) > 1:
         time.sleep(0.001)
-    with pytest.raises(TooLongError), line.shop._turn("ann", stop):
+    with pytest.raises(TooLongError), queue.shop._take_turn("ann", stop):
         pass
-    line.join("ann")
+    queue.join("ann")
 
 
-def test_who_waits_too_long_is_sent_away(line: Line) -> None:
-    line.shop._seconds = 0.0
-    with pytest.raises(BusyError), line.shop._turn("ann", None):
+def test_a_task_that_waits_too_long_is_refused(queue: Queue) -> None:
+    queue.shop._seconds = 0.0
+    with pytest.raises(BusyError), queue.shop._take_turn("ann", None):
         pass
-    assert len(line.shop._queue) == 1
+    assert len(queue.shop._queue) == 1

@@ -1,4 +1,4 @@
-"""Clients by address, behind proxies too, and how often each may ask."""
+"""Clients by address, also behind proxies, and their rate limits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from countveil.service.clients import Rates, name_client
+from countveil.service.rate_limits import Rates, name_client
 
 PROXIES = tuple(ip_network(each) for each in ("10.0.0.0/24", "2001:db8:ffff::/64"))
 
@@ -29,12 +29,12 @@ def test_a_client_is_an_address_or_a_64_of_ipv6(one: str, other: str, same: bool
 @pytest.mark.parametrize(
     ("peer", "forwarded", "client"),
     [
-        ("192.0.2.9", ["198.51.100.1"], "192.0.2.9"),  # anyone can send the header; only a listed proxy is believed
+        ("192.0.2.9", ["198.51.100.1"], "192.0.2.9"),  # anyone can send the header; only a listed proxy is trusted
         ("10.0.0.1", [], "10.0.0.1"),
         ("10.0.0.1", ["192.0.2.1"], "192.0.2.1"),
-        ("10.0.0.1", ["6.6.6.6, 192.0.2.1"], "192.0.2.1"),  # what the client sent stands before what the proxy added
+        ("10.0.0.1", ["6.6.6.6, 192.0.2.1"], "192.0.2.1"),  # values of the client come before those of the proxy
         ("10.0.0.1", ["6.6.6.6", "192.0.2.1"], "192.0.2.1"),
-        ("10.0.0.1", ["6.6.6.6, 192.0.2.1, 10.0.0.2"], "192.0.2.1"),  # two proxies of ours
+        ("10.0.0.1", ["6.6.6.6, 192.0.2.1, 10.0.0.2"], "192.0.2.1"),  # two listed proxies
         ("10.0.0.1", ["10.0.0.3, 192.0.2.1"], "192.0.2.1"),  # a client that claims to be a proxy
         ("10.0.0.1", ["10.0.0.2"], "10.0.0.2"),
         ("10.0.0.1", ["unknown"], "10.0.0.1"),
@@ -47,18 +47,18 @@ def test_a_client_is_an_address_or_a_64_of_ipv6(one: str, other: str, same: bool
         ("a socket", ["192.0.2.1"], "a socket"),
     ],
 )
-def test_behind_a_proxy_the_client_is_the_last_hop_that_a_listed_one_added(
+def test_behind_a_proxy_the_client_is_the_last_hop_that_a_listed_proxy_added(
     peer: str, forwarded: list[str], client: str
 ) -> None:
     assert name_client(peer, forwarded, PROXIES) == client
 
 
-def test_many_addresses_neither_renew_their_own_limit_nor_use_up_that_of_others() -> None:
+def test_requests_from_many_addresses_neither_renew_nor_use_up_the_limit_of_one() -> None:
     rates = Rates(600, lambda: 0.0)
     assert [rates.take("a") for _ in range(101)] == [0.0] * 100 + [0.1]
     size = len(rates._left)
     for i in range(40_000):
         rates.take(f"address {i}")
-    assert rates.take("a") > 0, "the limit of an address is not forgotten to make room for others"
+    assert rates.take("a") > 0, "the bucket of an address is not evicted for others"
     assert len(rates._left) == size, "the table does not grow"
     assert [rates.take(f"new {i}") for i in range(1000)] == [0.0] * 1000

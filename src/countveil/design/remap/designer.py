@@ -1,7 +1,7 @@
-"""Never-negative counts by remapping a signed law (`countveil.remap`), for policy `nonnegative`.
+"""Never-negative counts by remapping a signed law (`countveil.laws.remap`), for policy `nonnegative`.
 
-Privacy is the signed law's; small counts pay with accuracy only. The bias is exactly zero from
-`unbiased_from` on: pulls make it tiny, moves make it zero, and the moves' share of delta is certified.
+The privacy is that of the signed law; only the accuracy of small counts is lower. The bias is exactly zero from
+`unbiased_from` on: pulls make it tiny, moves make it zero, and the cost of the moves in delta is certified.
 
 Order of objectives: as for a signed law at eta up to the knee tanh(epsilon/2), then the least n0 for which
 pulls suffice, then the least total mean squared error.
@@ -14,19 +14,20 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 
-from countveil import privacy
-from countveil.design import mapping, pulls
-from countveil.design.mapping import MAP_BITS, row_of
-from countveil.design.optimal import knee, least_delta
-from countveil.design.request import LARGEST_D, SMALLEST_EPSILON, Request, least_epsilon
+from countveil.design.closed_form import knee, least_delta
+from countveil.design.remap import map_program, pulls
+from countveil.design.remap.map_program import MAP_BITS, row_of
+from countveil.design.remap.wide_map import is_wide, wide_targets
+from countveil.design.request import LARGEST_D, SMALLEST_EPSILON, DesignRequest, least_epsilon
 from countveil.design.signed import SPARE, Parameters, Signed, terms
 from countveil.errors import InfeasibleError, RequestError
-from countveil.exact import decimal_text, exp_bounds
-from countveil.law import Columns, Law
-from countveil.mechanism import Mechanism, bind, enough_bits
-from countveil.remap import Remap, Row
-from countveil.rounding import decimal, symmetric_law
-from countveil.search import least_positive
+from countveil.laws import privacy
+from countveil.laws.law import Law, LawsByCount
+from countveil.laws.remap import Remap, Row
+from countveil.laws.rounding import decimal, symmetric_law
+from countveil.mechanism.mechanism import Mechanism, bind, enough_bits
+from countveil.numeric.exact_numbers import decimal_text, exp_bounds
+from countveil.numeric.search import least_positive
 
 _ONE = 1 << MAP_BITS
 
@@ -40,43 +41,48 @@ def remap_law(source: Law, D: int | None = None, n0: int | None = None) -> Remap
     pull = max(j - row[0][0] for j, row in enumerate(rows))
     bound = max(source.left + pull, source.right) if D is None else D
     try:
-        family = Remap(source, ((0, _ONE),), tuple(rows), MAP_BITS, n0, bound)
-        family.moves  # noqa: B018  raises where the residue is too large to be moved
+        laws = Remap(source, ((0, _ONE),), tuple(rows), MAP_BITS, n0, bound)
+        laws.moves  # noqa: B018  raises ValueError if the residue is too large to be moved
     except ValueError as error:
         raise InfeasibleError(f"D = {bound} is too small for remap: {error}", "raise D") from None
-    return family
+    return laws
 
 
 def remap_nearly(source: Law, n0: int | None = None, max_bias: Fraction | None = None) -> Remap:
-    """The signed law `source` made non-negative at no privacy cost at all: no column is moved.
+    """The signed law `source` made non-negative without moves, so at no privacy cost.
 
-    Asked for neither n0 nor a bias, pulls are enough, and eta is exact from a few counts on: what is left of the bias
-    from two standard deviations on is about a thousandth of one. Otherwise the map is found by linear program
-    (`mapping`). For plans of many answers, where moves would cost k * share * (1 + E).
+    If neither n0 nor a bias is given, the map consists of pulls: P(Y = n) is eta from a few counts on, and from two
+    standard deviations on the bias is about a thousandth of a standard deviation. Otherwise a linear program finds the
+    map (`map_program`). Plans of many answers use this function: with moves, k answers would cost k * share * (1 + E).
     """
+    if max_bias is None and is_wide(source):
+        start = math.ceil(2 * math.sqrt(source.variance)) if n0 is None else n0
+        return map_program.without_moves(source, [((y, _ONE),) for y in wide_targets(source, start)])
     if n0 is None and max_bias is None:
         side = pulls.geometric_side(source)
         if side is not None and side[1] <= 1:
-            return _pulled(source, _pulls(source, None)[1])
+            return _pull(source, _pulls(source, None)[1])
         wide = math.ceil(2 * math.sqrt(source.variance))
-        return _pulled(source, pulls.program_pulls(source, wide, wide))
-    start = mapping.usual_n0(source) if n0 is None else n0
-    if mapping.is_small(source, start):
+        return _pull(source, pulls.program_pulls(source, wide, wide))
+    start = map_program.usual_n0(source) if n0 is None else n0
+    if map_program.is_small(source, start):
         if max_bias is None:
-            return mapping.balanced(source, start)
-        return mapping.within(source, start, max_bias, explain=True)
-    family = _pulled(source, _pulls(source, start)[1])  # too wide for the program
-    bias = mapping.bias_from(family, start)
+            return map_program.best_map(source, start)
+        return map_program.map_within(source, start, max_bias, explain=True)
+    laws = _pull(source, _pulls(source, start)[1])  # too wide for the program
+    bias = map_program.bias_from(laws, start)
     if max_bias is not None and bias > max_bias:
         raise InfeasibleError(
-            f"for a law this wide the least bias from n = {start} on is {decimal_text(bias, 6, 'up')}",
+            f"the least bias from n = {start} on is {decimal_text(bias, 6, 'up')} for a law with so large a variance",
             "raise unbiased_from or max_bias",
         )
-    return family
+    return laws
 
 
-def _pulled(source: Law, g: list[float]) -> Remap:
-    return mapping.without_moves(source, [row_of(Fraction(0)), *(_row(j, pull) for j, pull in enumerate(g, start=1))])
+def _pull(source: Law, g: list[float]) -> Remap:
+    return map_program.without_moves(
+        source, [row_of(Fraction(0)), *(_row(j, pull) for j, pull in enumerate(g, start=1))]
+    )
 
 
 def _pulls(source: Law, n0: int | None) -> tuple[int, list[float]]:
@@ -88,8 +94,8 @@ def _pulls(source: Law, n0: int | None) -> tuple[int, list[float]]:
     first = _least_n0(ratio, onset)
     if n0 is not None and n0 < first:
         raise InfeasibleError(
-            f"remap cannot be unbiased from n = {n0} on: outputs are never negative and pulls are at most j",
-            f"the least it can do here is unbiased_from {first}; method program may do with less",
+            f"method remap cannot be unbiased from n = {n0} on, as it can lower an outcome to 0 at most",
+            f"give unbiased_from {first} or more, or use method program, which may allow less",
         )
     start = first if n0 is None else n0
     return start, pulls.geometric_pulls(source, ratio, start - onset)
@@ -100,18 +106,18 @@ def _least_n0(ratio: float, onset: int) -> int:
 
 
 def _row(j: int, pull: float) -> Row:
-    """j goes to one of the two integers around j - pull."""
+    """The row that sends j to one of the two integers around j - pull."""
     return row_of(Fraction(j) - Fraction(pull))
 
 
 class Remapper:
     """Designs by remapping the laws of `signed`."""
 
-    def __init__(self, request: Request, signed: Signed) -> None:
-        if request.promised:
-            raise RequestError("method remap covers every count n >= 0; use method program with counts LO:HI")
+    def __init__(self, request: DesignRequest, signed: Signed) -> None:
+        if request.has_promise:
+            raise RequestError("method remap is only for all counts n >= 0; use method program for counts LO:HI")
         if request.objective == "singleton":
-            raise RequestError("method remap keeps the exact delta, not the singleton one; use method program")
+            raise RequestError("method remap is for the exact delta, not for objective singleton; use method program")
         self.request = request
         self.signed = signed
 
@@ -142,10 +148,10 @@ class Remapper:
 
         def meets(epsilon: Fraction) -> bool:
             try:
-                family, _ = self._family(epsilon, eta, self._within(epsilon, eta, D), D)
+                laws, _ = self._remap(epsilon, eta, self._within(epsilon, eta, D), D)
             except InfeasibleError:
                 return False
-            return privacy.delta(family, exp_bounds(epsilon)[0], self.request.sensitivity).value <= target
+            return privacy.delta(laws, exp_bounds(epsilon)[0], self.request.sensitivity).value <= target
 
         def tolerance(epsilon: Fraction) -> Fraction:
             return max(epsilon / 10**7, SMALLEST_EPSILON / 10)
@@ -160,62 +166,66 @@ class Remapper:
         return self._check(self.at(epsilon, eta, D))
 
     def _eta(self, epsilon: Fraction) -> Fraction:
-        """The knee: larger eta buy at most delta, and cut the sides that the map needs."""
+        """The default eta, the knee: a larger eta raises delta and shortens the sides, which the map needs."""
         if epsilon == 0:
-            raise InfeasibleError("at epsilon 0 remap has no knee to aim at", "give eta and D, or use method program")
+            raise InfeasibleError("epsilon 0 has no default eta for remap", "give eta and D, or use method program")
         return knee(epsilon) if self.signed.closed else self._quarter.eta
 
     @cached_property
     def _quarter(self) -> Parameters:
-        """What the signed program does with a quarter of delta; the rest pays for moves."""
+        """The parameters of the signed program for a quarter of delta; the other three quarters are for moves."""
         delta = self.request.delta
         return Signed(replace(self.signed.request, delta=None if delta is None else delta / 4), SPARE).parameters
 
     # The law and its map
 
-    def _family(self, epsilon: Fraction, eta: Fraction, bound: int, D: int | None) -> tuple[Remap, tuple[str, ...]]:
-        """The remapped law with noise of at most `bound`."""
+    def _remap(self, epsilon: Fraction, eta: Fraction, bound: int, D: int | None) -> tuple[Remap, tuple[str, ...]]:
+        """The remap of the signed law with noise up to `bound`, and the notes of that law."""
         _, half, notes = self.signed.law(epsilon, eta, bound)
 
-        def build(bits: int) -> Columns:
-            return Columns(symmetric_law(half, bits))
+        def build(bits: int) -> LawsByCount:
+            return LawsByCount(symmetric_law(half, bits))
 
         bits = self.request.bits or enough_bits(build, epsilon, self.request.sensitivity)
         return remap_law(build(bits).stationary, D, self.request.unbiased_from), notes
 
     def _mechanism(self, epsilon: Fraction, eta: Fraction, bound: int, D: int | None) -> Mechanism:
-        family, notes = self._family(epsilon, eta, bound, D)
-        said = terms(
+        laws, notes = self._remap(epsilon, eta, bound, D)
+        settings = terms(
             self.request,
             "remap",
             epsilon,
             eta,
-            family.D,
+            laws.D,
             notes=(
                 f"signed law with noise up to {bound}: {notes[0]}",
-                f"remap: outcomes below 0 become 0, outcomes 1..{family.T} are pulled down at random; "
+                f"remap: outcomes below 0 become 0, outcomes 1..{laws.T} are pulled down at random; "
                 "this costs no privacy",
-                f"exactly unbiased from n = {family.n0} on; eta holds from n = {family.T + 1} on",
+                f"exactly unbiased from n = {laws.n0} on; eta holds from n = {laws.T + 1} on",
                 "order: eta at the knee or as given, then least D, then least n0, then mean squared error",
             ),
-            prices=self._prices(family),
-            details={"bias_before_moves": decimal_text(mapping.bias_from(family, family.n0), rounding="up")},
+            prices=self._prices(laws),
+            details={"bias_before_moves": decimal_text(map_program.bias_from(laws, laws.n0), rounding="up")},
         )
-        return bind(family, said)
+        return bind(laws, settings)
 
     def _within(self, epsilon: Fraction, eta: Fraction, D: int) -> int:
-        """The noise bound that leaves room for pulls inside D."""
+        """The bound of the signed noise that leaves room for pulls within D."""
         law = symmetric_law(self.signed.law(epsilon, eta, D)[1], 64)
         _, g = _pulls(law, self.request.unbiased_from)
         bound = D - max((math.ceil(pull) for pull in g), default=0)
         if bound < 3:
             raise InfeasibleError(
-                f"D = {D} leaves no room for noise beside pulls of {D - bound}", f"use D >= {D - bound + 3}"
+                f"D = {D} leaves no room for noise, as method remap lowers outcomes by up to {D - bound}",
+                f"use D >= {D - bound + 3}",
             )
         return bound
 
     def _first_bound(self, epsilon: Fraction, eta: Fraction, target: Fraction) -> int:
-        """A noise bound whose moves should fit: they cost about (1 + E)/(E - 1) times the edge."""
+        """The first noise bound to try, at which the law and its moves should fit into delta.
+
+        Moves cost about (1 + E)/(E - 1) times the probability at the edge of the law.
+        """
         if not self.signed.closed:
             return max(3, self._quarter.D)
         order = exp_bounds(epsilon)[0]
@@ -237,22 +247,22 @@ class Remapper:
         if target is not None and mechanism.delta > target:
             raise InfeasibleError(
                 f"D = {mechanism.D} is too small for delta {decimal_text(target)} by remap at epsilon "
-                f"{decimal_text(mechanism.epsilon)}: it reaches {decimal_text(mechanism.delta, 6, 'up')}",
+                f"{decimal_text(mechanism.epsilon)}: the least delta found is {decimal_text(mechanism.delta, 6, 'up')}",
                 "raise D or delta (remaps go down to about 1e-18)",
             )
         return mechanism
 
-    def _prices(self, family: Remap) -> tuple[dict[str, object], ...]:
-        """What other n0 would do to the smallest counts (floats, for display)."""
-        side = pulls.geometric_side(family.source)
+    def _prices(self, laws: Remap) -> tuple[dict[str, object], ...]:
+        """The error at n = 0 for other values of n0 (floats, for display)."""
+        side = pulls.geometric_side(laws.source)
         if side is None:
             return ()
         least = _least_n0(*side)
         rows: list[dict[str, object]] = []
-        for n0 in sorted({least, family.n0, 2 * least}):
-            _, g = _pulls(family.source, n0)
-            error = round(_mse_at_zero(family.source, g), 6)
-            rows.append({"unbiased_from": n0, "mse_at_0_estimate": error, "chosen": n0 == family.n0})
+        for n0 in sorted({least, laws.n0, 2 * least}):
+            _, g = _pulls(laws.source, n0)
+            error = round(_mse_at_zero(laws.source, g), 6)
+            rows.append({"unbiased_from": n0, "mse_at_0_estimate": error, "chosen": n0 == laws.n0})
         return tuple(rows)
 
 

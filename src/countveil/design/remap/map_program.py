@@ -1,23 +1,24 @@
-"""Maps to the non-negative integers by linear program: the least error within a bias allowed from n0 on.
+"""Maps to the non-negative integers by linear program: least error, with a bounded bias from n0 on.
 
 Y' = n + Z is published as 0 where it is negative, as f(y') for y' = 0..T, and as it is beyond. The bias depends on the
 means m(j) = E f(j) alone,
 
     b(n) = sum_{y' < 0} q(y' - n) (-y')  +  sum_{j=0..T} q(j - n) (m(j) - j),
 
-and of all f(j) with this mean the one on the two integers around it has the least square, which is convex and
+and of all f(j) with mean m(j), the one on the two integers around m(j) has the least E f(j)^2, which is convex and
 piecewise linear in m(j). So "least total mean squared error over all n, with |b(n)| <= B for every n >= n0" is a
 linear program: m(j) is a first value plus units 0 <= u_k <= 1, and the unit that ends at k costs
 
     (2k - 1) Q_j - 2 R_j,       Q_j = sum_{n>=0} q(j - n),   R_j = sum_{n>=0} n q(j - n).
 
-Outcomes may be sent up as well as down; that is what makes B small. T is six standard deviations beyond n0: the
-further the map reaches, the less its last rows have to swing. No outcome is moved by more than 2.5 standard deviations.
+Outcomes may be moved up as well as down; this makes a small B possible. T is six standard deviations beyond n0: the
+further the map reaches, the less its last rows oscillate. No outcome is moved by more than 2.5 standard deviations.
 The price is P2: outcomes that f moves are not published as they are, so eta is exact from T + 1 on only.
 
-Exactly zero is impossible for a bounded law, but B = 1e-8 often costs nothing. Where it does cost, B is doubled (for
-wide laws taken 32-fold) until no count has more than 5/4 of the variance as its mean squared error, up to a thousandth
-of the standard deviation. The solver proposes; bias and error are measured exactly on the integers of the rounded map.
+B = 0 is impossible for a bounded law, but B = 1e-8 often does not increase the error. Where it does, B is doubled (for
+laws with a large variance multiplied by 32) until no count has a mean squared error above 5/4 of the variance, but not
+beyond a thousandth of the standard deviation. The solver proposes; bias and error are measured exactly on the integers
+of the rounded map.
 """
 
 from __future__ import annotations
@@ -27,32 +28,33 @@ from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
+from itertools import accumulate
 
-from countveil.certificate import NEARLY
-from countveil.design.linear import NoSolution, Program
 from countveil.errors import InfeasibleError
-from countveil.exact import decimal_text
-from countveil.law import Law
-from countveil.remap import Remap, Row
-from countveil.search import least_integer
+from countveil.laws.law import Law
+from countveil.laws.remap import Remap, Row
+from countveil.mechanism.certificate import NEARLY
+from countveil.numeric.exact_numbers import decimal_text
+from countveil.numeric.linear_program import NoSolution, Program
+from countveil.numeric.search import least_integer
 
 MAP_BITS = 64
 _ONE = 1 << MAP_BITS
 LEAST_BIAS = Fraction(1, 10**8)
-"""A bias below this is of no use to anybody."""
+"""The smallest bias that is tried: a smaller one has no practical use."""
 LARGEST_SHARE = Fraction(5, 4)
-"""Mean squared error of the worst count, in variances, that a smaller bias may cost."""
+"""The largest mean squared error of a count, in variances, that is accepted for a smaller bias."""
 AIMED = 1 - Fraction(1, 10**6)
-"""Share of the allowed bias that the solver aims at: rounding takes some."""
+"""Share of the allowed bias that the solver aims at: the rest is for rounding."""
 REACH, FURTHEST_MOVE, MOST_MOVED = 6, Fraction(5, 2), 20
 QUICK, LARGEST = 15_000, 60_000
-"""Cells of the bias rows that are solved in a fraction of a second, and in one or two."""
+"""With so many cells in its bias rows the program takes a fraction of a second, or one to two seconds."""
 STEP_BITS = 12
-"""Significant bits of the biases that are tried."""
+"""Fractional bits of square roots."""
 
 
 def row_of(mean: Fraction) -> Row:
-    """The row on the two integers around a mean >= 0."""
+    """The row of the map with the given mean (>= 0), on the two integers around it."""
     floor = max(0, math.floor(mean))
     up = round((mean - floor) * _ONE)
     if up == 0:
@@ -61,33 +63,29 @@ def row_of(mean: Fraction) -> Row:
 
 
 def without_moves(source: Law, rows: Iterable[Row]) -> Remap:
-    """The map as it is: no column is corrected, so that delta is the signed law's. D is the furthest it goes."""
+    """The map with these rows and without moves: its delta is that of the signed law, its D the largest error."""
     kept = list(rows)
-    while len(kept) > 1 and kept[-1] == ((len(kept) - 1, _ONE),) and _highest(kept) < len(kept) - 1:
+    highest = list(accumulate((max(y for y, _ in row) for row in kept), max))  # of all rows up to each
+    while len(kept) > 1 and kept[-1] == ((len(kept) - 1, _ONE),) and highest[len(kept) - 2] < len(kept) - 1:
         kept.pop()
     far = max(abs(y - j) for j, row in enumerate(kept) for y, _ in row)
-    beyond = len(kept) + source.left  # the stationary count: there is nothing to correct from there on
-    family = Remap(source, ((0, _ONE),), tuple(kept), MAP_BITS, max(1, beyond), max(source.left, source.right) + far)
-    return replace(family, D=family.reach)
+    beyond = len(kept) + source.left  # the stationary count: from there on the bias is zero
+    laws = Remap(source, ((0, _ONE),), tuple(kept), MAP_BITS, max(1, beyond), max(source.left, source.right) + far)
+    return replace(laws, D=laws.reach)
 
 
-def _highest(rows: list[Row]) -> int:
-    """The largest outcome that some row but the last is sent to."""
-    return max(y for row in rows[:-1] for y, _ in row)
+def bias_from(laws: Remap, n0: int) -> Fraction:
+    """The largest |bias| of all counts n >= n0, exactly, before moves."""
+    return Fraction(max((abs(units) for units in laws.residues[n0:]), default=0), 1 << laws.bits)
 
 
-def bias_from(family: Remap, n0: int) -> Fraction:
-    """The largest |bias| of all counts n >= n0, exactly, that the map leaves before any move."""
-    return Fraction(max((abs(units) for units in family.residues[n0:]), default=0), 1 << family.bits)
-
-
-def worst_error(family: Remap) -> Fraction:
+def worst_error(laws: Remap) -> Fraction:
     """The largest mean squared error of a count."""
-    return max((profile.mse for profile in family.profiles), default=family.source.mse)
+    return max((profile.mse for profile in laws.profiles), default=laws.source.mse)
 
 
-def balanced(source: Law, n0: int) -> Remap:
-    """The map of least error for the least bias that costs no count more than 5/4 of the variance."""
+def best_map(source: Law, n0: int) -> Remap:
+    """The map of least error for the least bias at which no count has an error above 5/4 of the variance."""
     most = max(LEAST_BIAS, _root(source.variance) / NEARLY)
     biases = [LEAST_BIAS]
     while biases[-1] < most:
@@ -97,23 +95,23 @@ def balanced(source: Law, n0: int) -> Remap:
     @cache
     def fine(i: int) -> Remap | None:
         try:
-            family = within(source, n0, biases[i])
+            laws = map_within(source, n0, biases[i])
         except InfeasibleError:
             return None
-        return family if worst_error(family) <= limit else None
+        return laws if worst_error(laws) <= limit else None
 
     enough = 0 if fine(0) else least_integer(lambda i: fine(i) is not None, 1, len(biases))
     best = fine(enough) if enough < len(biases) else None
-    return best if best is not None else within(source, n0, biases[-1], explain=True)
+    return best if best is not None else map_within(source, n0, biases[-1], explain=True)
 
 
 def usual_n0(source: Law) -> int:
-    """One and a half standard deviations: from there on even a Gaussian law has a map that costs no count much."""
+    """The default n0, one and a half standard deviations: it lets even a Gaussian law have a map with small errors."""
     return max(1, math.ceil(Fraction(3, 2) * _root(source.variance)))
 
 
 def is_small(source: Law, n0: int) -> bool:
-    """Whether the program can be solved in a second or two."""
+    """Whether the program takes at most a second or two."""
     return _cells(source, n0) <= LARGEST
 
 
@@ -122,30 +120,31 @@ def _cells(source: Law, n0: int) -> int:
     return (T + 1) * (T + source.left - n0 + 1)
 
 
-def within(source: Law, n0: int, bias: Fraction, *, explain: bool = False) -> Remap:
-    """The map of least total mean squared error whose bias from n0 on is at most `bias`, measured.
+def map_within(source: Law, n0: int, bias: Fraction, *, explain: bool = False) -> Remap:
+    """The map of least total mean squared error whose measured bias from n0 on is at most `bias`.
 
-    Where there is none, the error says so; with `explain` it names the least bias, which takes another program.
+    Raises InfeasibleError if there is none; with `explain` its message names the least bias, from a second program.
     """
     try:
         means = _means(source, n0, bias * AIMED)
     except NoSolution:
         least = f"; the least is about {decimal_text(_least_bias(source, n0), 3, 'up')}" if explain else ""
         raise InfeasibleError(
-            f"no map found is unbiased from n = {n0} on up to {decimal_text(bias, 6)}{least}",
-            "raise unbiased_from or allow more bias (max_bias)",
+            f"no map has a bias of at most {decimal_text(bias, 6)} from n = {n0} on{least}",
+            "raise unbiased_from or max_bias",
         ) from None
-    family = without_moves(source, (row_of(mean) for mean in means))
-    if bias_from(family, n0) > bias:
+    laws = without_moves(source, (row_of(mean) for mean in means))
+    if bias_from(laws, n0) > bias:
+        measured = decimal_text(bias_from(laws, n0), 6, "up")
         raise InfeasibleError(
-            f"the map's bias from n = {n0} on is {decimal_text(bias_from(family, n0), 6, 'up')}, more than asked for",
-            "raise unbiased_from or allow more bias (max_bias)",
+            f"the map's bias from n = {n0} on is {measured}, above the allowed {decimal_text(bias, 6)}",
+            "raise unbiased_from or max_bias",
         )
-    return family
+    return laws
 
 
 def _means(source: Law, n0: int, bias: Fraction) -> list[Fraction]:
-    """m(0..T) of least total mean squared error. Rows are divided by the bias: tolerances are relative to it."""
+    """m(0..T) of least total mean squared error. Rows are divided by the bias, so tolerances are relative to it."""
     T = _last(source, n0)
     program = Program()
     means = [program.variable(*_range(source, j, T)) for j in range(T + 1)]
@@ -166,7 +165,7 @@ def _means(source: Law, n0: int, bias: Fraction) -> list[Fraction]:
 
 
 def _least_bias(source: Law, n0: int) -> Fraction:
-    """The least bias from n0 on of any map; 1 where the solver does not tell."""
+    """The least bias from n0 on of any map; 1 if the solver finds none."""
     T = _last(source, n0)
     program = Program()
     means = [program.variable(*_range(source, j, T)) for j in range(T + 1)]
@@ -181,7 +180,7 @@ def _least_bias(source: Law, n0: int) -> Fraction:
 
 
 def _bias_rows(source: Law, n0: int, means: list[int]) -> Iterable[tuple[list[tuple[int, Fraction]], Fraction]]:
-    """For n >= n0: the terms q(j - n) m(j), and the sum over all y' <= T of q(y' - n) y' that they should have."""
+    """For each n >= n0 the terms q(j - n) m(j), and the sum they have at zero bias: sum of q(y' - n) y' for y' <= T."""
     T = len(means) - 1
     for n in range(n0, T + source.left + 1):
         reached = range(max(0, n - source.left), min(T, n + source.right) + 1)
@@ -191,12 +190,12 @@ def _bias_rows(source: Law, n0: int, means: list[int]) -> Iterable[tuple[list[tu
 
 
 def _last(source: Law, n0: int) -> int:
-    """T."""
+    """T, the last outcome that the map changes."""
     return n0 + math.ceil(REACH * _root(source.variance))
 
 
 def _range(source: Law, j: int, T: int) -> tuple[int, int]:
-    """Where the mean of f(j) may be; 0 stays 0."""
+    """The range of the allowed means of f(j); f(0) is always 0."""
     move = max(4, min(MOST_MOVED, math.ceil(FURTHEST_MOVE * _root(source.variance))))
     return max(0, j - move), min(T, j + move) if j else 0
 

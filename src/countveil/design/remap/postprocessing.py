@@ -1,57 +1,62 @@
 """Signed mechanisms made never negative: Y = f(n + Z), at no privacy cost.
 
-Post-processing: the delta of the signed law holds at every order and for any number of answers. What changes is said
-and measured: small counts are biased below n0, and by at most `bias_from_n0` from there on; D grows by the furthest
-move of the map.
+This is post-processing: the delta of the signed law holds at every order and for any number of answers. Accuracy
+changes, and is measured: counts below n0 are biased, counts from n0 on by at most `bias_from_n0`; D grows by the
+furthest move of the map.
 """
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
-from countveil.certificate import NEARLY, Terms
-from countveil.design import mapping
-from countveil.design.remapping import remap_nearly
+from countveil.design.remap import map_program
+from countveil.design.remap.designer import remap_nearly
 from countveil.errors import ParameterError, RequestError
-from countveil.exact import Number, decimal_text, integer, number
-from countveil.families.gaussian import discrete_gaussian
-from countveil.law import Columns
-from countveil.mechanism import Mechanism, bind
-from countveil.remap import Remap
-from countveil.rounding import SCALE, symmetric_law
+from countveil.laws.law import LawsByCount
+from countveil.laws.remap import Remap
+from countveil.laws.rounding import SCALE, symmetric_law
+from countveil.literature.gaussian import discrete_gaussian
+from countveil.mechanism.certificate import NEARLY, Terms
+from countveil.mechanism.mechanism import Mechanism, bind
+from countveil.numeric.exact_numbers import Number, decimal_text, integer, number
 
 LARGEST_N0 = 100_000
 LARGEST_D = 2_000
 GAUSSIAN_BITS = 128
 
 
-def nonnegative(
+def make_nonnegative(
     signed: Mechanism, *, unbiased_from: int | str | None = None, max_bias: Number | None = None
 ) -> Mechanism:
-    """`countveil.design.nonnegative`, which see."""
-    family = signed.family
-    if not isinstance(family, Columns) or family.small or family.top or family.lo or signed.counts != (0, None):
+    """See `countveil.design.make_nonnegative`."""
+    laws = signed.laws
+    if not isinstance(laws, LawsByCount) or laws.small or laws.top or laws.lo or signed.counts != (0, None):
         raise RequestError(
-            "only noise that does not depend on n can be made non-negative: design it with policy signed and no counts"
+            "only noise that does not depend on n can be made non-negative; design it with policy signed and no counts"
         )
-    if family.stationary.right < 2:
-        raise RequestError("noise of at most 1 leaves no room for a map: design it with D of at least 2")
-    n0, bias = n0_given(unbiased_from), bias_given(max_bias)
-    mapped = remap_nearly(family.stationary, n0, bias)
+    if laws.stationary.right < 2:
+        raise RequestError("noise of at most 1 leaves no room for a map; design it with D of at least 2")
+    n0, bias = read_n0(unbiased_from), read_bias(max_bias)
+    mapped = remap_nearly(laws.stationary, n0, bias)
     terms = Terms(
         epsilon=signed.epsilon,
         policy="nonnegative",
         method="remap",
         D=mapped.D,
         sensitivity=signed.certificate.sensitivity,
-        notes=(*signed.notes, "made never negative by a fixed random map, which costs no privacy", described(mapped)),
+        notes=(
+            *signed.notes,
+            "made never negative by a fixed random map, which costs no privacy",
+            describe_map(mapped),
+        ),
         details=details(mapped, n0),
     )
     return bind(mapped, terms)
 
 
 def gaussian(s2: Number, *, epsilon: Number, D: int | str | None = None, sensitivity: int | str = 1) -> Mechanism:
-    """A signed mechanism whose law is the discrete Gaussian of parameter s2, cut at D (default: where 2^-100 is left).
+    """A signed mechanism whose law is the discrete Gaussian of parameter s2, cut at D (default: tail 2^-100).
 
     >>> m = gaussian("72", epsilon="1", D=60)
     >>> round(float(m.certificate.variance), 6), m.D
@@ -60,7 +65,7 @@ def gaussian(s2: Number, *, epsilon: Number, D: int | str | None = None, sensiti
     at = number("epsilon", epsilon, "a decimal number from 0 to 100")
     if not 0 <= at <= 100:
         raise ParameterError("epsilon", epsilon, "a decimal number from 0 to 100")
-    whole = discrete_gaussian(s2).columns.stationary
+    whole = discrete_gaussian(s2).laws.stationary
     bound = min(whole.right, LARGEST_D) if D is None else integer("D", D, 3, LARGEST_D)
     weights = [whole.weight(z) for z in range(min(bound, whole.right) + 1)]
     total = 2 * sum(weights) - weights[0]
@@ -73,40 +78,39 @@ def gaussian(s2: Number, *, epsilon: Number, D: int | str | None = None, sensiti
         sensitivity=integer("sensitivity", sensitivity, 1, 100),
         notes=(f"discrete Gaussian of parameter {decimal_text(Fraction(number('s2', s2)))}, cut at {law.right}",),
     )
-    return bind(Columns(law), terms)
+    return bind(LawsByCount(law), terms)
 
 
-def details(family: Remap, n0: int | None) -> dict[str, object]:
+def details(laws: Remap, n0: int | None) -> dict[str, object]:
     """The count from which the bias is tiny, and the largest |bias| from there on. **Guarantee.** Rounded up."""
-    start = nearly_from(family) if n0 is None else n0
-    return {"n0": start, "bias_from_n0": decimal_text(mapping.bias_from(family, start), rounding="up")}
+    start = nearly_unbiased_from(laws) if n0 is None else n0
+    return {"n0": start, "bias_from_n0": decimal_text(map_program.bias_from(laws, start), rounding="up")}
 
 
-def nearly_from(family: Remap) -> int:
+def nearly_unbiased_from(laws: Remap) -> int:
     """The least count from which on |bias| is at most a thousandth of the standard deviation."""
-    scale = 1 << family.bits
-    limit = family.source.variance / NEARLY**2
-    large = [n for n, units in enumerate(family.residues) if Fraction(units, scale) ** 2 > limit]
+    limit = math.floor(laws.source.variance / NEARLY**2 * (1 << 2 * laws.bits))
+    large = [n for n, units in enumerate(laws.residues) if units**2 > limit]
     return large[-1] + 1 if large else 0
 
 
-def described(family: Remap) -> str:
-    """What the map does, in words."""
-    moves = [y - j for j, row in enumerate(family.rows) for y, _ in row]
+def describe_map(laws: Remap) -> str:
+    """The description of the map for the notes."""
+    moves = [y - j for j, row in enumerate(laws.rows) for y, _ in row]
     up, down = max(0, *moves), max(0, *(-move for move in moves))
     ups = f" and up by at most {up}" if up else ""
-    return f"outcomes below 0 become 0; outcomes up to {family.T} are moved down by at most {down}{ups}, at random"
+    return f"outcomes below 0 become 0; outcomes up to {laws.T} are moved down by at most {down}{ups}, at random"
 
 
-def n0_given(unbiased_from: object) -> int | None:
+def read_n0(unbiased_from: object) -> int | None:
     return None if unbiased_from is None else integer("unbiased_from", unbiased_from, 1, LARGEST_N0)
 
 
-def bias_given(max_bias: object) -> Fraction | None:
+def read_bias(max_bias: object) -> Fraction | None:
     if max_bias is None:
         return None
     allowed = "a decimal number from 1e-9 to 1"
     value = number("max_bias", max_bias, allowed)
     if not Fraction(1, 10**9) <= value <= 1:
-        raise ParameterError("max_bias", max_bias, allowed, "exactly zero needs moves: design --method remap")
+        raise ParameterError("max_bias", max_bias, allowed, "for a bias of exactly zero use design --method remap")
     return value

@@ -1,18 +1,18 @@
-"""How far to pull small positive outcomes down, so that sending negative ones to 0 leaves no bias.
+"""How far small positive outcomes are pulled down, to cancel the bias of sending negative ones to 0.
 
-Y' = n + Z is published as 0 where it is negative and as y' - g(y') on average for y' = 1..T. The bias of the
-column of n is
+Y' = n + Z is published as 0 where it is negative and as y' - g(y') on average for y' = 1..T. The bias at
+count n is
 
     b(n) = sum_{y' < 0} q(y' - n) (-y')  -  sum_{j=1..T} q(j - n) g(j),        0 <= g(j) <= j.
 
 **Geometric sides**, q(-i) = c a^i for i >= onset: then b(n) = c a^n (a/(1-a)^2 - sum_j a^-j g(j)) for every n >= T +
-onset, so one equation makes all columns unbiased from n0 = T + onset on. Among its solutions we take the one of least
+onset, so one equation makes all laws unbiased from n0 = T + onset on. Among its solutions we take the one of least
 total mean squared error over all n. The k-th unit of pulling j costs (2k - 1) Q_j + 2 t_j, Q_j = P(Z <= j),
 t_j = sum_{i > j} i q(i), and gains a^-j: a knapsack of divisible units, solved by taking the cheapest first.
 
 **Any other law**: a small linear program minimises the largest |b(n)| for n >= n0.
 
-Floats are good enough here: what is left of the bias is removed exactly afterwards, and measured.
+Floats are precise enough here: the remaining bias is measured exactly, and removed where zero is required.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from countveil.design.linear import Program
-from countveil.law import Law
-from countveil.search import bisect
+from countveil.laws.law import Law
+from countveil.numeric.linear_program import Program
+from countveil.numeric.search import bisect
 
 Floats = NDArray[np.float64]
 FAR = 300.0
-"""Gains beyond e^300 are measured against the largest."""
+"""If gains exceed e^300, all gains are divided by the largest one."""
 FLAT = 1e-6
-"""Share by which sides must fall from one outcome to the next to count as geometric."""
+"""Ratios that differ by a smaller share are equal; sides that fall by a smaller share per outcome are flat."""
 
 
 def geometric_need(ratio: float) -> float:
-    """a/(1-a)^2: what pulls have to compensate."""
+    """a/(1-a)^2, the total that pulls must compensate."""
     return ratio / (1 - ratio) ** 2
 
 
@@ -60,12 +60,12 @@ def geometric_pulls(law: Law, ratio: float, T: int) -> list[float]:
     covered = np.cumsum(q)[np.minimum(law.left + most, len(q) - 1)]
     moments = np.append(np.cumsum((np.arange(1, law.right + 1) * q[law.left + 1 :])[::-1])[::-1], 0.0)
     tails = moments[np.minimum(most, law.right)]
-    unit = T if -T * math.log(ratio) > FAR else 0  # gains count in a^-T where they would be too large for a float
+    unit = T if -T * math.log(ratio) > FAR else 0  # gains in units of a^-T if they would overflow a float
     gains = ratio ** (unit - most.astype(float))
     need = geometric_need(ratio) * ratio**unit
 
     def units(price: float) -> Floats:
-        """How many unit pulls of each j cost at most `price` per gain."""
+        """The number of unit pulls of each j that cost at most `price` per gain."""
         wanted: Floats = np.floor(((price * gains - 2 * tails) / covered + 1) / 2)
         return np.minimum(np.maximum(wanted, 0.0), most)
 
@@ -73,14 +73,14 @@ def geometric_pulls(law: Law, ratio: float, T: int) -> list[float]:
     while units(high) @ gains < need:
         high *= 2
     low, high = bisect(lambda price: bool(units(price) @ gains >= need), 0.0, high, steps=64)
-    found, more = units(low), units(high)
-    for j in np.flatnonzero(more > found):  # the marginal units, as far as they are needed
-        found[j] = min(more[j], found[j] + max(0.0, need - found @ gains) / gains[j])
-    return [float(g) for g in found]
+    pulls, more = units(low), units(high)
+    for j in np.flatnonzero(more > pulls):  # only as much of the marginal units as is needed
+        pulls[j] = min(more[j], pulls[j] + max(0.0, need - pulls @ gains) / gains[j])
+    return [float(g) for g in pulls]
 
 
 def program_pulls(law: Law, n0: int, T: int) -> list[float]:
-    """g(1..T) that minimise the largest |b(n)|, n = n0..T + left, for any law."""
+    """The g(1..T) that minimise the largest |b(n)|, n = n0..T + left, for any law."""
     program = Program()
     g = [program.variable(0, j) for j in range(1, T + 1)]
     largest = program.variable()
@@ -100,10 +100,10 @@ def program_pulls(law: Law, n0: int, T: int) -> list[float]:
 
 
 def geometric_side(law: Law) -> tuple[float, int] | None:
-    """(a, onset): P(Z = -i) = c a^i for all i >= onset (onset 0: the centre too), or None.
+    """(a, onset) if P(Z = -i) = c a^i for all i >= onset, where onset 0 includes the centre; otherwise None.
 
-    Ratios are compared to 1e-6 among weights large enough to tell; the outermost cell, which the cutting of
-    a law may lower, is left out. Sides that fall by less than that (epsilon 0) are flat, not geometric.
+    Ratios are compared to 1e-6 among weights large enough for that; the outermost cell is left out, because
+    cutting a law may lower it. Sides that fall by less than a share of 1e-6 (epsilon 0) are flat, not geometric.
     """
     if not law.is_symmetric():
         return None
@@ -116,7 +116,7 @@ def geometric_side(law: Law) -> tuple[float, int] | None:
     onset = len(sides) - 2
     while onset > 0 and abs(sides[onset] / sides[onset - 1] - ratio) < FLAT * ratio:
         onset -= 1
-    heaviest = max(onset, 1)  # of the sides proper: light weights are rounded, and the centre may differ a little
+    heaviest = max(onset, 1)  # not 0, as the centre may differ; the ratio of heavy weights has the least rounding error
     if onset + 3 > len(sides) or sides[heaviest] - sides[heaviest + 1] < FLAT * sides[heaviest]:
         return None
     return sides[heaviest + 1] / sides[heaviest], onset

@@ -1,4 +1,4 @@
-"""A program in fixed point, points of it with exact measures of what is wrong with them, and scales for floats."""
+"""A program in fixed point, its points with exact measures of their violations, and scales for floats."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ BASIC, LOWER, UPPER, ZERO = range(4)
 LEAST_LEVEL = 2.0**-60
 
 
-def fixed(value: Number) -> int:
+def to_fixed(value: Number) -> int:
     if isinstance(value, int):
         return value << BITS
     return ((value.numerator << (BITS + 1)) // value.denominator + 1) >> 1
 
 
-def fixed_bound(value: Number | None, absent: int) -> int:
-    return absent if value is None else fixed(value)
+def to_fixed_bound(value: Number | None, absent: int) -> int:
+    return absent if value is None else to_fixed(value)
 
 
 def exact(values: Sequence[int]) -> Exact:
@@ -48,18 +48,18 @@ def zeros(count: int) -> Exact:
 
 
 def to_floats(values: Exact, shift: int | Bits) -> Floats:
-    """values * 2^shift."""
+    """values * 2^shift, as floats."""
     return np.ldexp(values.astype(np.float64), shift)
 
 
 def exponent_of(values: Floats) -> int:
-    """The exponent of the power of two next above the largest value, or far below if none is positive."""
+    """The least e such that every value is below 2^e, or -4 * BITS if no value is positive."""
     top = float(values.max(initial=0.0))
     return math.frexp(top)[1] if top else -4 * BITS
 
 
 def from_floats(values: Floats, shift: int) -> Exact:
-    """values * 2^shift, rounded down."""
+    """values * 2^shift, as integers rounded down."""
     mantissas, exponents = np.frexp(values)
     integers = np.ldexp(mantissas, 53).astype(np.int64).tolist()
     shifts = (exponents + (shift - 53)).tolist()
@@ -72,7 +72,7 @@ def top(values: Exact) -> int:
 
 
 class Matrix:
-    """W = (A, -1): the coefficients, and a slack for every row."""
+    """The matrix W = (A, -1) of a program: its coefficients A, and a slack column for every row."""
 
     def __init__(self, rows: Sequence[dict[int, int]], width: int) -> None:
         height = len(rows)
@@ -91,11 +91,11 @@ class Matrix:
         self._ends = np.cumsum(np.bincount(self.columns, minlength=width + height))
 
     def times(self, z: Exact) -> Exact:
-        """W z."""
+        """The product W z."""
         return _segment_sums(self.values * z[self.columns], self.starts[1:])
 
     def transposed_times(self, y: Exact) -> Exact:
-        """y W."""
+        """The product y W."""
         return _segment_sums(self._by_column * y[self._rows_by_column], self._ends)
 
 
@@ -110,7 +110,10 @@ def _segment_sums(products: Exact, ends: NDArray[Any]) -> Exact:
 
 @dataclass(frozen=True)
 class Solution:
-    """A point, with exact measures of how far it is from feasible and (by its dual) from optimal."""
+    """The values of the variables, with exact measures of their errors.
+
+    `residual` is the largest violation of a constraint; `gap` bounds the distance from the dual objective.
+    """
 
     values: list[Fraction]
     objective: Fraction
@@ -132,15 +135,15 @@ class Data:
     upper: Exact
 
     def at_present_bounds(self, columns: Status) -> Status:
-        """Statuses moved off bounds that are absent."""
+        """The statuses after moving every column at an absent bound to its other bound, or to zero if it has none."""
         no_lower, no_upper = self.lower <= -INFINITE, self.upper >= INFINITE
-        held, upper = columns != BASIC, columns == UPPER
-        moved = np.where(held, np.where(no_lower | upper & ~no_upper, UPPER, LOWER), BASIC)
-        return np.where(held & no_lower & no_upper, ZERO, moved).astype(np.int8)
+        nonbasic, upper = columns != BASIC, columns == UPPER
+        moved = np.where(nonbasic, np.where(no_lower | upper & ~no_upper, UPPER, LOWER), BASIC)
+        return np.where(nonbasic & no_lower & no_upper, ZERO, moved).astype(np.int8)
 
 
 @dataclass(frozen=True)
-class Basis:
+class SimplexBasis:
     """The status of every column (variable or slack) and of every row of W z = 0."""
 
     columns: Status
@@ -148,9 +151,9 @@ class Basis:
 
 
 class Point:
-    """A primal and a dual solution, with exact measures of what is wrong with it."""
+    """A primal and a dual solution, with exact measures of their violations."""
 
-    def __init__(self, data: Data, basis: Basis, z: Exact, y: Exact) -> None:
+    def __init__(self, data: Data, basis: SimplexBasis, z: Exact, y: Exact) -> None:
         self.data = data
         self.width = len(data.cost) - len(data.matrix.starts) + 1
         self.basis = basis
@@ -161,7 +164,7 @@ class Point:
 
     @cached_property
     def _wrong_signs(self) -> Exact:
-        """The sizes of reduced costs that are not zero, or of the sign that holds a column at its bound."""
+        """The sizes of the reduced costs that have the wrong sign for their column's status; 0 for all others."""
         status = self.basis.columns
         loose = (status == BASIC) | (self.data.lower != self.data.upper)
         wrong = np.where(self.reduced < 0, status != UPPER, status != LOWER)
@@ -186,7 +189,7 @@ class Point:
         return exponent_of(to_floats(self._wrong_signs, scale.columns - 2 * BITS))
 
     def solution(self, rounds: int) -> Solution:
-        """The point in fractions; its residual is taken with the rows themselves, not with their slacks."""
+        """The point in fractions; the residual is measured on the rows themselves, not on their slacks."""
         x = self.z.copy()
         x[self.width :] = 0
         rows = self.data.matrix.times(x)
@@ -202,9 +205,10 @@ class Point:
         )
 
     def _gap(self) -> int:
-        """The primal less the dual objective, each term taken as positive.
+        """An upper bound on the primal minus the dual objective: the sum of the absolute values of its terms.
 
-        A column with no bound on the side its reduced cost points to counts with its own size.
+        If a column has no bound on the side that its reduced cost points to, the size of its value (plus one)
+        replaces the distance to that bound.
         """
         bound = np.where(self.reduced > 0, self.data.lower, self.data.upper)
         distance = np.where(abs(bound) >= INFINITE, abs(self.z) + ONE, abs(self.z - bound))
@@ -220,10 +224,10 @@ class Scale:
 
 
 def scale_of(matrix: Matrix, z: Exact) -> Scale:
-    """Scales that make a point look like ones.
+    """The scales that bring the values of a point close to one.
 
-    A column is measured by the least row it is in, a row by its largest term. Where the point does not
-    tell, the scale is one.
+    The scale of a column comes from its smallest row, the scale of a row from its largest term. Where the
+    point gives no size, the scale is one.
     """
     height, width = matrix.shape
     size = abs(matrix.floats)

@@ -1,4 +1,4 @@
-"""HiGHS, which pivots in doubles: the only module that imports it."""
+"""The interface to HiGHS, which pivots in doubles; no other module imports HiGHS."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from countveil.design.linear.point import LOWER, Basis, Floats, Matrix, Scale
+from countveil.numeric.linear_program.fixed_point import LOWER, Floats, Matrix, Scale, SimplexBasis
 
 Attempts = tuple[dict[str, Any], ...]
 CLOSE = 1e-3
@@ -59,7 +59,7 @@ class Solver:
             self._highs.setOptionValue(name, value)
 
     def load(self, scale: Scale, cost: Floats, lower: Floats, upper: Floats, right: Floats) -> None:
-        """Pass a program that is scaled already, but for its matrix."""
+        """Pass a program to HiGHS; all of it is scaled already except the matrix, which is scaled here."""
         matrix = self._matrix
         model = self._api.HighsLp()
         model.num_row_, model.num_col_ = matrix.shape
@@ -70,8 +70,8 @@ class Solver:
         model.a_matrix_.value_ = np.ldexp(matrix.floats, scale.columns[matrix.columns] + scale.rows[matrix.rows])
         self._highs.passModel(model)
 
-    def solve(self, start: Basis, attempts: Attempts) -> Basis:
-        """An optimal basis; where HiGHS finds none, a second attempt has to agree before this raises."""
+    def solve(self, start: SimplexBasis, attempts: Attempts) -> SimplexBasis:
+        """An optimal basis; raises NoSolution if two attempts agree on the reason, or if all of them fail."""
         reasons: list[str] = []
         for options in attempts:
             self._set(options)
@@ -88,7 +88,7 @@ class Solver:
         raise NoSolution(next((reason for reason in reasons if reason != "failed"), "failed"))
 
     def _run(self) -> str:
-        """Run HiGHS; the reason why there is no solution, or nothing."""
+        """Run HiGHS; returns the reason why there is no solution, or an empty text."""
         left = self._deadline - time.monotonic()
         if left <= 0:
             raise NoSolution("failed")
@@ -101,23 +101,23 @@ class Solver:
         return {known.kInfeasible: "infeasible", known.kUnbounded: "unbounded"}.get(status, "failed")
 
     def _is_close(self) -> bool:
-        """Whether a basis that HiGHS has doubts about is good enough to refine."""
+        """Whether a basis of unknown status is good enough to refine."""
         info = self._highs.getInfo()
         return bool(max(info.max_primal_infeasibility, info.max_dual_infeasibility) < CLOSE)
 
-    def _set_basis(self, start: Basis) -> None:
+    def _set_basis(self, start: SimplexBasis) -> None:
         basis = self._api.HighsBasis()
         basis.col_status = [self._codes[status] for status in start.columns]
         basis.row_status = [self._codes[status] for status in start.rows]
         basis.valid = True
         self._highs.setBasis(basis)
 
-    def _get_basis(self) -> Basis:
+    def _get_basis(self) -> SimplexBasis:
         number = {code: status for status, code in enumerate(self._codes)}
         basis = self._highs.getBasis()
         if len(basis.row_status):
             self._basic = np.array(self._highs.getBasicVariables()[1])
-        return Basis(
+        return SimplexBasis(
             np.array([number.get(code, LOWER) for code in basis.col_status], dtype=np.int8),
             np.array([number.get(code, LOWER) for code in basis.row_status], dtype=np.int8),
         )
@@ -130,7 +130,7 @@ class Solver:
         return step
 
     def transposed_solve(self, costs: Floats) -> Floats:
-        """The change of the row duals that takes the given costs off the basic columns."""
+        """The change of the row duals that reduces the costs of the basic columns by the given costs."""
         right = np.where(self._basic >= 0, costs[np.maximum(self._basic, 0)], 0.0)
         step: Floats = np.asarray(self._highs.getBasisTransposeSolve(right)[1], dtype=np.float64)
         return step

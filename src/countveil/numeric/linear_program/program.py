@@ -6,22 +6,22 @@ given a slack, so that the program reads: min c.z subject to W z = 0 and bounds 
 
 1. HiGHS solves the program and returns a basis.
 2. The primal and dual solution of that basis is computed to about 2^-200. Residuals are computed exactly
-   in big-integer fixed point; each correction to them is one solve with the float factorisation that
-   HiGHS holds.
-3. The bound violations of the primal and the sign violations of the dual are measured exactly. If any is
-   left, HiGHS solves the correction program: the same matrix, with bounds shifted by the present point
+   in big-integer fixed point; each correction is one solve with HiGHS's float factorisation of the
+   basis.
+3. The bound violations of the primal and the sign violations of the dual are measured exactly. If any
+   remain, HiGHS solves the correction program: the same matrix, with bounds shifted by the present point
    and magnified by 2^primal_bits, and with the present reduced costs magnified by 2^dual_bits as costs.
    It starts from the present basis. Continue with 2.
 
-The float program is scaled by powers of two so that the present point looks like ones to HiGHS. That makes
-its tolerances relative, and matters more than any option: it is what keeps programs solvable whose
-variables decay over many orders of magnitude. The first solve of a program has no point to go by, unless
-the caller tells the sizes to expect.
+The float program is scaled by powers of two so that all values of the present point are close to one. That
+makes HiGHS's tolerances relative, and matters more than any option: without it, programs whose variables
+decay over many orders of magnitude cannot be solved. The first solve of a program has no point to scale by,
+unless the caller gives expected sizes (`Program.expect`).
 
 Coefficients, costs and bounds are rounded once, on entry, to multiples of 2^-256; everything called exact
-is exact for the rounded program. Nothing is guaranteed to the caller beyond ``Solution.residual``, which is
-measured exactly on the values returned: optimality rests on a float solver having found the right basis,
-and infeasibility and unboundedness are its word. Callers who need a proof certify what they get.
+is exact for the rounded program. The only guarantee is ``Solution.residual``, which is measured exactly on the
+values returned. Optimality depends on HiGHS having found the right basis, and infeasibility and unboundedness
+are reported as HiGHS reports them. Callers who need a proof must certify the result.
 """
 
 from __future__ import annotations
@@ -30,14 +30,12 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from countveil.design.linear.highs import COLD, HINTED, WARM, Attempts, NoSolution, Solver
-from countveil.design.linear.point import (
+from countveil.numeric.linear_program.fixed_point import (
     BASIC,
     BITS,
     INFINITE,
     LOWER,
     UPPER,
-    Basis,
     Bits,
     Data,
     Exact,
@@ -46,19 +44,19 @@ from countveil.design.linear.point import (
     Number,
     Point,
     Scale,
+    SimplexBasis,
     Solution,
     exact,
     exponent_of,
-    fixed,
-    fixed_bound,
     from_floats,
     scale_of,
+    to_fixed,
+    to_fixed_bound,
     to_floats,
     top,
     zeros,
 )
-
-__all__ = ["NoSolution", "Program", "Solution"]
+from countveil.numeric.linear_program.highs import COLD, HINTED, WARM, Attempts, NoSolution, Solver
 
 SOLVE_BITS = 220
 TOLERANCE_BITS = 180
@@ -69,7 +67,7 @@ MAX_COST = 2.0**60
 
 
 class Program:
-    """min c.x subject to row bounds and variable bounds; coefficients exact."""
+    """The program: minimise c.x subject to bounds on rows and variables, with exact coefficients."""
 
     def __init__(self) -> None:
         self._lower: list[int] = []
@@ -82,8 +80,8 @@ class Program:
 
     def variable(self, lower: Number | None = 0, upper: Number | None = None) -> int:
         """Add a variable and return its index; None means no bound."""
-        self._lower.append(fixed_bound(lower, -INFINITE))
-        self._upper.append(fixed_bound(upper, INFINITE))
+        self._lower.append(to_fixed_bound(lower, -INFINITE))
+        self._upper.append(to_fixed_bound(upper, INFINITE))
         return len(self._lower) - 1
 
     def variables(self, count: int, lower: Number | None = 0, upper: Number | None = None) -> range:
@@ -101,26 +99,26 @@ class Program:
     ) -> int:
         """Add the row lower <= terms <= upper and return its index; repeated variables add up."""
         self._rows.append(self._collect(terms))
-        self._row_lower.append(fixed_bound(lower, -INFINITE))
-        self._row_upper.append(fixed_bound(upper, INFINITE))
+        self._row_lower.append(to_fixed_bound(lower, -INFINITE))
+        self._row_upper.append(to_fixed_bound(upper, INFINITE))
         return len(self._rows) - 1
 
     def set_row_bounds(self, row: int, lower: Number | None, upper: Number | None) -> None:
         """Replace the bounds of a row."""
-        self._row_lower[row] = fixed_bound(lower, -INFINITE)
-        self._row_upper[row] = fixed_bound(upper, INFINITE)
+        self._row_lower[row] = to_fixed_bound(lower, -INFINITE)
+        self._row_upper[row] = to_fixed_bound(upper, INFINITE)
 
     def set_variable_bounds(self, var: int, lower: Number | None, upper: Number | None) -> None:
         """Replace the bounds of a variable."""
-        self._lower[var] = fixed_bound(lower, -INFINITE)
-        self._upper[var] = fixed_bound(upper, INFINITE)
+        self._lower[var] = to_fixed_bound(lower, -INFINITE)
+        self._upper[var] = to_fixed_bound(upper, INFINITE)
 
     def expect(self, sizes: Iterable[tuple[int, Number]]) -> None:
-        """Tell rough sizes of variables at the optimum: a hint that scales the first solve, no more."""
+        """Set rough sizes of variables at the optimum: a hint that only scales the first solve."""
         self._sizes = self._collect(sizes)
 
     def minimize(self, terms: Iterable[tuple[int, Number]]) -> Solution:
-        """Minimise the terms; later calls start from the basis the last one ended with."""
+        """Minimise the terms; every later call starts from the basis that the previous call ended with."""
         cost = self._collect(terms)
         width = len(self._lower)
         data = Data(
@@ -140,12 +138,12 @@ class Program:
         sums: dict[int, int] = {}
         for index, coefficient in terms:
             if not 0 <= index < len(self._lower):
-                raise IndexError(f"no variable {index}")
-            sums[index] = sums.get(index, 0) + fixed(coefficient)
+                raise IndexError(f"variable {index} does not exist; allowed are 0 to {len(self._lower) - 1}")
+            sums[index] = sums.get(index, 0) + to_fixed(coefficient)
         return {index: total for index, total in sums.items() if total}
 
     def _start(self, data: Data) -> Point:
-        """The last point, with what was added since: variables at zero and nonbasic, slacks basic."""
+        """The last point, extended by new variables (nonbasic, at zero) and new rows (slack basic)."""
         width, height = len(self._lower), len(self._rows)
         columns = np.repeat(np.array([LOWER, BASIC], dtype=np.int8), [width, height])
         rows = np.full(height, LOWER, dtype=np.int8)
@@ -156,7 +154,7 @@ class Program:
             rows[: len(last.rows)] = last.rows
             z[:old] = self._last.z[:old]
             z[width:] = data.matrix.times(z) >> BITS
-        basis = Basis(data.at_present_bounds(columns), rows)
+        basis = SimplexBasis(data.at_present_bounds(columns), rows)
         return Point(data, basis, z, zeros(height))
 
 
@@ -170,7 +168,7 @@ def _refine(data: Data, start: Point, sizes: Exact) -> tuple[Point, int]:
     attempts = COLD
     if sizes.any():
         attempts = (WARM if start.z.any() else HINTED, *COLD)
-    best = point = _corrected(solver, start, scale, primal_bits, dual_bits, attempts)
+    best = point = _correct(solver, start, scale, primal_bits, dual_bits, attempts)
     growth = MAX_GROWTH
     for rounds in range(1, MAX_ROUNDS):
         if best.violation.bit_length() <= 2 * BITS - TOLERANCE_BITS:
@@ -179,7 +177,7 @@ def _refine(data: Data, start: Point, sizes: Exact) -> tuple[Point, int]:
         primal_bits = _magnification(point.primal_exponent(scale), primal_bits, growth)
         dual_bits = _magnification(point.dual_exponent(scale), dual_bits, growth)
         try:
-            point = _corrected(solver, point, scale, primal_bits, dual_bits, (WARM, *COLD))
+            point = _correct(solver, point, scale, primal_bits, dual_bits, (WARM, *COLD))
         except NoSolution as stop:
             if growth <= LEAST_GROWTH:
                 if stop.reason == "infeasible":
@@ -191,14 +189,12 @@ def _refine(data: Data, start: Point, sizes: Exact) -> tuple[Point, int]:
 
 
 def _magnification(exponent: int, before: int, growth: int) -> int:
-    """The power of two that brings a violation to about one, within limits; unchanged if there is none."""
+    """The exponent that magnifies a violation to about one, within limits; `before` if there is no violation."""
     return before if exponent < -TOLERANCE_BITS else max(0, min(-exponent, before + growth))
 
 
-def _corrected(
-    solver: Solver, point: Point, scale: Scale, primal_bits: int, dual_bits: int, attempts: Attempts
-) -> Point:
-    """The solution of the basis that is optimal in the program magnified around a point."""
+def _correct(solver: Solver, point: Point, scale: Scale, primal_bits: int, dual_bits: int, attempts: Attempts) -> Point:
+    """Solve the correction program around a point, and return the point of the basis that is optimal in it."""
     data = point.data
     cost = np.clip(to_floats(point.reduced, scale.columns + (dual_bits - 2 * BITS)), -MAX_COST, MAX_COST)
     shift = (primal_bits - BITS) - scale.columns
@@ -206,19 +202,19 @@ def _corrected(
     right = to_floats(point.residual, scale.rows + (primal_bits - 2 * BITS))
     solver.load(scale, cost, lower, upper, right)
     basis = solver.solve(point.basis, attempts)
-    return _basic_point(data, Basis(data.at_present_bounds(basis.columns), basis.rows), solver, scale)
+    return _basic_point(data, SimplexBasis(data.at_present_bounds(basis.columns), basis.rows), solver, scale)
 
 
-def _basic_point(data: Data, basis: Basis, solver: Solver, scale: Scale) -> Point:
-    """The solution that a basis determines."""
+def _basic_point(data: Data, basis: SimplexBasis, solver: Solver, scale: Scale) -> Point:
+    """The primal and the dual solution that a basis determines."""
     wide_cost = data.cost << BITS
-    z = _improved(
+    z = _improve(
         np.where(basis.columns == LOWER, data.lower, np.where(basis.columns == UPPER, data.upper, 0)),
         lambda z: np.where(basis.rows == BASIC, 0, -data.matrix.times(z)),
         lambda residual: np.ldexp(solver.basis_solve(residual), scale.columns),
         scale.rows,
     )
-    y = _improved(
+    y = _improve(
         zeros(len(basis.rows)),
         lambda y: np.where(basis.columns == BASIC, wide_cost - data.matrix.transposed_times(y), 0),
         lambda residual: np.ldexp(solver.transposed_solve(residual), scale.rows),
@@ -227,10 +223,10 @@ def _basic_point(data: Data, basis: Basis, solver: Solver, scale: Scale) -> Poin
     return Point(data, basis, z, y)
 
 
-def _improved(
+def _improve(
     value: Exact, residual_of: Callable[[Exact], Exact], step: Callable[[Floats], Floats], scale: Bits
 ) -> Exact:
-    """Add float steps for the scaled residual, magnified to size one, for as long as it keeps shrinking."""
+    """Add float steps to `value`, each computed from the residual scaled to size one, while the residual shrinks."""
     residual = residual_of(value)
     while top(abs(residual)).bit_length() > 2 * BITS - SOLVE_BITS:
         scaled = to_floats(residual, scale - 2 * BITS)

@@ -1,4 +1,4 @@
-"""The same in the words of statistical offices: D, V, pstay, js, and a table of the cell-key method."""
+"""The explore page with the parameters of statistical offices (D, V, pstay, js): a table of the cell-key method."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from countveil.exact import decimal_text
+from countveil.numeric.exact_numbers import decimal_text
 from countveil.ptables import audit, design
 from countveil.ptables.design import Designed
 from countveil.ptables.table import PTable
@@ -18,14 +18,14 @@ DEFAULTS = {"epsilon": "1", "D": "5", "V": "2", "js": "0"}
 SHOWN = 13
 
 
-def shown(fields: Mapping[str, str]) -> dict[str, Any]:
-    """What the table protects, and the rows of its pictures."""
-    made = _made(tuple(sorted(fields.items())))
-    table, epsilon = made.table, made.spec.epsilon
-    judged = audit(table, epsilons=[epsilon])
+def make_view(fields: Mapping[str, str]) -> dict[str, Any]:
+    """The facts about the table, and the rows of its pictures."""
+    designed = _design_table(tuple(sorted(fields.items())))
+    table, epsilon = designed.table, designed.spec.epsilon
+    report = audit(table, epsilons=[epsilon])
     readings = [
         {"reading": each["reading"], "delta": decimal_text(Fraction(next(iter(each["delta"].values()))), 3, "up")}
-        for each in judged.describe()["readings"]  # type: ignore[attr-defined]
+        for each in report.describe()["readings"]  # type: ignore[attr-defined]
     ]
     stay = [Fraction(dict(row.items()).get(0, 0), row.total) for row in table.rows]
     return {
@@ -33,58 +33,60 @@ def shown(fields: Mapping[str, str]) -> dict[str, Any]:
             "epsilon": decimal_text(epsilon),
             "readings": readings,
             "D": table.D,
-            "variance": decimal_text(made.largest_variance, 4, "up"),
+            "variance": decimal_text(designed.largest_variance, 4, "up"),
             "stay": decimal_text(100 * min(stay[1:]), 3),
             "last_stay": decimal_text(100 * stay[-1], 3),
             "rows": len(table.rows),
         },
-        "noise": noise(table),
-        "small": small(table),
-        "notes": list(made.notes),
-        "command": command(fields),
-        "python": python(fields),
+        "noise": noise_rows(table),
+        "small": small_count_rows(table),
+        "notes": list(designed.notes),
+        "command": write_command(fields),
+        "python": write_python(fields),
     }
 
 
-def command(fields: Mapping[str, str]) -> str:
-    """The command that makes it, whether or not it can be made here in time."""
+def write_command(fields: Mapping[str, str]) -> str:
+    """The command that makes this table, whether or not the service can make it in time."""
     given = " ".join(f"--{name} {shlex.quote(value)}" for name, value in fields.items())
     return f"countveil ptable design {given} -o ptable.csv"
 
 
-def python(fields: Mapping[str, str]) -> str:
-    """The same in Python."""
+def write_python(fields: Mapping[str, str]) -> str:
+    """The Python code that makes this table."""
     given = ", ".join(f"{name}={value!r}" for name, value in fields.items())
     return f"from countveil import ptables\n\nptables.save(ptables.design({given}).table, 'ptable.csv')"
 
 
-def file(fields: Mapping[str, str]) -> dict[str, Any]:
-    """The table as tau-Argus reads it."""
-    made = _made(tuple(sorted(fields.items())))
-    return {"text": "".join(made.format.write(made.table))}
+def write_file(fields: Mapping[str, str]) -> dict[str, Any]:
+    """The table in the format of tau-Argus."""
+    designed = _design_table(tuple(sorted(fields.items())))
+    return {"text": "".join(designed.format.write(designed.table))}
 
 
 @lru_cache(maxsize=32)
-def _made(items: tuple[tuple[str, str], ...]) -> Designed:
+def _design_table(items: tuple[tuple[str, str], ...]) -> Designed:
     return design(**dict(items))  # type: ignore[arg-type]
 
 
-def noise(table: PTable) -> list[dict[str, Any]]:
+def noise_rows(table: PTable) -> list[dict[str, Any]]:
     """{z, p, within} of the last row, from -D to D."""
     row = table.rows[-1]
-    found = dict(row.items())
+    weights = dict(row.items())
     margin = next(
-        m for m in range(table.D + 1) if 20 * sum(found.get(z, 0) for z in range(-m, m + 1)) >= 19 * row.total
+        m for m in range(table.D + 1) if 20 * sum(weights.get(z, 0) for z in range(-m, m + 1)) >= 19 * row.total
     )
     reach = range(-table.D, table.D + 1)
-    return [{"z": z, "p": found.get(z, 0) / row.total, "within": abs(z) <= margin} for z in reach]
+    return [{"z": z, "p": weights.get(z, 0) / row.total, "within": abs(z) <= margin} for z in reach]
 
 
-def small(table: PTable) -> list[dict[str, Any]]:
-    """{n, y, last, p, exact}: where the first true counts go."""
-    columns = range(SHOWN + table.D)
+def small_count_rows(table: PTable) -> list[dict[str, Any]]:
+    """{n, y, last, p, exact}: the law of the published count y for the smallest true counts n."""
+    published = range(SHOWN + table.D)
     rows = []
     for n in range(SHOWN):
-        found = dict(table.row(n).items())
-        rows += [{"n": n, "y": y, "last": y, "p": found.get(y - n, 0) / table.total, "exact": y == n} for y in columns]
+        weights = dict(table.row(n).items())
+        rows += [
+            {"n": n, "y": y, "last": y, "p": weights.get(y - n, 0) / table.total, "exact": y == n} for y in published
+        ]
     return rows

@@ -1,22 +1,25 @@
-"""The page to ask: fields and SQL in step, the dry run first, then the question, and what came of it."""
+"""The page to ask: it keeps fields and SQL equal, and shows the dry run before the question is asked."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from starlette.datastructures import FormData
 
-from countveil.answers import Table
-from countveil.curator import Curator
+from countveil.config.configuration import Dataset
+from countveil.curator.curator import Curator
+from countveil.curator.results import Table
 from countveil.errors import BudgetError, CountveilError, QueryError
-from countveil.keys import Key
+from countveil.service.api_keys import Key
 from countveil.service.metrics import ANSWERS
-from countveil.service.page import fields as fielding
-from countveil.service.page.fields import Fields
-from countveil.service.problems import problem
+from countveil.service.problem_json import to_problem
+from countveil.service.web import fields as fielding
+from countveil.service.web.fields import Fields
 
 MOST_ROWS = 500
 MOST_DRAWN = 40
@@ -24,7 +27,7 @@ WORD = re.compile(
     r"""(?:date\s*)?'(?:[^']|'')*(?:'|\Z)|"(?:[^"]|"")*(?:"|\Z)|[-+]?\d[\w.]*|\w+|.""", re.IGNORECASE | re.DOTALL
 )
 RIGHT_TO = 10
-"""A cell is useful where its 95 % interval is at most a tenth of the count to either side."""
+"""A cell is useful if its 95 % interval extends at most a tenth of the count to either side."""
 
 
 @dataclass(frozen=True)
@@ -38,52 +41,69 @@ class Cell:
     weak: bool
 
 
-def page(curator: Curator, key: Key, form: FormData) -> dict[str, Any]:
-    """What the page shows for a form as it was sent."""
+def build_page(curator: Curator, key: Key, form: FormData) -> dict[str, Any]:
+    """The values of the page for a submitted form."""
     ready = {name: each for name, each in curator.config.datasets.items() if each.ready}
     if not ready:
         return {"datasets": [], "status": 200}
     name = str(form.get("dataset", ""))
     schema = (ready.get(name) or next(iter(ready.values()))).schema
-    fresh = str(form.get("dataset_was", name)) != name  # the fields that were sent are those of another dataset
-    said = Fields(schema.name) if fresh else fielding.from_form(form, schema)
+    fresh = str(form.get("dataset_was", name)) != name  # the submitted fields belong to another dataset
+    fields = Fields(schema.name) if fresh else fielding.from_form(form, schema)
     sql = str(form.get("sql", ""))[:100_000].strip()
+    grade = str(form.get("grade", "")).strip()[:100] or None
     do, was = str(form.get("do", "")), str(form.get("sql_was", "")).strip()
     untouched = sql == was and "dataset" in form and do != "sql"
-    if not sql or do == "fields" or (untouched and _changed(curator, sql, said, str(form.get("fields_was")))):
-        sql = fielding.to_sql(said, schema)
-    values: dict[str, Any] = {"datasets": list(ready), "do": do, "status": 200, "key": key}
+    if not sql or do == "fields" or (untouched and _have_changed(curator, sql, fields, str(form.get("fields_was")))):
+        sql = fielding.to_sql(fields, schema)
+    values: dict[str, Any] = {"datasets": list(ready), "do": do, "status": 200, "key": key, "grade": grade}
     try:
         question = curator.question(sql)
-        schema, said = question.schema, fielding.from_question(question)
-        if do == "plan" or (do == "count" and form.get("priced") != question.sha256):  # the price comes first
-            values["dry"] = curator.dry_run(sql, analyst=key.name, most=key.answers)
+        schema, fields = question.schema, fielding.from_question(question)
+        priced = f"{question.sha256} {grade or ''}".strip()
+        if do == "plan" or (do == "count" and form.get("priced") != priced):  # the dry run must come first
+            values["dry"] = curator.dry_run(sql, grade=grade, analyst=key.name, most=key.answers)
+            values["priced"] = priced
         elif do == "count":
-            values |= _answered(curator, key, sql)
+            values |= _count(curator, key, sql, grade)
     except CountveilError as error:
-        values |= _refused(error, sql)
+        values |= _describe_refusal(error, sql)
     return {
         **values,
         "schema": schema,
-        "fields": said,
+        "fields": fields,
+        **_list_grades(curator, key, ready[schema.name]),
         "sql": sql,
-        "shown": fielding.shown,
+        "format_value": fielding.format_value,
         "most": fielding.MOST_LISTED,
     }
 
 
-def _changed(curator: Curator, sql: str, said: Fields, was: str) -> bool:
-    """Do the fields say otherwise than the SQL beside them? Then they were changed, and the SQL was not. Beside SQL
-    that was refused they say what they said before, unless they were changed."""
+def _have_changed(curator: Curator, sql: str, fields: Fields, was: str) -> bool:
+    """Whether the user has changed the fields: they differ from the unchanged SQL beside them. If the SQL is refused,
+    the fields are compared with their earlier values.
+    """
     try:
         before = fielding.from_question(curator.question(sql))
     except CountveilError:
-        return said.mark != was
-    return replace(before, beyond=False) != said  # what fields cannot say, they do not change
+        return fields.mark != was
+    return replace(before, beyond=False) != fields  # fields do not change what they cannot express
 
 
-def _answered(curator: Curator, key: Key, sql: str) -> dict[str, Any]:
-    table = curator.count(sql, analyst=key.name, most=key.answers)
+def _list_grades(curator: Curator, key: Key, dataset: Dataset) -> dict[str, Any]:
+    """The grades to choose from, with the answers that are left for this key, where there are several."""
+    budget = dataset.require_budget()
+    if len(budget.grades) == 1:
+        return {}
+    grades: Sequence[object] = [{"name": name} for name in budget.grades]
+    with suppress(CountveilError):  # the refusal of the question itself says why
+        if curator.ledger.plan(budget.pool) is not None:  # without a plan, computing the margins would take seconds
+            grades = curator.grades_left(dataset, key.name, key.answers)
+    return {"grades": grades, "default_grade": budget.default_grade}
+
+
+def _count(curator: Curator, key: Key, sql: str, grade: str | None) -> dict[str, Any]:
+    table = curator.count(sql, grade=grade, analyst=key.name, most=key.answers)
     ANSWERS.labels("replayed" if table.replayed else "charged").inc()
     cells = _cells(table)
     drawn = cells[:MOST_DRAWN]
@@ -97,57 +117,58 @@ def _answered(curator: Curator, key: Key, sql: str) -> dict[str, Any]:
         "chart": ([c.labels or ("all",) for c in drawn], [(c.y, c.low, c.high) for c in drawn]),
         "weak": [c.weak for c in drawn],
         "largest": max(1, *(cell.high for cell in cells)),
-        "python": _python(sql),
-        "curl": _curl(sql),
+        "python": _python(sql, grade),
+        "curl": _curl(sql, grade),
     }
 
 
 def _cells(table: Table) -> list[Cell]:
-    """Rows with a flag that depends on the published numbers alone."""
-    found = []
+    """The rows of the table; the flag `weak` depends only on published numbers."""
+    cells = []
     for row in table.rows:
         *labels, y, low, high = row
         weak = RIGHT_TO * max(high - y, y - low) > y
-        found.append(Cell(tuple(fielding.shown(label) for label in labels), y, low, high, weak))
-    return found
+        cells.append(Cell(tuple(fielding.format_value(label) for label in labels), y, low, high, weak))
+    return cells
 
 
-def _refused(error: CountveilError, sql: str) -> dict[str, Any]:
-    """The refusal in the words of the service, with the place in the SQL marked."""
-    said = problem(error)
+def _describe_refusal(error: CountveilError, sql: str) -> dict[str, Any]:
+    """The refusal with the message of the service, and its position marked in the SQL."""
+    problem = to_problem(error)
     values: dict[str, Any] = {
-        "problem": said,
-        "refusal": said.detail,
-        "status": said.kind.status,
+        "problem": problem,
+        "refusal": problem.detail,
+        "status": problem.kind.status,
         "spent": isinstance(error, BudgetError),
     }
     if isinstance(error, QueryError) and error.position is not None:
-        values["marked"] = marked(sql, error.position)
+        values["marked"] = split_at_error(sql, error.position)
     return values
 
 
-def marked(sql: str, position: int) -> tuple[str, str, str]:
-    """The text before, at and after a position (from 1): the word, number or quoted text that stands there."""
+def split_at_error(sql: str, position: int) -> tuple[str, str, str]:
+    """The text before, at and after a position (from 1); at it is the whole word, number or quoted text."""
     start = min(max(0, position - 1), len(sql))
     word = WORD.match(sql, start)
     end = word.end() if word else start
     return sql[:start], sql[start:end] or "(here)", sql[end:]
 
 
-def recorded(curator: Curator, key: Key, receipt: str, question: str) -> Table | None:
-    """An answer from the record: one's own, or one whose question one has asked too, as its hash shows."""
-    found = curator.receipt(receipt)
-    if found is None or (key.role != "curator" and key.name != found[0].analyst and question != found[0].question):
+def find_recorded(curator: Curator, key: Key, receipt: str, question: str) -> Table | None:
+    """A recorded answer that this key paid for, or whose question it has asked too (proved by the hash); else None."""
+    charge = curator.ledger.charge_of(receipt)
+    if charge is None or (key.role != "curator" and key.name != charge.analyst and question != charge.question):
         return None
-    return curator.recorded(found[0])
+    return curator.read_recorded_table(charge)
 
 
-def _python(sql: str) -> str:
-    return f"import countveil as cv\n\nservice = cv.connect(URL, key=KEY)\ntable = service.count({sql!r})\ntable.frame"
+def _python(sql: str, grade: str | None) -> str:
+    call = f"service.count({sql!r})" if grade is None else f"service.count({sql!r}, grade={grade!r})"
+    return f"import countveil as cv\n\nservice = cv.connect(URL, key=KEY)\ntable = {call}\ntable.frame"
 
 
-def _curl(sql: str) -> str:
-    body = json.dumps({"sql": sql}).replace("'", "'\\''")
+def _curl(sql: str, grade: str | None) -> str:
+    body = json.dumps({"sql": sql} if grade is None else {"sql": sql, "grade": grade}).replace("'", "'\\''")
     lines = (
         'curl URL/v1/count -H "Authorization: Bearer $COUNTVEIL_KEY"',
         f"  -H 'Content-Type: application/json' -d '{body}'",

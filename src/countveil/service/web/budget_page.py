@@ -1,21 +1,21 @@
-"""The page of the budget: what is left, what was asked and by whom, and whether the chain holds."""
+"""The budget page: answers left, the questions asked and by whom, and whether the chain is intact."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from countveil.answers import PoolBudget
-from countveil.curator import Curator
+from countveil.curator.curator import Curator
+from countveil.curator.receipts import PoolBudget
 from countveil.errors import CountveilError
-from countveil.keys import Key
-from countveil.service.problems import problem
-from countveil.service.routes import pools
+from countveil.service.api_keys import Key
+from countveil.service.problem_json import to_problem
+from countveil.service.routes import list_pools
 
 MOST_ASKED = 200
 
 
-def page(curator: Curator, key: Key, verify: bool) -> dict[str, Any]:
-    """What the page shows. Curators see everyone's questions, analysts their own."""
+def build_page(curator: Curator, key: Key, verify: bool) -> dict[str, Any]:
+    """The values of the page. Curators see everyone's questions, analysts their own."""
     who = None if key.role == "curator" else key.name
     asked = list(curator.ledger.charges(analyst=who))
     values: dict[str, Any] = {
@@ -30,24 +30,27 @@ def page(curator: Curator, key: Key, verify: bool) -> dict[str, Any]:
         try:
             values["entries"] = curator.ledger.verify()
         except CountveilError as error:
-            values["broken"] = problem(error)
+            values["broken"] = to_problem(error)
     return values
 
 
 def _pools(curator: Curator, key: Key) -> list[dict[str, Any]]:
-    """The budgets that a key sees: a curator the whole of each, others their own part of it, None if they have none."""
-    found = []
-    for seen, whole in zip(pools(curator, key), curator.budget(), strict=True):
-        left, own = seen["answers_left"], _own(whole, key)
+    """The budgets that a key sees: for a curator the whole pools, for others their share; None without a share."""
+    budgets = []
+    for visible, whole in zip(list_pools(curator, key), curator.budget(), strict=True):
+        left, own = visible["answers_left"], _answers_of_key(whole, key)
         if key.role == "curator":
             left, own = whole.answers_left, whole.answers_total
-        found.append({**seen, "answers_left": left, "own": own, "whole_left": whole.answers_left})
-    return found
+            visible = {**visible, "grades": whole.grades}
+        budgets.append({**visible, "answers_left": left, "own": own, "whole_left": whole.answers_left})
+    return budgets
 
 
-def _own(pool: PoolBudget, key: Key) -> int | None:
-    """How many answers of a pool a key is for: its share where there are shares, and no more than the key's limit."""
+def _answers_of_key(pool: PoolBudget, key: Key) -> int | None:
+    """The most answers of a pool for a key: its share, if there are shares, and at most the limit of the key."""
     if pool.shares and key.name not in pool.shares:
         return None
     most = pool.shares[key.name].answers if pool.shares else pool.answers_total
-    return most if key.answers is None else min(most, key.answers)
+    if key.answers is None:
+        return most
+    return min(most, key.answers if isinstance(key.answers, int) else sum(key.answers.values()))

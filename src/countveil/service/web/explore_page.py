@@ -1,7 +1,7 @@
-"""What the sliders ask for, and the numbers behind the pictures. No data, no key.
+"""The mechanism that the sliders choose, and the numbers of its pictures. Needs no data and no key.
 
-Runs in the helper process (`service.work`), in two steps: what shows at once (`shown`), and what may follow a moment
-later (`followed`: the whole curve, an attacker's suspicion; `beside`: other mechanisms at the same guarantee).
+Runs in the helper process (`service.design_worker`), in two steps: first `make_view`, then what takes longer
+(`make_guarantee`: the whole curve, an attacker's suspicion; `compare_others`: other mechanisms at the same guarantee).
 """
 
 from __future__ import annotations
@@ -14,31 +14,32 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from countveil.accounting import compose, plan
+from countveil.accounting import compose
 from countveil.comparison import compare
 from countveil.design import design
 from countveil.errors import ParameterError, RequestError
-from countveil.exact import decimal_text, integer, number
-from countveil.mechanism import Mechanism
+from countveil.mechanism.mechanism import Mechanism
+from countveil.mechanism.sum_bias import SHOWN_CELLS, bias_of_sum
+from countveil.numeric.exact_numbers import decimal_text, integer, number
+from countveil.planning import plan
 from countveil.plots.curve import curve_rows
 from countveil.plots.noise import noise_rows
 from countveil.plots.small_counts import small_count_rows
 from countveil.plots.suspicion import order_leaving, posterior
 from countveil.plots.usefulness import useful_from, usefulness_rows
-from countveil.sum_bias import SHOWN_CELLS, bias_of_sum
 
 FIELDS = ("epsilon", "delta", "answers", "eta", "D", "policy", "n0", "method")
 DEFAULTS = {"epsilon": "1", "delta": "1e-6", "answers": "1", "policy": "nonnegative", "method": "quick"}
 MOST_ANSWERS = 10_000
 CURVE_POINTS = 24
 EXCEPTIONS = 0.01
-"""The share of releases in which suspicion may become more than what is shown."""
+"""The share of releases in which the suspicion may exceed the shown bound."""
 FARTHEST, REFINED = 500.0, 3
 
 
 @dataclass(frozen=True)
 class Made:
-    """A mechanism for so many answers, and their guarantee together."""
+    """A mechanism for a number of answers, and the guarantee of all of them together."""
 
     mechanism: Mechanism
     answers: int
@@ -46,29 +47,29 @@ class Made:
     delta: Fraction
 
 
-def made(fields: Mapping[str, str]) -> Made:
+def make_mechanism(fields: Mapping[str, str]) -> Made:
     """The mechanism that the fields ask for."""
-    return _made(tuple(sorted(fields.items())))
+    return _make_mechanism(tuple(sorted(fields.items())))
 
 
-def command(fields: Mapping[str, str]) -> str:
-    """The command that makes it, whether or not it can be made here in time."""
-    call, given = _asked(fields)
+def write_command(fields: Mapping[str, str]) -> str:
+    """The command that makes this mechanism, whether or not the service can make it in time."""
+    call, given = _choose_call(fields)
     names = {"D": "-D", "unbiased_from": "--unbiased-from"}
     words = [f"{names.get(name, '--' + name)} {shlex.quote(str(value))}" for name, value in given.items()]
     return " ".join(["countveil", call, *words, "-o mechanism.json"])
 
 
-def python(fields: Mapping[str, str]) -> str:
-    """The same in Python."""
-    call, given = _asked(fields)
+def write_python(fields: Mapping[str, str]) -> str:
+    """The Python code that makes this mechanism."""
+    call, given = _choose_call(fields)
     arguments = ", ".join(f"{name}={value!r}" for name, value in given.items())
     end = ".mechanism" if call == "plan" else ""
     return f"import countveil as cv\n\nmechanism = cv.{call}({arguments}){end}\nmechanism.release(1234)"
 
 
-def _asked(fields: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
-    """The call of the library that the fields stand for: design, or plan for several answers."""
+def _choose_call(fields: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
+    """The library call of the fields and its arguments: design, or plan for several answers."""
     answers = integer("answers", fields.get("answers", "1"), 1, MOST_ANSWERS)
     policy, method = fields.get("policy", "nonnegative"), fields.get("method", "quick")
     if method not in ("quick", "program"):
@@ -80,47 +81,47 @@ def _asked(fields: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
     if "n0" in fields and policy == "nonnegative":
         given["unbiased_from"] = integer("n0", fields["n0"], 0, 1000)
     if answers > 1:
-        return "plan", _for_several(given, answers, method)
+        return "plan", _plan_arguments(given, answers, method)
     given["method"] = method if method == "program" else {"nonnegative": "remap"}.get(policy, "optimal")
     return "design", given
 
 
 @lru_cache(maxsize=64)
-def _made(items: tuple[tuple[str, str], ...]) -> Made:
-    call, given = _asked(dict(items))
+def _make_mechanism(items: tuple[tuple[str, str], ...]) -> Made:
+    call, given = _choose_call(dict(items))
     if call == "design":
         mechanism = design(**given)
         return Made(mechanism, 1, mechanism.epsilon, mechanism.delta)
-    found = plan(**given)
-    delta, epsilon = Fraction(found.certified.upper), number("epsilon", given["epsilon"])
-    return Made(found.mechanism, given["answers"], epsilon, delta)
+    planned = plan(**given)
+    delta, epsilon = Fraction(planned.certified.upper), number("epsilon", given["epsilon"])
+    return Made(planned.mechanism, given["answers"], epsilon, delta)
 
 
-def _for_several(given: dict[str, Any], answers: int, method: str) -> dict[str, Any]:
+def _plan_arguments(given: dict[str, Any], answers: int, method: str) -> dict[str, Any]:
     for name in ("eta", "D"):
         if name in given:
-            raise RequestError(f"for several answers {name} is found from epsilon and delta: leave {name} empty")
+            raise RequestError(f"for several answers {name} is computed from epsilon and delta: leave {name} empty")
     for name in ("epsilon", "delta"):
         if name not in given:
             raise RequestError(f"for several answers give both epsilon and delta: {name} is empty")
     return {**given, "answers": answers, **({"method": method} if method == "program" else {})}
 
 
-# -- what shows at once ------------------------------------------------------------------------------------------------
+# -- first step --------------------------------------------------------------------------------------------------------
 
 
-def shown(fields: Mapping[str, str]) -> dict[str, Any]:
+def make_view(fields: Mapping[str, str]) -> dict[str, Any]:
     """The facts, and the rows of the first three pictures."""
-    found = made(fields)
-    m = found.mechanism
+    choice = make_mechanism(fields)
+    m = choice.mechanism
     c = m.certificate
     useful = useful_from(m)
     exactly, nearly = c.unbiased_from, c.nearly_unbiased_from
     is_nearly = nearly is not None and (exactly is None or nearly < exactly)
     facts = {
-        "epsilon": decimal_text(found.epsilon, 6, "up"),
-        "delta": decimal_text(found.delta, 3, "up"),
-        "answers": found.answers,
+        "epsilon": decimal_text(choice.epsilon, 6, "up"),
+        "delta": decimal_text(choice.delta, 3, "up"),
+        "answers": choice.answers,
         "eta": decimal_text(c.eta, 4, "down"),
         "eta_percent": decimal_text(100 * c.eta, 3, "down"),
         "eta_from": c.eta_from,
@@ -143,19 +144,19 @@ def shown(fields: Mapping[str, str]) -> dict[str, Any]:
     }
     return {
         "facts": facts,
-        "noise": _thinned(noise_rows(m)),
+        "noise": _thin(noise_rows(m)),
         "small": small_count_rows(m),
         "useful": usefulness_rows(m),
         "sentences": sentences(facts),
-        "python": python(fields),
-        "command": command(fields),
+        "python": write_python(fields),
+        "command": write_command(fields),
     }
 
 
 def sentences(facts: Mapping[str, Any]) -> list[str]:
-    """What you can say about your counts, in plain words."""
+    """Statements about the counts in plain words."""
     many = facts["answers"] > 1
-    said = [
+    statements = [
         f"“Each published count is within {facts['margin_95']} of the truth in at least 95 % of releases, and never "
         f"further off than {facts['worst_error']}.”",
         f"“It is exactly right with probability {facts['eta_percent']} %"
@@ -163,63 +164,63 @@ def sentences(facts: Mapping[str, Any]) -> list[str]:
     ]
     if facts["unbiased_from"]:
         kind = "to a thousandth of the noise" if facts["nearly"] else "exactly"
-        said.append(f"“Counts from {facts['unbiased_from']} on are right on average, {kind}.”")
-    said.append(f"“{facts['sums']}”")
+        statements.append(f"“Counts from {facts['unbiased_from']} on are right on average, {kind}.”")
+    statements.append(f"“{facts['sums']}”")
     if facts["never_negative"]:
-        said.append("“No published count is negative.”")
+        statements.append("“No published count is negative.”")
     if facts["useful_from"] is not None:
-        said.append(f"“Cells of {_people(facts['useful_from'])} or more are right to 10 %.”")
+        statements.append(f"“Cells of {_people(facts['useful_from'])} or more are right to 10 %.”")
     whole = f"all {facts['answers']:,} answers together have" if many else "one answer has"
-    said.append(
+    statements.append(
         f"“Whatever else someone knows, {whole} privacy loss at most {facts['epsilon']}, but for a probability of "
         f"{facts['delta']}.”"
     )
-    return said
+    return statements
 
 
 def _people(n: int) -> str:
     return "1 person" if n == 1 else f"{n:,} people"
 
 
-def _thinned(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """At most some hundreds of bars; the middle is always among them."""
+def _thin(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """At most about 400 bars, always including z = 0."""
     step = -(-len(rows) // 400)
     return [row for row in rows if row["z"] % step == 0]
 
 
-# -- what follows ------------------------------------------------------------------------------------------------------
+# -- second step -------------------------------------------------------------------------------------------------------
 
 
-def followed(fields: Mapping[str, str]) -> dict[str, Any]:
+def make_guarantee(fields: Mapping[str, str]) -> dict[str, Any]:
     """The guarantee at every epsilon, and what an attacker's suspicion can become."""
-    found = made(fields)
-    m = found.mechanism
-    if found.answers == 1:
+    choice = make_mechanism(fields)
+    m = choice.mechanism
+    if choice.answers == 1:
         curve = curve_rows(m)
         t, tv = order_leaving(m), m.delta_at(0)
     else:
-        composed = compose(m, found.answers)
-        top = float(found.epsilon) * 2
+        composed = compose(m, choice.answers)
+        top = float(choice.epsilon) * 2
         points = [top * i / CURVE_POINTS for i in range(CURVE_POINTS + 1)]
         deltas = [composed.upper(e) for e in points]
         curve = [{"epsilon": e, "delta": delta} for e, delta in zip(points, deltas, strict=True) if delta > 0]
         t, tv = math.exp(loss_leaving(composed.upper, points)), Fraction(deltas[0])
     return {
         "curve": curve,
-        "certified": {"epsilon": float(found.epsilon), "delta": float(found.delta)},
+        "certified": {"epsilon": float(choice.epsilon), "delta": float(choice.delta)},
         "suspicion": {"order": None if math.isinf(t) else t, "half": posterior(0.5, t)},
         "guess": decimal_text(100 * (1 + tv) / 2, 4, "up"),
     }
 
 
 def loss_leaving(delta_at: Callable[[float], float], points: Sequence[float], share: float = EXCEPTIONS) -> float:
-    """A loss that is exceeded in no more than this share of releases; infinite if none is found.
+    """A privacy loss that is exceeded in at most this share of releases; infinite if there is none in reach.
 
     delta(e') = E(1 - exp(e' - L))+ >= P(L > e) (1 - exp(e' - e)) for e' < e. So P(L > e) <= share for
 
         e = e' - log(1 - delta(e') / share),        delta(e') < share:
 
-    every e' gives a bound, so the least of those tried is one: first at `points`, then between them.
+    Every e' gives a bound; the least bound of all that are tried is returned, first at `points`, then between them.
     **Guarantee.** Never too low if delta_at never is.
     """
     points = list(points)
@@ -228,50 +229,50 @@ def loss_leaving(delta_at: Callable[[float], float], points: Sequence[float], sh
         delta = delta_at(e)
         return e - math.log1p(-delta / share) if delta < share else math.inf
 
-    found = [bound(e) for e in points]
-    while math.isinf(min(found)) and points[-1] < FARTHEST:
+    losses = [bound(e) for e in points]
+    while math.isinf(min(losses)) and points[-1] < FARTHEST:
         points.append(2 * points[-1])
-        found.append(bound(points[-1]))
+        losses.append(bound(points[-1]))
     for _ in range(REFINED):
-        best = found.index(min(found))
+        best = losses.index(min(losses))
         low, high = points[max(0, best - 1)], points[min(len(points) - 1, best + 1)]
         finer = [low + (high - low) * i / 9 for i in range(1, 9)]
-        tried = sorted({**dict(zip(points, found, strict=True)), **{e: bound(e) for e in finer}}.items())
-        points, found = [e for e, _ in tried], [b for _, b in tried]
-    return min(found) * (1 + 1e-12)
+        tried = sorted({**dict(zip(points, losses, strict=True)), **{e: bound(e) for e in finer}}.items())
+        points, losses = [e for e, _ in tried], [b for _, b in tried]
+    return min(losses) * (1 + 1e-12)
 
 
-def beside(fields: Mapping[str, str]) -> dict[str, Any]:
-    """Ours, the discrete Gaussian and the geometric law, with the noise that each needs for the same guarantee."""
-    found = made(fields)
-    c = found.mechanism.certificate
+def compare_others(fields: Mapping[str, str]) -> dict[str, Any]:
+    """Compare our law, the discrete Gaussian and the geometric law: the noise each needs for the same guarantee."""
+    choice = make_mechanism(fields)
+    c = choice.mechanism.certificate
     rows = [
         {
             "name": "countveil",
             "variance": float(c.variance),
-            "margin_95": found.mechanism.margin_95,
+            "margin_95": choice.mechanism.margin_95,
             "worst_error": f"{c.worst_error:,}",
             "negative": "never" if c.never_negative else "can be",
         }
     ]
-    if found.answers == 1:
-        terms = {"epsilon": found.epsilon, "delta": found.delta}
+    if choice.answers == 1:
+        terms = {"epsilon": choice.epsilon, "delta": choice.delta}
         for row in compare(**terms, mechanisms=["discrete-gaussian", "geometric"]).rows:  # type: ignore[arg-type]
             margin = row.law.margin(Fraction(95, 100))
             rows.append(_other(row.name, float(row.variance), margin, row.worst_error))
     else:
-        rows += _powers(found)
-    return {"rows": rows, "note": None if found.answers == 1 else "The others cut off where it costs least."}
+        rows += _powers(choice)
+    return {"rows": rows, "note": None if choice.answers == 1 else "The other laws are cut off where that costs least."}
 
 
-def _powers(found: Made) -> list[dict[str, Any]]:
-    from countveil.accounting.searching import margin_of, of_power
-    from countveil.accounting.shapes import Target
+def _powers(choice: Made) -> list[dict[str, Any]]:
+    from countveil.planning.shape_search import margin_of, search_power
+    from countveil.planning.shapes import Target
 
-    target = Target(float(found.epsilon), float(found.delta), found.answers)
+    target = Target(float(choice.epsilon), float(choice.delta), choice.answers)
     rows = []
     for power, name in ((2.0, "discrete Gaussian"), (1.0, "geometric")):
-        law = of_power(power, target)
+        law = search_power(power, target)
         if law is not None:
             rows.append(_other(name, law.variance, margin_of(law.half), len(law.half) - 1))
     return rows
@@ -285,14 +286,14 @@ def _other(name: str, variance: float, margin: int, worst: int | None) -> dict[s
 # -- downloads ---------------------------------------------------------------------------------------------------------
 
 
-def document(fields: Mapping[str, str]) -> dict[str, Any]:
-    """The mechanism as a file."""
-    return {"text": made(fields).mechanism.to_text()}
+def render_document(fields: Mapping[str, str]) -> dict[str, Any]:
+    """The text of the mechanism's file, for download."""
+    return {"text": make_mechanism(fields).mechanism.to_text()}
 
 
-def ptable(fields: Mapping[str, str]) -> dict[str, Any]:
-    """The mechanism as a p-table of tau-Argus."""
+def render_ptable(fields: Mapping[str, str]) -> dict[str, Any]:
+    """The text of a p-table of tau-Argus for the mechanism, for download."""
     from countveil.ptables import export
 
-    exported = export(made(fields).mechanism)
+    exported = export(make_mechanism(fields).mechanism)
     return {"text": "".join(exported.format.write(exported.table))}

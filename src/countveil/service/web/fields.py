@@ -1,7 +1,7 @@
-"""The form's fields against SQL text, both ways.
+"""Conversion between the fields of the form and SQL text.
 
-Fields say for every column: group by it or not, and which of its values (a list), or from where to where (a range).
-That is a conjunction of one test a column; SQL that says more stays SQL, and the fields say so.
+For every column, fields say whether to group by it, and which values (a list) or which range to keep. That is a
+conjunction of one test per column; for SQL that says more, `beyond` is set.
 """
 
 from __future__ import annotations
@@ -13,27 +13,34 @@ from dataclasses import dataclass, field
 from starlette.datastructures import FormData
 
 from countveil.query import Question
-from countveil.query.condition import All, Member
-from countveil.query.tokens import quoted
-from countveil.schema import Column, Schema
+from countveil.query.condition import All, Membership
+from countveil.query.points import Points
+from countveil.query.schema import Column, Schema
+from countveil.query.tokens import quote_name
+from countveil.query.writing import restate
 
 MOST_LISTED = 60
-"""Values that are shown as boxes; longer lists are asked for in SQL."""
+"""Most values that are shown as check boxes; longer lists need SQL."""
 
 
 @dataclass(frozen=True)
 class Filter:
-    """What one column's fields say: grouped, and the values or the range that are kept (empty: all)."""
+    """The fields of one column: grouped or not, and the values or the range to keep (empty: all)."""
 
     grouped: bool = False
     values: tuple[str, ...] = ()
     low: str = ""
     high: str = ""
 
+    @property
+    def is_free(self) -> bool:
+        """Whether no value is excluded yet."""
+        return not (self.values or self.low or self.high)
+
 
 @dataclass(frozen=True)
 class Fields:
-    """What all fields say; `beyond` if the SQL says more than fields can."""
+    """All fields; `beyond` if the SQL says more than fields can."""
 
     dataset: str
     people: bool = False
@@ -42,13 +49,13 @@ class Fields:
 
     @property
     def mark(self) -> str:
-        """What tells fields that say one thing from fields that say another."""
-        said = sorted((name, repr(each)) for name, each in self.filters.items() if each != Filter())
-        return hashlib.sha256(repr((self.dataset, self.people, said)).encode()).hexdigest()[:16]
+        """A hash that differs if the fields differ."""
+        filters = sorted((name, repr(each)) for name, each in self.filters.items() if each != Filter())
+        return hashlib.sha256(repr((self.dataset, self.people, filters)).encode()).hexdigest()[:16]
 
 
 def from_form(form: FormData, schema: Schema) -> Fields:
-    """The fields as they were sent."""
+    """The fields of a submitted form."""
     filters = {}
     for i, column in enumerate(schema.columns):
         values = tuple(str(value) for value in form.getlist(f"v{i}"))
@@ -58,26 +65,26 @@ def from_form(form: FormData, schema: Schema) -> Fields:
 
 
 def to_sql(fields: Fields, schema: Schema) -> str:
-    """The fields as a question."""
+    """The fields as SQL text."""
     groups, tests = [], []
     for column in schema.columns:
-        said = fields.filters.get(column.name, Filter())
-        name = quoted(column.name)
-        if said.grouped:
+        column_filter = fields.filters.get(column.name, Filter())
+        name = quote_name(column.name)
+        if column_filter.grouped:
             groups.append(name)
-        if said.values:
-            tests.append(_among(name, column, said.values))
-        ends = [(op, end) for op, end in ((">=", said.low), ("<=", said.high)) if end]
+        if column_filter.values:
+            tests.append(_among(name, column, column_filter.values))
+        ends = [(op, end) for op, end in ((">=", column_filter.low), ("<=", column_filter.high)) if end]
         tests += [f"{name} {op} {_literal(column, end)}" for op, end in ends]
-    count = f"count(DISTINCT {quoted(schema.unit)})" if fields.people and not schema.unit_is_row else "count(*)"
-    text = f"SELECT {', '.join([*groups, count])} FROM {quoted(schema.name)}"
+    count = f"count(DISTINCT {quote_name(schema.unit)})" if fields.people and not schema.unit_is_row else "count(*)"
+    text = f"SELECT {', '.join([*groups, count])} FROM {quote_name(schema.name)}"
     if tests:
         text += f" WHERE {' AND '.join(tests)}"
     return text + (f" GROUP BY {', '.join(groups)}" if groups else "")
 
 
 def from_question(question: Question) -> Fields:
-    """What the fields say of a question, as far as they can."""
+    """The fields of a question, as far as fields can express it."""
     schema = question.schema
     grouped = {column.name for column in question.by}
     where = question.where
@@ -85,44 +92,53 @@ def from_question(question: Question) -> Fields:
     filters = {column.name: Filter(column.name in grouped) for column in schema.columns}
     beyond = False
     for part in parts:
-        found = _filter(part, grouped) if isinstance(part, Member) else None
-        if found is None:
+        views = [view for view in _views(part, schema) if filters[view[0].name].is_free]
+        tests = {column.name: test for column, points in views if (test := _filter(column, points, grouped))}
+        if tests:
+            name = min(tests, key=lambda name: len(tests[name].values))
+            filters[name] = tests[name]
+        else:
             beyond = True
-        elif isinstance(part, Member):
-            filters[part.column.name] = found
     people = question.people and schema.rows_per_person > 1
     return Fields(schema.name, people, filters, beyond)
 
 
-def _filter(part: Member, grouped: set[str]) -> Filter | None:
+def _views(part: object, schema: Schema) -> list[tuple[Column, Points]]:
+    """The ways to say one test on a declared column; none for what is not one test."""
+    if not isinstance(part, Membership):
+        return []
+    columns = schema.columns_of[part.column.name]
+    return [view for column in columns if (view := restate(part, column)) is not None]
+
+
+def _filter(column: Column, points: Points, grouped: set[str]) -> Filter | None:
     """One test as fields; None if it is not one list or one range of declared values."""
-    column = part.column
-    if any(low < column.first for low, _ in part.points):  # NULL is asked for in SQL
+    if any(low < column.first for low, _ in points):  # NULL needs SQL
         return None
-    held = column.name in grouped
-    if column.listed:
+    is_grouped = column.name in grouped
+    if column.is_listed:
         if len(column.values) > MOST_LISTED:
             return None
-        kept = [column.value(point) for low, high in part.points for point in range(low, high + 1)]
-        return Filter(held, tuple(shown(value) for value in kept))
-    if len(part.points) != 1:
+        values = [column.value(point) for low, high in points for point in range(low, high + 1)]
+        return Filter(is_grouped, tuple(format_value(value) for value in values))
+    if len(points) != 1:
         return None
-    low, high = part.points[0]
+    low, high = points[0]
     ends = ("" if low == column.low else str(column.value(low)), "" if high == column.high else str(column.value(high)))
-    return Filter(held, (), *ends)
+    return Filter(is_grouped, (), *ends)
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _among(name: str, column: Column, values: Sequence[str]) -> str:
-    written = [_literal(column, value) for value in values]
-    return f"{name} = {written[0]}" if len(written) == 1 else f"{name} IN ({', '.join(written)})"
+    literals = [_literal(column, value) for value in values]
+    return f"{name} = {literals[0]}" if len(literals) == 1 else f"{name} IN ({', '.join(literals)})"
 
 
 def _literal(column: Column, value: str) -> str:
-    """What was typed or ticked, as a literal; what is not one is refused by the parser, with its place."""
+    """A typed or ticked value as an SQL literal; the parser refuses what is not a valid one, with its position."""
     if column.kind == "text":
         return "'" + value.replace("'", "''") + "'"
     if column.kind == "date":

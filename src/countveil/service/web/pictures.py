@@ -1,6 +1,6 @@
-"""Inline SVG, drawn here and coloured by the style sheet: light and dark, on paper, with a title for who cannot see it.
+"""Inline SVG, coloured by the style sheet for light, dark and print, with a title for screen readers.
 
-`standalone` adds the colours for a file of its own.
+`standalone` adds the colours for a separate file.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any
 from unicodedata import east_asian_width
 
-from countveil.exact import decimal_text
+from countveil.numeric.exact_numbers import decimal_text
 from countveil.plots import svg
 from countveil.plots.suspicion import posterior
 from countveil.plots.svg import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, line, rect, text
@@ -21,7 +21,7 @@ from countveil.plots.usefulness import ERROR, MARGIN
 
 Rows = Sequence[Mapping[str, Any]]
 LABEL, JOINED = 190.0, " · "
-"""The room for the names of a line, and what stands between them."""
+"""The width for the labels of a line, and the separator between them."""
 
 STYLE = (
     "svg{font:12px system-ui,sans-serif;background:#fff}text{fill:#333}.axis{stroke:#777}.grid{stroke:#e4e4e4}"
@@ -33,7 +33,7 @@ STYLE = (
 
 
 def standalone(picture: str) -> str:
-    """A picture as a file of its own."""
+    """A picture as a separate file."""
     head, mark, rest = picture.partition(">")
     return f'{head} xmlns="http://www.w3.org/2000/svg"{mark}<style>{STYLE}</style>{rest}'
 
@@ -65,7 +65,7 @@ def noise(rows: Rows, D: int, margin: int, eta: str) -> str:
 
 
 def heat(rows: Rows) -> str:
-    """From every true count (down), where the published count goes (across)."""
+    """The law of the published count (across) for every true count (down)."""
     counts, places = sorted({r["n"] for r in rows}), sorted({r["y"] for r in rows})
     bottom, largest = HEIGHT + 60 - BOTTOM, max(r["p"] for r in rows)
     across, down = (WIDTH - LEFT - RIGHT) / len(places), (bottom - TOP) / len(counts)
@@ -95,8 +95,8 @@ def heat(rows: Rows) -> str:
     )
 
 
-def useful(rows: Rows, found: int | None) -> str:
-    """The error relative to the size of the cell; from where it is at most 10 %."""
+def useful(rows: Rows, start: int | None) -> str:
+    """The error relative to the size of the cell, and the size from which it is at most 10 %."""
     low, high = min(r["n"] for r in rows), max(r["n"] for r in rows)
     up = decades([0.1, *(r["relative"] for r in rows)])
     x = svg.logarithmic(low, max(high, low + 1), LEFT, WIDTH - RIGHT)
@@ -106,16 +106,16 @@ def useful(rows: Rows, found: int | None) -> str:
         parts.append(svg.path([(x(r["n"]), y(r["relative"])) for r in rows if r["series"] == name], kind))
     parts.append(line(LEFT, y(0.1), WIDTH - RIGHT, y(0.1), "rule"))
     words = "no cell is large enough"
-    if found is not None:
-        words = f"from {found:,} people on the 95 % margin is at most 10 %"
-        at = x(max(found, low))
+    if start is not None:
+        words = f"from {start:,} people on the 95 % margin is at most 10 %"
+        at = x(max(start, low))
         parts.append(line(at, TOP, at, HEIGHT - BOTTOM, "rule"))
-        parts.append(_beside(at, TOP + 10, f"useful from {found:,} people"))
+        parts.append(_beside(at, TOP + 10, f"useful from {start:,} people"))
     return svg.draw(parts, f"Error against the size of the cell: {words}.")
 
 
 def curve(rows: Rows, certified: Mapping[str, float]) -> str:
-    """delta at every epsilon, on a log scale, to be read where the pointer is; the certified pair is the dot."""
+    """delta at every epsilon on a log scale, with values on hover; the dot is the certified pair."""
     if len(rows) < 2:
         return svg.draw([text(WIDTH / 2, HEIGHT / 2, "delta is 0 at every epsilon", "middle")], "delta is 0 everywhere")
     up = decades([1.0, *(max(1e-15, delta) for delta in (certified["delta"] or 1.0, *(r["delta"] for r in rows)))])
@@ -139,7 +139,7 @@ def curve(rows: Rows, certified: Mapping[str, float]) -> str:
 
 
 def suspicion(order: float | None, half: float) -> str:
-    """Suspicion after the release against suspicion before."""
+    """Suspicion after the release as a function of suspicion before."""
     x, y = svg.linear(0, 100, LEFT, WIDTH - RIGHT), svg.linear(0, 100, HEIGHT - BOTTOM, TOP)
     ticks = [0, 25, 50, 75, 100]
     most = decimal_text(100 * Fraction(half), 3, "up")
@@ -158,8 +158,8 @@ def suspicion(order: float | None, half: float) -> str:
 
 
 def answers(labels: Sequence[Sequence[str]], rows: Sequence[tuple[int, int, int]], weak: Sequence[bool]) -> str:
-    """Published counts with their 95 % intervals, one line a cell, named by its keys."""
-    short = [_shortened(keys) for keys in labels]
+    """Published counts with their 95 % intervals, one line per cell with its labels."""
+    short = [_shorten_labels(keys) for keys in labels]
     step, left = 22, 16 + max(44.0, *(_wide(words) for words in short))
     low, high = min(0, *(r[1] for r in rows)), max(1, *(r[2] for r in rows))
     bottom = TOP + step * len(rows)
@@ -197,36 +197,36 @@ def bars(rows: Sequence[tuple[str, float]], unit: str) -> str:
 
 
 def _beside(x: float, y: float, words: str, kind: str = "") -> str:
-    """Words beside a place, on the side where there is room."""
+    """Text beside a point, on the side where there is room."""
     left = x > (LEFT + WIDTH) * 0.6
     return text(x - 8 if left else x + 8, y, words, "end" if left else "start", kind)
 
 
 def _wide(words: str) -> float:
-    """About how many pixels a text of 12 px takes, rather too many."""
+    """The approximate width in pixels of a text of 12 px, rather too large than too small."""
     return sum(
         12.0 if c in "mwMW@%…" or east_asian_width(c) in "WF" else 9.3 if c.isupper() else 7.5 if c != " " else 4.0
         for c in words
     )
 
 
-def _shortened(keys: Sequence[str]) -> str:
-    """All keys of a cell in the room that there is; of a long one, its beginning and its end."""
-    for longest in range(max((len(key) for key in keys), default=0), 2, -1):
-        words = JOINED.join(_cut(key, longest) for key in keys)
+def _shorten_labels(labels: Sequence[str]) -> str:
+    """All labels of a cell, shortened to fit: long labels keep their beginning and end."""
+    for longest in range(max((len(label) for label in labels), default=0), 2, -1):
+        words = JOINED.join(_cut(label, longest) for label in labels)
         if _wide(words) <= LABEL:
             return words
-    words = JOINED.join(_cut(key, 3) for key in keys)
+    words = JOINED.join(_cut(label, 3) for label in labels)
     while _wide(words) > LABEL:
         words = words[: len(words) // 2 - 1] + "…" + words[len(words) // 2 + 1 :]
     return words
 
 
-def _cut(key: str, longest: int) -> str:
-    return key if len(key) <= longest else key[: longest // 2] + "…" + key[len(key) - (longest - 1) // 2 :]
+def _cut(label: str, longest: int) -> str:
+    return label if len(label) <= longest else label[: longest // 2] + "…" + label[len(label) - (longest - 1) // 2 :]
 
 
 def _shade(share: float) -> tuple[float, bool]:
-    """How opaque a cell is, and whether it is dark; between the two neither dark nor white text could be read."""
+    """The opacity of a cell, and whether it is dark; skips the range where neither dark nor white text is legible."""
     shade = math.sqrt(share)
     return (0.77 + 0.92 * (shade - 0.75), True) if shade >= 0.75 else (0.84 * shade, False)

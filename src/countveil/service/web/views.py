@@ -1,14 +1,12 @@
-"""The addresses of the page: explore, ask, budget, log in, and the API's documentation.
+"""The routes of the web pages: explore, ask, budget, log in, and the API's documentation.
 
-Everything works by links and forms; with scripts, the same addresses give the part of the page that changes.
+Everything works with links and forms. At the same addresses, requests by the page's JavaScript get only the part that
+changes.
 """
 
 from __future__ import annotations
 
 import asyncio
-import csv
-import io
-import json
 from collections.abc import Mapping
 from functools import partial
 from importlib.resources import files
@@ -23,64 +21,67 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData
 from starlette.responses import RedirectResponse, Response
 
-from countveil.errors import CountveilError
-from countveil.keys import Key
-from countveil.problem_kinds import Kind
-from countveil.service.access import limit_client, limited
-from countveil.service.bodies import StrictRequest
-from countveil.service.page import agency, asking, budgets, explore, pictures, sessions
-from countveil.service.problems import Problem
-from countveil.service.work import BusyError, RefusedError, Stop, TooLongError
+from countveil.curator.table_files import to_csv, to_json
+from countveil.errors import CountveilError, ProblemKind
+from countveil.service.api_keys import Key
+from countveil.service.auth import limit_client, limit_key
+from countveil.service.design_worker import BusyError, RefusedError, Stop, TooLongError
+from countveil.service.problem_json import Problem
+from countveil.service.strict_json import StrictRequest
+from countveil.service.web import agency, ask_page, budget_page, explore_page, pictures, sessions
 
 page = APIRouter(include_in_schema=False)
-_templates = Environment(loader=PackageLoader("countveil.service.page"), autoescape=True, trim_blocks=True)
+_templates = Environment(loader=PackageLoader("countveil.service.web"), autoescape=True, trim_blocks=True)
 _templates.filters["number"] = lambda value: f"{value:,}"
 _templates.globals["picture"] = lambda name, *rows: Markup(getattr(pictures, name)(*rows))
 _TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
 STATIC = {
     entry.name: entry.read_bytes()
-    for entry in files("countveil.service.page").joinpath("static").iterdir()
+    for entry in files("countveil.service.web").joinpath("static").iterdir()
     if entry.name.rpartition(".")[2] in _TYPES
 }
 
 
-def rendered(request: Request, template: str, status: int = 200, **values: Any) -> Response:
-    """A page, or a part of one."""
-    who = sessions.current(request)
+def render(request: Request, template: str, status: int = 200, **values: Any) -> Response:
+    """Render a page or a part of one."""
+    who = sessions.current_key(request)
     text = _templates.get_template(template).render(
         who=who, path=request.url.path, open_design=request.app.state.settings.open_design, **values
     )
     return Response(text, status, media_type="text/html; charset=utf-8")
 
 
-async def form_of(request: Request) -> FormData:
-    """The fields of a form of ours."""
-    if not sessions.own_page(request):
-        raise Problem(Kind.FORBIDDEN, "this form was sent from another site")
+async def read_form(request: Request) -> FormData:
+    """The fields of a form that a page of this site sent."""
+    if not sessions.is_own_page(request):
+        raise Problem(
+            ProblemKind.FORBIDDEN,
+            "this form was sent from another site; open the page of this service and send it there",
+        )
     body = await StrictRequest(request.scope, request.receive).body()
     try:
         return FormData([*parse_qsl(body.decode("utf-8"), keep_blank_values=True, max_num_fields=5000)])
     except ValueError:
-        raise Problem(Kind.FORBIDDEN, "this form could not be read") from None
+        raise Problem(ProblemKind.FORBIDDEN, "this form could not be read; reload the page and send it again") from None
 
 
-def part(request: Request) -> bool:
-    """A script asks for the part of the page that changes."""
+def is_part(request: Request) -> bool:
+    """Whether a script requests only the part of the page that changes."""
     return request.headers.get("hx-request") == "true"
 
 
-def refusal(request: Request, problem: Problem) -> Response:
-    """A refusal: a page or a part of one for who reads pages, a document for programs."""
-    reads = part(request) or "text/html" in request.headers.get("accept", "")
-    if not reads or request.url.path.startswith("/v1/"):
+def render_refusal(request: Request, problem: Problem) -> Response:
+    """A refusal: as a page or a part of one for browsers, as a problem document for programs."""
+    is_browser = is_part(request) or "text/html" in request.headers.get("accept", "")
+    if not is_browser or request.url.path.startswith("/v1/"):
         return problem.response()
-    template = "_problem.html" if part(request) else "problem.html"
+    template = "_problem.html" if is_part(request) else "problem.html"
     try:
-        shown = rendered(request, template, problem.kind.status, title=problem.kind.title, words=problem.detail)
-    except CountveilError:  # the keys cannot be read: there is no page to show
+        shown = render(request, template, problem.kind.status, title=problem.kind.title, words=problem.detail)
+    except CountveilError:  # the keys cannot be read, so no page can be rendered
         return problem.response()
     shown.headers.update(problem.headers or {})
-    if request.headers.get("hx-target") == "asking":  # what was typed stays
+    if request.headers.get("hx-target") == "asking":  # keep what the user typed
         shown.headers["HX-Retarget"] = "#outcome"
     return shown
 
@@ -88,7 +89,7 @@ def refusal(request: Request, problem: Problem) -> Response:
 @page.get("/static/{name}")
 def static(name: str) -> Response:
     if name not in STATIC:
-        raise Problem(Kind.NOT_FOUND, "there is no such file")
+        raise Problem(ProblemKind.NOT_FOUND, "there is no file with this name")
     kind = _TYPES[name.rpartition(".")[2]]
     return Response(STATIC[name], media_type=kind, headers={"Cache-Control": "public, max-age=3600"})
 
@@ -102,48 +103,48 @@ def home(request: Request) -> Response:
 
 
 @page.get("/explore")
-async def exploring(request: Request) -> Response:
-    """The design explorer; with ?words=agency in the words of statistical offices."""
-    _designer(request)
+async def show_explore_page(request: Request) -> Response:
+    """The design explorer; with ?words=agency, the parameters of statistical offices."""
+    _require_designer(request)
     office = request.query_params.get("words") == "agency"
-    fields = _said(request, agency if office else explore)
-    found = await _worked(request, "agency" if office else "explore", fields)
-    values = {"fields": fields, "office": office, "link": _link(fields, office), **found}
-    response = rendered(request, "_view.html" if part(request) else "explore.html", **values)
-    if part(request):
+    fields = _read_fields(request, agency if office else explore_page)
+    outcome = await _run_task(request, "agency" if office else "explore", fields)
+    values = {"fields": fields, "office": office, "link": _link(fields, office), **outcome}
+    response = render(request, "_view.html" if is_part(request) else "explore.html", **values)
+    if is_part(request):
         response.headers["HX-Replace-Url"] = f"/explore?{_link(fields, office)}"
     return response
 
 
 @page.get("/explore/more")
-async def more(request: Request) -> Response:
-    """The pictures that may come a moment later."""
-    _designer(request)
-    fields = _said(request, explore)
-    followed = await _worked(request, "explore-followed", fields)
-    beside = await _worked(request, "explore-beside", fields) if "error" not in followed else {}
+async def show_more(request: Request) -> Response:
+    """The pictures that take longer: the guarantee and the comparison."""
+    _require_designer(request)
+    fields = _read_fields(request, explore_page)
+    followed = await _run_task(request, "explore-followed", fields)
+    beside = await _run_task(request, "explore-beside", fields) if "error" not in followed else {}
     values: dict[str, Any] = {
         "followed": followed.get("result"),
         "beside": beside.get("result"),
         "error": followed.get("error"),
     }
-    return rendered(request, "_more.html" if part(request) else "more.html", link=_link(fields, False), **values)
+    return render(request, "_more.html" if is_part(request) else "more.html", link=_link(fields, False), **values)
 
 
 @page.get("/explore/{name}")
 async def download(request: Request, name: str) -> Response:
     """mechanism.json, ptable.csv, noise.svg, small-counts.svg."""
-    _designer(request)
+    _require_designer(request)
     office = request.query_params.get("words") == "agency"
-    fields = _said(request, agency if office else explore)
+    fields = _read_fields(request, agency if office else explore_page)
     tasks = {"mechanism.json": "explore-document", "ptable.csv": "agency-file" if office else "explore-ptable"}
     drawn = {"noise.svg", "small-counts.svg"}
     if name not in tasks and name not in drawn:
-        raise Problem(Kind.NOT_FOUND, "there is no such file")
-    found = await _worked(request, tasks.get(name, "agency" if office else "explore"), fields)
-    if "error" in found:
-        return rendered(request, "problem.html", 422, title="This could not be made", **found["error"])
-    result = found["result"]
+        raise Problem(ProblemKind.NOT_FOUND, "there is no file with this name")
+    outcome = await _run_task(request, tasks.get(name, "agency" if office else "explore"), fields)
+    if "error" in outcome:
+        return render(request, "problem.html", 422, title="This could not be computed", **outcome["error"])
+    result = outcome["result"]
     if name in drawn:
         facts = result["facts"]
         margin = facts.get("typical_margin_95", max(abs(row["z"]) for row in result["noise"] if row["within"]))
@@ -153,27 +154,27 @@ async def download(request: Request, name: str) -> Response:
     else:
         text = result["text"]
     kind = {"json": "application/json", "csv": "text/csv", "svg": "image/svg+xml"}[name.rpartition(".")[2]]
-    return Response(text, media_type=kind, headers=_attached(name))
+    return Response(text, media_type=kind, headers=_attachment_headers(name))
 
 
-def _designer(request: Request) -> None:
-    """Whoever may design: anyone where that is open, otherwise whoever is logged in."""
-    if _visitor(request) is None and not request.app.state.settings.open_design:
+def _require_designer(request: Request) -> None:
+    """Require a log-in, unless designs are open to anyone."""
+    if _find_visitor(request) is None and not request.app.state.settings.open_design:
         raise sessions.LoginNeededError
 
 
-def _said(request: Request, form: ModuleType) -> dict[str, str]:
-    """The fields of a form that the address says something of, in one order: the permalink."""
-    found = {name: request.query_params.get(name, "").strip()[:40] for name in form.FIELDS}
-    return {name: value for name, value in found.items() if value} or dict(form.DEFAULTS)
+def _read_fields(request: Request, form: ModuleType) -> dict[str, str]:
+    """The fields given in the address, in a fixed order for the permalink; the defaults if there are none."""
+    given = {name: request.query_params.get(name, "").strip()[:40] for name in form.FIELDS}
+    return {name: value for name, value in given.items() if value} or dict(form.DEFAULTS)
 
 
 def _link(fields: Mapping[str, str], office: bool) -> str:
     return urlencode({**({"words": "agency"} if office else {}), **fields})
 
 
-async def _worked(request: Request, task: str, fields: Mapping[str, str]) -> dict[str, Any]:
-    """What the helper makes of a task; stopped when the browser no longer waits for it."""
+async def _run_task(request: Request, task: str, fields: Mapping[str, str]) -> dict[str, Any]:
+    """The helper's result of a task, or its error; cancelled when the browser disconnects."""
     stop = Stop()
     run = partial(request.app.state.workshop.run, task, fields, stop, client=request.state.client)
     running = asyncio.create_task(run_in_threadpool(run))
@@ -185,86 +186,86 @@ async def _worked(request: Request, task: str, fields: Mapping[str, str]) -> dic
     except RefusedError as error:
         return {"error": {"words": str(error), "argument": error.argument}}
     except TooLongError:
-        words = "this takes too long here; the command below does it on your machine"
+        words = "this takes too long for the service; run the command below on your machine"
         return {
-            "error": {"words": words, "command": (agency if task.startswith("agency") else explore).command(fields)}
+            "error": {
+                "words": words,
+                "command": (agency if task.startswith("agency") else explore_page).write_command(fields),
+            }
         }
     except BusyError:
-        return {"error": {"words": "others are designing; try again in a moment"}}
+        return {"error": {"words": "too many designs are waiting; try again in a moment"}}
 
 
 # -- ask ---------------------------------------------------------------------------------------------------------------
 
 
 @page.get("/ask")
-async def ask_page(request: Request) -> Response:
-    """The page, filled in by its address if that says something; an address alone never asks."""
-    key = _holder(request)
+async def show_ask_page(request: Request) -> Response:
+    """The page, filled in from its address; opening an address never asks the question."""
+    key = _require_holder(request)
     form = FormData([(name, value) for name, value in request.query_params.multi_items() if name != "do"])
-    values = await _asked(request, key, form)
-    return rendered(request, "ask.html", **values)
+    values = await _build_ask_page(request, key, form)
+    return render(request, "ask.html", **values)
 
 
 @page.post("/ask")
 async def ask_form(request: Request) -> Response:
-    """Fields to SQL, SQL to fields, the dry run, and the question itself: what the button that was pressed says."""
-    key = _visitor(request)
-    if key is None:  # what was typed is still there after logging in
-        raise sessions.LoginNeededError(await _typed(request))
-    form = await form_of(request)
-    values = await _asked(request, key, form)
-    return rendered(request, "_asking.html" if part(request) else "ask.html", values.pop("status", 200), **values)
+    """Depending on the button: convert fields to SQL or SQL to fields, make a dry run, or ask the question."""
+    key = _find_visitor(request)
+    if key is None:  # keep the typed SQL during the log-in
+        raise sessions.LoginNeededError(await _ask_address(request))
+    form = await read_form(request)
+    values = await _build_ask_page(request, key, form)
+    return render(request, "_asking.html" if is_part(request) else "ask.html", values.pop("status", 200), **values)
 
 
-async def _asked(request: Request, key: Key, form: FormData) -> dict[str, Any]:
-    """What the page shows for a form; what is wrong with the service is also said in the log."""
-    values = await run_in_threadpool(asking.page, request.app.state.curator, key, form)
+async def _build_ask_page(request: Request, key: Key, form: FormData) -> dict[str, Any]:
+    """The values of the page for a form; problems of the service are also logged."""
+    values = await run_in_threadpool(ask_page.build_page, request.app.state.curator, key, form)
     if "problem" in values:
         values.pop("problem").note(request)
     return values
 
 
 @page.get("/ask/{receipt}.{ending}")
-async def table(request: Request, receipt: str, ending: str) -> Response:
-    """An answer that was given, as a file."""
-    key = _holder(request)
+async def download_table(request: Request, receipt: str, ending: str) -> Response:
+    """A recorded answer as a file."""
+    key = _require_holder(request)
     question = request.query_params.get("question", "")
-    found = await run_in_threadpool(asking.recorded, request.app.state.curator, key, receipt, question)
-    if found is None or ending not in ("csv", "json"):
-        raise Problem(Kind.NOT_FOUND, "there is no such answer of yours")
-    if ending == "json":
-        text = await run_in_threadpool(lambda: json.dumps(found.describe(), indent=1))
-        return Response(text, media_type="application/json", headers=_attached(f"{receipt}.json"))
-    lines = io.StringIO()
-    csv.writer(lines).writerows([found.columns, *found.rows])
-    return Response(lines.getvalue(), media_type="text/csv", headers=_attached(f"{receipt}.csv"))
+    answer = await run_in_threadpool(ask_page.find_recorded, request.app.state.curator, key, receipt, question)
+    if answer is None or ending not in ("csv", "json"):
+        raise Problem(ProblemKind.NOT_FOUND, "you have no such answer; see the budget page for yours")
+    text = await run_in_threadpool(to_json if ending == "json" else to_csv, answer)
+    kind = "application/json" if ending == "json" else "text/csv"
+    return Response(text, media_type=kind, headers=_attachment_headers(f"{receipt}.{ending}"))
 
 
-async def _typed(request: Request) -> str:
+async def _ask_address(request: Request) -> str:
     try:
-        form = await form_of(request)
+        form = await read_form(request)
     except Problem:
         return "/ask"
-    return sessions.typed(str(form.get("sql", "")).strip())
+    return sessions.ask_address(str(form.get("sql", "")).strip())
 
 
-def _visitor(request: Request) -> Key | None:
-    """The key of whoever is logged in; they, or else the client's address, have not asked too often."""
-    key = sessions.current(request)
+def _find_visitor(request: Request) -> Key | None:
+    """The key of the session, or None; applies the rate limit of the key, or else of the client's address."""
+    key = sessions.current_key(request)
     if key is None:
         limit_client(request, "page")
         return None
-    return limited(request, key)
+    return limit_key(request, key)
 
 
-def _holder(request: Request) -> Key:
-    key = _visitor(request)
+def _require_holder(request: Request) -> Key:
+    key = _find_visitor(request)
     if key is None:
         raise sessions.LoginNeededError
     return key
 
 
-def _attached(name: str) -> dict[str, str]:
+def _attachment_headers(name: str) -> dict[str, str]:
     return {"Content-Disposition": f'attachment; filename="{name}"'}
 
 
@@ -272,34 +273,34 @@ def _attached(name: str) -> dict[str, str]:
 
 
 @page.get("/budget")
-async def budget(request: Request) -> Response:
-    key = _holder(request)
+async def show_budget_page(request: Request) -> Response:
+    key = _require_holder(request)
     verify = "verify" in request.query_params
     if verify and key.role != "curator":
-        raise Problem(Kind.FORBIDDEN, "to verify the ledger is for curators")
-    values = await run_in_threadpool(budgets.page, request.app.state.curator, key, verify)
+        raise Problem(ProblemKind.FORBIDDEN, "only curators may verify the ledger")
+    values = await run_in_threadpool(budget_page.build_page, request.app.state.curator, key, verify)
     if values["broken"] is not None:
         values["broken"].note(request)
-    return rendered(request, "_chain.html" if part(request) else "budget.html", **values)
+    return render(request, "_chain.html" if is_part(request) else "budget.html", **values)
 
 
 # -- log in ------------------------------------------------------------------------------------------------------------
 
 
 @page.get("/login")
-def login_page(request: Request) -> Response:
+def show_login_page(request: Request) -> Response:
     limit_client(request, "login")
-    return rendered(request, "login.html", to=sessions.local(request.query_params.get("to", "")), wrong=False)
+    return render(request, "login.html", to=sessions.local_address(request.query_params.get("to", "")), wrong=False)
 
 
 @page.post("/login")
 async def login(request: Request) -> Response:
     limit_client(request, "login")
-    form = await form_of(request)
-    key = request.app.state.keyring.recognised(str(form.get("key", "")).strip())
-    to = sessions.local(str(form.get("to", "")))
+    form = await read_form(request)
+    key = request.app.state.keyring.recognise(str(form.get("key", "")).strip())
+    to = sessions.local_address(str(form.get("to", "")))
     if key is None:
-        return rendered(request, "login.html", 401, to=to, wrong=True)
+        return render(request, "login.html", 401, to=to, wrong=True)
     request.state.who = key.name
     response = RedirectResponse(to, 303)
     sessions.begin(request, response, key)
@@ -308,26 +309,26 @@ async def login(request: Request) -> Response:
 
 @page.post("/logout")
 async def logout(request: Request) -> Response:
-    _visitor(request)
-    await form_of(request)
+    _find_visitor(request)
+    await read_form(request)
     response = RedirectResponse("/", 303)
     sessions.end(response)
     return response
 
 
 @page.get("/docs")
-def documentation(request: Request) -> Response:
+def show_docs(request: Request) -> Response:
     """The API, from its own OpenAPI document."""
-    _visitor(request)
-    return rendered(request, "docs.html", api=request.app.openapi(), operations=_operations(request.app.openapi()))
+    _find_visitor(request)
+    return render(request, "docs.html", api=request.app.openapi(), operations=_operations(request.app.openapi()))
 
 
 def _operations(api: Mapping[str, Any]) -> list[dict[str, Any]]:
-    found = []
+    operations = []
     for path, methods in api["paths"].items():
         for method, about in methods.items():
             body = about.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
             name = body.get("$ref", "").rpartition("/")[2]
             members = api["components"]["schemas"].get(name, {}).get("properties", {})
-            found.append({"path": path, "method": method.upper(), "about": about, "members": members})
-    return found
+            operations.append({"path": path, "method": method.upper(), "about": about, "members": members})
+    return operations

@@ -1,18 +1,17 @@
-"""Fields and SQL say the same, both ways, as far as fields can."""
+"""Conversion between fields and SQL, as far as fields can express a question."""
 
 from __future__ import annotations
 
 import datetime
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from starlette.datastructures import FormData
 
 from countveil.query import ask
-from countveil.schema import Column, Schema
-from countveil.service.page.asking import marked
-from countveil.service.page.fields import Fields, Filter, from_form, from_question, to_sql
+from countveil.query.schema import Column, Schema
+from countveil.service.web.ask_page import split_at_error
+from countveil.service.web.fields import Fields, Filter, from_form, from_question, to_sql
 
 SCHEMA = Schema(
     "people",
@@ -30,17 +29,17 @@ KNOWN = {"people": SCHEMA}
 
 
 def subset(values: tuple[str, ...]) -> st.SearchStrategy[tuple[str, ...]]:
-    """Some values, but neither none nor all of them: all of them are no test."""
+    """Some values or none, but never all of them: all values are no test."""
     some = st.sets(st.sampled_from(values), min_size=0, max_size=len(values) - 1)
     return some.map(lambda chosen: tuple(value for value in values if value in chosen))
 
 
 @st.composite
-def ranges(draw: st.DrawFn, low: int, high: int, shown: object = str) -> tuple[str, str]:
+def ranges(draw: st.DrawFn, low: int, high: int, format_point: object = str) -> tuple[str, str]:
     a = draw(st.integers(low + 1, high - 1))
     b = draw(st.integers(a, high - 1))
-    written = shown if callable(shown) else str
-    return (written(a) if draw(st.booleans()) else "", written(b) if draw(st.booleans()) else "")
+    write = format_point if callable(format_point) else str
+    return (write(a) if draw(st.booleans()) else "", write(b) if draw(st.booleans()) else "")
 
 
 @st.composite
@@ -64,8 +63,8 @@ def fields(draw: st.DrawFn) -> Fields:
 
 
 @given(fields())
-def test_fields_to_sql_and_back(said: Fields) -> None:
-    assert from_question(ask(KNOWN, to_sql(said, SCHEMA))) == said
+def test_fields_survive_conversion_to_sql_and_back(original: Fields) -> None:
+    assert from_question(ask(KNOWN, to_sql(original, SCHEMA))) == original
 
 
 @pytest.mark.parametrize(
@@ -77,30 +76,30 @@ def test_fields_to_sql_and_back(said: Fields) -> None:
         "region IS NULL OR region = 'North'",
     ],
 )
-def test_sql_that_says_more_than_fields(where: str) -> None:
+def test_sql_that_says_more_than_fields_is_marked(where: str) -> None:
     assert from_question(ask(KNOWN, f"SELECT count(*) FROM people WHERE {where}")).beyond
 
 
-def test_fields_as_they_are_sent() -> None:
+def test_a_submitted_form_gives_fields_and_sql() -> None:
     form = FormData([("g0", "on"), ("v0", "North"), ("v0", "it's"), ("a1", " 20 "), ("b1", ""), ("people", "on")])
-    said = from_form(form, SCHEMA)
-    assert said.people
-    assert said.filters["region"] == Filter(True, ("North", "it's"))
-    assert said.filters["age"] == Filter(False, (), "20", "")
-    written = to_sql(said, SCHEMA)
-    assert written == (
+    submitted = from_form(form, SCHEMA)
+    assert submitted.people
+    assert submitted.filters["region"] == Filter(True, ("North", "it's"))
+    assert submitted.filters["age"] == Filter(False, (), "20", "")
+    sql = to_sql(submitted, SCHEMA)
+    assert sql == (
         "SELECT region, count(DISTINCT person) FROM people WHERE region IN ('North', 'it''s') AND age >= 20 "
         "GROUP BY region"
     )
 
 
-def test_what_is_typed_is_a_literal_or_refused() -> None:
-    """Text cannot leave its quotes; what is no number is refused by the parser, never run."""
-    said = Fields(
+def test_typed_values_are_literals_or_refused() -> None:
+    """Text cannot leave its quotes; the parser refuses what is not a number."""
+    typed = Fields(
         "people", False, {"region": Filter(False, ("' OR 1=1 --",)), "age": Filter(False, (), "1 OR 1=1", "")}
     )
     with pytest.raises(Exception, match="query not allowed"):
-        ask(KNOWN, to_sql(said, SCHEMA))
+        ask(KNOWN, to_sql(typed, SCHEMA))
 
 
 @pytest.mark.parametrize(
@@ -126,4 +125,4 @@ def test_what_is_typed_is_a_literal_or_refused() -> None:
     ],
 )
 def test_the_word_at_fault_is_marked(sql: str, position: int, parts: tuple[str, str, str]) -> None:
-    assert marked(sql, position) == parts
+    assert split_at_error(sql, position) == parts

@@ -1,4 +1,4 @@
-"""Sessions: a cookie that is not the key, cannot be made up, and ends when it should."""
+"""Sessions: a cookie that does not contain the key, cannot be forged, and expires."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
-from countveil.keys import Key, Keyring
-from countveil.service.page import sessions
+from countveil.service.api_keys import Key, Keyring
+from countveil.service.web import sessions
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def request(ring: Keyring, cookie: str = "", secret: str = "s", **headers: str) 
     return Request(scope)
 
 
-def logged_in(ring: Keyring, key: Key) -> str:
+def log_in(ring: Keyring, key: Key) -> str:
     response = Response()
     sessions.begin(request(ring), response, key)
     line = response.headers["set-cookie"]
@@ -38,18 +38,18 @@ def logged_in(ring: Keyring, key: Key) -> str:
     return line.partition("=")[2].partition(";")[0]
 
 
-def test_a_session_is_of_its_key_and_holds_no_secret(ring: Keyring) -> None:
+def test_a_session_has_its_key_and_contains_no_secret(ring: Keyring) -> None:
     key, text = ring.add("alice")
-    cookie = logged_in(ring, key)
+    cookie = log_in(ring, key)
     assert text.rpartition("_")[2] not in cookie
     assert key.sha256 not in cookie
-    assert sessions.current(request(ring, cookie)) == key
+    assert sessions.current_key(request(ring, cookie)) == key
 
 
-def test_made_up_sessions_are_refused(ring: Keyring) -> None:
+def test_forged_sessions_are_refused(ring: Keyring) -> None:
     key, _ = ring.add("alice")
     other, _ = ring.add("bob")
-    cookie = logged_in(ring, key)
+    cookie = log_in(ring, key)
     _, until, signature = cookie.split(".")
     for wrong in (
         "",
@@ -62,20 +62,22 @@ def test_made_up_sessions_are_refused(ring: Keyring) -> None:
         f"{key.id}.-1.{signature}",
         f"{key.id}.²{until}.{signature}",
     ):
-        assert sessions.current(request(ring, wrong.encode("utf-8").decode("latin-1"))) is None
-    assert sessions.current(request(ring, cookie, secret="another run")) is None
+        assert sessions.current_key(request(ring, wrong.encode("utf-8").decode("latin-1"))) is None
+    assert sessions.current_key(request(ring, cookie, secret="another run")) is None
 
 
-def test_a_session_ends_with_its_key_and_its_time(ring: Keyring, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_ends_when_its_key_is_revoked_or_its_time_is_over(
+    ring: Keyring, monkeypatch: pytest.MonkeyPatch
+) -> None:
     key, _ = ring.add("alice")
-    cookie = logged_in(ring, key)
+    cookie = log_in(ring, key)
     now = time.time()
     with monkeypatch.context() as later:
         later.setattr(time, "time", lambda: now + sessions.SECONDS + 2)
-        assert sessions.current(request(ring, cookie)) is None
-    assert sessions.current(request(ring, cookie)) == key
+        assert sessions.current_key(request(ring, cookie)) is None
+    assert sessions.current_key(request(ring, cookie)) == key
     ring.revoke("alice")
-    assert sessions.current(request(ring, cookie)) is None
+    assert sessions.current_key(request(ring, cookie)) is None
 
 
 @pytest.mark.parametrize(
@@ -91,8 +93,8 @@ def test_a_session_ends_with_its_key_and_its_time(ring: Keyring, monkeypatch: py
         ({"sec_fetch_site": "same-origin", "origin": "null"}, False),
     ],
 )
-def test_forms_of_other_sites_are_told_apart(ring: Keyring, headers: dict[str, str], own: bool) -> None:
-    assert sessions.own_page(request(ring, **headers)) is own
+def test_forms_of_other_sites_are_recognised(ring: Keyring, headers: dict[str, str], own: bool) -> None:
+    assert sessions.is_own_page(request(ring, **headers)) is own
 
 
 @pytest.mark.parametrize(
@@ -106,5 +108,5 @@ def test_forms_of_other_sites_are_told_apart(ring: Keyring, headers: dict[str, s
         ("/a\r\nSet-Cookie: x", "/ask"),
     ],
 )
-def test_after_logging_in_one_stays_here(to: str, where: str) -> None:
-    assert sessions.local(to) == where
+def test_the_address_after_logging_in_is_on_this_site(to: str, where: str) -> None:
+    assert sessions.local_address(to) == where

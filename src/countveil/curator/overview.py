@@ -1,0 +1,188 @@
+"""Everything that a curator reports besides answers: datasets, history, receipts and budgets."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from countveil.config.configuration import Config, Dataset
+from countveil.curator.pool_plans import Plans
+from countveil.curator.receipts import GradeBudget, PoolBudget, Receipt, check_receipt_id
+from countveil.curator.summaries import DatasetSummary, HistoryEntry, summarise_charge, summarise_dataset
+from countveil.errors import QueryError, warn_deprecated
+from countveil.ledger import Charge, Ledger, Most
+from countveil.mechanism.mechanism import Mechanism
+from countveil.query import ask
+
+CHANGED = "unknown: the schema or the bounds of the dataset have changed since"
+"""The truth of a receipt whose question means something else today."""
+
+
+class Overview:
+    """The part of a Curator that answers no questions about the data."""
+
+    config: Config
+    ledger: Ledger
+    _plans: Plans
+
+    def datasets(self) -> list[DatasetSummary]:
+        """The datasets that answer questions: public schema, pool and mechanism. Nothing about the data.
+
+        Returns:
+            A summary for each dataset whose declared domains are confirmed.
+
+        >>> [(dataset.name, [column.name for column in dataset.columns]) for dataset in curator.datasets()]
+        [('people', ['region', 'town', 'age', 'sex', 'condition'])]
+        """
+        return [
+            summarise_dataset(each, self.budget(each.name)[0], self.mechanism(each.name))
+            for each in self.config.datasets.values()
+            if each.ready
+        ]
+
+    def history(self, analyst: str | None = None) -> list[HistoryEntry]:
+        """The questions that were charged, oldest first.
+
+        Args:
+            analyst: Only those of this analyst. Default: those of everyone.
+
+        Returns:
+            An entry for each charge; its id is that of the receipt.
+
+        Raises:
+            LedgerError: The ledger cannot be read.
+
+        >>> table = curator.count(by="sex")
+        >>> [entry.id == table.receipt.id for entry in curator.history()]
+        [True]
+        """
+        return [summarise_charge(charge) for charge in self.ledger.charges(analyst=analyst)]
+
+    def receipt(self, id: str) -> Receipt | None:
+        """The receipt with this id.
+
+        Args:
+            id: The 24 hexadecimal digits of a receipt.
+
+        Returns:
+            The receipt, or None if there is none with this id.
+
+        Raises:
+            ParameterError: No receipt can have this id.
+
+        >>> table = curator.count(by="sex")
+        >>> curator.receipt(table.receipt.id).text
+        'SELECT sex, count(*) FROM people GROUP BY sex'
+        """
+        check_receipt_id(id)
+        charge = self.ledger.charge_of(id)
+        if charge is None:
+            return None
+        return self._plans.make_receipt(charge, self._plans.of_charge(charge).mechanism.hash, self._read_truth(charge))
+
+    def _read_truth(self, charge: Charge) -> str:
+        """What a charge counted, if its dataset still has the schema and the bounds that it had then."""
+        dataset = self.config.datasets.get(charge.dataset)
+        with suppress(QueryError):
+            question = None if dataset is None else ask(dataset.schema, charge.text)
+            if question is not None and question.sha256 == charge.question:
+                return question.truth.text
+        return CHANGED
+
+    def budget(self, pool: str | None = None) -> list[PoolBudget]:
+        """What is left of every pool, or of one.
+
+        Args:
+            pool: The name of a pool, or of a dataset.
+
+        Returns:
+            The budgets.
+
+        Raises:
+            ConfigError: There is no such pool or dataset.
+
+        >>> [(pool.pool, pool.answers_left) for pool in curator.budget()]
+        [('people', 10)]
+        """
+        return [self._plans.budget(name) for name in self._plans.pools(pool)]
+
+    def mechanism(self, dataset: str, grade: str | None = None) -> Mechanism:
+        """The mechanism that answers questions about a dataset in a grade.
+
+        Args:
+            dataset: Its name.
+            grade: The name of a grade. Default: the grade of questions that name none.
+
+        Returns:
+            The mechanism of this grade of the pool's plan.
+
+        Raises:
+            ConfigError: There is no such dataset.
+            ParameterError: There is no such grade.
+
+        >>> curator.mechanism("people").policy
+        'nonnegative'
+        """
+        declared = self.config.dataset(dataset)
+        self._plans.check_grade(declared, grade)
+        chosen = grade or declared.require_budget().default_grade
+        return self._plans.of_grade(self._plans.of(declared), chosen).mechanism
+
+    def extend_budget(self, pool: str, answers: int | str, reason: str, *, grade: str | None = None) -> PoolBudget:
+        """Add answers to a grade of a pool's plan. The ledger records it, with the epsilon of all answers together.
+
+        Args:
+            pool: The name of a pool, or of a dataset.
+            answers: How many answers to add.
+            reason: Why; the ledger records it.
+            grade: The name of a grade; needed if the pool has several.
+
+        Returns:
+            The budget afterwards.
+
+        Raises:
+            ParameterError, RequestError: An argument is not allowed, or there is no plan yet.
+            ConfigError: There is no such pool.
+
+        >>> table = curator.count(by="sex")
+        >>> curator.extend_budget("people", 5, "second edition").answers_total
+        15
+        """
+        return self._plans.extend(pool, answers, reason, grade)
+
+    def open_budget(self, pool: str, answers: int | str, reason: str) -> PoolBudget:
+        """`extend_budget`, by its old name; for one release."""
+        warn_deprecated("Curator.open_budget", "Curator.extend_budget")
+        return self.extend_budget(pool, answers, reason)
+
+    def replan_budget(self, pool: str, reason: str) -> PoolBudget:
+        """Make a new plan in a pool from the current configuration. The ledger records it.
+
+        The stated epsilon covers all plans of the pool together. The rest of the old plan can no longer be spent.
+
+        Args:
+            pool: The name of a pool, or of a dataset.
+            reason: Why; the ledger records it.
+
+        Returns:
+            The budget afterwards.
+
+        Raises:
+            RequestError: The pool has no plan yet, or the new one is the same.
+            ConfigError: There is no such pool.
+
+        >>> curator.replan_budget("people", "more rows")
+        Traceback (most recent call last):
+        countveil.errors.RequestError: pool people has no plan yet; its first question records the configured plan
+        """
+        return self._plans.replan(pool, reason)
+
+    def left(self, dataset: Dataset, analyst: str, most: Most | None = None) -> int:
+        """How many answers of a dataset's pool an analyst can still ask for, in all grades together."""
+        left = sum(self._plans.left(dataset, analyst, most).values())
+        if isinstance(most, int):
+            left = min(left, most - self.ledger.spent_by(dataset.require_budget().pool, analyst))
+        return max(0, left)
+
+    def grades_left(self, dataset: Dataset, analyst: str, most: Most | None = None) -> tuple[GradeBudget, ...]:
+        """The grades of a dataset's pool, with the answers that an analyst can still ask for."""
+        return self._plans.grades_left(dataset, analyst, most)

@@ -1,0 +1,135 @@
+"""Plans as the ledger records them: made from a budget, compared with the configuration, described in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+from countveil.config.budget import Budget
+from countveil.errors import ConfigError, ParameterError, RequestError
+from countveil.ledger import STANDARD, GradeRecord, PlanRecord
+from countveil.numeric.exact_numbers import decimal_text, number
+from countveil.planning import Grade, plan
+from countveil.query.schema import Schema
+
+
+def make(budget: Budget, schemas: Sequence[Schema]) -> PlanRecord:
+    """The best mechanisms for the grades of a budget, certified for all of their answers, ready for the ledger."""
+    terms: dict[str, Any] = {
+        "neighbours": "replace" if any(s.neighbours == "replace" for s in schemas) else "add-remove",
+        "cells": max(s.cells_per_person for s in schemas),
+        "sensitivity": max(s.rows_per_person for s in schemas),
+        "objective": budget.objective,
+    }
+    names = list(budget.grades)
+    alone = budget.grades[names[0]] if len(names) == 1 else None
+    wanted: dict[str, Any] = {"grades": budget.grades}
+    if alone is not None and not terms_of(alone):
+        wanted = {"answers": alone.answers}
+    policy: Any = budget.policy if alone is None else policy_of(budget, names[0])
+    planned = plan(epsilon=budget.epsilon, delta=budget.delta, policy=policy, **wanted, **terms)
+    grades = (
+        GradeRecord(
+            name,
+            each.answers,
+            policy_of(budget, name),
+            each.mechanism.hash,
+            terms_of(budget.grades[name]),
+            each.mechanism.to_text(),
+        )
+        for name, each in zip(names, planned.grades, strict=True)
+    )
+    return PlanRecord(budget.pool, budget.epsilon, budget.delta, grades=tuple(grades), **terms)
+
+
+def policy_of(budget: Budget, grade: str) -> str:
+    """The policy of a grade: its own, or that of the budget."""
+    return budget.grades[grade].policy or budget.policy
+
+
+def terms_of(grade: Grade) -> dict[str, str]:
+    """What the configuration asks of a grade besides answers and policy, as decimal texts."""
+    given = {name: getattr(grade, name) for name in ("margin", "variance", "eta", "D", "weight")}
+    texts = {name: decimal_text(Fraction(value)) for name, value in given.items() if value is not None}
+    return {name: text for name, text in texts.items() if (name, text) != ("weight", "1")}
+
+
+def check(record: PlanRecord, budget: Budget, schema: Schema) -> None:
+    """Refuse a configuration that differs from the recorded plan."""
+    planned = (number("epsilon", record.epsilon), number("delta", record.delta), record.objective)
+    wanted = (number("epsilon", budget.epsilon), number("delta", budget.delta), budget.objective)
+    recorded = {each.name: (each.answers, each.policy, dict(each.terms)) for each in record.grades}
+    grades = {name: (each.answers, policy_of(budget, name), terms_of(each)) for name, each in budget.grades.items()}
+    if planned != wanted or recorded != grades:
+        raise ConfigError(
+            f"dataset.{schema.name}.budget",
+            f"the plan of pool {record.pool} is on record with other values; restore these values in countveil.toml: "
+            f'epsilon = "{record.epsilon}", delta = "{record.delta}", {_describe_grades(record)}, '
+            f'objective = "{record.objective}"; {or_replan(record)}',
+        )
+    wide = schema.cells_per_person > record.cells or schema.rows_per_person > record.sensitivity
+    if wide or (schema.neighbours == "replace" and record.neighbours != "replace"):
+        raise ConfigError(
+            f"dataset.{schema.name}",
+            f"the plan of pool {record.pool} does not cover these bounds; restore these values in countveil.toml: "
+            f"rows_per_person = {record.sensitivity}, cells_per_person = {record.cells}, "
+            f'neighbours = "{record.neighbours}"; {or_replan(record)}',
+        )
+
+
+def _describe_grades(record: PlanRecord) -> str:
+    """The grades of a plan as in countveil.toml."""
+    if [each.name for each in record.grades] == [STANDARD] and not record.grades[0].terms:
+        return f'answers = {record.answers}, policy = "{record.grades[0].policy}"'
+    described = []
+    for each in record.grades:
+        terms = "".join(f', {name} = "{text}"' for name, text in each.terms.items())
+        described.append(f'{each.name} = {{ answers = {each.answers}{terms}, policy = "{each.policy}" }}')
+    return "grades: " + ", ".join(described)
+
+
+def or_replan(record: PlanRecord) -> str:
+    """The command that allows other values for data that was asked about before."""
+    return f"or make a new plan on the record: countveil budget {record.pool} --replan --reason WHY"
+
+
+def lost_answers(record: PlanRecord) -> int | None:
+    """How many more answers lost history may have given than were opened; None if unknown."""
+    return None if record.plan_lost else sum(each.debt for each in (*record.earlier, record))
+
+
+def notes_on(record: PlanRecord) -> tuple[str, ...]:
+    """Decisions made after answers were seen: composition covers only decisions made before."""
+    caveat = "decided after answers were seen, which is on the record but not in epsilon"
+    notes = [f"opened later, {_answers(sum(k for k, _ in record.more))}: {caveat}"] if record.more else []
+    if record.earlier:
+        before, number = sum(each.opened_answers for each in record.earlier), len(record.earlier) + 1
+        notes.append(
+            f"plan {number} of this pool, made when {_answers(record.charges)} had been paid for: {caveat}; "
+            f"epsilon covers all {before} answers of the plans before, spent or not"
+        )
+    if record.plan_lost:
+        notes.append("a plan may have been lost, and with it the mechanism of its answers: no epsilon can be stated")
+    return tuple(notes)
+
+
+def nothing_more(pool: str, why: str) -> RequestError:
+    """The error for a pool that can get neither more answers nor a new plan."""
+    return RequestError(
+        f"{why}, so no epsilon can be stated and pool {pool} cannot get more answers; questions asked before stay "
+        "free; for people who are in none of its datasets, start a new pool in a new ledger"
+    )
+
+
+def _answers(number: int) -> str:
+    return f"{number} answer{'' if number == 1 else 's'}"
+
+
+def given_reason(reason: object) -> str:
+    """The reason on one line, without control characters."""
+    letters = reason if isinstance(reason, str) else ""
+    words = " ".join("".join(letter if letter.isprintable() else " " for letter in letters).split())
+    if not words:
+        raise ParameterError("reason", reason, "a few words that stay on the record")
+    return words[:500]

@@ -1,0 +1,365 @@
+"""A pool's plan: designed once, for the widest bounds per person of its datasets, and never changed silently.
+
+A plan has grades: answers of different accuracy, each with its own mechanism. Its epsilon covers all of them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from countveil.accounting import compose
+from countveil.accounting.privacy_loss import float_below
+from countveil.config.budget import Budget
+from countveil.config.configuration import Config, Dataset
+from countveil.curator.plan_records import check, given_reason, lost_answers, make, notes_on, nothing_more
+from countveil.curator.receipts import GradeBudget, PoolBudget, Receipt, Share
+from countveil.errors import BudgetError, ConfigError, LedgerError, ParameterError, RequestError, shorten
+from countveil.ledger import Charge, GradeRecord, Ledger, Most, PlanRecord, Standing
+from countveil.ledger.ledger import spent_error
+from countveil.mechanism.intervals import Intervals
+from countveil.mechanism.mechanism import Mechanism
+from countveil.numeric.exact_numbers import decimal_text, integer, number
+
+MOST_ANSWERS = 10**6
+"""Most answers that are composed."""
+MOST_LOST = 10**4
+"""Most lost answers that are composed when an epsilon is stated: more would take too long."""
+
+
+class Plans:
+    """The plans of a configuration's pools: from the ledger, or what the first question would record there."""
+
+    def __init__(self, config: Config, ledger: Ledger) -> None:
+        self._config, self._ledger = config, ledger
+        self._lock = threading.Lock()
+        self._new_plans: dict[str, PlanRecord] = {}  # by pool
+        self._epsilons: dict[str, tuple[PlanRecord, str]] = {}  # by pool
+        self._valid_records: dict[str, PlanRecord] = {}  # by dataset: the last record that matched the configuration
+        self._intervals: dict[str, Intervals] = {}  # by the hash of their mechanism
+
+    def of(self, dataset: Dataset, *, opened: bool = False) -> PlanRecord:
+        """The plan of a dataset's pool; refuses a configuration that differs from the recorded plan.
+
+        With `opened`, a new plan is recorded: before the first charge, but not for dry runs.
+        """
+        budget = dataset.require_budget()
+        recorded = self._ledger.plan(budget.pool)
+        if recorded is None and opened:
+            self._ledger.open_plan(self._make_plan(budget))
+            recorded = self._ledger.plan(budget.pool)
+        record = recorded or self._make_plan(budget)
+        if self._valid_records.get(dataset.name) is not record:
+            check(record, budget, dataset.schema)
+            self._valid_records[dataset.name] = record
+        if recorded is not None and opened:
+            self._set_shares(budget)
+        return record
+
+    def _set_shares(self, budget: Budget) -> None:
+        """Record the configured shares; a share that is no longer configured is taken back."""
+        wanted = {
+            (who, grade): answers for who, mine in (budget.shares or {}).items() for grade, answers in mine.items()
+        }
+        recorded = {(who, grade): 0 for who, mine in self._ledger.shares(budget.pool).items() for grade in mine}
+        for (who, grade), answers in {**recorded, **wanted}.items():
+            self._ledger.set_share(budget.pool, who, answers, grade)
+
+    # -- grades ------------------------------------------------------------------------------------------------------
+
+    def check_grade(self, dataset: Dataset, grade: str | None) -> None:
+        """Refuse a grade that the dataset's pool neither has nor ever had."""
+        budget = dataset.require_budget()
+        if grade is not None and grade not in budget.grades and grade not in self._ledger.standings(budget.pool):
+            raise ParameterError("grade", grade, f"a grade of pool {budget.pool}: {', '.join(budget.grades)}")
+
+    def choose_grade(self, dataset: Dataset, record: PlanRecord, version: int, question: str) -> str:
+        """The grade that answers a question for which none is named: the finest with an answer on record, else the
+        finest that is paid for, else the default grade."""
+        paid = self._ledger.find_all(record.pool, dataset.name, version, question)
+        known = [each for each in paid if each.payload is not None] or paid
+        if known:
+            return min(known, key=lambda each: self._error_of(each, record)).grade
+        return dataset.require_budget().default_grade
+
+    def _error_of(self, charge: Charge, record: PlanRecord) -> tuple[int, Fraction]:
+        """The sort key of answers, finest first: the 95 % margin, then the variance."""
+        mechanism = self.of_charge(charge, record).mechanism
+        return mechanism.margin_95, mechanism.certificate.variance
+
+    def of_grade(self, record: PlanRecord, name: str) -> Intervals:
+        """The intervals of the mechanism of a grade."""
+        grade = record.find_grade(name)
+        if grade is None:
+            raise ConfigError(f"pool {record.pool}", f"has no grade {shorten(name)} on record; verify the ledger")
+        return self._intervals_of(record, grade)
+
+    def of_charge(self, charge: Charge, current: PlanRecord | None = None) -> Intervals:
+        """The intervals of the mechanism of a charge, which is that of its grade in the plan that it was made under.
+
+        `current` is the plan of new charges, if the caller has it.
+        """
+        new = current is not None and (charge.fresh or not current.earlier)
+        record = current if new else self._ledger.plan_of(charge)
+        if record is None:
+            raise ConfigError(f"pool {charge.pool}", "has no plan on record; verify the ledger")
+        return self.of_grade(record, charge.grade)
+
+    def _intervals_of(self, record: PlanRecord, grade: GradeRecord) -> Intervals:
+        if grade.mechanism not in self._intervals:
+            mechanism = Mechanism.from_text(grade.document)
+            if mechanism.hash != grade.mechanism:
+                raise ConfigError(
+                    f"pool {record.pool}", "the recorded mechanism differs from the planned one; verify the ledger"
+                )
+            self._intervals[grade.mechanism] = Intervals(mechanism)
+        return self._intervals[grade.mechanism]
+
+    def _make_plan(self, budget: Budget) -> PlanRecord:
+        """The plan of a budget, designed once; answers that lost history may have given are its debt."""
+        with self._lock:
+            record = self._new_plans.get(budget.pool)
+            if record is None:
+                record = make(budget, [each.schema for each in self._config.pool(budget.pool)])
+            lost, plan_lost = self._ledger.lost(), self._ledger.plan_lost()
+            debts = [max(0, lost - each.answers) for each in record.grades]
+            if ([each.debt for each in record.grades], record.plan_lost) != (debts, plan_lost):
+                grades = (replace(each, debt=debt) for each, debt in zip(record.grades, debts, strict=True))
+                record = replace(record, grades=tuple(grades), plan_lost=plan_lost)
+            self._new_plans[budget.pool] = record
+            return record
+
+    # -- the stated epsilon ------------------------------------------------------------------------------------------
+
+    def epsilon(self, record: PlanRecord) -> str:
+        """The epsilon of all answers of all grades that were opened or may have been given, at the plan's delta.
+
+        **Guarantee.** Never less than what was spent: answers that lost history may have given are composed too, as if
+        each had been given in every grade. If a plan may have been lost, its mechanisms are unknown and no number is
+        stated. Computed once for every record.
+        """
+        known = self._epsilons.get(record.pool)
+        if known is None or known[0] is not record:
+            known = self._epsilons[record.pool] = record, self._compose_epsilon(record)
+        return known[1]
+
+    def _compose_epsilon(self, record: PlanRecord) -> str:
+        if record.plan_lost:
+            return "unknown"
+        if not record.debt:
+            return record.opened_epsilon
+        lost = sum(each.debt for each in (*record.earlier, record))
+        total = record.total_answers + lost
+        if lost > MOST_LOST or total > MOST_ANSWERS:
+            return f"unknown, at most {total} answers"
+        spent = self._epsilon_of(record)
+        return f"unknown, at most {total} answers" if spent is None else spent
+
+    def _epsilon_of(self, record: PlanRecord) -> str | None:
+        """The epsilon of all opened and lost answers of a plan and of earlier plans, at the plan's delta, rounded up;
+        None if there is no such epsilon.
+
+        The order of grades does not matter: a multiset of mechanisms that is fixed in advance may be used in any order.
+        """
+        if record.plan_lost:
+            raise nothing_more(record.pool, "a plan may have been lost with its mechanism")
+        plans = (*record.earlier, record)
+        known = [(plan, grade, grade.opened_answers + grade.debt) for plan in plans for grade in plan.grades]
+        if sum(k for _, _, k in known) > MOST_ANSWERS:
+            raise nothing_more(record.pool, f"including lost answers there are more than {MOST_ANSWERS:,} answers")
+        replaced = any(each.neighbours == "replace" for each in plans)
+        composed = compose(
+            [(self._intervals_of(plan, grade).mechanism, k * plan.cells) for plan, grade, k in known],
+            neighbours="replace" if replaced else "add-remove",
+        )
+        bounds = composed.epsilon(float_below(number("delta", record.delta)))
+        return None if bounds is None else decimal_text(Fraction(bounds.upper), 6, "up")
+
+    # -- budgets -----------------------------------------------------------------------------------------------------
+
+    def make_receipt(self, charge: Charge, mechanism: str, truth: str) -> Receipt:
+        """The receipt of a charge; its epsilon and delta cover all answers of the pool. `truth` is what it counted."""
+        record = self._ledger.plan(charge.pool)
+        if record is None:
+            raise LedgerError("the ledger has no plan for this charge; nothing was answered; verify the ledger")
+        standings = charge.standings or self._ledger.standings(charge.pool)
+        return Receipt(
+            charge.id,
+            charge.dataset,
+            charge.version,
+            charge.question,
+            charge.text,
+            mechanism,
+            record.pool,
+            self.epsilon(record),
+            record.delta,
+            record.total_answers,
+            sum(each.left for each in standings.values()),
+            charge.answered or charge.time,
+            lost_answers(record),
+            charge.grade,
+            self._grades(record, {name: each.left for name, each in standings.items()}),
+            truth,
+        )
+
+    def _grades(self, record: PlanRecord, left: Mapping[str, int]) -> tuple[GradeBudget, ...]:
+        """The grades of a plan, with what is left of each."""
+        budgets = []
+        for each in record.grades:
+            mechanism = self._intervals_of(record, each).mechanism
+            budgets.append(
+                GradeBudget(
+                    each.name,
+                    each.opened_answers,
+                    left[each.name],
+                    mechanism.margin_95,
+                    mechanism.certificate.worst_error,
+                    each.policy,
+                    each.mechanism,
+                )
+            )
+        return tuple(budgets)
+
+    def pools(self, name: str | None = None) -> list[str]:
+        """Every pool that pays for a dataset; or the pool with this name, or of the dataset with this name."""
+        known = list(dict.fromkeys(d.budget.pool for d in self._config.datasets.values() if d.budget is not None))
+        if not known:
+            raise ConfigError("dataset", "no dataset has a budget, so no question can be asked; declare a budget")
+        if name is None:
+            return known
+        dataset = self._config.datasets.get(name)
+        wanted = dataset.budget.pool if dataset is not None and dataset.budget is not None else name
+        if wanted not in known:
+            raise ConfigError(
+                "pool", f"{shorten(name)} is neither a dataset with a budget nor a pool; there are {', '.join(known)}"
+            )
+        return [wanted]
+
+    def _datasets(self, pool: str) -> Sequence[Dataset]:
+        """The datasets that a pool pays for; refused, like their questions, if another pool paid for one before."""
+        datasets = self._config.pool(pool)
+        for each in datasets:
+            self._ledger.check_pool(each.name, pool, each.schema.unit)
+        return datasets
+
+    def budget(self, pool: str) -> PoolBudget:
+        """What is left of a pool."""
+        datasets = self._datasets(pool)
+        record, default = self.of(datasets[0]), datasets[0].require_budget().default_grade
+        standings, shares = self._standing(datasets[0])
+        mechanism = self.of_grade(record, default).mechanism
+        return PoolBudget(
+            pool,
+            tuple(dataset.name for dataset in datasets),
+            sum(each.answers for each in standings.values()),
+            sum(each.left for each in standings.values()),
+            self.epsilon(record),
+            record.delta,
+            mechanism.hash,
+            mechanism.margin_95,
+            {who: _sum_share(mine) for who, mine in shares.items()},
+            lost_answers(record),
+            notes_on(record),
+            default,
+            self._grades(record, {name: each.left for name, each in standings.items()}),
+        )
+
+    def extend(self, name: str, answers: int | str, reason: str, grade: str | None = None) -> PoolBudget:
+        """Add answers of a grade to a pool's budget, on the record, with the epsilon of everything."""
+        more, words = integer("answers", answers, 1, MOST_ANSWERS), given_reason(reason)
+        (pool,) = self.pools(name)
+        record = self.of(self._datasets(pool)[0], opened=True)
+        names = [each.name for each in record.grades]
+        chosen = names[0] if grade is None and len(names) == 1 else grade
+        if chosen not in names:
+            given = "no grade" if chosen is None else chosen
+            raise ParameterError("grade", given, f"a grade of pool {pool}: {', '.join(names)}")
+        after = replace(
+            record, grades=tuple(_add(each, more) if each.name == chosen else each for each in record.grades)
+        )
+        epsilon = self._epsilon_of(after)
+        if epsilon is None:
+            raise RequestError(
+                f"no epsilon covers {more} more answers at delta {record.delta}, "
+                "because the noise was planned for fewer answers"
+            )
+        self._ledger.extend(pool, more, epsilon, words, chosen, since=record)
+        return self.budget(pool)
+
+    def replan(self, name: str, reason: str) -> PoolBudget:
+        """Record a new plan, as configured now, in a pool that has a plan.
+
+        **Guarantee.** The stated epsilon covers all answers that were ever opened in the pool, spent or not, and all
+        that may have been lost, each plan with its own mechanisms, bounds and neighbours.
+        """
+        words, (pool,) = given_reason(reason), self.pools(name)
+        budget = self._datasets(pool)[0].require_budget()
+        before = self._ledger.plan(pool)
+        if before is None:
+            raise RequestError(f"pool {pool} has no plan yet; its first question records the configured plan")
+        plan = replace(self._make_plan(budget), earlier=(*before.earlier, replace(before, earlier=())))
+        epsilon = self._epsilon_of(plan)
+        if epsilon is None:
+            raise RequestError(
+                f"all plans of pool {pool} together have no epsilon at delta {plan.delta}; "
+                "state a larger delta in countveil.toml"
+            )
+        self._ledger.replan(plan, epsilon, words, since=before)
+        return self.budget(pool)
+
+    # -- what is left ------------------------------------------------------------------------------------------------
+
+    def _standing(self, dataset: Dataset) -> tuple[dict[str, Standing], dict[str, dict[str, Standing]]]:
+        """What is left of every grade of a dataset's pool; and of the configured shares, by analyst and grade."""
+        budget = dataset.require_budget()
+        shares = {
+            who: {
+                grade: Standing(share, self._ledger.standing(budget.pool, who, grade).spent)
+                for grade, share in mine.items()
+            }
+            for who, mine in (budget.shares or {}).items()
+        }
+        if self._ledger.plan(budget.pool) is not None:
+            return self._ledger.standings(budget.pool), shares
+        many, lost = {name: int(grade.answers) for name, grade in budget.grades.items()}, self._ledger.lost()
+        return {name: Standing(k, min(k, lost)) for name, k in many.items()}, shares
+
+    def left(self, dataset: Dataset, analyst: str, most: Most | None = None) -> dict[str, int]:
+        """How many answers of each grade an analyst can still ask for; `most` is the analyst's limit."""
+        standings, shares = self._standing(dataset)
+        pool, mine = dataset.require_budget().pool, shares.get(analyst, {})
+        left = {name: each.left for name, each in standings.items()}
+        for name in left:
+            if shares:
+                left[name] = min(left[name], mine.get(name, Standing(0, 0)).left)
+            if most is not None:
+                left[name] = min(left[name], self._ledger.limit(pool, analyst, name, most).left)
+        return {name: max(0, many) for name, many in left.items()}  # a share may be below what was spent of it
+
+    def grades_left(self, dataset: Dataset, analyst: str, most: Most | None = None) -> tuple[GradeBudget, ...]:
+        """The grades of a dataset's pool, with the answers that an analyst can still ask for."""
+        return self._grades(self.of(dataset), self.left(dataset, analyst, most))
+
+    def check_left(self, dataset: Dataset, grade: str, analyst: str, most: Most | None = None) -> None:
+        """Raise the error that a charge would raise, with the same message."""
+        pool, (standings, shares) = dataset.require_budget().pool, self._standing(dataset)
+        spent, named = spent_error(pool, grade, standings), grade if len(standings) > 1 else None
+        if spent is not None:
+            raise spent
+        share = shares.get(analyst, {}).get(grade, Standing(0, 0))
+        if shares and share.left < 1:
+            raise BudgetError(pool, share.answers, analyst, grade=named)
+        if most is not None and (limit := self._ledger.limit(pool, analyst, grade, most)).left < 1:
+            raise BudgetError(pool, limit.answers, analyst, grade=named)
+
+
+def _add(grade: GradeRecord, answers: int) -> GradeRecord:
+    """A grade after an extension, whose answers pay its debt first."""
+    return replace(grade, more=grade.more + answers, debt=max(0, grade.debt - answers))
+
+
+def _sum_share(grades: Mapping[str, Standing]) -> Share:
+    """The share of an analyst."""
+    return Share(sum(each.answers for each in grades.values()), sum(each.spent for each in grades.values()), grades)

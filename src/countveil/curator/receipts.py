@@ -1,0 +1,98 @@
+"""What was paid and what is left: receipts, budgets of pools, their grades and shares. Nothing about the data."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from countveil.errors import ParameterError
+from countveil.ledger import STANDARD, Standing
+
+RECEIPT = "[0-9a-f]{24}"
+"""The form of a receipt's id."""
+EPSILON = {"description": "A number; after history was lost, possibly a text that begins with unknown."}
+LOST = {"description": "Further answers that lost history may have given; epsilon covers them. null: unknown."}
+GRADES = {"description": "Every grade of the pool's plan, with its accuracy and what is left of it."}
+"""Descriptions of fields for the service's OpenAPI document."""
+
+
+@dataclass(frozen=True)
+class GradeBudget:
+    """One grade of a pool's plan: its accuracy, and what is left of it."""
+
+    name: str
+    answers_total: int
+    answers_left: int
+    margin_95: int
+    worst_error: int
+    policy: str
+    mechanism: str
+
+
+@dataclass(frozen=True)
+class Share(Standing):
+    """What is left of an analyst's share of a pool, of all grades together and of each."""
+
+    grades: Mapping[str, Standing] = field(default_factory=dict)
+
+    def describe(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        grades = {name: _describe_standing(each) for name, each in self.grades.items()}
+        return {**_describe_standing(self), "grades": grades}
+
+
+def _describe_standing(standing: Standing) -> dict[str, int]:
+    return {"answers": standing.answers, "left": max(0, standing.left)}
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What was paid for: enough to check the guarantee, nothing about the data."""
+
+    id: str
+    dataset: str
+    version: int
+    question: str
+    text: str
+    mechanism: str
+    pool: str
+    epsilon: str = field(metadata=EPSILON)
+    delta: str
+    answers: int
+    answers_left: int
+    """Answers left of all grades."""
+    time: str
+    answers_lost: int | None = field(default=0, metadata=LOST)
+    grade: str = STANDARD
+    grades: tuple[GradeBudget, ...] = field(default=(), metadata=GRADES)
+    truth: str = ""
+    """What was counted, and the bounds on what one person adds."""
+
+
+@dataclass(frozen=True)
+class PoolBudget:
+    """What is left of a pool."""
+
+    pool: str
+    datasets: tuple[str, ...]
+    answers_total: int
+    answers_left: int
+    epsilon: str = field(metadata=EPSILON)
+    delta: str
+    mechanism: str
+    """The mechanism of `default_grade`."""
+    margin_95: int
+    shares: Mapping[str, Share]
+    answers_lost: int | None = field(default=0, metadata=LOST)
+    notes: tuple[str, ...] = field(default=(), metadata={"description": "Decisions made after answers were seen."})
+    default_grade: str = STANDARD
+    """The grade that pays for a question that names none."""
+    grades: tuple[GradeBudget, ...] = field(default=(), metadata=GRADES)
+
+
+def check_receipt_id(id: object) -> None:
+    """Refuse an id that no receipt can have."""
+    if not isinstance(id, str) or not re.fullmatch(RECEIPT, id):
+        raise ParameterError("id", id, "the 24 hexadecimal digits of a receipt")

@@ -1,0 +1,47 @@
+"""The counts of an answer: drawn once, and packed into bytes for the ledger, or in files that the ledger lists."""
+
+from __future__ import annotations
+
+import json
+import zlib
+
+import numpy as np
+
+from countveil.errors import EngineError, RequestError
+from countveil.mechanism.intervals import Ints
+from countveil.mechanism.mechanism import Mechanism
+from countveil.sampling.randomness import NoiseKey
+
+
+def draw_counts(mechanism: Mechanism, counts: Ints, cells: int) -> Ints:
+    """Add noise to an engine's counts, one draw per cell, with a fresh noise key that is used once and discarded."""
+    whole = isinstance(counts, np.ndarray) and counts.dtype == np.int64 and counts.shape == (cells,)
+    if not whole or (len(counts) and not 0 <= counts.min() <= counts.max() <= mechanism.largest_count):
+        raise EngineError("the engine returned values that cannot be counts; the charge is kept")
+    return mechanism.sampler.release(np.ascontiguousarray(counts), NoiseKey())
+
+
+def pack_counts(released: Ints) -> bytes:
+    """Released counts as bytes for the ledger."""
+    return zlib.compress(released.astype("<i8").tobytes(), 1)
+
+
+def unpack_counts(payload: bytes | None, cells: int) -> Ints:
+    """Released counts from bytes in the ledger."""
+    check_inline(payload)
+    counts = np.frombuffer(zlib.decompress(payload or b""), dtype="<i8").astype(np.int64)
+    if len(counts) != cells:
+        raise EngineError("the recorded answer does not fit the question; verify the ledger")
+    return counts
+
+
+def is_manifest(payload: bytes) -> bool:
+    """Whether a recorded answer is a manifest of files: see `parquet_results`."""
+    return payload.startswith(b"{")
+
+
+def check_inline(payload: bytes | None) -> None:
+    """Refuse a recorded answer that is in files."""
+    if payload is not None and is_manifest(payload):
+        folder = json.loads(payload)["folder"]
+        raise RequestError(f"the answer is in the files of {folder}; ask with count_to_parquet(..., output=...)")

@@ -1,0 +1,4 @@
+"""Files that appear whole or not at all: everything that countveil writes is written here.
+
+durable_files    the only writer: syncs every file; private files are readable only by their owner
+"""
