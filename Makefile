@@ -50,7 +50,7 @@ bench: $(VENV)/.developed
 	$(BIN)/python benchmarks $(BENCH)
 
 vectors: $(VENV)/.developed
-	for maker in paper optimal program remap families accounting ptables; do $(BIN)/python vectors/makers/$$maker.py || exit 1; done
+	for maker in paper optimal program remap families recent_families accounting ptables; do $(BIN)/python vectors/makers/$$maker.py || exit 1; done
 
 clean:
 	rm -rf $(VENV) $(VENV)-peer build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

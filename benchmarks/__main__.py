@@ -19,6 +19,7 @@ HERE = Path(__file__).parent
 BENCHMARKS = sorted(path.stem for path in HERE.glob("*.py") if path != Path(__file__))
 PACKAGES = {
     "accounting": ("scipy", "dp_accounting"),
+    "grade_search": ("scipy",),
     "page": ("playwright", "pytest", "fastapi", "uvicorn", "jinja2"),
     "release": ("polars", "pyarrow"),
     "scale": ("pyspark", "pandas", "pyarrow"),

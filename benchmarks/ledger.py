@@ -23,7 +23,7 @@ from multiprocessing import get_context
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
-from countveil.ledger import PlanRecord
+from countveil.ledger import GradeRecord, PlanRecord
 from countveil.ledger.sqlite import SqliteLedger
 
 WRITERS = 8
@@ -83,9 +83,8 @@ def answers(folder: Path, writers: int, seconds: float) -> float:
     """Charges and records by several processes on one ledger; all are counted in the ledger afterwards."""
     folder.mkdir()
     ledger = opened(folder)
-    ledger.open_plan(
-        PlanRecord("people", "1", "1e-6", 10**6, "add-remove", 1, 1, "nonnegative", "variance", "f" * 64, "{}")
-    )
+    grade = GradeRecord("standard", 10**6, "nonnegative", "f" * 64, document="{}")
+    ledger.open_plan(PlanRecord("people", "1", "1e-6", "add-remove", 1, 1, "variance", (grade,)))
     ledger.close()
     context = get_context("spawn")
     barrier = context.Barrier(writers)

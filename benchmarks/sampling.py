@@ -36,8 +36,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import countveil as cv
-from countveil.sampling import draw
-from countveil.sampling.entropy import Key
+from countveil.sampling import sampler
+from countveil.sampling.randomness import NoiseKey
 
 HERE = Path(__file__).parent
 CACHE = Path(os.environ.get("COUNTVEIL_BENCH_CACHE") or Path.home() / ".cache" / "countveil-bench")
@@ -109,8 +109,8 @@ def against_memory(size: int) -> float:
     copy, alone, release, checked, fresh, geometric = in_turn(
         ROUNDS,
         lambda: np.copyto(out, counts),
-        lambda: mechanism.sampler.release(counts, Key(), out=out, threads=1),
-        lambda: mechanism.sampler.release(counts, Key(), out=out),
+        lambda: mechanism.sampler.release(counts, NoiseKey(), out=out, threads=1),
+        lambda: mechanism.sampler.release(counts, NoiseKey(), out=out),
         lambda: mechanism.release(counts),
         counts.copy,
         numpys,
@@ -252,28 +252,28 @@ def small_counts(size: int) -> None:
     say("                        columns    tables   all large   shuffled             sorted")
     mechanisms = [(name, cv.design(**request)) for name, request in SMALL]  # type: ignore[arg-type]
     for name, mechanism in mechanisms:
-        draws = [lambda c=c, s=mechanism.sampler: s.release(c, Key(), out=out) for c in (counts, mixed, ordered)]
+        draws = [lambda c=c, s=mechanism.sampler: s.release(c, NoiseKey(), out=out) for c in (counts, mixed, ordered)]
         far, near, runs = in_turn(3, *draws)
         say(
-            f"  {name:20s} {mechanism.family.stationary_from:8d} {tables(mechanism.sampler) / 1024:6.0f} KB  "
+            f"  {name:20s} {mechanism.laws.stationary_from:8d} {tables(mechanism.sampler) / 1024:6.0f} KB  "
             f"{ns(far, size)}  {ns(near, size)} ({near / far:5.1f}x)  {ns(runs, size)} ({runs / far:5.1f}x)"
         )
     say()
     say("   The same by batch size (words, output and temporaries of a batch should stay in the cache)")
     say("                                " + "".join(f"    2^{power}" for power in BATCHES))
-    usual = draw.BATCH
+    usual = sampler.BATCH
     signed = ("signed, all large", cv.design(**TARGET, policy="signed"), counts)
     for name, mechanism, values in (signed, *((f"{name}, small", m, mixed) for name, m in mechanisms)):
         row = []
         for power in BATCHES:
-            draw.BATCH = 1 << power
-            row += in_turn(3, lambda c=values, s=mechanism.sampler: s.release(c, Key(), out=out))
+            sampler.BATCH = 1 << power
+            row += in_turn(3, lambda c=values, s=mechanism.sampler: s.release(c, NoiseKey(), out=out))
         say(f"  {name:30s}" + "".join(f"{1e9 * taken / size:8.2f}" for taken in row))
-    draw.BATCH = usual
+    sampler.BATCH = usual
     say(f"   In use: 2^{usual.bit_length() - 1}.")
 
 
-def tables(sampler: draw.Sampler) -> int:
+def tables(sampler: sampler.Sampler) -> int:
     """Bytes of all tables that a sampler looks things up in."""
     held = [getattr(value, "table", value) for value in vars(sampler).values()]
     sizes = {value.ctypes.data: value.nbytes for value in held if isinstance(value, np.ndarray)}  # views count once

@@ -37,13 +37,13 @@ import duckdb
 from sampling import HERE, PAGE, environment, goal, machine, reason, run, say
 
 import countveil as cv
-from countveil.engines import Engine, Source, spark_release
-from countveil.engines.duckdb import DuckDBEngine
-from countveil.engines.spark import SparkEngine
-from countveil.mechanism import Mechanism
+from countveil.curator.parquet_results import COLLECTED, make_manifest, write_counts
+from countveil.data.engines import Engine, Source, spark_release
+from countveil.data.engines.duckdb import DuckDBEngine
+from countveil.data.engines.spark import SparkEngine
+from countveil.mechanism.mechanism import Mechanism
 from countveil.query import Question, ask
-from countveil.releases import COLLECTED, sealed, write_counts
-from countveil.schema import Column, Schema
+from countveil.query.schema import Column, Schema
 
 REGIONS = tuple(f"region {i:03d}" for i in range(600))
 SCORES = 10
@@ -133,7 +133,7 @@ def by_rows(folder: Path, sizes: list[int], mechanism: Mechanism, turns: int) ->
 
 
 def private(engine: Engine, question: Question, mechanism: Mechanism) -> object:
-    return mechanism.release(engine.count(question, key=b"k"))
+    return mechanism.release(engine.count(question, salt=b"s"))
 
 
 def plain_duckdb(connection: duckdb.DuckDBPyConnection, text: str) -> object:
@@ -184,15 +184,15 @@ def by_cells(folder: Path, sizes: list[int], mechanism: Mechanism, turns: int) -
 
 def driver(engine: SparkEngine, question: Question, folder: Path, mechanism: Mechanism) -> None:
     table = folder / "driver"
-    count = write_counts(question, mechanism.release(engine.count(question, key=b"k")), table)
-    sealed(table, "driver", question, "driver", count)
+    count = write_counts(question, mechanism.release(engine.count(question, salt=b"s")), table)
+    make_manifest(table, "driver", question, "driver", count)
     shutil.rmtree(table)
 
 
 def workers(engine: SparkEngine, question: Question, folder: Path, document: str) -> None:
     table = folder / "workers"
-    count = spark_release.write(engine, question, table, key=b"k", mechanism=document, unchanged=lambda: None)
-    sealed(table, "workers", question, "workers", count)
+    count = spark_release.write(engine, question, table, salt=b"s", mechanism=document, unchanged=lambda: None)
+    make_manifest(table, "workers", question, "workers", count)
     shutil.rmtree(table)
 
 

@@ -43,10 +43,10 @@ import duckdb
 from pydantic import BaseModel
 from sampling import goal
 
-from countveil.config import load
-from countveil.curator import Curator
-from countveil.keys import Keyring
+from countveil.config.configuration import load
+from countveil.curator.curator import Curator
 from countveil.ledger import group_commit
+from countveil.service.api_keys import Keyring
 
 CLIENTS = (1, 16, 64)
 WORKERS = os.cpu_count() or 1
@@ -340,15 +340,15 @@ def serve(which: str, config: str) -> None:
     """In a process of its own: the service's way to run, with another application in its place if asked for."""
     import uvicorn
 
-    from countveil.service import running
+    from countveil.service import server
 
     make = uvicorn.Config
     others = {name: f"service:{name}" for name in ("bare", "held", "ungrouped", "sampled")}
     os.environ["COUNTVEIL_BENCH_FOLDER"] = str(Path(config).parent)
     if which in others:
-        running.uvicorn.Config = lambda app, **settings: make(others[which], **settings)  # type: ignore[assignment]
-    place = running.Place(port=0, workers=WORKERS)
-    running.serve(load(config), place, lambda address: print(address, file=sys.stderr, flush=True))
+        server.uvicorn.Config = lambda app, **settings: make(others[which], **settings)  # type: ignore[assignment]
+    place = server.Place(port=0, workers=WORKERS)
+    server.serve(load(config), place, lambda address: print(address, file=sys.stderr, flush=True))
 
 
 def ungrouped() -> Any:
