@@ -79,7 +79,7 @@ def test_a_deep_hierarchy_is_declared_briefly_and_has_only_the_cells_that_exist(
 def test_parents_in_another_place_are_beside_their_children(curator: cv.Curator, table: cv.Table) -> None:
     shuffled = curator.count(by=["sex", "district", "age_group", *LEVELS[:3]])
     assert shuffled.replayed
-    assert shuffled.receipt.id == table.receipt.id  # what is left of the budget may differ: other questions are asked too
+    assert shuffled.receipt.id == table.receipt.id  # what is left may differ: other tests ask questions too
     order = [table.columns.index(name) for name in shuffled.columns]
     assert sorted(tuple(row[i] for i in order) for row in table.rows) == sorted(shuffled.rows)
 
