@@ -173,6 +173,7 @@ def test_the_docstring_of_a_package_names_every_module(package: str) -> None:
     assert names_in_map == here
 
 
+@pytest.mark.slow  # three commands run under a tracer
 def test_contributing_lists_the_files_of_every_walk() -> None:
     """CONTRIBUTING.md lists the files that a design, a count and a POST go through."""
     from tests.support.walks import WALKS, read_walks

@@ -52,7 +52,7 @@ def test_large_trees_use_the_normal_law_only_where_it_is_proved_close(monkeypatc
 
     tree = Tree.from_parents({"a": (None, [0] * 6000)})
     fixed = Reconciler.of(tree, three_point_law(2, 1), ("a",))
-    fixed.simulation = type(fixed.simulation)(fixed.fit, fixed.laws, runs=1000)
+    fixed.simulation = type(fixed.simulation)(fixed.fit, fixed.laws, runs=4000)
     numbers = np.zeros(6000, dtype=np.int64)
     numbers[:5] = 1
     groups = Groups.of(1, numbers, 2)
