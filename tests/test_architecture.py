@@ -14,7 +14,7 @@ ORDER = (
     *("errors", "numeric", "files"),
     *("laws", "sampling", "mechanism", "literature", "design", "accounting", "planning", "release"),
     *("ptables", "plots", "comparison", "paper_figures"),
-    *("query", "ledger", "data", "config", "consistency", "curator"),
+    *("query", "ledger", "data", "config", "consistency", "publication", "curator"),
     *("client", "service", "demo", "cli", "countveil"),
 )
 """Every part of countveil; each imports only parts before it. The last one is `countveil/__init__.py`."""

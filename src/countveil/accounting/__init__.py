@@ -5,6 +5,7 @@ loss_grid     losses on a grid: laws that dominate a pair, and laws that a pair 
 spectrum      the Fourier transform of a sum of many losses, every error bounded
 convolution   the sum of many losses, from its transform, every error bounded
 composition   upper and lower bounds for k answers, both changes, both neighbour relations
+merged_cells  when one cell that moves by L stands for every change of total L
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class Budget:
     delta: str
     grades: Mapping[str, Grade]
     default_grade: str = STANDARD
-    """The grade that pays for a question that names none."""
+    """The grade that pays for a question that names none; empty if the budget pays for publications only."""
     policy: str = "nonnegative"
     objective: str = "variance"
     shares: Mapping[str, Mapping[str, int]] | None = None
@@ -44,19 +44,20 @@ class Budget:
         return sum(int(grade.answers) for grade in self.grades.values())
 
 
-def read_budget(name: str, entry: Mapping[str, object]) -> Budget:
+def read_budget(name: str, entry: Mapping[str, object], published: bool = False) -> Budget:
+    """The budget of a dataset. If publications are made of it, it needs no answers for single questions."""
     key = f"dataset.{name}.budget"
     if "on_new_data" in entry:
         raise ConfigError(f"{key}.on_new_data", "remove this line: new data always continues the pool's plan")
     check_names(entry, _BUDGET_KEYS, f"{key}.")
-    epsilon = read_decimal(require(entry, "epsilon", key), f"{key}.epsilon", "0.001", "100")
+    epsilon = read_epsilon(require(entry, "epsilon", key), f"{key}.epsilon")
     delta = read_decimal(require(entry, "delta", key), f"{key}.delta", "1e-15", "0.1")
     pool = read_text(entry.get("pool", name), f"{key}.pool")
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]{0,99}", pool):
         raise ConfigError(f"{key}.pool", "names of pools have letters, digits, _ and -, and begin with a letter or _")
     policy = read_choice(entry.get("policy", "nonnegative"), f"{key}.policy", POLICIES)
     objective = read_choice(entry.get("objective", "variance"), f"{key}.objective", ("variance", "eta", "margin"))
-    grades = _read_grades(entry, key)
+    grades = _read_grades(entry, key, published)
     if objective == "margin" and "grades" in entry:
         raise ConfigError(f"{key}.objective", "margin is for answers of one accuracy; with grades use variance or eta")
     default = _choose_default_grade(entry, key, grades)
@@ -67,10 +68,17 @@ def read_budget(name: str, entry: Mapping[str, object]) -> Budget:
     return Budget(pool, epsilon, delta, grades, default, policy, objective, limits or None)
 
 
-def _read_grades(entry: Mapping[str, object], key: str) -> Mapping[str, Grade]:
+def read_epsilon(value: object, key: str = "epsilon") -> str:
+    """The epsilon of a budget as decimal text, checked."""
+    return read_decimal(value, key, "0.001", "100")
+
+
+def _read_grades(entry: Mapping[str, object], key: str, published: bool) -> Mapping[str, Grade]:
     """The grades of a budget; `answers = k` is short for one grade, standard."""
     if "answers" in entry and "grades" in entry:
         raise ConfigError(f"{key}.answers", "is short for one grade, standard; leave it out where there are grades")
+    if published and not {"answers", "grades"} & set(entry):
+        return {}
     if "grades" not in entry:
         hint = "or grades, such as fine = { answers = 2, margin = 3 }"
         return {STANDARD: Grade(read_count(require(entry, "answers", key, hint), f"{key}.answers", 1_000_000))}
@@ -112,6 +120,8 @@ def _choose_default_grade(entry: Mapping[str, object], key: str, grades: Mapping
     """The grade of questions that name none: the one that is declared, else standard or the only grade."""
     if "default_grade" in entry:
         return read_choice(entry["default_grade"], f"{key}.default_grade", tuple(grades))
+    if not grades:
+        return ""
     if STANDARD in grades or len(grades) == 1:
         return STANDARD if STANDARD in grades else next(iter(grades))
     names = ", ".join(grades)

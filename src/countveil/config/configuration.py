@@ -19,6 +19,10 @@
     delta = "1e-6"
     answers = 50                         # or [dataset.people.budget.grades], with fine = { answers = 2, margin = 3 }
 
+    [publication.census]                 # tables that add up: see module `publications`
+    dataset = "people"
+    tables = [{ by = [] }, { by = ["region"] }, { by = ["region", "age_group"], margin = 10 }]
+
     [service]                            # for countveil serve; every entry is optional
     keys = "countveil.keys"              # the API keys: countveil keys add NAME
     open_design = true                   # designs and comparisons without an API key (default: on loopback only)
@@ -35,12 +39,13 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from countveil.config.budget import Budget, read_budget
 from countveil.config.public_files import PublicFiles
+from countveil.config.publications import DeclaredPublication, published_datasets, read_publications
 from countveil.config.values import check_names, read_count, read_flag, read_optional, read_table, read_text, require
 from countveil.data.source import Source
 from countveil.errors import ConfigError, RequestError, shorten
@@ -165,6 +170,7 @@ class Config:
     """The address of a ledger on PostgreSQL."""
     text: str = ""
     """The text of the file."""
+    publications: Mapping[str, DeclaredPublication] = field(default_factory=dict)
 
     @property
     def schemas(self) -> Mapping[str, Schema]:
@@ -177,6 +183,18 @@ class Config:
             declared = shorten(", ".join(sorted(self.datasets)), 100)
             raise ConfigError("dataset", f"{shorten(name)} is not declared in {self.path.name}; declared: {declared}")
         return self.datasets[name]
+
+    def publication(self, name: str) -> DeclaredPublication:
+        """The publication of this name."""
+        if name not in self.publications:
+            known = shorten(", ".join(self.publications), 100) or "none; add [publication.NAME]"
+            raise ConfigError("publication", f"{shorten(name)} is not declared in {self.path.name}; declared: {known}")
+        return self.publications[name]
+
+    def publications_of(self, pool: str) -> list[DeclaredPublication]:
+        """The publications that a pool pays for."""
+        paid = {dataset.name for dataset in self.pool(pool)}
+        return [each for each in self.publications.values() if each.dataset in paid]
 
     def open_ledger(self, *, create: bool = True) -> Ledger:
         """Open the ledger, on its server or in its file, and check it from its first entry."""
@@ -232,7 +250,7 @@ def load(
 
 def read(table: Mapping[str, object], file: Path, environment: Mapping[str, str] = os.environ) -> Config:
     """A configuration from parsed TOML; relative paths start from the folder of the file."""
-    check_names(table, {"dataset", "ledger", "service"}, "")
+    check_names(table, {"dataset", "ledger", "publication", "service"}, "")
     directory = file.resolve().parent
     ledger = read_table(table.get("ledger", {}), "ledger")
     check_names(ledger, {"path", "anchor"}, "ledger.")
@@ -244,16 +262,23 @@ def read(table: Mapping[str, object], file: Path, environment: Mapping[str, str]
     entries = read_table(table.get("dataset", {}), "dataset")
     if not entries:
         raise ConfigError("dataset", "no dataset is declared; add [dataset.NAME], or run: countveil init FILE")
+    declared = read_table(table.get("publication", {}), "publication")
+    published = published_datasets(declared)
     datasets = {
-        name: _dataset(name, read_table(e, f"dataset.{name}"), directory, environment) for name, e in entries.items()
+        name: _dataset(name, read_table(e, f"dataset.{name}"), directory, environment, name in published)
+        for name, e in entries.items()
     }
     service = _service(read_table(table.get("service", {}), "service"), directory, environment)
-    config = Config(file, datasets, directory / path, directory / anchor, service, server)
+    publications = read_publications(declared, {name: each.schema for name, each in datasets.items()}, directory)
+    _check_grades(publications, datasets)
+    config = Config(file, datasets, directory / path, directory / anchor, service, server, publications=publications)
     _check_pools(config)
     return config
 
 
-def _dataset(name: str, entry: Mapping[str, object], directory: Path, environment: Mapping[str, str]) -> Dataset:
+def _dataset(
+    name: str, entry: Mapping[str, object], directory: Path, environment: Mapping[str, str], published: bool
+) -> Dataset:
     key = f"dataset.{name}"
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]{0,99}", name):
         raise ConfigError(key, "names of datasets have letters, digits, _ and -, and begin with a letter or _")
@@ -289,7 +314,7 @@ def _dataset(name: str, entry: Mapping[str, object], directory: Path, environmen
         raise ConfigError(
             f"{key}.delimiter", f"got {shorten(delimiter)}, allowed is one ASCII character that is not a quote"
         )
-    budget = read_budget(name, read_table(entry["budget"], f"{key}.budget")) if "budget" in entry else None
+    budget = read_budget(name, read_table(entry["budget"], f"{key}.budget"), published) if "budget" in entry else None
     allow_ui, bounds_guessed = (read_flag(entry, name, key) for name in ("allow_spark_ui", "bounds_guessed"))
     source = Source(location, table, delimiter, directory=directory, schema=schema, allow_spark_ui=allow_ui)
     if source.useless_setting is not None:
@@ -308,6 +333,18 @@ def _service(entry: Mapping[str, object], directory: Path, environment: Mapping[
     rate = read_count(entry.get("rate", Service.rate), "service.rate", 1_000_000)
     cells = read_count(entry.get("max_cells", Service.max_cells), "service.max_cells", 10**7)
     return Service(directory / keys, open_design, rate, cells)
+
+
+def _check_grades(publications: Mapping[str, DeclaredPublication], datasets: Mapping[str, Dataset]) -> None:
+    """Refuse a grade with the name of one that pays for a table of a publication."""
+    for each in publications.values():
+        budget = datasets[each.dataset].budget
+        taken = [] if budget is None else [grade for grade in each.grades if grade in budget.grades]
+        if taken:
+            raise ConfigError(
+                f"dataset.{each.dataset}.budget.grades",
+                f"{taken[0]} pays for publication {each.name}; rename the grade",
+            )
 
 
 def _check_pools(config: Config) -> None:

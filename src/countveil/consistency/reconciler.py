@@ -20,7 +20,7 @@ from countveil.consistency.rounding import round_tables
 from countveil.consistency.simulation import OUTWARD, Progress, Quantiles, Simulation
 from countveil.consistency.tree import Floats, Ints, Tree
 from countveil.consistency.unbiased import round_exactly
-from countveil.consistency.uniforms import Uniforms
+from countveil.consistency.uniforms import KeySource, Uniforms
 from countveil.errors import ParameterError
 from countveil.laws.law import Law, LawsByCount
 from countveil.mechanism.mechanism import Mechanism
@@ -37,17 +37,24 @@ class Reconciler:
     fit: LeastSquares
     laws: tuple[Law | None, ...]
     simulation: Simulation
+    keys: KeySource
     quantiles: Quantiles | None = None
 
     @staticmethod
-    def of(tree: Tree, laws: LawsOfTables, measured: Sequence[str]) -> Reconciler:
-        """The reconciler of a tree whose tables `measured` have noise of these laws."""
+    def of(tree: Tree, laws: LawsOfTables, measured: Sequence[str], seed: bytes | None = None) -> Reconciler:
+        """The reconciler of a tree whose tables `measured` have noise of these laws.
+
+        With a seed, the same measurements are always reconciled to the same tables.
+        """
         unknown = [name for name in measured if name not in tree.names]
         if unknown:
             raise ParameterError("measurements", unknown[0], "tables of the tree: " + ", ".join(tree.names))
         noise = tuple(read_law(name, laws) if name in measured else None for name in tree.names)
         fit = solve(tree, [None if law is None else float(law.variance) for law in noise])
-        return Reconciler(tree, fit, noise, Simulation.of(fit, noise))
+        keys = (
+            (KeySource(), KeySource()) if seed is None else (KeySource(b"rounding" + seed), KeySource(b"runs" + seed))
+        )
+        return Reconciler(tree, fit, noise, Simulation.of(fit, noise, keys[1]), keys[0])
 
     def simulate(self, progress: Progress = iter) -> Quantiles:
         """The margins of all nodes; simulated once."""
@@ -68,9 +75,9 @@ class Reconciler:
         bounds, reference, estimates = self.bound_and_estimate(given)
         uniform = None
         if estimate == "unbiased":
-            published, uniform = round_exactly(self.fit, given, Uniforms())
+            published, uniform = round_exactly(self.fit, given, Uniforms(self.keys.next()))
         else:
-            published = list(round_tables(self.fit, estimates, reference, bounds, Uniforms()))
+            published = list(round_tables(self.fit, estimates, reference, bounds, Uniforms(self.keys.next())))
         quantiles = self.simulate(progress)
         return collect(self.tree, self.simulation, quantiles, reference, estimates, bounds, published, uniform)
 

@@ -26,9 +26,8 @@ from numpy.typing import NDArray
 from countveil.consistency.family_sums import FamilySums
 from countveil.consistency.least_squares import LeastSquares
 from countveil.consistency.tree import Floats, Ints, Tree
-from countveil.consistency.uniforms import Uniforms
+from countveil.consistency.uniforms import KeySource, Uniforms
 from countveil.laws.law import Law, LawsByCount
-from countveil.sampling.randomness import NoiseKey
 from countveil.sampling.sampler import Sampler, sampler
 
 RUNS = 10_000
@@ -65,11 +64,12 @@ class Simulation:
     fit: LeastSquares
     laws: Sequence[Law | None]
     runs: int
+    keys: KeySource
 
     @staticmethod
-    def of(fit: LeastSquares, laws: Sequence[Law | None]) -> Simulation:
+    def of(fit: LeastSquares, laws: Sequence[Law | None], keys: KeySource | None = None) -> Simulation:
         """A simulation with the usual number of runs."""
-        return Simulation(fit, laws, RUNS)
+        return Simulation(fit, laws, RUNS, keys or KeySource())
 
     @cached_property
     def _samplers(self) -> list[Sampler | None]:
@@ -88,7 +88,7 @@ class Simulation:
         """For the tables that nothing divides and that have large families, the draws of sums."""
         pairs = enumerate(zip(self.tree.levels, self.laws, strict=True))
         return {
-            i: FamilySums(level, law, Uniforms())
+            i: FamilySums(level, law, Uniforms(self.keys.next()))
             for i, (level, law) in pairs
             if i and law is not None and not self.tree.below(i) and FamilySums.pays(level, law)
         }
@@ -101,7 +101,7 @@ class Simulation:
         source, size = self._samplers[place], len(self.tree.levels[place])
         assert source is not None
         zeros = np.broadcast_to(np.int64(0), runs * size)
-        return source.release(zeros, NoiseKey()).reshape(runs, size)
+        return source.release(zeros, self.keys.next()).reshape(runs, size)
 
     def batches(self, progress: Progress = iter) -> Iterator[int]:
         """The numbers of runs to draw at once."""
@@ -127,7 +127,7 @@ class Simulation:
         return Quantiles([margins[ends[i] + ids] for i, ids in enumerate(classes)], exact=True)
 
     def _standardise(self, progress: Progress) -> Quantiles:
-        levels, picker = self.tree.levels, Uniforms()
+        levels, picker = self.tree.levels, Uniforms(self.keys.next())
         ratios: list[list[Floats]] = [[] for _ in levels]
         for runs in self.batches(progress):
             nodes = [(picker.draw(runs) % np.uint64(max(1, len(level)))).astype(np.int64) for level in levels]

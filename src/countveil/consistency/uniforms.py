@@ -6,6 +6,8 @@ no cell does. They come from a fresh noise key, which no counts are released wit
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,6 +16,24 @@ from countveil.sampling.randomness import NOISE, NoiseKey
 
 BATCH = 1 << 20
 _WORDS = 4
+
+
+class KeySource:
+    """Noise keys for random rounding and for simulation: new ones, or with a seed always the same sequence.
+
+    A publication seeds them with the ids of its receipts, which are random and older than its noise. So it can be
+    derived again from its recorded measurements, with the same numbers.
+    """
+
+    def __init__(self, seed: bytes | None = None) -> None:
+        self._seed, self._number = seed, 0
+
+    def next(self) -> NoiseKey:
+        """The next noise key."""
+        self._number += 1
+        if self._seed is None:
+            return NoiseKey()
+        return NoiseKey(hashlib.sha256(self._seed + self._number.to_bytes(8, "big")).digest())
 
 
 class Uniforms:

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from countveil.config.configuration import Config, Dataset, load
-from countveil.curator.overview import Overview
 from countveil.curator.parquet_results import (
     ParquetTable,
     Ready,
@@ -27,7 +26,8 @@ from countveil.curator.parquet_results import (
     new_folder,
     open_recorded,
 )
-from countveil.curator.pool_plans import Plans
+from countveil.curator.pool_plans import CURATOR, Plans
+from countveil.curator.publishing import Publishing
 from countveil.curator.receipts import PoolBudget as PoolBudget
 from countveil.curator.recorded_counts import check_inline, draw_counts, pack_counts, unpack_counts
 from countveil.curator.results import (
@@ -50,10 +50,9 @@ from countveil.query import Form, Question, ask
 from countveil.sampling.randomness import salt
 
 log = logging.getLogger("countveil.curator.curator")
-CURATOR = "curator"
 
 
-class Curator(Overview):
+class Curator(Publishing):
     """Answers questions from configured datasets within their budgets.
 
     >>> with Curator.open("census/countveil.toml") as curator:

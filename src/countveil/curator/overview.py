@@ -123,8 +123,9 @@ class Overview:
         'nonnegative'
         """
         declared = self.config.dataset(dataset)
-        self._plans.check_grade(declared, grade)
-        chosen = grade or declared.require_budget().default_grade
+        if grade is not None:
+            self._plans.check_grade(declared, grade)
+        chosen = grade or self._plans.default_grade(declared)
         return self._plans.of_grade(self._plans.of(declared), chosen).mechanism
 
     def extend_budget(self, pool: str, answers: int | str, reason: str, *, grade: str | None = None) -> PoolBudget:

@@ -11,11 +11,19 @@ from countveil.errors import ConfigError, ParameterError, RequestError
 from countveil.ledger import STANDARD, GradeRecord, PlanRecord
 from countveil.numeric.exact_numbers import decimal_text, number
 from countveil.planning import Grade, plan
+from countveil.publication.accuracy import plan_publications
+from countveil.publication.layout import Layout
 from countveil.query.schema import Schema
 
+PUBLICATION, DIGEST, TABLE = "publication", "digest", "table"
+"""Terms of the grade of a published table: its publication, the digest of its layout, and its name."""
+SENSITIVITY, CELLS = "sensitivity", "cells"
+"""Terms of a grade whose answers one person changes in another way than the plan says."""
 
-def make(budget: Budget, schemas: Sequence[Schema]) -> PlanRecord:
-    """The best mechanisms for the grades of a budget, certified for all of their answers, ready for the ledger."""
+
+def make(budget: Budget, schemas: Sequence[Schema], publications: Sequence[Layout] = ()) -> PlanRecord:
+    """The best mechanisms for the grades of a budget and the tables of publications, certified for all of their answers
+    together, ready for the ledger."""
     terms: dict[str, Any] = {
         "neighbours": "replace" if any(s.neighbours == "replace" for s in schemas) else "add-remove",
         "cells": max(s.cells_per_person for s in schemas),
@@ -28,19 +36,43 @@ def make(budget: Budget, schemas: Sequence[Schema]) -> PlanRecord:
     if alone is not None and not terms_of(alone):
         wanted = {"answers": alone.answers}
     policy: Any = budget.policy if alone is None else policy_of(budget, names[0])
-    planned = plan(epsilon=budget.epsilon, delta=budget.delta, policy=policy, **wanted, **terms)
-    grades = (
-        GradeRecord(
-            name,
-            each.answers,
-            policy_of(budget, name),
-            each.mechanism.hash,
-            terms_of(budget.grades[name]),
-            each.mechanism.to_text(),
-        )
-        for name, each in zip(names, planned.grades, strict=True)
-    )
+    common = {"epsilon": budget.epsilon, "delta": budget.delta, "policy": policy, **terms}
+    planned = plan_publications(publications, budget.grades, **common) if publications else plan(**wanted, **common)
+    published = _published_terms(publications)
+    grades = []
+    for name, each in zip(names + [g.name for g in planned.grades[len(names) :]], planned.grades, strict=True):
+        own = name in budget.grades
+        asked = terms_of(budget.grades[name]) if own else published[name]
+        mechanism = each.mechanism
+        chosen = policy_of(budget, name) if own else mechanism.policy
+        grades.append(GradeRecord(name, each.answers, chosen, mechanism.hash, asked, mechanism.to_text()))
     return PlanRecord(budget.pool, budget.epsilon, budget.delta, grades=tuple(grades), **terms)
+
+
+def _published_terms(publications: Sequence[Layout]) -> dict[str, dict[str, str]]:
+    """The terms of the grades of all tables of publications, by the names of the grades."""
+    terms = {}
+    for layout in publications:
+        for place, table in enumerate(layout.tables):
+            sensitivity, cells = map(str, layout.sensitivity_of(table))
+            terms[layout.declared.grade_of(place)] = {
+                PUBLICATION: layout.name,
+                DIGEST: layout.digest,
+                TABLE: table.name,
+                SENSITIVITY: sensitivity,
+                CELLS: cells,
+            }
+    return terms
+
+
+def cells_of(grade: GradeRecord, record: PlanRecord) -> int:
+    """In how many cells of one answer of a grade a person can be."""
+    return int(grade.terms.get(CELLS, record.cells))
+
+
+def published_tables(record: PlanRecord, publication: str) -> dict[str, GradeRecord]:
+    """The measured tables of a publication by their names, with their grades, in the plan's order."""
+    return {each.terms[TABLE]: each for each in record.grades if each.terms.get(PUBLICATION) == publication}
 
 
 def policy_of(budget: Budget, grade: str) -> str:
@@ -55,11 +87,12 @@ def terms_of(grade: Grade) -> dict[str, str]:
     return {name: text for name, text in texts.items() if (name, text) != ("weight", "1")}
 
 
-def check(record: PlanRecord, budget: Budget, schema: Schema) -> None:
+def check(record: PlanRecord, budget: Budget, schema: Schema, publications: Sequence[Layout] = ()) -> None:
     """Refuse a configuration that differs from the recorded plan."""
+    _check_publications(record, publications)
     planned = (number("epsilon", record.epsilon), number("delta", record.delta), record.objective)
     wanted = (number("epsilon", budget.epsilon), number("delta", budget.delta), budget.objective)
-    recorded = {each.name: (each.answers, each.policy, dict(each.terms)) for each in record.grades}
+    recorded = {each.name: (each.answers, each.policy, dict(each.terms)) for each in _own_grades(record)}
     grades = {name: (each.answers, policy_of(budget, name), terms_of(each)) for name, each in budget.grades.items()}
     if planned != wanted or recorded != grades:
         raise ConfigError(
@@ -78,12 +111,33 @@ def check(record: PlanRecord, budget: Budget, schema: Schema) -> None:
         )
 
 
+def _own_grades(record: PlanRecord) -> list[GradeRecord]:
+    """The grades of single questions."""
+    return [each for each in record.grades if PUBLICATION not in each.terms]
+
+
+def _check_publications(record: PlanRecord, publications: Sequence[Layout]) -> None:
+    """Refuse publications that differ from those of the recorded plan."""
+    recorded = {each.terms[PUBLICATION]: each.terms[DIGEST] for each in record.grades if PUBLICATION in each.terms}
+    declared = {layout.name: layout.digest for layout in publications}
+    for name in sorted({*recorded, *declared}):
+        if recorded.get(name) == declared.get(name):
+            continue
+        what = "does not have it" if name not in recorded else "has it" if name not in declared else "has another one"
+        raise ConfigError(
+            f"publication.{name}",
+            f"the plan of pool {record.pool} on record {what}: tables, accuracies, editions, columns and bounds are "
+            f"fixed by the plan; restore them in countveil.toml, {or_replan(record)}",
+        )
+
+
 def _describe_grades(record: PlanRecord) -> str:
     """The grades of a plan as in countveil.toml."""
-    if [each.name for each in record.grades] == [STANDARD] and not record.grades[0].terms:
-        return f'answers = {record.answers}, policy = "{record.grades[0].policy}"'
+    own = _own_grades(record)
+    if [each.name for each in own] == [STANDARD] and not own[0].terms:
+        return f'answers = {own[0].answers}, policy = "{own[0].policy}"'
     described = []
-    for each in record.grades:
+    for each in own:
         terms = "".join(f', {name} = "{text}"' for name, text in each.terms.items())
         described.append(f'{each.name} = {{ answers = {each.answers}{terms}, policy = "{each.policy}" }}')
     return "grades: " + ", ".join(described)

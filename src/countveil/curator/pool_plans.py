@@ -14,7 +14,8 @@ from countveil.accounting import compose
 from countveil.accounting.privacy_loss import float_below
 from countveil.config.budget import Budget
 from countveil.config.configuration import Config, Dataset
-from countveil.curator.plan_records import check, given_reason, lost_answers, make, notes_on, nothing_more
+from countveil.curator import plan_records
+from countveil.curator.plan_records import PUBLICATION, given_reason, lost_answers, notes_on, nothing_more
 from countveil.curator.receipts import GradeBudget, PoolBudget, Receipt, Share
 from countveil.errors import BudgetError, ConfigError, LedgerError, ParameterError, RequestError, shorten
 from countveil.ledger import Charge, GradeRecord, Ledger, Most, PlanRecord, Standing
@@ -22,7 +23,10 @@ from countveil.ledger.ledger import spent_error
 from countveil.mechanism.intervals import Intervals
 from countveil.mechanism.mechanism import Mechanism
 from countveil.numeric.exact_numbers import decimal_text, integer, number
+from countveil.publication.layout import Layout, lay_out
 
+CURATOR = "curator"
+"""The analyst of questions that name none, and of publications."""
 MOST_ANSWERS = 10**6
 """Most answers that are composed."""
 MOST_LOST = 10**4
@@ -39,6 +43,14 @@ class Plans:
         self._epsilons: dict[str, tuple[PlanRecord, str]] = {}  # by pool
         self._valid_records: dict[str, PlanRecord] = {}  # by dataset: the last record that matched the configuration
         self._intervals: dict[str, Intervals] = {}  # by the hash of their mechanism
+        self._layouts: dict[str, list[Layout]] = {}  # by pool
+
+    def publications(self, pool: str) -> list[Layout]:
+        """The layouts of the publications that a pool pays for."""
+        if pool not in self._layouts:
+            declared = self._config.publications_of(pool)
+            self._layouts[pool] = [lay_out(each, self._config.dataset(each.dataset).schema) for each in declared]
+        return self._layouts[pool]
 
     def of(self, dataset: Dataset, *, opened: bool = False) -> PlanRecord:
         """The plan of a dataset's pool; refuses a configuration that differs from the recorded plan.
@@ -52,17 +64,20 @@ class Plans:
             recorded = self._ledger.plan(budget.pool)
         record = recorded or self._make_plan(budget)
         if self._valid_records.get(dataset.name) is not record:
-            check(record, budget, dataset.schema)
+            plan_records.check(record, budget, dataset.schema, self.publications(budget.pool))
             self._valid_records[dataset.name] = record
         if recorded is not None and opened:
-            self._set_shares(budget)
+            self._set_shares(budget, recorded)
         return record
 
-    def _set_shares(self, budget: Budget) -> None:
-        """Record the configured shares; a share that is no longer configured is taken back."""
+    def _set_shares(self, budget: Budget, record: PlanRecord) -> None:
+        """Record the configured shares; a share that is no longer configured is taken back. Where there are shares, the
+        curator has the whole of the grades of publications."""
         wanted = {
             (who, grade): answers for who, mine in (budget.shares or {}).items() for grade, answers in mine.items()
         }
+        if wanted:
+            wanted |= {(CURATOR, each.name): each.opened_answers for each in record.grades if PUBLICATION in each.terms}
         recorded = {(who, grade): 0 for who, mine in self._ledger.shares(budget.pool).items() for grade in mine}
         for (who, grade), answers in {**recorded, **wanted}.items():
             self._ledger.set_share(budget.pool, who, answers, grade)
@@ -72,8 +87,21 @@ class Plans:
     def check_grade(self, dataset: Dataset, grade: str | None) -> None:
         """Refuse a grade that the dataset's pool neither has nor ever had."""
         budget = dataset.require_budget()
-        if grade is not None and grade not in budget.grades and grade not in self._ledger.standings(budget.pool):
+        if grade is None:
+            if not budget.default_grade:
+                raise ConfigError(
+                    f"dataset.{dataset.name}.budget",
+                    "pays for publications only; for single questions add answers, before anything is published",
+                )
+            return
+        if any(grade in each.grades for each in self._config.publications_of(budget.pool)):
+            raise ParameterError("grade", grade, "a grade of single questions", "countveil publish pays with this one")
+        if grade not in budget.grades and grade not in self._ledger.standings(budget.pool):
             raise ParameterError("grade", grade, f"a grade of pool {budget.pool}: {', '.join(budget.grades)}")
+
+    def default_grade(self, dataset: Dataset) -> str:
+        """The grade of questions that name none; the first one, if the budget pays for publications only."""
+        return dataset.require_budget().default_grade or self.of(dataset).grades[0].name
 
     def choose_grade(self, dataset: Dataset, record: PlanRecord, version: int, question: str) -> str:
         """The grade that answers a question for which none is named: the finest with an answer on record, else the
@@ -122,7 +150,8 @@ class Plans:
         with self._lock:
             record = self._new_plans.get(budget.pool)
             if record is None:
-                record = make(budget, [each.schema for each in self._config.pool(budget.pool)])
+                schemas = [each.schema for each in self._config.pool(budget.pool)]
+                record = plan_records.make(budget, schemas, self.publications(budget.pool))
             lost, plan_lost = self._ledger.lost(), self._ledger.plan_lost()
             debts = [max(0, lost - each.answers) for each in record.grades]
             if ([each.debt for each in record.grades], record.plan_lost) != (debts, plan_lost):
@@ -171,7 +200,10 @@ class Plans:
             raise nothing_more(record.pool, f"including lost answers there are more than {MOST_ANSWERS:,} answers")
         replaced = any(each.neighbours == "replace" for each in plans)
         composed = compose(
-            [(self._intervals_of(plan, grade).mechanism, k * plan.cells) for plan, grade, k in known],
+            [
+                (self._intervals_of(plan, grade).mechanism, k * plan_records.cells_of(grade, plan))
+                for plan, grade, k in known
+            ],
             neighbours="replace" if replaced else "add-remove",
         )
         bounds = composed.epsilon(float_below(number("delta", record.delta)))
@@ -247,7 +279,7 @@ class Plans:
     def budget(self, pool: str) -> PoolBudget:
         """What is left of a pool."""
         datasets = self._datasets(pool)
-        record, default = self.of(datasets[0]), datasets[0].require_budget().default_grade
+        record, default = self.of(datasets[0]), self.default_grade(datasets[0])
         standings, shares = self._standing(datasets[0])
         mechanism = self.of_grade(record, default).mechanism
         return PoolBudget(
@@ -323,7 +355,7 @@ class Plans:
         }
         if self._ledger.plan(budget.pool) is not None:
             return self._ledger.standings(budget.pool), shares
-        many, lost = {name: int(grade.answers) for name, grade in budget.grades.items()}, self._ledger.lost()
+        many, lost = {each.name: each.answers for each in self._make_plan(budget).grades}, self._ledger.lost()
         return {name: Standing(k, min(k, lost)) for name, k in many.items()}, shares
 
     def left(self, dataset: Dataset, analyst: str, most: Most | None = None) -> dict[str, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from countveil.errors import BudgetError, ConfigError, ConflictError, LedgerError, RequestError
@@ -164,6 +164,36 @@ class Ledger(Budgets):
         charge = self._commit("charge", lambda: self._pay(asked, most, request, plan), anchored=False)
         self._anchor_answer(charge)
         return charge
+
+    def charge_all(self, asked: Sequence[Asked], plan: PlanRecord) -> list[Charge]:
+        """Pay for several questions in one transaction, each in a grade of its own: for all of them, or for none.
+
+        Charges that were made before are returned as they are.
+        """
+        charges = self._commit("charge", lambda: self._pay_all(asked, plan), anchored=False)
+        for charge in charges:
+            self._anchor_answer(charge)
+        return charges
+
+    def _pay_all(self, asked: Sequence[Asked], plan: PlanRecord) -> list[Charge]:
+        """Find or insert the charges of several questions. Every refusal comes before the first write."""
+        charges = [self.find(each.pool, each.dataset, each.version, each.question, each.grade) for each in asked]
+        new = [each for each, charge in zip(asked, charges, strict=True) if charge is None]
+        if new or any(charge is None or charge.payload is None for charge in charges):
+            self._check_plan(asked[0].pool, plan)
+        standings = [self._check_left(each, None) for each in new]
+        made = {each.grade: self._insert_charge(each, *left) for each, left in zip(new, standings, strict=True)}
+        return [
+            replace(made[each.grade], standings=None) if charge is None else charge
+            for each, charge in zip(asked, charges, strict=True)
+        ]
+
+    def record_all(self, answers: Sequence[tuple[Charge, bytes]]) -> list[Charge]:
+        """Record the answers of several charges in one transaction; return them with the answers that were recorded
+        first, which are all of this call or all of another."""
+        recorded = self._commit("answer", lambda: [self._insert_answer(*answer) for answer in answers])
+        self._sendable.update(charge.id for charge in recorded)
+        return recorded
 
     def _pay(self, asked: Asked, most: Most | None, request: Request | None, plan: PlanRecord | None) -> Charge:
         """Find or insert the charge of a question. Every refusal comes before the first write."""

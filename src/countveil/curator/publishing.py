@@ -1,0 +1,249 @@
+"""Publications: charge every table at once, count once, draw, record, then derive everything from the record.
+
+**Guarantee.** Every table of an edition is paid for, in one transaction, before the data is looked at. All measurements
+of an edition come from one count with one salt, and are recorded in one transaction; until then nothing is derived from
+them, and nothing leaves this process. Once they are recorded no noise is drawn again: the tables are derived from the
+record, as often as they are asked for. A process that dies before leaves at most charges, which a later run completes
+with a new salt and new noise keys.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from countveil.config.budget import read_epsilon
+from countveil.config.configuration import Dataset
+from countveil.config.publications import DeclaredPublication, DeclaredTable
+from countveil.curator.overview import Overview
+from countveil.curator.parquet_results import Ready
+from countveil.curator.plan_records import make, published_tables
+from countveil.curator.pool_plans import CURATOR
+from countveil.curator.recorded_counts import draw_counts, pack_counts, unpack_counts
+from countveil.errors import ConfigError, ParameterError, RequestError
+from countveil.ledger import Asked, Charge, PlanRecord
+from countveil.mechanism.mechanism import Mechanism
+from countveil.numeric.exact_numbers import integer
+from countveil.planning.grades import LARGEST_MARGIN
+from countveil.publication.edition import Edition, Progress
+from countveil.publication.folder import check_format, check_target
+from countveil.publication.layout import Layout, lay_out
+from countveil.publication.outlook import Outlook, foresee
+from countveil.publication.publication import Publication
+from countveil.publication.writing import Facts, write_edition
+from countveil.query import Question
+from countveil.sampling.randomness import salt
+
+
+class Publishing(Overview):
+    """The part of a Curator that publishes tables that add up."""
+
+    @abstractmethod
+    def _prepare(
+        self, question: Question, dataset: Dataset, analyst: str, grade: str | None, *, keep: bool = False
+    ) -> AbstractContextManager[Ready]: ...
+
+    @abstractmethod
+    def _anchor_failures(self) -> AbstractContextManager[None]: ...
+
+    @abstractmethod
+    def _check_unchanged(self, ready: Ready) -> None: ...
+
+    def publish(
+        self,
+        name: str,
+        *,
+        output: str | Path | None = None,
+        format: str = "csv",
+        progress: Progress = iter,
+    ) -> Publication:
+        """Publish an edition: all tables of a publication, paid for at once, adding up, in a new folder.
+
+        On data that was published before, the recorded numbers are written again; that is free.
+
+        Args:
+            name: The name of a `[publication.NAME]` of countveil.toml.
+            output: A new folder. Default: edition-N in the publication's `output`.
+            format: "csv" or "parquet".
+            progress: Wraps the numbers of steps, to show progress.
+
+        Returns:
+            The publication in its folder.
+
+        Raises:
+            ConfigError: There is no such publication, or the plan on record has other tables.
+            ParameterError: The folder has other files, or the format is not known.
+            BudgetError: No edition is left.
+            DataError, EngineError: The source does not fit its schema, or cannot be read.
+            LedgerError: The ledger cannot be used; nothing is published.
+
+        >>> publication = curator.publish("yearbook", output="yearbook")
+        >>> publication.tables, publication.replayed
+        (('total', 'region', 'region*sex'), False)
+        >>> bool(publication["region"]["count"].sum() == publication["total"]["count"][0])
+        True
+        """
+        declared, dataset, layout = self._lay_out(name)
+        check_format(format)
+        target = None if output is None else Path(output).expanduser().absolute()
+        if target is not None:
+            check_target(target)
+        _ = layout.tree  # refuses tables that cross before anything is charged
+        with self._prepare(layout.question, dataset, CURATOR, declared.grade_of(0)) as ready:
+            grades = published_tables(ready.record, name)
+            tables = [table for table in layout.tables if table.name in grades]
+            charges = self.ledger.charge_all(
+                [_ask(ready, layout, t, grades[t.name].name) for t in tables], ready.record
+            )
+            mechanisms = {t.name: self._plans.of_charge(c).mechanism for t, c in zip(tables, charges, strict=True)}
+            replayed = all(charge.payload is not None for charge in charges)
+            if not replayed:
+                with self._anchor_failures():
+                    charges = self._measure(ready, layout, mechanisms, charges)
+        edition = _derive(layout, mechanisms, charges, progress)
+        facts = self._describe(declared, ready.record, charges, layout)
+        if target is None:
+            target = declared.output / f"edition-{facts.edition}"
+        known = check_target(target, [charge.id for charge in charges])
+        folder = known or write_edition(target, edition, facts, format)
+        return Publication(folder, replayed)
+
+    def _measure(
+        self, ready: Ready, layout: Layout, mechanisms: Mapping[str, Mechanism], charges: list[Charge]
+    ) -> list[Charge]:
+        """Count once, draw every table with a noise key of its own, and record all of them together."""
+        counts = ready.engine.count(layout.question, salt=salt())
+        self._check_unchanged(ready)
+        payloads = []
+        for table in layout.tables:
+            if table.name in mechanisms:
+                sums = layout.sum_table(counts, table)
+                payloads.append(pack_counts(draw_counts(mechanisms[table.name], sums, len(sums))))
+        return self.ledger.record_all(list(zip(charges, payloads, strict=True)))
+
+    def _describe(
+        self, declared: DeclaredPublication, record: PlanRecord, charges: list[Charge], layout: Layout
+    ) -> Facts:
+        """What the manifest says of an edition besides its numbers."""
+        receipt = self._plans.make_receipt(charges[0], charges[0].question, layout.question.truth.text)
+        first = charges[0]
+        made = [each.id for each in self.ledger.charges(pool=record.pool) if each.text == first.text]
+        return Facts(
+            edition=made.index(first.id) + 1,
+            version=first.version,
+            time=first.answered or first.time,
+            receipts=tuple(charge.id for charge in charges),
+            guarantee={
+                "epsilon": receipt.epsilon,
+                "delta": receipt.delta,
+                "neighbours": record.neighbours,
+                "answers": receipt.answers,
+                "pool": record.pool,
+                "covers": "all answers of the pool together, those of all editions included",
+            },
+            truth=asdict(layout.question.truth),
+        )
+
+    def plan_publication(
+        self,
+        name: str,
+        *,
+        epsilon: str | None = None,
+        table: int | str | None = None,
+        margin: int | str | None = None,
+        progress: Progress = iter,
+    ) -> Outlook:
+        """What a publication will contain and how accurate it will be. Looks at no data and pays nothing.
+
+        Args:
+            name: The name of a `[publication.NAME]` of countveil.toml.
+            epsilon: What if the pool's budget had this epsilon?
+            table, margin: What if this table, by its number from 1 or its name, had this 95 % margin?
+            progress: Wraps the numbers of steps, to show progress.
+
+        Returns:
+            Tables with their margins, the guarantee, and notes.
+
+        Raises:
+            ConfigError: There is no such publication, or the plan on record has other tables.
+            ParameterError, InfeasibleError: What if is not possible.
+
+        >>> outlook = curator.plan_publication("yearbook")
+        >>> [(each.name, each.cells) for each in outlook.tables]
+        [('total', 1), ('region', 4), ('region*sex', 8)]
+        """
+        declared, dataset, layout = self._lay_out(name)
+        if epsilon is None and table is None and margin is None:
+            record = self._plans.of(dataset)
+            stated, left = self._plans.epsilon(record), self._plans.left(dataset, CURATOR)
+        else:
+            layout = lay_out(_imagine_table(declared, table, margin), dataset.schema)
+            record = self._imagine_plan(dataset, layout, epsilon)
+            stated, left = record.epsilon, {}
+        grades = published_tables(record, name)
+        mechanisms = {name: Mechanism.from_text(grade.document) for name, grade in grades.items()}
+        first = next(iter(grades.values()))
+        return foresee(
+            layout,
+            mechanisms,
+            epsilon=stated,
+            delta=record.delta,
+            pool=record.pool,
+            editions_left=left.get(first.name, first.answers),
+            progress=progress,
+        )
+
+    def _imagine_plan(self, dataset: Dataset, layout: Layout, epsilon: str | None) -> PlanRecord:
+        """The plan of a dataset's pool if it had another epsilon, and this layout of a publication."""
+        budget = dataset.require_budget()
+        if epsilon is not None:
+            budget = replace(budget, epsilon=read_epsilon(epsilon))
+        others = [layout if each.name == layout.name else each for each in self._plans.publications(budget.pool)]
+        return make(budget, [each.schema for each in self.config.pool(budget.pool)], others)
+
+    def _lay_out(self, name: str) -> tuple[DeclaredPublication, Dataset, Layout]:
+        """A publication with its dataset and layout, after every check that does not read the source."""
+        declared = self.config.publication(name)
+        dataset = self.config.dataset(declared.dataset)
+        dataset.check_confirmed()
+        layouts = self._plans.publications(dataset.require_budget().pool)
+        return declared, dataset, next(each for each in layouts if each.name == name)
+
+
+def _derive(layout: Layout, mechanisms: Mapping[str, Mechanism], charges: list[Charge], progress: Progress) -> Edition:
+    """The edition of the recorded measurements of all tables."""
+    measurements: dict[str, Any] = {}
+    for table, charge in zip(mechanisms, charges, strict=True):
+        size = len(layout.tree.levels[layout.tree.place(table)])
+        measurements[table] = unpack_counts(charge.payload, size)
+        if charge.payload is None:
+            raise ConfigError(f"publication.{layout.name}", "has an edition that was not recorded; verify the ledger")
+    return Edition(layout, mechanisms, measurements, [charge.id for charge in charges], progress)
+
+
+def _ask(ready: Ready, layout: Layout, table: DeclaredTable, grade: str) -> Asked:
+    """What the ledger is asked to charge for one table."""
+    return ready.asked._replace(question=layout.digest_of(table), text=layout.text_of(table), grade=grade)
+
+
+def _imagine_table(
+    declared: DeclaredPublication, table: int | str | None, margin: int | str | None
+) -> DeclaredPublication:
+    """The publication if one of its tables had another margin."""
+    if (table is None) != (margin is None):
+        raise RequestError("give a table and its margin together, or neither")
+    if table is None or margin is None:
+        return declared
+    names = [each.name for each in declared.tables]
+    chosen = str(table)
+    if chosen not in names and chosen.isdecimal() and 1 <= int(chosen) <= len(names):
+        chosen = names[int(chosen) - 1]
+    if chosen not in names:
+        raise ParameterError("table", table, f"a number from 1 to {len(names)}, or one of {', '.join(names)}")
+    wanted = integer("margin", margin, 1, LARGEST_MARGIN)
+    tables = (replace(e, margin=wanted, weight=None) if e.name == chosen else e for e in declared.tables)
+    return replace(declared, tables=tuple(tables))

@@ -1,0 +1,183 @@
+"""Grades for the tables of publications, so that the published numbers have the accuracy that was asked for.
+
+What a table is measured with is not what is published: least squares combines all tables of the tree. So the search
+runs on the public tree. `split_budget` finds the variances of the measurements for which the published numbers of
+weighted tables are best, and those that keep the margins of the others. The ratios between weighted tables become
+weights of grades: where a measurement of variance v costs (s^2/v)^(p/2), variances v are optimal for weights in
+proportion to s^p v^(-p/2-1). All grades of all publications and of single questions are then planned together, under
+one certificate. A margin that the plan misses, or keeps too well, is corrected and planned again.
+
+The published margin of a table is 1.96 times the largest standard deviation of its cells here, with a small reserve;
+the margins that are published are simulated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from countveil.accounting.merged_cells import SLACK, cost_of_gap
+from countveil.config.publications import DeclaredTable
+from countveil.consistency.least_squares import solve
+from countveil.consistency.reconciler import read_law
+from countveil.consistency.split import NORMAL_95, split_budget
+from countveil.errors import InfeasibleError
+from countveil.mechanism.mechanism import Mechanism
+from countveil.numeric.exact_numbers import decimal_text
+from countveil.planning import Grade, plan
+from countveil.planning.plans import Plan
+from countveil.publication.layout import Layout
+
+ROUNDS = 8
+RESERVE = 0.92
+"""The part of a margin that 1.96 standard deviations may take: simulated margins are up to 8 % wider."""
+WASTE = 0.85
+"""A margin that is kept with less than this part of it is planned again."""
+FEW, SEVERAL = 4, 16
+"""The numbers of answers up to which a measurement of variance v costs about v^(-1/2) and v^(-3/4); above it, 1/v."""
+
+
+@dataclass
+class _Aim:
+    """A table that is measured: the variance or the weight of its grade."""
+
+    layout: Layout
+    place: int
+    variance: float | None = None
+    weight: float = 1.0
+
+    @property
+    def table(self) -> DeclaredTable:
+        return self.layout.tables[self.place]
+
+    @property
+    def name(self) -> str:
+        return self.layout.declared.grade_of(self.place)
+
+    def grade(self) -> Grade:
+        sensitivity, cells = self.layout.sensitivity_of(self.table)
+        terms: dict[str, Any] = {"weight": _decimal(self.weight, 1e-6, 1e6)}
+        if self.variance is not None:
+            terms = {"variance": _decimal(self.variance, 1e-6, 1e10)}
+        return Grade(self.layout.declared.editions, policy="signed", sensitivity=sensitivity, cells=cells, **terms)
+
+
+def plan_publications(layouts: Sequence[Layout], own: Mapping[str, Grade], **terms: Any) -> Plan:
+    """The plan of a pool: the grades of single questions and those of all tables of its publications together.
+
+    `terms` are the arguments of `plan` without grades.
+    """
+    answers = sum(int(grade.answers) for grade in own.values())
+    answers += sum(layout.declared.editions * len(layout.tables) for layout in layouts)
+    exponent = 1.0 if answers <= FEW else 1.5 if answers <= SEVERAL else 2.0
+    aims = [aim for layout in layouts for aim in _aim(layout, exponent)]
+    if any(aim.layout.sensitivity_of(aim.table) != _plain(aim.layout) for aim in aims):
+        terms = {**terms, "epsilon": _shrink(terms["epsilon"]), "delta": _shrink(terms["delta"])}
+    for round_ in range(ROUNDS):
+        planned = plan(grades={**own, **{aim.name: aim.grade() for aim in aims}}, **terms)
+        if not _correct(aims, planned, last=round_ == ROUNDS - 1):
+            break
+    _check_merged(aims, planned)
+    return planned
+
+
+def _aim(layout: Layout, exponent: float) -> list[_Aim]:
+    """The tables that are worth measuring, with the variance that a margin needs, or the weight of the grade."""
+    tree, tables = layout.tree, layout.tables
+    sensitivity = {table.name: layout.sensitivity_of(table)[0] for table in tables}
+    sums = {table.name: layout.sensitivity_of(table)[1] ** 0.5 for table in tables}
+    costs = {name: math.ceil(sensitivity[name] * sums[name]) for name in sensitivity}
+    names = [table.name for table in tables]
+    common: dict[str, Any] = {"measured": names, "sensitivity": costs, "exponent": exponent}
+    weights = {table.name: float(Fraction(table.weight or 1)) for table in tables if table.margin is None}
+    targets = {table.name: float(table.margin * RESERVE) for table in tables if table.margin is not None}
+    aims = [_Aim(layout, i) for i in range(len(tables))]
+    if targets:
+        needed = split_budget(tree, targets=targets, **common)
+        for aim in aims:
+            if aim.table.margin is not None and math.isfinite(needed.variances[aim.table.name]):
+                aim.variance = needed.variances[aim.table.name]
+    if weights:
+        split = split_budget(tree, weights=weights, **common)
+        total = sum(weight * split.published[name] for name, weight in weights.items())
+        pulls = {
+            name: costs[name] ** exponent * v ** (-exponent / 2 - 1)
+            for name, v in split.variances.items()
+            if math.isfinite(v)
+        }
+        scale = total / sum(pull * split.variances[name] for name, pull in pulls.items())
+        for aim in aims:
+            aim.weight = scale * pulls.get(aim.table.name, 0.0)
+    else:
+        for aim in aims:
+            if aim.variance is None and math.isfinite(needed.variances[aim.table.name]):
+                aim.variance = needed.variances[aim.table.name]
+    return [aim for aim in aims if aim.variance is not None or (weights and aim.weight > 0)]
+
+
+def _correct(aims: list[_Aim], planned: Plan, *, last: bool) -> bool:
+    """Correct the variances of tables whose published numbers miss their margin; whether there are any."""
+    mechanisms = {grade.name: grade.mechanism for grade in planned.grades}
+    changed = False
+    for layout in {id(aim.layout): aim.layout for aim in aims}.values():
+        own = [aim for aim in aims if aim.layout is layout]
+        margins = estimate_margins(layout, {aim.table.name: mechanisms[aim.name] for aim in own})
+        for aim in own:
+            if aim.table.margin is None or aim.variance is None:
+                continue
+            part = margins[aim.table.name] / (aim.table.margin * RESERVE)
+            if part > 1 and last:
+                raise InfeasibleError(
+                    f"publication {layout.name}: no plan keeps ±{aim.table.margin} in table {aim.table.name}",
+                    f"±{math.ceil(margins[aim.table.name] / RESERVE)} is possible",
+                )
+            if part > 1 or part < WASTE:
+                aim.variance *= min(max(part**-2, 1 / 16), 16.0) * 0.98
+                changed = True
+    return changed
+
+
+def estimate_margins(layout: Layout, mechanisms: Mapping[str, Mechanism]) -> dict[str, float]:
+    """1.96 times the largest standard deviation of the published numbers of every table, by exact variances."""
+    tree = layout.tree
+    laws = {name: read_law(name, mechanism) for name, mechanism in mechanisms.items()}
+    fit = solve(tree, [float(laws[name].variance) if name in laws else None for name in tree.names])
+    return {
+        name: NORMAL_95 * math.sqrt(float(variance.max(initial=0.0)))
+        for name, variance in zip(tree.names, fit.variance, strict=True)
+    }
+
+
+def _plain(layout: Layout) -> tuple[int, int]:
+    """The sensitivity and the cells of a table that is the refinement itself."""
+    return layout.question.sensitivity, layout.question.schema.cells_per_person
+
+
+def _check_merged(aims: Sequence[_Aim], planned: Plan) -> None:
+    """Refuse laws that are too far from log-concave for tables whose cells merge several cells of a person."""
+    mechanisms = {grade.name: grade.mechanism for grade in planned.grades}
+    cost = 0.0
+    for aim in aims:
+        sensitivity, _ = merged = aim.layout.sensitivity_of(aim.table)
+        if merged != _plain(aim.layout):
+            law = read_law(aim.table.name, mechanisms[aim.name])
+            answers = aim.layout.declared.editions * (2 if planned.ask.neighbours == "replace" else 1)
+            cost += cost_of_gap(law, sensitivity, answers)
+    if cost > SLACK * min(1.0, float(planned.ask.epsilon)):
+        raise InfeasibleError(
+            "the laws that were found are too far from log-concave for people in several cells",
+            "set cells_per_person = 1, or ask for larger margins",
+        )
+
+
+def _shrink(value: str) -> str:
+    """A privacy parameter without the slack that merged cells need."""
+    return decimal_text(Fraction(value) * (1 - Fraction(SLACK)))
+
+
+def _decimal(value: float, low: float, high: float) -> str:
+    """A positive number with six digits, within limits, as a decimal."""
+    return decimal_text(Fraction(f"{min(max(value, low), high):.6g}"))

@@ -1,0 +1,155 @@
+"""From recorded measurements to the tables of an edition: pure post-processing, which costs no privacy.
+
+**Guarantee.** What is derived depends on the public layout, the certified laws, the recorded measurements and the ids
+of the receipts alone. So an edition can be derived again at any time, with the same numbers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from countveil.consistency.reconciler import Reconciler
+from countveil.consistency.reconciliation import Reconciliation
+from countveil.consistency.tree import Ints, Tree
+from countveil.errors import ConfigError
+from countveil.mechanism.mechanism import Mechanism
+from countveil.publication.layout import Layout
+
+Columns = dict[str, NDArray[Any]]
+Progress = Callable[[Iterable[int]], Iterable[int]]
+QUALITY = (("A", 0.05), ("B", 0.15), ("C", 0.33))
+"""The quality marks, and up to which relative margin each is given; a larger one is D."""
+RULE = "half the width of the 95 % interval over the count: A up to 5 %, B up to 15 %, C up to 33 %, D above"
+
+
+@dataclass(frozen=True, eq=False)
+class PublishedTable:
+    """One table of an edition: labels and numbers by column, and the accuracy of its cells."""
+
+    name: str
+    by: tuple[str, ...]
+    columns: Columns
+    coarser: str | None
+    measured: bool
+    margin_published: int
+    """Half the width of the widest interval."""
+
+    def __len__(self) -> int:
+        return len(self.columns["count"])
+
+
+@dataclass(frozen=True, eq=False)
+class PublishedMargin:
+    """Sums across the tree, which are no table of the publication."""
+
+    name: str
+    by: tuple[str, ...]
+    columns: Columns
+
+
+@dataclass(frozen=True, eq=False)
+class Edition:
+    """Everything that is derived from the measurements of one edition."""
+
+    layout: Layout
+    mechanisms: Mapping[str, Mechanism]
+    measurements: Mapping[str, Ints]
+    receipts: Sequence[str]
+    progress: Progress = iter
+
+    @cached_property
+    def reconciler(self) -> Reconciler:
+        """The public part of the derivation, seeded by the receipts."""
+        seed = hashlib.sha256("\n".join([self.layout.digest, *self.receipts]).encode()).digest()
+        return Reconciler.of(self.layout.tree, self.mechanisms, tuple(self.mechanisms), seed)
+
+    @cached_property
+    def reconciliation(self) -> Reconciliation:
+        estimate = self.layout.declared.estimate
+        return self.reconciler.reconcile(self.measurements, estimate=estimate, progress=self.progress)
+
+    @cached_property
+    def tables(self) -> tuple[PublishedTable, ...]:
+        """All tables of the tree, coarse to fine."""
+        return tuple(self._publish(place) for place in range(len(self.layout.tree.levels)))
+
+    @cached_property
+    def margins(self) -> tuple[PublishedMargin, ...]:
+        """The declared margins across the tree."""
+        return tuple(self._publish_margin(by) for by in self.layout.declared.margins)
+
+    def _publish(self, place: int) -> PublishedTable:
+        tree = self.layout.tree
+        level = tree.levels[place]
+        table = self.reconciliation[level.name]
+        measured = self.measurements.get(level.name)
+        columns = label_columns(self.layout, level.labels)
+        columns |= {name: getattr(table, name) for name in ("count", "low", "high", "certain_low", "certain_high")}
+        if measured is not None:
+            columns["measured"] = measured
+        columns["quality"] = mark_quality(table.count, table.low, table.high)
+        coarser = None
+        if place:
+            columns["part_of"] = _declared_parents(tree, place)
+            coarser = tree.names[level.above]
+        widest = int((table.high - table.low).max(initial=0))
+        return PublishedTable(level.name, tuple(level.labels), columns, coarser, measured is not None, -(-widest // 2))
+
+    def _publish_margin(self, by: tuple[str, ...]) -> PublishedMargin:
+        table, groups, labels = group_margin(self.layout, by)
+        sums = self.reconciliation.margin(table, groups, progress=self.progress)
+        columns = label_columns(self.layout, labels)
+        columns |= {"estimate": sums.estimate, "low": sums.low, "high": sums.high}
+        columns |= {"sum_of_cells": sums.sum_of_cells, "gap": np.rint(sums.gap).astype(np.int64)}
+        return PublishedMargin("*".join(by), by, columns)
+
+
+def group_margin(layout: Layout, by: tuple[str, ...]) -> tuple[str, Ints, dict[str, Ints]]:
+    """The smallest table whose cells add up to a margin, the group of each of its cells, and the labels of groups."""
+    margin = layout.group(by)
+    for table in sorted(layout.tables, key=lambda table: len(layout.tree.levels[layout.tree.place(table.name)])):
+        cells = layout.group(table.by)
+        if margin.is_coarser(cells):
+            labels = {column: layout.keys[column][margin.first] for column in by}
+            return table.name, margin.groups[cells.first], labels
+    raise ConfigError(
+        f"publication.{layout.name}.margins",
+        f"no table is finer than {'*'.join(by)}, so nothing adds up to it; add a table with these columns",
+    )
+
+
+def label_columns(layout: Layout, keys: Mapping[str, Ints]) -> Columns:
+    """The labels of cells, from the indexes of their labels."""
+    columns: Columns = {}
+    for column, indexes in keys.items():
+        labels = np.empty(len(layout.labels(column)), dtype=object)
+        labels[:] = layout.labels(column)
+        columns[column] = labels[indexes]
+    return columns
+
+
+def mark_quality(count: Ints, low: Ints, high: Ints) -> NDArray[Any]:
+    """A mark for each cell by its relative margin; see `RULE`."""
+    relative = (high - low) / 2 / np.maximum(count, 1)
+    marks = np.full(len(count), "D", dtype=object)
+    for mark, limit in reversed(QUALITY):
+        marks[relative <= limit] = mark
+    return marks
+
+
+def _declared_parents(tree: Tree, place: int) -> Ints:
+    """For each declared cell of a table the number of the cell of the coarser table that it is part of."""
+    level = tree.levels[place]
+    above = tree.levels[level.above]
+    numbers = level.parents.astype(np.int64)
+    if above.declared is not None:
+        numbers = above.declared[numbers]
+    parents: Ints = level.restore(numbers)
+    return parents

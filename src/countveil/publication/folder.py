@@ -1,0 +1,235 @@
+"""The folder of an edition: one file for each table, one for each margin, the laws, a manifest and a report.
+
+    manifest.json     guarantee, tree, receipts, accuracy, and the SHA-256 of every other file
+    tables/           labels, count, interval (low, high), certain bounds, measured, quality, part_of
+    margins/          sums across the tree: estimate, interval, sum of published cells, expected gap
+    laws/             the mechanism that each table was measured with
+    report.html       a page for people
+    deployment.json   an entry for public registries of differentially private releases
+
+`part_of` is the row, from 0, of the cell in the next coarser table. The folder appears whole or not at all: it is
+written under a hidden name, synced and renamed.
+"""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import hashlib
+import io
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from countveil.errors import MissingExtraError, ParameterError, RequestError, shorten
+from countveil.files.durable_files import replace_file, sync_folder
+
+FORMAT, VERSION = "countveil-publication", 1
+MANIFEST, REPORT, DEPLOYMENT = "manifest.json", "report.html", "deployment.json"
+FORMATS = ("csv", "parquet")
+LARGEST_MANIFEST = 64 << 20
+UNREADABLE = "give the folder of a publication, as countveil publish writes it"
+
+Columns = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A published folder that is open for reading; nothing in it is trusted."""
+
+    path: Path
+    manifest: Mapping[str, Any]
+
+    @staticmethod
+    def open(path: str | Path) -> Folder:
+        """Read the manifest of a folder."""
+        place = Path(path).expanduser()
+        try:
+            with (place / MANIFEST).open("rb") as file:
+                manifest = json.loads(file.read(LARGEST_MANIFEST))
+            if (manifest["format"], manifest["version"]) != (FORMAT, VERSION):
+                raise KeyError
+            for entry in (*manifest["tables"], *manifest["margins"]):
+                _check_name(entry["file"])
+                tuple(entry["by"])
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            raise ParameterError("folder", shorten(str(path), 200), UNREADABLE) from None
+        return Folder(place, manifest)
+
+    def entry(self, name: str) -> Mapping[str, Any]:
+        """The entry of a table or a margin in the manifest."""
+        entries = {each["name"]: each for each in (*self.manifest["tables"], *self.manifest["margins"])}
+        if name not in entries:
+            raise ParameterError("table", name, "one of " + ", ".join(entries))
+        return dict(entries[name])
+
+    def columns(self, name: str) -> dict[str, NDArray[Any]]:
+        """The columns of a table or a margin: labels as they were written, numbers as integers."""
+        entry = self.entry(name)
+        try:
+            return read_columns(self.path / entry["file"], entry["kinds"])
+        except (OSError, ValueError, KeyError, TypeError, IndexError, OverflowError, csv.Error):
+            raise RequestError(
+                f"{shorten(entry['file'])} is missing or damaged; restore it, or publish again"
+            ) from None
+
+    def content(self, name: str) -> bytes:
+        """A file of the folder."""
+        _check_name(name)
+        try:
+            return (self.path / name).read_bytes()
+        except OSError:
+            raise RequestError(f"{shorten(name)} is missing; restore it, or publish again") from None
+
+
+def _check_name(name: object) -> None:
+    """Refuse a file that is not inside the folder."""
+    parts = Path(str(name)).parts
+    if not isinstance(name, str) or not parts or Path(name).is_absolute() or ".." in parts:
+        raise ValueError
+
+
+@contextmanager
+def new_folder(target: Path) -> Iterator[Path]:
+    """A hidden folder that takes the name of the target when the body ends without an error."""
+    hidden = target.with_name(f".{target.name[:50]}.{uuid.uuid4().hex}.part")
+    part = hidden / "edition"
+    try:
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            hidden.mkdir(mode=0o700)
+            part.mkdir()
+            yield part
+            for place in (*(each for each in part.iterdir() if each.is_dir()), part):
+                sync_folder(place)
+            os.rename(part, target)
+            sync_folder(target.parent)
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise RequestError(
+                f"the publication could not be written to {shorten(str(target), 200)} ({reason}); its numbers are on "
+                "record: publish again, free"
+            ) from None
+    finally:
+        shutil.rmtree(hidden, ignore_errors=True)
+
+
+def check_target(target: Path, receipts: list[str] | None = None) -> Folder | None:
+    """Refuse a target that has other files; return the folder if it has the publication with these receipts."""
+    if not target.exists() or (target.is_dir() and not any(target.iterdir())):
+        return None
+    if receipts is not None and (target / MANIFEST).is_file():
+        folder = Folder.open(target)
+        if folder.manifest.get("receipts") == receipts:
+            return folder
+    if receipts is None and (target / MANIFEST).is_file():
+        return None  # decided when the receipts are known
+    raise ParameterError("output", str(target), "a folder that does not exist yet, or is empty")
+
+
+def check_format(style: str) -> None:
+    """Refuse a format that is not known, or whose package is not installed."""
+    if style not in FORMATS:
+        raise ParameterError("format", style, "one of " + ", ".join(FORMATS))
+    if style == "parquet":
+        try:
+            import pyarrow.parquet  # noqa: F401
+        except ImportError:
+            raise MissingExtraError("pyarrow, which writes Parquet,", "parquet") from None
+
+
+def write_file(path: Path, content: bytes) -> str:
+    """Write a file, synced; returns its SHA-256."""
+    path.parent.mkdir(exist_ok=True)
+    with replace_file(path) as file:
+        file.write(content)
+    return hashlib.sha256(content).hexdigest()
+
+
+def name_file(folder: str, place: int, by: Iterable[str], style: str) -> str:
+    """The name of the file of a table: its place, and its columns as far as they are plain letters."""
+    words = ["".join(c for c in name if c.isascii() and (c.isalnum() or c == "_")) for name in by]
+    return f"{folder}/{place}-{'-'.join(word for word in words if word)[:60] or 'total'}.{style}"
+
+
+# -- tables as files ---------------------------------------------------------------------------------------------------
+
+
+def write_columns(path: Path, columns: Columns, style: str, facts: Mapping[str, Any]) -> str:
+    """Write columns as CSV or Parquet; returns the SHA-256 of the file. `facts` go into the metadata of Parquet."""
+    if style == "csv":
+        text = io.StringIO(newline="")
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(zip(*(map(_write_value, column.tolist()) for column in columns.values()), strict=True))
+        return write_file(path, text.getvalue().encode())
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.table({name: pa.array(column.tolist()) for name, column in columns.items()})
+    table = table.replace_schema_metadata({b"countveil": json.dumps(facts)})
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer)
+    return write_file(path, buffer.getvalue())
+
+
+def kinds_of(columns: Columns) -> dict[str, str]:
+    """The kind of each column, for reading it again: integer, boolean, date or text."""
+    kinds = {}
+    for name, column in columns.items():
+        first = column[0].item() if isinstance(column[0], np.generic) else column[0]
+        kinds[name] = {bool: "boolean", int: "integer", datetime.date: "date"}.get(type(first), "text")
+    return kinds
+
+
+def read_columns(path: Path, kinds: Mapping[str, str]) -> dict[str, NDArray[Any]]:
+    """The columns of a file that `write_columns` wrote."""
+    if path.suffix == ".parquet":
+        check_format("parquet")
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            table = pq.read_table(path, partitioning=None)
+            return {name: _array(table.column(name).to_pylist(), kind) for name, kind in kinds.items()}
+        except pa.ArrowException:
+            raise ValueError from None
+    with path.open(newline="", encoding="utf-8") as file:
+        reader = csv.reader(file, strict=True)
+        header = next(reader)
+        if header != list(kinds):
+            raise ValueError
+        columns = list(zip(*reader, strict=True)) or [()] * len(header)
+    return {
+        name: _array([_READERS[kind](text) for text in column], kind)
+        for (name, kind), column in zip(kinds.items(), columns, strict=True)
+    }
+
+
+def _array(values: list[Any], kind: str) -> NDArray[Any]:
+    if kind == "integer":
+        return np.array(values, dtype=np.int64)
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
+
+
+def _write_value(value: object) -> object:
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+_READERS: Mapping[str, Any] = {
+    "integer": int,
+    "boolean": {"true": True, "false": False}.__getitem__,
+    "date": datetime.date.fromisoformat,
+    "text": str,
+}

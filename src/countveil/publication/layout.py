@@ -1,0 +1,184 @@
+"""The finest cells of a publication, its tables as sums of them, and the tree that they form.
+
+Every table is a sum of cells of one question, the common refinement: it is grouped by the columns of all tables. The
+engine bounds each person once, in these cells, and counts once; all tables are then added up from the same counts, so
+the true tables add up exactly.
+
+**Guarantee.** A person is in at most m cells of the refinement, with at most r rows in each. So one person changes a
+table by r in each of m cells if it is the refinement itself, and in total by at most m * r if it is coarser. With m = 1
+both are one cell by at most r.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from countveil.config.publications import DeclaredPublication, DeclaredTable
+from countveil.consistency.hierarchy import Grouping, group_rows
+from countveil.consistency.tree import Ints, Tree
+from countveil.errors import ConfigError, RequestError, shorten
+from countveil.query import Question, ask
+from countveil.query.public_tables import PublicTable
+from countveil.query.schema import Column, Schema
+
+MOST_CELLS = 20_000_000
+"""The most finest cells of a publication: one process collects and reconciles them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """The public shape of a publication; make one with `lay_out`."""
+
+    declared: DeclaredPublication
+    question: Question
+    """The common refinement of all tables."""
+
+    @property
+    def name(self) -> str:
+        return self.declared.name
+
+    @property
+    def tables(self) -> tuple[DeclaredTable, ...]:
+        return self.declared.tables
+
+    @cached_property
+    def digest(self) -> str:
+        """The hash of everything that decides what is measured: tables, accuracies, editions, columns and bounds."""
+        declared = self.declared
+        body = {
+            "name": declared.name,
+            "tables": [[list(table.by), table.margin, table.weight] for table in declared.tables],
+            "editions": declared.editions,
+            "cells": None if declared.cells is None else [list(record) for _, record in declared.cells.records],
+            "question": self.question.sha256,
+        }
+        written = json.dumps(body, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(f"publication\n{written}".encode()).hexdigest()
+
+    def digest_of(self, table: DeclaredTable) -> str:
+        """The hash of one table of this publication: what its charge is for."""
+        return hashlib.sha256(f"{self.digest}\n{json.dumps(table.by)}".encode()).hexdigest()
+
+    def text_of(self, table: DeclaredTable) -> str:
+        """How the ledger names one table of this publication."""
+        return f"PUBLISH {self.name}: {table.name}"
+
+    @cached_property
+    def possible(self) -> Ints | None:
+        """The numbers of the finest cells that can exist, if a list of them is declared."""
+        return None if self.declared.cells is None else _read_possible(self.declared, self.question)
+
+    @cached_property
+    def keys(self) -> Mapping[str, Ints]:
+        """For every column the index of its label, for each finest cell that can exist."""
+        numbers = np.arange(self.question.cells, dtype=np.int64) if self.possible is None else self.possible
+        return _read_keys(self.question, numbers)
+
+    def labels(self, column: str) -> list[Any]:
+        """The labels of a column, by index."""
+        return _column(self.question, column).key_labels()
+
+    @cached_property
+    def tree(self) -> Tree:
+        """The tree of all tables; columns are given by the indexes of their labels."""
+        keys = self.keys or {"": np.zeros(1, dtype=np.int64)}
+        try:
+            return Tree.from_columns(keys, [table.by for table in self.tables], names=[t.name for t in self.tables])
+        except RequestError as error:
+            raise ConfigError(f"publication.{self.name}.tables", str(error)) from None
+
+    def group(self, by: Sequence[str]) -> Grouping:
+        """The finest cells grouped by columns; groups are numbered as the cells of a table by these columns are."""
+        rows = self.question.cells if self.possible is None else len(self.possible)
+        return group_rows("", [_number(self.keys[column]) for column in by], rows, tuple(by))
+
+    def sum_table(self, counts: Ints, table: DeclaredTable) -> Ints:
+        """The counts of a table from those of the refinement; cells that cannot exist are left out."""
+        possible = counts if self.possible is None else counts[self.possible]
+        groups = self.group(table.by)
+        sums = np.zeros(len(groups), dtype=np.int64)
+        np.add.at(sums, groups.groups, possible)
+        return sums
+
+    def is_finest(self, table: DeclaredTable) -> bool:
+        """Whether a table is the refinement itself."""
+        return len(self.tree.levels[self.tree.place(table.name)]) == len(next(iter(self.keys.values()), [0]))
+
+    def sensitivity_of(self, table: DeclaredTable) -> tuple[int, int]:
+        """By how much one person changes one cell of a table at most, and in how many cells; see the module."""
+        rows, cells = self.question.sensitivity, self.question.schema.cells_per_person
+        if cells == 1 or self.is_finest(table):
+            return rows, cells
+        return rows * cells, 1
+
+
+def lay_out(declared: DeclaredPublication, schema: Schema) -> Layout:
+    """The layout of a declared publication over the public schema of its dataset."""
+    wide = replace(schema, max_cells=MOST_CELLS)
+    return Layout(declared, ask(wide, None, dataset=schema.name, by=list(declared.columns), people=declared.people))
+
+
+def _column(question: Question, name: str) -> Column:
+    return next(column for column in question.by if column.name == name)
+
+
+def _read_keys(question: Question, numbers: Ints) -> dict[str, Ints]:
+    """The index of the label of every column, for some cells of a question."""
+    keys: dict[str, Ints] = {}
+    stride = question.cells
+    for axis in question.axes:
+        stride //= axis.size
+        bins = numbers // stride % axis.size
+        for column in axis.columns:
+            if axis.is_plain:
+                keys[column.name] = bins
+            else:
+                keys[column.name] = np.array([axis.key(i, column) for i in range(axis.size)], dtype=np.int64)[bins]
+    return {column.name: keys[column.name] for column in question.by}
+
+
+def _number(keys: Ints) -> Ints:
+    """0, 1, 2, ... for the different keys, in their order."""
+    present = np.zeros(int(keys.max()) + 1, dtype=np.int64)
+    present[keys] = 1
+    numbers: Ints = (np.cumsum(present) - 1)[keys]
+    return numbers
+
+
+def _read_possible(declared: DeclaredPublication, question: Question) -> Ints:
+    """The numbers of the finest cells that a public list names, sorted; every refusal names the line."""
+    table, key = declared.cells, f"publication.{declared.name}.cells"
+    assert isinstance(table, PublicTable)
+    columns = [column.name for column in question.by]
+    if sorted(table.header) != sorted(columns):
+        raise ConfigError(key, f"{table.name} has the columns {shorten(', '.join(table.header), 100)}; give "
+                          f"{shorten(', '.join(columns), 100)}")  # fmt: skip
+    places: list[tuple[list[int], dict[tuple[str, ...], int], int]] = []
+    stride = question.cells
+    for axis in question.axes:
+        stride //= axis.size
+        texts = [[_write(label) for label in axis.labels(column)] for column in axis.columns]
+        bins = {labels: i for i, labels in enumerate(zip(*texts, strict=True))}
+        places.append(([table.header.index(column.name) for column in axis.columns], bins, stride))
+    numbers = np.zeros(len(table.records), dtype=np.int64)
+    for row, (line, fields) in enumerate(table.records):
+        for own, bins, stride in places:
+            labels = tuple(fields[i] for i in own)
+            if labels not in bins:
+                raise ConfigError(key, f"{table.name}, line {line}: {shorten(', '.join(labels), 60)} is not a cell")
+            numbers[row] += bins[labels] * stride
+    if not len(numbers):
+        raise ConfigError(key, f"{table.name} lists no cell; list at least one")
+    return np.unique(numbers)
+
+
+def _write(label: object) -> str:
+    """A label as public CSV files write it."""
+    return str(label).lower() if isinstance(label, bool) else str(label)

@@ -1,0 +1,176 @@
+"""What a publication will contain, before anything is paid: a function of public facts alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from countveil.consistency.reconciler import Reconciler
+from countveil.consistency.tree import Floats, Tree
+from countveil.errors import CountveilError
+from countveil.mechanism.mechanism import Mechanism
+from countveil.publication.accuracy import RESERVE, estimate_margins
+from countveil.publication.edition import Progress, group_margin
+from countveil.publication.layout import Layout
+
+MOST_SIMULATED = 20_000
+"""The most nodes whose margins a dry run simulates; above, they are computed from exact variances."""
+SECONDS_PER_NODE = 6e-5
+"""About how long deriving and writing a node takes; simulating margins takes the most."""
+FEWEST_SECONDS = 2
+GAP = 0.4
+"""The mean of the positive part of a standard normal error, rounded up."""
+
+
+@dataclass(frozen=True)
+class OutlookTable:
+    """One table of a publication, before it is published.
+
+    `margin_measured` is the 95 % margin of its measurement, `margin_published` that of its published numbers, which
+    combine all tables; no published number is ever further than `worst_error` from the truth.
+    """
+
+    name: str
+    by: tuple[str, ...]
+    cells: int
+    measured: bool
+    margin_measured: int | None
+    margin_published: int
+    worst_error: int | None
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What a publication will contain and cost."""
+
+    name: str
+    dataset: str
+    pool: str
+    tables: tuple[OutlookTable, ...]
+    cost: int
+    """Answers that an edition takes, one of the grade of each measured table."""
+    editions_left: int
+    epsilon: str
+    delta: str
+    seconds: int
+    """About how long it takes, without counting the data."""
+    notes: tuple[str, ...]
+
+
+def foresee(
+    layout: Layout,
+    mechanisms: Mapping[str, Mechanism],
+    *,
+    epsilon: str,
+    delta: str,
+    pool: str,
+    editions_left: int,
+    progress: Progress = iter,
+) -> Outlook:
+    """The outlook of a publication whose tables are measured with these mechanisms."""
+    tree = layout.tree
+    margins = _find_margins(layout, mechanisms, progress)
+    bounds = _bound_errors(tree, mechanisms) if layout.declared.estimate == "nearest" else None
+    tables = tuple(
+        OutlookTable(
+            level.name,
+            tuple(level.labels),
+            level.size,
+            level.name in mechanisms,
+            mechanisms[level.name].margin_95 if level.name in mechanisms else None,
+            margins[level.name],
+            None if bounds is None else bounds[i],
+        )
+        for i, level in enumerate(tree.levels)
+    )
+    seconds = max(FEWEST_SECONDS, math.ceil(len(tree) * SECONDS_PER_NODE))
+    return Outlook(
+        layout.name,
+        layout.declared.dataset,
+        pool,
+        tables,
+        len(mechanisms),
+        editions_left,
+        epsilon,
+        delta,
+        seconds,
+        (*_note_tables(layout, mechanisms), *_note_margins(layout, mechanisms)),
+    )
+
+
+def _find_margins(layout: Layout, mechanisms: Mapping[str, Mechanism], progress: Progress) -> dict[str, int]:
+    """The widest 95 % margin of every table, rounded up."""
+    tree = layout.tree
+    if len(tree) > MOST_SIMULATED:
+        return {name: math.ceil(each / RESERVE) for name, each in estimate_margins(layout, mechanisms).items()}
+    reconciler = Reconciler.of(tree, mechanisms, tuple(mechanisms), layout.digest.encode())
+    return {name: math.ceil(float(reconciler.margins(name, progress).max(initial=0.0))) for name in tree.names}
+
+
+def _bound_errors(tree: Tree, mechanisms: Mapping[str, Mechanism]) -> list[int]:
+    """The largest certain error of the published numbers of each table: twice its D, or the sum of its parts' if that
+    is less."""
+    errors: list[Floats] = [np.full(len(level), np.inf) for level in tree.levels]
+    for i in range(len(tree.levels) - 1, -1, -1):
+        level = tree.levels[i]
+        if level.name in mechanisms:
+            errors[i] = np.minimum(errors[i], 2.0 * mechanisms[level.name].D)
+        if i:
+            sums = level.sum_families(errors[i])
+            above = errors[level.above]
+            above[level.filled] = np.minimum(above[level.filled], sums)
+    return [int(each.max(initial=0)) for each in errors]
+
+
+def _note_tables(layout: Layout, mechanisms: Mapping[str, Mechanism]) -> list[str]:
+    notes = [
+        f"table {name} is added: it is the common part of two tables" for name in layout.tree.added if name != "total"
+    ]
+    notes += [
+        f"table {table.name} is not measured: its numbers are as good without" for table in layout.tables
+        if table.name not in mechanisms
+    ]  # fmt: skip
+    if layout.question.truth.bounded:
+        notes.append(layout.question.truth.sentence)
+    if layout.declared.estimate == "unbiased":
+        notes.append("every count is unbiased and can be negative; the certain error is not bounded by 2 D")
+    return notes
+
+
+def _note_margins(layout: Layout, mechanisms: Mapping[str, Mechanism]) -> list[str]:
+    """For each margin across the tree, how biased sums of published cells are at most, and what would help."""
+    notes = []
+    deviations = {name: each / 1.96 for name, each in estimate_margins(layout, mechanisms).items()}
+    for by in layout.declared.margins:
+        name = "*".join(by)
+        table, groups, _ = group_margin(layout, by)
+        most = int(np.bincount(groups).max())
+        gap = math.ceil(GAP * deviations[table] * most)
+        notes.append(
+            f"margin {name} goes across the tree: it is an unbiased estimate, and published cells of {table} add up to "
+            f"more by up to about {gap:,} where all {most:,} cells are empty; {_suggest(layout, by)}"
+        )
+    return notes
+
+
+def _suggest(layout: Layout, by: tuple[str, ...]) -> str:
+    """The change of the tables that would have a margin inside of the tree."""
+    tables = [table.by for table in layout.tables]
+    if _is_tree(layout, [*tables, by]):
+        columns = ", ".join(f'"{column}"' for column in by)
+        return f"it is inside if you add {{ by = [{columns}] }} to the tables"
+    for i, table in enumerate(tables):
+        if _is_tree(layout, [*tables[:i], *tables[i + 1 :], by]):
+            return f"it would be inside of a tree without table {'*'.join(table) or 'total'}"
+    return "it would be inside of another tree"
+
+
+def _is_tree(layout: Layout, tables: list[tuple[str, ...]]) -> bool:
+    try:
+        Tree.from_columns(layout.keys, tables)
+    except CountveilError:
+        return False
+    return True

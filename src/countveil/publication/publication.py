@@ -1,0 +1,116 @@
+"""A publication as its readers have it: the tables and margins of one edition, from its folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from countveil.consistency.frames import make_frame
+from countveil.publication.change import Change, compare_editions
+from countveil.publication.folder import Folder
+from countveil.publication.verification import Finding, check_folder
+
+
+class Publication:
+    """One published edition; open its folder with `Publication.open`, or get it from `Curator.publish`.
+
+    `publication["county*sex"]` are the columns of a table or of a margin, as arrays.
+    """
+
+    def __init__(self, folder: Folder, replayed: bool | None = None) -> None:
+        self.folder = folder
+        self.replayed = replayed
+        """Whether its numbers were on record before; None for a folder that was only opened."""
+
+    @staticmethod
+    def open(folder: str | Path) -> Publication:
+        """The publication in a folder.
+
+        Args:
+            folder: The folder that `countveil publish` wrote.
+
+        Returns:
+            The publication. Nothing but its manifest is read yet; `verify` checks all files.
+
+        Raises:
+            ParameterError: The folder has no publication.
+
+        >>> publication = curator.publish("yearbook", output="yearbook")
+        >>> Publication.open("yearbook").tables
+        ('total', 'region', 'region*sex')
+        """
+        return Publication(Folder.open(folder))
+
+    @property
+    def manifest(self) -> Mapping[str, Any]:
+        """Guarantee, tree, receipts, accuracy, and the hashes of all files."""
+        return self.folder.manifest
+
+    @property
+    def name(self) -> str:
+        return str(self.manifest["name"])
+
+    @property
+    def path(self) -> Path:
+        return self.folder.path
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The names of the tables, coarse to fine."""
+        return tuple(each["name"] for each in self.manifest["tables"])
+
+    @property
+    def margins(self) -> tuple[str, ...]:
+        """The names of the sums across the tree."""
+        return tuple(each["name"] for each in self.manifest["margins"])
+
+    def __repr__(self) -> str:
+        return f"<Publication {self.name}, edition {self.manifest['edition']}: {', '.join(self.tables)}>"
+
+    def __getitem__(self, name: str) -> dict[str, Any]:
+        return self.folder.columns(name)
+
+    def to(self, name: str, kind: str) -> Any:
+        """A table or a margin as a frame.
+
+        Args:
+            name: The name of a table or of a margin.
+            kind: "pandas", "polars" or "pyarrow".
+
+        Returns:
+            A frame with the columns of the file.
+
+        Raises:
+            ParameterError: There is no such table, or the package of the frame is not installed.
+            RequestError: The file is missing or damaged.
+
+        >>> curator.publish("yearbook", output="yearbook").to("region", "pyarrow").column_names[:4]
+        ['region', 'count', 'low', 'high']
+        """
+        return make_frame(self[name], kind)
+
+    def verify(self) -> list[Finding]:
+        """What is wrong with the files: hashes, laws, sums, bounds. An empty list if nothing is.
+
+        Returns:
+            The findings, in the order of the manifest.
+
+        >>> curator.publish("yearbook", output="yearbook").verify()
+        []
+        """
+        return check_folder(self.folder)
+
+    def change(self, later: Publication) -> Mapping[str, Change]:
+        """What changed from this edition to a later one, with the error of the difference.
+
+        Args:
+            later: Another edition of the same publication, with the same tables and cells.
+
+        Returns:
+            For each table the differences of its cells.
+
+        Raises:
+            RequestError: The editions have other tables, cells or laws.
+        """
+        return compare_editions(self.folder, later.folder)
