@@ -16,6 +16,7 @@ or extra missing.
     init         propose a configuration file
     inspect      show how the data fits the declared schema
     count        ask a count query and pay for the answer
+    publish      publish tables that add up, or check a published folder
     budget       show what is left of a budget, or add to it
     ledger       check, read, back up and restore the ledger
     serve        run the HTTP service
@@ -52,6 +53,7 @@ from countveil.cli.nonnegative import nonnegative
 from countveil.cli.output import Group
 from countveil.cli.plan import plan
 from countveil.cli.ptable import ptable
+from countveil.cli.publish import publish
 from countveil.cli.release import release
 from countveil.cli.serve import serve
 from countveil.errors import CountveilError
@@ -78,6 +80,7 @@ def cli() -> None:
       countveil certify mechanism.json                prove a saved mechanism again
       countveil init people.parquet --unit person_id  propose a countveil.toml
       countveil count "SELECT region, count(*) FROM people GROUP BY region" --dry-run
+      countveil publish census -o out                 many tables, one guarantee, everything adds up
       countveil budget people
       countveil keys add alice --answers 10           and: countveil serve
       countveil release table.csv --column n -m mechanism.json -o noisy.csv
@@ -98,6 +101,7 @@ for command in (
     init,
     inspect,
     count,
+    publish,
     budget,
     ledger,
     serve,

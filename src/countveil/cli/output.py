@@ -68,6 +68,11 @@ def open_curator_or_service(config: str | None, url: str | None) -> Curator | Co
         from countveil.client.connection import connect
 
         return connect(url)
+    return open_curator(config)
+
+
+def open_curator(config: str | None) -> Curator:
+    """Open the curator of a configuration on this machine."""
     from countveil.curator.curator import Curator
 
     curator = Curator.open(config)

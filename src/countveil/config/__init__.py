@@ -5,6 +5,7 @@ budget          budgets: epsilon, delta, grades, shares
 values          single values, checked
 bounds          choices of contribution bounds, and the one of least total error
 public_files    the public CSV files that the configuration names
+publications    publications: their tables, accuracies and editions
 draft           `countveil init`: a first configuration for a source
 confirmation    `countveil init --confirm`: the guesses of a draft, and a file with one confirmed
 profile         `countveil inspect`: how the data fits the declared schema

@@ -3,6 +3,7 @@
 curator           the workflow itself
 pool_plans        the plan of each pool and its grades, designed once
 plan_records      plans as the ledger records them
+publishing        publications: charge all tables, count once, draw, record, derive
 results           tables with margins, dry runs
 receipts          receipts, budgets of pools, grades and shares
 recorded_counts   the counts of an answer: drawn once, packed for the ledger

@@ -34,6 +34,7 @@ from countveil.publication.folder import check_format, check_target
 from countveil.publication.layout import Layout, lay_out
 from countveil.publication.outlook import Outlook, foresee
 from countveil.publication.publication import Publication
+from countveil.publication.verification import check_hashes
 from countveil.publication.writing import Facts, write_edition
 from countveil.query import Question
 from countveil.sampling.randomness import salt
@@ -109,8 +110,9 @@ class Publishing(Overview):
         if target is None:
             target = declared.output / f"edition-{facts.edition}"
         known = check_target(target, [charge.id for charge in charges])
-        folder = known or write_edition(target, edition, facts, format)
-        return Publication(folder, replayed)
+        if known is not None and (findings := list(check_hashes(known))):
+            raise RequestError(f"{findings[0]}; give another folder with -o: the numbers are on record, and free")
+        return Publication(known or write_edition(target, edition, facts, format), replayed)
 
     def _measure(
         self, ready: Ready, layout: Layout, mechanisms: Mapping[str, Mechanism], charges: list[Charge]
@@ -155,7 +157,6 @@ class Publishing(Overview):
         epsilon: str | None = None,
         table: int | str | None = None,
         margin: int | str | None = None,
-        progress: Progress = iter,
     ) -> Outlook:
         """What a publication will contain and how accurate it will be. Looks at no data and pays nothing.
 
@@ -163,7 +164,6 @@ class Publishing(Overview):
             name: The name of a `[publication.NAME]` of countveil.toml.
             epsilon: What if the pool's budget had this epsilon?
             table, margin: What if this table, by its number from 1 or its name, had this 95 % margin?
-            progress: Wraps the numbers of steps, to show progress.
 
         Returns:
             Tables with their margins, the guarantee, and notes.
@@ -194,7 +194,6 @@ class Publishing(Overview):
             delta=record.delta,
             pool=record.pool,
             editions_left=left.get(first.name, first.answers),
-            progress=progress,
         )
 
     def _imagine_plan(self, dataset: Dataset, layout: Layout, epsilon: str | None) -> PlanRecord:

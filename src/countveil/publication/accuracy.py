@@ -7,14 +7,15 @@ weights of grades: where a measurement of variance v costs (s^2/v)^(p/2), varian
 proportion to s^p v^(-p/2-1). All grades of all publications and of single questions are then planned together, under
 one certificate. A margin that the plan misses, or keeps too well, is corrected and planned again.
 
-The published margin of a table is 1.96 times the largest standard deviation of its cells here, with a small reserve;
-the margins that are published are simulated.
+The published margin of a table is that of its least accurate cell. It is simulated, as for an edition; in large trees
+it is 1.96 times the standard deviation, with a reserve for what a simulation adds.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -22,8 +23,9 @@ from typing import Any
 from countveil.accounting.merged_cells import SLACK, cost_of_gap
 from countveil.config.publications import DeclaredTable
 from countveil.consistency.least_squares import solve
-from countveil.consistency.reconciler import read_law
+from countveil.consistency.reconciler import Reconciler, read_law
 from countveil.consistency.split import NORMAL_95, split_budget
+from countveil.consistency.tree import Tree
 from countveil.errors import InfeasibleError
 from countveil.mechanism.mechanism import Mechanism
 from countveil.numeric.exact_numbers import decimal_text
@@ -34,6 +36,13 @@ from countveil.publication.layout import Layout
 ROUNDS = 8
 RESERVE = 0.92
 """The part of a margin that 1.96 standard deviations may take: simulated margins are up to 8 % wider."""
+MOST_SIMULATED = 20_000
+"""The most nodes whose margins are simulated while a plan is made."""
+STEPS = 20
+MOST_WIDER = 16.0
+"""The most by which variances are assumed to grow while the variances of other tables are corrected."""
+CLOSE = 0.95
+"""The part of a margin that a corrected variance aims at."""
 WASTE = 0.85
 """A margin that is kept with less than this part of it is planned again."""
 FEW, SEVERAL = 4, 16
@@ -70,6 +79,25 @@ def plan_publications(layouts: Sequence[Layout], own: Mapping[str, Grade], **ter
 
     `terms` are the arguments of `plan` without grades.
     """
+    try:
+        return _find_plan(layouts, own, **terms)
+    except InfeasibleError as error:
+        raise InfeasibleError(_name_tables(error.reason, layouts), _name_tables(error.nearest, layouts)) from None
+
+
+def _name_tables(text: str, layouts: Sequence[Layout]) -> str:
+    """The explanation of a plan that was not found, about tables and margins instead of grades and variances."""
+    for layout in layouts:
+        for grade, table in zip(layout.declared.grades, layout.tables, strict=True):
+            nearest = re.search(rf"the nearest variance of {grade}( \D*)is ([0-9.e]+)", text)
+            if nearest is not None:
+                margin = math.ceil(NORMAL_95 * math.sqrt(float(nearest[2])) / RESERVE)
+                text = text.replace(nearest[0], f"the nearest margin of {grade}{nearest[1]}is about ±{margin}")
+            text = re.sub(rf"(grade )?\b{grade}\b(?!-)", f"table {table.name} of publication {layout.name}", text)
+    return text
+
+
+def _find_plan(layouts: Sequence[Layout], own: Mapping[str, Grade], **terms: Any) -> Plan:
     answers = sum(int(grade.answers) for grade in own.values())
     answers += sum(layout.declared.editions * len(layout.tables) for layout in layouts)
     exponent = 1.0 if answers <= FEW else 1.5 if answers <= SEVERAL else 2.0
@@ -78,7 +106,7 @@ def plan_publications(layouts: Sequence[Layout], own: Mapping[str, Grade], **ter
         terms = {**terms, "epsilon": _shrink(terms["epsilon"]), "delta": _shrink(terms["delta"])}
     for round_ in range(ROUNDS):
         planned = plan(grades={**own, **{aim.name: aim.grade() for aim in aims}}, **terms)
-        if not _correct(aims, planned, last=round_ == ROUNDS - 1):
+        if not _correct(aims, planned, exponent, last=round_ == ROUNDS - 1):
             break
     _check_merged(aims, planned)
     return planned
@@ -118,37 +146,79 @@ def _aim(layout: Layout, exponent: float) -> list[_Aim]:
     return [aim for aim in aims if aim.variance is not None or (weights and aim.weight > 0)]
 
 
-def _correct(aims: list[_Aim], planned: Plan, *, last: bool) -> bool:
+def _correct(aims: list[_Aim], planned: Plan, exponent: float, *, last: bool) -> bool:
     """Correct the variances of tables whose published numbers miss their margin; whether there are any."""
     mechanisms = {grade.name: grade.mechanism for grade in planned.grades}
     changed = False
     for layout in {id(aim.layout): aim.layout for aim in aims}.values():
         own = [aim for aim in aims if aim.layout is layout]
-        margins = estimate_margins(layout, {aim.table.name: mechanisms[aim.name] for aim in own})
-        for aim in own:
-            if aim.table.margin is None or aim.variance is None:
-                continue
-            part = margins[aim.table.name] / (aim.table.margin * RESERVE)
-            if part > 1 and last:
-                raise InfeasibleError(
-                    f"publication {layout.name}: no plan keeps ±{aim.table.margin} in table {aim.table.name}",
-                    f"±{math.ceil(margins[aim.table.name] / RESERVE)} is possible",
-                )
-            if part > 1 or part < WASTE:
-                aim.variance *= min(max(part**-2, 1 / 16), 16.0) * 0.98
-                changed = True
+        wanted = {aim.table.name: aim.table.margin for aim in own if aim.table.margin and aim.variance is not None}
+        margins = find_margins(layout, {aim.table.name: mechanisms[aim.name] for aim in own})
+        parts = {name: margins[name] / margin for name, margin in wanted.items()}
+        if not parts or (max(parts.values()) <= 1 and min(parts.values()) >= WASTE):
+            continue
+        if last and max(parts.values()) > 1:
+            name = max(parts, key=lambda name: parts[name])
+            raise InfeasibleError(
+                f"publication {layout.name}: no plan keeps ±{wanted[name]} in table {name}",
+                f"±{math.ceil(margins[name])} is possible",
+            )
+        _solve_variances(layout, own, planned, exponent, parts)
+        changed = True
     return changed
+
+
+def _solve_variances(
+    layout: Layout, aims: list[_Aim], planned: Plan, exponent: float, parts: Mapping[str, float]
+) -> None:
+    """Set the variances of tables with margins so that these are just kept, if the others pay for them in equal parts.
+
+    `parts` are the parts that the margins take now; that margins are simulated makes a factor that changes little.
+    """
+    variances = {grade.name: float(grade.mechanism.certificate.variance) for grade in planned.grades}
+    fixed = {aim.name: aim.table.name for aim in aims if aim.table.name in parts}
+    counts = {grade.name: grade.answers * grade.cells for grade in planned.grades}
+    sensitivities = {grade.name: grade.mechanism.certificate.sensitivity for grade in planned.grades}
+
+    def cost(names: Iterable[str], now: Mapping[str, float]) -> float:
+        return sum(float(counts[name] * (sensitivities[name] ** 2 / now[name]) ** (exponent / 2)) for name in names)
+
+    free = [name for name in variances if name not in fixed]
+    before = _deviate(layout.tree, {aim.table.name: variances[aim.name] for aim in aims})
+    now = dict(variances)
+    for _ in range(STEPS):
+        deviations = _deviate(layout.tree, {aim.table.name: now[aim.name] for aim in aims})
+        for grade, table in fixed.items():
+            part = parts[table] * deviations[table] / before[table] / CLOSE
+            now[grade] *= min(max(part**-2, 1 / 16), 16.0)
+        left = cost(variances, variances) - cost(fixed, now)
+        wider = (cost(free, variances) / left) ** (2 / exponent) if left > 0 else MOST_WIDER
+        now |= {name: variances[name] * min(wider, MOST_WIDER) for name in free}
+    for aim in aims:
+        if aim.name in fixed:
+            aim.variance = now[aim.name]
+
+
+def _deviate(tree: Tree, variances: Mapping[str, float]) -> dict[str, float]:
+    """The largest standard deviation of the published numbers of every table, given the measurements' variances."""
+    fit = solve(tree, [variances.get(name) for name in tree.names])
+    return {n: math.sqrt(float(v.max(initial=0.0))) for n, v in zip(tree.names, fit.variance, strict=True)}
+
+
+def find_margins(layout: Layout, mechanisms: Mapping[str, Mechanism]) -> dict[str, float]:
+    """The 95 % margin of the least accurate published number of every table."""
+    tree = layout.tree
+    if len(tree) > MOST_SIMULATED:
+        return {name: each / RESERVE for name, each in estimate_margins(layout, mechanisms).items()}
+    reconciler = Reconciler.of(tree, mechanisms, tuple(mechanisms), layout.digest.encode())
+    return {name: float(reconciler.margins(name).max(initial=0.0)) for name in tree.names}
 
 
 def estimate_margins(layout: Layout, mechanisms: Mapping[str, Mechanism]) -> dict[str, float]:
     """1.96 times the largest standard deviation of the published numbers of every table, by exact variances."""
-    tree = layout.tree
     laws = {name: read_law(name, mechanism) for name, mechanism in mechanisms.items()}
-    fit = solve(tree, [float(laws[name].variance) if name in laws else None for name in tree.names])
-    return {
-        name: NORMAL_95 * math.sqrt(float(variance.max(initial=0.0)))
-        for name, variance in zip(tree.names, fit.variance, strict=True)
-    }
+    deviations = _deviate(layout.tree, {name: float(law.variance) for name, law in laws.items()})
+    return {name: NORMAL_95 * deviation for name, deviation in deviations.items()}
 
 
 def _plain(layout: Layout) -> tuple[int, int]:

@@ -7,6 +7,7 @@ of the receipts alone. So an edition can be derived again at any time, with the 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -39,7 +40,7 @@ class PublishedTable:
     coarser: str | None
     measured: bool
     margin_published: int
-    """Half the width of the widest interval."""
+    """The 95 % margin of the least accurate number."""
 
     def __len__(self) -> int:
         return len(self.columns["count"])
@@ -99,8 +100,10 @@ class Edition:
         if place:
             columns["part_of"] = _declared_parents(tree, place)
             coarser = tree.names[level.above]
-        widest = int((table.high - table.low).max(initial=0))
-        return PublishedTable(level.name, tuple(level.labels), columns, coarser, measured is not None, -(-widest // 2))
+        margin = self.reconciler.margins(level.name).max(initial=0.0)
+        return PublishedTable(
+            level.name, tuple(level.labels), columns, coarser, measured is not None, math.ceil(margin)
+        )
 
     def _publish_margin(self, by: tuple[str, ...]) -> PublishedMargin:
         table, groups, labels = group_margin(self.layout, by)

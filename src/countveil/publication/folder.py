@@ -130,7 +130,7 @@ def check_target(target: Path, receipts: list[str] | None = None) -> Folder | No
     if receipts is not None and (target / MANIFEST).is_file():
         folder = Folder.open(target)
         if folder.manifest.get("receipts") == receipts:
-            return folder
+            return folder  # the caller checks its files
     if receipts is None and (target / MANIFEST).is_file():
         return None  # decided when the receipts are known
     raise ParameterError("output", str(target), "a folder that does not exist yet, or is empty")

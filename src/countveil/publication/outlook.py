@@ -8,16 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from countveil.consistency.reconciler import Reconciler
 from countveil.consistency.tree import Floats, Tree
 from countveil.errors import CountveilError
 from countveil.mechanism.mechanism import Mechanism
-from countveil.publication.accuracy import RESERVE, estimate_margins
-from countveil.publication.edition import Progress, group_margin
+from countveil.publication.accuracy import estimate_margins, find_margins
+from countveil.publication.edition import group_margin
 from countveil.publication.layout import Layout
 
-MOST_SIMULATED = 20_000
-"""The most nodes whose margins a dry run simulates; above, they are computed from exact variances."""
 SECONDS_PER_NODE = 6e-5
 """About how long deriving and writing a node takes; simulating margins takes the most."""
 FEWEST_SECONDS = 2
@@ -68,11 +65,10 @@ def foresee(
     delta: str,
     pool: str,
     editions_left: int,
-    progress: Progress = iter,
 ) -> Outlook:
     """The outlook of a publication whose tables are measured with these mechanisms."""
     tree = layout.tree
-    margins = _find_margins(layout, mechanisms, progress)
+    margins = find_margins(layout, mechanisms)
     bounds = _bound_errors(tree, mechanisms) if layout.declared.estimate == "nearest" else None
     tables = tuple(
         OutlookTable(
@@ -81,7 +77,7 @@ def foresee(
             level.size,
             level.name in mechanisms,
             mechanisms[level.name].margin_95 if level.name in mechanisms else None,
-            margins[level.name],
+            math.ceil(margins[level.name]),
             None if bounds is None else bounds[i],
         )
         for i, level in enumerate(tree.levels)
@@ -99,15 +95,6 @@ def foresee(
         seconds,
         (*_note_tables(layout, mechanisms), *_note_margins(layout, mechanisms)),
     )
-
-
-def _find_margins(layout: Layout, mechanisms: Mapping[str, Mechanism], progress: Progress) -> dict[str, int]:
-    """The widest 95 % margin of every table, rounded up."""
-    tree = layout.tree
-    if len(tree) > MOST_SIMULATED:
-        return {name: math.ceil(each / RESERVE) for name, each in estimate_margins(layout, mechanisms).items()}
-    reconciler = Reconciler.of(tree, mechanisms, tuple(mechanisms), layout.digest.encode())
-    return {name: math.ceil(float(reconciler.margins(name, progress).max(initial=0.0))) for name in tree.names}
 
 
 def _bound_errors(tree: Tree, mechanisms: Mapping[str, Mechanism]) -> list[int]:

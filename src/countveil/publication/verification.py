@@ -41,7 +41,7 @@ class Finding:
 
 def check_folder(folder: Folder) -> list[Finding]:
     """Everything that is wrong with the files of an edition."""
-    changed = [*_check_hashes(folder)]
+    changed = [*check_hashes(folder)]
     if changed:
         return changed  # numbers of changed files say nothing
     try:
@@ -50,7 +50,8 @@ def check_folder(folder: Folder) -> list[Finding]:
         return [Finding(MANIFEST, f"does not describe its files: {error}")]
 
 
-def _check_hashes(folder: Folder) -> Iterator[Finding]:
+def check_hashes(folder: Folder) -> Iterator[Finding]:
+    """The files that were changed or are missing."""
     manifest = folder.manifest
     files = {each["file"]: each["sha256"] for each in (*manifest["tables"], *manifest["margins"])}
     files |= {each["law"]["file"]: each["law"]["sha256"] for each in manifest["tables"] if each["law"]}
