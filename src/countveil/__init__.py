@@ -222,7 +222,7 @@ _MODULES = {
     "query": ("Condition", "Question", "col"),
     "query.truth": ("Truth",),
 }
-"""Where the public names are; each module is imported when one of its names is first used."""
+"""For each module, the public names that it defines; a module is imported when one of its names is first used."""
 _OLD_NAMES = {"answers_within": "affordable_answers", "nonnegative": "make_nonnegative"}
 _PLACES = {name: module for module, names in _MODULES.items() for name in names}
 
@@ -235,7 +235,7 @@ def __dir__() -> list[str]:
 if not TYPE_CHECKING:  # a type checker knows the names above, and no others
 
     def __getattr__(name: str) -> Any:
-        """Import a public name when it is first used; an old name warns."""
+        """Import a public name when it is first used; a deprecated name also gives a warning."""
         from importlib import import_module
 
         if name in _OLD_NAMES:
