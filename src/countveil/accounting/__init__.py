@@ -1,8 +1,9 @@
 """The privacy of many answers together: certified bounds on delta(epsilon).
 
-privacy_loss  one answer: neighbouring laws as probabilities and privacy losses loss_grid     losses rounded to a grid:
-laws that dominate a pair of neighbouring laws, and laws that the pair dominates spectrum      the Fourier transform of
-a sum of many losses, every error bounded convolution   the sum of many losses, from its transform, every error bounded
+privacy_loss  one answer: neighbouring laws as probabilities and privacy losses
+loss_grid     losses rounded to a grid: laws that dominate a pair of neighbouring laws, and laws that the pair dominates
+spectrum      the Fourier transform of a sum of many losses, every error bounded
+convolution   the sum of many losses, from its transform, every error bounded
 composition   upper and lower bounds for k answers, persons added and removed, both neighbour relations
 """
 

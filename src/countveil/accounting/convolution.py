@@ -120,7 +120,7 @@ def _finite(parts: Sequence[Part], epsilon: float, tilt: float, size: int) -> Es
 
 
 def _relative_error(parts: Sequence[Part], tilt: float) -> float:
-    """The relative error of the tilt and the probabilities: some units in the last place for each answer."""
+    """The relative error of the probabilities from rounding: some units in the last place for each answer."""
     return sum(
         k * (losses.error + UNIT * (16 + 2 * tilt * losses.reach + abs(_log_mgf(losses, tilt)))) for losses, k in parts
     )

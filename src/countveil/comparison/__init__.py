@@ -1,10 +1,11 @@
 """Mechanisms side by side on equal terms, each measured by the same exact code.
 
-basis           the terms that all mechanisms share: a guarantee, a variance, or eta and D contenders      the
-mechanisms of the literature, each tuned to the shared terms recent_contenders  mechanisms of the newest papers, each
-tuned to the shared terms tuning          the member of a family with the least noise that meets the shared terms
-own_mechanisms  our mechanisms, designed for the same terms table           one row of measured figures for each
-mechanism
+basis           the terms that all mechanisms share: a guarantee, a variance, or eta and D
+contenders      the mechanisms of the literature, each tuned to the shared terms
+recent_contenders  mechanisms of the newest papers, each tuned to the shared terms
+tuning          the member of a family with the least noise that meets the shared terms
+own_mechanisms  our mechanisms, designed for the same terms
+table           one row of measured figures for each mechanism
 """
 
 from __future__ import annotations

@@ -52,9 +52,9 @@ def largest_excess(p: Law, q: Law, order: Fraction) -> Fraction:
 def delta(laws: Laws, order: Fraction, sensitivity: int = 1) -> Divergence:
     """The exact delta at the order E = e^epsilon: the largest over all neighbouring counts, in both directions.
 
-    **Guarantee.** For remapped laws the value is an upper bound. It is the delta of the signed law at some order E' <=
-    E plus slack * (1 + E'), with the E' that gives the least; the slack covers the moves of the remap. Counts that the
-    map does not reach attain it up to the slack.
+    **Guarantee.** For remapped laws the value is an upper bound. The signed law before the map has some delta at every
+    order E' <= E; adding slack * (1 + E') covers the moves of the remap, and the least of these sums is the bound. It
+    is exact up to the part for the slack.
     """
     if isinstance(laws, Remap):
         return _remapped_delta(laws, order, sensitivity)

@@ -1,14 +1,17 @@
 """From a budget to the best mechanism for so many answers, certified for all of them.
 
-grades          `Grade`, what is asked of answers of one accuracy, and `PlannedGrade`, what they get plans
-`Plan`, and how a plan of equal answers is made and certified graded_plan     plans of several grades: targets are kept,
-the rest is split by weight split_search    the search for the laws of several grades grade_prices    what one more
-answer of a grade costs the others shortfall       why grades do not fit their budget, and which values would fit
-descent         descent by quasi-Newton steps shape_search    the search for the best symmetric law of k answers:
-shapes, then D, then the weights themselves shapes          symmetric laws, stored as P(Z = 0..D), in floats, for the
-search only program_plan    plans by linear program: a law for each small count curve_program   the linear program of
-`program_plan`, with privacy curves below given heights margins         an estimate of the 95 % margin of a plan in
-closed form
+grades          `Grade`, what is asked of answers of one accuracy, and `PlannedGrade`, what they get
+plans           `Plan`, and how a plan of equal answers is made and certified
+graded_plan     plans of several grades: targets are kept, the rest is split by weight
+split_search    the search for the laws of several grades
+grade_prices    what one more answer of a grade costs the others
+shortfall       why grades do not fit their budget, and which values would fit
+descent         descent by quasi-Newton steps
+shape_search    the search for the best symmetric law of k answers: shapes, then D, then the weights themselves
+shapes          symmetric laws, stored as P(Z = 0..D), in floats, for the search only
+program_plan    plans by linear program: a law for each small count
+curve_program   the linear program of `program_plan`, with privacy curves below given heights
+margins         an estimate of the 95 % margin of a plan in closed form
 """
 
 from __future__ import annotations
