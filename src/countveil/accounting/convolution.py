@@ -78,7 +78,8 @@ def delta(parts: Sequence[Part], epsilon: float) -> Estimate:
 def tails(parts: Sequence[Part], epsilon: float) -> tuple[Callable[[Floats], Floats], Callable[[Floats], Floats]]:
     """Two functions of the loss t of one more answer: t -> P(L > epsilon - t) and t -> e^epsilon Q(L > epsilon - t).
 
-    L is the sum of the losses of all answers. Both are estimates, interpolated on the grid around epsilon.
+    L is the sum of the losses of all answers; P and Q are its laws at two neighbouring datasets. Both functions are
+    estimates, interpolated on the grid around epsilon.
     """
     tilt = _saddle(parts, epsilon)
     loss, p, _ = _sum_losses(parts, epsilon, tilt, _first_size(parts, tilt, epsilon), bounded=False)

@@ -293,7 +293,8 @@ class TreeShape:
         return TreeShape([level.above for level in tree.levels], parents, starts, times, nodes)
 
     def variances(self, measured: Sequence[float | None]) -> list[float]:
-        """The mean variance of every table's estimates, given the variances of the measurements (None: not measured)."""
+        """The mean variance of the estimates of each table; `measured` are the variances of the measurements, or None.
+        """
         count = len(self.above)
         precision = [np.full(len(n), 0.0 if s is None else 1 / s) for n, s in zip(self.nodes, measured, strict=True)]
         rising: list[Floats] = [np.zeros(0)] * count

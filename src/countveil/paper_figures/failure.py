@@ -87,7 +87,10 @@ COLUMNS = ("series", "D", "epsilon", "eta", "stated", "exact", "ratio")
 
 
 def _edge(epsilon: Fraction) -> list[Fraction]:
-    """Some eta just below the boundary, where the ratio falls steeply, and the boundary itself, as written to CSV."""
+    """Some eta just below the one where the theorem begins to hold, and that one itself, as written to CSV.
+
+    There the ratio of the true delta to the stated one falls steeply.
+    """
     edge = boundary(epsilon, SHOWN_D)
     return [as_written(edge * (1 - Fraction(1, 2**i))) for i in range(4, 16)] + [as_written(edge, "up")]
 

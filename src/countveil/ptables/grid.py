@@ -20,7 +20,7 @@ _CANDIDATES = 48
 
 
 def nearest_even(weight: int, total: int, units: int) -> int:
-    """weight / total in units, rounded so that what is left of `units` can be split into two equal sides."""
+    """weight / total as a number of units, rounded so that the rest of `units` can be split into two equal sides."""
     parity = units % 2
     return min(units, max(0, 2 * round(Fraction(weight * units - parity * total, 2 * total)) + parity))
 
@@ -121,7 +121,7 @@ def _cheapest_move(cells: Mapping[int, int], exact: Mapping[int, float], steps: 
 
 
 def _chain(moment: int, steps: set[int], limit: int) -> list[int]:
-    """The shortest list of steps whose sum is -moment and whose partial results stay within `limit`."""
+    """The shortest list of steps that takes `moment` to zero without its size ever exceeding `limit`."""
     before: dict[int, tuple[int, int]] = {}
     reached = [moment]
     while reached and 0 not in before:
