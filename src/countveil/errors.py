@@ -175,7 +175,7 @@ class BudgetError(CountveilError, RuntimeError):
         self.grade = grade
         """The grade that was asked for, if the pool has several."""
         self.others = dict(others or {})
-        """The answers left of other grades."""
+        """The number of answers left of each other grade, by the name of the grade."""
         of = "" if grade is None else f"grade {grade} of "
         if analyst is not None and answers == 0:
             name = shorten(analyst, 40)

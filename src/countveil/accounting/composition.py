@@ -34,14 +34,14 @@ from countveil.numeric.exact_numbers import Number, number
 from countveil.numeric.search import NoRootError, find_root
 
 FINE = 60.0
-"""The grid has at least so many steps in a standard deviation of one answer's loss."""
+"""The grid has at least this many steps in a standard deviation of one answer's loss."""
 MERGED = 4e-4
 """Merging losses to the grid may remove about this share of their variance."""
 CHEAP, FINEST = 2**15, 2**20
 """Points in the window of the transform: CHEAP takes no noticeable time, FINEST is for the last digits."""
 SMALLEST_DELTA = 1e-300
 LONGEST = 2**20
-"""The losses of one answer span at most so many grid points, however rare the extreme losses are."""
+"""The losses of one answer span at most this many grid points, however rare the extreme losses are."""
 LARGEST_EPSILON = 700.0
 BEYOND = 3e5
 WIDEST = 2e5
@@ -78,9 +78,9 @@ ADAPTIVE = (
 class Composition:
     """The privacy of all answers together, given in `terms`.
 
-    `neighbours` is "add-remove" or "replace"; a person is in up to `cells` cells of a table. Datasets that differ by g
-    = `people` persons are joined by a chain of g neighbours: their delta at epsilon is at most the sum of e^(i
-    epsilon/g) times delta(epsilon/g), over i = 0..g-1. `charges`, if given, are those of mechanisms chosen adaptively.
+    `neighbours` is "add-remove" or "replace"; a person is in up to `cells` cells of a table. If g = `people` persons
+    are protected together, delta at epsilon is at most the sum, over i = 0..g-1, of e^(i epsilon/g) times the delta for
+    one person at epsilon/g. `charges`, if given, are those of mechanisms chosen adaptively.
     """
 
     terms: Terms

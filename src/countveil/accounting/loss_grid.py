@@ -97,7 +97,7 @@ def _split(pair: Pair, step: float) -> tuple[np.typing.NDArray[np.int64], Floats
 
 
 WIDEST = 2**23
-"""Up to so many grid points between the extreme losses, an array with an entry for each is affordable."""
+"""If the extreme losses are less than this many grid points apart, an array with an entry for each is affordable."""
 
 
 SEARCHED, LONGEST = 2000.0, 2**16

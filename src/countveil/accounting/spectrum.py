@@ -36,7 +36,7 @@ SMALLEST_LOG = -745.0
 GROWTH = 1e-6
 """For x below this, ln(1 + x) is replaced by x, which is larger."""
 FEW = 8
-"""Up to so many terms, every transform is computed at all frequencies."""
+"""If there are at most this many terms, every transform is computed at all frequencies."""
 NEGLIGIBLE = -62.0
 """The product is set to 0 where its logarithm is below this: there it is below 2e-27, far below rounding errors."""
 BLOCK, BATCH = 512, 64

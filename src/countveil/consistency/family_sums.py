@@ -18,7 +18,7 @@ from countveil.laws.law import Law
 GUIDE_BITS = 14
 LARGEST_TABLE = 1 << 22
 LEAST_GAIN = 4
-"""Sums of families are drawn at once if families have at least so many nodes on average."""
+"""Sums of families are drawn at once if families have at least this many nodes on average."""
 
 
 @dataclass(frozen=True, eq=False)

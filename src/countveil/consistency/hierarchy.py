@@ -198,7 +198,7 @@ def find_coarser_tables(groupings: Sequence[Grouping]) -> list[int]:
 
 
 def _number_values(values: NDArray[Any]) -> Ints:
-    """The different values numbered 0, 1, 2, ... in ascending order; each value replaced by its number."""
+    """Each value replaced by a number: the different values are numbered 0, 1, 2, ... in ascending order."""
     if values.dtype.kind in "iu" and len(values):
         low, high = int(values.min()), int(values.max())
         if high - low < 4 * len(values):

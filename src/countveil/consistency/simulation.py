@@ -32,7 +32,7 @@ from countveil.sampling.randomness import NoiseKey
 from countveil.sampling.sampler import Sampler, sampler
 
 RUNS = 10_000
-"""With so many runs margins are 5 % (normal errors) to 8 % (exponential tails) wider than exact quantiles."""
+"""With this many runs margins are 5 % (normal errors) to 8 % (exponential tails) wider than exact quantiles."""
 LEVEL = 0.95
 DOUBT = 1e-6
 """The probability that a simulated quantile is too small."""
@@ -43,7 +43,7 @@ Progress = Callable[[Iterable[int]], Iterable[int]]
 
 
 def rank_for(runs: int, level: float = LEVEL, doubt: float = DOUBT) -> int:
-    """The rank of the order statistic to use as the quantile at `level`, among the sorted results of so many runs.
+    """The rank of the order statistic to use as the quantile at `level`, among the sorted results of all runs.
 
     It is the least rank that is below the true quantile with probability at most `doubt`.
 

@@ -160,7 +160,7 @@ class _Search:
         return means
 
     def minimise(self, weights: Mapping[str, float]) -> Floats:
-        """The x at which the weighted sum of mean variances is least for a fixed cost; a constant can be added to x.
+        """The x at which the weighted sum of mean variances is least for a fixed cost, shifted to a minimum of 0.
 
         The next search starts from the result.
         """
@@ -293,8 +293,7 @@ class TreeShape:
         return TreeShape([level.above for level in tree.levels], parents, starts, times, nodes)
 
     def variances(self, measured: Sequence[float | None]) -> list[float]:
-        """The mean variance of the estimates of each table; `measured` are the variances of the measurements, or None.
-        """
+        """The mean variance of each table's estimates; `measured` are the variances of the measurements, or None."""
         count = len(self.above)
         precision = [np.full(len(n), 0.0 if s is None else 1 / s) for n, s in zip(self.nodes, measured, strict=True)]
         rising: list[Floats] = [np.zeros(0)] * count

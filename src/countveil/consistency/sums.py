@@ -24,10 +24,10 @@ from countveil.errors import ParameterError
 from countveil.laws.law import Law
 
 LARGEST_SIMULATED = 500_000
-"""In trees with up to so many nodes sums are always simulated."""
+"""In trees with at most this many nodes sums are always simulated."""
 BERRY_ESSEEN = 0.56
 CLOSE_TO_NORMAL = 0.008
-"""The normal law is used where it is at most this far away: its quantile is then at most 8.5 % too large."""
+"""The normal law is used where its proved distance is at most this: its quantile is then at most 8.5 % too large."""
 CHUNK = 1 << 24
 
 

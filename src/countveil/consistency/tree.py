@@ -116,7 +116,7 @@ class Tree:
         return [i for i, level in enumerate(self.levels) if level.above == place]
 
     def find_leaves(self, place: int) -> NDArray[np.bool_]:
-        """Which nodes of the level `place` no finer table divides."""
+        """A mask of the nodes of the level `place` that no finer table divides."""
         alone = np.ones(len(self.levels[place]), dtype=bool)
         for i in self.below(place):
             alone[self.levels[i].filled] = False
@@ -130,8 +130,8 @@ class Tree:
             tables: For each table the name of the coarser table, and for each of its cells the index of the cell there
                 that it is part of. Coarser tables come first. The coarser table of the coarsest ones is None: they are
                 parts of the total, and only the length of their array is used.
-            zeros: For a table, which of its cells cannot exist: an array of truth values. Cells that are part of such a
-                cell cannot exist either, nor can a cell all of whose parts in one table cannot.
+            zeros: For a table, which of its cells are impossible: an array of truth values. If a cell is impossible, so
+                are its parts; if all parts of a cell in one table are impossible, so is the cell.
 
         Returns:
             A Tree.
@@ -252,9 +252,10 @@ def _read_possible(
 
 
 def spread_zeros(above: Sequence[int], parents: Sequence[Ints], possible: list[NDArray[np.bool_]]) -> None:
-    """Mark in `possible` all cells that cannot exist because of others.
+    """Mark as impossible in `possible` all cells that cannot exist because of others.
 
-    A cell all of whose parts in one table cannot exist cannot exist either, and neither can the parts of such a cell.
+    If all parts of a cell in one table are impossible, the cell is impossible. If a cell is impossible, so are its
+    parts.
     """
     changed = True
     while changed:

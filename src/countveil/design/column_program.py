@@ -34,7 +34,7 @@ Cells = dict[int, Term]
 
 ONE = Fraction(1)
 _RELAXATION = Fraction(1, 10**7)
-"""By this share an objective may become worse than its optimum in later stages, to keep these programs well posed."""
+"""To keep later stages well posed, an objective may become worse than its optimum by this share in them."""
 _STEEPEST = Fraction(16)
 _TINIEST = Fraction(1, 10**40)
 _FEASIBLE = Fraction(1, 10**40)

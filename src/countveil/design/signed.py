@@ -210,7 +210,8 @@ class Signed:
     def canonical(self, epsilon: Fraction, eta: Fraction, D: int) -> Mechanism:
         """The mechanism of canonical noise, whose eta, D and variance are the best that this guarantee allows.
 
-        **Guarantee.** Its certified delta is at most the requested one: the weights are rounded to that side.
+        **Guarantee.** Its certified delta is at most the requested one, because its weights are rounded on the safe
+        side.
         """
         order, delta = exp_bounds(epsilon)[0], self.request.delta or Fraction(0)
         reach = least_positive(lambda reach: self._meets(epsilon, eta, reach), D)

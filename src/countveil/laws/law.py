@@ -47,7 +47,7 @@ class Law:
 
     @property
     def right(self) -> int:
-        """The largest z that has a weight, which may be 0."""
+        """The largest noise z that has an entry in the weights; this entry may be 0."""
         return len(self.weights) - 1 - self.left
 
     @property

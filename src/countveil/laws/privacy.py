@@ -22,9 +22,9 @@ from countveil.laws.remap import Remap
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """How far the released counts of two neighbouring counts n and m differ: `value`, for the pair that differs most.
+    """A divergence and the pair of neighbouring counts n, m that has it.
 
-    The direction matters: the probabilities of n are compared with E = e^epsilon times those of m.
+    The probabilities of releases of n are compared with E = e^epsilon times those of releases of m.
     """
 
     value: Fraction

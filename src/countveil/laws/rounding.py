@@ -4,7 +4,7 @@ Designers compute with decimals of 120 digits, whose exponents cannot overflow; 
 proposal is a probability times 2**SCALE, rounded to an integer: far finer than any law. To round proposals to the
 weights of a law, their partial sums are rounded, from the edge inwards: no error accumulates, and each weight is within
 one unit of its proposal. Zeros stay zero and positive proposals stay positive, however small: if a tail were rounded to
-zero, the last outcome before it would lose the next outcome, which has to cover it at a neighbouring count.
+zero, the outcome before it would become one that a neighbouring count cannot have, at a cost in privacy.
 `countveil.mechanism.certificate` measures what rounding costs.
 """
 

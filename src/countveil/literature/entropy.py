@@ -58,7 +58,7 @@ def solve(points: Sequence[int], chain: int, V: Fraction, *, exact: bool) -> Sol
 
 
 def variance_range(points: Sequence[int], chain: int) -> tuple[Fraction, Fraction]:
-    """The least and greatest variance of mean-zero laws on the points that do not fall along the chain.
+    """The least and greatest variance of mean-zero laws whose probabilities do not fall along the chain.
 
     The chain is the first `chain` points. Such laws are mixtures of point masses and, along the chain, of uniform laws
     from some point to the chain's end. An extreme law mixes two of these: one with mean -x < 0 and second moment s, one

@@ -127,8 +127,8 @@ def _round(row: _Row) -> tuple[Law, Fraction]:
 def _balance(proposed: Sequence[int], left: int) -> Law:
     """The proposals as weights, rounded down; two neighbouring outcomes take what is missing, so that the mean is zero.
 
-    They are the heaviest two outcomes z and z + 1 above 0. With x units on z and y on z + 1, the equations are x + y =
-    missing and x z + y (z + 1) = -moment.
+    They are the heaviest two outcomes z and z + 1 above 0. If `missing` units are lacking and the rounded weights have
+    the first moment `moment`, x units on z and y on z + 1 need x + y = missing and x z + y (z + 1) = -moment.
     """
     weights = [v >> (SCALE - BITS) for v in proposed]
     missing = (1 << BITS) - sum(weights)

@@ -96,7 +96,8 @@ def text(value: Fraction | int) -> str:
 def symmetric(half: Sequence[Decimal], tail: Fraction = Fraction(0)) -> tuple[Law, Fraction]:
     """The law with P(Z = i) = P(Z = -i) proportional to half[i], and a bound on its distance from the ideal law.
 
-    `tail` is an upper bound on the ideal probability of |Z| > R. The distance is that in total variation, rounded up.
+    `tail` is an upper bound on the ideal probability beyond the last entry of `half`. The distance is that in total
+    variation.
     """
     with localcontext(PRECISE):
         total = 2 * sum(half, Decimal(0)) - half[0]

@@ -40,7 +40,7 @@ Ints = npt.NDArray[np.int64]
 LARGEST_SENSITIVITY = 100
 LARGEST_ORDER = 64
 WIDEST = 8.0
-"""So many standard deviations from zero the weights are free; beyond, the law is geometric."""
+"""Up to this many standard deviations from zero the weights are free; beyond, the law is geometric."""
 LARGEST_N = 900
 _STEPS = 400
 
@@ -155,7 +155,7 @@ class _Problem:
 
 
 def _place(z: Ints, N: int) -> Ints:
-    """For each outcome z, the index of its weight; in the tail, the index N, of whose weight it has a multiple."""
+    """The index of the weight of each outcome z; in the tail, whose weights are multiples of the last one, it is N."""
     places: Ints = np.minimum(np.abs(z), N)
     return places
 

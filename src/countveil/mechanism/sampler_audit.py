@@ -42,7 +42,8 @@ Release = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 class Fit:
     """A comparison of the noise observed at the count n with the weights of its law.
 
-    `observed` and `expected` give for each noise how often it was seen, and how often to expect it in so many draws.
+    `observed` gives for each noise how often it was seen, `expected` how often it should be seen in this number of
+    draws.
     """
 
     n: int

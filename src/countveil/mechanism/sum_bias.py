@@ -13,7 +13,7 @@ from countveil.mechanism.mechanism import Mechanism
 from countveil.numeric.exact_numbers import decimal_text
 
 SHOWN_CELLS = 1000
-"""The bias is stated for a sum of so many cells if no table is given."""
+"""If no table is given, the bias is stated for a sum of this many cells."""
 WAY_OUT = "for sums use policy signed, or ask for the total as a question of its own"
 
 

@@ -23,7 +23,7 @@ _RATIO = re.compile(r"[+-]?\d+/\d+\Z", re.ASCII)
 _MAX_TEXT = 100
 _MAX_EXPONENT = 400
 LARGE_PRODUCT = 200_000
-"""From a product of so many bytes on, Decimals multiply faster than ints."""
+"""For products of at least this many bytes, Decimals multiply faster than ints."""
 
 
 def number(argument: str, given: object, allowed: str = "a finite decimal number") -> Fraction:

@@ -43,7 +43,7 @@ FIXED_EPSILON, FIXED_DELTA = "0.1", "1e-12"
 """The guarantee of the fixed mechanism: in a thousand answers, its edges add less than a thousandth of DELTA."""
 COLUMNS = ("series", "answers", "epsilon", "epsilon_lower", "variance", "ratio")
 FINE = 100
-"""The grid has so many steps in a standard deviation of one loss."""
+"""The grid has this many steps in a standard deviation of one loss."""
 NUDGE = 1e-8
 """An estimate is changed relatively by this, then by four times as much, and so on, until it is certified."""
 TINY = 1e-300
@@ -89,7 +89,7 @@ def cost(mechanism: Mechanism) -> list[Point]:
 
 
 def bracket(answer: Answer, answers: int) -> tuple[Fraction, Fraction]:
-    """A lower and an upper bound on the epsilon of so many answers at delta 1e-6.
+    """A lower and an upper bound on the epsilon of k = `answers` answers at delta 1e-6.
 
     **Guarantee.** Both ends start at an estimate and move apart until both are certified.
     """
@@ -110,7 +110,7 @@ def bracket(answer: Answer, answers: int) -> tuple[Fraction, Fraction]:
 
 
 def basic_epsilon(mechanism: Mechanism, answers: int) -> Fraction:
-    """The epsilon of so many answers at delta 1e-6 by basic composition: k times that of one answer at delta/k."""
+    """The epsilon of k = `answers` answers at delta 1e-6 by basic composition: k times that of one at delta/k."""
     one = mechanism.epsilon_at(DELTA / answers)
     if one is None:
         raise ArithmeticError("the probability of infinite losses is above delta")
@@ -118,7 +118,7 @@ def basic_epsilon(mechanism: Mechanism, answers: int) -> Fraction:
 
 
 def advanced_epsilon(mechanism: Mechanism, answers: int) -> float:
-    """The epsilon of so many answers at delta 1e-6 by the formula of Kairouz, Oh and Viswanath.
+    """The epsilon of k = `answers` answers at delta 1e-6 by the formula of Kairouz, Oh and Viswanath.
 
     Each answer is (e, d)-private; the formula's d' is what k answers of delta d leave of 1e-6.
     """
@@ -154,7 +154,7 @@ def need() -> list[Point]:
 
 
 def tune_member(power: int, answers: int) -> Member:
-    """The geometric law (power 1) or discrete Gaussian (power 2) of least noise for so many answers.
+    """The geometric law (power 1) or discrete Gaussian (power 2) with the least noise for a number of answers.
 
     All answers together are within epsilon 3 and delta 1e-6. **Guarantee.** The upper bound on their delta is at most
     1e-6; the scale is the least one up to a relative 1e-4.
@@ -178,7 +178,7 @@ def peer(member: Member) -> Answer:
 
 
 def _zcdp_variance(answers: int) -> Fraction:
-    """The variance of the discrete Gaussian for so many answers within epsilon 3 and delta 1e-6 by zCDP.
+    """The variance of the discrete Gaussian for k = `answers` answers within epsilon 3 and delta 1e-6 by zCDP.
 
     Its parameter is s2 = k / (2 rho), with the largest rho whose epsilon at delta 1e-6 is at most 3.
     """

@@ -59,7 +59,7 @@ def plan(
     prices: bool = False,
     progress: Callable[[Iterable[Any]], Iterable[Any]] = iter,
 ) -> Plan:
-    """The best mechanisms for so many answers within (epsilon, delta), certified for all of them together.
+    """The best mechanisms for a number of answers within (epsilon, delta), certified for all of them together.
 
     Args:
         epsilon, delta: The budget of all answers together.

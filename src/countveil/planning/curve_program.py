@@ -32,7 +32,7 @@ from countveil.numeric.linear_program import NoSolution, Solution
 
 MARGIN = 2
 WIDE = 4
-"""Unless n0 is given, the bias is required to be zero from so many standard deviations on."""
+"""Unless n0 is given, the bias is required to be zero from this many standard deviations on."""
 _MET = Fraction(1, 10**9)
 """A relative excess over the heights up to this size is put down to the solver's tolerance."""
 _EXACT = Fraction(1, 10**40)

@@ -114,9 +114,9 @@ def part_of(ask: PlanRequest, grade: Grade) -> GradePart:
 
 
 def _level(ask: PlanRequest, part: GradePart) -> float:
-    """The probability with which a signed law has to keep a margin, so that every count keeps it with 95 %.
+    """The probability with which a signed law must keep a margin, so that every count keeps it with 95 % after the map.
 
-    It is found for a law of usual shape.
+    It is found for a law of usual shape. Laws that need no map keep the margin with 95 %.
     """
     if part.target != "margin" or ask.policy != "nonnegative":
         return LEAST_LEVEL

@@ -13,7 +13,7 @@ import math
 from countveil.accounting import Neighbours
 
 WITHIN_95 = 1.959964
-"""A normal variable is within so many standard deviations of its mean with probability 95 %."""
+"""A normal variable is within this many standard deviations of its mean with probability 95 %."""
 
 
 def estimate_margin(

@@ -36,7 +36,7 @@ from countveil.planning.shapes import Target, normalise
 LARGEST_D = 48
 """The largest D for which the program is solved within minutes."""
 ORDERS = 8
-"""Curves are bounded at up to so many orders above 1."""
+"""Curves are bounded at no more than this many orders above 1."""
 DIPS = (0.01, 0.03, 0.1)
 """By how much the centre of the stationary law is lowered; tried in this order."""
 EDGE = 0.05
@@ -49,7 +49,7 @@ OUTSIDE = 0.6
 """The edge of the stationary law is at most this share of the edge of the signed law."""
 TRIES = 6
 STEPS = 200
-"""The largest loss spans so many grid steps."""
+"""The largest loss spans this many grid steps."""
 _SAME = Fraction(10**6 + 1, 10**6)
 
 Curve = tuple[tuple[Fraction, ...], tuple[Fraction, ...]]
@@ -127,9 +127,10 @@ def _shorten(half: Floats, target: Target) -> Floats:
 
 
 def _lower_centre(half: Floats, by: float, curve: Curve) -> Law | None:
-    """The law with a lower centre and a smaller edge, if it stays below the curve: other laws need the room; else None.
+    """The law with a lower centre and a smaller edge, which leaves other laws some room below the curve.
 
-    A lower centre raises all other weights. If the law then exceeds the curve, its losses are scaled down a little too.
+    None if no such law is below the curve. A lower centre raises all other weights; if the law then exceeds the curve,
+    its losses are scaled down a little too.
     """
     for flatter in (0.0, by / 10, by / 5, by / 2, by):
         logs = (np.log(half / half[0]) * (1 - flatter)).tolist()
@@ -148,7 +149,10 @@ def _height(law: Law, order: Fraction) -> Fraction:
 
 
 def _choose_curve(law: Law, target: Target) -> Curve:
-    """The privacy curve of a law against its shift by 1, at those few of its corners that cost least for k answers."""
+    """The privacy curve of a law against its shift by 1, at a few of its corners.
+
+    While there are too many corners, the one whose removal costs least for k answers is dropped.
+    """
     orders = [Fraction(1)]
     for ratio in sorted(law.probability(i) / law.probability(i + 1) for i in range(law.right)):
         if ratio > orders[-1] * _SAME:

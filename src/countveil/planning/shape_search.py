@@ -47,12 +47,12 @@ NEARBY = (0.008, 0.016)
 FINE = 200.0
 """Grid steps in a standard deviation of the loss for the last tuning; the coarser grid errs on the safe side."""
 POLISHED_ANSWERS = 100
-"""From so many answers on, a shape is as good as weights that are optimised freely."""
+"""From this many answers on, a shape is as good as weights that are optimised freely."""
 SHARES = (1e-5, 1e-3, 0.02, 0.2, 0.9)
 """Shares of delta that the edges of a law may take: the larger the share, the smaller D."""
 USUAL_SHARE = 5e-3
 WIDE, SMALL_SENSITIVITY = 60, 4
-"""The shape of a wider law is found at about this standard deviation, unless the sensitivity is small."""
+"""Laws wider than about this standard deviation take the shape of a narrower one, unless the sensitivity is small."""
 
 
 @dataclass(frozen=True, eq=False)

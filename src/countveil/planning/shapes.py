@@ -71,7 +71,7 @@ def grid_step(half: Floats, target: Target, fine: float = 40.0) -> float:
 def grid_losses(half: Floats, target: Target, step: float | None = None) -> Losses:
     """The law of the privacy loss of one answer, on a grid, rounded to the safe side.
 
-    It dominates the loss at the largest shift, that by the sensitivity.
+    It is the loss for the largest shift, which is the sensitivity.
     """
     return above([pair(half, target.sensitivity)], grid_step(half, target) if step is None else step)
 

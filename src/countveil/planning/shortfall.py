@@ -1,4 +1,4 @@
-"""Why grades do not fit their budget: which one is too fine, the nearest target, and the least sufficient epsilon."""
+"""Why grades do not fit their budget: which one is too fine, the nearest target, and an epsilon that is enough."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _targets_fit(ask: PlanRequest, parts: Sequence[GradePart], which: Sequence[i
 
 
 def _keep(ask: PlanRequest, which: Sequence[int]) -> PlanRequest:
-    """The request with only these of its grades."""
+    """The request reduced to the grades with these indices."""
     return replace(ask, grades=tuple(ask.grades[i] for i in which))
 
 

@@ -40,9 +40,9 @@ COARSE, FINE = 40.0, 160.0
 """Grid steps in the smallest standard deviation of a loss: for the search, and for the last tuning."""
 SMALLEST_POWER, LARGEST_POWER = 1.0, 3.0
 MOST_EXACT = 8
-"""Up to so many kinds of grades, gradients leave out the answer itself; with more kinds, it hardly matters."""
+"""With more kinds of grades than this, gradients count the answer itself among the others, which hardly matters."""
 MOST_VARIABLES = 8
-"""Steps along single variables are tried if there are at most so many variables."""
+"""Steps along single variables are tried if there are at most this many variables."""
 FIRST_STEPS, SHORTER = 0.15, 5  # the length of these steps at first, and how often it is shortened
 LEVEL_95 = 0.95
 

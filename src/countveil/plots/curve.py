@@ -32,7 +32,7 @@ def curve_rows(mechanism: Mechanism) -> theme.Rows:
 def _grid(mechanism: Mechanism) -> list[Fraction]:
     """The epsilons at which the curve is computed: in even steps, and closer together just below the certified epsilon.
 
-    There the curve of an optimal law breaks off.
+    At the certified epsilon the curve of an optimal law breaks off.
     """
     epsilon = mechanism.epsilon
     top = epsilon * STRETCH if epsilon else Fraction(2)

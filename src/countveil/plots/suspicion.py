@@ -1,18 +1,19 @@
 """How far a release can raise an attacker's suspicion: the guarantee for someone who is in the data.
 
-The attacker knows everything except whether one person is counted: the true count is n or its neighbour m. The attacker
-gives n a probability pi before the release, the suspicion. The published count y makes it
+The attacker knows everything except whether one person is counted: the true count is n or its neighbour m. Before the
+release the attacker gives n the probability pi, the suspicion. After the release of y the suspicion is
 
     pi p(y|n) / (pi p(y|n) + (1 - pi) p(y|m)),
 
 where p(y|n) is the probability that n is published as y. This is more than B(pi) = pi t / (pi t + 1 - pi) exactly if
-p(y|n) > t p(y|m). So B bounds the suspicion in every release except for a share P(p(Y|n) > t p(Y|m) | n); the largest
-share over neighbours in both directions is used. Two bounds are computed from the weights: that of t = e^(1.01
-epsilon), with its share, and that whose share is 1 %. (At e^epsilon itself the share says little: optimal laws have
-p(y|n) = e^epsilon p(y|m) for most y, up to rounding.) Both are measured on the sampled laws: on all of them if that is
-quick, else on a selection of counts, and then the picture says so. One number has no exceptions: with a prior of one
-half the best guess is right with probability at most (1 + delta(0))/2, where delta(0) is the total variation between
-neighbours.
+p(y|n) > t p(y|m). So B bounds the suspicion in all releases except for a share, P(p(Y|n) > t p(Y|m) | n); the largest
+share over neighbours in both directions is used. Two bounds are computed from the weights: the bound with t = e^(1.01
+epsilon), together with its share, and the bound whose share is 1 %. (With t = e^epsilon itself the share says little:
+optimal laws have p(y|n) = e^epsilon p(y|m) for most y, up to rounding.) Both are measured on the sampled laws: on all
+of them if that is quick, else on a selection of counts, and then the picture says so.
+
+One number has no exceptions: with a prior of one half the best guess is right with probability at most (1 +
+delta(0))/2, where delta(0) is the total variation between neighbours.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ EXCEPTIONS = Fraction(1, 100)
 BREADTH = Fraction(101, 100)
 """The factor on epsilon in e^(1.01 epsilon), so close to 1 that the picture does not show it."""
 QUICK_WORK = 1_000_000
-"""At most so many weights of neighbouring laws are compared; beyond, only a selection of counts is compared."""
+"""At most this many weights of neighbouring laws are compared; beyond, only a selection of counts is compared."""
 LEAST_SPREAD = 16
 SMALL_COUNTS, NEAR_COUNTS = 8, 3
-"""A selection of counts has so many of the smallest, and so many on each side of where laws change kind."""
+"""A selection of counts has the SMALL_COUNTS smallest, and NEAR_COUNTS on each side of where laws change kind."""
 POINTS = 60
 
 Pair = tuple[Sequence[int], Sequence[int]]
@@ -48,9 +49,9 @@ def order(mechanism: Mechanism) -> Fraction:
 
 
 def exceeding_share(mechanism: Mechanism, t: Fraction) -> Fraction:
-    """How often a release of n is over t times likelier for n than for a neighbouring count m: the largest probability.
+    """The largest share of releases y of a count n with p(y|n) > t p(y|m), where m is a neighbouring count.
 
-    It is exact, over all compared pairs of counts n and m.
+    p(y|n) is the probability that n is released as y. The share is exact, over the compared pairs of counts.
     """
     return max((_share(pair, t) for pair in _pairs_of_laws(mechanism)), default=Fraction(0))
 
@@ -131,7 +132,7 @@ def _digits(x: Fraction | float, rounding: str = "nearest") -> str:
 
 
 def _share(pair: Pair, t: Fraction) -> Fraction:
-    """The probability under the first law of a pair that its probability exceeds t times that of the second."""
+    """The share of releases y with p(y|n) > t p(y|m), for the pair of laws of the counts n and m."""
     a, b = t.numerator, t.denominator
     here, there = pair
     return Fraction(sum(w for w, v in zip(here, there, strict=True) if b * w > a * v), sum(here))

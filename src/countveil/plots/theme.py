@@ -25,7 +25,7 @@ WORDS_WIDE = 88
 WIDE_WORDS = 128
 """Characters in a line of the subtitle above several panels side by side."""
 SUBTITLE_LINES = 2
-"""Subtitles are padded to so many lines, so that the titles of a row of pictures begin at the same height."""
+"""Subtitles are padded to this many lines, so that the titles of a row of pictures begin at the same height."""
 
 INK = "#1a1a1a"
 QUIET = "#6b6b6b"

@@ -32,7 +32,7 @@ FINE = 10**6
 _COARSE = ("1", "0.97", "0.94", "0.9", "0.85", "0.8", "0.7")
 """If stored probabilities are coarse, the program is solved for epsilon times each of these."""
 _FAR = 16
-"""Up to this noise bound, smaller epsilons are tried too where fine probabilities cut off the tails of the best law."""
+"""If a format of many decimals still cuts off tails of the best law, smaller epsilons are tried, for D up to this."""
 _ATTEMPTS = 6
 
 
@@ -233,7 +233,7 @@ def _may_be_infeasible(spec: Spec) -> bool:
 
 
 def _reach(spec: Spec, epsilon: Fraction, units: int) -> int:
-    """The largest noise to solve for: D or, if probabilities are fine, that beyond which the best law rounds to 0."""
+    """The largest noise to solve for: D, or for formats of many decimals that beyond which the best law rounds to 0."""
     if units < FINE:
         return spec.D
     return max(spec.js + 1, min(spec.D, math.floor(math.log(units) / float(epsilon))))

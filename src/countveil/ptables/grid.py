@@ -16,7 +16,7 @@ from countveil.errors import InfeasibleError
 from countveil.ptables.table import Row
 
 _CANDIDATES = 48
-"""To correct the mean, units may move between so many outcomes, the likeliest ones."""
+"""To correct the mean, units may move between this many outcomes, the likeliest ones."""
 
 
 def nearest_even(weight: int, total: int, units: int) -> int:

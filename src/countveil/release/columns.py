@@ -2,7 +2,7 @@
 
 **Guarantee.** Every column has its own noise key, and row r is cell r - 1 of that key: no two counts of a release share
 noise. A person may be counted in every column, so the stated guarantee of k columns is the certified composition of k
-answers. Only if the caller states that each person is counted in one column, is it the guarantee of one column.
+answers. If the caller states that each person is counted in only one of them, it is the guarantee of one column.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Counts = NDArray[np.int64]
 
 
 def compose_columns(mechanism: Mechanism, columns: int) -> tuple[Fraction, Fraction]:
-    """The guarantee (epsilon, delta) of so many columns released by one mechanism.
+    """The guarantee (epsilon, delta) of several columns released by one mechanism.
 
     It holds for a person who may be counted in all of them. Delta is the number of columns times the mechanism's delta;
     epsilon is the least certified for that delta, at most the number of columns times the mechanism's epsilon.

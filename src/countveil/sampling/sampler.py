@@ -92,7 +92,7 @@ def _draw_remapped(laws: Remap, n: int, uniform: int) -> int:
 
 
 def release_one(laws: Laws, n: int, bits: Bits | None = None) -> int:
-    """Release one count: the true count n plus noise. The release is a separate one; the count is its cell 0."""
+    """Release one count, the true count n plus noise, as a release of its own."""
     return n + _draw_by_definition(laws, n, bits if bits is not None else NoiseKey(), 0)
 
 
@@ -316,7 +316,7 @@ class _RemapSampler(Sampler):
 
 
 def _map_heads(row: Row, map_bits: int) -> tuple[int, int]:
-    """The pair (a, b): first 16 bits below a choose the first target of a row of the map, from b on the last."""
+    """Thresholds (a, b) for the first 16 bits: below a, a row's first target is chosen, from b on its last."""
     ends = [0]
     for _, weight in row:
         ends.append(ends[-1] + weight)

@@ -55,8 +55,8 @@ def remap_nearly(source: Law, n0: int | None = None, max_bias: Fraction | None =
 
     If neither n0 nor a bias is given, the map only pulls small outcomes down: P(Y = n) is eta from a few counts on, and
     from two standard deviations on the bias is about a thousandth of a standard deviation. Otherwise a linear program
-    finds the map (`map_program`). Plans of many answers use this function: with moves, k answers would cost k * share *
-    (1 + E), where share is the probability that is moved and E = e^epsilon.
+    finds the map (`map_program`). Plans of many answers use this function: moves would cost k answers k * share * (1 +
+    E) of delta, where share is the probability that is moved and E = e^epsilon.
     """
     if max_bias is None and is_wide(source):
         start = math.ceil(2 * math.sqrt(source.variance)) if n0 is None else n0

@@ -50,7 +50,7 @@ REACH, FURTHEST_MOVE, MOST_MOVED = 6, Fraction(5, 2), 20
 QUICK, LARGEST = 15_000, 60_000
 """Up to QUICK coefficients the program takes a fraction of a second, up to LARGEST one to two seconds."""
 STEP_BITS = 12
-"""Square roots are rounded to so many fractional bits."""
+"""Square roots are rounded to this many fractional bits."""
 
 
 def row_of(mean: Fraction) -> Row:

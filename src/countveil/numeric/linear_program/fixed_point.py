@@ -143,10 +143,9 @@ class Data:
     upper: Exact
 
     def at_present_bounds(self, columns: Status) -> Status:
-        """The statuses, corrected for columns that have no bound where their status says that they are.
+        """The statuses, with every column moved whose status names a bound that it does not have.
 
-        A column at its missing lower bound is moved to its upper bound, and vice versa; a column without any bound, to
-        zero.
+        Such a column is moved to its other bound, or to zero if it has no bound at all.
         """
         no_lower, no_upper = self.lower <= -INFINITE, self.upper >= INFINITE
         nonbasic, upper = columns != BASIC, columns == UPPER
@@ -223,7 +222,7 @@ class Point:
         )
 
     def _gap(self) -> int:
-        """An upper bound on the primal minus the dual objective: the sum of the absolute values of its terms.
+        """An upper bound on the primal minus the dual objective: its terms, all taken as positive, are added up.
 
         The term of a column is its reduced cost times its distance to the bound that the sign of the cost points to.
         Where that bound is missing, the size of the column's value (plus one) replaces the distance.
@@ -245,8 +244,8 @@ def scale_of(matrix: Matrix, z: Exact) -> Scale:
     """The powers of two that bring the values of the point z close to one in the scaled program.
 
     A row is as large as its largest term at z. A column is scaled so that its term reaches the size of the smallest row
-    it appears in, and a row so that its largest scaled term is close to one. If the point is zero wherever a column or
-    row looks, the scale is one.
+    it appears in, and a row so that its largest scaled term is close to one. Rows and columns in which z is zero have
+    the scale one.
     """
     height, width = matrix.shape
     size = abs(matrix.floats)

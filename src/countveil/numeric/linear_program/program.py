@@ -198,7 +198,7 @@ def _refine(data: Data, start: Point, sizes: Exact) -> tuple[Point, int]:
 
 
 def _magnification(exponent: int, before: int, growth: int) -> int:
-    """The power of two that magnifies a violation below 2^exponent to about one in the next correction program.
+    """The exponent e with which 2^e magnifies a violation below 2^exponent to about one.
 
     It is at most `before + growth`; if there is no violation, it is `before`.
     """
