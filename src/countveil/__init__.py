@@ -29,7 +29,7 @@ Mechanisms
     ComparisonRow       one mechanism of a comparison
 
 Many answers
-    plan                the best mechanisms for so many answers within one budget
+    plan                the best mechanisms for a number of answers within one budget
     Grade               what is asked of answers of one accuracy: their number, and a target or a weight
     PlannedGrade        a grade of a plan with its mechanism
     compose             the privacy of many answers together
@@ -45,7 +45,7 @@ Tables that add up
     split_budget        how to divide a budget among the tables of a tree
     expect_gaps         by how much sums of published cells will exceed the true sums
     Reconciliation      the result of reconcile
-    ReconciledTable     one of its tables, with intervals and certain bounds
+    ReconciledTable     one table of a Reconciliation, with intervals and certain bounds
     MarginTable         sums across the tree, with intervals
     BudgetSplit         the result of split_budget
     ExpectedGaps        the result of expect_gaps
@@ -68,7 +68,7 @@ Counting
     Share               what is left of an analyst's share of a budget
     Standing            how many answers there are, and how many are spent
     DatasetSummary      the public schema of a dataset
-    ColumnSummary       a column of that schema
+    ColumnSummary       a column of a public schema
     MechanismSummary    the accuracy of a dataset's answers
     HistoryEntry        a question that was charged
 

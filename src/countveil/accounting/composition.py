@@ -34,11 +34,11 @@ from countveil.numeric.exact_numbers import Number, number
 from countveil.numeric.search import NoRootError, find_root
 
 FINE = 60.0
-"""The grid has at least this many steps in a standard deviation of one answer's loss."""
+"""The grid of privacy losses has at least this many steps in a standard deviation of one answer's loss."""
 MERGED = 4e-4
-"""Merging losses to the grid may remove about this share of their variance."""
+"""Merging privacy losses to the grid may remove about this share of their variance."""
 CHEAP, FINEST = 2**15, 2**20
-"""Points in the window of the transform: CHEAP takes no noticeable time, FINEST is for the last digits."""
+"""Points in the window of the Fourier transform: CHEAP takes no noticeable time, FINEST is for the last digits."""
 SMALLEST_DELTA = 1e-300
 LONGEST = 2**20
 """The losses of one answer span at most this many grid points, however rare the extreme losses are."""

@@ -29,10 +29,10 @@ from countveil.accounting.privacy_loss import Floats
 from countveil.accounting.spectrum import UNIT, Term, sum_law
 
 WIDTH = 9.0
-"""The window first reaches this many standard deviations to each side; it is widened if that is not enough."""
+"""The window of the transform first reaches this many standard deviations to each side; it is widened if needed."""
 SMALLEST, LARGEST = 2**10, 2**22
 ENOUGH = 1e-4
-"""The window is wide enough when the error is below this share of the result."""
+"""The window of the transform is wide enough when the error is below this share of the result."""
 
 Part = tuple[Losses, int]
 """A pair (losses of one answer, number of such answers)."""

@@ -103,7 +103,7 @@ WIDEST = 2**23
 SEARCHED, LONGEST = 2000.0, 2**16
 """The grid of `heaviest_loss` has SEARCHED steps in a standard deviation, but at most LONGEST in the largest loss."""
 ROUNDED = 1e-7
-"""Losses with a smaller relative difference are equal but for rounding; the largest of them is put on the grid."""
+"""Losses with a smaller relative difference differ only by rounding; the largest of them is put on the grid."""
 
 
 def heaviest_loss(pairs: Sequence[Pair], deviation: float) -> float:

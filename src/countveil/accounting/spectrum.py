@@ -36,9 +36,9 @@ SMALLEST_LOG = -745.0
 GROWTH = 1e-6
 """For x below this, ln(1 + x) is replaced by x, which is larger."""
 FEW = 8
-"""If there are at most this many terms, every transform is computed at all frequencies."""
+"""If a sum has at most this many terms, the transform of each is computed at all frequencies."""
 NEGLIGIBLE = -62.0
-"""The product is set to 0 where its logarithm is below this: there it is below 2e-27, far below rounding errors."""
+"""The product of transforms is set to 0 where its logarithm is below this: then it is below 2e-27, under rounding."""
 BLOCK, BATCH = 512, 64
 """The number of grid points in a block of a sum, and of terms in a product of matrices."""
 

@@ -1,4 +1,4 @@
-"""Our own mechanisms on the shared terms: never negative, signed, and signed of least variance."""
+"""Our own mechanisms for the shared terms of a comparison: never negative, signed, and signed of least variance."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ _PROHIBITIVE = Fraction(10**6)
 LEEWAY = Fraction(102, 100)
 """The bias may be 2 % above its minimum, because the laws of exactly minimal bias are distorted."""
 NEGLIGIBLE = Fraction(1, 10**12)
-"""A bias so small that no stage reduces it any further."""
+"""A bias so small that the program does not try to reduce it any further."""
 _NOISE = 1 << (SCALE - 170)
 """Probabilities below 2**-170 are rounding errors of the solver, and are set to zero."""
 

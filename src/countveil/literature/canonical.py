@@ -46,7 +46,7 @@ def canonical_noise(epsilon: Number, delta: Number) -> Member:
 
 
 def ideal_half(epsilon: Fraction, delta: Fraction) -> list[Decimal]:
-    """The ideal probabilities P(Z = i) for i = 0..D, to 120 digits, by the recurrence of the tails G_k."""
+    """The ideal probabilities P(Z = i) for i = 0..D, to 120 digits, by the recurrence in the module's docstring."""
     with localcontext(PRECISE):
         E, target = exp(epsilon), decimal(delta)
         tail = (1 - target) / (E + 1)

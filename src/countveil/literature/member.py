@@ -28,7 +28,7 @@ from countveil.laws.rounding import PRECISE, SCALE, proposals, symmetric_law
 from countveil.numeric.exact_numbers import decimal_text, number
 
 BITS = 192
-"""The weights of members sum to 2**192: rounding is far below every delta that is compared."""
+"""The weights of a mechanism of the literature sum to 2**192: rounding is far below every delta that is compared."""
 
 NEGLIGIBLE = Fraction(1, 2**100)
 """Unbounded laws are cut off where both tails together have at most this probability."""

@@ -18,12 +18,12 @@ from countveil.mechanism.mechanism import Mechanism
 
 Floats = NDArray[np.float64]
 LARGEST_EXPONENT = 300.0
-"""For a map that never falls, t * |Y - n| is at most this, so that the product of two exponentials stays finite."""
+"""For a map that never falls, cumulants are computed for t * |Y - n| up to this, where exponentials stay finite."""
 MOST_ORDERS = 17
-"""For a map that never falls, K(t) is computed at no more than this many t at once; others are interpolated."""
+"""For a map that never falls, cumulants are computed at no more than this many t at once; others are interpolated."""
 _UNIT = 2.0**-53
 _SLACK = 1e-12
-"""A bound on the relative rounding error of all steps except the convolution."""
+"""A bound on the relative rounding error of a cumulant from all steps except the convolution."""
 
 
 class Cumulants:

@@ -43,9 +43,9 @@ FIXED_EPSILON, FIXED_DELTA = "0.1", "1e-12"
 """The guarantee of the fixed mechanism: in a thousand answers, its edges add less than a thousandth of DELTA."""
 COLUMNS = ("series", "answers", "epsilon", "epsilon_lower", "variance", "ratio")
 FINE = 100
-"""The grid has this many steps in a standard deviation of one loss."""
+"""The grid of privacy losses has this many steps in a standard deviation of one answer's loss."""
 NUDGE = 1e-8
-"""An estimate is changed relatively by this, then by four times as much, and so on, until it is certified."""
+"""An estimate that is not certified is moved by this share, then by four times as much, and so on."""
 TINY = 1e-300
 TAIL = 1e-4
 """While a scale is tuned, tails that the float law leaves out may take this share of delta."""

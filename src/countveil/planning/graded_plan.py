@@ -133,7 +133,7 @@ def _level(ask: PlanRequest, part: GradePart) -> float:
 
 
 def _keeps_margin(part: GradePart, grade: PlannedGrade) -> bool:
-    """Whether every count keeps the margin of its part; with policy floor, every count that is not raised to D."""
+    """Whether every count keeps the margin that its grade asks for; with policy floor, every count from D on."""
     mechanism = grade.mechanism
     typical = mechanism.policy == "floor"
     margin = mechanism.certificate.typical_margin_95 if typical else mechanism.margin_95

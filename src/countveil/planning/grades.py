@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 PlanPolicy = Literal["nonnegative", "signed", "floor"]
 POLICIES = get_args(PlanPolicy)
 STANDARD = "standard"
-"""The name of the grade of a plan that has only a number of answers."""
+"""The name of the only grade of a plan that was asked for by a number of answers alone."""
 LARGEST_PLAN = 10**6
 LARGEST_SENSITIVITY, LARGEST_CELLS = 1000, 10_000
 LARGEST_MARGIN = 10**5

@@ -36,20 +36,20 @@ from countveil.planning.shapes import Target, normalise
 LARGEST_D = 48
 """The largest D for which the program is solved within minutes."""
 ORDERS = 8
-"""Curves are bounded at no more than this many orders above 1."""
+"""Privacy curves are bounded at no more than this many orders above 1."""
 DIPS = (0.01, 0.03, 0.1)
 """By how much the centre of the stationary law is lowered; tried in this order."""
 EDGE = 0.05
 """The edges of the signed law may take up to this share of delta, to make D smaller."""
 SPARED = 0.98
-"""The curve of straight lines aims at this share of delta."""
+"""The curve that bounds those of all laws aims at this share of delta."""
 CLEAR = 1 - 3e-6
 """The share of epsilon to aim at. If k times the largest loss is exactly epsilon, rounding must not push it beyond."""
 OUTSIDE = 0.6
 """The edge of the stationary law is at most this share of the edge of the signed law."""
 TRIES = 6
 STEPS = 200
-"""The largest loss spans this many grid steps."""
+"""The largest privacy loss spans this many grid steps."""
 _SAME = Fraction(10**6 + 1, 10**6)
 
 Curve = tuple[tuple[Fraction, ...], tuple[Fraction, ...]]

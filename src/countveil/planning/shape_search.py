@@ -43,7 +43,7 @@ from countveil.planning.shapes import (
 POWERS = (1.0, 1.4, 2.0)
 REFINEMENTS = 8
 NEARBY = (0.008, 0.016)
-"""Powers that differ by so little are tuned on the fine grid too, as the coarse grid cannot tell them apart."""
+"""Powers above the best one by these amounts are tuned on the fine grid too: the coarse grid cannot tell them apart."""
 FINE = 200.0
 """Grid steps in a standard deviation of the loss for the last tuning; the coarser grid errs on the safe side."""
 POLISHED_ANSWERS = 100

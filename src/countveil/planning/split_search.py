@@ -384,7 +384,7 @@ def fitting_law(part: GradePart, power: float, delta: float) -> Floats:
 
 
 def least_delta(parts: Sequence[GradePart], epsilon: float) -> float:
-    """An estimate of the least delta of parts that all have targets; they share one power, the best one."""
+    """An estimate of the least delta of grades that all have targets; all laws have one power, the best of a few."""
     search = _Search(parts, epsilon, 1e-9, "variance")
     return min(search.composed(search.laws(search.shapes(np.full(len(parts), power)))) for power in POWERS)
 

@@ -48,7 +48,7 @@ class Audit:
     curve: dict[Fraction, dict[str, Fraction]]
 
     def delta(self, reading: str, epsilon: Number) -> Fraction:
-        """The delta in one reading at one of the audited epsilons.
+        """The delta in one of the four readings (assumptions about the counts), at one of the audited epsilons.
 
         >>> from countveil.ptables.table import Row
         >>> coin = PTable((Row(0, (2,), 2), Row(-1, (1, 0, 1), 2)))

@@ -31,7 +31,7 @@ from countveil.numeric.linear_program import NoSolution, Solution
 
 _SPARE = 5
 _RELAXATION = Fraction(1, 10**4)
-"""By this share an objective may become worse than its optimum in later stages, to keep these programs well posed."""
+"""To keep later stages well posed, an objective may become worse than its optimum by this share in them."""
 _FEASIBLE = Fraction(1, 10**10)
 """Constraints may be violated by this much: rounding removes the violation, and the result is measured."""
 _HAIR = Fraction(1, 10**12)
