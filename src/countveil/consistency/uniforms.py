@@ -1,7 +1,7 @@
 """Uniform integers for random rounding, from the package's only source of randomness.
 
 Rounding and simulation are post-processing, so no guarantee of privacy rests on these integers. What rests on them is
-that rounding favours no cell. They come from a fresh noise key that is used for nothing else.
+that rounding favours no cell. They come from a fresh noise key, with which no counts are released.
 """
 
 from __future__ import annotations

@@ -11,9 +11,9 @@ direction. A curve is convex in E, so between the orders it is below the straigh
 of k answers is bounded before the laws are known, and certified afterwards.
 
 **Few hinges.** A hinge is an extra variable for a term max(0, p - E q). The program requires that p(y|n) falls with the
-distance from n, and that the ratio of the probabilities of neighbouring outcomes stays near the ratio in the given law,
-at most MARGIN orders of the grid away. So most terms of the sum have a known sign, and need no hinge. Objectives, in
-this order: least bias of small counts, least mean squared errors.
+distance from n, and that the ratio of an outcome's probabilities at neighbouring counts stays near the ratio in the
+given law, at most MARGIN orders of the grid away. So most terms of the sum have a known sign, and need no hinge.
+Objectives, in this order: least bias of small counts, least mean squared errors.
 """
 
 from __future__ import annotations

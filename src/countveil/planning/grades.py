@@ -40,8 +40,8 @@ class Grade:
         margin: The 95 % margin to keep: at least 95 % of answers are no further from the truth, whatever the count is.
         variance: The variance to keep for a typical count.
         eta: The probability of an exact answer to keep for a typical count.
-        D: The noise bound: no answer is ever further from the truth. Unlike margin, variance and eta, it goes
-            together with a weight.
+        D: The noise bound: no answer is ever further from the truth. Unlike margin, variance and eta, it
+            can be combined with a weight.
         weight: The plan makes the sum of weight * answers * variance least. Default 1; not with a margin,
             a variance or an eta.
         policy: "nonnegative", "signed" or "floor". Default: that of the plan.
