@@ -38,7 +38,7 @@ GROWTH = 1e-6
 FEW = 8
 """If a sum has at most this many terms, the transform of each is computed at all frequencies."""
 NEGLIGIBLE = -62.0
-"""The product of transforms is set to 0 where its logarithm is below this: then it is below 2e-27, under rounding."""
+"""The product of transforms is set to 0 where its logarithm is below this, so where it is less than rounding errors."""
 BLOCK, BATCH = 512, 64
 """The number of grid points in a block of a sum, and of terms in a product of matrices."""
 

@@ -28,7 +28,7 @@ FIRST_STEP, LAST_STEP = 1.0, 0.004
 ROUNDS = 60
 SAMPLED_GROUPS = 16
 LEAST_SHARE = 0.005
-"""The search goes down to shares of this times the largest; a table that gets no more is left out."""
+"""Shares of the budget are searched down to this fraction of the largest; a table that gets no more is left out."""
 
 
 @dataclass(frozen=True)

@@ -120,7 +120,10 @@ def _absorb(side: list[int], missing: int) -> None:
 
 
 def _cumulative(values: Sequence[int], bits: int) -> list[int]:
-    """The weights over 2**bits of proposals: differences of rounded partial sums, and at least 1 where positive."""
+    """The weights over 2**bits of proposals: differences of their rounded partial sums.
+
+    A positive proposal gets at least the weight 1.
+    """
     weights, exact, before = [], 0, 0
     for value in values:
         exact += value

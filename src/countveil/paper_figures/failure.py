@@ -30,7 +30,11 @@ SHOWN_D = 6
 EPSILONS = ("0.5", "1.1", "2.2")
 STEPS = 40
 LARGEST = Fraction(1, 4)
-"""The paper's theorem can fail only for smaller eta: C < S_{D-1} / (S_1 + ... + S_D) < 1/2, so eta < 1/5."""
+"""The paper's theorem can fail only for a smaller eta.
+
+It fails where C < S_{D-1} / (S_1 + ... + S_D) in the notation of the module's docstring; this is below 1/2, so eta <
+1/5.
+"""
 
 
 def boundary(epsilon: Fraction, D: int) -> Fraction:

@@ -87,9 +87,10 @@ class CurveProgram:
         return self.program.bound_bias(n, cells)
 
     def _bound_curve(self, cells: Sequence[tuple[Term, Term | None, int]]) -> None:
-        """Constrain sum max(0, p - E q) to at most its height at every order E.
+        """Constrain the sum of max(0, p - E q) to at most its height, at every order E of the grid.
 
-        `cells` are triples (p, q, distance) with p >= q; `distance` tells which ratio p/q the given law has there.
+        `cells` are triples (p, q, distance): p and q are the probabilities of an outcome at two neighbouring counts, p
+        >= q, and `distance` is how far the outcome is from the count of p.
         """
         sums: list[list[Term]] = [[(self.program.one, -h), (self.excess, -h)] for h in self.heights]
         for p, q, distance in cells:

@@ -56,7 +56,7 @@ def pair(half: Floats, shift: int = 1) -> Pair:
 
 
 def grid_step(half: Floats, target: Target, fine: float = 40.0) -> float:
-    """A step for a grid of losses: small compared with the deviation of one loss.
+    """A step for a grid of privacy losses: small compared with the standard deviation of one answer's loss.
 
     The likeliest losses are multiples of the step.
     """

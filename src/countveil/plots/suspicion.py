@@ -86,7 +86,7 @@ def orders(mechanism: Mechanism) -> dict[str, float]:
 
 
 def suspicion_rows(lines: Mapping[str, float]) -> theme.Rows:
-    """Rows {prior, posterior, series} for several lines, each given by its t."""
+    """Rows {prior, posterior, series} for several lines, each given by the factor t of `posterior`."""
     priors = [math.sin(math.pi * i / POINTS / 2) ** 2 for i in range(POINTS + 1)]  # closer together at both ends
     return [
         {"prior": prior, "posterior": posterior(prior, t), "series": name}

@@ -37,7 +37,10 @@ FLAT = 1e-6
 
 
 def geometric_need(ratio: float) -> float:
-    """The total sum_j a^-j g(j) that pulls g must reach to cancel the bias: a/(1-a)^2, where a is `ratio`."""
+    """The total that pulls must reach to cancel the bias: a/(1-a)^2, where a is `ratio`.
+
+    Pulling the outcome j down by g(j) adds a^-j g(j) to the total.
+    """
     return ratio / (1 - ratio) ** 2
 
 
