@@ -64,9 +64,9 @@ def delta(laws: Laws, order: Fraction, sensitivity: int = 1) -> Divergence:
 def _remapped_delta(laws: Remap, order: Fraction, sensitivity: int) -> Divergence:
     """An upper bound on the delta of remapped laws at the order E.
 
-    For every order E' <= E, (delta of the signed law at E') + slack * (1 + E') is such a bound; the least of them is
-    returned. As a function of E' the bound is convex. It rises with E' where the outcomes with p > E' q have less
-    q-probability than the slack, so the next order to try is the largest one at which they have at least the slack.
+    For every order E' <= E, the delta of the signed law at E' plus slack * (1 + E') is such a bound; the least of them
+    is returned. The bound is convex in E'. It rises where the outcomes with p > E' q have less probability under q than
+    the slack. So the next E' to try is the largest one at which they have at least the slack.
     """
     signed = LawsByCount(laws.source)
     far = laws.stationary_from

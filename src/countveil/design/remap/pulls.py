@@ -31,7 +31,7 @@ from countveil.numeric.search import bisect
 
 Floats = NDArray[np.float64]
 FAR = 300.0
-"""The powers ratio^-j would overflow a float where they exceed e^300; then all are divided by the largest one."""
+"""If powers of the ratio would exceed e^300, near the limit of floats, all of them are divided by the largest one."""
 FLAT = 1e-6
 """A relative tolerance: ratios that differ by less count as equal, and sides that fall by less per outcome as flat."""
 
