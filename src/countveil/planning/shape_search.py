@@ -228,7 +228,7 @@ class _Search:
         return normalise(-np.interp(np.arange(self.D + 1), self.knots, depth))
 
     def _rescale(self, x: Floats) -> tuple[float, Floats]:
-        """A number s and a law: with all slopes x multiplied by e^-s, the law meets the target."""
+        """A number s, and the law with all slopes multiplied by e^-s, which meets the target."""
 
         def lack(s: float) -> float:
             delta = composed_delta(self.law(x - s), self.target, self.step)
