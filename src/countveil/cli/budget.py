@@ -96,7 +96,8 @@ def _to_dict(pool: PoolBudget) -> dict[str, object]:
 
 
 def _print(pool: PoolBudget, *, yours: bool) -> None:
-    """Print one pool; with `yours`, what is left is for the owner of one key, and what others spent is unknown."""
+    """Print what is left of one pool. With `yours`, the numbers are those of one key's owner, who may not see others'
+    charges."""
     from rich.text import Text
 
     of = "" if pool.datasets == (pool.pool,) else f" ({', '.join(pool.datasets)})"

@@ -6,7 +6,7 @@ import click
 
 
 def confirm_guesses(path: str) -> None:
-    """Ask about each guess, and write the file after each that is confirmed."""
+    """Ask about each guess in the configuration at `path`; write the file each time a guess is confirmed."""
     from countveil.config.configuration import load
     from countveil.config.confirmation import confirm, list_guesses
     from countveil.errors import ConfigError
@@ -42,7 +42,7 @@ def confirm_guesses(path: str) -> None:
 
 
 def _ask_labels(codes: tuple[int, ...]) -> list[str]:
-    """Texts for codes; none if the curator gives none."""
+    """Ask for the texts that stand for codes; none if the curator gives none."""
     shown = " and ".join(map(str, codes))
     while True:
         text = click.prompt(f"  labels for {shown}, such as no, yes (Enter: none)", default="", show_default=False)

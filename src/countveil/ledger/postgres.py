@@ -328,7 +328,7 @@ class PostgresLedger(Ledger):
     # -- settling ----------------------------------------------------------------------------------------------------
 
     def settle(self, *, accept_loss: bool = False, latest: bool = False) -> int:
-        """Settle what the ledger lost, judged by this host's anchor, and record it; return how many entries are lost."""
+        """Settle what the ledger lost, judged by this host's anchor, and record it; return the lost entries' number."""
         with self.anchor.lock(), self._using():  # no process on this host can answer until this is done
             with self._changing("restore"):
                 entries, mark = self._read_checked(), self.anchor.read()
@@ -346,7 +346,7 @@ class PostgresLedger(Ledger):
 
 
 def settle(location: str, anchor: Path, *, accept_loss: bool = False, latest: bool = False) -> int:
-    """Settle a ledger that lost history or was restored from a dump, in place, and check it; return the lost entries."""
+    """Settle a ledger that lost history or was restored from a dump; check it and return the number of lost entries."""
     with closing(PostgresLedger(location, anchor, create=False, check=False)) as ledger:
         lost = ledger.settle(accept_loss=accept_loss, latest=latest)
     PostgresLedger(location, anchor, create=False).close()

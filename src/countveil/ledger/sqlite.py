@@ -211,7 +211,7 @@ class SqliteLedger(Ledger):
         return last
 
     def backup(self, target: Path) -> int:
-        """Copy a consistent snapshot of the ledger into a new file and check the copy; return how many entries it has."""
+        """Copy a consistent snapshot of the ledger into a new file, check the copy and return its number of entries."""
         if target.exists():
             raise RequestError(f"{target} exists; give the path of a new file")
         part = part_beside(target)

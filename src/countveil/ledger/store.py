@@ -100,7 +100,7 @@ class Store(ABC):
 
     @abstractmethod
     def backup(self, target: Path) -> int:
-        """Copy a consistent snapshot of the ledger into a new file and check the copy; return how many entries it has."""
+        """Copy a consistent snapshot of the ledger into a new file, check the copy and return its number of entries."""
 
     def _turn(self) -> AbstractContextManager[None]:
         """A lock that keeps other processes from changing the ledger, for databases that need it before a transaction
@@ -220,8 +220,10 @@ class Store(ABC):
                     each.wake()
 
     def _mark(self, last: Entry | Link, before: Mark) -> Mark:
-        """The mark for an entry of this ledger. `before` is the anchor's current mark; its entry must be in the ledger
-        too."""
+        """The mark with which the anchor would record the entry `last`.
+
+        `before` is the anchor's current mark; the ledger must contain its entry too.
+        """
         self._check_holds(before)
         since = -1 if before.plan is None else before.seq
         budgets = "SELECT seq, kind, body FROM entry WHERE seq > ? AND seq <= ? AND kind IN ('plan', 'restore')"

@@ -11,8 +11,9 @@ question reads. Fields beyond the header's are ignored. All files of a source ha
 
 Small files are read once, because opening a file, reading its header and planning the scan cost more than counting a
 few thousand rows. Their declared columns are copied, with the types of the file, to a table in memory, but only if the
-copy changes no count. So a CSV file is copied only if all of it is UTF-8. Otherwise the skipped records depend on the
-columns of the question; they must not depend on the size of the file or on another person's record too.
+copy changes no count. So a CSV file is copied only if all of it is UTF-8. In any other file, a field that is not UTF-8
+makes DuckDB skip the record, but only if the question reads this field. A copy would read all fields and skip more
+records; and whether a file is small enough to be copied depends on the records of other people.
 """
 
 from __future__ import annotations

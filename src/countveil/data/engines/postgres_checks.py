@@ -38,7 +38,7 @@ REFUSALS = (
     "the database of {table} has user-defined casts between built-in types (CREATE CAST), which are evaluated while it "
     "is counted; DROP CAST, or keep it in another database",
 )
-"""Error messages, in the order of the numbers of the reasons in `_REASONS`."""
+"""Error messages: reason number i of `_REASONS` has the message REFUSALS[i]."""
 
 TREE = """
 tree (oid, root) AS (

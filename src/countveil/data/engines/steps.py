@@ -81,7 +81,7 @@ class Reader(Protocol):
 
 
 def is_joined(axis: Axis) -> bool:
-    """Whether rows are grouped by the value itself, and the value's bin is then looked up in a relation."""
+    """Whether rows are grouped by the value itself, and a join with a list of values then finds each value's bin."""
     source = axis.source
     if source.is_listed:
         return True
