@@ -4,7 +4,7 @@ error.
 For every table that is compared, the **total error** of a choice describes the median cell (of the cells with rows). It
 is the number of rows left out plus the 95 % margin of a planned answer, as a share of the cell's rows, at most 1. The
 choice with the least error on average over the tables is proposed. Everything here is computed from the data, so it is
-for the curator only, and bounds that are chosen with its help should rest on public or earlier knowledge too.
+for the curator only. The choice of bounds should rest on public or earlier knowledge too.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ MOST_TABLES = 8
 MOST_LABELS = 10_000
 """The most cells that a table may have to be compared without being named."""
 WORST = 5
-"""How many of the cells that lose most are listed."""
+"""How many cells are listed as those that lose most."""
 LARGEST_MARGIN = LARGEST_D // 4
-"""The largest margin of bounds that are proposed. With more noise, designing a plan could fail."""
+"""Bounds under which answers would have a larger margin are not proposed: designing a plan for them could fail."""
 NO_NOISE = "no budget is declared, so the noise of these choices is unknown"
 FROM_DATA = "bounds chosen from the data reveal a little about it: they should rest on public or earlier knowledge"
 

@@ -192,7 +192,7 @@ class Config:
         return SqliteLedger(self.ledger, self.anchor, create=create)
 
     def restore_ledger(self, copy: Path | None, *, accept_loss: bool = False, latest: bool = False) -> int:
-        """Replace the ledger by a copy, or settle the present one if there is no copy; return the lost entries."""
+        """Replace the ledger by a copy, or without a copy settle the present one; return how many entries it lost."""
         if self.server is None:
             from countveil.ledger.restoration import restore
 

@@ -171,11 +171,9 @@ def _sum_positive(bins: Sequence[Bin]) -> int:
 
 
 def _halve(excluded: float, possible: float, is_excluded: Callable[[float], bool]) -> float:
-    """Find by halving how far the excluded values reach; the result is rounded so that only excluded values lie before
-    it.
+    """Find, by halving, the border between excluded and possible values; the result errs to the excluded side.
 
-    All values before an excluded value are excluded too, because the excess is linear in the value and the margin
-    convex.
+    There is only one border, because the excess is linear in the value and the margin is convex.
     """
     if not is_excluded(excluded):
         return excluded

@@ -22,8 +22,9 @@ MOST_SUBSETS = 5
 class Grid:
     """How the cells of a table are arranged: along axes, each divided into bins, one cell for each combination of bins.
 
-    Group columns that are derived from one source column share an axis. `axes[i]` is the number of column i's axis, from
-    0, and `labels[i]` has the column's label for each bin of that axis. The last axis changes fastest from cell to cell.
+    Group columns that are derived from one source column share an axis. `axes[i]` is the number of column i's axis,
+    from 0, and `labels[i]` has the column's label for each bin of that axis. The last axis changes fastest from cell to
+    cell.
     """
 
     labels: tuple[list[Any], ...]
@@ -77,7 +78,7 @@ class Grid:
         return list(zip(places, cells, strict=True))
 
     def sum_sizes(self) -> set[int]:
-        """All numbers of cells that a subtotal can have."""
+        """Every number of cells that a subtotal can cover."""
         sizes = {1}
         for columns in self.groups:
             counts = {1, len(self.labels[columns[0]])}

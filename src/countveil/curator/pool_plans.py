@@ -97,7 +97,7 @@ class Plans:
         return self._intervals_of(record, grade)
 
     def of_charge(self, charge: Charge, current: PlanRecord | None = None) -> Intervals:
-        """The intervals of the mechanism with which a charge is answered: that of its grade, in the plan of that time.
+        """The intervals of the mechanism that answers a charge: that of its grade, in the plan when it was made.
 
         `current` is the plan for new charges, if the caller has it.
         """
@@ -118,8 +118,7 @@ class Plans:
         return self._intervals[grade.mechanism]
 
     def _make_plan(self, budget: Budget) -> PlanRecord:
-        """Design the plan of a budget, or take it from the cache. Answers that lost history may have given become its
-        debt."""
+        """Design the plan of a budget, or take it from the cache. Its grades have a debt if the ledger lost history."""
         with self._lock:
             record = self._new_plans.get(budget.pool)
             if record is None:
@@ -226,7 +225,7 @@ class Plans:
         return tuple(budgets)
 
     def pools(self, name: str | None = None) -> list[str]:
-        """The names of all pools; or of the one pool with this name, or that pays for the dataset with this name."""
+        """The names of all pools; with `name`, only the pool of this name, or the one that pays for this dataset."""
         known = list(dict.fromkeys(d.budget.pool for d in self._config.datasets.values() if d.budget is not None))
         if not known:
             raise ConfigError("dataset", "no dataset has a budget, so no question can be asked; declare a budget")

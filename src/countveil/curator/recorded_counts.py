@@ -14,7 +14,7 @@ from countveil.sampling.randomness import NoiseKey
 
 
 def draw_counts(mechanism: Mechanism, counts: Ints, cells: int) -> Ints:
-    """Add noise to the counts of an engine, drawn for each cell with a fresh noise key that is discarded afterwards."""
+    """Add noise to an engine's counts, one draw for each cell, with a fresh noise key that is then discarded."""
     whole = isinstance(counts, np.ndarray) and counts.dtype == np.int64 and counts.shape == (cells,)
     if not whole or (len(counts) and not 0 <= counts.min() <= counts.max() <= mechanism.largest_count):
         raise EngineError("the engine returned values that cannot be counts; the charge is kept")

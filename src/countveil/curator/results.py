@@ -84,7 +84,7 @@ class Table(Estimates):
     kinds: list[str]
     """The kind of each column: text, integer, boolean or date."""
     labels: tuple[list[Any], ...] = field(repr=False)
-    """For each group column, its labels along its axis."""
+    """For each group column, its label in every bin of its axis; see `Grid`."""
     released: Ints = field(repr=False)
     low: Ints = field(repr=False)
     high: Ints = field(repr=False)

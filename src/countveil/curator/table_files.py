@@ -29,7 +29,7 @@ def to_csv(table: Table) -> str:
 
 
 def truth_column(table: Table) -> str:
-    """The name of the CSV column that says what is counted: count_of, changed if another column has this name."""
+    """The name of the CSV column that says what is counted: usually count_of, and different from all other names."""
     name, taken = f"{table.columns[-3]}_of", {column.casefold() for column in table.columns}
     while name.casefold() in taken:
         name += "_what"
@@ -56,7 +56,7 @@ def describe_truth(truth: Truth | None) -> dict[str, Any]:
 
 
 class _Lines(list[str]):
-    """A list of the lines of a CSV file, each ending in \n."""
+    """The lines of a CSV file, collected from a csv writer; each ends with a line feed."""
 
     def write(self, line: str) -> None:
         self.append(line.removesuffix("\r\n") + "\n")

@@ -88,7 +88,7 @@ def read_header(paths: list[str], source: Source, delimiter: str) -> list[str]:
 
 
 def check_file(path: str, delimiter: str, packed: bool = False) -> None:
-    """Refuse a file that is not RFC 4180, with the line number; one pass over its bytes."""
+    """Refuse a file that does not follow RFC 4180; the error names the line. The file is read once."""
     try:
         with _open_bytes(path, packed) as file:
             fault = find_fault(file.readinto, delimiter)

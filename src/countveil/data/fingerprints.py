@@ -1,7 +1,7 @@
 """Snapshots that detect changed data: each contains a hash of the source's content, keyed with the ledger's secret.
 
 Files are hashed as a whole, a DuckDB file together with its write-ahead log. A file is not read again if its size,
-times and inode are unchanged and it was not written just before they were read. A file that changed without any trace
+times and inode are unchanged, unless it was written just before it was hashed. A file that changed without any trace
 would be taken for the unchanged file: the result is a stale replay, never a leak.
 
 A file beside the ledger caches the fingerprints. Everything in that file is keyed, so it reveals neither hashes of the

@@ -49,7 +49,7 @@ class PeopleSurvey:
 
 
 def survey_column(engine: Engine, column: Column) -> ColumnSurvey:
-    """Count the rows whose value is in the domain, NULL, or outside, with the most frequent values outside."""
+    """Count how many rows have a value in the domain, NULL, or a value outside; list the most frequent ones outside."""
     root = column.root
     family = engine.columns()[root.name]
     compiler = engine.compiler()

@@ -22,7 +22,7 @@ class Budgets(Store):
     def __init__(self, anchor: Anchor, clock: Callable[[], str], step: Callable[[str], None]) -> None:
         super().__init__(anchor, clock, step)
         self._plans: dict[str, tuple[str, PlanRecord]] = {}
-        """By pool: the plan that was read last, after the hash of the last entry that changed a budget at that time."""
+        """A cache of plans. By pool: the hash of the last entry on budgets when the plan was read, and the plan."""
 
     # -- setting them ------------------------------------------------------------------------------------------------
 
@@ -222,8 +222,7 @@ class Budgets(Store):
         return int(self._read(query, (pool, analyst, *values))[0][0])
 
     def limit(self, pool: str, analyst: str, grade: str, most: Most) -> Standing:
-        """How many answers an analyst may pay for and has paid for: of all grades if `most` is a number, else of this
-        grade."""
+        """An analyst's limit `most`, and what is spent of it: in all grades if `most` is a number, else in `grade`."""
         if isinstance(most, int):
             return Standing(most, self.spent_by(pool, analyst))
         return Standing(most.get(grade, 0), self.spent_by(pool, analyst, grade))

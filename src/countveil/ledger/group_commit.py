@@ -32,7 +32,7 @@ class QueuedChange(Generic[T]):
         self._error: Exception | None = None
 
     def make(self) -> None:
-        """Make the change. It is the only one in its transaction."""
+        """Make the change and keep its result; an error is raised at once."""
         self._result = [self._make()]
 
     def make_among(self, written: Callable[[], int]) -> None:

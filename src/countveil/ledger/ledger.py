@@ -77,7 +77,8 @@ class Ledger(Budgets):
                 self._append("dataset", {"dataset": dataset, "pool": pool, "unit": unit})
 
     def check_binding(self, dataset: str, pool: str, unit: str, fingerprint: Keyed) -> bool:
-        """Refuse what `bind` would refuse, without writing; return whether the dataset is recorded.
+        """Refuse a pool or unit other than the recorded one, and data that another pool pays for. Nothing is written.
+        Return whether the dataset is recorded.
 
         The record of a dataset never changes, so it is cached: looking it up would read all entries.
         """

@@ -148,7 +148,7 @@ class PlanRecord:
 
     @property
     def opened_epsilon(self) -> str:
-        """The epsilon of all answers, with extensions, at the plan's delta, if no lost history must be paid for."""
+        """The recorded epsilon of all answers, with extensions, at the plan's delta. It does not cover lost history."""
         return self.more[-1][1] if self.more else self.total or self.epsilon
 
     @property

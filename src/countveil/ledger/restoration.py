@@ -1,7 +1,7 @@
 """Restore a ledger from a copy, so that lost history can never be spent twice.
 
 Every grade is charged for the entries that the copy lacks (see `loss`). Answers that were added in lost entries
-(`countveil budget --extend`) have to be added again.
+(`countveil budget --extend`) have to be added again, and then count as spent.
 
 Every restore is recorded, as an entry with a number after the one in the anchor. Once the anchor is moved to this
 entry, a process that still has the old file open cannot answer. The work is done on a second copy while the anchor is

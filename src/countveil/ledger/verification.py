@@ -99,7 +99,7 @@ def _digest(content: bytes) -> str:
 
 
 def check_anchor(entries: list[Entry], mark: Mark) -> None:
-    """Check that the ledger contains the entry in its anchor, or the entry of a restore that settled the loss of it."""
+    """Check that the ledger contains the entry in its anchor, or else the entry of a restore that settled its loss."""
     held = next((entry for entry in entries if entry.seq >= mark.seq), None)
     check_held(mark, str(entries[0].body["ledger"]), held, entries[-1].seq)
 
@@ -135,7 +135,7 @@ class State:
     """The state of a ledger that results from all of its entries."""
 
     secret: Secret | None = None
-    """The ledger's secret, needed to compare versions of the data; None in format 1."""
+    """The ledger's secret, to compute keyed fingerprints; None if versions of the data are not compared."""
     keyed: bool = False
     """Whether the entries so far include the one that introduced the secret. Since then, fingerprints are keyed hashes
     and charges have random ids."""

@@ -42,7 +42,7 @@ class Diagram:
         self.joined: dict[tuple[bool, int, int], int] = {}
 
     def of(self, condition: Typed) -> int:
-        """Add the nodes of a condition; the number of its first node."""
+        """Add the nodes of a condition; return the number of its first node."""
         if isinstance(condition, Membership):
             self.columns[condition.column.name] = condition.column
             return self.node(condition.column.name, [(condition.points, TRUE)], FALSE)

@@ -188,8 +188,7 @@ def bind(query: Query, schema: Schema) -> Question:
 
 
 def _check_text(question: Question) -> None:
-    """Refuse a question whose simplified text is too long to be parsed again: the ledger stores that text for
-    repetition."""
+    """Refuse a question whose simplified text is too long to be parsed: the ledger stores it, to be asked again."""
     if len(question.text) > LONG_TEXT:
         try:
             parse(question.text)

@@ -46,8 +46,8 @@ class Column:
     however they are written.
 
     A source that is not `declared` can only be asked about through the columns derived from it. If its values are
-    fractions or instants, `cuts` divides them into points: point 0 is below the first cut, and point i lies from cut i
-    - 1 (included) to cut i (excluded).
+    fractions or instants, `cuts` divides them into points: point 0 is everything below `cuts[0]`, and point i is
+    everything from `cuts[i - 1]` (included) to `cuts[i]` (excluded).
     """
 
     name: str
@@ -180,7 +180,7 @@ class Column:
     def pull_back(self, points: Points) -> Points:
         """The source's points whose value in this derived column is in a given set of the derived column's points.
 
-        NULL in the set stays NULL of the source.
+        If the given set contains NULL, so does the result.
         """
         if self.source is None:
             return points

@@ -45,7 +45,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 class Settings:
     """How the service runs. `hosts` has the accepted host names; if it is empty, any name is accepted.
 
-    `rate` is the number of requests per minute that each worker process allows a client.
+    `rate` is the number of requests per minute that each worker process allows each key, and each client without one.
     """
 
     config: str | None = None

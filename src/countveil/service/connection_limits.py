@@ -33,7 +33,7 @@ BACKLOG = 2048
 
 
 def count_allowed(files: int) -> int:
-    """How many connections a process may have that can open this many files."""
+    """How many connections to allow in a process that can open this many files."""
     if files == resource.RLIM_INFINITY:
         return MOST
     return max(8, min(MOST, files - OTHERS, files * 3 // 4))

@@ -248,9 +248,9 @@ def _describe_dataset(dataset: DatasetSummary) -> dict[str, Any]:
 
 
 def _without_default_grade(asked: dict[str, Any]) -> dict[str, Any]:
-    """The members of a question without `grade` if it is not given.
+    """The members of a question; `grade` is left out if it is not given.
 
-    The hash of the question then stays as in earlier versions, which had no grades.
+    The hash of the request is then the same as in earlier versions, which had no grades.
     """
     return {name: value for name, value in asked.items() if name != "grade" or value is not None}
 

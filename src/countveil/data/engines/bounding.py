@@ -96,10 +96,10 @@ class ContributionBounds:
 
     @property
     def _step(self) -> int:
-        """The smallest power of two that is at least the number of rows that can be kept in a cell."""
+        """The number of values that a word can store for the rows of a cell: a power of two, at least `rows`."""
         return 1 << (self.rows - 1).bit_length()
 
     @property
     def _bits(self) -> int:
-        """The number of bits in a word that do not come from the hash."""
+        """How many low bits of a word store the cell and its rows; the other bits are the hash."""
         return (self.cells * self._step - 1).bit_length()

@@ -87,8 +87,9 @@ reached AS (
 )"""
 """SQL for the grants of the role and of all roles that it can become. A table's grants include those on its columns.
 
-The grantee 0 is PUBLIC. A role is also refused if it may call functions that PUBLIC may not, if they are built in, of
-extensions, or in machine code: they can do what SQL cannot, such as connecting to another server.
+The grantee 0 is PUBLIC. A role is also refused if it may call certain functions that PUBLIC may not call: built-in
+functions, those of extensions, and those in machine code. Such functions can do what SQL cannot, for example connect to
+another server.
 """
 _REASONS = """
 refused (reason) AS (

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 GARBLED = "?"
 """What DuckDB puts in place of bytes that are not text. As with DuckDB, people whose id contains it are not counted."""
 FEW_CELLS, FEW_VALUES = 10_000, 1_000
-"""The most cells, and the most values of a listed column, for which the driver finds the cells of the counts.
+"""The most cells of a table, and the most values of its listed columns, for which the driver finds the cell of a count.
 
-For so small a table, a join in Spark would cost more than everything else.
+In larger tables, a join in Spark finds the cells. In so small a table, the join would cost more than everything else.
 """
 WRITTEN = 50_000
 """The longest list, in characters, that is written into the statement instead of being bound as a parameter."""

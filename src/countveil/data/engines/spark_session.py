@@ -212,7 +212,10 @@ def ours(base: Any) -> Any:
 
 
 def plain_session(base: Any) -> Any:
-    """A new session in the same context: an empty cache, and Spark's defaults except for `SETTINGS` and `COPIED`."""
+    """A new session in the context of `base`, with an empty cache and Spark's defaults.
+
+    Exceptions are the values in `SETTINGS`, and the settings in `COPIED`, which are taken from `base`.
+    """
     session = _new_session(base)
     for key in session.conf.getAll:  # settings that the context was started with
         if key.startswith("spark.sql."):
@@ -223,7 +226,7 @@ def plain_session(base: Any) -> Any:
 
 
 def user_session(base: Any) -> Any:
-    """A new session in the same context, with the user's settings, except for `STORING`."""
+    """A new session in the context of `base`, with its settings, except for the values in `STORING`."""
     session = _new_session(base)
     settings = {key: value for key, value in base.conf.getAll.items() if base.conf.isModifiable(key)}
     _apply(session, {**settings, **STORING})

@@ -88,8 +88,7 @@ def group_in_buckets(members: Sequence[Value]) -> list[list[str]]:
 
 
 def bind_value(value: object) -> object:
-    """Convert a value to an argument that Spark accepts: lists to JSON, and dates to text, because Java lacks some of
-    them."""
+    """Convert a value to an argument that Spark accepts: lists to JSON, and dates to text (Java refuses some dates)."""
     if isinstance(value, list):
         return json.dumps(group_in_buckets(value))
     return value.isoformat() if isinstance(value, datetime.date) else value

@@ -51,7 +51,7 @@ LOST = (
     "nothing was charged"
 )
 ROWS = ("count(1) AS n", "sum(CAST(h AS DECIMAL(20, 0))) AS a", "bit_xor(h) AS b")
-"""Sums over all rows whose values do not depend on the order of rows."""
+"""SQL for sums over all rows, which do not depend on the order of the rows."""
 _quote = SparkDialect().name
 Trace = tuple[tuple[object, ...], ...]
 

@@ -138,7 +138,7 @@ def _among(name: str, column: Column, values: Sequence[str]) -> str:
 
 
 def _literal(column: Column, value: str) -> str:
-    """Write a typed or ticked value as an SQL literal. If it is invalid, the parser refuses it at its position."""
+    """Write a typed or ticked value as an SQL literal. An invalid value is refused later, by the parser."""
     if column.kind == "text":
         return "'" + value.replace("'", "''") + "'"
     if column.kind == "date":
