@@ -28,7 +28,9 @@ def confirm_guesses(path: str) -> None:
         labels = _ask_labels(guess.codes) if guess.codes else []
         fresh = load(path)
         if (fresh.text, fresh.dataset(guess.dataset)) != (config.text, config.dataset(guess.dataset)):
-            raise ConfigError(guess.key, "the file changed after it was shown, and nothing was written; run it again")
+            raise ConfigError(
+                guess.key, "the file changed after it was shown; nothing was written; run the command again"
+            )
         text = confirm(config.text, guess, labels)
         with open_output(path) as file:
             file.write(text.encode())

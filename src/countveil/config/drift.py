@@ -34,7 +34,7 @@ def check_drift(inspections: list[Inspection], share: Fraction) -> None:
     lines = [f"{each.dataset}, {line}" for each in inspections for line in find_drift(each, share)]
     if lines:
         allowed = write_share(share.numerator, share.denominator)
-        raise DataError(f"{'; '.join(lines)}; at most {allowed} may be: mend the data, or declare the new values")
+        raise DataError(f"{'; '.join(lines)}; at most {allowed} may be left out: mend the data or declare new values")
 
 
 def write_share(n: int, of: int) -> str:

@@ -23,7 +23,7 @@ Floats = NDArray[np.float64]
 Group = tuple[Column, ...]
 """The group columns of one table."""
 MOST_SURVEYED = 1_000_000
-"""The number of rows from which on a sample is surveyed: all rows of some of the people, about this many in total."""
+"""Of a source with more rows than this, only a sample is surveyed: all rows of some people, about this many rows."""
 
 
 @dataclass(frozen=True, eq=False)

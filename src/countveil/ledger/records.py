@@ -7,8 +7,8 @@ changed, moved or removed, the hashes no longer match. What has been spent follo
 With a plain hash of the data, someone who knows the rows of everybody else could test with certainty whether one person
 has a certain row. So the ledger stores and compares HMAC-SHA256(secret, hash). The secret is drawn once and stored in a
 table of the ledger's database, so that copies of the ledger have it; no entry contains it. The chain contains a check
-value, which reveals a missing or wrong secret, and a nonce of 256 bits that is never printed. So nobody who knows what
-the entries say can compute their hashes.
+value, which reveals a missing or wrong secret, and a nonce of 256 bits that is never printed. Without the nonce nobody
+can compute the hashes of entries, not even someone who knows what all entries say.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from countveil.errors import LedgerError
 
 KINDS = ("open", "secret", "plan", "extend", "share", "version", "dataset", "charge", "request", "answer", "restore")
 LATEST = 3
-"""The latest format of a ledger, which is the number of migrations. Since format 2 a ledger has a secret, since 3
-grades."""
+"""The latest format of a ledger, which is the number of migrations. Format 2 introduced a secret, format 3 grades."""
 STANDARD = "standard"
 """The name of the only grade of a plan that was made without grades."""
 Most = int | Mapping[str, int]

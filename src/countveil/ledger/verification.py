@@ -105,7 +105,7 @@ def check_anchor(entries: list[Entry], mark: Mark) -> None:
 
 
 def check_held(mark: Mark, ledger: str, held: Entry | None, end: int) -> None:
-    """Make the check of `check_anchor` without reading all entries.
+    """Check that the ledger contains the entry in its anchor, as `check_anchor` does, without reading all entries.
 
     `held` is the ledger's first entry with the anchor's number or a later one (None if there is none); `end` is the
     number of its last entry.

@@ -31,7 +31,7 @@ def parse_column(name: str, declared: object, key: str, files: Files | None = No
         raise ConfigError(key, f"type is {shorten(kind)}; allowed are {', '.join(KINDS)}")
     guessed = table.get("guessed", False)
     if not isinstance(guessed, bool):
-        raise ConfigError(key, "guessed is true or false")
+        raise ConfigError(key, "guessed must be true or false")
     if "values" in table:
         if set(table) & {"min", "max", "step"}:
             raise ConfigError(key, "give values, or min and max, not both")
@@ -90,7 +90,7 @@ def parse_labels(labels: object, values: Sequence[Value], key: str) -> tuple[str
 def _read_values(name: str, kind: object, path: str, key: str, files: Files | None) -> list[object]:
     """Read the values of a column from the public CSV file at `path`, converted to the declared type `kind`."""
     if files is None:
-        raise ConfigError(key, "values is a list with at least one value; in a configuration file, or a CSV file")
+        raise ConfigError(key, "give a list with at least one value; only countveil.toml can name a CSV file")
     table = files(path, key)
     values: list[object] = []
     for line, text in table.column(name, key):
@@ -112,7 +112,7 @@ def read_value(text: str, kind: object) -> Value | None:
 
 def _parse_values(name: str, kind: object, values: object, guessed: bool, key: str) -> Column:
     if not isinstance(values, list) or not values:
-        raise ConfigError(key, "values is a list with at least one value")
+        raise ConfigError(key, "give values as a list with at least one value")
     if len(values) > MAX_VALUES:
         raise ConfigError(key, f"{len(values)} values; at most {MAX_VALUES} are allowed")
     first_kind = _kind_of(values[0])

@@ -108,7 +108,7 @@ class _Declarations:
         entry = self.derived.get(name)
         guessed = self.columns[name].guessed if entry is None else entry.get("guessed", False)
         if not isinstance(guessed, bool):
-            raise ConfigError(self.at(name), "guessed is true or false")
+            raise ConfigError(self.at(name), "guessed must be true or false")
         return guessed
 
     def at(self, name: str) -> str:
@@ -279,7 +279,9 @@ def _parse_edges(word: str, entry: Mapping[str, object], key: str) -> Steps:
     if not isinstance(edges, list) or not edges:
         raise ConfigError(f"{key}.{word}", "give a list of the values at which each begins, such as [0, 15, 65]")
     if not isinstance(below, bool):
-        raise ConfigError(f"{key}.below", "below is true or false: whether all smaller values are a group of their own")
+        raise ConfigError(
+            f"{key}.below", "below must be true or false: whether all smaller values are a separate group"
+        )
     written = [*edges, *([entry["max"]] if "max" in entry else [])]
     is_date = word == "bands" and not all(type(edge) is int for edge in written)
     cuts = [_read_edge(edge, word, is_date, f"{key}.{word}") for edge in written]
@@ -287,7 +289,7 @@ def _parse_edges(word: str, entry: Mapping[str, object], key: str) -> Steps:
     if not is_open and word == "bands":
         cuts[-1] += 1  # the last value of a closed band is in it
     if any(a >= b for a, b in itertools.pairwise(cuts)):
-        raise ConfigError(f"{key}.{word}", "every edge is greater than the one before")
+        raise ConfigError(f"{key}.{word}", "every edge must be greater than the one before")
     kind: Kind = "date" if is_date else "integer" if word == "bands" else "number"
     if len(cuts) > MAX_CUTS:
         raise ConfigError(f"{key}.{word}", f"{len(cuts)} edges; at most {MAX_CUTS} are allowed")
@@ -312,7 +314,7 @@ def _read_edge(edge: object, word: str, is_date: bool, key: str) -> Fraction:
     if is_date:
         day = calendar.read_day(edge) if not isinstance(edge, int) else None
         if day is None:
-            raise ConfigError(key, f"{shorten(edge)} is not a whole number or a date; decimals are bins")
+            raise ConfigError(key, f"{shorten(edge)} is not a whole number or a date; for decimals, write bins")
         return Fraction(day.toordinal())
     text = str(edge) if isinstance(edge, str) or type(edge) is int else ""
     if not EDGE.fullmatch(text):
@@ -340,7 +342,7 @@ def _parse_by(entry: Mapping[str, object], source: Column | None, key: str) -> S
         raise ConfigError(key, "give min and max, the first and the last period")
     least = 2 if zone is None else 1800
     if not datetime.date(least, 1, 1) <= low <= high <= datetime.date(2999, 12, 31):
-        raise ConfigError(key, f"min is not after max, and both are in the years {least} to 2999")
+        raise ConfigError(key, f"min must not be after max, and both must be in the years {least} to 2999")
     parts = list(calendar.periods(by, low, high))
     after = calendar.end_of(high, by)
     labels = tuple(calendar.WEEKDAYS) if by == "weekday" else tuple(label for _, label in parts)

@@ -54,7 +54,8 @@ class ContributionBounds:
 
     def __post_init__(self) -> None:
         if self._bits >= SALT_BITS:
-            raise EngineError(f"{self.cells} cells with {self.rows} rows of a person in each are too many to count")
+            words = "are too many to count; group by fewer columns"
+            raise EngineError(f"{self.cells} cells with {self.rows} rows of a person in each {words}")
 
     @property
     def keep_all(self) -> bool:

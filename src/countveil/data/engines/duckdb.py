@@ -56,16 +56,16 @@ FAMILIES: dict[str, Family] = {
 _SCALE = re.compile(r"^DECIMAL\([0-9]+,([0-9]+)\)$")
 DATABASE = "countveil_source"
 COPY = "countveil_copy"
-"""The in-memory table with the rows of a small source."""
+"""The name of the table in memory to which a small source is copied."""
 FEW = 4
 """The largest number of a person's cells that DuckDB's aggregate min(w, limit) chooses; it reserves room for all of
 them."""
 MAX_BYTES = 16 << 20
-"""The largest total size, in bytes, of the files of a small source."""
+"""The largest total size, in bytes, of files that are copied to memory."""
 MAX_ROWS = 500_000
-"""The largest number of rows of a small Parquet source: a few compressed bytes can represent many rows."""
+"""The most rows of a Parquet source that is copied to memory: a few compressed bytes can represent many rows."""
 MAX_TEXT = 64 << 20
-"""The largest size of the text in a small Parquet source, in bytes without compression."""
+"""The most text, in bytes without compression, of a Parquet source that is copied to memory."""
 
 
 class DuckDBDialect(Dialect):
@@ -92,11 +92,10 @@ class DuckDBDialect(Dialect):
         return f"CAST(hash(hash({person}, {cell}, CAST({salt} AS BIGINT))) >> 1 AS BIGINT)"
 
     def select_least(self, limit: int, cells: int) -> str:
-        """Choose the words from one list per person: a window over all rows takes twice the time and three times the
-        memory.
+        """Choose each person's cells (by their words, see `bounding`) from one list per person.
 
-        For few words the aggregate min(w, limit) is faster than a list, but it reserves room for `limit` words of
-        everybody.
+        A window over all rows would take twice the time and three times the memory. For few cells the aggregate
+        min(w, limit) is faster than a list, but it reserves room for `limit` words of everybody.
         """
         least = f"min(w, {limit})" if limit <= FEW else f"list_sort(list(w), 'ASC')[:{limit}]"
         return f"SELECT unnest({least}) AS w FROM words GROUP BY u"

@@ -73,7 +73,7 @@ class Engine(ABC):
 
     def fingerprint(self) -> str:
         """A text that changes when the data on a server changes. Files and frames are hashed without the engine."""
-        raise EngineError("source: this engine cannot tell whether its data has changed")
+        raise EngineError("source: this engine cannot tell whether the data has changed; use another engine")
 
     def alive(self) -> bool:
         """False if the engine must be opened again, because the user has stopped the session in which it runs."""

@@ -30,7 +30,7 @@ NUMBERS = {"float4", "float8", "numeric"}
 LONGEST = 1_000_000
 """The largest size, in bytes, of a text that is parsed: on hundreds of megabytes the server would run out of memory."""
 LARGEST_ARRAY = 1_000_000
-"""The largest number of a person's words that are collected in an array."""
+"""Tables with more cells than this do without arrays, which hold a number for each cell of a person in memory."""
 _LOW, _HIGH = -(2**63), 2**63 - 1
 _DIGITS = 19
 """The largest number of digits in a 64-bit integer."""
@@ -110,9 +110,10 @@ class PostgresDialect(Dialect):
         return f"(SELECT v, min(place) - 1 AS i FROM {values} GROUP BY v)"
 
     def select_least(self, limit: int, cells: int) -> str:
-        """Choose the words from one sorted array per person, which takes 0.7 of the time of a window over all rows.
+        """Choose each person's cells (by their words, see `bounding`) from one sorted array per person.
 
-        The array is held in memory, so it is used only if nobody can have many words.
+        This takes 0.7 of the time of a window over all rows. The array is held in memory, so it is used only if nobody
+        can have many cells.
         """
         if cells > LARGEST_ARRAY:
             return super().select_least(limit, cells)

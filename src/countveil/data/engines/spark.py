@@ -248,7 +248,7 @@ def _parquet(session: Any, paths: list[str]) -> tuple[Any, dict[str, tuple[str, 
     unique = {"countveil": uuid.uuid4().hex}  # an option that differs from every cached read, so no cache is used
     frame = session.read.options(**unique).parquet(*map(plain, paths))
     if sorted(unquote(urlparse(file).path) for file in frame.inputFiles()) != sorted(paths):
-        raise EngineError("source: Spark would read other files than the source's; rename them to plain names")
+        raise EngineError("source: Spark would read other files than those of the source; give them plain names")
     return frame, kinds
 
 

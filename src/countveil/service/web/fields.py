@@ -112,7 +112,7 @@ def _views(part: object, schema: Schema) -> list[tuple[Column, Points]]:
 
 
 def _filter(column: Column, points: Points, grouped: set[str]) -> Filter | None:
-    """The fields that say a test on a column; None unless the test is one list or one range of declared values."""
+    """The fields that express a test on a column; None unless the test is one list or range of declared values."""
     if any(low < column.first for low, _ in points):  # NULL needs SQL
         return None
     is_grouped = column.name in grouped

@@ -197,7 +197,7 @@ def bars(rows: Sequence[tuple[str, float]], unit: str) -> str:
 
 
 def _beside(x: float, y: float, words: str, kind: str = "") -> str:
-    """Text on that side of a point where there is room."""
+    """Text beside a point: to its left or right, where there is room."""
     left = x > (LEFT + WIDTH) * 0.6
     return text(x - 8 if left else x + 8, y, words, "end" if left else "start", kind)
 
