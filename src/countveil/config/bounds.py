@@ -29,7 +29,7 @@ GRID = (1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
 MOST_TABLES = 8
 """If no tables are named, there is one table for each of the first columns, up to this number of tables."""
 MOST_LABELS = 10_000
-"""The most cells that a table may have to be compared without being named."""
+"""Tables with more cells than this are compared only if they are named."""
 WORST = 5
 """How many cells are listed as those that lose most."""
 LARGEST_MARGIN = LARGEST_D // 4

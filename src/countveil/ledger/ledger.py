@@ -68,8 +68,7 @@ class Ledger(Budgets):
     # -- datasets ----------------------------------------------------------------------------------------------------
 
     def bind(self, dataset: str, pool: str, unit: str, fingerprint: Keyed) -> None:
-        """Record which pool pays for a dataset and which column is its unit. A dataset that is recorded with others is
-        refused."""
+        """Record which pool pays for a dataset and which column is its unit; refuse if others are on record."""
         if (dataset, pool, unit, fingerprint) in self._bound:
             return
         with self._transaction("dataset"):
@@ -245,7 +244,7 @@ class Ledger(Budgets):
         return Charge(id, **asked._asdict(), time=entry.time, fresh=True, standings=after)
 
     def _insert_answer(self, charge: Charge, payload: bytes) -> Charge:
-        """Insert an answer and return the charge with its answer. If another process was first, that is its answer."""
+        """Insert an answer; return the charge with its answer, which is that of another process if it was faster."""
         entry = self._next("answer", {"charge": charge.id, "sha256": hashlib.sha256(payload).hexdigest()})
         first = "INSERT INTO answer SELECT id, ?, ? FROM charge WHERE id = ? AND void = 0 ON CONFLICT DO NOTHING"
         if self._change("answer:row", first, (entry.time, payload, charge.id)) == 1:

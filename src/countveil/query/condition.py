@@ -171,7 +171,7 @@ class _Simplifier:
         return All(parts) if isinstance(condition, All) else Any(parts)
 
     def is_implied(self, condition: Typed, alternatives: dict[str, Membership]) -> bool:
-        """Whether the condition is a conjunction that can only be true where one of the alternatives is true."""
+        """Whether the condition is a conjunction that implies one of the alternatives, so that OR does not need it."""
         if not isinstance(condition, All):
             return False
         for part in condition.parts:

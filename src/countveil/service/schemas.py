@@ -84,7 +84,7 @@ class Design(Strict):
 
 
 class Compare(Strict):
-    """Terms that all mechanisms share: (epsilon, delta), one of them with a variance, or one with eta and D."""
+    """Terms that all mechanisms share: epsilon and delta, or one of these two with a variance or with eta and D."""
 
     epsilon: Decimal | None = None
     delta: Decimal | None = None

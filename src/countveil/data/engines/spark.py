@@ -152,7 +152,7 @@ class SparkEngine(SqlEngine):
         return SparkCompiler(self)
 
     def listing(self, axis: Axis) -> str:
-        """The name of a view (v, i) of the values of an axis and the bin of each."""
+        """The name of a view (v, i) of the values of an axis and the number of each value's bin."""
         import pyarrow as pa
 
         listed, bins = bins_by_value(axis)
