@@ -348,7 +348,7 @@ class Connection:
         return read_refusal(title, detail, problem["error"], positions=positions)
 
     def _line(self, words: str) -> str:
-        """A text from the service on one line, shortened, and without the key if it contains it."""
+        """A text from the service on one line, shortened, with the key removed."""
         return shorten(words.replace(self._key, "..."), 1000)
 
 

@@ -48,7 +48,7 @@ LEDGER = """\
 
 @dataclass(frozen=True)
 class Draft:
-    """The text of a proposed configuration, and a comparison of contribution bounds if people have several rows."""
+    """The text of a proposed configuration. `bounds` compares contribution bounds if a column identifies people."""
 
     text: str
     bounds: BoundsTable | None
@@ -207,7 +207,7 @@ class _ColumnLines:
         return f"{{ min = {column.value(column.low)}, max = {column.value(column.high)}, guessed = true }}"
 
     def list_in_file(self, column: Column) -> str:
-        """Write the values of a column to a CSV file of the draft; return the file's name."""
+        """Add the values of a column to the draft, as a CSV file to be written; return the file's name."""
         stem = f"{self.dataset}_{_plain(column.name) or 'column'}"[:MOST_LETTERS]
         text = "".join(
             '"{}"\n'.format(str(value).replace('"', '""')) for value in (column.name, *filter(None, column.values))

@@ -57,7 +57,7 @@ def terms_of(grade: Grade) -> dict[str, str]:
 
 
 def check(record: PlanRecord, budget: Budget, schema: Schema) -> None:
-    """Raise an error if the configured budget or bounds differ from the recorded plan."""
+    """Raise an error unless the recorded plan has the configured budget and covers the configured bounds."""
     planned = (number("epsilon", record.epsilon), number("delta", record.delta), record.objective)
     wanted = (number("epsilon", budget.epsilon), number("delta", budget.delta), budget.objective)
     recorded = {each.name: (each.answers, each.policy, dict(each.terms)) for each in record.grades}

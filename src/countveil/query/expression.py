@@ -293,7 +293,7 @@ def write_condition(condition: Condition, depth: int = 0) -> str:
 
 
 def _operand(part: Condition, depth: int) -> str:
-    """The text of one operand of AND or NOT: a condition with OR gets parentheses, also below a double negation."""
+    """The text of one operand of AND: a condition with OR gets parentheses, also below a double negation."""
     while isinstance(part, Negation) and isinstance(part.part, Negation):
         part, depth = part.part.part, depth + 2
     text = write_condition(part, depth)

@@ -29,7 +29,7 @@ from countveil.errors import (
 
 MEDIA = "application/problem+json"
 CURATORS = (ProblemKind.NOT_READY, ProblemKind.LEDGER, ProblemKind.DATA_DOES_NOT_FIT, ProblemKind.ENGINE)
-"""Refusals that only a curator can resolve, so they are written to the log."""
+"""Refusals that only a curator can resolve."""
 _REFERENCE = {"$ref": "#/components/schemas/ProblemDocument"}
 
 

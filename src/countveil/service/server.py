@@ -87,7 +87,7 @@ def serve(
     announce: Callable[[str], None],
     began: Callable[[str | None], None] = lambda name: None,
 ) -> None:
-    """Serve until a signal arrives, then finish running requests. `began` is called with the name of a new ledger."""
+    """Serve until a signal arrives, then finish running requests. `began` gets the name of a new ledger, or None."""
     place.check()
     with Curator.open(config) as curator:  # reports errors of the configuration or the ledger once
         began(curator.ledger.begun)

@@ -185,7 +185,7 @@ def _people(n: int) -> str:
 
 
 def _thin(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Keep about 400 of the bars, so that the picture stays small; the bar of z = 0 is always among them."""
+    """At most about 400 of the bars, so that the picture stays small; the bar of z = 0 is always among them."""
     step = -(-len(rows) // 400)
     return [row for row in rows if row["z"] % step == 0]
 
