@@ -264,8 +264,9 @@ class Whole:
             return ColumnProgram(model)
         if not can_tie:
             raise RequestError(
-                f"D = {D} is too large: for counts LO:, sensitivity above 1, objective singleton and epsilon 0, method "
-                f"program allows D up to {LARGEST_FREE_D}; lower D, or use method remap or policy signed"
+                f"D = {D} is too large: method program allows D up to {LARGEST_FREE_D} if counts begin above 0, "
+                "sensitivity is above 1, the objective is singleton or epsilon is 0; lower D, or use method remap or "
+                "policy signed"
             )
         if D > LARGEST_TIED_D:
             raise RequestError(

@@ -157,7 +157,7 @@ def _check_program(policy: str, sensitivity: object, max_bias: object) -> None:
             "method", "program", f"remap with policy {policy}", "method program is for policy nonnegative"
         )
     if max_bias is not None:
-        hint = "its bias is exactly zero from unbiased_from on"
-        raise ParameterError("max_bias", max_bias, "to be left out with method program", hint)
+        hint = "its bias is exactly zero from unbiased_from on; leave out max_bias"
+        raise ParameterError("max_bias", max_bias, "nothing with method program", hint)
     if integer("sensitivity", sensitivity, 1, LARGEST_SENSITIVITY) > 1:
         raise ParameterError("sensitivity", sensitivity, "1 with method program", "use method remap")

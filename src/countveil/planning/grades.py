@@ -83,7 +83,8 @@ class Grade:
             raise RequestError(f"a grade has one target, but {' and '.join(targets)} are given; leave one out")
         if targets and self.weight is not None:
             raise RequestError(
-                f"{targets[0]} fixes the accuracy of a grade, and weight shares what is left; leave one of them out"
+                f"{targets[0]} fixes the accuracy of a grade, and weight is for grades without a target; "
+                "leave one of them out"
             )
 
     def _set(self, name: str, value: object) -> None:

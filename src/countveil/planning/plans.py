@@ -229,7 +229,7 @@ def _share_evenly(ask: PlanRequest) -> Plan:
         mechanism = certify_alone(ask, make_laws(ask, mechanism.laws.stationary))
     bounds = _compose(ask, mechanism.laws, 1e-3)
     if Fraction(bounds.upper) > ask.delta:
-        raise InfeasibleError("answers with even shares of epsilon and delta exceed delta together", "raise delta")
+        raise InfeasibleError("with equal shares of epsilon for all answers, they exceed delta together", "raise delta")
     notes = (
         "even shares of epsilon and delta for every answer: with so much epsilon nothing else is better",
         "the law of largest eta, which serves every objective here",
