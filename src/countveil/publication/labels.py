@@ -35,9 +35,8 @@ def cut_text(words: str, width: float, size: float = 12) -> str:
     """
     room, end = width, 0
     for letter in words:
-        room -= size * (
-            1.0 if east_asian_width(letter) in "WF" or letter in "mwMW@%" else 0.72 if letter.isupper() else 0.6
-        )
+        wide = east_asian_width(letter) in "WF" or letter in "mwMW@%"
+        room -= size * (1.0 if wide else 0.72 if letter.isupper() else 0.6)
         if room < 0:
             break
         end += 1

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from countveil.errors import shorten
 from countveil.numeric.exact_numbers import decimal_text, exp_bounds
 from countveil.publication.charts import choose_series, count_marks, draw_errors, draw_shares, spread_ranks
-from countveil.publication.edition import PublishedMargin, PublishedTable
+from countveil.publication.edition import QUALITY, PublishedMargin, PublishedTable
 from countveil.publication.labels import write_labels
 from countveil.publication.treemap import MOST, choose_chain, draw_treemap, find_areas
 
@@ -36,6 +36,12 @@ NEIGHBOURS = {
 ESTIMATES = {
     "nearest": "Counts are whole numbers and never negative, and all tables add up.",
     "unbiased": "Counts are whole numbers, right on average, and can be negative; all tables add up.",
+}
+QUALITIES = {**{mark: f"up to {100 * limit:.0f} %" for mark, limit in QUALITY}, "D": "above"}
+GAPS = {
+    "nearest": "It is larger where many cells are truly empty, because no count is below 0: the gap estimates by how "
+    "much.",
+    "unbiased": "It is right on average too; the gap is what rounding makes of it.",
 }
 
 
@@ -109,9 +115,9 @@ def _explain(guarantee: Mapping[str, Any]) -> str:
         return "A part of the record of what was answered was lost, so no number is stated for all answers together."
     factor = decimal_text(exp_bounds(Fraction(guarantee["epsilon"]))[1], 3, "up")
     return (
-        f"What these tables tell about a person is bounded. {NEIGHBOURS[guarantee['neighbours']]}, no outcome of all "
-        f"the noise becomes more than {factor} times as likely, but for a probability of {_text(guarantee['delta'])}: "
-        "whoever that person is, and whatever is known about everybody else. This holds for all numbers together."
+        f"What these tables tell about a person is bounded. {NEIGHBOURS[guarantee['neighbours']]}, the probability of "
+        f"any result grows at most by a factor of {factor}, plus {_text(guarantee['delta'])}: whoever that person is, "
+        "whatever is known about everybody else, and for all numbers together."
     )
 
 
@@ -122,14 +128,14 @@ def _write_tables(manifest: Mapping[str, Any]) -> str:
         rows.append((
             f'<a href="{escape(entry["file"])}">{_name(entry)}</a>',
             f"{entry['rows']:,}",
-            "not measured" if law is None else f"±{law['margin_95']:,}",
+            "–" if law is None else f"±{law['margin_95']:,}",
             f"±{entry['margin_published']:,}",
             "" if law is None else f"{law['D']:,}",
         ))  # fmt: skip
     heads = ("table", "cells", "measured", "published", "noise at most")
     return (
-        "<section><h2>The tables</h2><p>Tables were measured with noise of their own, and all measurements were "
-        "combined, so published counts can be more accurate than their measurement. Margins are for 95 %; the "
+        "<section><h2>The tables</h2><p>Tables were measured with noise of their own (– if not), and the measurements "
+        "were combined, so published counts can be more accurate than their measurement. Margins are for 95 %; the "
         "published one is the widest of its table.</p>"
         f"{_write_table(heads, rows)}</section>"
     )
@@ -141,17 +147,15 @@ def _write_treemap(tables: Sequence[PublishedTable]) -> str:
     if not any(area.count > 0 for area in areas):
         return ""
     names = " and ".join(f"<b>{_name(table)}</b>" for table in chain)
+    noun = "Table" if len(chain) == 1 else "Tables"
     cut = f" The {MOST} largest cells are shown." if len(chain[0]) > MOST else ""
     marks = "".join(f"<li>{_mark(mark)} {words}</li>" for mark, words in QUALITIES.items())
     return (
-        f"<section><h2>Where the counts are</h2><p>Tables {names}: areas are published counts, and colours say how "
+        f"<section><h2>Where the counts are</h2><p>{noun} {names}: areas are published counts, and colours say how "
         f"accurate they are relative to their size.{cut}</p>"
         f'<div class="map desk">{draw_treemap(areas, *DESK)}</div>'
         f'<div class="map phone">{draw_treemap(areas, *PHONE)}</div><ul class="key">{marks}</ul></section>'
     )
-
-
-QUALITIES = {"A": "up to 5 %", "B": "up to 15 %", "C": "up to 33 %", "D": "above"}
 
 
 def _write_errors(tables: Sequence[PublishedTable]) -> str:
@@ -162,7 +166,7 @@ def _write_errors(tables: Sequence[PublishedTable]) -> str:
     return (
         "<section><h2>How accurate a count is, by its size</h2><p>Half the width of the 95 % interval, for cells of "
         "all sizes. Noise does not grow with the count, so large counts are accurate in percent and small ones are "
-        f"not. Dashed: 5 %, 15 % and 33 % of the count.{cut}</p>"
+        f"not. Dashed: the limits of the quality marks.{cut}</p>"
         f'<div class="chart">{draw_errors(series)}<ul class="key">{key}</ul></div></section>'
     )
 
@@ -184,16 +188,17 @@ def _write_quality(manifest: Mapping[str, Any], tables: Sequence[PublishedTable]
 def _write_small_cells(tables: Sequence[PublishedTable]) -> str:
     weak = {table.name: _find_weakest(table) for table in tables if table.coarser is not None}
     chosen = sorted((name for name in weak if len(weak[name])), key=lambda name: -len(weak[name]))[:SMALL_TABLES]
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for table in tables:
         if table.name not in chosen:
             continue
         numbers, own = table.columns, weak[table.name]
+        rows.append((_name(table),))
         for rank in spread_ranks(len(own), SMALL_CELLS // len(chosen)):
             row = int(own[rank])
             count, low, high = (int(numbers[name][row]) for name in ("count", "low", "high"))
-            words = f'{_text(write_labels(numbers, table.by, row))} <span class="quiet">{_name(table)}</span>'
-            rows.append((words, f"{count:,}", f"{low:,} to {high:,}", _mark(str(numbers["quality"][row]))))
+            label, mark = _text(write_labels(numbers, table.by, row)), _mark(str(numbers["quality"][row]))
+            rows.append((label, f"{count:,}", f"{low:,} to {high:,}", mark))
     if not rows:
         return ""
     return (
@@ -224,15 +229,14 @@ def _write_margins(manifest: Mapping[str, Any], margins: Sequence[PublishedMargi
                 int(numbers[name][row]) for name in ("estimate", "low", "high", "sum_of_cells", "gap")
             )
             label = _text(write_labels(numbers, margin.by, row))
-            shown.append((label, f"{estimate:,}", f"{low:,} to {high:,}", f"{cells:,}", f"{gap:+,}"))
+            shown.append((label, f"{estimate:,}", f"{low:,} to {high:,}", f"{cells:,}", f"{gap:+,}" if gap else "0"))
         cut = f", the {most} largest of {entry['rows']:,}" if entry["rows"] > most else ""
-        heads = (_text(" · ".join(margin.by)), "estimate", "95 % interval", "sum of cells", "gap")
+        heads = (_text(" · ".join(margin.by)), "estimate", "95 % interval", "sum", "gap")
         link = f'<a href="{escape(entry["file"])}">{_name(margin)}</a>'
         parts.append(f"<h3>{link}{cut}</h3>{_write_table(heads, shown)}")
     return (
         "<section><h2>Sums across the tables</h2><p>These sums are no table of the publication. The estimate is right "
-        "on average. Published cells add up to more where many are truly empty, because no count is below 0: the gap "
-        f"is that excess as estimated from the measurements.</p>{''.join(parts)}</section>"
+        f"on average. The sum is that of published cells. {GAPS[manifest['estimate']]}</p>{''.join(parts)}</section>"
     )
 
 
@@ -250,9 +254,14 @@ def _write_verification(manifest: Mapping[str, Any]) -> str:
 
 
 def _write_table(heads: Sequence[str], rows: Iterable[Sequence[str]], bar: int | None = None) -> str:
-    """An HTML table of cells that are escaped; `bar` is the column that has pictures."""
+    """An HTML table of cells that are escaped; a row of one cell is a heading, `bar` the column that has pictures."""
     head = "".join(f"<th>{words}</th>" for words in heads)
-    body = "".join(f"<tr>{''.join(_write_cells(cells, bar))}</tr>" for cells in rows)
+    body = "".join(
+        f"<tr>{''.join(_write_cells(cells, bar))}</tr>"
+        if len(cells) > 1
+        else f'<tr><th class="part" colspan="{len(heads)}">{cells[0]}</th></tr>'
+        for cells in rows
+    )
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
