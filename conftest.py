@@ -1,4 +1,7 @@
-"""Names that the examples in docstrings use: a `curator` of invented people, and a `service` that serves them."""
+"""Names that the examples in docstrings use: a `curator` of invented people, and a `service` that serves them.
+
+The examples of publications use the curator of the demo's publication.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +27,19 @@ def census(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def yearbook(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the visitors of the demo, their publication, and a ledger that has its plan."""
+    from countveil.curator.curator import Curator
+    from countveil.demo import visitors
+
+    folder = tmp_path_factory.mktemp("examples") / "visitors"
+    visitors.write(folder)
+    with Curator.open(folder / "countveil.toml") as curator:
+        curator._plans.of(curator.config.dataset("visitors"), opened=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def served(census: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     from countveil.client.connection import Connection
     from tests.support.serving import Server
@@ -41,7 +57,7 @@ def example_names(request: pytest.FixtureRequest) -> Iterator[None]:
     """Give the examples of `curator` and `client` their names; the curator is a new one for each docstring."""
     test = getattr(request.node, "dtest", None)
     folder = request.path.parent.name
-    if test is None or folder not in ("curator", "client"):
+    if test is None or folder not in ("curator", "client", "publication"):
         yield
         return
     if folder == "client":
@@ -51,7 +67,8 @@ def example_names(request: pytest.FixtureRequest) -> Iterator[None]:
     here, monkeypatch = request.getfixturevalue("tmp_path"), request.getfixturevalue("monkeypatch")
     from countveil.curator.curator import Curator
 
-    copy = shutil.copytree(request.getfixturevalue("census"), here / "census")
+    published = folder == "publication" or request.path.stem == "publishing"
+    copy = shutil.copytree(request.getfixturevalue("yearbook" if published else "census"), here / "census")
     monkeypatch.chdir(here)
     with Curator.open(copy / "countveil.toml") as curator:
         test.globs["curator"] = curator

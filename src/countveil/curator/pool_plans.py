@@ -71,7 +71,7 @@ class Plans:
         return record
 
     def _set_shares(self, budget: Budget, record: PlanRecord) -> None:
-        """Record the configured shares. A recorded share that is no longer configured becomes 0. Where there are shares,
+        """Record the configured shares. A recorded share that is no longer configured becomes 0. In a pool with shares,
         the curator has all answers of the grades of publications."""
         wanted = {
             (who, grade): answers for who, mine in (budget.shares or {}).items() for grade, answers in mine.items()
