@@ -50,6 +50,13 @@ Tables that add up
     BudgetSplit         the result of split_budget
     ExpectedGaps        the result of expect_gaps
 
+Publications
+    Publication         one edition of tables that add up, from its folder
+    PublicationOutlook  what a publication will contain and cost, before it is published
+    TableOutlook        one table of a PublicationOutlook
+    TableChange         the changes of a table between two editions
+    Finding             something that is wrong with a file of a publication
+
 Counting
     Curator             answers questions about your data within its budget
     connect             a connection to the service of another curator
@@ -182,6 +189,10 @@ if TYPE_CHECKING:
     from countveil.planning.plans import Plan as Plan
     from countveil.plots import plot as plot
     from countveil.ptables.lines import PTableError as PTableError
+    from countveil.publication.change import TableChange as TableChange
+    from countveil.publication.outlook import PublicationOutlook as PublicationOutlook, TableOutlook as TableOutlook
+    from countveil.publication.publication import Publication as Publication
+    from countveil.publication.verification import Finding as Finding
     from countveil.query import Condition as Condition, Question as Question, col as col
     from countveil.query.truth import Truth as Truth
 
@@ -219,6 +230,10 @@ _MODULES = {
     "planning.plans": ("Plan",),
     "plots": ("plot",),
     "ptables.lines": ("PTableError",),
+    "publication.change": ("TableChange",),
+    "publication.outlook": ("PublicationOutlook", "TableOutlook"),
+    "publication.publication": ("Publication",),
+    "publication.verification": ("Finding",),
     "query": ("Condition", "Question", "col"),
     "query.truth": ("Truth",),
 }

@@ -19,8 +19,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, strategies as st
 
+from countveil.config.publications import DeclaredPublication, DeclaredTable
 from countveil.data.engines import Engine
 from countveil.errors import DataError
+from countveil.publication.layout import lay_out
 from countveil.query import ask
 from countveil.query.schema import Column, Schema
 from tests.support import naive
@@ -63,6 +65,24 @@ def count_and_compare(
         with constant_hash(engine):
             assert engine.count(question, salt=SALT).tolist() == expected
     return expected
+
+
+def test_the_tables_of_a_publication_are_sums_of_one_count(make: Any, tmp_path: Path) -> None:
+    """Every person is counted once, in the finest cells of all tables, so the true tables add up on every engine."""
+    columns = (Column("region", "text", ("North", "South")), Column("age", "integer", low=0, high=99, step=50))
+    schema = Schema("people", columns, "id")
+    rows = [{"id": i // 2, "region": ["North", "South"][i % 2], "age": 3 * i % 110} for i in range(60)]
+    tables = (DeclaredTable(()), DeclaredTable(("region",)), DeclaredTable(("region", "age")))
+    layout = lay_out(DeclaredPublication("census", "people", tables, tmp_path), schema)
+    engine = make(rows, {"id": "int64", "region": "text", "age": "int64"}, schema)
+    counts = engine.count(layout.question, salt=SALT)
+    total, regions, cells = (layout.sum_table(counts, table) for table in tables)
+    people = {row["id"] for row in rows if row["age"] < 100}
+    assert (total[0], regions.sum(), cells.sum()) == (len(people),) * 3
+    assert cells.reshape(2, 2).sum(axis=1).tolist() == regions.tolist()
+    with constant_hash(engine):
+        expected = naive.count(schema, ["region", "age"], None, False, rows)
+        assert engine.count(layout.question, salt=SALT).tolist() == expected
 
 
 def column_of(values: list[Any], kind: str, column: Column) -> tuple[list[Row], Types, Schema]:

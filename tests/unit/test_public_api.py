@@ -30,6 +30,8 @@ CALLABLES = [
     *("reconcile", "split_budget", "expect_gaps", "Tree.from_parents", "Tree.from_columns"),
     *("Reconciliation.margin", "Reconciliation.sum", "ReconciledTable.to"),
     *("Table.to", "Table.total", "Table.subtotals"),
+    *("Curator.publish", "Curator.plan_publication"),
+    *("Publication.open", "Publication.to", "Publication.verify", "Publication.change"),
 ]
 
 
@@ -110,6 +112,8 @@ def test_every_type_that_a_user_receives_is_exported() -> None:
 
 
 USER_SCRIPT = """
+import typing
+
 import countveil as cv
 
 m: cv.Mechanism = cv.design(epsilon="1", delta="1e-6", policy="signed", method="auto", objective="delta")
@@ -170,6 +174,15 @@ try:
     ask(cv.connect("https://counts.example.org", key="cvk_example"))
 except (ERRORS) as error:
     print(error)
+
+
+def publications(curator: cv.Curator) -> tuple[cv.PublicationOutlook, cv.Publication]:
+    outlook = curator.plan_publication("census")
+    tables: tuple[cv.TableOutlook, ...] = outlook.tables
+    edition: cv.Publication = cv.Publication.open("edition-1")
+    findings: list[cv.Finding] = edition.verify()
+    changes: typing.Mapping[str, cv.TableChange] = edition.change(curator.publish("census"))
+    return outlook, edition
 """
 
 

@@ -24,7 +24,7 @@ from countveil.config.publications import VERIFY
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from countveil.publication.outlook import Outlook
+    from countveil.publication.outlook import PublicationOutlook
     from countveil.publication.publication import Publication
 
 
@@ -124,7 +124,7 @@ def _verify(folder: str | None, as_json: bool) -> None:
         )
 
 
-def _print_outlook(outlook: Outlook, as_json: bool) -> None:
+def _print_outlook(outlook: PublicationOutlook, as_json: bool) -> None:
     from dataclasses import asdict
 
     if as_json:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -65,7 +65,7 @@ class Simulation:
     fit: LeastSquares
     laws: Sequence[Law | None]
     runs: int
-    keys: KeySource
+    keys: KeySource = field(default_factory=KeySource)
 
     @staticmethod
     def of(fit: LeastSquares, laws: Sequence[Law | None], keys: KeySource | None = None) -> Simulation:

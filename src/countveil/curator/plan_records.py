@@ -70,6 +70,11 @@ def cells_of(grade: GradeRecord, record: PlanRecord) -> int:
     return int(grade.terms.get(CELLS, record.cells))
 
 
+def merges_cells(record: PlanRecord) -> bool:
+    """Whether a grade is certified for one cell in the place of several: see `accounting.merged_cells`."""
+    return any(cells_of(grade, record) != record.cells for grade in record.grades)
+
+
 def published_tables(record: PlanRecord, publication: str) -> dict[str, GradeRecord]:
     """The measured tables of a publication by their names, with their grades, in the plan's order."""
     return {each.terms[TABLE]: each for each in record.grades if each.terms.get(PUBLICATION) == publication}

@@ -11,6 +11,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from countveil.accounting import compose
+from countveil.accounting.merged_cells import SLACK
 from countveil.accounting.privacy_loss import float_below
 from countveil.config.budget import Budget
 from countveil.config.configuration import Config, Dataset
@@ -207,8 +208,10 @@ class Plans:
             ],
             neighbours="replace" if replaced else "add-remove",
         )
-        bounds = composed.epsilon(float_below(number("delta", record.delta)))
-        return None if bounds is None else decimal_text(Fraction(bounds.upper), 6, "up")
+        merged = any(plan_records.merges_cells(plan) for plan in plans)
+        slack = 1 + 2 * Fraction(SLACK) if merged else Fraction(1)
+        bounds = composed.epsilon(float_below(number("delta", record.delta) / slack))
+        return None if bounds is None else decimal_text(Fraction(bounds.upper) * slack, 6, "up")
 
     # -- budgets -----------------------------------------------------------------------------------------------------
 

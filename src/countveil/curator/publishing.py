@@ -32,7 +32,7 @@ from countveil.planning.grades import LARGEST_MARGIN
 from countveil.publication.edition import Edition, Progress
 from countveil.publication.folder import check_format, check_target
 from countveil.publication.layout import Layout, check_layout, lay_out
-from countveil.publication.outlook import Outlook, foresee
+from countveil.publication.outlook import PublicationOutlook, foresee
 from countveil.publication.publication import Publication
 from countveil.publication.verification import check_hashes
 from countveil.publication.writing import Facts, write_edition
@@ -157,7 +157,7 @@ class Publishing(Overview):
         epsilon: str | None = None,
         table: int | str | None = None,
         margin: int | str | None = None,
-    ) -> Outlook:
+    ) -> PublicationOutlook:
         """What a publication will contain and how accurate it will be. Looks at no data and pays nothing.
 
         Args:

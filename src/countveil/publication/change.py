@@ -28,7 +28,7 @@ MOST_BITS = 128
 
 
 @dataclass(frozen=True, eq=False)
-class Change:
+class TableChange:
     """The change of every cell of a table: the published counts' difference, and an interval for the true one.
 
     The true difference is within `low` and `high` with probability at least 95 %, and within `certain_low` and
@@ -51,7 +51,7 @@ class Change:
         return len(self.difference)
 
 
-def compare_editions(first: Folder, second: Folder) -> dict[str, Change]:
+def compare_editions(first: Folder, second: Folder) -> dict[str, TableChange]:
     """The change of every table between two editions."""
     _check_comparable(first, second)
     entries = first.manifest["tables"]
@@ -84,7 +84,7 @@ def compare_editions(first: Folder, second: Folder) -> dict[str, Change]:
         low, high = round_outward(whole.astype(np.int64), estimate - whole, margin * OUTWARD)
         low, high = np.maximum(level.restore(low), least), np.minimum(level.restore(high), most)
         labels = {name: old[name] for name in each["by"]}
-        changes[each["name"]] = Change(
+        changes[each["name"]] = TableChange(
             labels, difference, np.minimum(low, difference), np.maximum(high, difference), least, most
         )
     return changes

@@ -22,7 +22,7 @@ GAP = 0.4
 
 
 @dataclass(frozen=True)
-class OutlookTable:
+class TableOutlook:
     """One table of a publication, before it is published.
 
     `margin_measured` is the 95 % margin of its measurement, `margin_published` that of its published numbers, which
@@ -39,13 +39,13 @@ class OutlookTable:
 
 
 @dataclass(frozen=True)
-class Outlook:
+class PublicationOutlook:
     """What a publication will contain and cost."""
 
     name: str
     dataset: str
     pool: str
-    tables: tuple[OutlookTable, ...]
+    tables: tuple[TableOutlook, ...]
     cost: int
     """Answers that an edition takes, one of the grade of each measured table."""
     editions_left: int
@@ -64,13 +64,13 @@ def foresee(
     delta: str,
     pool: str,
     editions_left: int,
-) -> Outlook:
+) -> PublicationOutlook:
     """The outlook of a publication whose tables are measured with these mechanisms."""
     tree = layout.tree
     margins = find_margins(layout, mechanisms)
     bounds = _bound_errors(tree, mechanisms) if layout.declared.estimate == "nearest" else None
     tables = tuple(
-        OutlookTable(
+        TableOutlook(
             level.name,
             tuple(level.labels),
             level.size,
@@ -82,7 +82,7 @@ def foresee(
         for i, level in enumerate(tree.levels)
     )
     seconds = max(FEWEST_SECONDS, math.ceil(len(tree) * SECONDS_PER_NODE))
-    return Outlook(
+    return PublicationOutlook(
         layout.name,
         layout.declared.dataset,
         pool,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from countveil.consistency.frames import make_frame
-from countveil.publication.change import Change, compare_editions
+from countveil.publication.change import TableChange, compare_editions
 from countveil.publication.folder import Folder
 from countveil.publication.verification import Finding, check_folder
 
@@ -91,17 +91,17 @@ class Publication:
         return make_frame(self[name], kind)
 
     def verify(self) -> list[Finding]:
-        """What is wrong with the files: hashes, laws, sums, bounds. An empty list if nothing is.
+        """What is wrong with the files of this edition: their hashes, laws, sums and bounds.
 
         Returns:
-            The findings, in the order of the manifest.
+            The findings, in the order of the manifest; an empty list if nothing is wrong.
 
         >>> curator.publish("yearbook", output="yearbook").verify()
         []
         """
         return check_folder(self.folder)
 
-    def change(self, later: Publication) -> Mapping[str, Change]:
+    def change(self, later: Publication) -> Mapping[str, TableChange]:
         """What changed from this edition to a later one, with the error of the difference.
 
         Args:
@@ -112,5 +112,10 @@ class Publication:
 
         Raises:
             RequestError: The editions have other tables, cells or laws.
+
+        >>> edition = curator.publish("yearbook", output="yearbook")
+        >>> edition.change(edition)
+        Traceback (most recent call last):
+        countveil.errors.RequestError: these are the same edition: give an earlier one and a later one
         """
         return compare_editions(self.folder, later.folder)
