@@ -24,7 +24,7 @@ from typing import Any
 
 import narwhals as nw
 
-from countveil.data.engines.sql import EXACT, OUTSIDE, PRECISE, READABLE, UNITS, Family
+from countveil.data.engines.families import EXACT, OUTSIDE, PRECISE, READABLE, UNITS, Family
 from countveil.errors import DataError, MissingExtraError, ParameterError
 from countveil.query.schema import Kind, Schema
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from countveil.data.engines.engine import Engine
-from countveil.data.engines.sql import Compiler, Family
+from countveil.data.engines.families import Family
+from countveil.data.engines.sql import Compiler
 from countveil.query.condition import Membership
 from countveil.query.schema import Column, Kind, Schema
 

@@ -1,19 +1,20 @@
-"""The axes of a table: for each source, how its group columns split its points together.
+"""The axis of the group columns of one source: how they split its points together.
 
-The cells of a table are the product of its axes. Group columns of one source (a hierarchy such as district,
-municipality, county) share an axis: its bins are the combinations of their labels that exist. So grouping by district
-is grouping by district, municipality and county, and a table has no cell that the public maps exclude.
+Group columns of one source (a hierarchy such as district, municipality, county) share an axis: its bins are the
+combinations of their labels that exist. So grouping by district is grouping by district, municipality and county, and a
+table has no cell that the public maps exclude.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from countveil.query.points import overlay, union_all
+from countveil.query.points import Points, overlay, set_of, union_all
 from countveil.query.schema import Column, Value
 
 Run = tuple[int, int, int]
@@ -31,6 +32,13 @@ class Axis:
     def is_plain(self) -> bool:
         """Whether the bins are the source's own: its values, or steps of its range."""
         return self.columns == (self.source,)
+
+    known = ()
+
+    @property
+    def parts(self) -> tuple[Axis, ...]:
+        """The axis itself; a `JointAxis` has several."""
+        return (self,)
 
     @property
     def size(self) -> int:
@@ -65,14 +73,17 @@ class Axis:
         """For every bin, the index of the label of each column."""
         return self._split[1]
 
-    def key(self, i: int, column: Column) -> int:
-        """The index of the label of one of the columns in bin i."""
-        return i if self.is_plain else self.bins[i][self.columns.index(column)]
+    def keys(self, column: Column) -> Sequence[int]:
+        """The index of the label of one of the columns in every bin."""
+        if self.is_plain:
+            return range(self.size)
+        place = self.columns.index(column)
+        return [labels[place] for labels in self.bins]
 
     def labels(self, column: Column) -> list[Value]:
         """The label of one of the columns for every bin."""
         labels = column.key_labels()
-        return labels if self.is_plain else [labels[self.key(i, column)] for i in range(self.size)]
+        return labels if self.is_plain else [labels[key] for key in self.keys(column)]
 
     def order(self, shown: Sequence[Column]) -> list[int]:
         """The bins sorted by the labels' declared order, of the first shown column first."""
@@ -81,6 +92,29 @@ class Axis:
         places = [self.columns.index(column) for column in shown if column in self.columns]
         return sorted(range(self.size), key=lambda i: [self.bins[i][place] for place in places])
 
+    def cover(self, points: Points) -> Points:
+        """The bins that have some of these points, as a set of their numbers."""
+        if self.is_plain:
+            first, step = self.source.first, self.source.step
+            return union_all(((low - first) // step, (high - first) // step) for low, high in points)
+        bins: set[int] = set()
+        for low, high in points:
+            i = bisect_left(self.runs, low, key=lambda run: run[1])
+            while i < len(self.runs) and self.runs[i][0] <= high:
+                bins.add(self.runs[i][2])
+                i += 1
+        return set_of(bins)
+
+    def points(self, bins: Sequence[int]) -> list[Points]:
+        """The points of some of the bins."""
+        if self.is_plain:
+            return [self.source.block(i) for i in bins]
+        pieces: dict[int, list[tuple[int, int]]] = {i: [] for i in bins}
+        for low, high, key in self.runs:
+            if key in pieces:
+                pieces[key].append((low, high))
+        return [union_all(pieces[i]) for i in bins]
+
     @cached_property
     def canonical(self) -> object:
         """The canonical form: the name of the source if the bins are its own, else with the hash of the bins."""
@@ -88,22 +122,21 @@ class Axis:
             return self.source.name
         if self.source.declared and self.source.keys == self.size and self.runs == self.source.runs:
             return self.source.name
-        points: list[list[tuple[int, int]]] = [[] for _ in self.bins]
-        for low, high, key in self.runs:
-            points[key].append((low, high))
-        described = [self.source.describe_points(union_all(each))["values"] for each in points]
-        written = json.dumps(described, separators=(",", ":"), ensure_ascii=True)
-        return {"of": self.source.name, "bins": hashlib.sha256(written.encode()).hexdigest()}
+        return self.describe(range(self.size))
+
+    def describe(self, bins: Sequence[int]) -> object:
+        """The canonical form of some of the bins."""
+        described = [self.source.describe_points(points)["values"] for points in self.points(bins)]
+        return {"of": self.source.name, "bins": hash_description(described)}
 
 
-def axes_of(by: Sequence[Column], sources: Sequence[Column]) -> tuple[Axis, ...]:
-    """The axes of a table grouped by these columns, in the order of the sources."""
-    grouped: dict[str, list[Column]] = {}
-    for column in by:
-        grouped.setdefault(column.root.name, []).append(column)
-    return tuple(_make_axis(source, tuple(grouped[source.name])) for source in sources if source.name in grouped)
+def hash_description(described: object) -> str:
+    """The hash of plain JSON values."""
+    written = json.dumps(described, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(written.encode()).hexdigest()
 
 
 @lru_cache(maxsize=256)
-def _make_axis(source: Column, columns: tuple[Column, ...]) -> Axis:
+def make_axis(source: Column, columns: tuple[Column, ...]) -> Axis:
+    """The axis of these columns of a source."""
     return Axis(source, columns)

@@ -32,7 +32,8 @@ import duckdb
 
 from countveil.data import csv_files
 from countveil.data.engines.engine import UNREADABLE, SqlEngine
-from countveil.data.engines.sql import OUTSIDE, Dialect, Family, Statement
+from countveil.data.engines.families import OUTSIDE, Family
+from countveil.data.engines.sql import Dialect, Statement
 from countveil.data.source import Source, check_alike
 from countveil.errors import DataError, EngineError, shorten
 from countveil.query.schema import Kind, Schema

@@ -17,7 +17,8 @@ Guarantee: a value and a cut are compared in the source's own type, exactly, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Protocol
 
@@ -99,6 +100,13 @@ def bins_by_value(axis: Axis) -> tuple[list[Value], list[int]]:
 
 def _points(axis: Axis) -> range:
     return range(axis.runs[0][0], axis.runs[-1][1] + 1)
+
+
+def number_cells(indexes: Sequence[str], sizes: Sequence[int]) -> str:
+    """The number of a cell in a product of these sizes, the last index running fastest."""
+    strides = [math.prod(sizes[i + 1 :]) for i in range(len(sizes))]
+    terms = [f"CAST({index} AS BIGINT) * {stride}" for index, stride in zip(indexes, strides, strict=True)]
+    return " + ".join(terms) or "CAST(0 AS BIGINT)"
 
 
 def bin_of(compiler: Reader, axis: Axis) -> str:
