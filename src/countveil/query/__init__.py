@@ -14,7 +14,8 @@
     truth        what an answer counts: people or rows, within which bounds
     condition    typed conditions: sets of points joined by AND and OR
     points       the algebra of these sets
-    axes         how group columns divide the points of their sources into the cells of a table
+    axes, joint_axes  how group columns divide the points of their sources into the cells of a table
+    possible_cells    the public list of the combinations that can exist
     diagram      the canonical form of a condition: a decision diagram
     writing      typed conditions as SQL text
 

@@ -138,7 +138,7 @@ def _list_combinations(parts: Sequence[Axis], possible: PossibleCells) -> NDArra
     sets: list[list[Points]] = []  # of each part, the different sets of bins that rows have values in
     chosen = np.empty((len(rows), len(parts)), np.int64)  # of each row and part, which of these
     for place, part in enumerate(parts):
-        own = [i for i, column in enumerate(possible.columns) if column.root == part.source]
+        own = [i for i, column in enumerate(possible.columns) if column.root.name == part.source.name]
         values, of_row = np.unique(rows[:, own], axis=0, return_inverse=True)
         different: dict[Points, int] = {}
         known = [possible.columns[i] for i in own]

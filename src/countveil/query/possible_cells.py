@@ -8,12 +8,13 @@ declared, values outside a domain, combinations that occur twice, and those that
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from countveil.errors import ConfigError, shorten
 from countveil.query.declarations import read_value
 from countveil.query.derived import point_of
-from countveil.query.joint_axes import common_points
+from countveil.query.joint_axes import LARGEST_PRODUCT, common_points
 from countveil.query.public_tables import Files
 from countveil.query.schema import MAX_VALUES, Column, PossibleCells
 
@@ -26,8 +27,12 @@ def parse_cells(path: str, columns: Sequence[Column], key: str, files: Files) ->
         if name not in known:
             raise ConfigError(key, f"{table.name}, line 1: {shorten(name)} is not a declared column")
     listed = [known[name] for name in table.header]
+    if math.prod(column.keys for column in listed) > LARGEST_PRODUCT:
+        raise ConfigError(key, f"{table.name}: more than 2^62 combinations of its columns' values")
     readers = [_Reader(column, key) for column in listed]
-    sources = {column.root.name: [i for i, c in enumerate(listed) if c.root == column.root] for column in listed}
+    sources = {
+        column.root.name: [i for i, c in enumerate(listed) if c.root.name == column.root.name] for column in listed
+    }
     joint = [(places, [listed[i] for i in places]) for places in sources.values() if len(places) > 1]
     seen: dict[tuple[int, ...], int] = {}
     agreed: set[tuple[int, ...]] = set()
