@@ -36,4 +36,6 @@ def check_readable(column: Column, family: Family) -> None:
         "zoned": "the date of a time with a zone depends on the zone: store dates",
         "boolean": 'declare it as { type = "boolean" }',
     }.get(family, f"a {column.kind} column is read from {', '.join(READABLE[column.kind])}")
+    if column.kind == "instant":
+        advice = "periods of a zone need time stamps with a zone; text with an offset is read in files and frames"
     raise DataError(f"column {column.name}: declared {column.kind}, but the source holds {family} values; {advice}")

@@ -11,7 +11,8 @@ Guarantee: a value and a cut are compared in the source's own type, exactly, and
 - integers: the cut is rounded up to an integer;
 - text that matches `DECIMAL` is compared as the decimal that is written; other text that matches `NUMBER` as the 64-bit
   float that it reads as; NaN, infinity, hexadecimal digits, 1d, 1_000 are outside;
-- times with a zone: the cut is an instant, so the zone of the database has no effect;
+- times with a zone: the cut is an instant, so the zone of the database has no effect; text that matches `INSTANT` is
+  one in files and frames, where DuckDB or Python converts it before anything is compared;
 - NaN is a missing number: it is NULL before it is compared, because SQL engines sort it above every number.
 """
 
@@ -32,6 +33,11 @@ NUMBER = "^[+-]?([0-9]{1,200}([.][0-9]{0,200})?|[.][0-9]{1,200})([eE][+-]?[0-9]{
 TEXT_SCALE = 19
 """The most digits of a decimal of text on each side of the point; one more than an edge may have."""
 DECIMAL = f"^-?[0-9]{{1,{TEXT_SCALE}}}([.][0-9]{{1,{TEXT_SCALE}}})?$"
+INSTANT = (
+    "^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{1,9})?"
+    "(Z|[+-]([01][0-9]|2[0-3])(:[0-5][0-9])?)$"
+)
+"""Time stamps of text: ISO 8601 with seconds and an offset from UTC, such as 2026-03-29T02:30:00+01:00 or ...Z."""
 MOST_COMPARED = 40
 """The most runs of points that are told apart by comparisons, if the values can be listed instead."""
 DIGITS = 38
