@@ -356,10 +356,11 @@ class Compiler:
         numbers: list[str] = []
         for i, axis in enumerate(question.axes):
             own, indexes = indexes[: len(axis.parts)], indexes[len(axis.parts) :]
-            numbers.append(number_cells(own, [part.size for part in axis.parts]))
             if isinstance(axis, JointAxis):
-                joins.append(f"JOIN {self.numbering(axis)} AS j{i} ON {numbers[i]} = j{i}.v")
-                numbers[i] = f"j{i}.i"
+                number = number_cells(own, [part.size for part in axis.parts])
+                joins.append(f"JOIN {self.numbering(axis)} AS j{i} ON {number} = j{i}.v")
+                own = [f"j{i}.i"]
+            numbers += own
         cell = number_cells(numbers, question.shape)
         kept = f"u, {cell} AS cell" if people else f"{cell} AS cell, n"
         where = [f"WHERE {' AND '.join(tests)}"] if tests else []
