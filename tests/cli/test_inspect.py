@@ -208,6 +208,30 @@ def test_a_weekly_job_stops_when_a_new_region_appears(run: Run, tmp_path: Path) 
     assert run().code == 0
 
 
+def test_rows_in_no_possible_cell_are_counted_and_stop_the_weekly_job(run: Run, tmp_path: Path) -> None:
+    """A South that has no children in the list; rows outside of a column's domain are counted there, not here."""
+    columns = 'region = ["North", "South"]\nyears = { from = "age", bands = [0, 18] }'
+    written(tmp_path, config_text(columns=columns, more='cells = "possible.csv"'))
+    (tmp_path / "possible.csv").write_text("years,region\n0-17,North\n18+,North\n18+,South\n")
+    rows = [(i, "NS"[i % 2].replace("N", "North").replace("S", "South"), 5 + 30 * (i % 2)) for i in range(95)]
+    write_rows(tmp_path / "people.csv", ["person", "region", "age"], [*rows, (95, "West", 5), (96, "South", "")])
+    (dataset,) = json.loads(run("--since", "--strict", "--share", "0.02", "--json").out)["datasets"]
+    assert dataset["impossible"] == 0
+    children = [(97, "South", 3), (98, "South", 4), (99, "South", 17)]
+    write_rows(
+        tmp_path / "people.csv", ["person", "region", "age"], [*rows, (95, "West", 5), (96, "South", ""), *children]
+    )
+    assert "3 rows in no possible cell; no table by all columns of that list" in " ".join(run().out.split())
+    stopped = run("--since", "--strict", "--share", "0.02", "--json")
+    assert stopped.code == 5
+    assert "people, cells: 3 % of rows are in no possible cell; at most 2 % may be" in stopped.err
+    (dataset,) = json.loads(stopped.out)["datasets"]
+    assert dataset["impossible"] == 3
+    assert any(
+        line.endswith("rows in no possible cell: 0 -> 3") for line in json.loads(stopped.out)["changes"]["people"]
+    )
+
+
 def test_bounds_are_compared_in_tables_by_derived_columns(run: Run, tmp_path: Path) -> None:
     write_rows(tmp_path / "people.csv", ["person", "region", "age"], VISITS)
     written(tmp_path, config_text(columns='region = ["North", "South"]\nyears = { from = "age", bands = [0, 18] }'))

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import itertools
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, strategies as st
 
+from countveil.errors import QueryError
 from countveil.query import Question, ask
 from countveil.query.derived import parse_columns
+from countveil.query.possible_cells import parse_cells
 from countveil.query.public_tables import PublicTable, read_public_table
 from countveil.query.schema import Schema
 from tests.support.effort import examples
@@ -116,13 +119,18 @@ def write(tree: Tree) -> str:
     return f"{args[0]} IN ({', '.join(str(v) if isinstance(v, bool) else repr(v) for v in args[1])})"
 
 
-def meaning(tree: Tree | None, by: list[str]) -> tuple[object, ...]:
-    """How the group columns divide all rows, and which rows are counted."""
+def meaning(tree: Tree | None, by: list[str], listed: set[tuple[Any, ...]] | None = None) -> tuple[object, ...]:
+    """How the group columns divide all rows, and which rows are counted; `listed` are the rows of a list."""
     cells: dict[tuple[Any, ...], set[int]] = {}
     counted = set()
+    possible = {
+        tuple(row[name] for name in by)
+        for row in ROWS
+        if listed is None or not by or tuple(row[name] for name in LISTED) in listed
+    }
     for i, row in enumerate(ROWS):
         labels = tuple(row[name] for name in by)
-        if None in labels or OUTSIDE in labels:
+        if None in labels or OUTSIDE in labels or labels not in possible:
             continue
         cells.setdefault(labels, set()).add(i)
         if tree is None or holds(tree, row) is True:
@@ -130,12 +138,14 @@ def meaning(tree: Tree | None, by: list[str]) -> tuple[object, ...]:
     return frozenset(map(frozenset, cells.values())), frozenset(counted)
 
 
-def random_question(rng: random.Random, names: list[str]) -> tuple[Tree | None, list[str], Question]:
+def random_question(
+    rng: random.Random, names: list[str], schema: Schema = SCHEMA
+) -> tuple[Tree | None, list[str], Question]:
     tree = random_tree(rng, names, rng.choice([0, 1, 2, 3])) if rng.random() < 0.9 else None
     by = rng.sample(names, rng.choice([0, 0, 1, 2, 3]))
     shown = ", ".join([*by, "count(*)"])
     text = f"SELECT {shown} FROM t" + (f" WHERE {write(tree)}" if tree else "")
-    return tree, by, ask(SCHEMA, text + (f" GROUP BY {', '.join(by)}" if by else ""))
+    return tree, by, ask(schema, text + (f" GROUP BY {', '.join(by)}" if by else ""))
 
 
 GEOGRAPHY, NUMBERS = ["district", "municipality", "county"], ["fine", "coarse", "x"]
@@ -154,6 +164,41 @@ def test_hashes_are_equal_if_and_only_if_meanings_are(names: list[str], seed: in
         again = ask(SCHEMA, question.text)
         assert (again.sha256, again.text, again.where) == (question.sha256, question.text, question.where)
     assert len(set(hashes.values())) == len(hashes)
+
+
+LISTED = ["municipality", "fine", "ok"]
+
+
+@examples(60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(seed=st.integers(0, 2**32))
+def test_hashes_with_a_list_of_possible_cells_are_those_of_what_is_counted(seed: int) -> None:
+    """Equal hashes have equal meanings; without a condition, also the other way round."""
+    rng = random.Random(seed)
+    every = list(itertools.product(*(VALUES[name] for name in LISTED)))
+    listed = rng.sample(every, rng.choice([1, 2, 5, 10, len(every) - 1, len(every)]))
+    lines = [",".join(LISTED), *(f"{municipality},{fine},{ok}" for municipality, fine, ok in listed)]
+    content = "\n".join(lines).encode()
+    cells = parse_cells("cells", SCHEMA.columns, "key", lambda path, key: read_public_table(content, path, key))
+    schema = replace(SCHEMA, possible=cells)
+    hashes: dict[tuple[object, ...], set[str]] = {}
+    for _ in range(25):
+        try:
+            tree, by, question = random_question(rng, [*GEOGRAPHY, *NUMBERS, "ok"], schema)
+        except QueryError as error:
+            if "has no cell" not in str(error):
+                raise
+            continue
+        means = meaning(tree, by, set(listed))
+        if question.where is None:
+            tree = None
+        hashes.setdefault((means, tree is None), set()).add(question.sha256)
+        again = ask(schema, question.text)
+        assert (again.sha256, again.text, again.where) == (question.sha256, question.text, question.where)
+    hashes_of: dict[object, set[str]] = {}
+    for (means, is_plain), known in hashes.items():
+        assert len(known) == 1 or not is_plain
+        hashes_of.setdefault(means, set()).update(known)
+    assert sum(map(len, hashes_of.values())) == len(set().union(*hashes_of.values()))
 
 
 EQUAL = {

@@ -62,7 +62,7 @@ def csv_field(value: Any) -> str:
     if isinstance(value, float):
         return f"{int(value)}.0" if math.isfinite(value) and value == int(value) else repr(value)
     if isinstance(value, datetime.datetime):
-        return value.date().isoformat()
+        return value.date().isoformat() if value.tzinfo is None else value.isoformat()
     return format(value, "f") if isinstance(value, Decimal) else str(value)
 
 

@@ -34,8 +34,8 @@ def inspect(
 
     The output contains true counts and values from the data: for the curator only. Nothing is charged.
 
-    With --strict the command fails if more than --share of the rows is outside of a column's domain or has no person,
-    or more than --share of the people have more rows than one table counts.
+    With --strict the command fails if more than --share of the rows is outside of a column's domain, in no possible
+    cell or without a person, or more than --share of the people have more rows than one table counts.
 
     With --since it also shows what changed since the last inspection with --since, whose counts are recorded beside the
     ledger, in a file that only its owner can read: it is as secret as the data. Data that --strict refuses is not

@@ -7,6 +7,7 @@
     [dataset.people]
     source = "people.parquet"            # a path or glob; .duckdb needs table = "..."
     unit = "person_id"                   # or "row": every row is one person
+    cells = "possible.csv"               # a public list of the combinations of some columns that can exist
     allow_spark_ui = true                # for Spark: readers of the session's UI or event log may see the data
 
     [dataset.people.columns]
@@ -51,6 +52,7 @@ from countveil.data.source import Source
 from countveil.errors import ConfigError, RequestError, shorten
 from countveil.planning.grades import LARGEST_CELLS, LARGEST_SENSITIVITY
 from countveil.query.derived import parse_columns
+from countveil.query.possible_cells import parse_cells
 from countveil.query.schema import MAX_NAME, Schema
 
 if TYPE_CHECKING:
@@ -77,6 +79,7 @@ _DATASET_KEYS = {
     "neighbours",
     "max_cells",
     "columns",
+    "cells",
     "budget",
 }
 
@@ -303,14 +306,18 @@ def _dataset(
     columns = read_table(require(entry, "columns", key), f"{key}.columns")
     if not columns:
         raise ConfigError(f"{key}.columns", "no column is declared, so only the total could be asked; declare one")
+    files = PublicFiles(directory).read
+    parsed = parse_columns(columns, f"{key}.columns", files)
+    cells_file = read_optional(entry.get("cells"), f"{key}.cells")
     schema = Schema(
         name,
-        parse_columns(columns, f"{key}.columns", PublicFiles(directory).read),
+        parsed,
         unit,
         rows,
         cells,
         neighbours,
         read_count(entry.get("max_cells", Schema.max_cells), f"{key}.max_cells", MOST_CELLS),
+        None if cells_file is None else parse_cells(cells_file, parsed, f"{key}.cells", files),
     )
     table, delimiter, engine = (read_optional(entry.get(k), f"{key}.{k}") for k in ("table", "delimiter", "engine"))
     if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n'):

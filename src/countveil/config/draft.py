@@ -18,7 +18,7 @@ from pathlib import Path
 from countveil.config.bounds import BoundsTable, PlannedAnswers, choose_tables, compare_bounds
 from countveil.config.configuration import DEFAULT_FILE, read
 from countveil.data.engines import Source, open_engine
-from countveil.data.engines.sql import UNITS
+from countveil.data.engines.families import UNITS
 from countveil.data.guesses import MOST_VALUES, ColumnGuess, guess_column
 from countveil.data.survey import count_rows
 from countveil.errors import ConfigError, ParameterError, shorten

@@ -22,6 +22,8 @@ def find_drift(inspection: Inspection, share: Fraction) -> list[str]:
         (f"{column.name}: {{}} of rows are outside the domain", column.outside, column.rows)
         for column in inspection.columns
     ]
+    if inspection.impossible is not None:
+        parts.append(("cells: {} of rows are in no possible cell", inspection.impossible, inspection.rows))
     people = inspection.people
     if people is not None:
         parts.append(("unit: {} of rows have no person", people.unnamed, people.rows))

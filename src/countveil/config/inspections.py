@@ -79,6 +79,8 @@ def _numbers(old: Facts, new: Facts) -> list[tuple[str, int, int]]:
     if old["people"] and new["people"]:
         words = {"people": "people", "unnamed": "rows without a person", "over": "people with more rows than count"}
         pairs += [(text, old["people"][key], new["people"][key]) for key, text in words.items()]
+    if old.get("impossible") is not None and new["impossible"] is not None:
+        pairs.append(("rows in no possible cell", old["impossible"], new["impossible"]))
     for name in (name for name in new["columns"] if name in old["columns"]):
         words = {"inside": "in domain", "null": "NULL", "outside": "outside"}
         both = old["columns"][name], new["columns"][name]
@@ -102,6 +104,7 @@ def _facts(inspection: Inspection) -> dict[str, Any]:
             for each in inspection.columns
         },
         "undeclared": list(inspection.undeclared),
+        "impossible": inspection.impossible,
     }
 
 
@@ -109,6 +112,7 @@ def _check(facts: Facts) -> None:
     """Raise ValueError, KeyError or TypeError if `facts` is not the record of an inspection."""
     datetime.datetime.fromisoformat(facts["inspected"])
     numbers = [facts["rows"], *(facts["people"] or {"people": 0, "unnamed": 0, "over": 0}).values()]
+    numbers.append(facts.get("impossible") or 0)
     if facts["people"]:
         numbers += [facts["people"][key] for key in ("people", "unnamed", "over")]
     for column in facts["columns"].values():

@@ -9,7 +9,14 @@ from fractions import Fraction
 from countveil.config.bounds import NO_NOISE, BoundsTable, PlannedAnswers, choose_tables, compare_bounds
 from countveil.config.configuration import Dataset
 from countveil.data.engines import open_engine
-from countveil.data.survey import ColumnSurvey, PeopleSurvey, count_rows, survey_column, survey_people
+from countveil.data.survey import (
+    ColumnSurvey,
+    PeopleSurvey,
+    count_impossible,
+    count_rows,
+    survey_column,
+    survey_people,
+)
 from countveil.errors import ParameterError
 
 
@@ -26,6 +33,8 @@ class Inspection:
     notes: tuple[str, ...]
     bounds: BoundsTable | None = None
     """A comparison of contribution bounds; None if every row is one person."""
+    impossible: int | None = None
+    """Rows with declared values in no possible cell; None without a list of these."""
 
     def describe(self) -> dict[str, object]:
         """The inspection as plain JSON values."""
@@ -49,6 +58,7 @@ def inspect(dataset: Dataset, by: Sequence[str] = ()) -> Inspection:
         declared = {column.name for column in schema.sources} | {schema.unit}
         undeclared = tuple(name for name in engine.columns() if name not in declared)
         rows = columns[0].rows if columns else count_rows(engine)
+        impossible = count_impossible(engine, schema)
         bounds = None
         if not schema.unit_is_row:
             tables = choose_tables(schema.columns, by)
@@ -59,9 +69,10 @@ def inspect(dataset: Dataset, by: Sequence[str] = ()) -> Inspection:
     finally:
         engine.close()
     guessed = tuple(column.name for column in schema.columns if column.guessed)
-    return Inspection(
-        schema.name, rows, columns, people, undeclared, guessed, tuple(_notes(dataset, columns, people)), bounds
-    )
+    notes = _notes(dataset, columns, people)
+    if impossible:
+        notes.insert(0, f"{_rows(impossible)} in no possible cell; no table by all columns of that list counts them")
+    return Inspection(schema.name, rows, columns, people, undeclared, guessed, tuple(notes), bounds, impossible)
 
 
 def _planned(dataset: Dataset) -> PlannedAnswers | None:

@@ -208,8 +208,7 @@ class Plans:
             ],
             neighbours="replace" if replaced else "add-remove",
         )
-        merged = any(plan_records.merges_cells(plan) for plan in plans)
-        slack = 1 + 2 * Fraction(SLACK) if merged else Fraction(1)
+        slack = 1 + 2 * Fraction(SLACK) * any(map(plan_records.merges_cells, plans))
         bounds = composed.epsilon(float_below(number("delta", record.delta) / slack))
         return None if bounds is None else decimal_text(Fraction(bounds.upper) * slack, 6, "up")
 

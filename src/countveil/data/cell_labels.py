@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from countveil.query import Question
 from countveil.query.axes import Axis
+from countveil.query.joint_axes import JointAxis
 from countveil.query.schema import Column, Kind, Value
 
 _EPOCH = 719163
@@ -24,7 +25,7 @@ class Labels:
     """The labels of one group column, by cell number. The label can change only every `stride` cells."""
 
     column: Column
-    axis: Axis
+    axis: Axis | JointAxis
     stride: int
 
     @property

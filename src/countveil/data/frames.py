@@ -20,12 +20,15 @@ import decimal
 import fractions
 import math
 import numbers
+import re
 import uuid
+from contextlib import suppress
 from typing import Any
 
 import narwhals as nw
 
-from countveil.data.engines.sql import EXACT, OUTSIDE, PRECISE, READABLE, UNITS, Family
+from countveil.data.engines.families import EXACT, OUTSIDE, PRECISE, READABLE, UNITS, Family
+from countveil.data.engines.steps import INSTANT
 from countveil.errors import DataError, MissingExtraError, ParameterError
 from countveil.query.schema import Kind, Schema
 
@@ -70,7 +73,11 @@ def arrow_table(frame: Any, schema: Schema | None = None) -> Any:
     fitted = {}
     for name, person in columns:
         column = _cut_column(eager, name, kinds[name]) if kinds.get(name) in CUT and not person else None
-        fitted[name] = _fit(_column(eager, name, person), readable[name], person) if column is None else column
+        if column is None:
+            column = _column(eager, name, person)
+            if kinds.get(name) != "instant":  # text is read as an instant, and any other type is refused
+                column = _fit(column, readable[name], person)
+        fitted[name] = column
     return pa.table(fitted)
 
 
@@ -86,9 +93,17 @@ def _cut_column(frame: Any, name: str, kind: Kind) -> Any:
 
 
 def _instant_of(value: object) -> datetime.datetime | None:
-    """A time with a zone, unchanged. Any other value becomes the first instant of the year 1, which is in no period."""
+    """A time with a zone, also of text; for any other value the first instant of the year 1, before every period.
+
+    >>> _instant_of(" 2026-01-31T01:00:00.25+02 "), _instant_of("2026-01-31T01:00:00")
+    (datetime.datetime(2026, 1, 31, 1, 0, 0, 250000, tzinfo=datetime.timezone(datetime.timedelta(seconds=7200))), \
+datetime.datetime(1, 1, 1, 0, 0, tzinfo=datetime.timezone.utc))
+    """
     if value is None or type(value).__name__ in ("NAType", "NaTType") or value != value:
         return None
+    if isinstance(value, str) and re.fullmatch(INSTANT, value.strip(" ")):
+        with suppress(ValueError):
+            value = datetime.datetime.fromisoformat(value.strip(" "))
     has_zone = isinstance(value, datetime.datetime) and value.utcoffset() is not None
     return value if has_zone else FIRST  # type: ignore[return-value]
 

@@ -12,7 +12,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from countveil.data.engines.engine import Engine
-from countveil.data.engines.sql import READABLE
+from countveil.data.engines.families import READABLE
 from countveil.data.engines.steps import read_value
 from countveil.data.survey import read_numbers
 from countveil.query.schema import MAX_VALUES, Column

@@ -5,11 +5,13 @@ All results reveal data: they are for the curator only and must never reach an a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from countveil.data.engines.engine import Engine
-from countveil.data.engines.sql import Compiler, Family
-from countveil.query.condition import Membership
+from countveil.data.engines.families import Family
+from countveil.data.engines.sql import Compiler
+from countveil.query import Question
+from countveil.query.condition import All, Membership, known_of
 from countveil.query.schema import Column, Kind, Schema
 
 EXAMPLES = 5
@@ -78,6 +80,19 @@ def survey_people(engine: Engine, schema: Schema) -> PeopleSurvey:
         f"FROM (SELECT {unit} AS u, count(*) AS n FROM {compiler.relation} GROUP BY 1) AS people"
     )
     return PeopleSurvey(*read_numbers(engine, compiler, sql))
+
+
+def count_impossible(engine: Engine, schema: Schema) -> int | None:
+    """The rows with values of every column of the list of possible cells, but in no cell of it; None without a list."""
+    if schema.possible is None:
+        return None
+    rows = replace(schema, unit="row", rows_per_person=1, cells_per_person=1)
+    columns = tuple(column for column in schema.columns if column in schema.possible.columns)
+    counts = engine.run(engine.compiler().count(Question(rows, columns, True, None, columns), 0))
+    compiler = engine.compiler()
+    inside = compiler.condition(All(tuple(known_of(columns).values())))
+    declared = read_numbers(engine, compiler, f"SELECT count(*) AS n FROM {compiler.relation} WHERE {inside}")[0]
+    return declared - sum(int(n) for n in counts["n"])
 
 
 def count_rows(engine: Engine) -> int:

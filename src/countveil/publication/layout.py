@@ -164,10 +164,7 @@ def _read_keys(question: Question, numbers: Ints) -> dict[str, Ints]:
         stride //= axis.size
         bins = numbers // stride % axis.size
         for column in axis.columns:
-            if axis.is_plain:
-                keys[column.name] = bins
-            else:
-                keys[column.name] = np.array([axis.key(i, column) for i in range(axis.size)], dtype=np.int64)[bins]
+            keys[column.name] = bins if axis.is_plain else np.asarray(axis.keys(column), dtype=np.int64)[bins]
     return {column.name: keys[column.name] for column in question.by}
 
 

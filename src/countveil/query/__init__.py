@@ -14,7 +14,8 @@
     truth        what an answer counts: people or rows, within which bounds
     condition    typed conditions: tests on columns, joined by AND and OR
     points       sets of points (integers that stand for the values of a column)
-    axes         how group columns divide the values of a source column into the cells of a table
+    axes, joint_axes  how group columns divide the values of their sources into the cells of a table
+    possible_cells    the public list of the combinations that can exist
     diagram      the canonical form of a condition: a decision diagram
     writing      typed conditions as SQL text
 

@@ -1,20 +1,20 @@
-"""The axes of a table: how the group columns divide the values of each source column into bins.
+"""The axes of a table: how the group columns divide the values of one source column into bins.
 
 A source is a column that is read from the data; other columns are derived from it. All group columns of one source
 share an axis. For example, district and county may both be derived from municipality: the bins of their axis are the
-pairs of a district and a county that have a municipality in common. Pairs that the public maps exclude get no bin. The
-cells of a table are all combinations of one bin from each axis.
+pairs of a district and a county that have a municipality in common. Pairs that the public maps exclude get no bin.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from countveil.query.points import overlay, union_all
+from countveil.query.points import Points, overlay, set_of, union_all
 from countveil.query.schema import Column, Value
 
 Run = tuple[int, int, int]
@@ -32,6 +32,13 @@ class Axis:
     def is_plain(self) -> bool:
         """Whether the table is grouped by the source column itself and by no column derived from it."""
         return self.columns == (self.source,)
+
+    known = ()
+
+    @property
+    def parts(self) -> tuple[Axis, ...]:
+        """The axis itself; a `JointAxis` has several."""
+        return (self,)
 
     @property
     def size(self) -> int:
@@ -70,14 +77,17 @@ class Axis:
         """For each bin, the index of its label in each of `columns`."""
         return self._split[1]
 
-    def key(self, i: int, column: Column) -> int:
-        """The index of the label that bin number `i` has in one of the group columns."""
-        return i if self.is_plain else self.bins[i][self.columns.index(column)]
+    def keys(self, column: Column) -> Sequence[int]:
+        """The index of the label of one of the columns in every bin."""
+        if self.is_plain:
+            return range(self.size)
+        place = self.columns.index(column)
+        return [labels[place] for labels in self.bins]
 
     def labels(self, column: Column) -> list[Value]:
         """For each bin, its label in one of the group columns."""
         labels = column.key_labels()
-        return labels if self.is_plain else [labels[self.key(i, column)] for i in range(self.size)]
+        return labels if self.is_plain else [labels[key] for key in self.keys(column)]
 
     def order(self, shown: Sequence[Column]) -> list[int]:
         """The bin numbers, sorted by the declared order of the labels in the first shown column, then in the next."""
@@ -85,6 +95,29 @@ class Axis:
             return list(range(self.size))
         places = [self.columns.index(column) for column in shown if column in self.columns]
         return sorted(range(self.size), key=lambda i: [self.bins[i][place] for place in places])
+
+    def cover(self, points: Points) -> Points:
+        """The bins that have some of these points, as a set of their numbers."""
+        if self.is_plain:
+            first, step = self.source.first, self.source.step
+            return union_all(((low - first) // step, (high - first) // step) for low, high in points)
+        bins: set[int] = set()
+        for low, high in points:
+            i = bisect_left(self.runs, low, key=lambda run: run[1])
+            while i < len(self.runs) and self.runs[i][0] <= high:
+                bins.add(self.runs[i][2])
+                i += 1
+        return set_of(bins)
+
+    def points(self, bins: Sequence[int]) -> list[Points]:
+        """The points of some of the bins."""
+        if self.is_plain:
+            return [self.source.block(i) for i in bins]
+        pieces: dict[int, list[tuple[int, int]]] = {i: [] for i in bins}
+        for low, high, key in self.runs:
+            if key in pieces:
+                pieces[key].append((low, high))
+        return [union_all(pieces[i]) for i in bins]
 
     @cached_property
     def canonical(self) -> object:
@@ -94,22 +127,21 @@ class Axis:
             return self.source.name
         if self.source.declared and self.source.keys == self.size and self.runs == self.source.runs:
             return self.source.name
-        points: list[list[tuple[int, int]]] = [[] for _ in self.bins]
-        for low, high, key in self.runs:
-            points[key].append((low, high))
-        described = [self.source.describe_points(union_all(each))["values"] for each in points]
-        written = json.dumps(described, separators=(",", ":"), ensure_ascii=True)
-        return {"of": self.source.name, "bins": hashlib.sha256(written.encode()).hexdigest()}
+        return self.describe(range(self.size))
+
+    def describe(self, bins: Sequence[int]) -> object:
+        """The canonical form of some of the bins."""
+        described = [self.source.describe_points(points)["values"] for points in self.points(bins)]
+        return {"of": self.source.name, "bins": hash_description(described)}
 
 
-def axes_of(by: Sequence[Column], sources: Sequence[Column]) -> tuple[Axis, ...]:
-    """The axes of a table grouped by these columns, in the order of the sources."""
-    grouped: dict[str, list[Column]] = {}
-    for column in by:
-        grouped.setdefault(column.root.name, []).append(column)
-    return tuple(_make_axis(source, tuple(grouped[source.name])) for source in sources if source.name in grouped)
+def hash_description(described: object) -> str:
+    """The hash of plain JSON values."""
+    written = json.dumps(described, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(written.encode()).hexdigest()
 
 
 @lru_cache(maxsize=256)
-def _make_axis(source: Column, columns: tuple[Column, ...]) -> Axis:
+def make_axis(source: Column, columns: tuple[Column, ...]) -> Axis:
+    """The axis of these columns of a source."""
     return Axis(source, columns)

@@ -229,7 +229,7 @@ def _map_codes(rule: Codes, parent: Column, key: str) -> tuple[tuple[str, ...], 
     points: dict[str, list[int]] = {}
     for line, code, label in rule.pairs:
         value: Value | None = read_value(code, parent.kind)
-        point = None if value is None else _point_of(parent, value)
+        point = None if value is None else point_of(parent, value)
         if point is None:
             raise ConfigError(
                 key, f"{rule.file}, line {line}: {shorten(code)} is not a value of {shorten(parent.name)}"
@@ -238,7 +238,8 @@ def _map_codes(rule: Codes, parent: Column, key: str) -> tuple[tuple[str, ...], 
     return tuple(points), [parent.pull_back(set_of(each)) for each in points.values()]
 
 
-def _point_of(column: Column, value: Value) -> int | None:
+def point_of(column: Column, value: Value) -> int | None:
+    """The point of a value of a column that is not derived or of a label of one that is; None outside the domain."""
     if column.is_listed:
         return column.index.get(value)
     number = value.toordinal() if isinstance(value, datetime.date) else int(value)

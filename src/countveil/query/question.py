@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from countveil.errors import QueryError, shorten
-from countveil.query.axes import Axis, axes_of
+from countveil.query.axes import Axis
 from countveil.query.condition import (
     NEVER,
     All,
@@ -46,6 +46,7 @@ from countveil.query.expression import (
     Negation,
     Query,
 )
+from countveil.query.joint_axes import JointAxis, axes_of
 from countveil.query.points import EMPTY, Points, difference, intersection, interval, set_of
 from countveil.query.schema import Column, Schema, Value, date_from_text
 from countveil.query.sql import parse
@@ -69,8 +70,7 @@ class Question:
     says whether people are counted instead of rows. `where` is the simplified condition, or None. `name` is the
     analyst's name for the count. Neither `shown` nor `name` changes the hash of the question.
 
-    `axes` has one axis for each source of group columns. The cells of the table are all combinations of one bin from
-    each axis, with the last axis changing fastest.
+    The cells are the product of the `axes`, the last axis changing fastest; see `joint_axes`.
     """
 
     schema: Schema
@@ -81,9 +81,14 @@ class Question:
     name: str = "count"
 
     @cached_property
-    def axes(self) -> tuple[Axis, ...]:
-        """The axes of the table; cells are numbered with the last axis changing fastest."""
-        return axes_of(self.by, self.schema.sources)
+    def axes(self) -> tuple[Axis | JointAxis, ...]:
+        """The axes of the table, in the order of cells."""
+        return axes_of(self.by, self.schema)
+
+    @property
+    def parts(self) -> tuple[Axis, ...]:
+        """The axes of single sources, in the order of the axes."""
+        return tuple(part for axis in self.axes for part in axis.parts)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -130,9 +135,9 @@ class Question:
     @cached_property
     def canonical(self) -> dict[str, object]:
         """The canonical form as JSON values: equal for questions that count the same rows into the same cells."""
-        inside = All((*([self.where] if self.where is not None else []), *known_of(self.by).values()))
-        where = canonical(inside)
-        used = {axis.source.name for axis in self.axes} | {node[0] for node in where if isinstance(node, list)}
+        known = [*known_of(self.by).values(), *(known for axis in self.axes for known in axis.known)]
+        where = canonical(All((*([self.where] if self.where is not None else []), *known)))
+        used = {part.source.name for part in self.parts} | {node[0] for node in where if isinstance(node, list)}
         sources = {source.name: source for source in self.schema.sources if source.name in used}
         return {
             "dataset": self.schema.name,

@@ -6,8 +6,9 @@ dates. The package represents each value by an integer, its **point**: the index
 or the day number of a date. A value in the data has a point, or is NULL, or is *outside* (not in the domain, or not of
 the declared type).
 
-Grouping by a column divides its domain into **bins**: one for every listed value, or one for every `step` consecutive
-points of a range. A table has a cell for every combination of bins of its group columns, also where no row falls.
+Grouping by a column splits its domain into **bins**: one for every listed value, or one for every `step` consecutive
+points of a range. The cells of a table are the product of the bins of its group columns, zeros included, or those of
+them that a public list says can exist.
 """
 
 from __future__ import annotations
@@ -91,17 +92,18 @@ class Column:
             return ((self.first, self.last),)
         return union_all(piece for block in self.blocks for piece in block)
 
+    def block(self, i: int) -> Points:
+        """The points of the root in bin i."""
+        if self.source is not None:
+            return self.blocks[i]
+        low = self.first + i * self.step
+        return ((low, min(low + self.step - 1, self.last)),)
+
     @cached_property
     def runs(self) -> list[tuple[int, int, int]]:
-        """The source's points divided by the bin that they fall into, as sorted intervals (low, high, number of the
-        bin).
-
-        The list is long for a column that is not derived and has many values.
-        """
-        if self.source is not None:
-            return sorted((low, high, i) for i, block in enumerate(self.blocks) for low, high in block)
-        starts = ((self.first + i * self.step, i) for i in range(self.keys))
-        return [(low, min(low + self.step - 1, self.last), i) for low, i in starts]
+        """The points of the root by the number of their bin, as sorted intervals; neighbours differ. For a source of
+        many values it is long."""
+        return sorted((low, high, i) for i in range(self.keys) for low, high in self.block(i))
 
     @cached_property
     def block_sizes(self) -> list[int]:
@@ -228,11 +230,20 @@ class Column:
 
 
 @dataclass(frozen=True)
+class PossibleCells:
+    """A public list of the combinations that can exist: in each row the index of a label of every column."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[int, ...], ...] = field(hash=False)
+
+
+@dataclass(frozen=True)
 class Schema:
     """The public part of a dataset: its columns, what identifies a person, and how much one person can change a table.
 
     `unit` is the column that identifies a person, or "row" when every row is one person. A person counts in at most
-    `cells_per_person` cells of a table, with at most `rows_per_person` rows in each.
+    `cells_per_person` cells of a table, with at most `rows_per_person` rows in each. `possible`, if there is such a
+    list, restricts the cells of tables by its columns, or by columns of the same sources.
     """
 
     name: str
@@ -242,6 +253,7 @@ class Schema:
     cells_per_person: int = 1
     neighbours: Neighbours = "add-remove"
     max_cells: int = 2_000_000
+    possible: PossibleCells | None = None
     by_name: Mapping[str, Column] = field(init=False, compare=False, repr=False, default_factory=dict)
     by_plain_name: Mapping[str, Column] = field(init=False, compare=False, repr=False, default_factory=dict)
 

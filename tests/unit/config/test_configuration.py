@@ -150,6 +150,9 @@ def test_invalid_whole_numbers_are_refused(name: str, value: str, tmp_path: Path
     [
         ("neighbours = 'both'", "dataset.people.neighbours"),
         ("neighbours = 1", "dataset.people.neighbours"),
+        ("cells = 'gone.csv'", "dataset.people.cells"),
+        ("cells = ''", "dataset.people.cells"),
+        ("cells = ['a.csv']", "dataset.people.cells"),
         ("delimiter = ';;'", "dataset.people.delimiter"),
         ("delimiter = '\"'", "dataset.people.delimiter"),
         ("delimiter = '→'", "dataset.people.delimiter"),

@@ -98,6 +98,46 @@ def test_subtotals_of_a_hierarchy_add_up(table: cv.Table) -> None:
         table.subtotals("age")
 
 
+@pytest.fixture(scope="module")
+def listed(folder: Path) -> cv.Curator:
+    """The same people, with a list of possible cells: men under 5 in all municipalities, women of 85 in region 3."""
+    lines = ["sex,region,age_group", *(f"male,region {i},0-4" for i in range(12)), "female,region 3,85+"]
+    (folder / "possible.csv").write_text("\n".join(lines) + "\n")
+    text = CONFIG.replace('unit = "row"', 'unit = "row"\ncells = "possible.csv"').replace("people]", "listed]")
+    text = text.replace("dataset.people", "dataset.listed")
+    (folder / "listed.toml").write_text(f'[ledger]\npath = "listed.ledger"\n{text}')
+    return cv.Curator.open(folder / "listed.toml")
+
+
+def test_a_list_of_possible_cells_takes_the_others_out_of_a_hierarchy(listed: cv.Curator, folder: Path) -> None:
+    table = listed.count(by=["age_group", "district", "country", "sex"])
+    assert table.cells == DISTRICTS + 250
+    rows = [row[:4] for row in table.rows]
+    assert rows[:1] + rows[-1:] == [
+        ("0-4", "district 0", "country 0", "male"),
+        ("85+", "district 999", "country 0", "female"),
+    ]
+    people = pq.read_table(folder / "people.parquet").to_pandas()
+    true = ((people.age < 5) & (people.sex == 1)).sum()
+    (young, old) = table.subtotals(["sex"])
+    assert (young[0], young[1].cells, old[0], old[1].cells) == (("male",), DISTRICTS, ("female",), 250)
+    assert abs(young[1].value - true) <= 2 * young[1].margin_95
+
+
+def test_files_and_the_wire_have_the_possible_cells_in_order(listed: cv.Curator, tmp_path: Path) -> None:
+    import json
+
+    table = listed.count(by=["region", "sex", "age_group"])
+    assert table.cells == 13
+    released = listed.count_to_parquet(by=["region", "sex", "age_group"], output=tmp_path)
+    written = list(zip(*(released.frame.column(i).to_pylist() for i in range(4)), strict=True))
+    assert sorted(written) == sorted(row[:4] for row in table.rows)
+    received = read_table(json.loads(json.dumps(describe_table(table))), None)
+    assert list(received.rows) == list(table.rows)
+    assert received.subtotals(["sex"]) == table.subtotals(["sex"])
+    assert listed.dry_run(by=["municipality", "sex"]).cells == 300 + 25
+
+
 @pytest.mark.slow  # 48,000 cells as JSON and back
 def test_a_service_sends_the_same_table(table: cv.Table) -> None:
     import json

@@ -33,7 +33,9 @@ import duckdb
 
 from countveil.data import csv_files
 from countveil.data.engines.engine import UNREADABLE, SqlEngine
-from countveil.data.engines.sql import OUTSIDE, Dialect, Family, Statement
+from countveil.data.engines.families import OUTSIDE, Family
+from countveil.data.engines.sql import Dialect, Statement
+from countveil.data.engines.steps import INSTANT
 from countveil.data.source import Source, check_alike
 from countveil.errors import DataError, EngineError, shorten
 from countveil.query.schema import Kind, Schema
@@ -129,6 +131,7 @@ class DuckDBEngine(SqlEngine):
             paths = [] if self._frame is not None else _plain(source.paths(), self._scratch)
             self.relation = _relation(source, paths, self._connection)
             if schema is not None:
+                self._read_instants(schema)
                 self.check(schema)
                 if source.scheme == "parquet":
                     self._try_times(schema)
@@ -141,6 +144,21 @@ class DuckDBEngine(SqlEngine):
         except BaseException:
             self.close()
             raise
+
+    def _read_instants(self, schema: Schema) -> None:
+        """Read text as instants where periods of a zone need them. Text that is none is the first instant of the year
+        1, which is before every period."""
+        names = [c.name for c in schema.sources if c.kind == "instant" and self.columns().get(c.name) == "text"]
+        if not names:
+            return
+        converted = []
+        for name in map(self.dialect.name, names):
+            text = self.dialect.trim(self.dialect.characters(name))
+            read = f"CASE WHEN {self.dialect.matches(text, INSTANT)} THEN TRY_CAST({text} AS TIMESTAMPTZ) END"
+            first = self.dialect.instant("-62135596800")
+            converted.append(f"CASE WHEN {name} IS NOT NULL THEN coalesce({read}, {first}) END AS {name}")
+        self.relation = f"(SELECT * REPLACE ({', '.join(converted)}) FROM {self.relation})"
+        self._columns = None
 
     def columns(self) -> Mapping[str, Family]:
         if self._frame is not None and not self._frame.num_columns:

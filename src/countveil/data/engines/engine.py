@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from countveil.data.engines.bounding import number_of
-from countveil.data.engines.sql import UNITS, Compiler, Dialect, Family, Statement, check_readable
+from countveil.data.engines.families import UNITS, Family, check_readable
+from countveil.data.engines.sql import Compiler, Dialect, Statement
 from countveil.data.source import Snapshot, Source
 from countveil.errors import DataError, EngineError, ParameterError, shorten
 from countveil.query import Question

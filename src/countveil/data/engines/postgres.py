@@ -21,9 +21,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from countveil.data.engines.engine import UNREADABLE, SqlEngine
+from countveil.data.engines.families import Family
 from countveil.data.engines.postgres_checks import MAY_NOT_LOOK, REFUSALS, TREE, check_statement
 from countveil.data.engines.postgres_sql import NUMBERS, PostgresDialect, family_of
-from countveil.data.engines.sql import Compiler, Family, Statement
+from countveil.data.engines.sql import Compiler, Statement
 from countveil.data.source import Source
 from countveil.errors import CountveilError, DataError, EngineError, MissingExtraError, shorten
 from countveil.query.schema import Schema

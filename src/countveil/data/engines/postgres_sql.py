@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 
-from countveil.data.engines.sql import FLOATS, Dialect, Family
+from countveil.data.engines.families import FLOATS, Family
+from countveil.data.engines.sql import Dialect
 from countveil.data.engines.steps import write_decimal
 from countveil.query.schema import Kind
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -19,16 +19,18 @@ from urllib.parse import unquote, urlparse
 from countveil.data.cell_labels import arrow_values
 from countveil.data.engines.bounding import number_of
 from countveil.data.engines.engine import UNREADABLE, SqlEngine
+from countveil.data.engines.families import Family
 from countveil.data.engines.spark_session import alive, local, ours, plain, quiet, session, session_of
 from countveil.data.engines.spark_sql import SparkDialect, bind_value, family_of, scales_of
 from countveil.data.engines.spark_storage import LIMITS, StoredRows, store
-from countveil.data.engines.sql import Compiler, Family, Statement
+from countveil.data.engines.sql import Compiler, Statement
 from countveil.data.engines.steps import bins_by_value
 from countveil.data.source import Source, check_alike
 from countveil.errors import DataError, EngineError, MissingExtraError, shorten
 from countveil.query import Question
 from countveil.query.axes import Axis
-from countveil.query.schema import Column, Schema
+from countveil.query.joint_axes import JointAxis
+from countveil.query.schema import Column, Kind, Schema, Value
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,7 +61,10 @@ class SparkCompiler(Compiler):
         self.engine = engine
 
     def listing(self, axis: Axis) -> str:
-        return self.engine.listing(axis)
+        return self.engine.list_values(*bins_by_value(axis), axis.source.kind)
+
+    def numbering(self, axis: JointAxis) -> str:
+        return self.engine.list_values(axis.numbers.tolist(), list(range(axis.size)), "integer")
 
     def bind(self, value: object) -> str:
         """Write integers as digits and short lists as hexadecimal text; bind other values, which costs milliseconds
@@ -77,8 +82,8 @@ class SparkCompiler(Compiler):
         that Spark evaluates it after counting, for groups and not for rows.
         """
         shown, tests = [], []
-        counted = self.select_counts(question, [self.key(axis) for axis in question.axes], people=False)
-        for i, axis in enumerate(question.axes):
+        counted = self.select_counts(question, [self.key(axis) for axis in question.parts], people=False)
+        for i, axis in enumerate(question.parts):
             column = axis.source
             if column.is_listed:
                 text, kind = column.kind == "text", self.dialect.types[column.kind]
@@ -151,15 +156,14 @@ class SparkEngine(SqlEngine):
     def compiler(self) -> SparkCompiler:
         return SparkCompiler(self)
 
-    def listing(self, axis: Axis) -> str:
-        """The name of a view (v, i) of the values of an axis and the number of each value's bin."""
+    def list_values(self, listed: Sequence[Value], bins: Sequence[int], kind: Kind) -> str:
+        """A view (v, i) of values and the bin of each."""
         import pyarrow as pa
 
-        listed, bins = bins_by_value(axis)
-        key = (axis.source.kind, tuple(listed), tuple(bins))
+        key = (kind, tuple(listed), tuple(bins))
         with self._lock:
             if key not in self._listings:
-                values, view = arrow_values(listed, axis.source.kind), f"{self.relation}_{len(self._listings)}"
+                values, view = arrow_values(listed, kind), f"{self.relation}_{len(self._listings)}"
                 table = pa.table({"v": values, "i": pa.array(bins, pa.int64())})
                 with quiet(self.session, UNREADABLE):
                     local(self.session, table).createOrReplaceTempView(view)
@@ -182,7 +186,7 @@ class SparkEngine(SqlEngine):
 
         result = self._arrow(self.compiler().count_keys(question))
         cells, counts = np.zeros(len(result), dtype=np.int64), np.zeros(question.cells, dtype=np.int64)
-        for i, axis in enumerate(question.axes):
+        for i, axis in enumerate(question.parts):
             column = axis.source
             keys = result.column(f"k{i}")
             listed = arrow_values(column.values, column.kind)

@@ -8,7 +8,8 @@ import re
 from collections.abc import Mapping, Sequence
 from zlib import crc32
 
-from countveil.data.engines.sql import FLOATS, Dialect, Family
+from countveil.data.engines.families import FLOATS, Family
+from countveil.data.engines.sql import Dialect
 from countveil.query.schema import Kind, Value
 
 BUCKETS = 128

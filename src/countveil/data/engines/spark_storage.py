@@ -25,6 +25,7 @@ from typing import Any
 from urllib.parse import unquote, urlparse
 
 from countveil.data.engines.engine import check_columns
+from countveil.data.engines.families import Family
 from countveil.data.engines.spark_session import (
     PrivateFolder,
     observe,
@@ -36,7 +37,6 @@ from countveil.data.engines.spark_session import (
     user_session,
 )
 from countveil.data.engines.spark_sql import SparkDialect, family_of
-from countveil.data.engines.sql import Family
 from countveil.data.source import Source, is_recent, read_trace
 from countveil.errors import DataError, EngineError
 from countveil.query.schema import Schema

@@ -5,7 +5,8 @@ What an engine must provide to run these statements is in the docstring of `SqlE
 **The statement.** Nothing in it comes from an analyst's text; every value of a condition is bound.
 
     counted   rows that satisfy the condition: the number of rows for each group key, or the person and key of each row
-    placed    the same with cell numbers in place of keys; keys outside the domain are dropped
+    placed    the same with cell numbers in place of keys; keys outside the domain are dropped, and combinations that a
+              public list lacks: a person's cells are chosen after that
     words     if a person's cells must be chosen: an integer for each cell of each person; see module `bounding`
     kept      the words of the cells that are kept
     result    (cell, n), without cells that have no rows
@@ -39,36 +40,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from countveil.data.engines.bounding import ContributionBounds
-from countveil.data.engines.steps import MOST_COMPARED, StepDialect, between, bin_of, bins_by_value, is_joined
-from countveil.errors import DataError
+from countveil.data.engines.families import FLOATS, PRECISE, Family, check_readable
+from countveil.data.engines.steps import (
+    MOST_COMPARED,
+    StepDialect,
+    between,
+    bin_of,
+    bins_by_value,
+    is_joined,
+    number_cells,
+)
 from countveil.query import Question
 from countveil.query.axes import Axis
 from countveil.query.condition import All, Membership, Typed, domain_of, null_of
+from countveil.query.joint_axes import JointAxis
 from countveil.query.points import contains, intersection, size
 from countveil.query.schema import MAX_VALUES, Column, Kind, Value
-
-Family = Literal["integer", "float", "single", "decimal", "text", "boolean", "date", "timestamp", "zoned", "other"]
-
-FLOATS: tuple[Family, ...] = ("float", "single")
-"""Floats of 64 and of 32 bits."""
-UNITS: tuple[Family, ...] = ("integer", "text", "float")
-"""Type families that can identify people."""
-READABLE: dict[Kind, tuple[Family, ...]] = {
-    "integer": ("integer", *FLOATS, "decimal", "text"),
-    "text": ("text", "integer", *FLOATS),
-    "boolean": ("boolean", "integer", *FLOATS, "decimal", "text"),
-    "date": ("date", "timestamp", "text"),
-    "number": ("float", "single", "decimal", "integer", "text"),
-    "instant": ("zoned",),
-}
-EXACT = 2**53
-"""Below this bound, 64-bit floats represent every integer exactly."""
-PRECISE: dict[Family, int] = {"float": EXACT, "single": 2**24}
-OUTSIDE = "\ufffd"
-"""The text that stands for values of a frame that are outside every domain: U+FFFD, as for bytes that are not text."""
 
 
 class Dialect(StepDialect):
@@ -201,17 +190,6 @@ class Dialect(StepDialect):
         return f"({raw} IS NULL OR isnan({raw}))" if family in FLOATS else f"{raw} IS NULL"
 
 
-def check_readable(column: Column, family: Family) -> None:
-    """Refuse a column whose type in the source cannot be read as the declared type. This depends on no value."""
-    if family in READABLE[column.kind]:
-        return
-    advice = {
-        "zoned": "the date of a time with a zone depends on the zone: store dates",
-        "boolean": 'declare it as { type = "boolean" }',
-    }.get(family, f"a {column.kind} column is read from {', '.join(READABLE[column.kind])}")
-    raise DataError(f"column {column.name}: declared {column.kind}, but the source holds {family} values; {advice}")
-
-
 INLINE = 32
 
 
@@ -305,7 +283,7 @@ class Compiler:
     def count(self, question: Question, salt: int) -> Statement:
         """The statement that counts a question. `salt` chooses the cells of people who are in too many."""
         people = not question.schema.unit_is_row
-        keys = [self.key(axis) for axis in question.axes]
+        keys = [self.key(part) for part in question.parts]
         parts = {
             "counted": self.select_counts(question, keys, people),
             "placed": self.select_cells(question, people),
@@ -320,7 +298,7 @@ class Compiler:
                 hashed = self.hash(question.schema.unit, self.bind(salt))
                 more, result = bounds.select_some(hashed, self.dialect.select_least)
             parts |= more
-        elif any(is_joined(axis) and not axis.is_plain for axis in question.axes):  # several values of one bin
+        elif any(is_joined(part) and not part.is_plain for part in question.parts):  # several values of one bin
             result = "SELECT cell, CAST(sum(n) AS BIGINT) AS n FROM placed GROUP BY cell"
         return self.statement(f"WITH {', '.join(f'{name} AS ({sql})' for name, sql in parts.items())} {result}")
 
@@ -330,7 +308,7 @@ class Compiler:
 
     def select_counts(self, question: Question, keys: list[str], people: bool) -> str:
         filters = [self.condition(question.where)] if question.where is not None else []
-        ranges = [axis.source for axis in question.axes if axis.is_plain and not axis.source.is_listed]
+        ranges = [part.source for part in question.parts if part.is_plain and not part.source.is_listed]
         filters += [between(self, column, column.low, column.high) for column in ranges]
         shown = [f"{key} AS k{i}" for i, key in enumerate(keys)]
         grouped = ""
@@ -367,18 +345,23 @@ class Compiler:
         return f"(CAST({value} AS BIGINT) - CAST({low} AS BIGINT))"
 
     def select_cells(self, question: Question, people: bool) -> str:
-        """A SELECT that turns the keys of each row into a cell number; the last axis changes fastest."""
-        terms, joins, tests = [], [], []
-        stride = question.cells
-        for i, axis in enumerate(question.axes):
-            stride //= axis.size
-            index = f"d{i}.i" if is_joined(axis) else self.index(axis, f"k{i}")
-            if is_joined(axis):
-                joins.append(f"JOIN {self.listing(axis)} AS d{i} ON k{i} = d{i}.v")
-            elif not axis.is_plain:
+        """Flat cell numbers, the last axis running fastest; a combination that cannot exist has none."""
+        joins, tests, indexes = [], [], []
+        for i, part in enumerate(question.parts):
+            if is_joined(part):
+                joins.append(f"JOIN {self.listing(part)} AS d{i} ON k{i} = d{i}.v")
+            elif not part.is_plain:
                 tests.append(f"k{i} IS NOT NULL")
-            terms.append(f"CAST({index} AS BIGINT) * {stride}")
-        cell = " + ".join(terms) or "CAST(0 AS BIGINT)"
+            indexes.append(f"d{i}.i" if is_joined(part) else self.index(part, f"k{i}"))
+        numbers: list[str] = []
+        for i, axis in enumerate(question.axes):
+            own, indexes = indexes[: len(axis.parts)], indexes[len(axis.parts) :]
+            if isinstance(axis, JointAxis):
+                number = number_cells(own, [part.size for part in axis.parts])
+                joins.append(f"JOIN {self.numbering(axis)} AS j{i} ON {number} = j{i}.v")
+                own = [f"j{i}.i"]
+            numbers += own
+        cell = number_cells(numbers, question.shape)
         kept = f"u, {cell} AS cell" if people else f"{cell} AS cell, n"
         where = [f"WHERE {' AND '.join(tests)}"] if tests else []
         return " ".join([f"SELECT {kept} FROM counted", *joins, *where])
@@ -397,3 +380,7 @@ class Compiler:
         if axis.is_plain:
             return self.dialect.list_values(self.bind(values), axis.source.kind)
         return self.dialect.list_bins(self.bind(values), self.bind(bins), axis.source.kind)
+
+    def numbering(self, axis: JointAxis) -> str:
+        """A relation (v, i) of the combinations that can exist: their numbers in the product of the parts, and here."""
+        return self.dialect.list_values(self.bind(axis.numbers.tolist()), "integer")

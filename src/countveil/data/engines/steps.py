@@ -11,13 +11,15 @@ Guarantee: a value and a cut are compared in the source's own type, exactly, and
 - integers: the cut is rounded up to an integer;
 - text that matches `DECIMAL` is compared as the decimal that is written; other text that matches `NUMBER` as the 64-bit
   float that it reads as; NaN, infinity, hexadecimal digits, 1d, 1_000 are outside;
-- times with a zone: the cut is an instant, so the zone of the database has no effect;
+- times with a zone: the cut is an instant, so the zone of the database has no effect; text that matches `INSTANT` is
+  one in files and frames, where DuckDB or Python converts it before anything is compared;
 - NaN is a missing number: it becomes NULL before it is compared, because SQL engines sort NaN above every number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Protocol
 
@@ -31,6 +33,11 @@ NUMBER = "^[+-]?([0-9]{1,200}([.][0-9]{0,200})?|[.][0-9]{1,200})([eE][+-]?[0-9]{
 TEXT_SCALE = 19
 """The most digits on each side of the point in a decimal that is read from text; one more than an edge may have."""
 DECIMAL = f"^-?[0-9]{{1,{TEXT_SCALE}}}([.][0-9]{{1,{TEXT_SCALE}}})?$"
+INSTANT = (
+    "^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{1,9})?"
+    "(Z|[+-]([01][0-9]|2[0-3])(:[0-5][0-9])?)$"
+)
+"""Time stamps of text: ISO 8601 with seconds and an offset from UTC, such as 2026-03-29T02:30:00+01:00 or ...Z."""
 MOST_COMPARED = 40
 """The most intervals that a value is compared with, if the values could be listed instead."""
 DIGITS = 38
@@ -99,6 +106,13 @@ def bins_by_value(axis: Axis) -> tuple[list[Value], list[int]]:
 
 def _points(axis: Axis) -> range:
     return range(axis.runs[0][0], axis.runs[-1][1] + 1)
+
+
+def number_cells(indexes: Sequence[str], sizes: Sequence[int]) -> str:
+    """The number of a cell in a product of these sizes, the last index running fastest."""
+    strides = [math.prod(sizes[i + 1 :]) for i in range(len(sizes))]
+    terms = [f"CAST({index} AS BIGINT) * {stride}" for index, stride in zip(indexes, strides, strict=True)]
+    return " + ".join(terms) or "CAST(0 AS BIGINT)"
 
 
 def bin_of(compiler: Reader, axis: Axis) -> str:

@@ -13,7 +13,7 @@ import pytest
 from countveil.config.draft import propose
 from countveil.config.profile import inspect
 from countveil.data.engines import Engine, EnginePool, Snapshot, Source, engine, open_engine
-from countveil.data.engines.sql import Family
+from countveil.data.engines.families import Family
 from countveil.data.fingerprints import Fingerprints
 from countveil.errors import EngineError
 from countveil.ledger.records import Keyed, Secret

@@ -1,0 +1,41 @@
+"""Families of physical types: which there are, and as which declared kinds each can be read."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from countveil.errors import DataError
+from countveil.query.schema import Column, Kind
+
+Family = Literal["integer", "float", "single", "decimal", "text", "boolean", "date", "timestamp", "zoned", "other"]
+
+FLOATS: tuple[Family, ...] = ("float", "single")
+"""Floats of 64 and of 32 bits."""
+UNITS: tuple[Family, ...] = ("integer", "text", "float")
+"""Families that can identify people."""
+READABLE: dict[Kind, tuple[Family, ...]] = {
+    "integer": ("integer", *FLOATS, "decimal", "text"),
+    "text": ("text", "integer", *FLOATS),
+    "boolean": ("boolean", "integer", *FLOATS, "decimal", "text"),
+    "date": ("date", "timestamp", "text"),
+    "number": ("float", "single", "decimal", "integer", "text"),
+    "instant": ("zoned",),
+}
+EXACT = 2**53
+"""Below this bound, 64-bit floats represent every integer exactly."""
+PRECISE: dict[Family, int] = {"float": EXACT, "single": 2**24}
+OUTSIDE = "\ufffd"
+"""The text that replaces values of a frame that are outside every domain: U+FFFD, as for bytes that are not text."""
+
+
+def check_readable(column: Column, family: Family) -> None:
+    """Refuse a physical type that cannot be read as the declared one; this depends on no value."""
+    if family in READABLE[column.kind]:
+        return
+    advice = {
+        "zoned": "the date of a time with a zone depends on the zone: store dates",
+        "boolean": 'declare it as { type = "boolean" }',
+    }.get(family, f"a {column.kind} column is read from {', '.join(READABLE[column.kind])}")
+    if column.kind == "instant":
+        advice = "periods of a zone need time stamps with a zone; text with an offset is read in files and frames"
+    raise DataError(f"column {column.name}: declared {column.kind}, but the source holds {family} values; {advice}")
