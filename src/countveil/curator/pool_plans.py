@@ -74,9 +74,8 @@ class Plans:
     def _set_shares(self, budget: Budget, record: PlanRecord) -> None:
         """Record the configured shares. A recorded share that is no longer configured becomes 0. In a pool with shares,
         the curator has all answers of the grades of publications."""
-        wanted = {
-            (who, grade): answers for who, mine in (budget.shares or {}).items() for grade, answers in mine.items()
-        }
+        shares = (budget.shares or {}).items()
+        wanted = {(who, grade): answers for who, mine in shares for grade, answers in mine.items()}
         if wanted:
             wanted |= {(CURATOR, each.name): each.opened_answers for each in record.grades if PUBLICATION in each.terms}
         recorded = {(who, grade): 0 for who, mine in self._ledger.shares(budget.pool).items() for grade in mine}

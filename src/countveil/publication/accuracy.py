@@ -43,6 +43,7 @@ MOST_WIDER = 16.0
 """The most by which variances are assumed to grow while the variances of other tables are corrected."""
 CLOSE = 0.95
 """The part of a margin that a corrected variance aims at."""
+LOOSE = 4.0
 WASTE = 0.85
 """A margin that is kept with less than this part of it is planned again."""
 FEW, SEVERAL = 4, 16
@@ -65,6 +66,16 @@ class _Aim:
     @property
     def name(self) -> str:
         return self.layout.declared.grade_of(self.place)
+
+    @property
+    def loosest(self) -> float:
+        """The largest variance that is planned for a margin: it adds little to what the other tables say."""
+        return LOOSE * (float(self.table.margin or 0) / NORMAL_95) ** 2
+
+    @property
+    def is_loose(self) -> bool:
+        """Whether the other tables keep the margin nearly alone."""
+        return self.variance is not None and self.variance >= self.loosest * (1 - 1e-6)
 
     def grade(self) -> Grade:
         sensitivity, cells = self.layout.sensitivity_of(self.table)
@@ -158,7 +169,8 @@ def _correct(aims: list[_Aim], planned: Plan, exponent: float, *, last: bool) ->
         wanted = {aim.table.name: aim.table.margin for aim in own if aim.table.margin and aim.variance is not None}
         margins = find_margins(layout, {aim.table.name: mechanisms[aim.name] for aim in own})
         parts = {name: margins[name] / margin for name, margin in wanted.items()}
-        if not parts or (max(parts.values()) <= 1 and min(parts.values()) >= WASTE):
+        wasted = any(parts[aim.table.name] < WASTE and not aim.is_loose for aim in own if aim.table.name in parts)
+        if not parts or (max(parts.values()) <= 1 and not wasted):
             continue
         if last and max(parts.values()) > 1:
             name = max(parts, key=lambda name: parts[name])
@@ -187,13 +199,14 @@ def _solve_variances(
         return sum(float(counts[name] * (sensitivities[name] ** 2 / now[name]) ** (exponent / 2)) for name in names)
 
     free = [name for name in variances if name not in fixed]
+    loosest = {aim.name: aim.loosest for aim in aims}
     before = _deviate(layout.tree, {aim.table.name: variances[aim.name] for aim in aims})
     now = dict(variances)
     for _ in range(STEPS):
         deviations = _deviate(layout.tree, {aim.table.name: now[aim.name] for aim in aims})
         for grade, table in fixed.items():
             part = parts[table] * deviations[table] / before[table] / CLOSE
-            now[grade] *= min(max(part**-2, 1 / 16), 16.0)
+            now[grade] = min(now[grade] * min(max(part**-2, 1 / 16), 16.0), loosest[grade])
         left = cost(variances, variances) - cost(fixed, now)
         wider = (cost(free, variances) / left) ** (2 / exponent) if left > 0 else MOST_WIDER
         now |= {name: variances[name] * min(wider, MOST_WIDER) for name in free}

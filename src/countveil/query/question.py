@@ -58,8 +58,7 @@ MAX_COLUMNS = 200
 MAX_TESTS = 1_000
 MAX_GROUPS = 50
 LONG_TEXT = 1_000
-"""Texts of at most this many characters are within the parser's limits and need no check that they can be parsed again.
-"""
+"""Texts of at most this many characters need no check that they can be parsed again."""
 
 
 @dataclass(frozen=True)
