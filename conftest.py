@@ -26,9 +26,13 @@ def census(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def served(census: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     from countveil.client.connection import Connection
+    from countveil.curator.curator import Curator
     from tests.support.serving import Server
 
     folder = shutil.copytree(census, tmp_path_factory.mktemp("service") / "census")
+    with Curator.open(folder / "countveil.toml") as curator:
+        for name in curator.config.publications:
+            curator.publish(name)
     server = Server(folder / "countveil.toml")
     key = server.key("ann")
     with Connection(server.url, key) as service:

@@ -25,6 +25,8 @@ LATEST = 3
 """The format of a ledger: how many migrations there are. From 2 on it has a secret, from 3 on plans have grades."""
 STANDARD = "standard"
 """The only grade of a plan that was made without grades."""
+PUBLICATION = "publication"
+"""The term of a grade that pays for a table of a publication: its name. Other grades pay for single questions."""
 Most = int | Mapping[str, int]
 """The limit of one analyst: a number of answers of a pool, or a number for each named grade and none of other grades.
 """
@@ -66,6 +68,11 @@ class GradeRecord:
     """Answers that were added later."""
     debt: int = field(compare=False, default=0)
     """Answers of this grade that lost history may have given beyond its budget."""
+
+    @property
+    def is_single(self) -> bool:
+        """Whether this grade pays for single questions."""
+        return PUBLICATION not in self.terms
 
     @property
     def opened_answers(self) -> int:

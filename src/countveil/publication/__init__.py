@@ -8,6 +8,7 @@ writing       an edition as files: tables, margins, laws, manifest
 report        a page with a treemap, errors by size, and small areas
 registry      an entry for public registries of differentially private releases
 folder        the folder of an edition: written whole, and read again
+editions      the editions in the declared output, and their summaries
 verification  what can be checked from these files alone
 change        the difference of two editions
 publication   `Publication`: an edition as its readers have it
