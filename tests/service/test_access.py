@@ -159,6 +159,9 @@ def test_every_route_needs_a_key_except_a_fixed_list(server: Server) -> None:
         "/v1/budget",
         "/v1/asked",
         "/v1/receipts/" + "0" * 24,
+        "/v1/publications",
+        "/v1/publications/yearbook/1",
+        "/v1/publications/yearbook/1/report.html",
         "/v1/verify",
         "/metrics",
     }
