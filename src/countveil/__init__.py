@@ -50,6 +50,14 @@ Tables that add up
     BudgetSplit         the result of split_budget
     ExpectedGaps        the result of expect_gaps
 
+Publications
+    Publication         tables that add up, published under one guarantee: frames, verify, change
+    PublicationSummary  a declared publication and its editions
+    EditionSummary      an edition: its time, tables and guarantee
+    TableSummary        a published table: its columns and its margin
+    Guarantee           the guarantee of an edition
+    Finding             what is wrong with a file of an edition
+
 Counting
     Curator             answers questions about your data within its budget
     connect             a connection to the service of another curator
@@ -182,6 +190,14 @@ if TYPE_CHECKING:
     from countveil.planning.plans import Plan as Plan
     from countveil.plots import plot as plot
     from countveil.ptables.lines import PTableError as PTableError
+    from countveil.publication.editions import (
+        EditionSummary as EditionSummary,
+        Guarantee as Guarantee,
+        PublicationSummary as PublicationSummary,
+        TableSummary as TableSummary,
+    )
+    from countveil.publication.publication import Publication as Publication
+    from countveil.publication.verification import Finding as Finding
     from countveil.query import Condition as Condition, Question as Question, col as col
     from countveil.query.truth import Truth as Truth
 
@@ -219,6 +235,9 @@ _MODULES = {
     "planning.plans": ("Plan",),
     "plots": ("plot",),
     "ptables.lines": ("PTableError",),
+    "publication.editions": ("EditionSummary", "Guarantee", "PublicationSummary", "TableSummary"),
+    "publication.publication": ("Publication",),
+    "publication.verification": ("Finding",),
     "query": ("Condition", "Question", "col"),
     "query.truth": ("Truth",),
 }

@@ -303,8 +303,8 @@ class Plans:
         more, words = integer("answers", answers, 1, MOST_ANSWERS), given_reason(reason)
         (pool,) = self.pools(name)
         record = self.of(self._datasets(pool)[0], opened=True)
-        names = [each.name for each in record.grades]
-        chosen = names[0] if grade is None and len(names) == 1 else grade
+        names, single = ([each.name for each in record.grades if every or each.is_single] for every in (True, False))
+        chosen = single[0] if grade is None and len(single) == 1 else grade
         if chosen not in names:
             given = "no grade" if chosen is None else chosen
             raise ParameterError("grade", given, f"a grade of pool {pool}: {', '.join(names)}")
@@ -363,8 +363,9 @@ class Plans:
         standings, shares = self._standing(dataset)
         pool, mine = dataset.require_budget().pool, shares.get(analyst, {})
         left = {name: each.left for name, each in standings.items()}
+        published = {grade for each in self._config.publications_of(pool) for grade in each.grades}
         for name in left:
-            if shares:
+            if shares and not (analyst == CURATOR and name in published):
                 left[name] = min(left[name], mine.get(name, Standing(0, 0)).left)
             if most is not None:
                 left[name] = min(left[name], self._ledger.limit(pool, analyst, name, most).left)
