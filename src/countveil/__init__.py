@@ -29,7 +29,7 @@ Mechanisms
     ComparisonRow       one mechanism of a comparison
 
 Many answers
-    plan                the best mechanisms for so many answers within one budget
+    plan                the best mechanisms for a number of answers within one budget
     Grade               what is asked of answers of one accuracy: their number, and a target or a weight
     PlannedGrade        a grade of a plan with its mechanism
     compose             the privacy of many answers together
@@ -45,7 +45,7 @@ Tables that add up
     split_budget        how to divide a budget among the tables of a tree
     expect_gaps         by how much sums of published cells will exceed the true sums
     Reconciliation      the result of reconcile
-    ReconciledTable     one of its tables, with intervals and certain bounds
+    ReconciledTable     one table of a Reconciliation, with intervals and certain bounds
     MarginTable         sums across the tree, with intervals
     BudgetSplit         the result of split_budget
     ExpectedGaps        the result of expect_gaps
@@ -76,7 +76,7 @@ Counting
     Share               what is left of an analyst's share of a budget
     Standing            how many answers there are, and how many are spent
     DatasetSummary      the public schema of a dataset
-    ColumnSummary       a column of that schema
+    ColumnSummary       a column of a public schema
     MechanismSummary    the accuracy of a dataset's answers
     HistoryEntry        a question that was charged
 
@@ -241,7 +241,7 @@ _MODULES = {
     "query": ("Condition", "Question", "col"),
     "query.truth": ("Truth",),
 }
-"""Where the public names are; each module is imported when one of its names is first used."""
+"""For each module, the public names that it defines; a module is imported when one of its names is first used."""
 _OLD_NAMES = {"answers_within": "affordable_answers", "nonnegative": "make_nonnegative"}
 _PLACES = {name: module for module, names in _MODULES.items() for name in names}
 
@@ -254,7 +254,7 @@ def __dir__() -> list[str]:
 if not TYPE_CHECKING:  # a type checker knows the names above, and no others
 
     def __getattr__(name: str) -> Any:
-        """Import a public name when it is first used; an old name warns."""
+        """Import a public name when it is first used; a deprecated name also gives a warning."""
         from importlib import import_module
 
         if name in _OLD_NAMES:

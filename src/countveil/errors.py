@@ -38,16 +38,17 @@ from enum import Enum
 class CountveilError(Exception):
     """Base of all errors that countveil raises on purpose; `exit_code` is what the command line returns.
 
-    What to do: catch it where every failure of countveil is handled alike.
+    What to do: catch this class where every failure of countveil is handled alike.
     """
 
     exit_code = 1
 
 
 class ParameterError(CountveilError, ValueError):
-    """An argument is not allowed: `argument`, what was `given`, and what is `allowed`.
+    """An argument has a value that is not allowed.
 
-    What to do: give a value that the message allows.
+    `argument` is its name, `given` the value, and `allowed` says in words what is allowed. What to do: give a value
+    that the message allows.
     """
 
     exit_code = 2
@@ -72,7 +73,7 @@ class RequestError(CountveilError, ValueError):
 
 
 class InfeasibleError(CountveilError, ValueError):
-    """No mechanism has the requested properties: the `reason`, and the `nearest` values that are possible.
+    """No mechanism has the requested properties: `reason` says why, and `nearest` names the nearest possible values.
 
     What to do: ask for the nearest values, or relax epsilon, delta, eta or D.
     """
@@ -152,7 +153,7 @@ class EngineError(CountveilError, RuntimeError):
 
 
 class BudgetError(CountveilError, RuntimeError):
-    """The pool, or an analyst's share of it, has no answer left. Questions asked before stay free.
+    """The pool, or an analyst's share of it, has no answer left. Repeating an answered question is free.
 
     What to do: a curator adds answers: countveil budget POOL --extend N --reason WHY.
     """
@@ -174,7 +175,7 @@ class BudgetError(CountveilError, RuntimeError):
         self.grade = grade
         """The grade that was asked for, if the pool has several."""
         self.others = dict(others or {})
-        """The answers left of other grades."""
+        """The number of answers left of each other grade, by the name of the grade."""
         of = "" if grade is None else f"grade {grade} of "
         if analyst is not None and answers == 0:
             name = shorten(analyst, 40)
@@ -194,13 +195,13 @@ class BudgetError(CountveilError, RuntimeError):
 
 
 def describe_others(others: Mapping[str, int]) -> str:
-    """What is left of other grades, in words."""
+    """A sentence on the answers left of other grades; `others` maps the name of a grade to their number."""
     left = ", ".join(f"{many} of {name}" for name, many in others.items())
     return f"answers are left of other grades ({left}): name one as grade"
 
 
 class ConflictError(CountveilError, ValueError):
-    """A request repeats an idempotency key with another question, or after the schema changed.
+    """A request uses the idempotency key of another question, or of the same question under an older schema.
 
     What to do: use a new idempotency key.
     """
@@ -209,7 +210,7 @@ class ConflictError(CountveilError, ValueError):
 
 
 class AccessError(CountveilError, PermissionError):
-    """A service does not know the key, or the key does not allow this.
+    """A service does not know the API key, or the key does not allow what was asked.
 
     What to do: ask the curator of the service for a key: countveil keys add NAME.
     """
@@ -220,7 +221,7 @@ class AccessError(CountveilError, PermissionError):
 class ServiceError(CountveilError, ConnectionError):
     """A service cannot be reached, is too busy, fails, or is not a countveil service.
 
-    What to do: check the address and try again; a question that was charged is then free.
+    What to do: check the address and try again; if the question was charged already, asking again is free.
     """
 
     exit_code = 6
@@ -229,7 +230,7 @@ class ServiceError(CountveilError, ConnectionError):
 class LedgerError(CountveilError, RuntimeError):
     """The ledger cannot be read, written or trusted; nothing is answered.
 
-    What to do: run countveil ledger verify; restore a backup if it says so.
+    What to do: run countveil ledger verify, and restore a backup if that command says so.
     """
 
     exit_code = 1
@@ -250,9 +251,10 @@ class MissingExtraError(CountveilError, ImportError):
 
 
 class ProblemKind(Enum):
-    """A kind of refusal of the service: status, title, exit code, and the `error` that its client raises.
+    """A kind of refusal by the service: HTTP status, title, exit code, and the `error` class that the client raises.
 
-    `fixed` replaces the message of the library where that message is only for the curator.
+    `fixed`, if given, is the text that the service sends instead of the library's message, which is only for the
+    curator.
     """
 
     BAD_REQUEST = 400, "the request could not be read", 2, RequestError
@@ -294,7 +296,7 @@ class ProblemKind(Enum):
 
     @property
     def slug(self) -> str:
-        """Its name over HTTP.
+        """The name of this kind in HTTP responses.
 
         >>> ProblemKind.NOT_FOUND.slug
         'not-found'
@@ -303,12 +305,12 @@ class ProblemKind(Enum):
 
 
 def warn_deprecated(old: str, new: str, *, stacklevel: int = 3) -> None:
-    """Warn that a name is replaced by another one; it works for one more release."""
+    """Warn that the name `old` is replaced by `new`; the old name works for one more release."""
     warnings.warn(f"{old} is deprecated; use {new}", DeprecationWarning, stacklevel=stacklevel)
 
 
 def all_answers(answers: int) -> str:
-    """The number of answers of a spent budget, in words."""
+    """The number of answers of a spent budget in words, such as "all 10 answers"."""
     return "its one answer" if answers == 1 else f"all {answers} answers"
 
 

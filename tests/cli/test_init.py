@@ -432,7 +432,7 @@ def test_answers_that_end_early_keep_what_was_confirmed(run: Run, answer: Callab
     assert load(tmp_path / "countveil.toml", {}).dataset("people").guesses == ("columns.region", "columns.age")
 
 
-def test_confirm_takes_no_other_option(run: Run, tmp_path: Path) -> None:
+def test_the_option_confirm_takes_no_other_option(run: Run, tmp_path: Path) -> None:
     people(tmp_path)
     for words in (["people.csv", "--confirm"], ["--confirm", "--unit", "row"]):
         done = run(*words)

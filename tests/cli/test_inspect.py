@@ -219,7 +219,7 @@ def test_bounds_are_compared_in_tables_by_derived_columns(run: Run, tmp_path: Pa
 # Since the last inspection
 
 
-def test_since_shows_what_changed_and_keeps_its_record_private(run: Run, tmp_path: Path) -> None:
+def test_the_option_since_shows_what_changed_and_keeps_its_record_private(run: Run, tmp_path: Path) -> None:
     write_rows(tmp_path / "people.csv", ["person", "region", "age"], [(1, "North", 5), (2, "South", 6)])
     written(tmp_path)
     assert "no earlier inspection is recorded" in " ".join(run("--since").out.split())
@@ -249,7 +249,7 @@ def test_data_that_strict_refuses_is_not_recorded(run: Run, tmp_path: Path) -> N
     assert (tmp_path / "countveil.ledger.inspected").read_bytes() == record
 
 
-def test_without_since_nothing_is_recorded_or_compared(run: Run, tmp_path: Path) -> None:
+def test_without_the_option_since_nothing_is_recorded_or_compared(run: Run, tmp_path: Path) -> None:
     people(tmp_path)
     written(tmp_path)
     (tmp_path / "countveil.ledger.inspected").write_text("not read")

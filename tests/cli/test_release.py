@@ -200,7 +200,7 @@ def test_a_table_without_rows_is_released(signed_file: Path, tmp_path: Path, run
     assert pq.read_table(tmp_path / "out.parquet").column_names == ["n", *ADDED]
 
 
-def test_null_as_zero_counts_missing_values_as_0(signed_file: Path, tmp_path: Path, run: Run) -> None:
+def test_the_option_null_as_zero_counts_missing_values_as_0(signed_file: Path, tmp_path: Path, run: Run) -> None:
     mechanism = cv.Mechanism.load(signed_file)
     write_csv(tmp_path / "in.csv", ["a", "n"], [["x", ""], ["y", "9"], ["z", ""]])
     options = ("--column", "n", "-m", signed_file, "--null-as-zero")
@@ -643,7 +643,7 @@ def test_the_largest_count_is_released_and_a_larger_one_refused(
     check_noise(mechanism, [1, largest], *columns)
 
 
-def test_null_as_zero_still_refuses_other_bad_counts(signed_file: Path, tmp_path: Path, run: Run) -> None:
+def test_the_option_null_as_zero_still_refuses_other_bad_counts(signed_file: Path, tmp_path: Path, run: Run) -> None:
     (tmp_path / "in.csv").write_text("a,n\nx,\ny,-1\n")
     pq.write_table(column([None, float("nan")]), tmp_path / "in.parquet")
     for kind, words in (("csv", "count in row 2: got -1, "), ("parquet", "count in row 2: got NaN, ")):

@@ -66,7 +66,7 @@ def test_where_the_theorem_fails_the_paper_is_refused_with_the_true_delta(case: 
     assert other.delta_paper_bound is None
 
 
-def test_numbers_printed_in_the_paper() -> None:
+def test_the_paper_method_gives_the_numbers_printed_in_the_paper() -> None:
     m = cv.design(epsilon="2.18", eta="0.8", D=6, policy="signed", method="paper")
     j = m.describe()
     assert j["delta"].startswith("0.0153693741")
@@ -96,7 +96,7 @@ def test_numbers_printed_in_the_paper() -> None:
 @pytest.mark.parametrize(
     ("epsilon", "eta", "bound"), [("1.1", "0.5", "1e-3"), ("2.2", "0.8", "5e-7"), ("1.5", "0.5", "1e-3")]
 )
-def test_bounds_stated_in_the_paper_for_D_8(epsilon: str, eta: str, bound: str) -> None:
+def test_delta_is_within_the_bounds_that_the_paper_states_for_D_8(epsilon: str, eta: str, bound: str) -> None:
     m = cv.design(epsilon=epsilon, eta=eta, D=8, policy="signed", method="paper")
     assert m.delta_paper_bound is not None
     assert m.delta <= m.delta_paper_bound <= Fraction(bound)

@@ -80,29 +80,29 @@ def test_canonical_noise_has_the_printed_digits_and_design_returns_it_certified(
 
 
 @pytest.mark.parametrize("case", of("truncated gaussian"), ids=label)
-def test_truncated_gaussian(case: dict[str, Any]) -> None:
+def test_the_truncated_gaussian_equals_the_vectors(case: dict[str, Any]) -> None:
     check(truncated_gaussian(case["s2"], int(case["D"])), case)
 
 
 @pytest.mark.parametrize("case", of("offset gaussian"), ids=label)
-def test_offset_gaussian(case: dict[str, Any]) -> None:
+def test_the_offset_gaussian_equals_the_vectors(case: dict[str, Any]) -> None:
     check(offset_gaussian(case["s2"], case["m"]), case)
 
 
 @pytest.mark.parametrize("case", of("skellam"), ids=label)
-def test_skellam(case: dict[str, Any]) -> None:
+def test_skellam_noise_equals_the_vectors(case: dict[str, Any]) -> None:
     check(skellam(case["V"]), case)
 
 
 @pytest.mark.parametrize("case", of("truncated laplace"), ids=label)
-def test_truncated_laplace_and_its_stated_guarantee(case: dict[str, Any]) -> None:
+def test_truncated_laplace_equals_the_vectors_and_keeps_its_guarantee(case: dict[str, Any]) -> None:
     member = truncated_laplace(case["epsilon"], case["delta"])
     check(member, case)
     assert member.delta(exp_bounds(Fraction(case["epsilon"]))[0]) <= Fraction(case["delta"]) * (1 + Fraction(1, 10**20))
 
 
 @pytest.mark.parametrize("case", of("bounded laplace"), ids=label)
-def test_bounded_laplace(case: dict[str, Any]) -> None:
+def test_bounded_laplace_equals_the_vectors(case: dict[str, Any]) -> None:
     member = bounded_laplace(case["epsilon"], int(case["N"]))
     for n, column in enumerate(case["columns"]):
         for y, expected in enumerate(column):
@@ -111,12 +111,12 @@ def test_bounded_laplace(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("case", of("doubly exponential"), ids=label)
-def test_the_bounded_law_for_many_queries(case: dict[str, Any]) -> None:
+def test_the_bounded_law_for_many_queries_equals_the_vectors(case: dict[str, Any]) -> None:
     check(doubly_exponential(case["R"]), case)
 
 
 @pytest.mark.parametrize("case", of("unbiased"), ids=lambda c: c["epsilon"] + "-" + c["n"])
-def test_the_unbiased_count(case: dict[str, Any]) -> None:
+def test_the_unbiased_geometric_equals_the_vectors_and_has_no_bias(case: dict[str, Any]) -> None:
     n = int(case["n"])
     law = unbiased_geometric(case["epsilon"]).laws.law(n)
     for y, expected in case["column"].items():

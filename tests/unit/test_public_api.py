@@ -198,7 +198,7 @@ def test_a_user_script_that_names_every_type_passes_strict_mypy(tmp_path: Path) 
     assert [line.split(":")[:2] for line in errors_found] == [["wrong.py", "2"], ["wrong.py", "3"]], checked.stdout
 
 
-def test_errors_are_the_builtin_errors_that_callers_expect() -> None:
+def test_errors_have_the_builtin_bases_that_callers_expect() -> None:
     with pytest.raises(ValueError, match="epsilon: got -1"):
         cv.design(epsilon="-1", delta="1e-6")
     assert issubclass(cv.LedgerError, RuntimeError)

@@ -1,10 +1,10 @@
 """The privacy of many answers together: certified bounds on delta(epsilon).
 
-privacy_loss  one answer: neighbouring laws as probabilities and losses
-loss_grid     losses on a grid: laws that dominate a pair, and laws that a pair dominates
+privacy_loss  one answer: neighbouring laws as probabilities and privacy losses
+loss_grid     losses rounded to a grid: laws that dominate a pair of neighbouring laws, and laws that the pair dominates
 spectrum      the Fourier transform of a sum of many losses, every error bounded
 convolution   the sum of many losses, from its transform, every error bounded
-composition   upper and lower bounds for k answers, both changes, both neighbour relations
+composition   upper and lower bounds for k answers, persons added and removed, both neighbour relations
 merged_cells  when one cell that moves by L stands for every change of total L
 """
 
@@ -26,7 +26,7 @@ __all__ = ["affordable_answers", "compose"]
 
 LARGEST_ANSWERS = 10**9
 LARGEST_GROUP = 100
-"""If the epsilon of a group is above this, its delta is taken to be 1."""
+"""If the epsilon of a group of persons is above this, its delta is taken to be 1."""
 Neighbours = Literal["add-remove", "replace"]
 """Which datasets are neighbours: one person more or less, or one person replaced by another."""
 NEIGHBOURS = get_args(Neighbours)
@@ -46,14 +46,14 @@ def compose(
 
     Args:
         mechanisms: A mechanism, or a list of pairs (mechanism, answers).
-        answers: The number of answers of the one mechanism.
+        answers: The number of answers, if one mechanism is given.
         neighbours: "add-remove": one person more or less. "replace": one person replaced by another.
-        cells: The number of cells of one table that a person can be in. For mechanisms with different numbers, leave
-            it at 1 and multiply the answers of each: an answer in c cells costs as much as c answers in one.
+        cells: The number of cells of one table that a person can be in. If it differs between mechanisms, leave it at 1
+            and multiply the answers of each: an answer in c cells costs as much as c answers in one.
         people: The number of persons protected together.
-        adaptive: Mechanisms, not only queries, are chosen after earlier answers were seen. Then only basic composition
-            is proved, and `note` says so.
-        fine: Use a finer grid, for the last digits.
+        adaptive: Whether mechanisms, not only queries, are chosen after earlier answers were seen. Then only basic
+            composition is proved, and `note` says so.
+        fine: Whether to use a finer grid, for the last digits.
 
     Returns:
         A Composition: `delta(epsilon)` and `epsilon(delta)`, each with proved bounds.
@@ -83,7 +83,10 @@ def compose(
 
 
 def _charge(mechanism: Mechanism, people: int) -> tuple[Fraction, Fraction]:
-    """(epsilon, delta) of one answer for a group: g epsilon, and delta sum_{i<g} e^(i epsilon), rounded up."""
+    """The (epsilon, delta) of one answer for a group of g = `people` persons, from that for one person.
+
+    It is g epsilon, and delta times the sum of e^(i epsilon) over i = 0..g-1, rounded up.
+    """
     epsilon, delta = mechanism.epsilon, mechanism.delta
     if people * epsilon > LARGEST_GROUP:
         return people * epsilon, Fraction(1)
@@ -101,7 +104,7 @@ def affordable_answers(
     people: int | str = 1,
     adaptive: bool = False,
 ) -> int:
-    """The largest number of answers of a mechanism within (epsilon, delta); 0 if even one exceeds it.
+    """The largest number of answers of a mechanism within (epsilon, delta); 0 if even one answer exceeds the budget.
 
     Args:
         mechanism: The mechanism of every answer.
@@ -153,7 +156,7 @@ def _list_answers(
 
 
 def epsilon_given(given: Number) -> Fraction:
-    """Check the epsilon of a composition."""
+    """The epsilon of a composition as a Fraction, checked to be above 0 and at most 700."""
     allowed = "a decimal number above 0, up to 700"
     value = number("epsilon", given, allowed)
     if not 0 < value <= 700:
@@ -162,7 +165,7 @@ def epsilon_given(given: Number) -> Fraction:
 
 
 def delta_given(given: Number) -> Fraction:
-    """Check the delta of a composition."""
+    """The delta of a composition as a Fraction, checked to be from 1e-300 to below 1."""
     allowed = "a decimal number from 1e-300 to below 1"
     value = number("delta", given, allowed)
     if not Fraction(1, 10**300) <= value < 1:

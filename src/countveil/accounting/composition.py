@@ -1,17 +1,18 @@
 """The privacy of many answers together: a lower and an upper bound on delta(epsilon).
 
-**What is composed.** Adding a person moves the true count of every answer from some n to n + s. So the laws of each
-answer are one of the mechanism's pairs (P, Q); which one may depend on all earlier answers. For each answer, one pair
-that dominates all of them at every order is composed. This bounds the delta of all queries, adaptive or not, as long as
-the mechanisms are fixed in advance. Adding and removing are composed separately; the larger delta counts. Replacing one
-person by another moves one cell up and another down: both pairs are composed. docs/proofs.md has the proof.
+**What is composed.** Adding a person moves the true count of every answer from some n to n + s, with s at most the
+sensitivity. So the laws of each answer before and after are one of the mechanism's pairs (P, Q); which one may depend
+on all earlier answers. For each answer, one pair is composed that dominates all of these, that is, has at least their
+delta at every epsilon. This bounds the delta of all queries, adaptive or not, as long as the mechanisms are fixed in
+advance. Adding and removing are composed separately; the larger delta counts. Replacing one person by another moves one
+cell up and another down: both pairs are composed. docs/proofs.md has the proof.
 
 **Mechanisms chosen adaptively.** If the choice of the next mechanism depends on earlier answers, only basic composition
 is proved. Each answer is charged the (epsilon, delta) that its mechanism was certified at, before it is drawn. A budget
 (epsilon, delta) that is fixed at the start and that the sums never exceed holds for all answers together. The cost of
 the same answers with mechanisms fixed in advance is still a lower bound.
 
-    upper      from the dominating grid laws, plus every error of the transform: safe
+    upper      from dominating laws on a grid, plus every error of the Fourier transform: safe
     lower      from one pair, merged to the grid, minus those errors: an attack that exists
     estimate   between them
 """
@@ -33,23 +34,23 @@ from countveil.numeric.exact_numbers import Number, number
 from countveil.numeric.search import NoRootError, find_root
 
 FINE = 60.0
-"""The least number of grid steps in a standard deviation of one answer's loss."""
+"""The grid of privacy losses has at least this many steps in a standard deviation of one answer's loss."""
 MERGED = 4e-4
-"""The approximate share of the variance that merging to the grid may remove."""
+"""Merging privacy losses to the grid may remove about this share of their variance."""
 CHEAP, FINEST = 2**15, 2**20
-"""Points in the window: at least CHEAP, which takes no noticeable time; FINEST for the last digits."""
+"""Points in the window of the Fourier transform: CHEAP takes no noticeable time, FINEST is for the last digits."""
 SMALLEST_DELTA = 1e-300
 LONGEST = 2**20
-"""The most grid points that the losses of one answer span, however rare the extreme losses are."""
+"""The losses of one answer span at most this many grid points, however rare the extreme losses are."""
 LARGEST_EPSILON = 700.0
 BEYOND = 3e5
 WIDEST = 2e5
-"""The largest epsilon that the search tries."""
+"""The search for an epsilon goes no further than this."""
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """A number that is not computed exactly: it is proved to lie between `lower` and `upper`."""
+    """A number that is not known exactly, but proved to be between `lower` and `upper`, as `estimate` is."""
 
     lower: float
     estimate: float
@@ -57,14 +58,14 @@ class Bounds:
 
     @property
     def width(self) -> float:
-        """(upper - lower) / estimate."""
+        """The relative width of the bounds, (upper - lower) / estimate."""
         return (self.upper - self.lower) / self.estimate if self.estimate else 0.0
 
 
 Terms = Sequence[tuple[Answer, int]]
-"""Kinds of answers, and how many of each."""
+"""Pairs (kind of answer, how many answers of that kind)."""
 Charges = tuple[tuple[Fraction, Fraction, int], ...]
-"""(epsilon, delta) of one answer, and how many times it is charged."""
+"""Triples (epsilon, delta, how often): what one answer is charged, and how many times."""
 
 FIXED = "mechanisms fixed in advance: sound for queries chosen adaptively"
 ADAPTIVE = (
@@ -75,10 +76,11 @@ ADAPTIVE = (
 
 @dataclass(frozen=True, eq=False)
 class Composition:
-    """All answers together. `neighbours` is "add-remove" or "replace"; a person is in up to `cells` cells of a table.
+    """The privacy of all answers together, given in `terms`.
 
-    A chain of g neighbours joins datasets that differ by g = `people` persons: delta_g(epsilon) is at most
-    sum_{i<g} e^(i epsilon/g) delta(epsilon/g). `charges` is the cost of mechanisms chosen adaptively, or None.
+    `neighbours` is "add-remove" or "replace"; a person is in up to `cells` cells of a table. If g = `people` persons
+    are protected together, delta at epsilon is at most the sum, over i = 0..g-1, of e^(i epsilon/g) times the delta for
+    one person at epsilon/g. `charges`, if given, are those of mechanisms chosen adaptively.
     """
 
     terms: Terms
@@ -96,7 +98,7 @@ class Composition:
 
     @cached_property
     def _ways(self) -> list[list[tuple[tuple[Pair, ...], int]]]:
-        """For every way in which neighbours can differ: the pairs that are composed, and how many times."""
+        """For every way in which neighbours can differ: the pairs of laws to compose, and how many times each."""
         if self.neighbours == "replace":
             both = [(answer.pairs[c], k * self.cells) for answer, k in self.terms for c in Change]
             return [both]
@@ -110,7 +112,7 @@ class Composition:
 
     @cached_property
     def _edges(self) -> float:
-        """The probability of an infinite loss, 1 - (1 - p)^k, rounded down: a lower bound of delta at every epsilon."""
+        """A lower bound on delta at every epsilon: the probability of an infinite loss in any answer, rounded down."""
         logs = [
             sum(k * math.log1p(-min(max(pair.infinite for pair in pairs), 1 - UNIT)) for pairs, k in way)
             for way in self._ways
@@ -119,7 +121,7 @@ class Composition:
 
     @cached_property
     def step(self) -> float:
-        """The grid step: small compared with one answer's loss, large enough for a grid that holds the sum.
+        """The grid step: small compared with one answer's loss, but large enough for a grid of the sum of all losses.
 
         A fraction of the likeliest loss is used if possible, so that this loss and its multiples are on the grid.
         """
@@ -148,7 +150,10 @@ class Composition:
 
     @cached_property
     def _attacks(self) -> list[list[tuple[Losses, int]]]:
-        """Attacks that exist: each chooses for every answer the pair that is worst at a small or a large epsilon."""
+        """Attacks that exist, for the lower bound.
+
+        Each attack chooses for every answer the pair of laws with the largest delta at one epsilon, small or large.
+        """
         attacks = []
         for way in self._ways:
             choices = {
@@ -161,7 +166,7 @@ class Composition:
         return attacks
 
     def _slack(self, epsilon: float) -> float:
-        """What slack adds to delta: k * slack * (1 + E), rounded up."""
+        """What the moves of remaps add to the delta of all answers, rounded up: k * slack * (1 + e^epsilon)."""
         share = sum((k * self.cells * answer.slack for answer, k in self.terms), Fraction(0))
         if self.neighbours == "replace":
             share *= 2
@@ -169,14 +174,15 @@ class Composition:
 
     @property
     def answers(self) -> int:
-        """The number of pairs that are composed."""
+        """The number of pairs of laws composed: one for each answer and cell, or two with neighbours "replace"."""
         return sum(k for _, k in self._ways[0])
 
     def upper(self, epsilon: Number) -> float:
         """An upper bound on the delta of all answers together at epsilon. **Guarantee.** Never too small.
 
-        The smaller of the transform's bound and basic composition with even shares; both hold. With `charges`, the sum
-        of their deltas if epsilon is at least the sum of their epsilons, and 1 below it, where nothing is proved.
+        It is the smaller of two bounds that both hold: that of the Fourier transform, and basic composition with the
+        same epsilon for every answer. If there are `charges`, it is the sum of their deltas where epsilon is at least
+        the sum of their epsilons; below that nothing is proved, and the bound is 1.
         """
         if self.charges is not None:
             spent, delta = _sums(self.charges)
@@ -201,13 +207,13 @@ class Composition:
         return min(1.0, simple, worst + self._slack(epsilon))
 
     def _even_shares(self, way: Sequence[tuple[tuple[Pair, ...], int]], epsilon: float) -> float:
-        """Basic composition: the sum of all deltas at epsilon/k, with slack."""
+        """Basic composition: the sum of the deltas of all k answers at epsilon/k, rounded up."""
         share = math.nextafter(epsilon / self.answers, -math.inf) if self.answers > 1 else epsilon
         delta = sum(k * max(pair.delta(share) for pair in pairs) for pairs, k in way)
         return (delta + self._slack(share)) * (1 + 2.0**-48)
 
     def lower(self, epsilon: Number) -> float:
-        """A lower bound on the delta of all answers together at epsilon."""
+        """A lower bound on the delta of all answers together at epsilon. **Guarantee.** Never too large."""
         epsilon = _check_epsilon(epsilon, _float_above)
         if self._reveals:
             return 1.0
@@ -243,7 +249,7 @@ class Composition:
     def epsilon(self, delta: Number) -> Bounds | None:
         """The least epsilon >= 0 of all answers together at a delta.
 
-        With `charges`, it is the sum of their epsilons.
+        If there are `charges`, it is the sum of their epsilons.
 
         Args:
             delta: Above 0.
@@ -275,18 +281,18 @@ class Composition:
 
 
 def _slip(parts: Sequence[tuple[Losses, int]]) -> float:
-    """The largest change of the sum of all losses by rounding; bounds change epsilon by as much, to the safe side."""
+    """How far rounding can change the sum of all losses. Bounds move epsilon by as much, to the safe side."""
     return sum(k * (losses.error + 8 * LOSS_ERROR * (1 + losses.reach)) for losses, k in parts)
 
 
 def _sums(charges: Charges) -> tuple[Fraction, Fraction]:
-    """The sums of epsilons and of deltas, exactly."""
+    """The sums of all charged epsilons and of all charged deltas, exactly; the second is at most 1."""
     epsilon = sum((e * k for e, _, k in charges), Fraction(0))
     return epsilon, min(Fraction(1), sum((d * k for _, d, k in charges), Fraction(0)))
 
 
 def _exact(name: str, given: Number) -> Fraction:
-    """The exact value of a number; a float has its binary value, not its shortest decimal."""
+    """The exact value of a number; a float stands for its binary value, not for its shortest decimal."""
     return Fraction(given) if isinstance(given, float) and math.isfinite(given) else number(name, given)
 
 
@@ -303,7 +309,10 @@ def _float_above(x: Fraction) -> float:
 
 
 def _least_epsilon(delta_at: Callable[[float], float], delta: Fraction) -> float | None:
-    """Approximately the least epsilon >= 0 with delta_at(epsilon) <= delta; None if there is none below 2e5."""
+    """Approximately the least epsilon >= 0 with delta_at(epsilon) <= delta; None if there is none below 2e5.
+
+    At the result, delta_at(epsilon) <= delta holds.
+    """
     log_target = math.log(delta)
 
     def lack(epsilon: float) -> float:
@@ -323,7 +332,7 @@ def _least_epsilon(delta_at: Callable[[float], float], delta: Fraction) -> float
 
 
 def _epsilon_not_enough(delta_at: Callable[[float], float], delta: Fraction) -> float:
-    """Approximately the largest epsilon with delta_at(epsilon) > delta; 0 if there is none above 0."""
+    """Approximately the largest epsilon at which delta_at(epsilon) is above delta; 0 if there is none above 0."""
     epsilon = _least_epsilon(delta_at, delta) or 0.0
     nudge = 1e-9
     while epsilon and nudge < 1 and delta_at(epsilon * (1 - nudge)) <= delta:

@@ -1,12 +1,14 @@
 """The sum of many independent losses on a grid, by Fourier transform, with a bound on every error.
 
-For losses L = L_1 + ... + L_k on a grid of step h (finite parts; infinite losses are counted apart)
+The loss of an answer is the log-ratio of its probabilities P and Q at two neighbouring datasets. For the sum L = L_1 +
+... + L_k of the losses of k answers (finite parts; infinite losses are counted apart)
 
     delta(epsilon) = P(some loss is infinite) + sum over l > epsilon of (1 - e^(epsilon - l)) P(L = l).
 
-The law of one loss is tilted, P_t(l) ~ e^(t l) P(l), so that the mean of the sum is near epsilon. Then the relevant
-probabilities are the largest of the transform instead of the smallest, and a delta of 1e-15 is as accurate as one of
-1e-3. The transform is circular on N points around epsilon. **Errors**, each bounded:
+The law of one loss is tilted: P_t(l) is proportional to e^(t l) P(l), with t such that the mean of the sum is near
+epsilon. Then the probabilities that matter are the largest of the transform instead of the smallest, and a delta of
+1e-15 is as accurate as one of 1e-3. The transform is circular on N grid points around epsilon, called the window.
+**Errors**, each bounded:
 
 - probability beyond the N points wraps around: bounded by Chernoff's inequality;
 - the transforms, their powers and products have rounding errors: `spectrum` bounds them;
@@ -27,13 +29,13 @@ from countveil.accounting.privacy_loss import Floats
 from countveil.accounting.spectrum import UNIT, Term, sum_law
 
 WIDTH = 9.0
-"""The window reaches this many standard deviations to each side before it is doubled."""
+"""The window of the transform first reaches this many standard deviations to each side; it is widened if needed."""
 SMALLEST, LARGEST = 2**10, 2**22
 ENOUGH = 1e-4
-"""The window is wide enough when the error is below this share of the result."""
+"""The window of the transform is wide enough when the error is below this share of the result."""
 
 Part = tuple[Losses, int]
-"""Losses of one answer, and the number of such answers."""
+"""A pair (losses of one answer, number of such answers)."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class Estimate:
 
 
 def estimate(parts: Sequence[Part], epsilon: float) -> float:
-    """The delta of all answers together, fast and without error bounds: for searches."""
+    """The delta of all answers together at epsilon, fast and without error bounds: for searches."""
     infinite = _infinite(parts)
     if _largest(parts) <= epsilon:
         return infinite
@@ -56,7 +58,7 @@ def estimate(parts: Sequence[Part], epsilon: float) -> float:
 
 
 def delta(parts: Sequence[Part], epsilon: float) -> Estimate:
-    """The delta at epsilon of all answers together, computed from the grid laws."""
+    """The delta of all answers together at epsilon, from their losses on the grid, with a bound on the error."""
     infinite = _infinite(parts)
     if any(not len(losses.p) for losses, _ in parts):
         certain = any(losses.infinite == 1 for losses, _ in parts)
@@ -74,9 +76,10 @@ def delta(parts: Sequence[Part], epsilon: float) -> Estimate:
 
 
 def tails(parts: Sequence[Part], epsilon: float) -> tuple[Callable[[Floats], Floats], Callable[[Floats], Floats]]:
-    """The functions t -> P(L > epsilon - t) and t -> e^epsilon Q(L > epsilon - t), for one more answer of loss t.
+    """Two functions of the loss t of one more answer: t -> P(L > epsilon - t) and t -> e^epsilon Q(L > epsilon - t).
 
-    Both are estimates, interpolated on the grid around epsilon.
+    L is the sum of the losses of all answers; P and Q are its laws at two neighbouring datasets. Both functions are
+    estimates, interpolated on the grid around epsilon.
     """
     tilt = _saddle(parts, epsilon)
     loss, p, _ = _sum_losses(parts, epsilon, tilt, _first_size(parts, tilt, epsilon), bounded=False)
@@ -96,12 +99,12 @@ def tails(parts: Sequence[Part], epsilon: float) -> tuple[Callable[[Floats], Flo
 
 
 def _infinite(parts: Sequence[Part]) -> float:
-    """P(some loss is infinite)."""
+    """The probability that at least one loss is infinite."""
     return -math.expm1(sum(k * math.log1p(-min(losses.infinite, 1 - UNIT)) for losses, k in parts))
 
 
 def _excess(loss: Floats, epsilon: float) -> tuple[npt.NDArray[np.bool_], Floats]:
-    """Which losses l are above epsilon, and their 1 - e^(epsilon - l)."""
+    """A mask of the losses l that are above epsilon, and the value 1 - e^(epsilon - l) of each of these."""
     counted = loss > epsilon
     return counted, -np.expm1(np.minimum(0.0, epsilon - loss[counted]))
 
@@ -118,7 +121,7 @@ def _finite(parts: Sequence[Part], epsilon: float, tilt: float, size: int) -> Es
 
 
 def _relative_error(parts: Sequence[Part], tilt: float) -> float:
-    """The relative error of the tilt and the probabilities: some units in the last place for each of k factors."""
+    """The relative error of the probabilities from rounding: some units in the last place for each answer."""
     return sum(
         k * (losses.error + UNIT * (16 + 2 * tilt * losses.reach + abs(_log_mgf(losses, tilt)))) for losses, k in parts
     )
@@ -127,7 +130,10 @@ def _relative_error(parts: Sequence[Part], tilt: float) -> float:
 def _sum_losses(
     parts: Sequence[Part], epsilon: float, tilt: float, size: int, *, bounded: bool = True
 ) -> tuple[Floats, Floats, float]:
-    """Losses of the window, their P-probabilities, and (if bounded) the largest error of a tilted probability."""
+    """The losses in the window around epsilon, and the probability of each under P.
+
+    If `bounded`, the third value is the largest error of a tilted probability.
+    """
     step = parts[0][0].step
     terms = [
         Term(losses.position, losses.p * np.exp(tilt * losses.loss - _log_mgf(losses, tilt)), k) for losses, k in parts
@@ -153,12 +159,15 @@ def _first_size(parts: Sequence[Part], tilt: float, epsilon: float) -> int:
 
 
 def _saddle(parts: Sequence[Part], epsilon: float) -> float:
-    """The t >= 0 at which the tilted sum has a mean of about epsilon: there the window is most useful."""
+    """The tilt t >= 0 at which the tilted sum of losses has a mean of about epsilon, where the window is centred."""
     return _tilt_with_mean(parts, epsilon, 0.0, 1e6)
 
 
 def _tilt_with_mean(parts: Sequence[Part], mean: float, low: float, high: float) -> float:
-    """The t in [low, high] at which the tilted sum has this mean: Newton's method inside a shrinking bracket."""
+    """The tilt t in [low, high] at which the tilted sum of losses has the given mean.
+
+    Computed by Newton's method inside a shrinking bracket.
+    """
     t = max(low, min(high, 0.0))
     for _ in range(60):
         moments = [_tilted_moments(losses, t) for losses, _ in parts]
@@ -183,7 +192,7 @@ def _tilted_moments(losses: Losses, tilt: float) -> tuple[float, float]:
 
 
 def _log_mgf(losses: Losses, tilt: float) -> float:
-    """ln of sum_l e^(t l) P(l) over finite losses."""
+    """The logarithm of sum_l e^(t l) P(l) over the finite losses l, where t is `tilt`."""
     logs = tilt * losses.loss
     top = float(logs.max())
     return top + math.log(float((losses.p * np.exp(logs - top)).sum()))
@@ -198,7 +207,7 @@ def _largest(parts: Sequence[Part]) -> float:
 
 
 def _chernoff_above(parts: Sequence[Part], top: float) -> float:
-    """An upper bound on P(L > top), L finite: min over t of e^(K(t) - t top)."""
+    """An upper bound on the probability that the sum of finite losses is above `top`, by Chernoff's inequality."""
     if _largest(parts) <= top:
         return 0.0
     tilt = _saddle(parts, top)
@@ -206,7 +215,7 @@ def _chernoff_above(parts: Sequence[Part], top: float) -> float:
 
 
 def _tilted_beyond(parts: Sequence[Part], tilt: float, bottom: float, top: float) -> float:
-    """An upper bound on the tilted probability that the sum is outside the window, by Chernoff on both sides."""
+    """An upper bound on the tilted probability that the sum is outside the window, by Chernoff's inequality."""
     base = _log_scale(parts, tilt)
     outside = 0.0
     if _largest(parts) > top:

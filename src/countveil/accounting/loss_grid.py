@@ -1,4 +1,6 @@
-"""Losses on a grid of step h: laws that dominate a pair, and laws that a pair dominates.
+"""Privacy losses on a grid of step h: laws that dominate a pair of neighbouring laws, and laws that the pair dominates.
+
+A pair (P, Q) of laws dominates another if it has at least the other's delta at every order E = e^epsilon.
 
 **Above** (connecting the dots, Doroshenko et al. 2022). The curve delta(E) of a pair is convex in E, so straight lines
 between its values at the orders e^(jh) give a larger curve, whose losses are on the grid. An outcome of loss l between
@@ -6,7 +8,7 @@ two grid points is split between them; the split keeps its P- and its Q-probabil
 lines join the maximum of their curves, which dominates every pair at every order, orders below 1 included.
 
 **Below.** Merging outcomes is post-processing, which cannot raise a curve. An outcome is merged with enough of the
-outcomes above it for the merged outcome to have a loss on the grid.
+outcomes of larger loss for the merged outcome to have a loss on the grid.
 
 Both change the mean loss by terms of second order only, so the step can be coarse.
 """
@@ -25,7 +27,10 @@ from countveil.accounting.privacy_loss import LOSS_ERROR, Floats, Pair
 
 @dataclass(frozen=True, eq=False)
 class Losses:
-    """P-probabilities of losses h * position, and of infinite loss; `error` bounds their relative error."""
+    """The law of the privacy loss of one answer on a grid: `p` are the probabilities of the losses step * position.
+
+    `infinite` is the probability of an infinite loss; `error` bounds the relative error of all these probabilities.
+    """
 
     step: float
     position: np.typing.NDArray[np.int64]
@@ -44,7 +49,7 @@ class Losses:
 
 
 def above(pairs: Sequence[Pair], step: float) -> Losses:
-    """A law on the grid that dominates every one of the pairs."""
+    """The law of a loss on the grid that dominates all the pairs: its delta is at least theirs at every epsilon."""
     split = [_split(pair, step) for pair in pairs]
     infinite = max(pair.infinite for pair in pairs)
     if len(split) == 1:
@@ -92,17 +97,17 @@ def _split(pair: Pair, step: float) -> tuple[np.typing.NDArray[np.int64], Floats
 
 
 WIDEST = 2**23
-"""Grid points between the extreme losses up to which an array of all of them is affordable."""
+"""If the extreme losses are less than this many grid points apart, an array with an entry for each is affordable."""
 
 
 SEARCHED, LONGEST = 2000.0, 2**16
 """The grid of `heaviest_loss` has SEARCHED steps in a standard deviation, but at most LONGEST in the largest loss."""
 ROUNDED = 1e-7
-"""Losses that differ by less are equal but for rounding: the largest is put on the grid, so none is rounded up."""
+"""Losses with a smaller relative difference differ only by rounding; the largest of them is put on the grid."""
 
 
 def heaviest_loss(pairs: Sequence[Pair], deviation: float) -> float:
-    """The |loss| of largest probability in the law above all pairs, as the exact loss of a pair, not a grid point."""
+    """The size of the likeliest loss in a law that dominates all pairs; the exact loss of a pair, not a grid point."""
     if len(pairs) == 1 or deviation <= 0:
         return pairs[0].heaviest_loss
     extent = max(float(np.abs(pair.loss).max()) for pair in pairs)
@@ -116,7 +121,10 @@ def heaviest_loss(pairs: Sequence[Pair], deviation: float) -> float:
 
 
 def below(pair: Pair, step: float) -> Losses:
-    """A law on the grid that the pair dominates: each outcome merged with those above it, as far as needed."""
+    """The law of a loss on the grid that the pair dominates: its delta is at most the pair's at every epsilon.
+
+    Each outcome is merged with outcomes of larger loss, as far as needed to bring its loss onto the grid.
+    """
     losses = pair.loss - LOSS_ERROR * (1 + np.abs(pair.loss))
     cells = np.ceil(losses / step - 1e-9)
     q = pair.p * np.exp(-losses)

@@ -1,8 +1,9 @@
 """The privacy loss of one answer: pairs of neighbouring laws as probabilities and losses.
 
-Adding a person moves a count from n to n + s, 1 <= s <= d (d the sensitivity). The loss of an outcome y is
-ln(p(y|n) / p(y|n + s)), with the opposite sign if the person is removed. An outcome that only one of two neighbours can
-have has an infinite loss; the probability of such outcomes is stored separately, as `infinite`, rounded up.
+Adding a person moves a count from n to n + s, where s is at least 1 and at most the sensitivity. The loss of a released
+count y is ln(p(y|n) / p(y|n + s)), with the opposite sign if the person is removed. A count that can be released at
+only one of the two neighbours has an infinite loss; the probability of such counts is stored separately, as `infinite`,
+rounded up.
 
 Floats begin here, with bounded errors: probabilities are the nearest floats of exact ratios of integers, and LOSS_ERROR
 bounds the error of the logarithm. `composition` accounts for both.
@@ -26,7 +27,10 @@ from countveil.laws.remap import Remap
 Floats = npt.NDArray[np.float64]
 
 LOSS_ERROR = 2.0**-50
-"""Relative to 1 + |loss|: quotients are correctly rounded, the logarithm is off by a few units in the last place."""
+"""A bound on the error of a loss, relative to 1 + |loss|.
+
+The quotient is correctly rounded, and the logarithm is off by a few units in the last place.
+"""
 
 
 class Change(Enum):
@@ -38,9 +42,10 @@ class Change(Enum):
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Two laws (P, Q) of one answer: P-probabilities and losses ln(P/Q) of the outcomes both have, losses ascending.
+    """Two neighbouring laws P and Q of one answer: the losses ln(P/Q), ascending, and their probabilities under P.
 
-    `infinite` is the P-probability of outcomes that Q does not have. Outcomes that only Q has do not matter to delta.
+    Only outcomes that both laws have are listed; `infinite` is the probability under P of the outcomes that Q does not
+    have. Outcomes that only Q has do not matter to delta.
     """
 
     p: Floats
@@ -49,18 +54,21 @@ class Pair:
 
     @property
     def mean(self) -> float:
-        """E[loss] under P over finite losses."""
+        """The mean of the finite losses under P."""
         return float(self.p @ self.loss / self.p.sum())
 
     @property
     def deviation(self) -> float:
-        """The standard deviation of the loss under P over finite losses."""
+        """The standard deviation of the finite losses under P."""
         share = self.p / self.p.sum()
         mean = float((share * self.loss).sum())  # not share @ loss: threads for so short a product cost more
         return math.sqrt(max(0.0, float((share * (self.loss - mean) ** 2).sum())))
 
     def spacing(self, base: float) -> float:
-        """The mean distance from a loss to the next larger one; the distance from a multiple of `base` counts as 0."""
+        """The mean distance, under P, from a loss to the next larger one.
+
+        For losses that are multiples of `base` the distance counts as 0.
+        """
         if len(self.loss) < 2:
             return 0.0
         gaps = np.diff(self.loss)
@@ -71,11 +79,11 @@ class Pair:
 
     @property
     def heaviest_loss(self) -> float:
-        """The |loss| > 0 of largest probability; the other losses are often multiples of it."""
+        """The likeliest size |loss| other than 0; the other losses are often multiples of it."""
         return self.heaviest_between(0.0, math.inf)
 
     def heaviest_between(self, low: float, high: float) -> float:
-        """The |loss| > 0 of largest probability between low and high; 0 if there is none."""
+        """The likeliest size |loss| other than 0 between low and high; 0 if there is none."""
         sizes = np.abs(self.loss)
         order = np.argsort(sizes)
         order = order[(sizes[order] >= low) & (sizes[order] <= high)]
@@ -87,11 +95,11 @@ class Pair:
         return float(sizes[int(weight.argmax())]) if weight.any() else 0.0
 
     def delta(self, epsilon: float) -> float:
-        """The sum of max(0, P - e^epsilon Q). **Guarantee.** Losses and sum are rounded up beyond their errors."""
+        """The delta of P against Q: the sum of max(0, P - e^epsilon Q). **Guarantee.** Rounded up."""
         return self._delta(epsilon, 1)
 
     def delta_lower(self, epsilon: float) -> float:
-        """The sum of max(0, P - e^epsilon Q). **Guarantee.** Rounded down."""
+        """The delta of P against Q: the sum of max(0, P - e^epsilon Q). **Guarantee.** Rounded down."""
         return self._delta(epsilon, -1)
 
     def _delta(self, epsilon: float, sign: int) -> float:
@@ -101,7 +109,7 @@ class Pair:
 
 
 def pair_of(p: Law, q: Law) -> Pair:
-    """The pair of two laws over the same outcomes."""
+    """The losses of the law p against the law q of the same outcomes."""
     bits = max(p.bits, q.bits)
     first, last = max(-p.left, -q.left), min(p.right, q.right)
     mine = [w << (bits - p.bits) for w in p.weights[first + p.left : max(0, last + 1 + p.left)]]
@@ -130,10 +138,10 @@ def _log_of_quotient(a: int, b: int) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """One answer of a mechanism: for each change, all pairs of laws that neighbours can have.
+    """One answer of a mechanism: for persons added and for persons removed, all pairs of laws that neighbours can have.
 
-    `slack` is the share by which the laws may differ from those of the pairs; it adds slack * (1 + E) to delta. If
-    `symmetric`, the two changes are mirror images, and one of them is enough.
+    The true laws may differ from those of the pairs by a share `slack` of their probability, which adds slack * (1 + E)
+    to delta at order E = e^epsilon. If `symmetric`, adding and removing are mirror images, and one of them is enough.
     """
 
     pairs: dict[Change, tuple[Pair, ...]]
@@ -142,7 +150,10 @@ class Answer:
 
 
 def answer_of(laws: Laws, sensitivity: int) -> Answer:
-    """All pairs of laws of neighbouring counts; for a remap, the pairs of its signed law, and its slack."""
+    """One answer of a mechanism with these laws: all pairs of laws that neighbouring counts can have.
+
+    For a remap they are the pairs of its signed law, with the slack of the remap.
+    """
     slack = Fraction(0)
     if isinstance(laws, Remap):
         slack = laws.slack
@@ -165,6 +176,6 @@ def _up(x: float) -> float:
 
 
 def float_below(x: Fraction) -> float:
-    """The largest float that is at most x: a delta that holds at this epsilon holds at x too."""
+    """The largest float that is at most x. A delta that holds at this smaller epsilon holds at x too."""
     nearest = float(x)
     return nearest if Fraction(nearest) <= x else math.nextafter(nearest, -math.inf)

@@ -1,18 +1,19 @@
 """The Fourier transform of the law of a sum: the product of the transforms of all its terms, every error bounded.
 
-A transform f of probabilities is a number of absolute value at most 1 at each of N frequencies; k equal terms
-contribute f^k. Of many different terms, the product soon is next to nothing at nearly all frequencies, whatever the
-other terms are: there it is set to 0, and its bound is counted as error. At the few frequencies left, the other
-transforms are sums over their own grid points, of many terms together, instead of fast Fourier transforms.
+The transform f of a law has, at each of N frequencies, a complex value of absolute value at most 1; k equal terms
+contribute f^k. The product of many different transforms soon is next to nothing at nearly all frequencies, whatever the
+remaining terms are. At these frequencies it is set to 0, and its bound is counted as error. At the few frequencies
+left, the other transforms are not computed by fast Fourier transforms, but as sums over their own grid points, for many
+terms together.
 
-**Rounding**, u = 2^-53. A computed transform g is off by at most F: 8 u (log2 N + 1) for a fast Fourier transform, and
-2 u (B + R/B + 16) for a sum over R points in blocks of B. g^k is e^(k ln|g|) (g/|g|)^k. The quotient has a relative
-error of at most 4 u, a complex product one of sqrt(5) u (Brent, Percival and Zimmermann 2007). So squaring makes of an
-error e one of 2e + sqrt(5) u + e^2, and the k-th power, by repeated squaring and at most one product for each square,
-has one of at most (1 + 10 u)^k - 1; the product of n terms adds sqrt(5) u for each. The sum s of the n logarithms, each
-times k, is off by at most (n + 4) u sum |k ln|g||. For a, b >= 1, (a - 1) + (b - 1) <= ab - 1; with 88 u <= F, the
-errors of transforms and of powers together are at most A - prod |g|^k, where A is prod (|g| + 2F)^k times e to that
-error of s.
+**Rounding**, with u = 2^-53. A computed transform g is off by at most F: 8 u (log2 N + 1) for a fast Fourier transform,
+and 2 u (B + R/B + 16) for a sum over R points in blocks of B. g^k is computed as e^(k ln|g|) (g/|g|)^k. The quotient
+has a relative error of at most 4 u, a complex product one of sqrt(5) u (Brent, Percival and Zimmermann 2007). So
+squaring turns a relative error e into one of at most 2e + sqrt(5) u + e^2. The k-th power, computed by repeated
+squaring and at most one product for each square, has a relative error of at most (1 + 10 u)^k - 1; the product of n
+terms adds sqrt(5) u for each. The sum s of the n logarithms, each times k, is off by at most (n + 4) u sum |k ln|g||.
+For a, b >= 1, (a - 1) + (b - 1) <= ab - 1; with 88 u <= F, the errors of transforms and of powers together are at most
+A - prod |g|^k, where A is prod (|g| + 2F)^k times e to the power of that error of s.
 """
 
 from __future__ import annotations
@@ -33,18 +34,21 @@ UNIT = 2.0**-53
 SMALLEST_LOG = -745.0
 """The logarithm of the smallest float."""
 GROWTH = 1e-6
-"""Where x is below this, x stands for ln(1 + x), which is smaller."""
+"""For x below this, ln(1 + x) is replaced by x, which is larger."""
 FEW = 8
-"""Up to so many terms, every transform is computed at all frequencies."""
+"""If a sum has at most this many terms, the transform of each is computed at all frequencies."""
 NEGLIGIBLE = -62.0
-"""The product is set to 0 where its logarithm is below this: 1e-27, and rounding errors are above 1e-22."""
+"""The product of transforms is set to 0 where its logarithm is below this, so where it is less than rounding errors."""
 BLOCK, BATCH = 512, 64
-"""Grid points in a block of a sum, and terms in a product of matrices."""
+"""The number of grid points in a block of a sum, and of terms in a product of matrices."""
 
 
 @dataclass(frozen=True, eq=False)
 class Term:
-    """Probabilities of grid points, ascending, and the number of terms that have this law."""
+    """The law of one term on the grid, and the number k of terms that have this law.
+
+    `p` are the probabilities of the grid points `position`, which ascend.
+    """
 
     position: Integers
     p: Floats
@@ -52,18 +56,18 @@ class Term:
 
     @property
     def span(self) -> int:
-        """The number of grid points from the first to the last."""
+        """The number of grid points from the first to the last, both included."""
         return int(self.position[-1]) - int(self.position[0]) + 1
 
     @property
     def spread(self) -> float:
-        """The variance of the sum of the k terms, in grid points."""
+        """The variance of the sum of the k terms, in grid steps squared."""
         mean = float((self.p * self.position).sum())
         return self.k * float((self.p * (self.position - mean) ** 2).sum())
 
 
 def sum_law(terms: Sequence[Term], size: int, *, bounded: bool = True) -> tuple[Floats, float]:
-    """The law of the sum of all terms modulo `size`, and (if bounded) the largest error of a probability."""
+    """The law of the sum of all terms modulo `size`, and (if `bounded`) the largest error of a probability."""
     product = _Product(terms, size, bounded)
     if len(terms) <= FEW:
         for term in terms:
@@ -90,7 +94,10 @@ def sum_law(terms: Sequence[Term], size: int, *, bounded: bool = True) -> tuple[
 
 
 class _Product:
-    """The product so far at the frequencies that matter: of units; sizes and their bounds are added as logarithms."""
+    """The product of the transforms so far, at the frequencies that matter.
+
+    `units` are its complex directions; its absolute values, and upper bounds of these, are kept as logarithms.
+    """
 
     def __init__(self, terms: Sequence[Term], size: int, bounded: bool) -> None:
         self.terms, self.size, self.bounded = len(terms), size, bounded
@@ -102,14 +109,14 @@ class _Product:
         self.slow = max(self.fast, 2 * UNIT * (BLOCK + max(term.span for term in terms) / BLOCK + 16))
 
     def transform(self, term: Term) -> Complex:
-        """The transform of one term, by a fast Fourier transform of all frequencies."""
+        """The transform of one term, by a fast Fourier transform at all frequencies."""
         circle = np.zeros(self.size)
         np.add.at(circle, term.position % self.size, term.p)
         f: Complex = np.fft.rfft(circle)
         return f if len(self.frequency) == len(f) else f[self.frequency]
 
     def sums(self, batch: Sequence[Term]) -> Complex:
-        """The transforms of several terms, by sums over the grid points from the least to the greatest of theirs."""
+        """The transforms of several terms, each as a sum over the term's own grid points."""
         width = max(term.span for term in batch)
         p = np.zeros((len(batch), width))
         for row, term in zip(p, batch, strict=True):
@@ -124,13 +131,16 @@ class _Product:
         return total * (cosine + 1j * sine)
 
     def _waves(self, points: Integers) -> tuple[Floats, Floats]:
-        """e^(-2 pi i j x / N) for points x and frequencies j; turns are reduced exactly, to at most half of one."""
+        """The real and imaginary parts of e^(-2 pi i j x / N) for the points x and the frequencies j.
+
+        The angle is reduced exactly, to at most half a turn.
+        """
         turns = points[:, None] % self.size * self.frequency % self.size
         angle = np.where(turns > self.size // 2, turns - self.size, turns) * (-2 * math.pi / self.size)
         return np.cos(angle), np.sin(angle)
 
     def multiply(self, f: Complex, k: int, error: float) -> None:
-        """Multiply by f^k, where f is off by at most `error`."""
+        """Multiply the product by f^k, where the computed transform f is off by at most `error`."""
         length = np.maximum(np.abs(f), 1e-300)
         logs = np.log(length)
         self.units *= _unit_power(f / length, k)
@@ -139,14 +149,20 @@ class _Product:
             self.log_most += k * (logs + _log_growth(length, 2 * error))
 
     def drop(self, rest: int) -> None:
-        """Drop frequencies at which the product is negligible with `rest` more transforms, each at most 1 + 2F."""
+        """Drop the frequencies at which the product is negligible, whatever `rest` more transforms are.
+
+        Each of these has an absolute value of at most 1 + 2F, where F is its error.
+        """
         kept = self.log_most + rest * 2 * self.slow > NEGLIGIBLE
         if kept.sum() < 0.9 * len(kept):
             self.frequency, self.units = self.frequency[kept], self.units[kept]
             self.log_size, self.log_most = self.log_size[kept], self.log_most[kept]
 
     def invert(self) -> tuple[Floats, float]:
-        """The law, and the bound on the error of each probability: the mean of the errors of the transforms."""
+        """The law whose transform is the product, and a bound on the error of each probability.
+
+        That error is at most the mean of the errors of the transform over all frequencies.
+        """
         product = np.zeros(self.size // 2 + 1, dtype=np.complex128)
         product[self.frequency] = self.units * np.exp(np.maximum(self.log_size, SMALLEST_LOG))
         law: Floats = np.fft.irfft(product, self.size)
@@ -160,7 +176,7 @@ class _Product:
 
 
 def _unit_power(unit: Complex, k: int) -> Complex:
-    """u^k for |u| = 1 (or u = 0), by repeated squaring."""
+    """unit^k for complex numbers of absolute value 1 (or 0), by repeated squaring."""
     power = np.ones_like(unit)
     while True:
         if k & 1:
@@ -172,7 +188,7 @@ def _unit_power(unit: Complex, k: int) -> Complex:
 
 
 def _log_growth(length: Floats, more: float) -> Floats:
-    """An upper bound of ln((length + more)/length): more/length where that is small, which is most places."""
+    """An upper bound of ln((length + more)/length): the quotient more/length where that is small, as in most places."""
     ratio = more / length
     large = ratio > GROWTH
     ratio[large] = np.log1p(ratio[large])

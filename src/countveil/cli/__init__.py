@@ -112,7 +112,7 @@ for command in (
 
 
 def main() -> None:
-    """Run the command line; every failure is one line on stderr and the right exit code."""
+    """Run the command line. Every failure is one line on stderr, with the exit code for its kind."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without ± shows ? instead of failing

@@ -84,7 +84,7 @@ def _print(result: SamplerAudit) -> None:
 
 
 def _plot(console: Console, result: SamplerAudit, width: int = 34) -> None:
-    """Plot observed (bars) and expected (marks) noise at the first count of the pair, on a square-root scale."""
+    """Plot the noise at the pair's first count on a square-root scale: observed as bars, expected as marks."""
     fit = next(f for f in result.fits if f.n == result.pair[0])
     peak = max(fit.expected.values()) ** 0.5
     console.print(f"\n noise at n = {fit.n}: observed (bar) and expected (|), square-root scale")

@@ -1,4 +1,4 @@
-"""The choices of contribution bounds as a table and a chart, for the curator: `countveil init`, `countveil inspect`."""
+"""Prints the choices of contribution bounds as a table and a chart, for `countveil init` and `countveil inspect`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WIDTH = 30
 
 
 def print_choices(bounds: BoundsTable) -> None:
-    """Print what each efficient choice keeps and how much noise it needs."""
+    """Print, for every choice worth showing, what it keeps and how much noise it needs."""
     from rich.text import Text
 
     heads = ("rows\nx cells", "rows\nkept", "people\nkept", "95 %\nmargin", "left\nout", "\nnoise", "\nlarger")
@@ -40,7 +40,7 @@ def print_choices(bounds: BoundsTable) -> None:
 
 
 def print_chart(bounds: BoundsTable) -> None:
-    """Print a bar for the total error of every efficient choice, and the cells that lose most."""
+    """Print a bar for the total error of every choice worth showing, and list the cells that lose most."""
     width = max(len(_name(choice)) for choice in bounds.efficient)
     print_rich("Error of a median cell: # rows left out, + noise", style="bold")
     for choice in bounds.efficient:
@@ -64,14 +64,14 @@ def _name(choice: BoundsChoice) -> str:
 
 
 def _mark(choice: BoundsChoice, bounds: BoundsTable) -> str:
-    """Which choice this is: the best one (of least error), the declared one, or both."""
+    """Words that mark the choice with the least error, the declared choice, or both; empty for other choices."""
     named = (("declared", bounds.declared), ("best", bounds.best))
     words = [word for word, other in named if other is not None and other.bounds == choice.bounds]
     return f"<- {', '.join(words)}" if words else ""
 
 
 def _sign(choice: BoundsChoice, bounds: BoundsTable) -> str:
-    """`*` for the choice of least error, `+` for the declared one."""
+    """`*` for the choice with the least error, `+` for the declared choice; empty for other choices."""
     declared = bounds.declared is not None and choice.bounds == bounds.declared.bounds
     return ("+" if declared else "") + ("*" if choice.bounds == bounds.best.bounds else "")
 

@@ -64,7 +64,7 @@ def budget(
     if changed > 1 or changed != (reason is not None) or (changed and name is None):
         raise RequestError('to change a budget, give the pool, one of --extend N and --replan, and --reason "why"')
     if grade is not None and more is None:
-        raise RequestError("--grade is for --extend: every grade is shown; leave it out")
+        raise RequestError("--grade is only for --extend; leave it out, and every grade is shown")
     if where["url"] is not None and (where["config"] is not None or changed):
         raise RequestError("with --url the budget is on the service: leave out --config, --extend and --replan")
     with show_spinner("planning" if replan else "reading the ledger"), open_curator_or_service(**where) as source:
@@ -96,7 +96,8 @@ def _to_dict(pool: PoolBudget) -> dict[str, object]:
 
 
 def _print(pool: PoolBudget, *, yours: bool) -> None:
-    """Print one pool; with `yours`, what is left is for the owner of one key, and what others spent is unknown."""
+    """Print what is left of one pool. With `yours`, the numbers are those of one key's owner, who may not see others'
+    charges."""
     from rich.text import Text
 
     of = "" if pool.datasets == (pool.pool,) else f" ({', '.join(pool.datasets)})"

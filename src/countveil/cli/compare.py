@@ -110,7 +110,7 @@ def compare(mechanisms: tuple[str, ...], plot: str | None, as_json: bool, **term
 
 
 def _split(mechanisms: tuple[str, ...]) -> list[str]:
-    """The names of all options, without the commas."""
+    """Split the values of the option -m at commas into a list of names."""
     return [name.strip() for names in mechanisms for name in names.split(",") if name.strip()]
 
 
@@ -157,7 +157,7 @@ def _measured_parameter(comparison: Mapping[str, Any]) -> str:
 
 
 def _format_privacy(text: str) -> str:
-    """Format an epsilon or delta; show ~0 for a delta that comes only from the cut-off tails."""
+    """Format an epsilon or delta. A delta that comes only from cutting off the tails is shown as ~0."""
     return "~0" if float(text) < 1e-25 else clip(text, 4, "up")
 
 

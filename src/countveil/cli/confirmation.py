@@ -6,7 +6,7 @@ import click
 
 
 def confirm_guesses(path: str) -> None:
-    """Ask about each guess, and write the file after each that is confirmed."""
+    """Ask about each guess in the configuration at `path`; write the file each time a guess is confirmed."""
     from countveil.config.configuration import load
     from countveil.config.confirmation import confirm, list_guesses
     from countveil.errors import ConfigError
@@ -28,7 +28,9 @@ def confirm_guesses(path: str) -> None:
         labels = _ask_labels(guess.codes) if guess.codes else []
         fresh = load(path)
         if (fresh.text, fresh.dataset(guess.dataset)) != (config.text, config.dataset(guess.dataset)):
-            raise ConfigError(guess.key, "the file changed after it was shown, and nothing was written; run it again")
+            raise ConfigError(
+                guess.key, "the file changed after it was shown; nothing was written; run the command again"
+            )
         text = confirm(config.text, guess, labels)
         with open_output(path) as file:
             file.write(text.encode())
@@ -42,7 +44,7 @@ def confirm_guesses(path: str) -> None:
 
 
 def _ask_labels(codes: tuple[int, ...]) -> list[str]:
-    """Texts for codes; none if the curator gives none."""
+    """Ask for the texts that stand for codes; none if the curator gives none."""
     shown = " and ".join(map(str, codes))
     while True:
         text = click.prompt(f"  labels for {shown}, such as no, yes (Enter: none)", default="", show_default=False)

@@ -93,7 +93,7 @@ def count(
 
 
 def _choose_format(output: str | None) -> str | None:
-    """Choose the format by the ending of the output file."""
+    """The format that the ending of the output file asks for."""
     from countveil.errors import ParameterError
 
     if output is None:
@@ -197,7 +197,7 @@ def _format_label(value: Any) -> str:
 
 
 def _print_truth(truth: Truth | None, head: str = "counts ") -> None:
-    """Print what is counted, and what the intervals are for; nothing for a service of an earlier version."""
+    """Print what is counted and what the intervals are for; nothing if the service's version is too old to say it."""
     if truth is not None:
         click.echo(textwrap.fill(truth.sentence, 80, initial_indent=head, subsequent_indent=" " * len(head)))
 

@@ -79,7 +79,7 @@ def design(output: str | None, plot: str | None, as_json: bool, **given: Any) ->
 
 
 def show(mechanism: cv.Mechanism, output: str | None, as_json: bool) -> None:
-    """Print a mechanism, as JSON or as a page for people that also says where it was saved."""
+    """Print a mechanism, as JSON or as a page for people. The page also says where the mechanism was saved."""
     if as_json:
         print_json(mechanism.describe())
         return

@@ -128,7 +128,7 @@ def _print_columns(columns: Mapping[str, ColumnProposal]) -> None:
 
 
 def _refuse_other_options() -> None:
-    """Refuse what --confirm does not use: it only reads and writes the configuration."""
+    """Refuse options that --confirm does not use: with it, only the configuration is read and written."""
     from click.core import ParameterSource
 
     from countveil.errors import ParameterError
@@ -140,7 +140,7 @@ def _refuse_other_options() -> None:
 
 
 def _is_plain_text(path: str) -> bool:
-    """Return whether a path can be written as UTF-8 text."""
+    """Whether a path can be written as UTF-8 text."""
     try:
         path.encode()
     except UnicodeEncodeError:

@@ -76,7 +76,7 @@ def inspect(
 
 
 def read_share(text: str) -> Fraction:
-    """A share of rows, from 0 to 1."""
+    """Read the share of rows that an option gives, from 0 to 1."""
     from countveil.errors import ParameterError
     from countveil.numeric.exact_numbers import number
 

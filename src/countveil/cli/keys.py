@@ -77,7 +77,7 @@ def revoke(name: str, config: str | None, as_json: bool) -> None:
 
 
 def _read_limits(given: tuple[str, ...]) -> str | dict[str, str] | None:
-    """The limits of a key: one number, or a number for each grade that is named."""
+    """Read the limits of a key from the options: one number, or a number for each named grade."""
     from countveil.errors import ParameterError
 
     if not given:

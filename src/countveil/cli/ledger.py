@@ -33,8 +33,11 @@ _PRINTED_FIELDS = {
     "answer": ("charge", "sha256"),
     "restore": ("lost", "plan_lost"),
 }
-"""The fields printed of each kind of entry. Never a fingerprint, a hash of an entry, a nonce, or the ledger's identity:
-with them, somebody who knows all rows but those of one person could test guesses about that person."""
+"""For each kind of entry, the fields that may be printed.
+
+A fingerprint, a hash of an entry, a nonce and the ledger's identity are never printed: with them, someone who knows all
+rows but those of one person could test guesses about that person.
+"""
 
 
 @click.group(cls=Group)
@@ -92,7 +95,7 @@ def log(config: str | None, as_json: bool) -> None:
 
 @contextmanager
 def _open_ledger(config: str | Config | None) -> Iterator[tuple[Config, Ledger]]:
-    """Load a configuration and open its ledger; close the ledger at the end."""
+    """Load a configuration and open its ledger, which is closed at the end of the block."""
     from countveil.config.configuration import Config, load
 
     loaded = config if isinstance(config, Config) else load(config)
@@ -101,7 +104,7 @@ def _open_ledger(config: str | Config | None) -> Iterator[tuple[Config, Ledger]]
 
 
 def _select_fields(entry: Entry) -> dict[str, Any]:
-    """Return the fields of an entry that may be printed."""
+    """The fields of an entry that may be printed."""
     body = {**entry.body, "id": charge_id(entry)} if entry.kind == "charge" else entry.body
     shown = {name: body[name] for name in _PRINTED_FIELDS[entry.kind] if name in body}
     if "grades" in shown:  # the files of mechanisms are long, and the hash of each is beside it

@@ -30,7 +30,7 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON obje
 
 
 class Command(click.Command):
-    """A command that refuses an option given twice; flags too, since --prices --no-prices is contradictory."""
+    """A command that refuses an option given twice. This includes flags: --prices --no-prices is a contradiction."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not ctx.resilient_parsing:  # shell completion must not fail
@@ -43,14 +43,14 @@ class Command(click.Command):
 
 
 class Group(Command, click.Group):
-    """A group whose commands and subgroups use these classes too."""
+    """A group of commands; its commands and subgroups refuse an option given twice."""
 
     command_class = Command
     group_class = type
 
 
 def plot_option(words: str, metavar: str = "FILE") -> Callable[[F], F]:
-    """Make the option --plot; it refuses a file that cannot be drawn before anything is computed."""
+    """Make the option --plot. It refuses a file that cannot be drawn before anything is computed."""
     return click.option("--plot", metavar=metavar, help=words, callback=_check_plot)
 
 
@@ -63,7 +63,7 @@ def _check_plot(context: click.Context, option: click.Parameter, file: str | Non
 
 
 def open_curator_or_service(config: str | None, url: str | None) -> Curator | Connection:
-    """Connect to the service at `url`, or open the curator of a configuration on this machine."""
+    """Connect to the service at `url` or, without a URL, open the curator of a configuration on this machine."""
     if url is not None:
         from countveil.client.connection import connect
 
@@ -85,13 +85,13 @@ def print_json(result: Mapping[str, Any]) -> None:
 
 
 def print_new_ledger(ledger: str | None) -> None:
-    """Print the location of a ledger that was just created, if any."""
+    """Print where a ledger was just created; nothing if none was."""
     if ledger is not None:
         click.echo(f"created a new ledger: {ledger}; keep it and its anchor, they record the budget", err=True)
 
 
 def describe_loss(lost: int | None) -> str:
-    """Describe the lost answers that an epsilon covers beyond those planned or added."""
+    """Describe in words the answers of lost history that an epsilon covers besides those planned or added."""
     if lost == 0:
         return ""
     many = "an unknown number" if lost is None else f"up to {lost} more"
@@ -100,9 +100,9 @@ def describe_loss(lost: int | None) -> str:
 
 @contextmanager
 def show_spinner(message: str, after: float = 0.0) -> Iterator[Callable[[], None]]:
-    """Show a spinner on stderr once the body has run for this many seconds; nothing without a terminal.
+    """Show a spinner on stderr if the block runs for more than `after` seconds; nothing if stderr is not a terminal.
 
-    The body gets a function that ends the spinner early, before something else is shown.
+    The block gets a function that ends the spinner early, to be called before something else is shown.
     """
     if not sys.stderr.isatty():
         yield lambda: None
@@ -126,7 +126,7 @@ def show_spinner(message: str, after: float = 0.0) -> Iterator[Callable[[], None
 
 
 def show_progress(things: Iterable[T], message: str) -> Iterator[T]:
-    """Yield each of `things`, with a progress bar on stderr that shows the current one; no bar without a terminal."""
+    """Yield each of `things` while a progress bar on stderr shows the current one; no bar if this is no terminal."""
     if not sys.stderr.isatty():
         yield from things
         return
@@ -156,7 +156,7 @@ def clip(text: str, digits: int = 4, rounding: str = "nearest") -> str:
 
 
 def print_rich(shown: str | Text | Table, style: str = "") -> None:
-    """Print a text literally, without rich markup, or a table, as wide as the terminal."""
+    """Print a table, or a text whose brackets are not read as rich markup, as wide as the terminal."""
     from rich.console import Console
     from rich.text import Text
 
@@ -169,7 +169,8 @@ def print_notes(notes: Iterable[str], style: str = "dim") -> None:
 
 
 def make_table(*heads: str, title: str | None = None, left: int = 0, no_wrap: bool = False, **options: Any) -> Table:
-    """Make an empty table with these columns, the first `left` of them for words and the others for numbers."""
+    """Make an empty table with these column heads. The first `left` columns are aligned for words, the others for
+    numbers."""
     from rich import box
     from rich.table import Table
 
@@ -180,7 +181,7 @@ def make_table(*heads: str, title: str | None = None, left: int = 0, no_wrap: bo
 
 
 def print_mechanism(m: Mapping[str, Any]) -> None:
-    """Print the page of one mechanism, from `Mechanism.describe()`."""
+    """Print the page of one mechanism, whose facts come from `Mechanism.describe()`."""
     from rich.table import Table
     from rich.text import Text
 

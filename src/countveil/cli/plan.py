@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from countveil.planning.plans import Plan
 
 PATIENCE = 2.0
-"""Seconds after which a plan shows that it is at work."""
+"""How many seconds a plan may take before it shows that it is at work."""
 DEFAULTS = {"--policy": "nonnegative", "--method": "remap", "--objective": "variance", "--sensitivity": "1"}
 DESIGN_OPTIONS = (*DEFAULTS, "--unbiased-from", "--max-bias", "--plot", "-o")
-"""Options that only make sense without -m."""
+"""Options that design or draw a mechanism, so they make no sense with -m."""
 
 
 @click.command(cls=Command)
@@ -180,7 +180,7 @@ def plan(
 
 
 def _read_grades(texts: Sequence[str]) -> dict[str, Grade] | None:
-    """The grades of the options; None if there are none."""
+    """Read the grades that the options give; None if there are none."""
     from countveil.errors import RequestError
     from countveil.planning.grades import read_grade
 
@@ -193,7 +193,8 @@ def _read_grades(texts: Sequence[str]) -> dict[str, Grade] | None:
 
 
 def _save(plan: Plan, output: str) -> list[str]:
-    """Save the mechanism of every grade; the files of several grades have the grade's name before the ending."""
+    """Save the mechanism of every grade; return the files. With several grades, a file has the grade's name before its
+    ending."""
     if len(plan.grades) == 1:
         plan.grades[0].mechanism.save(output)
         return [output]
@@ -231,7 +232,7 @@ def _print_prices(prices: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _print_grades(plan: Mapping[str, Any]) -> None:
-    """The grades, and what one more answer of each costs the others."""
+    """Print the grades, and what one more answer of each grade costs the others."""
     table = make_table("grade", "answers", "95 % margin", "typical", "variance", "eta", "D", "policy")
     for grade in plan["grades"]:
         margin = f"±{grade['margin_95']}"
@@ -257,7 +258,7 @@ def _print_grades(plan: Mapping[str, Any]) -> None:
 
 
 def _refuse_design_options(given: Mapping[str, Any]) -> None:
-    """With -m nothing is designed or drawn: refuse options for that instead of ignoring them."""
+    """Refuse options for designing and drawing, which would be ignored because -m gives a finished mechanism."""
     from countveil.errors import RequestError
 
     unused = [name for name in DESIGN_OPTIONS if given[name.lstrip("-").replace("-", "_")] != DEFAULTS.get(name)]
@@ -270,7 +271,7 @@ def _refuse_design_options(given: Mapping[str, Any]) -> None:
 def _account(
     file: str, epsilon: str | None, delta: str | None, answers: str | None, known: Mapping[str, Any], as_json: bool
 ) -> None:
-    """Compute the third of epsilon, delta and answers from the other two, and print it."""
+    """Compute whichever of epsilon, delta and answers is not given from the other two, and print it."""
     from countveil.accounting import LARGEST_ANSWERS, affordable_answers, compose, delta_given, epsilon_given
     from countveil.errors import RequestError
     from countveil.mechanism.mechanism import Mechanism

@@ -212,7 +212,7 @@ def export(mechanism: str, format_: str, keys: str | None, output: str, as_json:
 
 
 def _print_readings(audits: Sequence[tuple[str, Audit]]) -> None:
-    """Print delta by epsilon and reading: one table with its worst pairs, or several tables side by side."""
+    """Print delta by epsilon and reading: one p-table with its worst pairs, or several p-tables side by side."""
     table = make_table("epsilon", title="Exact delta", pad_edge=False)
     table.add_column("reading", no_wrap=True)
     for name, _ in audits:

@@ -76,7 +76,7 @@ def release(
 
 
 def _describe(r: dict[str, Any]) -> Iterator[str]:
-    """Describe what was released and its guarantee, line by line."""
+    """Describe what was released and with which guarantee, line by line."""
     from countveil.release.columns import join_names
 
     several, names, others = len(r["columns"]) > 1, join_names(r["columns"]), r["unchanged_columns"]
@@ -95,7 +95,7 @@ def _describe(r: dict[str, Any]) -> Iterator[str]:
 
 @contextmanager
 def _show_progress_bar() -> Iterator[Callable[[int, int], None] | None]:
-    """Show a progress bar on stderr, removed at the end; nothing if stderr is not a terminal."""
+    """Show a progress bar on stderr and remove it at the end; nothing if stderr is not a terminal."""
     if not sys.stderr.isatty():
         yield None
         return

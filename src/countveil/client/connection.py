@@ -3,10 +3,10 @@
     service = cv.connect("https://counts.example.org", key="cvk_...")   # or COUNTVEIL_KEY in the environment
     service.count(by="region", where=cv.col("age") >= 65).frame
 
-**Guarantee.** The key is sent only in the Authorization header, only to the given address, over TLS unless that is this
-machine, and only after a countveil service has answered there. The key is in no address, message or repr. Every `count`
-carries an idempotency key, which is the same when the request is sent again, so an answer that is lost on the way is
-paid for once.
+**Guarantee.** The key is sent only in the Authorization header, only to the given address, over TLS unless that address
+is on this machine, and only after a countveil service has answered there. The key is in no address, message or repr.
+Every `count` has an idempotency key, which stays the same when the request is sent again. So if an answer is lost on
+the way, it is paid for only once.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from countveil.sampling.randomness import token
 
 
 class Connection(Exchange):
-    """Ask the service at an address. A connection may be shared by threads.
+    """A connection to the service at an address. Threads may share it.
 
     Args:
         url: The address of the service.
@@ -77,7 +77,7 @@ class Connection(Exchange):
         idempotency_key: str | None = None,
         **form: Unpack[Form],
     ) -> Table:
-        """Released counts of every cell of a question: paid for, drawn once, on the record; free if asked before.
+        """Ask a question: pay for it and get a released count for every cell. A question that was asked before is free.
 
         Args:
             question: SQL text; or use the Python form instead.
@@ -113,7 +113,7 @@ class Connection(Exchange):
     def dry_run(
         self, question: str | Question | None = None, *, grade: str | None = None, **form: Unpack[Form]
     ) -> DryRun:
-        """What a question costs and how accurate its answer will be. Spends nothing and puts nothing on record.
+        """What a question costs and how accurate its answer will be. Nothing is spent and nothing is recorded.
 
         Args:
             question: SQL text; or use the Python form instead.
@@ -133,7 +133,7 @@ class Connection(Exchange):
         return self._understand(read_dry_run, self._ask("/v1/dry-run", asked, form.get("where")))
 
     def budget(self, pool: str | None = None) -> list[PoolBudget]:
-        """What the holder of this key can still ask for, of every pool or of one. Only curators see shares.
+        """What the holder of this key can still ask for, in one pool or in all pools. Only curators see shares.
 
         Args:
             pool: The name of a pool, or of a dataset.
@@ -176,7 +176,7 @@ class Connection(Exchange):
         return self._understand(read_datasets, self._ask("/v1/datasets"))
 
     def history(self) -> list[HistoryEntry]:
-        """The questions that were charged to this key, oldest first; for a curator's key those of everyone.
+        """The questions that were charged to this key, oldest first. A curator's key gets the questions of everyone.
 
         Returns:
             An entry for each charge; its id is that of the receipt.
@@ -252,14 +252,15 @@ class Connection(Exchange):
 
 
 connect = Connection
-"""The name by which users call it: `cv.connect(url, key)`."""
+"""The public name of the class: `cv.connect(url, key)`."""
 
 
 # -- requests ----------------------------------------------------------------------------------------------------------
 
 
 def _write_question(question: str | Question | None, grade: str | None, **form: Unpack[Form]) -> dict[str, Any]:
-    """The JSON body of a question. The service checks its text; only text that JSON cannot carry is refused here."""
+    """The JSON body of a question. The service checks the question; only text that JSON cannot represent is refused
+    here."""
     asked = take_question(question, form)
     sql = asked.text if isinstance(asked, Question) else asked
     if sql is not None:
@@ -281,6 +282,6 @@ def _write_question(question: str | Question | None, grade: str | None, **form: 
 
 
 def _check_text(text: object, reader: Callable[[Any], object]) -> None:
-    """Refuse empty text and text that JSON cannot carry, with the error of the query language."""
+    """Refuse empty text, and text that JSON cannot represent, with the error that the query language gives."""
     if not isinstance(text, str) or not text.strip() or UNWRITABLE.search(text):
         reader(text)

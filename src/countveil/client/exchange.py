@@ -22,9 +22,9 @@ from countveil.query import Condition
 
 ENVIRONMENT = "COUNTVEIL_KEY"
 WAITS = (0.0, 0.25, 1.0, 4.0)
-"""Seconds to wait before each retry; the first retry is for a connection that was idle too long."""
+"""How many seconds to wait before each retry. The first retry is immediate, for a connection that was idle too long."""
 PATIENCE = 60
-"""The longest wait, in seconds, that a service may ask for."""
+"""The longest time, in seconds, that the client waits when a service asks it to wait."""
 R = TypeVar("R")
 
 
@@ -89,7 +89,7 @@ class Exchange:
         *,
         may_be_missing: bool = False,
     ) -> Any:
-        """The parsed JSON response; with `may_be_missing`, None where the service has nothing at this path."""
+        """Send a request and return the parsed response; None if `may_be_missing` and the service has nothing there."""
         reply = self._send(path, body, more)
         if may_be_missing and reply.status == 404 and reply.problem is not None:
             return None
@@ -105,7 +105,7 @@ class Exchange:
         return reply.body
 
     def _send(self, path: str, body: Mapping[str, Any] | None = None, more: Mapping[str, str] | None = None) -> Reply:
-        """The reply to a request; one that may have been lost is sent again with the same headers and body."""
+        """Send a request, and send it again with the same headers and body if it may have been lost."""
         headers = {**self._headers, "Authorization": f"Bearer {self._key}", **(more or {})}
         sent = None if body is None else json.dumps(body).encode()
         if sent is not None:
@@ -146,7 +146,7 @@ class Exchange:
         return ServiceError(f"{self._wire.address} did not respond like a countveil service (status {reply.status})")
 
     def _refusal(self, reply: Reply, *, positions: bool = True) -> CountveilError:
-        """The error that a Curator would raise for the same refusal."""
+        """The error that a Curator would raise for the refusal in this reply."""
         problem = reply.problem
         if problem is None:
             return self._foreign(reply)
@@ -156,7 +156,7 @@ class Exchange:
         return read_refusal(title, detail, problem["error"], positions=positions)
 
     def _line(self, words: str) -> str:
-        """A text of the service, shortened to one line, with the key removed."""
+        """A text from the service on one line, shortened, with the key removed."""
         return shorten(words.replace(self._key, "..."), 1000)
 
 

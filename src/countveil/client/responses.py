@@ -1,4 +1,4 @@
-"""Responses of a service, read strictly: tables, dry runs, budgets; refusals as the errors that a Curator raises."""
+"""Reads responses of a service strictly: tables, dry runs, budgets. Refusals become errors, as with a Curator."""
 
 from __future__ import annotations
 
@@ -28,14 +28,17 @@ from countveil.query.schema import date_from_text
 from countveil.query.truth import Truth
 
 REFUSALS = {kind.slug: kind.error for kind in ProblemKind}
-"""The error class of every kind of problem."""
+"""For each kind of problem that a service reports, the class of the error to raise."""
 _QUERY = re.compile(r"query not allowed(?: at position [0-9]+)?: (.*?); (.*)", re.DOTALL)
 _KINDS = {"text": str, "integer": int, "boolean": bool, "date": str}
 R = TypeVar("R")
 
 
 def read_refusal(title: str, detail: str, facts: Mapping[str, Any], *, positions: bool = True) -> CountveilError:
-    """The error of a problem document. `positions`: positions refer to text that the caller wrote."""
+    """The error that a problem document describes.
+
+    If `positions`, a position in it refers to text that the caller wrote, and the error keeps it.
+    """
     kind = REFUSALS.get(str(facts.get("name")), ServiceError)
     if kind is QueryError:
         parts = _QUERY.fullmatch(detail)
@@ -53,7 +56,7 @@ def read_refusal(title: str, detail: str, facts: Mapping[str, Any], *, positions
 
 
 def read_table(body: dict[str, Any], kind: FrameKind | None) -> Table:
-    """The table in a response; an invalid body raises one of the errors that Connection catches."""
+    """Read a table from a response. An invalid body raises one of the errors that Connection catches."""
     columns, kinds, rows = body["columns"], body["kinds"], body["rows"]
     if len(columns) < 3 or any(type(name) is not str for name in columns) or len(set(columns)) != len(columns):
         raise ValueError
@@ -83,7 +86,7 @@ def read_table(body: dict[str, Any], kind: FrameKind | None) -> Table:
 
 
 def _read_column(values: tuple[Any, ...], kind: str) -> list[Any]:
-    """The values of one column, checked against its kind; dates are sent as text."""
+    """The values of one column, checked against its kind. Dates arrive as text."""
     if any(type(value) is not _KINDS[kind] for value in values):
         raise ValueError
     if kind != "date":
@@ -95,23 +98,23 @@ def _read_column(values: tuple[Any, ...], kind: str) -> list[Any]:
 
 
 def read_dry_run(body: dict[str, Any]) -> DryRun:
-    """The dry run in a response."""
+    """Read a dry run from a response."""
     return make_record(DryRun, _read_grades({**body, "notes": tuple(body["notes"]), "truth": _read_truth(body)}))
 
 
 def _read_truth(body: dict[str, Any]) -> Truth | None:
-    """What is counted; None from a service of an earlier version."""
+    """What is counted; None if the service has an earlier version that does not send it."""
     truth = body.get("truth")
     return None if truth is None else make_record(Truth, truth)
 
 
 def read_pools(body: dict[str, Any]) -> list[PoolBudget]:
-    """The budgets in a response."""
+    """Read the budgets of pools from a response."""
     return [_read_pool(each) for each in body["pools"]]
 
 
 def read_datasets(body: dict[str, Any]) -> list[DatasetSummary]:
-    """The datasets in a response."""
+    """Read the summaries of datasets from a response."""
     return [_read_dataset(each) for each in body["datasets"]]
 
 
@@ -127,17 +130,17 @@ def _read_column_summary(body: dict[str, Any]) -> ColumnSummary:
 
 
 def read_history(body: dict[str, Any]) -> list[HistoryEntry]:
-    """The charged questions in a response."""
+    """Read the charged questions from a response."""
     return [make_record(HistoryEntry, each) for each in body["asked"]]
 
 
 def read_receipt(body: dict[str, Any]) -> Receipt:
-    """The receipt in a response."""
+    """Read a receipt from a response."""
     return make_record(Receipt, _read_grades(body["receipt"]))
 
 
 def _read_grades(body: dict[str, Any]) -> dict[str, Any]:
-    """A body with its grades; earlier versions of the service send none."""
+    """The body with its grades read. Earlier versions of the service send no grades."""
     return {**body, "grades": tuple(make_record(GradeBudget, each) for each in body.get("grades", ()))}
 
 
@@ -154,12 +157,15 @@ def _read_share(body: dict[str, Any]) -> Share:
 
 
 def _read_standing(body: dict[str, Any]) -> tuple[int, int]:
-    """The answers and the spent answers of a share."""
+    """Read how many answers a share has and how many of them are spent."""
     return body["answers"], body["answers"] - body["left"]
 
 
 def make_record(kind: type[R], body: dict[str, Any]) -> R:
-    """A dataclass from members of the same names. Later versions may send more members, which are ignored; earlier
-    versions may lack members, which get their defaults."""
+    """Make a dataclass from the members of a JSON object with the names of its fields.
+
+    A later version of the service may send more members, which are ignored. An earlier version may send fewer; the
+    missing ones get their defaults.
+    """
     expected = [each.name for each in fields(kind) if each.default is MISSING or each.name in body]  # type: ignore[arg-type]
     return kind(**{name: body[name] for name in expected})

@@ -1,6 +1,6 @@
 """HTTP requests to one address, over connections that are kept open; no redirects, no retries.
 
-Plain http is allowed to this machine only: on the way to another machine, anyone could read the key.
+Plain http is allowed only to this machine: on the way to another machine, anyone could read the key.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ALLOWED = "an address such as https://counts.example.org"
 
 
 class BrokenError(Exception):
-    """No reply arrived. The message says why; `final` means that a retry is useless."""
+    """No reply arrived. The message says why. If `final`, sending the request again is useless."""
 
     def __init__(self, words: str, final: bool = False) -> None:
         super().__init__(words)
@@ -37,7 +37,7 @@ class BrokenError(Exception):
 
 @dataclass(frozen=True)
 class Address:
-    """The address of a service. `path` is the prefix of all routes, for a service behind a path of a proxy."""
+    """The address of a service. `path` is the prefix of all routes, if a proxy offers the service under a path."""
 
     secure: bool
     host: str
@@ -104,7 +104,7 @@ class Reply:
 
     @property
     def problem(self) -> dict[str, Any] | None:
-        """The problem document of a countveil service; None if the body is not one."""
+        """The problem document that a countveil service sent; None if the body is not one."""
         body = self.json
         if not isinstance(body, dict) or not str(body.get("type")).startswith(PROBLEM):
             return None
@@ -113,9 +113,9 @@ class Reply:
 
     @property
     def again(self) -> int | None:
-        """Seconds until the same request may be sent again; None if a retry is useless.
+        """How many seconds to wait before the same request may be sent again; None if a retry is useless.
 
-        A busy service says when. A proxy's own 502, 503 or 504 does not, and the retry may follow at once.
+        A busy service says how long. A proxy's own 502, 503 or 504 does not, and the retry may follow at once.
         """
         seconds = self.retry_after
         if self.status in (429, 503) and seconds.isascii() and seconds.isdigit():
@@ -124,7 +124,7 @@ class Reply:
 
 
 class Wire:
-    """Connections to one address, each used by one request at a time and kept for the next."""
+    """A pool of connections to one address. Each is used by one request at a time and then kept for the next."""
 
     def __init__(self, address: Address, timeout: float, cafile: str | Path | None = None) -> None:
         self.address, self._timeout = address, timeout
@@ -133,7 +133,7 @@ class Wire:
         self._process = os.getpid()
 
     def send(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None = None) -> Reply:
-        """The reply to one request."""
+        """Send one request and return the reply."""
         connection, fresh = self._take_connection()
         try:
             connection.request(method, self.address.path + path, body, dict(headers))
@@ -158,7 +158,7 @@ class Wire:
                 self._idle.pop().close()
 
     def _take_connection(self) -> tuple[http.client.HTTPConnection, bool]:
-        """A connection, and whether it is a new one."""
+        """Take a kept connection or make one; also return whether it is new."""
         if self._process != os.getpid():  # after a fork, connections belong to the parent
             self._idle, self._process = deque(), os.getpid()
         try:

@@ -1,10 +1,10 @@
 """Mechanisms side by side on equal terms, each measured by the same exact code.
 
 basis           the terms that all mechanisms share: a guarantee, a variance, or eta and D
-contenders      the mechanisms of the literature, each tuned to the basis
-recent_contenders  those of the newest papers
-tuning          the member of a family with the least noise that meets the basis
-own_mechanisms  our mechanisms, designed for the same basis
+contenders      the mechanisms of the literature, each tuned to the shared terms
+recent_contenders  mechanisms of the newest papers, each tuned to the shared terms
+tuning          the member of a family with the least noise that meets the shared terms
+own_mechanisms  our mechanisms, designed for the same terms
 table           one row of measured figures for each mechanism
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Comparison", "compare"]
 
 Progress = Callable[[Iterable[str]], Iterable[str]]
-"""Wraps the names of the mechanisms, to show progress."""
+"""A function that wraps the names of the mechanisms as they are iterated over, to show progress."""
 
 SORT_KEYS: dict[str, Callable[[ComparisonRow], Fraction]] = {
     "epsilon": lambda row: Fraction(10**9) if row.epsilon is None else row.epsilon,
@@ -51,7 +51,7 @@ class Comparison:
 
     @property
     def leaders(self) -> tuple[ComparisonRow, ...]:
-        """The best row of each kind, best first."""
+        """For each kind of mechanism its best row, best first."""
         best: dict[str, ComparisonRow] = {}
         for row in self.rows:
             best.setdefault(row.kind, row)

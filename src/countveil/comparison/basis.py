@@ -1,6 +1,6 @@
 """The terms of a comparison: what all mechanisms share, and what is then measured.
 
-same guarantee       (epsilon, delta), for one answer or for k together: every mechanism with the least noise for it
+same guarantee       (epsilon, delta), for one answer or for k together: each mechanism has the least noise for it
 same variance        (epsilon, variance) or (delta, variance): compare delta, or epsilon
 same eta and bound   (epsilon, eta, D) or (delta, eta, D): compare delta, or epsilon
 """
@@ -33,7 +33,7 @@ class Shared(Enum):
 
 @dataclass(frozen=True)
 class Basis:
-    """The terms of one comparison. One of epsilon and delta may be None: that one is measured.
+    """The terms of one comparison. If one of epsilon and delta is None, it is measured for each mechanism.
 
     `largest_count` is the end N of the range for mechanisms that are defined on 0..N only.
     """
@@ -49,7 +49,7 @@ class Basis:
     answers: int = 1
 
     def judge(self, member: Member) -> tuple[Fraction, Fraction]:
-        """Two figures; the first is at most the second exactly if the member has the noise that the terms require."""
+        """Two figures that tell whether a mechanism has enough noise: it has if the first is at most the second."""
         if self.shared is Shared.VARIANCE:
             return self.variance or Fraction(0), typical_law(member).variance
         if self.shared is Shared.ETA:
@@ -57,14 +57,14 @@ class Basis:
         return self.delta_of(member), self.delta or Fraction(0)
 
     def noisy_enough(self, member: Member) -> bool:
-        """Whether a member has at least the noise that the shared terms require; more noise never makes this false."""
+        """Whether a mechanism has at least the noise that the terms require; more noise never makes this false."""
         first, second = self.judge(member)
         return first <= second
 
     def delta_of(self, member: Member) -> Fraction:
-        """The delta of all answers of a member at the epsilon of the basis, cut-off tails included.
+        """The delta of all answers of a mechanism at the shared epsilon, cut-off tails included.
 
-        **Guarantee.** One answer is measured exactly; for many, the certified upper bound of their composition.
+        **Guarantee.** One answer is measured exactly; for many, this is the certified upper bound of their composition.
         """
         if self.answers > 1:
             return self._composed_delta(member)
@@ -80,7 +80,7 @@ class Basis:
         return Fraction(Composition([(answer, self.answers)]).upper(self.epsilon or Fraction(0)))
 
     def privacy_of(self, member: Member) -> tuple[Fraction | None, Fraction]:
-        """The (epsilon, delta) of a member, of which the basis gives one and the other is measured.
+        """The (epsilon, delta) of a mechanism: the shared terms give one of the two, the other is measured.
 
         **Guarantee.** The measured number is rounded up. epsilon is None if no epsilon has the given delta.
         """
@@ -98,13 +98,13 @@ class Basis:
 
 
 def typical_law(member: Member) -> Law:
-    """The law of Z at a stationary count or, on a bounded range, in its middle."""
+    """The law of the noise at the stationary count or, if counts are limited to a range, in its middle."""
     low, high = member.counts
     return member.laws.law(typical_count(member.laws, low, high))
 
 
 def _is_mirrored(laws: Laws) -> bool:
-    """Whether the law at n is the mirror image of the law at hi - n, so that adding mirrors removing."""
+    """Whether the law of n mirrors that of hi - n for all n, so that adding a person mirrors removing one."""
     high = laws.hi
     return high is not None and all(laws.law(n) == laws.law(high - n).mirror() for n in range(high // 2 + 1))
 
@@ -119,7 +119,7 @@ def parse(
     largest_count: object,
     answers: object = 1,
 ) -> Basis:
-    """Check every argument by itself, and then that all together are one of the three bases."""
+    """Check every argument by itself, and then that all together are the terms of one kind of comparison."""
     values = {
         "epsilon": _within("epsilon", epsilon, "0.01", "20", "a decimal number from 0.01 to 20"),
         "delta": _within("delta", delta, "1e-18", "0.999", "a decimal number from 1e-18 to 0.999"),

@@ -54,7 +54,11 @@ PAPER = "paper's law"
 
 
 def papers_law(basis: Basis) -> Member:
-    """The paper's closed form: at a guarantee, that of least variance over D and eta; at a variance, the eta for it."""
+    """The paper's law from its closed form.
+
+    For a shared guarantee it is the one of least variance over D and eta; for a shared variance, the one whose eta
+    gives that variance.
+    """
     require_sensitivity_1(basis, "the paper's closed form")
     if basis.epsilon is None:
         raise RequestError("the paper's law needs an epsilon; give epsilon to compare it")
@@ -74,7 +78,7 @@ def papers_law(basis: Basis) -> Member:
 
 
 def _papers_law_of_many(basis: Basis) -> Member:
-    """At the knee of a smaller epsilon, with edges that take a thirtieth of delta."""
+    """The paper's law for several answers: at the knee of a smaller epsilon; edges take a thirtieth of delta."""
     depth = edge_depth(basis, SHARES[1])
 
     def member(x: Fraction) -> Member:
@@ -96,7 +100,10 @@ def _tune_paper(basis: Basis, epsilon: Fraction, D: int) -> Member:
 
 
 def _best_bound(basis: Basis, enough: Callable[[int], bool], at: Callable[[int], Member], what: str) -> Member:
-    """The member of least variance over noise bounds D near the least one that is `enough` at the usual parameter."""
+    """The member of least variance, over noise bounds D near the least one for which `enough` holds.
+
+    `enough` tests the usual parameter at a given D.
+    """
     limit = basis.D or LARGEST_FREE_D
     first = least_positive(enough, limit)
     bounds = {first, first + 2, first + 6, *(range(max(1, first - 12), first) if first <= 16 else ())}
@@ -134,14 +141,14 @@ def _paper_member(epsilon: Fraction, eta: Fraction, D: int) -> Member:
 
 
 def gaussian(basis: Basis) -> Member:
-    """The discrete Gaussian; at a variance, the one whose variance (not parameter) is that number."""
+    """The discrete Gaussian with the least noise that meets the terms; a shared variance is its exact variance."""
     if basis.shared is Shared.VARIANCE:
         return discrete_gaussian(parameter_for_variance(basis.variance or Fraction(1)))
     return tune(basis, discrete_gaussian, (0.001, 1e8), spread(basis) ** 2, "discrete Gaussian")
 
 
 def gaussian_by_parameter(basis: Basis) -> Member:
-    """At a variance: the discrete Gaussian whose parameter is that number, as the paper compares."""
+    """For a shared variance, the discrete Gaussian whose parameter s2 is that number, as the paper compares."""
     if basis.shared is not Shared.VARIANCE:
         raise RequestError("the Gaussian by parameter is only compared at the same variance; give a variance")
     member = discrete_gaussian(basis.variance or Fraction(1))
@@ -149,7 +156,7 @@ def gaussian_by_parameter(basis: Basis) -> Member:
 
 
 def geometric_within_D(basis: Basis) -> Member:
-    """The geometric law truncated to ±D; at a guarantee, with the D and the parameter of least variance."""
+    """The geometric law truncated to noise up to D; for a shared guarantee, with the D of least variance."""
 
     def at(D: int) -> Member:
         return by_epsilon(lambda epsilon: truncated_geometric(epsilon, D), "truncated geometric")(basis)
@@ -174,13 +181,13 @@ def _truncated_of_many(basis: Basis, share: Fraction) -> Member:
 
 
 def fair(basis: Basis) -> Member:
-    """The explicit fair mechanism on 0..N."""
+    """The explicit fair mechanism for counts 0..N with the least noise that meets the shared terms."""
     require_sensitivity_1(basis, "the explicit fair mechanism")
     return by_epsilon(lambda epsilon: explicit_fair(epsilon, basis.largest_count), "explicit fair")(basis)
 
 
 def staircase_noise(basis: Basis) -> Member:
-    """The staircase of least variance over r, if one person can change a count by more than one."""
+    """The staircase of least variance, if one person can change a count by more than one."""
     d = basis.sensitivity
     if d == 1:
         raise RequestError(
@@ -200,7 +207,10 @@ def _staircase(d: int, r: int) -> Callable[[Fraction], Member]:
 
 
 def p_table(basis: Basis) -> Member:
-    """The maximum-entropy p-table of variance V or, at the same eta, that with this eta and the variance of our law."""
+    """The maximum-entropy p-table for a shared variance, or for a shared eta and D.
+
+    For eta and D it is the p-table with that eta and the variance of our signed law.
+    """
     if basis.shared is Shared.GUARANTEE:
         raise InfeasibleError(
             "p-tables leave zero alone, so counts of 0 and 1 can be distinguished at every epsilon",
@@ -247,4 +257,4 @@ CONTENDERS: dict[str, Contender] = {
     "p-table": p_table,
 }
 NOT_ASKED = {"countveil-variance", "discrete-gaussian-parameter", "staircase", "finite-set", "canonical"}
-"""Mechanisms that are left out silently if they cannot meet the terms and the caller did not name them."""
+"""Mechanisms that are left out without a word if they cannot meet the terms, unless the caller named them."""

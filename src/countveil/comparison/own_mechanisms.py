@@ -1,4 +1,4 @@
-"""Our own mechanisms on the terms of a basis: never negative, signed, and signed of least variance."""
+"""Our own mechanisms for the shared terms of a comparison: never negative, signed, and signed of least variance."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ SPARE = 1 - Fraction(1, 10**7)
 
 
 def ours(basis: Basis) -> Member:
-    """Our never-negative mechanism, by `design`; at a variance, the signed optimum remapped to 0, 1, 2, ...."""
+    """Our never-negative mechanism from `design`; for a shared variance, the remapped signed law of least delta."""
     return _as_member(NONNEGATIVE, _best(basis, "nonnegative"))
 
 
 def ours_signed(basis: Basis) -> Member:
-    """Our signed mechanism, of least delta or largest eta, by the closed form or the signed program."""
+    """Our signed mechanism of least delta or largest eta, by the closed form or the linear program."""
     return _as_member(SIGNED, _best(basis, "signed"))
 
 
@@ -71,7 +71,7 @@ def _as_member(name: str, mechanism: Mechanism) -> Member:
 
 
 def _bind_law(law: Law, basis: Basis, epsilon: Fraction, policy: Policy) -> Mechanism:
-    """The mechanism that a policy makes of a signed law."""
+    """The mechanism made of a signed law: as it is for policy signed, else remapped to be never negative."""
     if policy == "signed":
         return bind(LawsByCount(law), Terms(epsilon, policy, "optimal", law.worst_error, sensitivity=basis.sensitivity))
     laws = remap_law(law)
@@ -79,7 +79,10 @@ def _bind_law(law: Law, basis: Basis, epsilon: Fraction, policy: Policy) -> Mech
 
 
 def _within_variance(basis: Basis, policy: Policy) -> Mechanism:
-    """The mechanism of least delta at the given epsilon or, by bisection, of least epsilon at the given delta."""
+    """The mechanism with the shared variance and least delta or, if delta is shared, least epsilon.
+
+    The least epsilon is found by bisection.
+    """
     if basis.epsilon is not None:
         return _make_within_D(basis, basis.epsilon, policy)
     centre = 2 * math.asinh(1 / math.sqrt(2 * float(basis.variance or 1)))  # of geometric noise with that variance
@@ -101,7 +104,10 @@ def _within_variance(basis: Basis, policy: Policy) -> Mechanism:
 
 
 def _make_within_D(basis: Basis, epsilon: Fraction, policy: Policy) -> Mechanism:
-    """The mechanism, within D if D is given: D of the signed law shrinks until the remapped law fits."""
+    """The mechanism of least delta, within D if D is given.
+
+    A remap adds to the error, so D of the signed law is lowered until the remapped law fits.
+    """
     bound = basis.D or _ample_D(basis, epsilon)
     while True:
         mechanism = _bind_law(_law_of_least_delta(basis, epsilon, bound), basis, epsilon, policy)
@@ -113,16 +119,16 @@ def _make_within_D(basis: Basis, epsilon: Fraction, policy: Policy) -> Mechanism
 
 
 def _ample_D(basis: Basis, epsilon: Fraction) -> int:
-    """The D to use if none is given: its edges cost a delta of about 1e-24, or far less than the given delta."""
+    """The D to use if none is given: the edges then cost a delta of about 1e-24, or far less than the given delta."""
     edge = 55.0 if basis.delta is None else 8 - math.log(basis.delta)
     return max(4, min(LARGEST_FREE_D, math.ceil(edge * basis.sensitivity / float(epsilon))))
 
 
 def _law_of_least_delta(basis: Basis, epsilon: Fraction, D: int) -> Law:
-    """The symmetric law on [-D, D] of least delta whose variance is at most V, eta free.
+    """The symmetric law on [-D, D] of least delta whose variance is at most the shared one; eta is free.
 
-    Without a limit on the variance this is the closed form at the eta where both of its terms are equal. If that law
-    has too much variance, the limit binds and the linear program computes the law.
+    Without a limit on the variance this is the closed form at the eta where both terms of its delta are equal. If that
+    law has too much variance, the linear program computes the law.
     """
     variance = basis.variance or Fraction(0)
     if basis.sensitivity == 1:
@@ -143,7 +149,11 @@ def _law_of_least_delta(basis: Basis, epsilon: Fraction, D: int) -> Law:
 
 
 def _free_optimum(epsilon: Fraction, D: int) -> Law:
-    """The law of least delta: eta = c/(1 + c) with c = (E - 1)/2 * E^D/(E^D - 1), where both terms are equal."""
+    """The symmetric law on [-D, D] of least delta over all eta.
+
+    It has eta = c/(1 + c) with c = (E - 1)/2 * E^D/(E^D - 1) and E = e^epsilon, where the two terms of its delta are
+    equal.
+    """
     with localcontext(PRECISE):
         E = exp(epsilon)
         power = E**D
@@ -159,7 +169,7 @@ def bound_for_variance(basis: Basis) -> int:
 
 
 def least_variance(basis: Basis) -> Member:
-    """At a guarantee: the signed law of least variance, with eta free, by linear program."""
+    """For a shared guarantee: the signed law of least variance, with eta free, by linear program."""
     if basis.shared is not Shared.GUARANTEE:
         raise RequestError("the law of least variance is only compared at the same guarantee; give epsilon and delta")
     if basis.answers > 1:

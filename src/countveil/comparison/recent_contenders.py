@@ -1,7 +1,7 @@
-"""The contenders of the newest papers, each with the least noise that meets the shared terms.
+"""The mechanisms of the newest papers, each with the least noise that meets the shared terms of a comparison.
 
-Families of two parameters are searched over a few values of one: the share of delta at the edges of bounded noise, the
-shape of the offset Gaussian, the order of the Renyi divergence. For each, the other parameter is tuned.
+For families of two parameters, a few values of one are tried: the share of delta at the edges of bounded noise, the
+shape of the offset Gaussian, the order of the Renyi divergence. For each value, the other parameter is tuned.
 """
 
 from __future__ import annotations
@@ -38,13 +38,17 @@ from countveil.literature.unbiased import unbiased_geometric
 from countveil.numeric.exact_numbers import decimal_text
 
 SHAPES = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4), Fraction(8))
-"""Offsets of the offset Gaussian, in its standard deviations."""
+"""The offsets to try for the offset Gaussian, in units of its standard deviation."""
 SPARE = 1 - Fraction(1, 10**12)
 VARIANCES = (0.02, 9900.0)
 
 
 def canonical(basis: Basis) -> Member:
-    """One answer: the law of the guarantee itself. Many: the law of a smaller one, over shares of delta."""
+    """The discrete canonical noise for the shared terms.
+
+    For one answer it is the law of the guarantee itself. For many it is that of a smaller guarantee; several deltas for
+    each answer are tried.
+    """
     require_sensitivity_1(basis, "canonical noise")
     if basis.epsilon is None:
         raise RequestError("canonical noise needs an epsilon; give epsilon to compare it")
@@ -62,7 +66,7 @@ def canonical(basis: Basis) -> Member:
 
 
 def gaussian_within_D(basis: Basis) -> Member:
-    """The truncated Gaussian, with the D and the parameter of least variance."""
+    """The truncated Gaussian with the D and the parameter that give the least variance."""
 
     def at(share: Fraction) -> Callable[[], Member]:
         depth = edge_depth(basis, share)
@@ -77,7 +81,7 @@ def gaussian_within_D(basis: Basis) -> Member:
 
 
 def gaussian_with_offset(basis: Basis) -> Member:
-    """The offset Gaussian, with the offset and the parameter of least variance."""
+    """The offset Gaussian with the offset and the parameter that give the least variance."""
 
     def at(shape: Fraction) -> Callable[[], Member]:
         def member(x: Fraction) -> Member:
@@ -89,7 +93,7 @@ def gaussian_with_offset(basis: Basis) -> Member:
 
 
 def laplace_within_A(basis: Basis) -> Member:
-    """The truncated Laplace law, over the delta that its bound A is made for."""
+    """The truncated Laplace law with the least noise, over several deltas for which its bound A is computed."""
 
     def at(share: Fraction) -> Callable[[], Member]:
         each = min(Fraction(49, 100), (basis.delta or Fraction(1, 10**12)) * share / basis.answers)
@@ -103,12 +107,12 @@ def laplace_within_A(basis: Basis) -> Member:
 
 
 def for_many_queries(basis: Basis) -> Member:
-    """The bounded law of Dagan and Kur."""
+    """The bounded law of Dagan and Kur for many queries, with the least noise that meets the shared terms."""
     return tune(basis, doubly_exponential, (1.1, 2000.0), 9 * spread(basis), "doubly exponential")
 
 
 def renyi(basis: Basis) -> Member:
-    """The Renyi-optimal law, over orders around the one that Gaussian noise has for this guarantee."""
+    """The Renyi-optimal law with the least noise, over orders around the one that suits Gaussian noise."""
     centre = 1 + 2 * math.log(1 / float(basis.delta or 1e-6)) / float(basis.epsilon or 1)
     orders = {min(float(LARGEST_ORDER), 1 + (centre - 1) * factor) for factor in (0.35, 0.6, 1.0, 1.7, 3.0)}
     rounded = [Fraction(decimal_text(Fraction(order), 4)) for order in sorted(orders)]
@@ -116,7 +120,7 @@ def renyi(basis: Basis) -> Member:
 
 
 def cactus(basis: Basis) -> Member:
-    """The Cactus law: order 1."""
+    """The Cactus law, which is the Renyi-optimal law of order 1, with the least noise that meets the shared terms."""
     return _optimised(basis, Fraction(1))
 
 
@@ -128,7 +132,7 @@ def _optimised(basis: Basis, order: Fraction) -> Member:
 
 
 def finite_set(basis: Basis) -> Member:
-    """The noise modulo 2D + 1, for counts 0..2D."""
+    """The noise modulo 2D + 1, for counts 0..2D, of least variance for the shared guarantee."""
     require_one_answer(basis, "noise on a finite set")
     require_sensitivity_1(basis, "noise on a finite set")
     if basis.epsilon is None or basis.delta is None:
@@ -137,14 +141,14 @@ def finite_set(basis: Basis) -> Member:
 
 
 def skellam_noise(basis: Basis) -> Member:
-    """Skellam noise."""
+    """Skellam noise with the least variance that meets the shared terms."""
     if basis.shared is Shared.VARIANCE:
         return skellam(basis.variance or Fraction(1))
     return tune(basis, skellam, (0.01, 9.9e4), 2 * spread(basis) ** 2, "Skellam")
 
 
 def laplace_on_range(basis: Basis) -> Member:
-    """The bounded Laplace law on 0..N."""
+    """The bounded Laplace law on counts 0..N with the least noise that meets the shared terms."""
     return by_epsilon(lambda epsilon: bounded_laplace(epsilon, basis.largest_count), "bounded Laplace")(basis)
 
 

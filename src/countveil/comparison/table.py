@@ -18,9 +18,11 @@ LARGEST_SCAN = 64
 
 @dataclass(frozen=True)
 class ComparisonRow:
-    """The figures of one mechanism. `epsilon` is None if no epsilon has the delta, `worst_error` if noise is unbounded.
+    """The measured figures of one mechanism of a comparison.
 
-    eta, variance, mean absolute error and within_3 are of a typical count; `bias_at` is the exact bias of small counts.
+    `epsilon` is None if the mechanism does not have the given delta at any epsilon, `worst_error` is None if the noise
+    is unbounded. eta, variance, mean absolute error and within_3 are those of a typical count; `bias_at` is the exact
+    bias of small counts.
     """
 
     mechanism: str
@@ -38,11 +40,14 @@ class ComparisonRow:
     notes: tuple[str, ...]
     law: Law
     only_up_to: int | None = None
-    """The largest count it is defined for; None if there is none."""
+    """The largest count that the mechanism is defined for; None if it is defined for all counts."""
 
     @property
     def kind(self) -> str:
-        """Mechanisms of a kind make the same promise about what is released, and for which counts."""
+        """The kind of promise: "only 0..N", "never negative", "bounded" or "unbounded".
+
+        Mechanisms of one kind promise the same about what is released, and for which counts.
+        """
         if self.only_up_to is not None:
             return "only 0..N"
         if self.never_negative:
@@ -75,7 +80,7 @@ class ComparisonRow:
 
 
 def measure(key: str, member: Member, basis: Basis) -> ComparisonRow:
-    """Measure all figures of one member."""
+    """Measure all figures of one mechanism; `key` is its name in the list of contenders."""
     epsilon, delta = basis.privacy_of(member)
     law = typical_law(member)
     high = member.counts[1]
@@ -99,7 +104,7 @@ def measure(key: str, member: Member, basis: Basis) -> ComparisonRow:
 
 
 def worst_error(member: Member) -> int | None:
-    """The largest |Y - n| over all counts, or None if the ideal noise is unbounded (here its far tails are cut off)."""
+    """The largest |Y - n| over all counts, or None if the ideal noise is unbounded (its far tails are cut off here)."""
     if member.cut >= NEGLIGIBLE and member.counts[1] is None:
         return None
     laws = member.laws

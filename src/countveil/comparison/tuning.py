@@ -1,8 +1,8 @@
 """The member of a family with the least noise that meets the terms of a comparison.
 
-Floats only guide the search: the resulting parameter is a short decimal, and `Basis.noisy_enough` confirms that it has
-enough noise, exactly for one answer, by certified composition for many. Families of two parameters are searched over a
-few values of one, each with the least of the other.
+Floats only guide the search. The resulting parameter is a short decimal, and `Basis.noisy_enough` confirms that it
+gives enough noise: exactly for one answer, by certified composition for many. For families of two parameters, a few
+values of one are tried, each with the least value of the other.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ Contender = Callable[[Basis], Member]
 DIGITS = 12
 _CLOSE = 1e-11
 _CLOSE_MANY, _NEAR_MANY = 5e-6, 2e-5
-"""For many answers, in the logarithms of the parameter and of delta: composition is not exact either."""
+"""Tolerances for many answers, in the logarithms of the parameter and of delta: composition is not exact either."""
 _WIDEST = 60.0
 """Logarithms of ratios are limited to this size."""
 PARAMETERS = (0.01, 1000.0)
-"""The range of 1/epsilon that families support."""
+"""The range of 1/epsilon that all families support."""
 SHARES = (Fraction(1, 1000), Fraction(1, 30), Fraction(1, 3))
-"""Shares of delta that the edges of bounded noise may take: a larger share is a smaller bound and more noise inside."""
+"""Shares of delta that the edges of bounded noise may take: the larger, the smaller the bound on the noise."""
 
 
 def tune(
     basis: Basis, member: Callable[[Fraction], Member], limits: tuple[float, float], guess: float, what: str
 ) -> Member:
-    """The member of least noise that is noisy enough; the noise of `member(x)` grows with x, which is within `limits`.
+    """The member with the least noise that the shared terms allow; `member(x)` makes the member with parameter x.
 
-    If the least noise within the limits is enough, that member is returned.
+    Noise must grow with x. x stays within `limits`; if the member at the lower limit is noisy enough, it is returned.
     """
     first, last = math.log(limits[0]), math.log(limits[1])
     close = _CLOSE if basis.answers == 1 else _CLOSE_MANY
@@ -65,7 +65,7 @@ def tune(
 
 
 def _lack(basis: Basis, member: Member) -> float:
-    """The logarithm of the ratio of the two figures of `judge`; positive if more noise is needed."""
+    """The logarithm of the ratio of the two figures of `judge`; positive if the member needs more noise."""
     first, second = basis.judge(member)
     if not first or not second:
         return _WIDEST if first else -_WIDEST
@@ -79,7 +79,7 @@ def short(log: float) -> Fraction:
 
 
 def by_epsilon(at: Callable[[Fraction], Member], what: str) -> Contender:
-    """The contender of a family of laws whose noise grows as their epsilon falls."""
+    """The contender of a family whose noise grows as its epsilon falls; `at(epsilon)` makes a member."""
     return lambda basis: tune(basis, lambda x: at(inverse(x)), PARAMETERS, spread(basis), what)
 
 
@@ -109,7 +109,10 @@ def require_one_answer(basis: Basis, what: str) -> None:
 
 
 def best_of(basis: Basis, members: Iterable[Callable[[], Member]], what: str) -> Member:
-    """The member of least variance at a guarantee, else of least delta or epsilon, of those that exist."""
+    """The best of several members, leaving out those that cannot be made.
+
+    For a shared guarantee it is the one of least variance, else the one of least delta or epsilon.
+    """
     found: list[tuple[Fraction, Member]] = []
     for make in members:
         with suppress(CountveilError):
@@ -128,6 +131,9 @@ def _judge(basis: Basis, member: Member) -> Fraction:
 
 
 def edge_depth(basis: Basis, share: Fraction) -> float:
-    """ln(1/p), p the probability that one edge of one answer may have if all edges together take a share of delta."""
+    """ln(1/p), where p is the probability that one edge of one answer may have.
+
+    With this p, the edges of all answers together take the given share of delta.
+    """
     delta = basis.delta or Fraction(1, 10**24)
     return math.log(basis.answers * basis.sensitivity / float(delta * share))

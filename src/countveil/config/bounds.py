@@ -1,9 +1,10 @@
-"""Choices of contribution bounds: how much each leaves out, how much noise it needs, and the one of least total error.
+"""Compares choices of contribution bounds: what each leaves out, how much noise it needs, and which has the least
+error.
 
-For every table that is looked at, the **total error** of a choice is that of the median cell (of those with rows): its
-rows left out and the 95 % margin of a planned answer together, as a share of its rows, at most 1. The choice with the
-least error over all tables, each with the same weight, is proposed. Everything here is computed from the data, so it is
-for the curator only, and bounds that are chosen by it should rest on public or earlier knowledge too.
+For every table that is compared, the **total error** of a choice describes the median cell (of the cells with rows). It
+is the number of rows left out plus the 95 % margin of a planned answer, as a share of the cell's rows, at most 1. The
+choice with the least error on average over the tables is proposed. Everything here is computed from the data, so it is
+for the curator only. The choice of bounds should rest on public or earlier knowledge too.
 """
 
 from __future__ import annotations
@@ -26,20 +27,20 @@ from countveil.query.schema import Column
 
 GRID = (1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
 MOST_TABLES = 8
-"""Without a choice of tables, one table is looked at for each of the first columns, up to this number."""
+"""If no tables are named, there is one table for each of the first columns, up to this number of tables."""
 MOST_LABELS = 10_000
-"""The most cells of a table that is looked at without being asked for."""
+"""Tables with more cells than this are compared only if they are named."""
 WORST = 5
-"""How many of the worst cells are listed."""
+"""How many cells are listed as those that lose most."""
 LARGEST_MARGIN = LARGEST_D // 4
-"""Bounds that need more noise are not proposed: a plan could fail."""
+"""Bounds under which answers would have a larger margin are not proposed: designing a plan for them could fail."""
 NO_NOISE = "no budget is declared, so the noise of these choices is unknown"
 FROM_DATA = "bounds chosen from the data reveal a little about it: they should rest on public or earlier knowledge"
 
 
 @dataclass(frozen=True)
 class PlannedAnswers:
-    """The answers that a budget plans; their noise decides how wide bounds may be."""
+    """The answers that a budget plans. Their noise limits how wide the bounds can reasonably be."""
 
     epsilon: float
     delta: float
@@ -47,7 +48,8 @@ class PlannedAnswers:
     neighbours: Neighbours = "add-remove"
 
     def margin(self, rows: int, cells: int) -> int:
-        """An estimate of the 95 % margin under these bounds."""
+        """An estimate of the answers' 95 % margin if the bounds are `rows` rows per person and `cells` cells per
+        person."""
         return estimate_margin(
             self.epsilon, self.delta, self.answers, cells=cells, sensitivity=rows, neighbours=self.neighbours
         )
@@ -55,23 +57,26 @@ class PlannedAnswers:
 
 @dataclass(frozen=True)
 class BoundsChoice:
-    """A choice of bounds; every share is an average over the tables, of the rows or people that could count there."""
+    """One choice of contribution bounds, and what follows from it.
+
+    The shares of rows and people are averages over the compared tables.
+    """
 
     rows_per_person: int
     cells_per_person: int
     rows_kept: float
     people_kept: float
-    """The share of people of whom no row is left out."""
+    """The share of people who lose no row."""
     worst_left_out: float
-    """The largest share of rows left out of a cell, among cells that are not smaller than the median."""
+    """The largest share of its rows that a cell loses, among cells with at least as many rows as the median cell."""
     left_out: float
-    """Of the median cell: the share of its rows left out."""
+    """The share of its rows that the median cell loses."""
     margin_95: int | None
-    """An estimate; None without a budget."""
+    """An estimate of the 95 % margin of an answer; None without a budget."""
     noise: float | None
-    """Of the median cell: the margin as a share of its rows."""
+    """The margin as a share of the median cell's rows; None without a budget."""
     error: float
-    """Of the median cell: both together, at most 1."""
+    """The total error of the median cell: rows left out and noise together, at most 1."""
 
     @property
     def bounds(self) -> tuple[int, int]:
@@ -79,13 +84,13 @@ class BoundsChoice:
 
     @property
     def larger(self) -> str:
-        """Which of the two errors of a median cell is larger."""
+        """Which part of the median cell's error is larger: the noise, or the rows left out."""
         return "noise" if (self.noise or 0.0) > self.left_out else "left out"
 
 
 @dataclass(frozen=True)
 class CellLoss:
-    """A cell, its rows, and the share of them that is left out."""
+    """A cell, its number of rows, and the share of them that is left out."""
 
     by: tuple[str, ...]
     labels: tuple[str, ...]
@@ -95,22 +100,24 @@ class CellLoss:
 
 @dataclass(frozen=True)
 class BoundsTable:
-    """The choices of bounds of a dataset, for some tables."""
+    """The choices of contribution bounds for a dataset, compared in some tables."""
 
     tables: tuple[tuple[str, ...], ...]
     one_in: int
-    """One in this many people was surveyed."""
+    """Only one person in this many was surveyed; 1 if everyone was."""
     best: BoundsChoice
     declared: BoundsChoice | None
     choices: tuple[BoundsChoice, ...]
-    """Every choice of the grid."""
+    """All choices that were compared."""
     worst_cells: tuple[CellLoss, ...]
-    """The cells that lose most under the declared bounds, or else under the best choice."""
+    """The cells that lose the largest shares under the declared bounds; if none are declared, under the best choice."""
 
     @property
     def efficient(self) -> list[BoundsChoice]:
-        """The choices that keep more rows than every other choice with as little noise, sorted by noise. Left out are
-        choices within a percentage point of the previous one, and those whose error is no less than the count.
+        """The choices worth showing, sorted by noise: no other choice keeps more rows with as little noise.
+
+        A choice is left out if it keeps hardly more rows (less than a percentage point) than the one before, or if its
+        error is as large as the count itself. The best and the declared choice are always shown.
         """
         better: list[BoundsChoice] = []
         for each in sorted(self.choices, key=lambda c: (c.margin_95 or 0, -c.rows_kept, c.bounds)):
@@ -125,7 +132,7 @@ class BoundsTable:
         return sorted(kept.values(), key=lambda c: (c.margin_95 or 0, c.rows_kept, c.bounds))
 
     def describe(self) -> dict[str, object]:
-        """As plain JSON values."""
+        """The comparison as plain JSON values."""
         facts = {name: list(getattr(self, name)) for name in ("tables", "choices", "worst_cells")}
         plain = {name: [_plain(each) for each in values] for name, values in facts.items()}
         declared = None if self.declared is None else _plain(self.declared)
@@ -133,7 +140,7 @@ class BoundsTable:
 
 
 def _plain(value: object) -> object:
-    """A choice, a cell or the columns of a table as JSON values, shares with four digits."""
+    """A choice, a cell or the column names of a table as JSON values; shares are rounded to four digits."""
     if isinstance(value, tuple):
         return list(value)
     facts = asdict(value)  # type: ignore[call-overload]
@@ -143,7 +150,7 @@ def _plain(value: object) -> object:
 
 
 def choose_tables(columns: Sequence[Column], by: Sequence[str] = ()) -> list[Group]:
-    """The tables to look at: those asked for, each by names with commas, else one for each of the first columns."""
+    """The tables to compare: those named in `by` (column names with commas), else one for each of the first columns."""
     if not by:
         few = [(column,) for column in columns if column.keys <= MOST_LABELS]
         return [*few[:MOST_TABLES]] or [()]
@@ -169,7 +176,7 @@ def compare_bounds(
     planned: PlannedAnswers | None,
     declared: tuple[int, int] | None = None,
 ) -> BoundsTable:
-    """Survey a source of so many rows and compare the choices of bounds for tables of it."""
+    """Survey a source with this many rows, and compare choices of contribution bounds in these tables."""
     one_in = -(-rows // MOST_SURVEYED) or 1
     coarse = [[g for g in GRID if g <= most] for most in (MOST_ROWS, MOST_CELLS_PER_PERSON)]
     grids = [sorted({*grid, *([declared[i]] if declared else [])}) for i, grid in enumerate(coarse)]
@@ -198,7 +205,7 @@ def compare_bounds(
 
 
 def _order(choice: BoundsChoice) -> tuple[float, float, int, int]:
-    """A sort key: the least error first, then the least error before it is cut off at 1, then the narrowest bounds."""
+    """A sort key for choices: by error, then by error before it is limited to 1, then by how narrow the bounds are."""
     rows, cells = choice.bounds
     return round(choice.error, 9), round((choice.noise or 0.0) + choice.left_out, 9), rows * cells, rows
 
@@ -210,7 +217,10 @@ def _judge(
     planned: PlannedAnswers | None,
     one_in: int,
 ) -> BoundsChoice:
-    """What a choice leaves out and how much noise it needs, averaged over the tables."""
+    """What a choice of bounds leaves out and how much noise it needs, averaged over the tables.
+
+    `place` has the indexes of the bounds among the choices in the surveys.
+    """
     margin = None if planned is None else planned.margin(*bounds)
     kept, whole, worst, losses, noises, errors = [], [], [0.0], [], [], []
     for survey in surveys:
@@ -239,7 +249,7 @@ def _judge(
 
 
 def _worst_cells(surveys: Sequence[TableContributions], place: tuple[int, int], one_in: int) -> list[CellLoss]:
-    """The cells that lose the largest shares of their rows, among cells that are not smaller than the median."""
+    """The cells that lose the largest shares of their rows, among those with at least as many rows as the median."""
     losses: list[CellLoss] = []
     for survey in surveys:
         shares = 1 - survey.kept(*place) / survey.rows

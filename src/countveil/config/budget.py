@@ -36,11 +36,11 @@ class Budget:
     policy: str = "nonnegative"
     objective: str = "variance"
     shares: Mapping[str, Mapping[str, int]] | None = None
-    """The most answers that each analyst may pay for, by analyst and grade."""
+    """By analyst and by grade: the most answers that the analyst may pay for. None if there are no shares."""
 
     @property
     def answers(self) -> int:
-        """The answers of all grades."""
+        """The number of answers of all grades together."""
         return sum(int(grade.answers) for grade in self.grades.values())
 
 
@@ -74,7 +74,7 @@ def read_epsilon(value: object, key: str = "epsilon") -> str:
 
 
 def _read_grades(entry: Mapping[str, object], key: str, published: bool) -> Mapping[str, Grade]:
-    """The grades of a budget; `answers = k` is short for one grade, standard."""
+    """Read the grades of a budget. The key `answers` alone stands for one grade with the name standard."""
     if "answers" in entry and "grades" in entry:
         raise ConfigError(f"{key}.answers", "is short for one grade, standard; leave it out where there are grades")
     if published and not {"answers", "grades"} & set(entry):
@@ -117,7 +117,7 @@ def _read_grade(entry: Mapping[str, object], key: str) -> Grade:
 
 
 def _choose_default_grade(entry: Mapping[str, object], key: str, grades: Mapping[str, Grade]) -> str:
-    """The grade of questions that name none: the one that is declared, else standard or the only grade."""
+    """The grade that pays for questions that name none: the declared default, else standard, else the only grade."""
     if "default_grade" in entry:
         return read_choice(entry["default_grade"], f"{key}.default_grade", tuple(grades))
     if not grades:
@@ -129,7 +129,7 @@ def _choose_default_grade(entry: Mapping[str, object], key: str, grades: Mapping
 
 
 def _read_share(declared: object, key: str, grades: Mapping[str, Grade]) -> Mapping[str, int]:
-    """The most answers of one analyst, by grade; a number is enough where there is one grade."""
+    """Read the most answers of one analyst, by grade. If there is only one grade, a number is enough."""
     if not isinstance(declared, Mapping):
         if len(grades) > 1:
             shown = ", ".join(f"{name} = 1" for name in grades)

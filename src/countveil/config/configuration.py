@@ -59,11 +59,11 @@ if TYPE_CHECKING:
 DEFAULT_FILE = "countveil.toml"
 _LEDGER = "countveil.ledger"
 MOST_ROWS = LARGEST_SENSITIVITY
-"""The most rows of one person in one cell that a mechanism can be designed for."""
+"""The largest `rows_per_person` for which a mechanism can be designed."""
 MOST_CELLS_PER_PERSON = LARGEST_CELLS
-"""The most cells of one table that a person can count in."""
+"""The largest `cells_per_person`."""
 MOST_CELLS = 10**10
-"""The most cells of a table whose noise the workers of an engine draw; one process collects fewer."""
+"""The most cells of a table if an engine's workers draw the noise. One process alone can collect fewer."""
 _DATASET_KEYS = {
     "source",
     "table",
@@ -98,17 +98,20 @@ class Dataset:
 
     @property
     def ready(self) -> bool:
-        """Whether questions are allowed: a budget is declared, every domain is confirmed, and so are the bounds."""
+        """Whether questions are allowed: a budget is declared, and all domains and bounds per person are confirmed."""
         return self.budget is not None and not self.guesses
 
     @property
     def guesses(self) -> tuple[str, ...]:
-        """The keys of what was guessed from the data and is not confirmed: domains of columns, then the bounds."""
+        """The configuration keys of domains and bounds that were guessed from the data and are not confirmed yet."""
         columns = tuple(f"columns.{column.name}" for column in self.schema.columns if column.guessed)
         return columns + (("bounds_guessed",) if self.bounds_guessed else ())
 
     def check_confirmed(self) -> None:
-        """Refuse domains and bounds that were guessed from the data, until a curator confirms them; names them all."""
+        """Raise an error that names all domains and bounds that were guessed from the data and are not confirmed yet.
+
+        A missing budget is an error too.
+        """
         if self.guesses:
             names = ", ".join(shorten(guess.removeprefix("columns."), 60) for guess in self.guesses)
             raise ConfigError(
@@ -119,7 +122,7 @@ class Dataset:
         self.require_budget()
 
     def require_budget(self) -> Budget:
-        """The budget; refused if none is declared."""
+        """The budget of the dataset; an error if none is declared."""
         if self.budget is None:
             raise ConfigError(
                 f"dataset.{self.name}.budget",
@@ -129,7 +132,7 @@ class Dataset:
 
 
 class _ConfirmedSchemas(Mapping[str, Schema]):
-    """Schemas by dataset; a lookup refuses a schema that is not confirmed."""
+    """The schemas by dataset. Looking up a schema with unconfirmed guesses raises an error."""
 
     def __init__(self, datasets: Mapping[str, Dataset]) -> None:
         self._datasets = datasets
@@ -158,27 +161,27 @@ class Service:
 
 @dataclass(frozen=True)
 class Config:
-    """The whole file."""
+    """The content of a configuration file, with overrides from the environment."""
 
     path: Path
     datasets: Mapping[str, Dataset]
     ledger: Path
-    """The ledger's file; if the ledger is on a server, the base of the paths of files that this host keeps for it."""
+    """The path of the ledger's file. If the ledger is on a server, this host's other files have names based on it."""
     anchor: Path
     service: Service
     server: str | None = None
-    """The address of a ledger on PostgreSQL."""
+    """The address of the ledger, if it is on a PostgreSQL server."""
     text: str = ""
     """The text of the file."""
     publications: Mapping[str, DeclaredPublication] = field(default_factory=dict)
 
     @property
     def schemas(self) -> Mapping[str, Schema]:
-        """The schemas by dataset. Looking up an unconfirmed schema is refused: it comes from the data."""
+        """The schemas by dataset. Looking up a schema with unconfirmed guesses raises an error: guesses reveal data."""
         return _ConfirmedSchemas(self.datasets)
 
     def dataset(self, name: str) -> Dataset:
-        """The dataset of this name."""
+        """The dataset with this name; an error if it is not declared."""
         if name not in self.datasets:
             declared = shorten(", ".join(sorted(self.datasets)), 100)
             raise ConfigError("dataset", f"{shorten(name)} is not declared in {self.path.name}; declared: {declared}")
@@ -197,7 +200,7 @@ class Config:
         return [each for each in self.publications.values() if each.dataset in paid]
 
     def open_ledger(self, *, create: bool = True) -> Ledger:
-        """Open the ledger, on its server or in its file, and check it from its first entry."""
+        """Open the ledger, on its server or in its file, and check its whole history."""
         if self.server is not None:
             from countveil.ledger.postgres import PostgresLedger
 
@@ -207,7 +210,7 @@ class Config:
         return SqliteLedger(self.ledger, self.anchor, create=create)
 
     def restore_ledger(self, copy: Path | None, *, accept_loss: bool = False, latest: bool = False) -> int:
-        """Restore a copy of the ledger, or without a copy settle the present one; the number of lost entries."""
+        """Replace the ledger by a copy, or without a copy settle the present one; return how many entries it lost."""
         if self.server is None:
             from countveil.ledger.restoration import restore
 
@@ -219,7 +222,7 @@ class Config:
         return settle(self.server, self.anchor, accept_loss=accept_loss, latest=latest)
 
     def pool(self, name: str) -> list[Dataset]:
-        """The datasets that share a budget."""
+        """The datasets that this pool pays for."""
         return [d for d in self.datasets.values() if d.budget is not None and d.budget.pool == name]
 
 
@@ -249,7 +252,7 @@ def load(
 
 
 def read(table: Mapping[str, object], file: Path, environment: Mapping[str, str] = os.environ) -> Config:
-    """A configuration from parsed TOML; relative paths start from the folder of the file."""
+    """Read a configuration from parsed TOML. Relative paths start from the folder of `file`."""
     check_names(table, {"dataset", "ledger", "publication", "service"}, "")
     directory = file.resolve().parent
     ledger = read_table(table.get("ledger", {}), "ledger")
@@ -348,7 +351,7 @@ def _check_grades(publications: Mapping[str, DeclaredPublication], datasets: Map
 
 
 def _check_pools(config: Config) -> None:
-    """Datasets of one pool share its plan, so they must declare the same budget."""
+    """Refuse datasets that name the same pool but declare different budgets: they share one plan."""
     first_of_pool: dict[str, Dataset] = {}
     for dataset in config.datasets.values():
         if dataset.budget is None:

@@ -1,7 +1,7 @@
-"""What `countveil init` guessed from the data, and the text of a configuration in which a guess is confirmed.
+"""Lists what `countveil init` guessed from the data, and writes a configuration in which a guess is confirmed.
 
-Guarantee: a confirmation removes one mark from the file and changes nothing else; the result is parsed and compared, so
-that comments and layout can be anything.
+Guarantee: confirming a guess removes one mark from the file and changes nothing else, except for labels that are added.
+The result is parsed and compared with the original, so comments and layout can be anything.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ _DOMAIN = re.compile(r"(,)?[ \t]*guessed[ \t]*=[ \t]*true(?(1)|[ \t]*,?[ \t]*)")
 _BOUNDS = re.compile(
     r"^[ \t]*bounds_guessed[ \t]*=[ \t]*true[ \t]*(?:#.*)?(?:\n|\Z)(?:[ \t]{8,}#.*(?:\n|\Z))*", re.MULTILINE
 )
-"""The line of the mark, and the comment that explains it in the lines below."""
+"""Finds the line that marks contribution bounds as guessed, with the comment that explains it in the lines below."""
 
 
 @dataclass(frozen=True)
 class Guess:
-    """A domain that is not confirmed, or the contribution bounds if `column` is None."""
+    """A guess that is not confirmed: the domain of `column`, or the contribution bounds if `column` is None."""
 
     dataset: str
     column: str | None
     summary: str
     codes: tuple[int, ...] = ()
-    """The values of a column of two codes, which has a place for labels."""
+    """The values of a column that has only two codes and a place for their labels; empty for other columns."""
 
     @property
     def key(self) -> str:
-        """The key in the configuration."""
+        """The key of the guess in the configuration."""
         return f"dataset.{self.dataset}." + ("bounds_guessed" if self.column is None else f"columns.{self.column}")
 
 
 def list_guesses(config: Config) -> list[Guess]:
-    """What is not confirmed, in the order of the file."""
+    """All guesses that are not confirmed, in the order of the file."""
     return [guess for dataset in config.datasets.values() for guess in _guesses_of(dataset)]
 
 
@@ -67,7 +67,7 @@ def _guesses_of(dataset: Dataset) -> Iterator[Guess]:
 
 
 def confirm(text: str, guess: Guess, labels: Sequence[str] = ()) -> str:
-    """The text of a configuration without the mark of a guess, and perhaps with labels for its codes."""
+    """The text of a configuration, without the mark of a guess and, if given, with labels for its codes."""
     wanted: dict[str, Any] = copy.deepcopy(tomllib.loads(text))
     entry = wanted["dataset"][guess.dataset]
     if guess.column is None:

@@ -1,8 +1,8 @@
-"""`countveil init`: propose a configuration for a source.
+"""`countveil init`: proposes a configuration for a source.
 
-Domains and contribution bounds are read from the data, so they are marked as guessed, and nothing is answered until a
-curator has confirmed them by public knowledge. Long lists of values go to a CSV file beside the configuration. Ids,
-index columns and the likely person column become comments that say why.
+Domains and contribution bounds are guessed from the data and marked as guessed. Nothing is answered until a curator has
+confirmed them from public knowledge. Long lists of values go to a CSV file beside the configuration. Ids, index columns
+and the column that probably identifies people become comments that say why.
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ LEDGER = """\
 
 @dataclass(frozen=True)
 class Draft:
-    """The text of a proposed configuration, and the choices of contribution bounds if there are any to choose."""
+    """The text of a proposed configuration. `bounds` compares contribution bounds if a column identifies people."""
 
     text: str
     bounds: BoundsTable | None
     columns: Mapping[str, ColumnProposal]
     files: Mapping[str, str]
-    """The CSV files of long lists, which belong beside the configuration: their text by name."""
+    """The CSV files of long lists, by name; they belong beside the configuration."""
 
 
 @dataclass(frozen=True)
 class ColumnProposal:
-    """Whether a column of the source is proposed, and why."""
+    """Whether a column of the source is proposed, and the reason."""
 
     proposed: bool
     reason: str
@@ -76,11 +76,10 @@ def propose(
     by: Sequence[str] = (),
     with_files: bool = True,
 ) -> Draft:
-    """A valid configuration file for a source; nothing is answered until a curator confirms it.
+    """Propose a valid configuration file for a source. Nothing is answered until a curator confirms it.
 
-    Without `with_files`, columns with long lists are not proposed.
-
-    The bounds are those of least total error in tables `by` these columns; see `choose_tables`.
+    Without `with_files`, columns with long lists are not proposed. The contribution bounds are those with the least
+    total error in tables grouped `by` these columns; see `choose_tables`.
     """
     dataset = dataset_name(source) if name is None else name
     _check(dataset, unit or "row", epsilon, delta, answers)
@@ -129,7 +128,7 @@ def propose(
 
 
 def dataset_name(source: Source) -> str:
-    """A name for the dataset: the name of the table, or of the file without its ending."""
+    """A name for the dataset: the name of its table, or of its file without the ending."""
     stem = source.table or re.sub(r"[*?\[\].].*$", "", Path(source.location).name)
     plain = _plain(stem)
     return (plain if re.match(r"[a-z]", plain) else f"data_{plain}".rstrip("_"))[:MOST_LETTERS]
@@ -153,7 +152,7 @@ def _check(dataset: str, unit: str, epsilon: str, delta: str, answers: int) -> N
 
 
 class _ColumnLines:
-    """The lines of the columns; a column that is not proposed, or would be refused, becomes a comment."""
+    """Writes the lines of the columns. A column that is not proposed, or would be refused, becomes a comment."""
 
     def __init__(self, dataset: str, guesses: Mapping[str, ColumnGuess], with_files: bool) -> None:
         self.dataset, self.guesses, self.with_files = dataset, guesses, with_files
@@ -177,7 +176,7 @@ class _ColumnLines:
                 yield f'{_key(month)} = {{ from = {_toml(name)}, by = "month" }}'
 
     def refuse(self, name: str, guess: ColumnGuess, taken: set[str]) -> str:
-        """Why a column is not proposed; empty if it is."""
+        """Why a column is not proposed, in words; empty if it is proposed."""
         if guess.column is None and not guess.bins:
             return guess.reason
         if name.casefold() in taken:
@@ -208,7 +207,7 @@ class _ColumnLines:
         return f"{{ min = {column.value(column.low)}, max = {column.value(column.high)}, guessed = true }}"
 
     def list_in_file(self, column: Column) -> str:
-        """The name of the CSV file with the values of a column."""
+        """Add the values of a column to the draft, as a CSV file to be written; return the file's name."""
         stem = f"{self.dataset}_{_plain(column.name) or 'column'}"[:MOST_LETTERS]
         text = "".join(
             '"{}"\n'.format(str(value).replace('"', '""')) for value in (column.name, *filter(None, column.values))
@@ -235,5 +234,5 @@ def _list(values: Sequence[object]) -> str:
 
 
 def _toml(text: str) -> str:
-    """A TOML basic string: a JSON string, except that TOML escapes DEL and has no surrogate pairs."""
+    """A text as a TOML string. TOML is like JSON here, except that it escapes DEL and has no surrogate pairs."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,7 +1,8 @@
-"""Drift: whether data still fits the schema that was declared for earlier data. For the curator only: it shows data.
+"""Whether new data still fits the schema that was declared for earlier data. The results reveal data: for the curator
+only.
 
-A scheduled job inspects before it counts. If a new region appears, the declared list lacks it, and tables by region
-would silently leave out its people; `countveil inspect --strict` stops the job instead.
+A scheduled job inspects before it counts. If a new region appears that the declared list lacks, tables by region would
+silently leave out its people; `countveil inspect --strict` stops the job instead.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from countveil.config.profile import Inspection
 from countveil.errors import DataError
 
 SHARE = "0.001"
-"""The share of rows, or of people, that may be left out."""
+"""The default for the share of rows, or of people, that may be left out."""
 
 
 def find_drift(inspection: Inspection, share: Fraction) -> list[str]:
-    """What is left out of tables, where it is more than a share of the rows or people; one line for each."""
+    """Where more than `share` of the rows or people is left out of tables; one line of text for each case."""
     parts = [
         (f"{column.name}: {{}} of rows are outside the domain", column.outside, column.rows)
         for column in inspection.columns
@@ -29,15 +30,15 @@ def find_drift(inspection: Inspection, share: Fraction) -> list[str]:
 
 
 def check_drift(inspections: list[Inspection], share: Fraction) -> None:
-    """Refuse data of which more than a share is left out."""
+    """Raise an error if more than `share` of the rows or people is left out."""
     lines = [f"{each.dataset}, {line}" for each in inspections for line in find_drift(each, share)]
     if lines:
         allowed = write_share(share.numerator, share.denominator)
-        raise DataError(f"{'; '.join(lines)}; at most {allowed} may be: mend the data, or declare the new values")
+        raise DataError(f"{'; '.join(lines)}; at most {allowed} may be left out: mend the data or declare new values")
 
 
 def write_share(n: int, of: int) -> str:
-    """A share as a percentage, never rounded to 0 % or 100 %.
+    """The share n / of as a percentage that is never rounded to 0 % or 100 %.
 
     >>> write_share(5, 40), write_share(1, 3_000_000), write_share(3, 3)
     ('12.5 %', '3.33e-05 %', '100 %')

@@ -1,6 +1,6 @@
-"""The record of earlier inspections, with which `countveil inspect --since` compares: what changed since the last one.
+"""The record of earlier inspections, with which `countveil inspect --since` finds what changed since the last one.
 
-The record has true counts and the names of columns: it is as secret as the data. Only its owner can read it.
+The record contains true counts and column names, so it is as secret as the data. Only its owner can read it.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from countveil.files.durable_files import replace_private
 
 VERSION = 1
 Facts = Mapping[str, Any]
-"""What is recorded of one inspection, as plain JSON values."""
+"""What is recorded about one inspection, as plain JSON values."""
 
 
 def record_path(ledger: Path) -> Path:
-    """The file of the record, beside the ledger."""
+    """The path of the record: a file beside the ledger."""
     return ledger.with_name(f"{ledger.name}.inspected")
 
 
 def read_inspections(path: Path) -> dict[str, Facts]:
-    """The last recorded inspection of each dataset; none if there is no record."""
+    """The last recorded inspection of each dataset; empty if there is no record."""
     advice = "is not a record of inspections; move it away to start a new one"
     try:
         record = json.loads(path.read_bytes())
@@ -45,7 +45,7 @@ def read_inspections(path: Path) -> dict[str, Facts]:
 
 
 def write_inspections(path: Path, inspections: Sequence[Inspection], earlier: Mapping[str, Facts]) -> None:
-    """Record inspections as the last ones; other datasets keep theirs."""
+    """Record these inspections as the last ones. Datasets that were not inspected keep their earlier inspection."""
     when = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     datasets = {**earlier, **{each.dataset: {"inspected": when, **_facts(each)} for each in inspections}}
     try:
@@ -55,7 +55,7 @@ def write_inspections(path: Path, inspections: Sequence[Inspection], earlier: Ma
 
 
 def list_changes(inspection: Inspection, earlier: Facts | None) -> list[str]:
-    """What changed since an earlier inspection, one line for each; for the curator only."""
+    """What changed since an earlier inspection, one line of text for each change; for the curator only."""
     if earlier is None:
         return ["no earlier inspection is recorded; the next one is compared with this one"]
     now = _facts(inspection)
@@ -74,7 +74,7 @@ def list_changes(inspection: Inspection, earlier: Facts | None) -> list[str]:
 
 
 def _numbers(old: Facts, new: Facts) -> list[tuple[str, int, int]]:
-    """The names and both values of all counts that both inspections have."""
+    """The counts that two inspections have in common, as (name, old value, new value)."""
     pairs = [("rows", old["rows"], new["rows"])]
     if old["people"] and new["people"]:
         words = {"people": "people", "unnamed": "rows without a person", "over": "people with more rows than count"}
@@ -106,7 +106,7 @@ def _facts(inspection: Inspection) -> dict[str, Any]:
 
 
 def _check(facts: Facts) -> None:
-    """Raise ValueError, KeyError or TypeError if these are not the facts of an inspection."""
+    """Raise ValueError, KeyError or TypeError if `facts` is not the record of an inspection."""
     datetime.datetime.fromisoformat(facts["inspected"])
     numbers = [facts["rows"], *(facts["people"] or {"people": 0, "unnamed": 0, "over": 0}).values()]
     if facts["people"]:

@@ -1,4 +1,4 @@
-"""`countveil inspect`: how the data fits the declared schema. Only for the curator: it shows data."""
+"""`countveil inspect`: how the data fits the declared schema. The results reveal data: for the curator only."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from countveil.errors import ParameterError
 
 @dataclass(frozen=True)
 class Inspection:
-    """The survey of the source of one dataset; `undeclared` are columns that nobody can ask about."""
+    """The survey of one dataset's source. `undeclared` lists the columns of the source that nobody can ask about."""
 
     dataset: str
     rows: int
@@ -25,10 +25,10 @@ class Inspection:
     guessed: tuple[str, ...]
     notes: tuple[str, ...]
     bounds: BoundsTable | None = None
-    """What each choice of contribution bounds leaves out; None if every row is one person."""
+    """A comparison of contribution bounds; None if every row is one person."""
 
     def describe(self) -> dict[str, object]:
-        """As plain JSON values."""
+        """The inspection as plain JSON values."""
         columns = [asdict(c) | {"outside": c.outside, "examples": [list(e) for e in c.examples]} for c in self.columns]
         names = {name: list(getattr(self, name)) for name in ("undeclared", "guessed", "notes")}
         bounds = None if self.bounds is None else self.bounds.describe()
@@ -39,7 +39,7 @@ class Inspection:
 def inspect(dataset: Dataset, by: Sequence[str] = ()) -> Inspection:
     """Survey the source of a dataset; raises DataError if the source lacks a declared column.
 
-    Contribution bounds are compared in tables `by` these columns; see `choose_tables`.
+    Contribution bounds are compared in tables grouped `by` these columns; see `choose_tables`.
     """
     schema = dataset.schema
     engine = open_engine(dataset.source, schema, dataset.engine)
@@ -65,7 +65,7 @@ def inspect(dataset: Dataset, by: Sequence[str] = ()) -> Inspection:
 
 
 def _planned(dataset: Dataset) -> PlannedAnswers | None:
-    """The answers that the budget of a dataset plans."""
+    """The answers that the budget of a dataset plans; None if it has no budget."""
     budget, near = dataset.budget, dataset.schema.neighbours
     if budget is None:
         return None

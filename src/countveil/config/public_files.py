@@ -1,4 +1,4 @@
-"""The public CSV files that a configuration names, each read once."""
+"""Reads the public CSV files that a configuration names, each of them once."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from countveil.query.public_tables import PublicTable, read_public_table
 
 
 class PublicFiles:
-    """The public files of one dataset; relative paths start from the folder of the configuration.
+    """The public files of one dataset. Relative paths start from the folder of the configuration.
 
-    Guarantee: a file is read once, so that all columns of a dataset see the same content. What a question uses of it is
-    part of the question's hash.
+    Guarantee: a file is read once, so all columns of a dataset see the same content. What a question uses of the
+    content is part of the question's hash.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -20,7 +20,7 @@ class PublicFiles:
         self.tables: dict[Path, PublicTable] = {}
 
     def read(self, path: str, key: str) -> PublicTable:
-        """The table of a path; `key` is the entry of the configuration that names it."""
+        """The table in the file at `path`. `key` is the configuration key that names the file, for error messages."""
         place = self.directory / Path(path).expanduser()
         if place not in self.tables:
             try:

@@ -1,4 +1,4 @@
-"""Values of the configuration, checked: an error names the key, what was given and what is allowed."""
+"""Checks single values of the configuration. An error names the key, what was given and what is allowed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def read_count(value: object, key: str, most: int) -> int:
 
 
 def read_flag(entry: Mapping[str, object], name: str, key: str) -> bool:
-    """A setting that is true or false; false if it is not given."""
+    """Read a setting that is true or false; it is false if it is missing."""
     value = entry.get(name, False)
     if not isinstance(value, bool):
         raise ConfigError(f"{key}.{name}", f"got {shorten(value)}, allowed is true or false")
@@ -58,7 +58,7 @@ def read_choice(value: object, key: str, allowed: tuple[str, ...]) -> str:
 
 
 def read_decimal(value: object, key: str, least: str, most: str) -> str:
-    """A privacy parameter, checked and kept as decimal text."""
+    """Read a privacy parameter, check that it lies from `least` to `most`, and keep it as decimal text."""
     allowed = f'a decimal in quotes from "{least}" to "{most}"'
     if not isinstance(value, str):
         raise ConfigError(key, f"got {shorten(value)}, allowed is {allowed}")

@@ -16,8 +16,8 @@ frames          frames in and out
 reconciler      what is fixed before any measurement: laws, weights, margins
 reconciliation  the results
 
-Everything here is post-processing of measurements that are private already: it costs no privacy, and it needs no more
-than the public tree and the laws of the noise. It knows no source of data.
+Everything here is post-processing of measurements that are private already. So it costs no privacy, and needs only the
+measurements, the public tree and the laws of the noise. It knows no source of data.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def reconcile(
 
     Raises:
         ParameterError: A table, a measurement or a law is not allowed.
-        RequestError: A table that nothing divides is not measured, or no tables can have given the measurements.
+        RequestError: A table that no finer table divides is not measured, or no tables fit the measurements.
 
     >>> import countveil as cv
     >>> tree = cv.Tree.from_parents({"county": (None, [0, 0]), "town": ("county", [0, 0, 1, 1])})

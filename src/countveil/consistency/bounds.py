@@ -1,11 +1,15 @@
-"""Certain bounds: every count lies in them whatever the noise was, because bounded noise is never larger than D.
+"""Certain bounds: the true count of every cell lies in them whatever the noise was, because the noise is bounded.
+
+A node is a cell of a table in the tree. A family of a node consists of the cells of one finer table that it is divided
+into.
 
 **Guarantee.** If each measurement is its true count plus noise within the ends of its law, then the true tables lie in
 the bounds, and for every whole number X within the bounds of a node, each family of the node has whole numbers within
 their bounds that add up to X. All of it is exact integers.
 
-Upwards, a node lies between the sums of its families' bounds; downwards, a node lies above what its siblings leave at
-most, and below what they leave at least. One pass of each is enough for both guarantees.
+One pass goes up the tree: a node lies between the sums of the bounds of each of its families. One pass goes down: a
+node is at least the least count of its parent minus the largest counts of its siblings, and at most the largest count
+of its parent minus the least counts of its siblings. One pass of each kind is enough for both guarantees.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from countveil.consistency.tree import Ints, Level, Tree
 from countveil.errors import ParameterError, RequestError
 
 LARGEST_SUM = 2**62
-"""Sums of counts over a table stay below this, so that int64 never wraps."""
+"""Sums of counts over a table stay below this, so that 64-bit integers never overflow."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,10 +37,9 @@ class CertainBounds:
 def bound_counts(
     tree: Tree, measurements: Sequence[Ints | None], ends: Sequence[tuple[int, int] | None]
 ) -> CertainBounds:
-    """The certain bounds of every node.
+    """The certain bounds of every node; raises RequestError if no tables can have given the measurements.
 
-    `ends` are the least and the greatest noise of each measured table. Measurements that no tables can have given are
-    refused.
+    `ends` are the least and the greatest noise of each measured table; None stands for a table that is not measured.
     """
     low: list[Ints] = []
     high: list[Ints] = []
@@ -64,7 +67,7 @@ def bound_counts(
 
 
 def _tighten(level: Level, above_low: Ints, above_high: Ints, low: Ints, high: Ints) -> None:
-    """Bound each node by its parent and its siblings, in place."""
+    """Tighten the bounds of each node by those of its parent and its siblings, in place."""
     least, most = level.sum_families(low), level.sum_families(high)
     room = level.spread(above_high[level.filled] - least)
     need = level.spread(above_low[level.filled] - most)
@@ -80,13 +83,16 @@ def check_sum(name: str, y: Ints, D: int) -> None:
 
 
 def fill(level: Level, amount: Ints, capacity: Ints) -> Ints:
-    """Give each family its amount, to one node after the other up to its capacity."""
+    """Distribute an amount to each family: its nodes are filled in turn, each up to its capacity."""
     before = level.accumulate(capacity)
     return np.clip(level.spread(amount) - before, 0, capacity)
 
 
 def find_reference(tree: Tree, bounds: CertainBounds) -> list[Ints]:
-    """Some tables of whole numbers that add up within the bounds: floats then hold only small differences from them."""
+    """Some tables of whole numbers that add up and lie within the bounds.
+
+    Later steps need only store differences from these, which are small enough for floats.
+    """
     reference = [bounds.low[0].copy()]
     for level, low, high in zip(tree.levels[1:], bounds.low[1:], bounds.high[1:], strict=True):
         amount = reference[level.above][level.filled] - level.sum_families(low)

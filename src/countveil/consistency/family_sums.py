@@ -1,8 +1,8 @@
-"""Sums of the noise of whole families, drawn at once.
+"""Sums of the noise of whole families (cells that divide one cell of a coarser table), drawn at once.
 
-The sum of f independent noises of one law has the f-fold convolution of that law. It is drawn by one uniform number,
-so a simulation need not draw the noise of every cell of the finest table. These are floats, for simulation only: their
-errors of about 1e-13 do not matter beside the doubt of a simulated quantile.
+The sum of f independent noises of one law has the f-fold convolution of that law. The sum is drawn by one uniform
+number, so a simulation need not draw the noise of every cell of the finest table. The probabilities are floats, for
+simulation only: their errors of about 1e-13 are far smaller than the uncertainty of a simulated quantile.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ from countveil.laws.law import Law
 GUIDE_BITS = 14
 LARGEST_TABLE = 1 << 22
 LEAST_GAIN = 4
-"""Families are summed at once where they have at least so many nodes on average."""
+"""Sums of families are drawn at once if families have at least this many nodes on average."""
 
 
 @dataclass(frozen=True, eq=False)
 class SumLaw:
-    """The law of a sum of `size` noises: its cumulated probabilities from `least` on, and a guide into them."""
+    """The law of a sum of independent noises: its cumulated probabilities from the value `least` on.
+
+    `guide` is a table that tells where to look for a uniform number.
+    """
 
     least: int
     ends: Floats
@@ -41,7 +44,7 @@ class SumLaw:
         return SumLaw(-law.left * size, ends, np.minimum(guide, length - 1))
 
     def draw(self, uniform: Floats) -> Ints:
-        """The sums for uniform numbers in [0, 1)."""
+        """Draw sums: one for each of the given uniform numbers in [0, 1)."""
         slot = (uniform * (1 << GUIDE_BITS)).astype(np.int64)
         place, last = self.guide[slot], self.guide[slot + 1]
         open_ends = np.flatnonzero(place != last)
@@ -50,7 +53,7 @@ class SumLaw:
 
 
 class FamilySums:
-    """Draws of the sums of all families of a level that nothing divides."""
+    """Draws the sums of the noise of all families of a level that no finer table divides."""
 
     def __init__(self, level: Level, law: Law, uniforms: Uniforms) -> None:
         self.level, self.law, self.uniforms = level, law, uniforms
@@ -61,7 +64,7 @@ class FamilySums:
 
     @staticmethod
     def pays(level: Level, law: Law) -> bool:
-        """Whether sums are cheaper than the noise of every node."""
+        """Whether drawing sums is cheaper than drawing the noise of every node."""
         sizes = np.unique(level.widths)
         table = int(sizes.sum()) * (len(law.weights) - 1)
         return len(level) >= LEAST_GAIN * len(level.starts) and 0 < table <= LARGEST_TABLE
@@ -72,16 +75,16 @@ class FamilySums:
         return self.laws[size]
 
     def draw(self, runs: int) -> Ints:
-        """One sum for each family, runs in rows."""
+        """Draw one sum for each family; an array with a row for each run."""
         sums = np.empty((runs, len(self.level.starts)), dtype=np.int64)
         for size, families in self.by_size:
             sums[:, families] = self._draw(self.sum_law(size), runs * len(families)).reshape(runs, len(families))
         return sums
 
     def draw_with(self, nodes: Ints, runs: int) -> tuple[Ints, Ints, Ints]:
-        """The noise of some nodes of different families, their families, and the sums of all families.
+        """The noise of some nodes of different families, the families of these nodes, and the sums of all families.
 
-        Nodes are the same in every run, or (as a column) one for each run.
+        The nodes are the same in every run or, if given as a column, one for each run. Results have a row for each run.
         """
         sums = self.draw(runs)
         family = np.searchsorted(self.level.starts, nodes, side="right") - 1

@@ -1,4 +1,4 @@
-"""Frames in and out: measurements by label, tables as frames."""
+"""Frames in and out: measurements are matched by label, and tables are returned as frames."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KINDS = ("pandas", "polars", "pyarrow")
 
 
 def make_frame(columns: Mapping[str, NDArray[Any]], kind: Any) -> Any:
-    """A frame of these columns."""
+    """A frame of the given kind ("pandas", "polars" or "pyarrow") with these columns."""
     import narwhals as nw
 
     if kind not in KINDS:
@@ -28,7 +28,10 @@ def make_frame(columns: Mapping[str, NDArray[Any]], kind: Any) -> Any:
 
 
 def read_measurement(level: Level, given: Any) -> Ints:
-    """The measurements of a table in declared order: from an array, or from a frame with the labels and `count`."""
+    """The measurements of a table, in the order in which its cells were declared.
+
+    They are given as an array in that order, or as a frame with the labels of the cells and a column `count`.
+    """
     if isinstance(given, np.ndarray | list | tuple):
         values = np.asarray(given)
     elif getattr(given, "columns", None) is not None or hasattr(given, "column_names"):
@@ -42,7 +45,7 @@ def read_measurement(level: Level, given: Any) -> Ints:
 
 
 def _match(level: Level, frame: Any) -> NDArray[Any]:
-    """The column `count` of a frame, in the order of the cells of a level."""
+    """The column `count` of a frame, in the order in which the cells of the table were declared."""
     import narwhals as nw
 
     rows = nw.from_native(frame, eager_only=True)

@@ -1,8 +1,9 @@
 """By how much sums of published cells exceed the true sums on average: the price of numbers that are never negative.
 
-The gap depends on the true counts, most of all on how many are 0, so the public tree alone does not tell it. Before a
-publication it is simulated around a public guess, such as the last census. After it, the gap needs no guess: the sum of
-the published cells minus the unbiased estimate has the gap as its mean, whatever the true counts are (`MarginTable`).
+This excess, the gap, depends on the true counts, most of all on how many are 0, so the public tree alone does not tell
+the gap. Before a publication it is simulated around a public guess, such as the last census. After it, the gap needs no
+guess: the sum of the published cells minus the unbiased estimate has the gap as its mean, whatever the true counts are
+(`MarginTable`).
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ from countveil.errors import ParameterError, RequestError
 
 @dataclass(frozen=True, eq=False)
 class ExpectedGaps:
-    """For each group the mean gap, and the standard error of that mean over the runs."""
+    """For each group of cells the mean gap, and the standard error of that mean over the runs.
+
+    The gap is by how much the sum of the published cells exceeds the true sum.
+    """
 
     mean: Floats
     error: Floats
@@ -44,7 +48,8 @@ def expect_gaps(
 ) -> ExpectedGaps:
     """By how much sums of published cells will exceed the true sums on average, if the true counts are like a guess.
 
-    Each run adds noise to the guess and publishes. The guess must be public: never the counts to be published.
+    In each run noise is added to the guess, and the result is made into tables as for a publication. The guess must be
+    public: never the counts to be published.
 
     Args:
         tree: The tree of tables.
@@ -86,7 +91,7 @@ def expect_gaps(
 
 
 def add_up(fixed: Reconciler, guess: Mapping[str, Any]) -> list[Ints]:
-    """The guess as counts of all nodes."""
+    """The guess extended to the counts of all tables; raises ParameterError if the guessed tables do not add up."""
     given = fixed.read(guess)
     try:
         bounds = bound_counts(fixed.tree, given, [None if y is None else (0, 0) for y in given])

@@ -1,9 +1,9 @@
-"""From columns to a tree: which table is coarser than which, read from the cells that can exist.
+"""From columns to a tree: which table is coarser than which is read from the cells that can exist.
 
 A table is a grouping of the finest cells. Table A is coarser than B if every cell of B lies in one cell of A. Tables
-make a tree if the coarser tables of each table are a chain, and if the finest common coarsening of any two tables is
-itself a table. A common coarsening that is missing is added as a table that is not measured. Two tables of which
-neither is coarser, but which have a common finer table, cross: such tables are refused.
+make a tree if the coarser tables of each table are a chain, and if the finest table that is coarser than two given
+tables, their common part, is always itself a table. A common part that is missing is added as a table that is not
+measured. Two tables of which neither is coarser, but which have a common finer table, cross: such tables are refused.
 """
 
 from __future__ import annotations
@@ -21,12 +21,16 @@ from countveil.errors import ParameterError, RequestError
 TOTAL = "total"
 Ints = NDArray[np.int64]
 Labels = Mapping[str, NDArray[Any]]
-"""The labels of the cells of a table: for every column one value for each declared cell."""
+"""The labels of the cells of a table: for every column an array with one value for each declared cell."""
 
 
 @dataclass(frozen=True, eq=False)
 class Hierarchy:
-    """Tables in the order of their numbers of cells: the coarser table of each, its parents there, and its labels."""
+    """Tables sorted by their number of cells, coarse to fine.
+
+    `above` is the place of the next coarser table of each, `parents` gives for each cell the cell there that it is part
+    of, and `added` names the tables that were not asked for.
+    """
 
     names: list[str]
     above: list[int]
@@ -37,7 +41,11 @@ class Hierarchy:
 
 @dataclass(frozen=True, eq=False)
 class Grouping:
-    """A table as a grouping of rows: the group of every row, the first row of every group, and its columns."""
+    """A table as a grouping of rows, one row for each finest cell.
+
+    `groups` is the group of every row, `first` the first row of every group, and `columns` are the columns of the
+    table.
+    """
 
     name: str
     groups: Ints
@@ -53,7 +61,7 @@ class Grouping:
 
 
 def read_hierarchy(cells: Any, tables: Sequence[Sequence[str] | str], names: Sequence[str]) -> Hierarchy:
-    """The tables by columns, with the common coarsenings that they lack; see `Tree.from_columns`."""
+    """The tables by columns, as a hierarchy, with the coarser tables that they lack; see `Tree.from_columns`."""
     columns = read_columns(cells)
     rows = len(next(iter(columns.values())))
     wanted = [(table,) if isinstance(table, str) else tuple(table) for table in tables]
@@ -105,7 +113,7 @@ def read_columns(cells: Any) -> dict[str, NDArray[Any]]:
 
 
 def group_rows(name: str, codes: Sequence[Ints], rows: int, columns: tuple[str, ...]) -> Grouping:
-    """Rows with equal codes are a group; groups are in the order of their first rows."""
+    """Group the rows that have equal values in all codes; groups are numbered in the order of their first rows."""
     groups = np.zeros(rows, dtype=np.int64)
     for code in codes:
         groups = _number_values(groups * (int(code.max()) + 1) + code)
@@ -118,7 +126,10 @@ def group_rows(name: str, codes: Sequence[Ints], rows: int, columns: tuple[str, 
 
 
 def complete(groupings: list[Grouping], codes: Mapping[str, Ints]) -> list[str]:
-    """Append the common coarsenings that are missing; returns their names."""
+    """Append the missing common parts of all pairs of tables to `groupings`; returns their names.
+
+    The common part of two tables is the finest table that is coarser than both.
+    """
     added: list[str] = []
     pairs = [(i, j) for j in range(len(groupings)) for i in range(j)]
     while pairs:
@@ -141,7 +152,7 @@ def complete(groupings: list[Grouping], codes: Mapping[str, Ints]) -> list[str]:
 
 
 def join_groupings(one: Grouping, other: Grouping, codes: Mapping[str, Ints]) -> Grouping:
-    """The finest common coarsening: groups that share a row are in one group."""
+    """The finest grouping that is coarser than both: groups that share a row become one."""
     label = np.arange(len(one))
     while True:  # the least label of all rows in a group of either grouping, until nothing changes
         across = np.full(len(other), len(one))
@@ -168,7 +179,10 @@ def join_groupings(one: Grouping, other: Grouping, codes: Mapping[str, Ints]) ->
 
 
 def find_coarser_tables(groupings: Sequence[Grouping]) -> list[int]:
-    """The next coarser table of each table; tables are sorted by their number of cells."""
+    """For each table the place of its next coarser table; `groupings` must be sorted by their number of cells.
+
+    Raises RequestError if two tables cross.
+    """
     above = [-1]
     for i in range(1, len(groupings)):
         coarser = [j for j in range(i) if groupings[j].is_coarser(groupings[i])]
@@ -184,7 +198,7 @@ def find_coarser_tables(groupings: Sequence[Grouping]) -> list[int]:
 
 
 def _number_values(values: NDArray[Any]) -> Ints:
-    """0, 1, 2, ... for the different values."""
+    """Each value replaced by a number: the different values are numbered 0, 1, 2, ... in ascending order."""
     if values.dtype.kind in "iu" and len(values):
         low, high = int(values.min()), int(values.max())
         if high - low < 4 * len(values):

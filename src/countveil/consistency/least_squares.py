@@ -1,9 +1,11 @@
 """Least squares on a tree: two passes, linear in the nodes, with exact variances (Hay et al. 2010, generalised).
 
-Upwards, a node's own measurement and the sums of its families are combined by precision. Downwards, the difference
-between a node and the sum of a family is shared among the family in proportion to the variances of the upward pass. The
-result is the best linear unbiased estimate of every count, for unequal variances and fan-outs, several families of a
-node and tables that are not measured. All weights depend on the tree and the variances of the measurements alone.
+A node is a cell of a table; a family of a node consists of the cells of one finer table that it is divided into. The
+upward pass combines a node's own measurement with the sums of its families, weighted by precision (1/variance). The
+downward pass compares the estimate of a node with the sum of each of its families, and shares the difference among the
+family in proportion to the variances of the upward pass. The result is the best linear unbiased estimate of every
+count, also for unequal variances and numbers of parts, several families of a node, and tables that are not measured.
+All weights depend on the tree and the variances of the measurements alone.
 
 Arrays have the nodes as their last axis; many sets of measurements can be estimated at once.
 """
@@ -21,11 +23,11 @@ from countveil.errors import RequestError
 
 @dataclass(frozen=True, eq=False)
 class LeastSquares:
-    """The weights of the two passes.
+    """The weights of the two passes of least squares on a tree.
 
-    For each node: `rising`, the variance of its upward estimate; `own`, the weight of its own measurement there;
-    `share`, its part of what is shared in its family; `variance`, that of its final estimate. For each family,
-    `weight` is the weight of its sum in the upward estimate of the parent.
+    For each node: `rising` is the variance of its estimate in the upward pass; `own` is the weight of its own
+    measurement there; `share` is its part of what its family shares in the downward pass; `variance` is that of its
+    final estimate. For each family, `weight` is the weight of its sum in the upward estimate of the parent.
     """
 
     tree: Tree
@@ -36,7 +38,7 @@ class LeastSquares:
     variance: list[Floats]
 
     def sum_up(self, measurements: Sequence[Floats | Ints | None]) -> tuple[list[Floats], list[Floats]]:
-        """The upward estimate of every node, and the sum of it over every family."""
+        """The upward pass: the upward estimate of every node, and the sum of these estimates over every family."""
         levels = self.tree.levels
         shape = next(y.shape[:-1] for y in measurements if y is not None)
         rising = [
@@ -50,7 +52,7 @@ class LeastSquares:
         return rising, sums
 
     def estimate(self, measurements: Sequence[Floats | Ints | None]) -> list[Floats]:
-        """The estimate of every node; None stands for a table that is not measured."""
+        """The least-squares estimate of every node, from measurements of each table (None if it is not measured)."""
         estimates, sums = self.sum_up(measurements)
         for i, level in enumerate(self.tree.levels[1:], start=1):
             gap = estimates[level.above][..., level.filled] - sums[i]
@@ -58,7 +60,10 @@ class LeastSquares:
         return estimates
 
     def weigh(self, targets: Sequence[Floats]) -> list[Floats]:
-        """The weight of every measurement in sum over all nodes of target * estimate: `estimate`, transposed."""
+        """The weight of every measurement in a sum of estimates that gives the nodes the weights `targets`.
+
+        This is `estimate`, transposed.
+        """
         levels = self.tree.levels
         weights = [np.array(t, dtype=np.float64) for t in targets]
         for i in range(len(levels) - 1, 0, -1):
@@ -72,7 +77,7 @@ class LeastSquares:
 
 
 def solve(tree: Tree, variances: Sequence[float | None]) -> LeastSquares:
-    """The weights for measurements of these variances, one for each table; None stands for a table not measured."""
+    """The weights of least squares for one variance of measurements per table; None if it is not measured."""
     levels = tree.levels
     for i, (level, s) in enumerate(zip(levels, variances, strict=True)):
         if s is None and bool(tree.find_leaves(i).any()):

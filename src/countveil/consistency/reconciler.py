@@ -1,7 +1,7 @@
 """What is fixed before any measurement: the tree, the laws, the weights of least squares, the margins of every cell.
 
-One Reconciler serves a dry run, a publication and its later editions: margins depend on the public tree and the laws
-alone, and are simulated once.
+One Reconciler serves a dry run, a publication and its later editions: margins depend only on the public tree and the
+laws, and are simulated once.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from countveil.laws.law import Law, LawsByCount
 from countveil.mechanism.mechanism import Mechanism
 
 LawsOfTables = Mapping[str, Law | Mechanism] | Law | Mechanism
-"""A law for each measured table, or one for all."""
+"""The law of the noise (or a mechanism) of each measured table by name, or one for all tables."""
 
 
 @dataclass(eq=False)
 class Reconciler:
-    """The public part of a reconciliation; make one with `of`."""
+    """What a reconciliation needs besides the measurements, all of it public; make one with `of`."""
 
     tree: Tree
     fit: LeastSquares
@@ -42,7 +42,7 @@ class Reconciler:
 
     @staticmethod
     def of(tree: Tree, laws: LawsOfTables, measured: Sequence[str], seed: bytes | None = None) -> Reconciler:
-        """The reconciler of a tree whose tables `measured` have noise of these laws.
+        """The reconciler of a tree whose tables `measured` are measured with noise of these laws.
 
         With a seed, the same measurements are always reconciled to the same tables.
         """
@@ -51,13 +51,11 @@ class Reconciler:
             raise ParameterError("measurements", unknown[0], "tables of the tree: " + ", ".join(tree.names))
         noise = tuple(read_law(name, laws) if name in measured else None for name in tree.names)
         fit = solve(tree, [None if law is None else float(law.variance) for law in noise])
-        keys = (
-            (KeySource(), KeySource()) if seed is None else (KeySource(b"rounding" + seed), KeySource(b"runs" + seed))
-        )
-        return Reconciler(tree, fit, noise, Simulation.of(fit, noise, keys[1]), keys[0])
+        rounding, runs = (KeySource(None if seed is None else use + seed) for use in (b"rounding", b"runs"))
+        return Reconciler(tree, fit, noise, Simulation.of(fit, noise, runs), rounding)
 
     def simulate(self, progress: Progress = iter) -> Quantiles:
-        """The margins of all nodes; simulated once."""
+        """The margins of all nodes; they are simulated at the first call, and kept."""
         if self.quantiles is None:
             self.quantiles = self.simulation.quantiles(progress)
         return self.quantiles
@@ -70,7 +68,7 @@ class Reconciler:
     def reconcile(
         self, measurements: Mapping[str, Any], *, estimate: str = "nearest", progress: Progress = iter
     ) -> Reconciliation:
-        """Tables that add up, from the measurements of all measured tables."""
+        """Make tables that add up from the measurements of all measured tables."""
         given = self.read(measurements)
         bounds, reference, estimates = self.bound_and_estimate(given)
         uniform = None
@@ -82,7 +80,7 @@ class Reconciler:
         return collect(self.tree, self.simulation, quantiles, reference, estimates, bounds, published, uniform)
 
     def bound_and_estimate(self, given: Sequence[Ints | None]) -> tuple[CertainBounds, list[Ints], list[Floats]]:
-        """The certain bounds, some whole tables within them, and the differences of the estimates from these."""
+        """The certain bounds, some whole tables within them (the reference), and the estimates minus this reference."""
         bounds = bound_counts(
             self.tree, given, [None if law is None else (law.least, law.greatest) for law in self.laws]
         )
@@ -93,7 +91,7 @@ class Reconciler:
         return bounds, reference, self.fit.estimate(differences)
 
     def read(self, measurements: Mapping[str, Any]) -> list[Ints | None]:
-        """The measurements of the nodes of every level; None for a table that is not measured."""
+        """The measurements of every table in the order of its nodes; None for a table that is not measured."""
         given: list[Ints | None] = []
         for level, law in zip(self.tree.levels, self.laws, strict=True):
             if law is not None and level.name not in measurements:
@@ -105,7 +103,7 @@ class Reconciler:
 
 
 def read_law(name: str, laws: LawsOfTables) -> Law:
-    """The law of the noise of a table: the same for every count, and of mean zero."""
+    """The law of the noise of a table, checked: the same for every count, with mean zero and some variance."""
     given: object = laws
     if isinstance(laws, Mapping):
         if name not in laws:

@@ -18,7 +18,7 @@ from countveil.errors import ParameterError
 
 @dataclass(frozen=True, eq=False)
 class ReconciledTable:
-    """One table: arrays with one value for each cell, in declared order.
+    """One reconciled table: arrays with one value for each cell, in the order in which cells were declared.
 
     `count` is what to publish. The true count is within `low` and `high` with probability at least 95 %, and within
     `certain_low` and `certain_high` always. `estimate` is the unbiased least-squares estimate, `deviation` its standard
@@ -66,12 +66,12 @@ class ReconciledTable:
 
 @dataclass(frozen=True, eq=False)
 class MarginTable:
-    """Sums of cells that are no cells of the tree: unbiased estimates, with intervals around them.
+    """Sums of cells that are not themselves cells of the tree: unbiased estimates, with intervals around them.
 
     `estimate` is the least-squares estimate rounded to the nearest whole number; the true sum is within `low` and
-    `high` with probability at least 95 %. `sum_of_cells` is the sum of the published cells: it adds up with them, and
-    it is biased upwards where many cells are truly 0. `gap` estimates by how much it exceeds the true sum on average:
-    `sum_of_cells` minus the unrounded estimate, which has exactly that mean, whatever the true counts are.
+    `high` with probability at least 95 %. `sum_of_cells` is the sum of the published cells, which is biased upwards
+    where many cells are truly 0. `gap` estimates by how much `sum_of_cells` exceeds the true sum on average: it is
+    `sum_of_cells` minus the unrounded estimate, and its mean is exactly that excess, whatever the true counts are.
     """
 
     estimate: Ints
@@ -89,8 +89,8 @@ class MarginTable:
 class Reconciliation:
     """The reconciled tables of a tree; `result["county"]` is one of them.
 
-    `claim` says whom the intervals hold for: "each cell", or "cells on average" over a table in very large trees.
-    `uniform` is the random number of unbiased tables, None otherwise.
+    `claim` says what the 95 % of the intervals hold for: "each cell" or, in very large trees, "cells on average" over a
+    table. `uniform` is the random number that unbiased tables were rounded with, None for others.
     """
 
     tree: Tree
@@ -174,7 +174,7 @@ class Reconciliation:
 
     @cached_property
     def nodes(self) -> int:
-        """The number of cells of all tables that can exist."""
+        """The number of cells that can exist, over all tables."""
         return len(self.tree)
 
 
@@ -195,7 +195,10 @@ def collect(
     published: Sequence[Ints],
     uniform: str | None,
 ) -> Reconciliation:
-    """The result, in declared order, with the intervals of every node."""
+    """The reconciled tables, in declared order, with the intervals of every cell.
+
+    `estimates` are differences from the whole tables `reference`.
+    """
     tables = {}
     for i, level in enumerate(tree.levels):
         low, high = round_outward(reference[i], estimates[i], quantiles.margins[i] * OUTWARD)

@@ -1,16 +1,17 @@
-"""Never negative, whole, additive tables within the certain bounds, as near to the estimates as they allow.
+"""Never negative, whole, additive tables within the certain bounds, as near to the estimates as these bounds allow.
 
-From the total down: given the whole number X of a parent, each of its families gets the real numbers within their
-bounds that add up to X and are nearest to the estimates, weighted by 1/variance of the upward pass. They are
+A node is a cell of a table; a family of a node consists of the cells of one finer table that it is divided into. From
+the total down: given the whole number X of a parent, each of its families gets the real numbers within their bounds
+that add up to X and are nearest to the estimates, weighted by 1/variance of the upward pass of least squares. They are
 x = estimate + multiplier * variance, cut at the bounds; a safeguarded Newton search finds the multiplier of every
-family at once. Then the numbers are rounded at random: laid end to end in random order, with one uniform u for the
-family, the number that covers [a, b) becomes floor(b + u) - floor(a + u). So it becomes its floor or its ceiling, and
-the mean over u is the number itself.
+family at once. Then the numbers are rounded at random. They are laid end to end in random order, and one uniform number
+u is drawn for the family: the number that covers [a, b) becomes floor(b + u) - floor(a + u). So each becomes its floor
+or its ceiling, and the mean over u is the number itself.
 
-**Guarantee.** The result is additive, whole and within the certain bounds whatever the estimates are: from the real
-numbers on, all steps are in integer units of 2^-32, and the units that floats lack or exceed are filled in within the
-bounds. Rounding to the largest remainders would not do: estimates of siblings differ by whole numbers almost always,
-and the declared order would decide.
+**Guarantee.** The result is additive, whole and within the certain bounds whatever the estimates are. Once the real
+numbers are found, all steps use integers, in units of 2^-32, and what floats made too little or too much is corrected
+within the bounds. Rounding to the largest remainders would not do: the estimates of siblings nearly always differ by
+whole numbers, so their remainders are equal, and the order of declaration would decide.
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ def round_tables(
     bounds: CertainBounds,
     uniforms: Uniforms,
 ) -> Iterator[Ints]:
-    """The published counts of one table after the other; `estimates` are differences from `reference`."""
+    """Yield the published counts of one table after the other, coarse to fine.
+
+    `estimates` are differences from the whole tables `reference`.
+    """
     levels = fit.tree.levels
     published: list[Ints] = []
     for i, level in enumerate(levels):
@@ -53,7 +57,7 @@ def round_tables(
 
 
 def _round_total(estimate: float, low: int, high: int, uniforms: Uniforms) -> Ints:
-    """The estimate within its bounds, rounded at random."""
+    """The estimate of the total, moved into its bounds and rounded at random."""
     whole = np.floor(min(max(estimate, low), high))
     units = round((min(max(estimate, low), high) - whole) * UNIT)
     up = int(uniforms.draw(1, UNIT_BITS)[0]) + units >= UNIT
@@ -61,7 +65,7 @@ def _round_total(estimate: float, low: int, high: int, uniforms: Uniforms) -> In
 
 
 def project(level: Level, estimates: Floats, variances: Floats, low: Ints, high: Ints, sums: Ints) -> Floats:
-    """Real numbers within the bounds whose families add up to `sums`, nearest to the estimates."""
+    """Real numbers within the bounds, as near to the estimates as possible, that add up to `sums` in every family."""
     result = np.empty(len(level))
     lows, highs = low.astype(np.float64), high.astype(np.float64)
     places = np.arange(len(level))
@@ -80,7 +84,10 @@ def project(level: Level, estimates: Floats, variances: Floats, low: Ints, high:
 
 
 class _Families:
-    """The families whose multiplier is not found yet, each with a bracket around it."""
+    """The families whose multiplier is still searched for, each with a bracket around the multiplier.
+
+    x = estimate + multiplier * variance, cut at the bounds, has to add up to the family's sum.
+    """
 
     def __init__(
         self, starts: Ints, widths: Ints, estimates: Floats, variances: Floats, low: Floats, high: Floats, sums: Floats
@@ -93,7 +100,7 @@ class _Families:
         self.multiplier = np.clip(gap / np.add.reduceat(variances, starts), self.least, self.most)
 
     def step(self) -> tuple[Floats, np.typing.NDArray[np.bool_]]:
-        """Evaluate all families, tell which are done, and move the multipliers of the others."""
+        """Evaluate every family: returns its numbers, and whether their sum is right; moves the other multipliers."""
         x = self.at(self.multiplier)
         excess = np.add.reduceat(x, self.starts) - self.sums
         inside = np.where((x > self.low) & (x < self.high), self.variances, 0.0)
@@ -126,7 +133,7 @@ class _Families:
         return other
 
     def between(self) -> Floats:
-        """A mixture of the numbers at both ends of the brackets that has the right sums."""
+        """A mixture of the numbers at both ends of the brackets that adds up to the right sums."""
         under, over = self.at(self.least), self.at(self.most)
         short = self.sums - np.add.reduceat(under, self.starts)
         span = np.add.reduceat(over, self.starts) - np.add.reduceat(under, self.starts)
@@ -136,7 +143,7 @@ class _Families:
 
 
 def round_families(level: Level, x: Floats, low: Ints, high: Ints, sums: Ints, uniforms: Uniforms) -> Ints:
-    """Round every number to its floor or ceiling, at random, so that families add up to `sums`."""
+    """Round every number of x to its floor or its ceiling, at random, so that every family adds up to `sums`."""
     floors = np.floor(x)
     units = np.rint((x - floors) * UNIT).astype(np.int64)
     whole = floors.astype(np.int64)
@@ -158,9 +165,10 @@ def round_families(level: Level, x: Floats, low: Ints, high: Ints, sums: Ints, u
 
 
 def fit_units(level: Level, whole: Ints, units: Ints, low: Ints, high: Ints, sums: Ints) -> Ints:
-    """Units between 0 and 2^32 that make the sum of every family exact; changes `whole` only where floats failed.
+    """The fractions of all numbers in units of 2^-32, corrected so that the sum of every family is exact.
 
-    The sum of the numbers is right up to the rounding of floats, which is given to the first nodes that have room.
+    The sum of the numbers is right except for the rounding of floats; the difference goes to the first nodes that have
+    room. `whole`, the integer parts, is changed only where floats failed.
     """
     missing = sums - level.sum_families(whole)
     room = level.sum_families((whole < high).astype(np.int64))

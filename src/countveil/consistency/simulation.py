@@ -1,15 +1,15 @@
-"""Quantiles of the errors of least squares, by simulation of the public tree.
+"""Quantiles of the errors of least-squares estimates, by simulation on the public tree.
 
 The error of an estimate is a fixed linear combination of independent noises with known laws, so its law depends on the
-tree and the laws alone, never on the data. Thousands of sets of noise are drawn from the laws that are published with,
+tree and the laws alone, never on the data. Thousands of sets of noise are drawn from the same laws as in a publication,
 and every run gives the errors of the whole tree. A quantile is the order statistic of rank `rank_for(runs)`: with
 probability 1 - 1e-6 over the simulation, at least 95 % of the true law is at most as large.
 
-- **By class.** Two nodes that an automorphism of the tree exchanges have the same law of errors: one node of each class
-  is enough. With at most `MOST_CLASSES` classes, every node has its own exact law simulated.
+- **By class.** Two nodes (cells of tables) that can be exchanged without changing the tree have the same law of errors:
+  one node of each such class is enough. With at most `MOST_CLASSES` classes, the law of every node is simulated.
 - **Standardised.** With more classes, each run takes one random node of each table and divides its error by its exact
-  standard deviation. The quantile of that ratio times the standard deviation of a node is its margin. It holds for the
-  cells of the table on average.
+  standard deviation. The margin of a node is the quantile of that ratio times the standard deviation of the node. It
+  holds for the cells of the table on average.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ from countveil.laws.law import Law, LawsByCount
 from countveil.sampling.sampler import Sampler, sampler
 
 RUNS = 10_000
-"""So many runs give margins 5 to 8 % wider than exact quantiles: 5 for normal errors, 8 for exponential tails, which
-are the longest that log-concave noise can have."""
+"""With this many runs margins are 5 % (normal errors) to 8 % (exponential tails) wider than exact quantiles."""
 LEVEL = 0.95
 DOUBT = 1e-6
 """The probability that a simulated quantile is too small."""
@@ -43,7 +42,9 @@ Progress = Callable[[Iterable[int]], Iterable[int]]
 
 
 def rank_for(runs: int, level: float = LEVEL, doubt: float = DOUBT) -> int:
-    """The least rank whose order statistic of so many runs is below the quantile with probability at most `doubt`.
+    """The rank of the order statistic to use as the quantile at `level`, among the sorted results of all runs.
+
+    It is the least rank that is below the true quantile with probability at most `doubt`.
 
     >>> rank_for(4000)
     3863
@@ -59,7 +60,7 @@ def rank_for(runs: int, level: float = LEVEL, doubt: float = DOUBT) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Simulation:
-    """Runs of noise through the passes of least squares."""
+    """Simulates errors of estimates: draws noise for all measurements and follows it through least squares."""
 
     fit: LeastSquares
     laws: Sequence[Law | None]
@@ -85,7 +86,7 @@ class Simulation:
 
     @cached_property
     def _family_sums(self) -> dict[int, FamilySums]:
-        """For the tables that nothing divides and that have large families, the draws of sums."""
+        """For finest tables with large families: what draws the sums of whole families at once."""
         pairs = enumerate(zip(self.tree.levels, self.laws, strict=True))
         return {
             i: FamilySums(level, law, Uniforms(self.keys.next()))
@@ -94,7 +95,7 @@ class Simulation:
         }
 
     def draw(self, runs: int) -> list[Ints | None]:
-        """Noise for every measurement, runs in rows."""
+        """Draw noise for every measurement of each table (None if it is not measured), with a row for each run."""
         return [None if law is None else self._draw(i, runs) for i, law in enumerate(self.laws)]
 
     def _draw(self, place: int, runs: int) -> Ints:
@@ -104,14 +105,14 @@ class Simulation:
         return source.release(zeros, self.keys.next()).reshape(runs, size)
 
     def batches(self, progress: Progress = iter) -> Iterator[int]:
-        """The numbers of runs to draw at once."""
+        """Yield how many runs to draw at once, until all runs are drawn."""
         drawn = len(self.tree) - sum(len(s.level) - len(s.level.starts) for s in self._family_sums.values())
         size = min(self.runs, max(1, BATCH_NODES // max(drawn, 1)))
         for start in progress(range(0, self.runs, size)):
             yield min(size, self.runs - start)
 
     def quantiles(self, progress: Progress = iter) -> Quantiles:
-        """The margin of every node: by class where there are few, else standardised."""
+        """The 95 % margin of the estimate of every node: by class if there are few classes, else standardised."""
         classes = classify(self.tree)
         if sum(int(ids.max(initial=-1)) + 1 for ids in classes) <= MOST_CLASSES:
             return self._by_class(classes, progress)
@@ -142,10 +143,10 @@ class Simulation:
         return Quantiles(margins, exact=False)
 
     def follow(self, picked: Sequence[Ints], runs: int) -> list[Floats]:
-        """The errors of some nodes of every level, runs in rows: the same nodes in every run, or (a column) one each.
+        """The errors of the estimates of some nodes of every level, with a row for each run.
 
-        In a table that nothing divides, they must be of different families. The noise of its other nodes is not drawn,
-        only that of whole families.
+        The nodes are the same in every run or, if given as a column, one for each run. In a table that no finer table
+        divides, they must be of different families; of its other nodes only the sums of families are drawn.
         """
         levels, fit = self.tree.levels, self.fit
         rising: list[Floats] = [np.zeros(0)] * len(levels)
@@ -170,7 +171,10 @@ class Simulation:
 
 @dataclass(frozen=True, eq=False)
 class _Passes:
-    """The upward passes of some runs; `own` is the noise of the picked nodes where only sums were drawn."""
+    """The results of the upward pass of least squares in some runs.
+
+    `own` is the noise of the chosen nodes in those levels where only sums of families were drawn.
+    """
 
     fit: LeastSquares
     rising: list[Floats]
@@ -178,7 +182,7 @@ class _Passes:
     own: dict[int, Floats]
 
     def trace(self, place: int, nodes: Ints) -> Floats:
-        """The errors of nodes, from those of their parents."""
+        """The errors of the final estimates of some nodes of a level, computed from those of their parents."""
         level = self.fit.tree.levels[place]
         rows = np.arange(len(self.rising[0]))[:, None]
         mine = self.own[place] if place in self.own else self.rising[place][rows, nodes]
@@ -192,7 +196,7 @@ class _Passes:
 
 @dataclass(frozen=True, eq=False)
 class Quantiles:
-    """For every node, a margin that the error exceeds with probability at most 5 %.
+    """For every node, a margin that the error of its estimate exceeds with probability at most 5 %.
 
     If not `exact`, the margins of a table hold for its cells on average.
     """
@@ -202,29 +206,29 @@ class Quantiles:
 
 
 class Largest:
-    """The largest sizes of many errors over the runs: as many as a quantile needs, so that runs need not be stored."""
+    """Keeps the largest sizes of many errors over the runs: as many as a quantile needs, without storing all runs."""
 
     def __init__(self, errors: int, runs: int) -> None:
         self.size = runs - rank_for(runs) + 1
         self.kept = np.zeros((errors, self.size), dtype=np.float32)
 
     def add(self, errors: NDArray[Any]) -> None:
-        """Errors of more runs, runs in rows."""
+        """Add the errors of more runs, with a row for each run."""
         both = np.concatenate([self.kept, np.abs(errors).T.astype(np.float32)], axis=1)
         split = both.shape[1] - self.size
         self.kept = np.partition(both, split, axis=1)[:, split:].copy()
 
     def quantile(self) -> Floats:
-        """The order statistic, rounded up by more than single precision loses."""
+        """The quantile of every error's size, rounded up by more than single precision loses."""
         quantile: Floats = self.kept.min(axis=1).astype(np.float64) * (1 + 1e-6)
         return quantile
 
 
 def classify(tree: Tree) -> list[Ints]:
-    """A class for every node of every level: nodes of one class have the same law of errors.
+    """A class for every node of every level; nodes of one class have the same law of errors.
 
-    First, upwards, nodes with the same subtree are alike; then, downwards, those that have parents of one class too.
-    Subtrees are compared by sums of hashes of 64 bits.
+    An upward pass finds nodes with the same subtree; a downward pass separates those whose parents are of different
+    classes. Subtrees are compared by sums of hashes of 64 bits.
     """
     levels = tree.levels
     hashes = [np.zeros(len(level), dtype=np.uint64) for level in levels]
@@ -252,7 +256,7 @@ def classify(tree: Tree) -> list[Ints]:
 
 
 def _mix(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """A hash of every value (splitmix64)."""
+    """A 64-bit hash of every value (splitmix64)."""
     x = values + np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

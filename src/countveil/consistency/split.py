@@ -1,12 +1,12 @@
 """How to divide a budget among the tables of a tree, such that the published numbers are best.
 
-A measurement of variance s costs about (d^2 / s)^(p/2): p = 1 where few answers share the budget (pure epsilon), p = 2
-where many do (d is the sensitivity). What matters is not the variance of the measurements but that of the least-squares
-estimates, which all tables contribute to. It is computed exactly on the public tree, with nodes that an automorphism
-exchanges taken together, and a pattern search over the logarithms of the variances finds the best split. Targets are
-met through multipliers: a table that misses its target gets more weight.
+A measurement of variance s costs about (d^2 / s)^(p/2), where d is the sensitivity, and p is 1 if few answers share the
+budget (pure epsilon) and 2 if many do. What matters is not the variance of the measurements but that of the
+least-squares estimates, to which all tables contribute. It is computed exactly on the public tree; nodes that can be
+exchanged without changing the tree are computed once. A pattern search over the logarithms of the variances finds the
+best split. Targets are met through multipliers: a table that misses its target gets more weight.
 
-These are floats and a search: a split is a proposal, and the laws that are drawn from are certified as always.
+These are floats and a search: a split is a proposal, and the laws of the noise are certified as always.
 """
 
 from __future__ import annotations
@@ -28,15 +28,16 @@ FIRST_STEP, LAST_STEP = 1.0, 0.004
 ROUNDS = 60
 SAMPLED_GROUPS = 16
 LEAST_SHARE = 0.005
-"""The least share that is searched, against that of the largest; a table that gets no more is left out."""
+"""Shares of the budget are searched down to this fraction of the largest; a table that gets no more is left out."""
 
 
 @dataclass(frozen=True)
 class BudgetSplit:
     """For each table its share of the budget and the variance of its measurements.
 
-    A table that is of no use has share 0 and an infinite variance: do not measure it. `published` is the mean
-    variance of the estimates of each table (and margin across the tree), `cost` the sum of (d^2 / variance)^(p/2).
+    A table that is of no use has share 0 and an infinite variance: do not measure it. `published` is the mean variance
+    of the estimates of each table (and of each sum across the tree). `cost` is the sum of the costs of all
+    measurements.
     """
 
     shares: dict[str, float]
@@ -66,7 +67,7 @@ def split_budget(
         margins: Sums across the tree: for each name a table and the group of each of its cells (-1 for none).
         measured: The tables that are measured. Default: all but the total.
         sensitivity: How much one person changes one cell of a table. Default: 1.
-        exponent: p in the cost of a measurement, from 1 (few answers) to 2 (many).
+        exponent: A measurement costs (sensitivity^2 / variance)^(exponent/2); from 1 (few answers) to 2 (many).
         budget: The sum of all costs. Default: 1, or what the targets need if there are no weights.
 
     Returns:
@@ -74,7 +75,7 @@ def split_budget(
 
     Raises:
         ParameterError: A name or number is not allowed.
-        RequestError: A table that nothing divides is not measured.
+        RequestError: A table that no finer table divides is not measured.
         InfeasibleError: The targets need more than the budget.
 
     >>> tree = Tree.from_parents({"county": (None, [0] * 10), "town": ("county", list(range(10)) * 20)})
@@ -112,7 +113,7 @@ def split_budget(
 
 @dataclass(eq=False)
 class _Search:
-    """The search for one tree; x holds the logarithms of the variances of the measured tables."""
+    """The search for the best split on one tree; x are the logarithms of the variances of the measured tables."""
 
     tree: Tree
     names: tuple[str, ...]
@@ -130,7 +131,10 @@ class _Search:
         self.starts = self._list_starts()
 
     def _list_starts(self) -> list[Floats]:
-        """Where the first search begins: for few answers, the best split can leave tables out, and has local optima."""
+        """Points where the first search begins.
+
+        Several, because for few answers the best split can leave tables out, and there are local optima.
+        """
         count = len(self.names)
         off = (1 - np.eye(count)) * self.depth
         starts = [np.zeros(count), *(self.depth - off), *off]
@@ -143,7 +147,7 @@ class _Search:
         return np.asarray((d * np.exp(-x / 2)) ** self.exponent, dtype=np.float64)
 
     def published(self, x: Floats, wanted: Sequence[str]) -> dict[str, float]:
-        """The mean variances of the estimates of tables and margins."""
+        """The mean variances of the estimates of all tables, and of sums across the tree if any of `wanted` is one."""
         at = dict(zip(self.names, np.exp(x), strict=True))
         variances = [float(at[name]) if at.get(name, math.inf) < math.inf else None for name in self.tree.names]
         means = dict(zip(self.tree.names, self.shape.variances(variances), strict=True))
@@ -156,7 +160,10 @@ class _Search:
         return means
 
     def minimise(self, weights: Mapping[str, float]) -> Floats:
-        """The x of least weighted sum at a fixed cost, up to a constant; the next search starts there."""
+        """The x at which the weighted sum of mean variances is least for a fixed cost, shifted to a minimum of 0.
+
+        The next search starts from the result.
+        """
         wanted = [name for name, weight in weights.items() if weight]
 
         def value(x: Floats) -> float:
@@ -170,7 +177,7 @@ class _Search:
         return self.starts[0]
 
     def _descend(self, x: Floats, value: Callable[[Floats], float]) -> tuple[Floats, float]:
-        """Compass search: steps in one coordinate grow with success and shrink without."""
+        """Compass search from x: steps along one coordinate grow when they succeed and shrink when they fail."""
         best = value(x)
         steps = np.full(len(x), FIRST_STEP)
         while len(x) > 1 and steps.max() > LAST_STEP:
@@ -186,7 +193,7 @@ class _Search:
     def _move(
         self, x: Floats, i: int, step: float, best: float, value: Callable[[Floats], float]
     ) -> tuple[Floats, float] | None:
-        """A better point one step up or down in one coordinate, if there is one."""
+        """A better point one step up or down along coordinate i, with its value; None if neither is better."""
         for sign in (1, -1):
             trial = x.copy()
             trial[i] += sign * step
@@ -195,7 +202,7 @@ class _Search:
         return None
 
     def finish(self, x: Floats, budget: float) -> BudgetSplit:
-        """The split at x, scaled to a budget."""
+        """The split at x, scaled so that its cost is the budget; tables of no use are left out."""
         useless = x - x.min() > self.depth - 2 * FIRST_STEP / 3
         useless[self.finest] = False
         x = np.where(useless, math.inf, x)
@@ -210,7 +217,7 @@ class _Search:
         )
 
     def meet(self, limits: Mapping[str, float]) -> BudgetSplit:
-        """The least budget at which the mean variances keep the limits."""
+        """The split of least cost at which the mean variances keep the limits."""
         multipliers = {name: 1 / limit for name, limit in limits.items()}
         best: BudgetSplit | None = None
         for _ in range(ROUNDS):
@@ -229,7 +236,7 @@ class _Search:
         return best
 
     def improve(self, weights: Mapping[str, float], limits: Mapping[str, float], budget: float) -> BudgetSplit:
-        """The least weighted sum within a budget that keeps the limits; the limits can be kept."""
+        """The split of least weighted sum within a budget that keeps the limits, which must be possible."""
         total = sum(weights.values())
         pull = dict.fromkeys(limits, 1e-3)
         best = self.meet(limits)
@@ -254,9 +261,10 @@ class _Search:
 
 @dataclass(frozen=True, eq=False)
 class TreeShape:
-    """A tree with nodes of one class taken together: for each class its families, and how many nodes it has.
+    """A tree in which nodes of one class (exchangeable without changing the tree) are taken together.
 
-    A class has one class of parents; `times` is how many nodes of the class are in one family.
+    For each class: the class of the parents, where families begin, and the number of nodes; `times` is how many nodes
+    of the class are in one family.
     """
 
     above: list[int]
@@ -285,7 +293,7 @@ class TreeShape:
         return TreeShape([level.above for level in tree.levels], parents, starts, times, nodes)
 
     def variances(self, measured: Sequence[float | None]) -> list[float]:
-        """The mean variance of the estimates of every table."""
+        """The mean variance of each table's estimates; `measured` are the variances of the measurements, or None."""
         count = len(self.above)
         precision = [np.full(len(n), 0.0 if s is None else 1 / s) for n, s in zip(self.nodes, measured, strict=True)]
         rising: list[Floats] = [np.zeros(0)] * count
@@ -305,7 +313,7 @@ class TreeShape:
 
 
 def _sample(tree: Tree, table: str, groups: Ints) -> Groups:
-    """A few of the groups, evenly spaced: enough to steer a search."""
+    """A few of the groups of cells, evenly spaced: enough to steer a search."""
     place = tree.place(table)
     given = np.asarray(groups)
     if given.shape != (tree.levels[place].size,):

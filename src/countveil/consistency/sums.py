@@ -1,10 +1,10 @@
 """Sums of cells, in the tree or across it: unbiased estimates with exact variances and margins.
 
-A sum is a linear functional of the least-squares estimates. One transposed pass gives the weight of every measurement
-in it, and so its exact variance. Its margin comes from the same argument as that of a cell: by simulation of the whole
-tree, or, in large trees, from the normal law where a proved bound on the distance to it is small. That bound is the one
-of Berry and Esseen for independent summands, with Shevtsova's constant 0.56 (2010): with b = 0.56 sum E|X_i|^3 / sd^3,
-P(|error| <= q sd) >= 2 Phi(q) - 1 - 2 b.
+A sum of cells is a linear function of the least-squares estimates. One transposed pass gives the weight of every
+measurement in this sum, and so its exact variance. The margin of a sum comes from simulation of the whole tree, as that
+of a cell. In large trees it comes from the normal law, if a proved bound on the distance to the normal law is small.
+That bound is the one of Berry and Esseen for independent summands X_i, with Shevtsova's constant 0.56 (2010): with b =
+0.56 sum E|X_i|^3 / sd^3, P(|error| <= q sd) >= 2 Phi(q) - 1 - 2 b.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from countveil.errors import ParameterError
 from countveil.laws.law import Law
 
 LARGEST_SIMULATED = 500_000
-"""Nodes up to which sums are always simulated."""
+"""In trees with at most this many nodes sums are always simulated."""
 BERRY_ESSEEN = 0.56
 CLOSE_TO_NORMAL = 0.008
-"""The largest bound with which the normal law is used: its quantile then is at most 8.5 % above the exact one."""
+"""The normal law is used where its proved distance is at most this: its quantile is then at most 8.5 % too large."""
 CHUNK = 1 << 24
 
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """Groups of cells of one table: the nodes in the order of their groups, and where each group begins."""
+    """Groups of cells of one table: `nodes` in the order of their groups, and `starts`, where each group begins."""
 
     place: int
     nodes: Ints
@@ -43,21 +43,21 @@ class Groups:
 
     @staticmethod
     def of(place: int, groups: Ints, size: int) -> Groups:
-        """Groups from a number for each node; nodes with a negative number are in no group."""
+        """Groups from the number of the group of each node; nodes with a negative number are in no group."""
         order = np.argsort(groups, kind="stable")
         order = order[int((groups < 0).sum()) :]
         present, starts = np.unique(groups[order], return_index=True)
         return Groups(place, order, starts, size, present)
 
     def sum(self, values: NDArray[Any]) -> NDArray[Any]:
-        """The sum of the values of every group; nodes are the last axis."""
+        """The sum of the values over every group; the nodes are the last axis of `values`."""
         sums: NDArray[Any] = np.zeros((*values.shape[:-1], self.size), dtype=values.dtype)
         if len(self.nodes):
             sums[..., self.present] = np.add.reduceat(values[..., self.nodes], self.starts, axis=-1)
         return sums
 
     def targets(self, fit: LeastSquares, first: int, last: int) -> list[Floats]:
-        """For some groups, 1 at each node of a group and 0 elsewhere; groups in rows."""
+        """For the groups first..last - 1, a row of indicators of their nodes: 1 for a node of the group, else 0."""
         targets = [np.zeros((last - first, len(level))) for level in fit.tree.levels]
         ends = np.append(self.starts, len(self.nodes))
         for k, group in enumerate(self.present):
@@ -67,7 +67,10 @@ class Groups:
 
 
 def read_groups(level: Level, groups: Any) -> tuple[Ints, int]:
-    """The group of each declared cell, from numbers or from the name of a column, and how many groups there are."""
+    """The group of each declared cell, and how many groups there are.
+
+    `groups` are numbers, or the name of a column whose values are the groups.
+    """
     if isinstance(groups, str):
         if groups not in level.labels:
             allowed = "a column of the table: " + (", ".join(level.labels) or "it has none")
@@ -87,14 +90,14 @@ def read_groups(level: Level, groups: Any) -> tuple[Ints, int]:
 
 @dataclass(frozen=True, eq=False)
 class SumErrors:
-    """The standard deviation of every sum, and how far its law can be from the normal law (Berry, Esseen)."""
+    """The standard deviation of every sum, and a bound on the distance of its law to the normal law (Berry, Esseen)."""
 
     deviations: Floats
     distances: Floats
 
 
 def measure_sums(fit: LeastSquares, laws: Sequence[Law | None], groups: Groups, progress: Progress = iter) -> SumErrors:
-    """The exact standard deviations of the sums of groups of estimates."""
+    """The exact standard deviation of the error of every sum over a group of estimates, and its distance to normal."""
     variance = [0.0 if law is None else float(law.variance) for law in laws]
     third = [0.0 if law is None else third_moment(law) for law in laws]
     step = max(1, CHUNK // len(fit.tree))
@@ -110,12 +113,12 @@ def measure_sums(fit: LeastSquares, laws: Sequence[Law | None], groups: Groups, 
 
 
 def third_moment(law: Law) -> float:
-    """E|Z|^3."""
+    """E|Z|^3 of the noise Z."""
     return sum(abs(z) ** 3 * w for z, w in law.items()) / law.total
 
 
 def find_margins(simulation: Simulation, groups: Groups, errors: SumErrors, progress: Progress = iter) -> Floats:
-    """For every sum, a margin that its error exceeds with probability at most 5 %."""
+    """For every sum over a group, a margin that its error exceeds with probability at most 5 %."""
     large = len(simulation.tree) > LARGEST_SIMULATED
     level = np.minimum((1 + LEVEL) / 2 + errors.distances, 1 - 1e-12)
     normal = np.array([NormalDist().inv_cdf(p) for p in level])

@@ -1,13 +1,13 @@
 """Trees of tables: which cell of a table is part of which cell of the next coarser table.
 
 A tree is a list of levels, one for each table, coarse to fine. The first one is `total`, a single node. Every other
-level has one coarser level, and every node of it has one parent there. Nodes of one level with the same parent are a
-*family*: their counts add up to the count of the parent. A level can have several finer levels, so a node can have
-several families (by sex, and by age), each of which adds up to it. A node without a family in a level is not divided
-there.
+level has one coarser level, and each of its nodes (cells) has one parent there. Nodes of one level with the same parent
+are a *family*: their counts add up to the count of the parent. A level can have several finer levels, so a node can
+have several families (by sex, and by age), each of which adds up to it. A node without a family in a level is not
+divided there.
 
 Nodes are stored in the order of their parents, so that sums over families are one call of numpy. `Level.declared` is
-the way back to the order in which cells were declared. Cells that cannot exist (structural zeros) are no nodes: they
+the way back to the order in which cells were declared. Cells that cannot exist (structural zeros) are not nodes: they
 are known to be 0, are never measured, and appear in results as 0.
 """
 
@@ -30,11 +30,11 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """The nodes of one table, in the order of their parents.
+    """The nodes of one table, in the order of their parents; a node is a cell that can exist.
 
     `above` is the place of the coarser level in the tree (-1 for the total), `parents` the node there for each node
-    here. `size` counts declared cells, structural zeros included; `declared` is the declared cell of each node, or None
-    if they are all cells in declared order.
+    here. `size` counts declared cells, structural zeros (cells that cannot exist) included; `declared` is the declared
+    cell of each node, or None if the nodes are all cells in declared order.
     """
 
     name: str
@@ -59,26 +59,26 @@ class Level:
         return len(self.parents)
 
     def sum_families(self, values: NDArray[Any]) -> NDArray[Any]:
-        """One sum for each family; nodes are the last axis."""
+        """The sum of the values over each family (nodes with the same parent); nodes are the last axis of `values`."""
         sums: NDArray[Any] = np.add.reduceat(values, self.starts, axis=-1)
         return sums
 
     def spread(self, values: NDArray[Any]) -> NDArray[Any]:
-        """A value of each family, given to all of its nodes."""
+        """Give the value of each family to all of its nodes."""
         return np.repeat(values, self.widths, axis=-1)
 
     def accumulate(self, values: Ints) -> Ints:
-        """The sum of the earlier nodes of the same family, for each node."""
+        """For each node, the sum of the values of the earlier nodes of its family."""
         before: Ints = np.cumsum(values) - values
         before -= self.spread(before[self.starts])
         return before
 
     def select(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Values in declared order, one for each cell, as values of nodes."""
+        """Turn values of cells in declared order into values of nodes; structural zeros are dropped."""
         return values if self.declared is None else values[..., self.declared]
 
     def restore(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Values of nodes in declared order, with 0 for structural zeros."""
+        """Turn values of nodes into values of cells in declared order, with 0 for structural zeros."""
         if self.declared is None:
             return values
         cells = np.zeros((*values.shape[:-1], self.size), dtype=values.dtype)
@@ -97,7 +97,7 @@ class Tree:
         return "<Tree " + ", ".join(f"{level.name}: {level.size}" for level in self.levels) + ">"
 
     def __len__(self) -> int:
-        """The number of nodes."""
+        """The number of nodes: the cells that can exist, over all tables."""
         return sum(len(level) for level in self.levels)
 
     @property
@@ -106,17 +106,17 @@ class Tree:
         return tuple(level.name for level in self.levels)
 
     def place(self, name: str) -> int:
-        """The place of a table in `levels`."""
+        """The index of a table in `levels`."""
         if name not in self.names:
             raise ParameterError("table", name, "a table of the tree: " + ", ".join(self.names))
         return self.names.index(name)
 
     def below(self, place: int) -> list[int]:
-        """The places of the levels that divide the nodes of a level."""
+        """The indices of the levels whose tables divide the nodes of the level `place`."""
         return [i for i, level in enumerate(self.levels) if level.above == place]
 
     def find_leaves(self, place: int) -> NDArray[np.bool_]:
-        """Which nodes of a level have no family at all."""
+        """A mask of the nodes of the level `place` that no finer table divides."""
         alone = np.ones(len(self.levels[place]), dtype=bool)
         for i in self.below(place):
             alone[self.levels[i].filled] = False
@@ -124,14 +124,14 @@ class Tree:
 
     @staticmethod
     def from_parents(tables: Mapping[str, tuple[str | None, Any]], *, zeros: Mapping[str, Any] | None = None) -> Tree:
-        """A tree from arrays of parents.
+        """A tree from arrays that say of which coarser cell each cell is part.
 
         Args:
-            tables: For each table the name of the coarser table, and for each of its cells the place of the cell there
+            tables: For each table the name of the coarser table, and for each of its cells the index of the cell there
                 that it is part of. Coarser tables come first. The coarser table of the coarsest ones is None: they are
-                parts of the total, and their array has only its length.
-            zeros: For a table, which of its cells cannot exist: an array of truth values. Cells below are zeros too,
-                and so is a cell of which a whole family is.
+                parts of the total, and only the length of their array is used.
+            zeros: For a table, which of its cells are impossible: an array of truth values. If a cell is impossible, so
+                are its parts; if all parts of a cell in one table are impossible, so is the cell.
 
         Returns:
             A Tree.
@@ -165,7 +165,8 @@ class Tree:
         """A tree from columns: the cells that can exist, and the columns that each table is by.
 
         Which table is coarser than which is read from the cells: if each municipality lies in one county, the table by
-        municipality is finer than the one by county. A common coarsening that two tables lack is added, unmeasured.
+        municipality is finer than the one by county. Two tables of which neither is finer need a table that is coarser
+        than both; if it is missing, it is added and not measured.
 
         Args:
             cells: A frame, or a mapping of columns, with one row for each finest cell that can exist.
@@ -195,7 +196,7 @@ def make_tree(
     labels: Sequence[Labels] | None = None,
     added: tuple[str, ...] = (),
 ) -> Tree:
-    """The tree of declared cells: structural zeros left out, nodes sorted by their parents."""
+    """The tree of declared cells: cells that cannot exist are left out, and nodes are sorted by their parents."""
     levels: list[Level] = []
     nodes: list[Ints] = []  # the node of each declared cell
     for i, name in enumerate(names):
@@ -234,7 +235,7 @@ def _read_parents(name: str, given: Any, size: int, only_length: bool) -> Ints:
 def _read_possible(
     names: Sequence[str], parents: Sequence[Ints], zeros: Mapping[str, Any]
 ) -> list[NDArray[np.bool_]] | None:
-    """Which declared cells can exist, by the zeros of every table."""
+    """For each table, which declared cells can exist, from the given structural zeros; None if there are none."""
     if not zeros:
         return None
     unknown = [name for name in zeros if name not in names]
@@ -251,7 +252,11 @@ def _read_possible(
 
 
 def spread_zeros(above: Sequence[int], parents: Sequence[Ints], possible: list[NDArray[np.bool_]]) -> None:
-    """A cell above a family of zeros is a zero, and so are all cells below a zero."""
+    """Mark as impossible in `possible` all cells that cannot exist because of others.
+
+    If all parts of a cell in one table are impossible, the cell is impossible. If a cell is impossible, so are its
+    parts.
+    """
     changed = True
     while changed:
         before = sum(int(mask.sum()) for mask in possible)

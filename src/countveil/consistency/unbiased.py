@@ -1,13 +1,15 @@
 """Exactly unbiased whole tables that add up: rational estimates, rounded with one uniform integer for all of them.
 
-The weights of least squares are rounded to multiples of 2^-32 such that the weights of a node, and the shares of a
-family, still add up to exactly 1. Estimates with such weights are exactly unbiased and exactly additive, and all
-estimates of a table are whole multiples of one power of 1/2: Python's integers hold them without rounding. The total
-gets an interval as long as its estimate, each family is laid inside its parent's interval in random order, and a node
-that covers [a, b) is published as floor(b + u) - floor(a + u).
+A node is a cell of a table; a family of a node consists of the cells of one finer table that it is divided into. The
+weights of least squares are rounded to multiples of 2^-32 such that the weights of a node, and the shares of a family,
+still add up to exactly 1. Estimates with such weights are exactly unbiased and exactly additive, and all estimates of a
+table are whole multiples of one power of 1/2: Python's integers hold them without rounding. The total gets an interval
+as long as its estimate, each family is laid inside its parent's interval in random order, and a node that covers [a, b)
+is published as floor(b + u) - floor(a + u), with one uniform number u for all nodes.
 
-**Guarantee.** Over u, the mean of every published number is its estimate; it is the floor or the ceiling of it; and
-families add up. Numbers may be negative, and the bound of 2 D does not hold.
+**Guarantee.** Over u, the mean of every published number is its estimate; each published number is the floor or the
+ceiling of its estimate; and families add up. Numbers may be negative, and can be further from the truth than the
+certain bounds allow.
 """
 
 from __future__ import annotations
@@ -29,18 +31,18 @@ ONE = 1 << WEIGHT_BITS
 
 @dataclass(frozen=True, eq=False)
 class ExactEstimates:
-    """Estimates as whole multiples of 2**-bits, level by level."""
+    """Estimates of all nodes, exactly: `values` are whole multiples of 2**-bits, level by level."""
 
     values: list[Any]
     bits: int
 
     def fractions(self, place: int) -> list[Fraction]:
-        """The estimates of one level."""
+        """The estimates of one level as Fractions."""
         return [Fraction(int(value), 1 << self.bits) for value in self.values[place]]
 
 
 def estimate_exactly(fit: LeastSquares, measurements: Sequence[Ints | None]) -> ExactEstimates:
-    """The estimates of least squares with weights rounded to multiples of 2^-32, in exact arithmetic."""
+    """The least-squares estimates in exact arithmetic, with weights rounded to multiples of 2^-32."""
     levels = fit.tree.levels
     rising: list[Any] = [None] * len(levels)
     sums: list[Any] = [None] * len(levels)
@@ -66,7 +68,10 @@ def estimate_exactly(fit: LeastSquares, measurements: Sequence[Ints | None]) -> 
 
 
 def _combine(fit: LeastSquares, place: int, y: Ints | None, sums: Sequence[Any], bits: Sequence[int]) -> Any:
-    """The upward estimates of a level, as multiples of 2**-bits[place]."""
+    """The upward estimates of the nodes of one level, as multiples of 2**-bits[place].
+
+    They combine a node's own measurement with the sums of its families.
+    """
     below = fit.tree.below(place)
     if not below:
         assert y is not None
@@ -90,7 +95,7 @@ def _combine(fit: LeastSquares, place: int, y: Ints | None, sums: Sequence[Any],
 
 
 def round_shares(level: Level, shares: Floats) -> Ints:
-    """Shares as whole multiples of 2^-32 that add up to exactly 1 in every family."""
+    """The shares of the nodes of each family in units of 2^-32, as integers that add up to exactly 2^32."""
     units = np.floor(shares * ONE).astype(np.int64)
     left = ONE - level.sum_families(units)
     each = level.spread(left // level.widths)
@@ -100,9 +105,10 @@ def round_shares(level: Level, shares: Floats) -> Ints:
 
 
 def round_unbiased(fit: LeastSquares, exact: ExactEstimates, u: int, uniforms: Uniforms) -> list[Ints]:
-    """Lay every family in random order in its parent's interval, and publish floor(b + u) - floor(a + u).
+    """Round exact estimates at random to whole numbers that add up, with one uniform number u for all of them.
 
-    `u` is a whole multiple of 2**-bits below 1, as that multiple.
+    Every family is laid in random order inside its parent's interval; a node that covers [a, b) is published as floor(b
+    + u) - floor(a + u). `u` is given as an integer below 2**bits, in units of 2**-bits.
     """
     levels, bits = fit.tree.levels, exact.bits
     starts: list[Any] = [np.array([u], dtype=object)]
@@ -131,7 +137,7 @@ def draw_uniform(bits: int, uniforms: Uniforms) -> int:
 
 
 def round_exactly(fit: LeastSquares, measurements: Sequence[Ints | None], uniforms: Uniforms) -> tuple[list[Ints], str]:
-    """Unbiased whole tables, and the uniform number that made them, as a fraction in text."""
+    """Unbiased whole tables, and the uniform number that they were rounded with, as the text of a fraction."""
     exact = estimate_exactly(fit, measurements)
     bits = max(exact.bits, 1)
     u = draw_uniform(bits, uniforms) >> (bits - exact.bits)

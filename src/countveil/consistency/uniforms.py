@@ -1,7 +1,7 @@
-"""Uniform integers for random rounding, from the one door to randomness.
+"""Uniform integers for random rounding, from the package's only source of randomness.
 
-Rounding and simulation are post-processing, so no guarantee of privacy rests on these integers; that rounding favours
-no cell does. They come from a fresh noise key, which no counts are released with.
+Rounding and simulation are post-processing, so no guarantee of privacy rests on these integers. What rests on them is
+that rounding favours no cell. They come from a fresh noise key, with which no counts are released.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Uniforms:
         self._next = 0
 
     def draw(self, size: int, bits: int = 64) -> NDArray[np.uint64]:
-        """So many uniform integers below 2**bits."""
+        """Draw `size` uniform integers below 2**bits."""
         words = np.empty(_WORDS * size, dtype=np.uint16)
         for start in range(0, len(words), _WORDS * BATCH):
             part = words[start : start + _WORDS * BATCH]
@@ -55,7 +55,7 @@ class Uniforms:
         return values
 
     def shuffle_families(self, level: Level) -> Ints:
-        """The nodes of a level in random order within each family."""
+        """The nodes of a level, family after family, in random order within each family."""
         families = len(level.starts)
         bits = 64 - families.bit_length()
         keys = self.draw(len(level), bits)

@@ -1,10 +1,10 @@
 """The workflow: ask, charge, count, draw, record, answer.
 
-**Guarantee.** A pool has one mechanism for every grade of every plan. All answers about its people, over all datasets,
-versions, analysts and processes and in any order, are post-processing of releases of these mechanisms: of each, at most
-as many as were opened and as the stated epsilon covers. A question is paid for before the data is looked at; an answer
-goes out only when it is on disk as the one answer of its charge; the same question on the same data is answered from
-the record.
+**Guarantee.** Each grade of each plan of a pool has one mechanism. All answers about the pool's people, over all
+datasets, versions, analysts and processes and in any order, are computed from releases of these mechanisms alone. Of
+each mechanism there are at most as many releases as were opened and as the stated epsilon covers. A question is paid
+for before the data is looked at. An answer goes out only when it is on disk as the one answer of its charge. The same
+question on the same data is answered from the record.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Curator(Publishing):
 
     @classmethod
     def open(cls, config: str | Path | Config | None = None, *, sources: Mapping[str, object] | None = None) -> Curator:
-        """A curator for a configuration file. Its ledger is created if there is none, and verified if there is one.
+        """Open a curator for a configuration file. Its ledger is checked if there is one, and created otherwise.
 
         Args:
             config: The path of a countveil.toml. Default: COUNTVEIL_CONFIG, or countveil.toml in this folder.
@@ -109,7 +109,7 @@ class Curator(Publishing):
     # -- asking ------------------------------------------------------------------------------------------------------
 
     def question(self, question: str | Question | None = None, **form: Unpack[Form]) -> Question:
-        """Check a question without asking it: no charge, no look at the data.
+        """Check a question without asking it: nothing is charged, and the data is not read.
 
         Args:
             question: SQL text; or use the Python form instead.
@@ -137,7 +137,7 @@ class Curator(Publishing):
         request: Request | None = None,
         **form: Unpack[Form],
     ) -> Table:
-        """Released counts of every cell of a question: paid for, drawn once, on the record; free if asked before.
+        """Ask a question: pay for it and get a released count for every cell. A question that was asked before is free.
 
         Args:
             question: SQL text; or use the Python form instead.
@@ -183,7 +183,7 @@ class Curator(Publishing):
         return self._make_table(asked, charge, intervals, charge.payload is not payload, kind)
 
     def _admit(self, question: Question, analyst: str, grade: str | None) -> tuple[Dataset, str]:
-        """The dataset of a question and the analyst's name, after every check that does not read the source."""
+        """Check everything that needs no look at the source; return the question's dataset and the analyst's name."""
         dataset = self.config.dataset(question.schema.name)
         dataset.check_confirmed()
         if not isinstance(analyst, str) or not 0 < len(analyst) <= 100 or not analyst.isprintable():
@@ -192,7 +192,7 @@ class Curator(Publishing):
         return dataset, analyst
 
     def _check_frame(self, dataset: Dataset, frame: str | None) -> str | None:
-        """The kind of frame of the result: the requested one, else that of the source."""
+        """The kind of frame for the result: the requested one, else that of the source, else None for any."""
         kind = frame or kind_of(self._frames.get(dataset.name))
         if kind is not None:
             check_kind(kind)
@@ -208,7 +208,7 @@ class Curator(Publishing):
         return charge
 
     def _draw(self, ready: Ready, question: Question, mechanism: Mechanism) -> bytes:
-        """Count and draw with the charge's mechanism, a new salt and a new noise key; true counts stay in here."""
+        """Count, then add noise with a new salt and a new noise key. The true counts never leave this method."""
         counts = ready.engine.count(question, salt=salt())
         self._check_unchanged(ready)
         return pack_counts(draw_counts(mechanism, counts, question.cells))
@@ -227,7 +227,7 @@ class Curator(Publishing):
         analyst: str = CURATOR,
         **form: Unpack[Form],
     ) -> ParquetTable:
-        """As `count`, for tables that are not collected: Parquet files in a new folder under `output`, drawn once.
+        """Like `count`, for tables too large to collect: the answer is written to Parquet files in a new folder, once.
 
         Args:
             question: SQL text; or use the Python form instead.
@@ -265,7 +265,7 @@ class Curator(Publishing):
         return ParquetTable(asked, path, manifest, intervals, receipt, replayed, ready.engine)
 
     def release(self, question: str | Question | None = None, *, output: str | Path, **more: Any) -> ParquetTable:
-        """`count_to_parquet`, by its old name; for one release."""
+        """The old name of `count_to_parquet`, kept for one release."""
         warn_deprecated("Curator.release", "Curator.count_to_parquet")
         return self.count_to_parquet(question, output=output, **more)
 
@@ -290,13 +290,14 @@ class Curator(Publishing):
     def _open_engine(
         self, question: Question, dataset: Dataset, snapshot: Snapshot, *, keep: bool = False
     ) -> Iterator[Engine]:
-        """The engine for this snapshot of a dataset; refuses a question that the engine cannot answer."""
+        """The engine for this snapshot of a dataset. A question that the engine cannot answer is refused."""
         with self._engines.use(snapshot, dataset.schema, dataset.engine, keep=keep) as engine:
             check_collectable(question, engine.writes_files)
             yield engine
 
     def _version(self, dataset: Dataset, fingerprint: Keyed, record: PlanRecord) -> int:
-        """The version number of a dataset's content, cached per plan record: a restore replaces the record."""
+        """The version number of a dataset's content, cached for each plan record, because a restore replaces the
+        record."""
         before, version = self._versions.get((dataset.name, fingerprint), (None, 0))
         if before is not record:
             version = self.ledger.version(dataset.name, fingerprint)
@@ -305,7 +306,8 @@ class Curator(Publishing):
 
     @contextmanager
     def _anchor_failures(self) -> Iterator[None]:
-        """If a charged question fails, move the anchor past the charge, so that the charge cannot be lost."""
+        """Within this block, if a charged question fails, move the anchor past the charge, so that the charge cannot be
+        lost."""
         try:
             yield
         except BaseException:
@@ -314,7 +316,7 @@ class Curator(Publishing):
             raise
 
     def _check_unchanged(self, ready: Ready) -> None:
-        """Refuse to answer if the source is no longer the version that was charged."""
+        """Refuse to answer if the source has changed since the charge."""
         if not ready.snapshot.is_current():
             raise EngineError("the source changed while it was counted; the charge is kept; ask again")
 
@@ -329,7 +331,7 @@ class Curator(Publishing):
         release: bool | None = None,
         **form: Unpack[Form],
     ) -> DryRun:
-        """What a question costs and how accurate its answer will be. Spends nothing and puts nothing on record.
+        """What a question costs and how accurate its answer will be. Nothing is spent and nothing is recorded.
 
         A question that `count` would refuse is refused here with the same message.
 
@@ -382,7 +384,7 @@ class Curator(Publishing):
         return dataset.source if frame is None else replace(dataset.source, frame=frame)
 
     def read_recorded_table(self, charge: Charge) -> Table | None:
-        """The answer of a charge from the record, if there is one; None for a table of a publication."""
+        """The recorded answer of a charge as a table; None if the charge has no answer, or is one of a publication."""
         if charge.payload is None or charge.text.startswith(PUBLISH):
             return None
         question = ask(self.config.schemas, charge.text)

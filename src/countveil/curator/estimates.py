@@ -1,8 +1,8 @@
-"""Quantiles and means from the released counts of an ordered column: free, with an interval.
+"""Quantiles and means, computed from the released counts of a column with an order; free, each with an interval.
 
-Guarantee: each interval holds with at least 95 %, over the noise, whatever the counts are. A count released with noise
-e_i has the true count y_i - e_i, so a statement about weights w_i holds for the truth if it holds for the released
-counts up to sum w_i e_i, which `Intervals.of_weighted_sum` bounds. Nothing is drawn and nothing is charged.
+Guarantee: each interval contains the true value with a probability of at least 95 % over the noise, whatever the counts
+are. If y_i is a released count and e_i its noise, the true count is y_i - e_i. So a weighted sum of true counts differs
+from that of released counts by sum w_i e_i, which `Intervals.of_weighted_sum` bounds. Nothing is drawn or charged.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from countveil.mechanism.intervals import Intervals, Ints
 from countveil.query.schema import Column
 
 Ends = tuple[Fraction | None, Fraction | None]
-"""The least and the greatest value of a bin; None if it is open."""
+"""The least and the greatest value of a bin; None for an open end."""
 STEPS = 20
-"""How often an interval is halved."""
+"""How many times a search interval is halved."""
 
 
 @dataclass(frozen=True)
 class Quantile:
-    """The label of the bin in which a quantile lies, and the labels of the bins between which it lies in 95 %."""
+    """The label of the bin that contains a quantile, and the labels of the first and last bin of its 95 % interval."""
 
     label: Any
     low: Any
@@ -34,7 +34,10 @@ class Quantile:
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean, with every value in the middle of its bin; low..high holds in 95 %, wherever in their bins values lie."""
+    """A mean, computed as if every value lay in the middle of its bin.
+
+    low..high is its 95 % interval, which holds wherever in their bins the values lie.
+    """
 
     value: float
     low: float
@@ -52,7 +55,7 @@ class Bin:
 
 
 class Estimates:
-    """The estimates of a table; a base of `Table`."""
+    """The estimates that a released table offers; a base class of `Table`."""
 
     released: Ints
     intervals: Intervals | None
@@ -63,7 +66,7 @@ class Estimates:
         raise NotImplementedError
 
     def quantile(self, q: float, column: str | None = None) -> Quantile:
-        """The bin of a quantile, for example of the median: free.
+        """The bin that contains a quantile, for example the median. This is free.
 
         Args:
             q: Which quantile, from 0 to 1; 0.5 is the median.
@@ -101,7 +104,7 @@ class Estimates:
         return Quantile(bins[place].label, bins[first].label, bins[max(high, place)].label)
 
     def mean(self, column: str | None = None) -> Mean:
-        """The mean of a numeric column, from its bins: free.
+        """The mean of a numeric column, estimated from its bins. This is free.
 
         Args:
             column: The group column of numbers; not needed if there is only one.
@@ -141,7 +144,7 @@ class Estimates:
         return Mean(value, min(low, value), max(high, value))
 
     def _bins(self, column: str | None, numeric: bool = False) -> tuple[list[Bin], Intervals]:
-        """The bins of an ordered column from the least to the greatest."""
+        """The bins of a column, sorted by value, and the intervals of the mechanism that answered."""
         if self.intervals is None:
             raise ServiceError("a service does not send its mechanism; ask the curator for quantiles and means")
         columns = {each.name: each for each in self.declared}
@@ -168,8 +171,10 @@ def _sum_positive(bins: Sequence[Bin]) -> int:
 
 
 def _halve(excluded: float, possible: float, is_excluded: Callable[[float], bool]) -> float:
-    """The end of the excluded values, rounded to their side; all values up to it are excluded, as the excess is linear
-    and the margin convex."""
+    """Find, by halving, the border between excluded and possible values; the result errs to the excluded side.
+
+    There is only one border, because the excess is linear in the value and the margin is convex.
+    """
     if not is_excluded(excluded):
         return excluded
     for _ in range(STEPS):

@@ -1,4 +1,4 @@
-"""The cells of a table: the product of its axes, each with the labels of one or several group columns."""
+"""The cells of a table: all combinations of the bins of its axes. A bin has a label for each group column there."""
 
 from __future__ import annotations
 
@@ -15,19 +15,24 @@ from countveil.query import Question
 
 Labels = tuple[Any, ...]
 MOST_SUBSETS = 5
-"""The most columns of one axis for which the sizes of all subtotals are stated."""
+"""The most group columns on one axis for which the sizes of all possible subtotals are computed."""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Group columns by their labels along their axes: `axes[i]` is the axis of column i, from 0 in order of cells."""
+    """How the cells of a table are arranged: along axes, each divided into bins, one cell for each combination of bins.
+
+    Group columns that are derived from one source column share an axis. `axes[i]` is the number of column i's axis,
+    from 0, and `labels[i]` has the column's label for each bin of that axis. The last axis changes fastest from cell to
+    cell.
+    """
 
     labels: tuple[list[Any], ...]
     axes: tuple[int, ...]
 
     @property
     def groups(self) -> list[list[int]]:
-        """The columns of every axis."""
+        """For each axis, the indexes of its group columns."""
         return [[i for i, axis in enumerate(self.axes) if axis == a] for a in range(max(self.axes, default=-1) + 1)]
 
     @property
@@ -36,7 +41,7 @@ class Grid:
         return [len(self.labels[columns[0]]) for columns in self.groups]
 
     def places(self) -> Iterator[Labels]:
-        """The labels of every cell, in order."""
+        """The labels of each cell, in the order of cells."""
         groups = self.groups
         bins = [list(zip(*(self.labels[i] for i in columns), strict=True)) for columns in groups]
         flat = [i for columns in groups for i in columns]
@@ -50,12 +55,12 @@ class Grid:
                 yield tuple(labels[i] for i in order)
 
     def positions(self, column: int) -> NDArray[np.int64]:
-        """For every cell, the position of its label along the axis of a column."""
+        """For each cell, the number of its bin on the axis of this column."""
         sizes, axis = self.sizes, self.axes[column]
         return np.arange(math.prod(sizes)) // math.prod(sizes[axis + 1 :]) % sizes[axis]
 
     def split(self, columns: Sequence[int]) -> list[tuple[Labels, NDArray[np.int64]]]:
-        """The combinations of labels of some columns that occur, and the numbers of the cells that have each."""
+        """Group the cells by their labels in some columns: pairs of labels and the numbers of the cells with them."""
         number = np.zeros(math.prod(self.sizes), np.int64)
         parts: list[list[tuple[Labels, tuple[int, ...]]]] = []
         for axis in dict.fromkeys(self.axes[i] for i in columns):
@@ -73,7 +78,7 @@ class Grid:
         return list(zip(places, cells, strict=True))
 
     def sum_sizes(self) -> set[int]:
-        """How many cells a subtotal can have."""
+        """Every number of cells that a subtotal can cover."""
         sizes = {1}
         for columns in self.groups:
             counts = {1, len(self.labels[columns[0]])}
@@ -87,9 +92,9 @@ class Grid:
 
 
 def lay_out(question: Question, counts: NDArray[np.int64]) -> tuple[Grid, NDArray[np.int64]]:
-    """The grid of a question's table as it is shown, and its counts in that order; they come in the order of its axes.
+    """The grid of a table with its columns in the order asked for, and the counts rearranged to fit it.
 
-    Bins are in the declared order of their labels, of the first shown column first.
+    The given counts are in the order of the question's axes. Bins are sorted by the declared order of their labels.
     """
     shown = question.shown
     number = {column.name: i for i, axis in enumerate(question.axes) for column in axis.columns}
@@ -105,7 +110,7 @@ def lay_out(question: Question, counts: NDArray[np.int64]) -> tuple[Grid, NDArra
 
 
 def read_grid(columns: Sequence[Sequence[Any]], axes: Sequence[int]) -> Grid:
-    """The grid of a table's rows, given the values of its group columns row by row; ValueError if they are no grid."""
+    """Recover the grid from a table's rows, given its group columns; ValueError if the rows are not a full grid."""
     if list(dict.fromkeys(axes)) != list(range(len(set(axes)))) or len(axes) != len(columns):
         raise ValueError
     labels: list[list[Any]] = [[] for _ in columns]

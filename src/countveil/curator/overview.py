@@ -1,4 +1,4 @@
-"""Everything that a curator reports besides answers: datasets, history, receipts and budgets."""
+"""What a curator reports besides answers: datasets, history, receipts and budgets."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from countveil.publication.publication import Publication
 from countveil.query import ask
 
 CHANGED = "unknown: the schema or the bounds of the dataset have changed since"
-"""The truth of a receipt whose question means something else today."""
+"""What a receipt says instead of the truth if its question would mean something else today."""
 
 
 class Overview:
-    """The part of a Curator that answers no questions about the data."""
+    """A base class of `Curator`, with everything that a curator reports besides answers."""
 
     config: Config
     ledger: Ledger
@@ -116,7 +116,7 @@ class Overview:
         return self._plans.make_receipt(charge, self._plans.of_charge(charge).mechanism.hash, self._read_truth(charge))
 
     def _read_truth(self, charge: Charge) -> str:
-        """What a charge counted, if its dataset still has the schema and the bounds that it had then."""
+        """What a charge counted, in words, if its dataset still has the schema and the bounds that it had then."""
         for layout in self._plans.publications(charge.pool):
             if charge.question in map(layout.digest_of, layout.tables):
                 return layout.question.truth.text
@@ -128,7 +128,7 @@ class Overview:
         return CHANGED
 
     def budget(self, pool: str | None = None) -> list[PoolBudget]:
-        """What is left of every pool, or of one.
+        """What is left of one pool, or of all pools.
 
         Args:
             pool: The name of a pool, or of a dataset.
@@ -168,7 +168,7 @@ class Overview:
         return self._plans.of_grade(self._plans.of(declared), chosen).mechanism
 
     def extend_budget(self, pool: str, answers: int | str, reason: str, *, grade: str | None = None) -> PoolBudget:
-        """Add answers to a grade of a pool's plan. The ledger records it, with the epsilon of all answers together.
+        """Add answers to a grade of a pool's plan. The ledger records this, and the epsilon of all answers together.
 
         Args:
             pool: The name of a pool, or of a dataset.
@@ -190,12 +190,12 @@ class Overview:
         return self._plans.extend(pool, answers, reason, grade)
 
     def open_budget(self, pool: str, answers: int | str, reason: str) -> PoolBudget:
-        """`extend_budget`, by its old name; for one release."""
+        """The old name of `extend_budget`, kept for one release."""
         warn_deprecated("Curator.open_budget", "Curator.extend_budget")
         return self.extend_budget(pool, answers, reason)
 
     def replan_budget(self, pool: str, reason: str) -> PoolBudget:
-        """Make a new plan in a pool from the current configuration. The ledger records it.
+        """Make a new plan for a pool from the current configuration. The ledger records this.
 
         The stated epsilon covers all plans of the pool together. The rest of the old plan can no longer be spent.
 
@@ -217,7 +217,7 @@ class Overview:
         return self._plans.replan(pool, reason)
 
     def left(self, dataset: Dataset, analyst: str, most: Most | None = None) -> int:
-        """How many answers of a dataset's pool an analyst can still ask for, in all grades of single questions."""
+        """How many answers an analyst can still ask for on this dataset, in all grades of single questions."""
         single = dataset.require_budget().grades
         left = sum(many for grade, many in self._plans.left(dataset, analyst, most).items() if grade in single)
         if isinstance(most, int):
@@ -225,5 +225,5 @@ class Overview:
         return max(0, left)
 
     def grades_left(self, dataset: Dataset, analyst: str, most: Most | None = None) -> tuple[GradeBudget, ...]:
-        """The grades of a dataset's pool, with the answers that an analyst can still ask for."""
+        """The grades of a dataset's pool, each with the number of answers that an analyst can still ask for."""
         return self._plans.grades_left(dataset, analyst, most)

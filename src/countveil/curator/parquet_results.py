@@ -1,14 +1,14 @@
-"""Answers in files: Parquet parts, written once, and a manifest of them, which the ledger stores as the answer.
+"""Answers in files: Parquet parts, written once, and a manifest that lists them. The ledger stores the manifest.
 
 An answer is recorded when all of its parts are on disk; the manifest has their names, sizes and SHA-256. Asking again
-returns the same files, or an error if they are missing or changed: the noise of a recorded charge is never drawn again.
+returns the same files, or an error if they are missing or changed: the noise of a recorded answer is never drawn again.
 
-Until they are recorded, the files are in a hidden folder that only the owner can enter (`.release-...`, mode 700). If
-the process dies before the record, they stay there and are never returned; asking again draws new noise. If it dies
-after the record, asking again moves the files to their final folder.
+Until the answer is recorded, its files are in a hidden folder that only the owner can enter (`.release-...`, mode 700).
+If the process dies before the record, the files stay there and are never returned; asking again draws new noise. If the
+process dies after the record, asking again moves the files to their final folder.
 
-Up to `COLLECTED` cells the counts are collected and this process draws the noise. Above that, the workers of the engine
-draw it, if it has workers. The manifest says which of the two drew the noise.
+Up to `COLLECTED` cells, this process collects the counts and draws the noise. Above that, the workers of the engine
+draw it, if the engine has workers. The manifest says which of the two drew the noise.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from countveil.query import Question
 from countveil.query.truth import Truth
 
 COLLECTED = 5_000_000
-"""Most cells whose noise the driver draws; benchmarks/scale.py measures from how many cells on workers are faster."""
+"""The most cells whose noise this process draws. For more, an engine's workers are faster (benchmarks/scale.py)."""
 FORMAT = "countveil-release"
 UNWRITTEN = "the table could not be written: is the disk full? the charge is kept; ask again"
 _CELLS_OF_A_GROUP = 1 << 20
@@ -60,7 +60,8 @@ class Part:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The files of an answer and the name of their folder. `drawn` says where: "driver" or "workers"."""
+    """The files of an answer, and the name of their folder. `drawn` says where the noise was drawn: "driver" or
+    "workers"."""
 
     folder: str
     cells: int
@@ -69,7 +70,7 @@ class Manifest:
     parts: tuple[Part, ...]
 
     def to_bytes(self) -> bytes:
-        """The manifest as bytes for the ledger."""
+        """The manifest as bytes, which the ledger stores as the answer."""
         return json.dumps({"format": FORMAT, "version": 1, **asdict(self)}, sort_keys=True).encode()
 
     @staticmethod
@@ -82,7 +83,7 @@ class Manifest:
 
 @dataclass(frozen=True)
 class ParquetTable:
-    """A released table that is not collected: Parquet files in `path`, one row for each cell, in the order of cells."""
+    """A released table in Parquet files, not collected in memory: one row for each cell, in the order of cells."""
 
     question: Question
     path: Path
@@ -94,7 +95,7 @@ class ParquetTable:
 
     @property
     def files(self) -> list[str]:
-        """The parts, in the order of cells."""
+        """The paths of the Parquet files, in the order of cells."""
         return [str(self.path / part.name) for part in self.manifest.parts]
 
     @property
@@ -108,14 +109,15 @@ class ParquetTable:
 
     @property
     def drawn(self) -> str:
-        """Where the noise was drawn: "driver" or "workers"."""
+        """Where the noise was drawn: "driver" (this process) or "workers" (of the engine)."""
         return self.manifest.drawn
 
     @cached_property
     def frame(self) -> Any:
-        """The files as a Spark DataFrame, or without Spark as a pyarrow table: group columns as asked for, then counts.
+        """The files as a Spark DataFrame or, without Spark, as a pyarrow table: group columns as asked for, then
+        counts.
 
-        Reading them draws nothing: the noise is in the files. In Spark, a frame of several files has no row order.
+        Reading the files draws nothing, because they contain the noise. In Spark, several files have no order of rows.
         """
         columns = {column.name: column.name for column in self.question.shown} | {
             self.question.name: self.manifest.count
@@ -131,7 +133,7 @@ class ParquetTable:
 
 
 def check_output(output: object) -> Path:
-    """The output folder, created if missing. Creates and removes a folder in it, to check that it is writable."""
+    """Create the output folder if it is missing, check that it can be written, and return its path."""
     allowed = "the path of a folder that can be written"
     if not isinstance(output, str | os.PathLike) or not str(output):
         raise ParameterError("output", output, allowed)
@@ -146,17 +148,17 @@ def check_output(output: object) -> Path:
 
 
 def new_folder(output: Path, charge: str) -> Path:
-    """The path of a new folder, with a name that no other evaluation uses."""
+    """A path for a new folder of files, with a name that no other evaluation of the charge uses."""
     return output / f"release-{charge}-{uuid.uuid4().hex[:8]}"
 
 
 def _hidden_folder(folder: Path) -> Path:
-    """The folder of the files until they are recorded."""
+    """The hidden folder that contains the files until they are recorded."""
     return folder.with_name(f".{folder.name}") / "table"
 
 
 def write_counts(question: Question, released: NDArray[np.int64], folder: Path) -> str:
-    """Write released counts and their labels as one Parquet file; returns the name of the column of counts."""
+    """Write released counts and their labels to one Parquet file; return the name of the column of counts."""
     pa, pq = _arrow()
     names = [*(column.name for column in question.by), count_name(question)]
     lookups = [labels.lookup() for labels in labels_of(question)]
@@ -178,7 +180,7 @@ def write_counts(question: Question, released: NDArray[np.int64], folder: Path) 
 
 
 def make_manifest(folder: Path, name: str, question: Question, drawn: str, count: str) -> Manifest:
-    """Sync a folder's parts to disk and return their manifest; refuses parts that lack cells."""
+    """Sync the Parquet files of a folder to disk and return their manifest. Files that lack cells are refused."""
     _, pq = _arrow()
     try:
         for other in [*folder.glob("_*"), *folder.glob(".*")]:  # Spark's markers and checksums, a late task's folder
@@ -207,7 +209,7 @@ def sync_and_hash(file: Path) -> str:
 
 @dataclass(frozen=True)
 class Ready:
-    """A question that is ready to be charged: what the ledger is `asked` to charge, and what is needed to answer."""
+    """A question that is ready to be charged: what the ledger is `asked` to charge, and what is needed to count."""
 
     asked: Asked
     record: PlanRecord
@@ -226,8 +228,11 @@ def evaluate(
     unchanged: Callable[[], None],
     record: Callable[[Charge, bytes], Charge],
 ) -> Charge:
-    """Count, draw with the mechanism of the charge, write and record. The charge that is returned has the recorded
-    answer: that of another process, if it recorded one before."""
+    """Count, draw noise with the mechanism of the charge, write the files and record them; return the charge with its
+    answer.
+
+    If another process has recorded an answer before, that is the answer, and the files of this process are deleted.
+    """
     hidden = _hidden_folder(folder)
     try:
         hidden.parent.mkdir(mode=0o700)
@@ -251,7 +256,10 @@ def evaluate(
 
 
 def open_recorded(charge: Charge, question: Question, output: Path) -> tuple[Path, Manifest]:
-    """The files of a recorded answer, checked; if its counts are in the ledger, they are written to new files."""
+    """The folder and manifest of a recorded answer, after a check of its files.
+
+    If the ledger stores the counts themselves, they are written to new files.
+    """
     payload = charge.payload or b""
     if not is_manifest(payload):
         return _write_recorded(question, unpack_counts(payload, question.cells), new_folder(output, charge.id))
@@ -277,7 +285,10 @@ def open_recorded(charge: Charge, question: Question, output: Path) -> tuple[Pat
 
 
 def _check_columns(part: Path, question: Question) -> None:
-    """Refuse files that were written for an equal question with other columns of a hierarchy."""
+    """Refuse files whose columns lack a group column of the question.
+
+    An equal question can have been asked with other columns of the same hierarchy.
+    """
     _, pq = _arrow()
     names = pq.read_schema(part).names[:-1]
     if not {column.name for column in question.by} <= set(names):

@@ -1,4 +1,4 @@
-"""Plans as the ledger records them: made from a budget, compared with the configuration, described in words."""
+"""Plans as the ledger records them: made from a budget, compared with the configuration, and described in words."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ SENSITIVITY, CELLS = "sensitivity", "cells"
 
 
 def make(budget: Budget, schemas: Sequence[Schema], publications: Sequence[Layout] = ()) -> PlanRecord:
-    """The best mechanisms for the grades of a budget and the tables of publications, certified for all of their answers
-    together, ready for the ledger."""
+    """Design the best mechanisms for the grades of a budget and the tables of publications, certified for all answers
+    together, as a plan to be recorded."""
     terms: dict[str, Any] = {
         "neighbours": "replace" if any(s.neighbours == "replace" for s in schemas) else "add-remove",
         "cells": max(s.cells_per_person for s in schemas),
@@ -77,19 +77,19 @@ def published_tables(record: PlanRecord, publication: str) -> dict[str, GradeRec
 
 
 def policy_of(budget: Budget, grade: str) -> str:
-    """The policy of a grade: its own, or that of the budget."""
+    """The policy of a grade: its own if it has one, else that of the budget."""
     return budget.grades[grade].policy or budget.policy
 
 
 def terms_of(grade: Grade) -> dict[str, str]:
-    """What the configuration asks of a grade besides answers and policy, as decimal texts."""
+    """What the configuration requires of a grade besides answers and policy, as decimal texts."""
     given = {name: getattr(grade, name) for name in ("margin", "variance", "eta", "D", "weight")}
     texts = {name: decimal_text(Fraction(value)) for name, value in given.items() if value is not None}
     return {name: text for name, text in texts.items() if (name, text) != ("weight", "1")}
 
 
 def check(record: PlanRecord, budget: Budget, schema: Schema, publications: Sequence[Layout] = ()) -> None:
-    """Refuse a configuration that differs from the recorded plan."""
+    """Raise an error unless the recorded plan has the configured budget and publications, and covers the bounds."""
     _check_publications(record, publications)
     planned = (number("epsilon", record.epsilon), number("delta", record.delta), record.objective)
     wanted = (number("epsilon", budget.epsilon), number("delta", budget.delta), budget.objective)
@@ -133,7 +133,7 @@ def _check_publications(record: PlanRecord, publications: Sequence[Layout]) -> N
 
 
 def _describe_grades(record: PlanRecord) -> str:
-    """The grades of a plan as in countveil.toml."""
+    """The grades of single questions of a plan, written as in countveil.toml."""
     own = _own_grades(record)
     if [each.name for each in own] == [STANDARD] and not own[0].terms:
         return f'answers = {own[0].answers}, policy = "{own[0].policy}"'
@@ -145,17 +145,17 @@ def _describe_grades(record: PlanRecord) -> str:
 
 
 def or_replan(record: PlanRecord) -> str:
-    """The command that allows other values for data that was asked about before."""
+    """For error messages: the command that makes a new plan, so that other values are allowed."""
     return f"or make a new plan on the record: countveil budget {record.pool} --replan --reason WHY"
 
 
 def lost_answers(record: PlanRecord) -> int | None:
-    """How many more answers lost history may have given than were opened; None if unknown."""
+    """How many answers lost history may have given beyond those that were opened; None if this is unknown."""
     return None if record.plan_lost else sum(each.debt for each in (*record.earlier, record))
 
 
 def notes_on(record: PlanRecord) -> tuple[str, ...]:
-    """Decisions made after answers were seen: composition covers only decisions made before."""
+    """Notes on what was decided after answers were seen. The stated epsilon covers only decisions made before."""
     caveat = "decided after answers were seen, which is on the record but not in epsilon"
     notes = [f"opened later, {_answers(sum(k for k, _ in record.more))}: {caveat}"] if record.more else []
     if record.earlier:
@@ -170,7 +170,7 @@ def notes_on(record: PlanRecord) -> tuple[str, ...]:
 
 
 def nothing_more(pool: str, why: str) -> RequestError:
-    """The error for a pool that can get neither more answers nor a new plan."""
+    """The error for a pool that can get neither more answers nor a new plan, because no epsilon could be stated."""
     return RequestError(
         f"{why}, so no epsilon can be stated and pool {pool} cannot get more answers; questions asked before stay "
         "free; for people who are in none of its datasets, start a new pool in a new ledger"
@@ -182,7 +182,7 @@ def _answers(number: int) -> str:
 
 
 def given_reason(reason: object) -> str:
-    """The reason on one line, without control characters."""
+    """The given reason as one line of printable text; an error if it is empty."""
     letters = reason if isinstance(reason, str) else ""
     words = " ".join("".join(letter if letter.isprintable() else " " for letter in letters).split())
     if not words:

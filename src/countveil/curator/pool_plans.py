@@ -1,6 +1,6 @@
-"""A pool's plan: designed once, for the widest bounds per person of its datasets, and never changed silently.
+"""The plan of each pool: designed once, for the widest contribution bounds of its datasets, and never changed silently.
 
-A plan has grades: answers of different accuracy, each with its own mechanism. Its epsilon covers all of them.
+A plan has grades: answers of different accuracy, each with its own mechanism. The plan's epsilon covers all grades.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from countveil.publication.layout import Layout, lay_out
 CURATOR = "curator"
 """The analyst of questions that name none, and of publications."""
 MOST_ANSWERS = 10**6
-"""Most answers that are composed."""
+"""The most answers for which an epsilon is computed."""
 MOST_LOST = 10**4
-"""Most lost answers that are composed when an epsilon is stated: more would take too long."""
+"""The most answers of lost history for which an epsilon is computed; more would take too long."""
 
 
 class Plans:
-    """The plans of a configuration's pools: from the ledger, or what the first question would record there."""
+    """The plans of all pools of a configuration: recorded in the ledger, or as the first question would record them."""
 
     def __init__(self, config: Config, ledger: Ledger) -> None:
         self._config, self._ledger = config, ledger
@@ -53,9 +53,9 @@ class Plans:
         return self._layouts[pool]
 
     def of(self, dataset: Dataset, *, opened: bool = False) -> PlanRecord:
-        """The plan of a dataset's pool; refuses a configuration that differs from the recorded plan.
+        """The plan of a dataset's pool. An error if the configuration differs from the recorded plan.
 
-        With `opened`, a new plan is recorded: before the first charge, but not for dry runs.
+        With `opened`, a new plan is recorded. This is done before the first charge, but not for dry runs.
         """
         budget = dataset.require_budget()
         recorded = self._ledger.plan(budget.pool)
@@ -71,8 +71,8 @@ class Plans:
         return record
 
     def _set_shares(self, budget: Budget, record: PlanRecord) -> None:
-        """Record the configured shares; a share that is no longer configured is taken back. Where there are shares, the
-        curator has the whole of the grades of publications."""
+        """Record the configured shares; one that is no longer configured becomes 0. Where there are shares, the curator
+        has all answers of the grades of publications."""
         wanted = {
             (who, grade): answers for who, mine in (budget.shares or {}).items() for grade, answers in mine.items()
         }
@@ -85,13 +85,12 @@ class Plans:
     # -- grades ------------------------------------------------------------------------------------------------------
 
     def check_grade(self, dataset: Dataset, grade: str | None) -> None:
-        """Refuse a grade that the dataset's pool neither has nor ever had."""
+        """Refuse a grade that the dataset's pool does not have and never had."""
         budget = dataset.require_budget()
         if grade is None:
             if not budget.default_grade:
                 raise RequestError(
-                    f"the budget of {dataset.name} pays for publications only; for single questions its curator adds "
-                    "answers, before anything is published"
+                    f"the budget of {dataset.name} pays for publications only; its curator can add answers and replan"
                 )
             return
         if any(grade in each.grades for each in self._config.publications_of(budget.pool)):
@@ -104,8 +103,8 @@ class Plans:
         return dataset.require_budget().default_grade or self.of(dataset).grades[0].name
 
     def choose_grade(self, dataset: Dataset, record: PlanRecord, version: int, question: str) -> str:
-        """The grade that answers a question for which none is named: the finest with an answer on record, else the
-        finest that is paid for, else the default grade."""
+        """The grade for a question that names none: the finest grade in which the question has a recorded answer, else
+        the finest in which it is paid for, else the default grade."""
         paid = self._ledger.find_all(record.pool, dataset.name, version, question)
         known = [each for each in paid if each.payload is not None] or paid
         if known:
@@ -113,21 +112,21 @@ class Plans:
         return dataset.require_budget().default_grade
 
     def _error_of(self, charge: Charge, record: PlanRecord) -> tuple[int, Fraction]:
-        """The sort key of answers, finest first: the 95 % margin, then the variance."""
+        """A sort key for charges, the most accurate first: by 95 % margin, then by variance."""
         mechanism = self.of_charge(charge, record).mechanism
         return mechanism.margin_95, mechanism.certificate.variance
 
     def of_grade(self, record: PlanRecord, name: str) -> Intervals:
-        """The intervals of the mechanism of a grade."""
+        """The intervals of the mechanism of a grade, which give the margins of its answers."""
         grade = record.find_grade(name)
         if grade is None:
             raise ConfigError(f"pool {record.pool}", f"has no grade {shorten(name)} on record; verify the ledger")
         return self._intervals_of(record, grade)
 
     def of_charge(self, charge: Charge, current: PlanRecord | None = None) -> Intervals:
-        """The intervals of the mechanism of a charge, which is that of its grade in the plan that it was made under.
+        """The intervals of the mechanism that answers a charge: that of its grade, in the plan when it was made.
 
-        `current` is the plan of new charges, if the caller has it.
+        `current` is the plan for new charges, if the caller has it.
         """
         new = current is not None and (charge.fresh or not current.earlier)
         record = current if new else self._ledger.plan_of(charge)
@@ -146,7 +145,7 @@ class Plans:
         return self._intervals[grade.mechanism]
 
     def _make_plan(self, budget: Budget) -> PlanRecord:
-        """The plan of a budget, designed once; answers that lost history may have given are its debt."""
+        """Design the plan of a budget, or take it from the cache. Its grades have a debt if the ledger lost history."""
         with self._lock:
             record = self._new_plans.get(budget.pool)
             if record is None:
@@ -163,11 +162,12 @@ class Plans:
     # -- the stated epsilon ------------------------------------------------------------------------------------------
 
     def epsilon(self, record: PlanRecord) -> str:
-        """The epsilon of all answers of all grades that were opened or may have been given, at the plan's delta.
+        """The epsilon, at the plan's delta, of all answers of all grades that were opened or that lost history may have
+        given.
 
         **Guarantee.** Never less than what was spent: answers that lost history may have given are composed too, as if
         each had been given in every grade. If a plan may have been lost, its mechanisms are unknown and no number is
-        stated. Computed once for every record.
+        stated. The result is cached until the plan record changes.
         """
         known = self._epsilons.get(record.pool)
         if known is None or known[0] is not record:
@@ -187,8 +187,8 @@ class Plans:
         return f"unknown, at most {total} answers" if spent is None else spent
 
     def _epsilon_of(self, record: PlanRecord) -> str | None:
-        """The epsilon of all opened and lost answers of a plan and of earlier plans, at the plan's delta, rounded up;
-        None if there is no such epsilon.
+        """Compute `epsilon` for a plan and all earlier plans, rounded up; None if no epsilon covers them at the plan's
+        delta.
 
         The order of grades does not matter: a multiset of mechanisms that is fixed in advance may be used in any order.
         """
@@ -212,7 +212,8 @@ class Plans:
     # -- budgets -----------------------------------------------------------------------------------------------------
 
     def make_receipt(self, charge: Charge, mechanism: str, truth: str) -> Receipt:
-        """The receipt of a charge; its epsilon and delta cover all answers of the pool. `truth` is what it counted."""
+        """The receipt of a charge. Its epsilon and delta cover all answers of the pool. `truth` says what the charge
+        counted."""
         record = self._ledger.plan(charge.pool)
         if record is None:
             raise LedgerError("the ledger has no plan for this charge; nothing was answered; verify the ledger")
@@ -237,7 +238,7 @@ class Plans:
         )
 
     def _grades(self, record: PlanRecord, left: Mapping[str, int]) -> tuple[GradeBudget, ...]:
-        """The grades of a plan, with what is left of each."""
+        """The grades of a plan with their accuracy; `left` says how many answers are left of each."""
         budgets = []
         for each in record.grades:
             mechanism = self._intervals_of(record, each).mechanism
@@ -255,7 +256,7 @@ class Plans:
         return tuple(budgets)
 
     def pools(self, name: str | None = None) -> list[str]:
-        """Every pool that pays for a dataset; or the pool with this name, or of the dataset with this name."""
+        """The names of all pools; with `name`, only the pool of this name, or the one that pays for this dataset."""
         known = list(dict.fromkeys(d.budget.pool for d in self._config.datasets.values() if d.budget is not None))
         if not known:
             raise ConfigError("dataset", "no dataset has a budget, so no question can be asked; declare a budget")
@@ -270,14 +271,14 @@ class Plans:
         return [wanted]
 
     def _datasets(self, pool: str) -> Sequence[Dataset]:
-        """The datasets that a pool pays for; refused, like their questions, if another pool paid for one before."""
+        """The datasets that a pool pays for. An error if another pool has paid for one of them before."""
         datasets = self._config.pool(pool)
         for each in datasets:
             self._ledger.check_pool(each.name, pool, each.schema.unit)
         return datasets
 
     def budget(self, pool: str) -> PoolBudget:
-        """What is left of a pool."""
+        """What is left of a pool, with its grades and shares."""
         datasets = self._datasets(pool)
         record, default = self.of(datasets[0]), self.default_grade(datasets[0])
         standings, shares = self._standing(datasets[0])
@@ -299,7 +300,7 @@ class Plans:
         )
 
     def extend(self, name: str, answers: int | str, reason: str, grade: str | None = None) -> PoolBudget:
-        """Add answers of a grade to a pool's budget, on the record, with the epsilon of everything."""
+        """Add answers to a grade of a pool's plan; the ledger records the epsilon of all answers together."""
         more, words = integer("answers", answers, 1, MOST_ANSWERS), given_reason(reason)
         (pool,) = self.pools(name)
         record = self.of(self._datasets(pool)[0], opened=True)
@@ -321,10 +322,10 @@ class Plans:
         return self.budget(pool)
 
     def replan(self, name: str, reason: str) -> PoolBudget:
-        """Record a new plan, as configured now, in a pool that has a plan.
+        """Replace the plan of a pool by a new one made from the current configuration.
 
         **Guarantee.** The stated epsilon covers all answers that were ever opened in the pool, spent or not, and all
-        that may have been lost, each plan with its own mechanisms, bounds and neighbours.
+        answers that lost history may have given, each plan with its own mechanisms, bounds and neighbours.
         """
         words, (pool,) = given_reason(reason), self.pools(name)
         budget = self._datasets(pool)[0].require_budget()
@@ -344,7 +345,7 @@ class Plans:
     # -- what is left ------------------------------------------------------------------------------------------------
 
     def _standing(self, dataset: Dataset) -> tuple[dict[str, Standing], dict[str, dict[str, Standing]]]:
-        """What is left of every grade of a dataset's pool; and of the configured shares, by analyst and grade."""
+        """What is left of each grade of a dataset's pool, and of the configured shares, by analyst and grade."""
         budget = dataset.require_budget()
         shares = {
             who: {
@@ -359,7 +360,7 @@ class Plans:
         return {name: Standing(k, min(k, lost)) for name, k in many.items()}, shares
 
     def left(self, dataset: Dataset, analyst: str, most: Most | None = None) -> dict[str, int]:
-        """How many answers of each grade an analyst can still ask for; `most` is the analyst's limit."""
+        """By grade: how many answers an analyst can still ask for; `most` is the analyst's limit."""
         standings, shares = self._standing(dataset)
         pool, mine = dataset.require_budget().pool, shares.get(analyst, {})
         left = {name: each.left for name, each in standings.items()}
@@ -372,11 +373,11 @@ class Plans:
         return {name: max(0, many) for name, many in left.items()}  # a share may be below what was spent of it
 
     def grades_left(self, dataset: Dataset, analyst: str, most: Most | None = None) -> tuple[GradeBudget, ...]:
-        """The grades of a dataset's pool, with the answers that an analyst can still ask for."""
+        """The grades of a dataset's pool, each with the number of answers that an analyst can still ask for."""
         return self._grades(self.of(dataset), self.left(dataset, analyst, most))
 
     def check_left(self, dataset: Dataset, grade: str, analyst: str, most: Most | None = None) -> None:
-        """Raise the error that a charge would raise, with the same message."""
+        """Raise the error that a charge would raise if no answer is left, without charging."""
         pool, (standings, shares) = dataset.require_budget().pool, self._standing(dataset)
         spent = spent_error(pool, grade, standings, self._ledger.plan(pool))
         named = grade if len(standings) > 1 else None
@@ -390,10 +391,10 @@ class Plans:
 
 
 def _add(grade: GradeRecord, answers: int) -> GradeRecord:
-    """A grade after an extension, whose answers pay its debt first."""
+    """The grade after an extension. The added answers first pay for those that lost history may have given."""
     return replace(grade, more=grade.more + answers, debt=max(0, grade.debt - answers))
 
 
 def _sum_share(grades: Mapping[str, Standing]) -> Share:
-    """The share of an analyst."""
+    """The share of an analyst in all grades together, with the share in each grade."""
     return Share(sum(each.answers for each in grades.values()), sum(each.spent for each in grades.values()), grades)

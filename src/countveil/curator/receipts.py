@@ -15,7 +15,7 @@ RECEIPT = "[0-9a-f]{24}"
 EPSILON = {"description": "A number; after history was lost, possibly a text that begins with unknown."}
 LOST = {"description": "Further answers that lost history may have given; epsilon covers them. null: unknown."}
 GRADES = {"description": "Every grade of the pool's plan, with its accuracy and what is left of it."}
-"""Descriptions of fields for the service's OpenAPI document."""
+"""Descriptions of fields, which the service shows in its OpenAPI document."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,12 @@ class GradeBudget:
 
 @dataclass(frozen=True)
 class Share(Standing):
-    """What is left of an analyst's share of a pool, of all grades together and of each."""
+    """What is left of an analyst's share of a pool: of all grades together, and of each grade."""
 
     grades: Mapping[str, Standing] = field(default_factory=dict)
 
     def describe(self) -> dict[str, Any]:
-        """As plain JSON values."""
+        """The share as plain JSON values."""
         grades = {name: _describe_standing(each) for name, each in self.grades.items()}
         return {**_describe_standing(self), "grades": grades}
 
@@ -49,7 +49,7 @@ def _describe_standing(standing: Standing) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Receipt:
-    """What was paid for: enough to check the guarantee, nothing about the data."""
+    """What was paid for: enough to check the guarantee, and nothing about the data."""
 
     id: str
     dataset: str
@@ -62,7 +62,7 @@ class Receipt:
     delta: str
     answers: int
     answers_left: int
-    """Answers left of all grades."""
+    """How many answers are left of all grades together."""
     time: str
     answers_lost: int | None = field(default=0, metadata=LOST)
     grade: str = STANDARD
@@ -73,7 +73,7 @@ class Receipt:
 
 @dataclass(frozen=True)
 class PoolBudget:
-    """What is left of a pool."""
+    """What is left of a pool, with its grades and shares."""
 
     pool: str
     datasets: tuple[str, ...]
@@ -82,7 +82,7 @@ class PoolBudget:
     epsilon: str = field(metadata=EPSILON)
     delta: str
     mechanism: str
-    """The mechanism of `default_grade`."""
+    """The hash of the mechanism of `default_grade`."""
     margin_95: int
     shares: Mapping[str, Share]
     answers_lost: int | None = field(default=0, metadata=LOST)
@@ -93,6 +93,6 @@ class PoolBudget:
 
 
 def check_receipt_id(id: object) -> None:
-    """Refuse an id that no receipt can have."""
+    """Raise an error for an id that no receipt can have."""
     if not isinstance(id, str) or not re.fullmatch(RECEIPT, id):
         raise ParameterError("id", id, "the 24 hexadecimal digits of a receipt")

@@ -1,4 +1,4 @@
-"""The counts of an answer: drawn once, and packed into bytes for the ledger, or in files that the ledger lists."""
+"""The counts of an answer: drawn once, then packed into bytes for the ledger or written to files that it lists."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from countveil.sampling.randomness import NoiseKey
 
 
 def draw_counts(mechanism: Mechanism, counts: Ints, cells: int) -> Ints:
-    """Add noise to an engine's counts, one draw per cell, with a fresh noise key that is used once and discarded."""
+    """Add noise to an engine's counts, one draw for each cell, with a fresh noise key that is then discarded."""
     whole = isinstance(counts, np.ndarray) and counts.dtype == np.int64 and counts.shape == (cells,)
     if not whole or (len(counts) and not 0 <= counts.min() <= counts.max() <= mechanism.largest_count):
         raise EngineError("the engine returned values that cannot be counts; the charge is kept")
@@ -22,12 +22,12 @@ def draw_counts(mechanism: Mechanism, counts: Ints, cells: int) -> Ints:
 
 
 def pack_counts(released: Ints) -> bytes:
-    """Released counts as bytes for the ledger."""
+    """Pack released counts into bytes, which the ledger stores."""
     return zlib.compress(released.astype("<i8").tobytes(), 1)
 
 
 def unpack_counts(payload: bytes | None, cells: int) -> Ints:
-    """Released counts from bytes in the ledger."""
+    """Unpack released counts from the bytes that the ledger stores."""
     check_inline(payload)
     counts = np.frombuffer(zlib.decompress(payload or b""), dtype="<i8").astype(np.int64)
     if len(counts) != cells:
@@ -36,12 +36,12 @@ def unpack_counts(payload: bytes | None, cells: int) -> Ints:
 
 
 def is_manifest(payload: bytes) -> bool:
-    """Whether a recorded answer is a manifest of files: see `parquet_results`."""
+    """Whether a recorded answer is a manifest of files, as `parquet_results` writes it."""
     return payload.startswith(b"{")
 
 
 def check_inline(payload: bytes | None) -> None:
-    """Refuse a recorded answer that is in files."""
+    """Raise an error if a recorded answer is in files, so that its counts are not in the ledger."""
     if payload is not None and is_manifest(payload):
         folder = json.loads(payload)["folder"]
         raise RequestError(f"the answer is in the files of {folder}; ask with count_to_parquet(..., output=...)")

@@ -1,4 +1,4 @@
-"""Result types: tables of released counts with margins, and dry runs. Only y and public facts."""
+"""Result types: tables of released counts with margins, and dry runs. They contain only released and public values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from countveil.query.schema import Column
 from countveil.query.truth import Truth
 
 MOST_COLLECTED = 20_000_000
-"""Most cells of a table that is collected in memory."""
+"""The most cells of a table that is collected in memory."""
 FrameKind = Literal["pandas", "polars", "pyarrow"]
 KINDS = get_args(FrameKind)
 CONSISTENT = (
@@ -42,25 +42,26 @@ class DryRun:
     cells: int
     cost: int
     answers_left: int
-    """Answers of `grade` that the analyst can still pay for."""
+    """How many answers of `grade` the analyst can still pay for."""
     margin_95: int
     worst_error: int
     eta: str
     useful_from: int
     sum_bias: str
-    """Upper bound on the bias of the sum of all cells; the worst case is that all cells are small."""
+    """An upper bound on the bias of the sum of all cells. In the worst case all cells are small."""
     notes: tuple[str, ...]
     grade: str = STANDARD
-    """The grade that pays, or whose answer is on the record."""
+    """The grade that pays, or that has paid if the answer is recorded."""
     grades: tuple[GradeBudget, ...] = ()
-    """Every grade of the pool, with the answers that the analyst can still pay for."""
+    """Every grade of the pool, with the number of answers that the analyst can still pay for."""
     truth: Truth | None = None
-    """What is counted, and what the intervals are for; None from a service of an earlier version."""
+    """What is counted, and what the intervals are for. None if the service has an earlier version that does not say."""
 
 
 @dataclass(frozen=True)
 class Total:
-    """A sum of released cells: within `margin_95` of the true sum in 95 % of releases, within `worst_error` always."""
+    """A sum of released cells. It is within `margin_95` of the true sum in 95 % of releases, and within `worst_error`
+    always."""
 
     value: int
     cells: int
@@ -71,18 +72,19 @@ class Total:
 
 @dataclass(frozen=True)
 class Table(Estimates):
-    """Released counts of every cell of a question, from a Curator or a service.
+    """The answer to a question, from a Curator or a service: a released count for every cell.
 
-    The cells are all combinations of the labels of the group columns, in order, the last column changing fastest.
-    Columns with one source (a hierarchy) share an axis, which has the combinations of their labels that exist.
+    The cells are all combinations of the labels of the group columns, in order, the last column changing fastest. Group
+    columns that are derived from one source column (a hierarchy) count as one: only the combinations of their labels
+    that exist are cells.
     """
 
     columns: list[str]
-    """Group columns, the count, and the ends of its 95 % interval."""
+    """The names of the columns: group columns, the count, and the two ends of its 95 % interval."""
     kinds: list[str]
     """The kind of each column: text, integer, boolean or date."""
     labels: tuple[list[Any], ...] = field(repr=False)
-    """The labels of each group column, along its axis."""
+    """For each group column, its label in every bin of its axis; see `Grid`."""
     released: Ints = field(repr=False)
     low: Ints = field(repr=False)
     high: Ints = field(repr=False)
@@ -91,16 +93,16 @@ class Table(Estimates):
     receipt: Receipt
     replayed: bool
     kind: FrameKind | None = None
-    """The kind of frame that the caller wants."""
+    """The kind of frame that the caller wants; None for any."""
     intervals: Intervals | None = field(default=None, repr=False)
-    """The intervals of the mechanism that answered; a service sends `stated_margins` instead."""
+    """The intervals of the mechanism that answered. A table from a service has `stated_margins` instead."""
     stated_margins: Mapping[int, int] = field(default_factory=dict, repr=False)
     truth: Truth | None = None
-    """What is counted, and what the intervals are for; None from a service of an earlier version."""
+    """What is counted, and what the intervals are for. None if the service has an earlier version that does not say."""
     axes: tuple[int, ...] | None = field(default=None, repr=False)
-    """The axis of each group column, from 0; None: each has its own."""
+    """For each group column, the number of its axis, from 0. None if each column has an axis of its own."""
     declared: tuple[Column, ...] = field(default=(), repr=False)
-    """The group columns as the schema declares them; a service does not send them."""
+    """The group columns as the schema declares them. Empty for a table from a service."""
 
     @cached_property
     def grid(self) -> Grid:
@@ -118,14 +120,14 @@ class Table(Estimates):
 
     @property
     def rows(self) -> Iterator[tuple[Any, ...]]:
-        """The cells as plain values: labels, count, low, high."""
+        """The cells one by one, as (labels ..., count, low, high)."""
         counts = (self.released.tolist(), self.low.tolist(), self.high.tolist())
         for place, *cell in zip(self.grid.places(), *counts, strict=True):
             yield (*place, *cell)
 
     @cached_property
     def frame(self) -> Any:
-        """The table as a frame of the requested kind, else the source's kind, else one that is installed."""
+        """The table as a frame of the requested kind, else of the source's kind, else of a kind that is installed."""
         return self.to(self.kind or choose_frame_kind())
 
     def to(self, kind: FrameKind) -> Any:
@@ -155,7 +157,7 @@ class Table(Estimates):
         return nw.from_dict(data, backend=kind).to_native()
 
     def total(self) -> Total:
-        """The sum of all released cells: free.
+        """The sum of all released cells. This is free.
 
         Returns:
             The sum with its margin.
@@ -166,7 +168,7 @@ class Table(Estimates):
         return self._sum(self.released)
 
     def subtotals(self, by: str | Sequence[str]) -> list[tuple[tuple[Any, ...], Total]]:
-        """The sums for every combination of labels of some group columns: free, each with its own margin.
+        """The sum for every combination of labels of some group columns, each with its own margin. This is free.
 
         Args:
             by: A group column of the table, or a list of them.
@@ -189,7 +191,7 @@ class Table(Estimates):
 
     @property
     def sum_margins(self) -> dict[int, int]:
-        """The 95 % margin of a sum of so many cells, for every number of cells that a subtotal can have."""
+        """For every number of cells that a subtotal can have: the 95 % margin of a sum of that many cells."""
         return {size: self._margin_of_sum(size) for size in sorted(self.grid.sum_sizes())}
 
     def _margin_of_sum(self, cells: int) -> int:
@@ -204,7 +206,7 @@ class Table(Estimates):
         return Total(value, len(cells), self._margin_of_sum(len(cells)), len(cells) * self.worst_error)
 
     def describe(self) -> dict[str, Any]:
-        """As plain JSON values."""
+        """The table as plain JSON values."""
         return {
             "schema_version": 1,
             "columns": self.columns,
@@ -226,7 +228,7 @@ def make_table(
     replayed: bool,
     kind: FrameKind | None = None,
 ) -> Table:
-    """The table of a question from its released counts, which are in the order of its axes."""
+    """Make the table of a question from its released counts, which are in the order of the question's axes."""
     shown, mechanism = question.shown, intervals.mechanism
     grid, released = lay_out(question, released)
     groups, ends = [column.name for column in shown], [f"{question.name}_low", f"{question.name}_high"]
@@ -258,7 +260,8 @@ def make_dry_run(
     intervals: Intervals,
     found: Charge | None,
 ) -> DryRun:
-    """The dry run of a question in a grade, given its charge in that grade if there is one, and what is left."""
+    """Make the dry run of a question in a grade. `found` is the question's charge in that grade, if it was asked
+    before."""
     mechanism = intervals.mechanism
     worst, useful = mechanism.certificate.worst_error, max(1, 10 * mechanism.margin_95)
     sums = bias_of_sum(mechanism, question.cells)
@@ -300,13 +303,13 @@ def make_dry_run(
 
 
 def choose_frame_kind() -> FrameKind:
-    """The kind of frame if the caller names none: the first that is installed."""
+    """The kind of frame if the caller names none: the first library that is installed."""
     installed: Iterator[FrameKind] = (kind for kind in KINDS if find_spec(kind))
     return next(installed, "pyarrow")
 
 
 def check_kind(kind: object) -> None:
-    """Refuse a kind of frame that is not known or not installed."""
+    """Raise an error if a kind of frame is not known or not installed."""
     if kind not in KINDS:
         raise ParameterError("frame", kind, "one of " + ", ".join(KINDS))
     if not find_spec(str(kind)):
@@ -316,13 +319,13 @@ def check_kind(kind: object) -> None:
 
 
 def kind_of(frame: object) -> FrameKind | None:
-    """The library of a frame in memory, or None if results cannot be frames of that library."""
+    """The library of a frame in memory; None if results cannot be frames of that library."""
     library = type(frame).__module__.split(".")[0]
     return next((kind for kind in KINDS if kind == library), None)
 
 
 def check_collectable(question: Question, workers: bool = False) -> None:
-    """Refuse a table that is too large for one process, unless the engine has workers that can write it."""
+    """Raise an error if a table is too large for one process, unless the engine has workers that can write it."""
     if question.cells > MOST_COLLECTED and not workers:
         raise RequestError(
             f"a table of {question.cells:,} cells is too large to collect (at most {MOST_COLLECTED:,} cells); "

@@ -1,4 +1,4 @@
-"""Summaries for `datasets` and `history`: public facts of a dataset, and charged questions. Nothing about the data."""
+"""Summaries for `datasets` and `history`: public facts of datasets, and charged questions. Nothing about the data."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class MechanismSummary:
 
 @dataclass(frozen=True)
 class DatasetSummary:
-    """A dataset that answers questions: its public schema, its pool and the mechanisms of its answers."""
+    """A dataset that answers questions: its public schema, its pool, and the mechanisms of its answers."""
 
     name: str
     unit: str
@@ -67,7 +67,7 @@ class DatasetSummary:
 
 @dataclass(frozen=True)
 class HistoryEntry:
-    """A question that was charged; `id` is the id of its receipt, `answered` the time of its answer."""
+    """A question that was charged. `id` is the id of its receipt, and `answered` is the time of its answer."""
 
     id: str
     pool: str
@@ -81,7 +81,7 @@ class HistoryEntry:
 
 
 def summarise_dataset(dataset: Dataset, pool: PoolBudget, mechanism: Mechanism) -> DatasetSummary:
-    """The public facts of a dataset, its pool and its mechanism."""
+    """Summarise the public facts of a dataset, its pool and its mechanism."""
     schema = dataset.schema
     return DatasetSummary(
         schema.name,
@@ -124,7 +124,7 @@ def _summarise_column(column: Column) -> ColumnSummary:
 
 
 def summarise_charge(charge: Charge) -> HistoryEntry:
-    """The history entry of a charge."""
+    """Make the history entry of a charge."""
     return HistoryEntry(
         charge.id,
         charge.pool,

@@ -1,7 +1,7 @@
-"""A released table as a file: CSV, JSON or Parquet. Each says what it counts.
+"""A released table as a file: CSV, JSON or Parquet. Each file says what it counts.
 
-CSV has a last column with the bounds on what one person adds, the same in every row, because CSV has no other place
-for it. Parquet has it in the metadata of the file, under the key `countveil`, with the receipt.
+CSV has no place for such facts, so its last column has them: the bounds on what one person adds, the same text in every
+row. Parquet has them in the metadata of the file, under the key `countveil`, together with the receipt.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from countveil.curator.results import Table
 from countveil.query.truth import Truth
 
 METADATA = b"countveil"
-"""The key of the metadata of Parquet files."""
+"""The key under which a Parquet file's metadata has the facts about the table."""
 
 
 def to_csv(table: Table) -> str:
-    """The table as CSV, with a last column that says what is counted."""
+    """The table as CSV text, with a last column that says what is counted."""
     lines = _Lines()
     writer = csv.writer(lines)  # its default line end is \r\n, so it quotes labels with either of these characters
     text = "" if table.truth is None else table.truth.sentence
@@ -29,7 +29,7 @@ def to_csv(table: Table) -> str:
 
 
 def truth_column(table: Table) -> str:
-    """The name of the CSV column that says what is counted, different from all others: count_of."""
+    """The name of the CSV column that says what is counted: usually count_of, and different from all other names."""
     name, taken = f"{table.columns[-3]}_of", {column.casefold() for column in table.columns}
     while name.casefold() in taken:
         name += "_what"
@@ -56,7 +56,7 @@ def describe_truth(truth: Truth | None) -> dict[str, Any]:
 
 
 class _Lines(list[str]):
-    """The lines of a CSV file, each ending in \\n."""
+    """The lines of a CSV file, collected from a csv writer; each ends with a line feed."""
 
     def write(self, line: str) -> None:
         self.append(line.removesuffix("\r\n") + "\n")

@@ -1,4 +1,4 @@
-"""The labels of a table's cells, computed from cell numbers as Arrow columns, for any part of a table."""
+"""The labels of a table's cells as Arrow columns, computed from cell numbers, for the whole table or a part of it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from countveil.query.axes import Axis
 from countveil.query.schema import Column, Kind, Value
 
 _EPOCH = 719163
-"""The day number of 1970-01-01."""
+"""The day number that Python's dates give to 1970-01-01, which is day 0 in Arrow."""
 
 
 @dataclass(frozen=True)
 class Labels:
-    """The labels of a group column; the bins of its axis change every `stride` cells."""
+    """The labels of one group column, by cell number. The label can change only every `stride` cells."""
 
     column: Column
     axis: Axis
@@ -32,7 +32,7 @@ class Labels:
         return self.column.label_kind
 
     def lookup(self) -> Callable[[NDArray[np.int64]], Any]:
-        """A function from cell numbers to an Arrow array of their labels."""
+        """Return a function that maps an array of cell numbers to an Arrow array of their labels."""
         import pyarrow as pa
 
         column = self.column
@@ -48,7 +48,7 @@ class Labels:
 
 
 def labels_of(question: Question) -> tuple[Labels, ...]:
-    """The labels of every group column, in the order of the schema."""
+    """One `Labels` for each group column of a question, in the order of the schema."""
     strides = islice(accumulate(question.shape, floordiv, initial=question.cells), 1, None)
     labels = {
         column.name: Labels(column, axis, stride)
@@ -59,7 +59,7 @@ def labels_of(question: Question) -> tuple[Labels, ...]:
 
 
 def arrow_values(values: Sequence[Value], kind: Kind) -> Any:
-    """Values of a column as an Arrow array."""
+    """Convert values of a column to an Arrow array."""
     import pyarrow as pa
 
     kinds = {"text": pa.string(), "integer": pa.int64(), "boolean": pa.bool_(), "date": pa.date32()}
@@ -67,7 +67,7 @@ def arrow_values(values: Sequence[Value], kind: Kind) -> Any:
 
 
 def count_name(question: Question) -> str:
-    """The name of the column of counts in the files, different from all group columns."""
+    """The name of the column of counts in result files. It differs from the names of all group columns."""
     taken, name = {column.name.casefold() for column in question.by}, "count"
     while name in taken:
         name += "_released"

@@ -1,8 +1,9 @@
-"""How many rows people have in the cells of tables, and so what contribution bounds leave out: for the curator only.
+"""How many rows people have in the cells of tables, and what contribution bounds leave out; for the curator only.
 
-A person in m cells of a table counts in c of them, each equally likely, with at most r of the n rows in each: of a cell
-min(n, r) min(1, c/m) rows are kept on average. One statement reads the source once and returns, for every cell and
-class of m, the sums from which the rows kept follow for every choice of a grid.
+Let a person have rows in m cells of a table. With the bounds c (`cells_per_person`) and r (`rows_per_person`), the
+person counts in at most c of these cells, each equally likely, with at most r rows in each. Of a cell with n rows of
+the person, min(n, r) min(1, c/m) rows are kept on average. One statement reads the source once. For every cell it
+returns sums over the people, grouped by classes of m. They give the rows kept for every choice of r and c.
 """
 
 from __future__ import annotations
@@ -20,49 +21,54 @@ from countveil.query.schema import Column
 
 Floats = NDArray[np.float64]
 Group = tuple[Column, ...]
-"""The group columns of a table."""
+"""The group columns of one table."""
 MOST_SURVEYED = 1_000_000
-"""Of a source with more rows, about so many are surveyed: all rows of some of the people."""
+"""Of a source with more rows than this, only a sample is surveyed: all rows of some people, about this many rows."""
 
 
 @dataclass(frozen=True, eq=False)
 class TableContributions:
-    """The rows of people in the non-empty cells of one table; `bounds` are the choices of rows and of cells."""
+    """What people contribute to one table, for its cells that have rows.
+
+    `bounds` has the choices of `rows_per_person` and of `cells_per_person`. Below, n is a person's rows in a cell, m
+    the number of the person's cells, and r a choice of `rows_per_person`. A class of m is the range between two
+    neighbouring choices of `cells_per_person`.
+    """
 
     by: tuple[str, ...]
     bounds: tuple[Sequence[int], Sequence[int]]
     labels: tuple[tuple[str, ...], ...]
     rows: Floats
-    """Of each cell."""
+    """The number of rows in each cell."""
     people: float
     most_rows: int
-    """The most rows of one person in one cell."""
+    """The largest number of rows that one person has in one cell."""
     most_cells: int
-    """The most cells of one person."""
+    """The largest number of cells in which one person has rows."""
     cut: Floats
-    """By cell, class of m and choice r: the sum of min(n, r)."""
+    """The sum of min(n, r) over people, indexed by cell, class of m and choice of r."""
     spread: Floats
-    """By cell, class of m and choice r: the sum of min(n, r) / m."""
+    """The sum of min(n, r) / m over people, indexed by cell, class of m and choice of r."""
     complete: Floats
-    """By class of m and choice r: the number of people with at most r rows in each cell."""
+    """How many people have at most r rows in each of their cells, indexed by class of m and choice of r."""
 
     def kept(self, row: int, cell: int) -> Floats:
-        """The average number of rows kept of each cell, for the choice with these indexes."""
+        """For each cell, how many rows are kept on average with the bounds at these indexes of `bounds`."""
         c = self.bounds[1][cell]
         kept: Floats = self.cut[:, : cell + 1, row].sum(axis=1) + c * self.spread[:, cell + 1 :, row].sum(axis=1)
         return kept
 
     def whole(self, row: int, cell: int) -> float:
-        """The share of people of whom no row is left out."""
+        """The share of people who lose no row with the bounds at these indexes of `bounds`."""
         return float(self.complete[: cell + 1, row].sum()) / max(self.people, 1.0)
 
 
 def survey_contributions(
     engine: Engine, unit: str, tables: Sequence[Group], rows: Sequence[int], cells: Sequence[int], one_in: int = 1
 ) -> list[TableContributions]:
-    """The contributions to each table, for these choices of bounds, in one pass over the source.
+    """Survey what people contribute to each table, for these choices of bounds, in one pass over the source.
 
-    `one_in`: of so many people one is surveyed, chosen by a hash; the result is then about the sample.
+    Only one person in `one_in` is surveyed, chosen by a hash. The results then describe this sample.
     """
     compiler = engine.compiler()
     columns = list(dict.fromkeys(column for table in tables for column in table))
@@ -109,7 +115,7 @@ def survey_contributions(
 
 
 def _bin(compiler: Compiler, column: Column) -> str:
-    """The value of a column, or the number of its bin; NULL outside the domain."""
+    """SQL for the value of a column or, if it is grouped, the number of its bin; NULL for values outside the domain."""
     if column.source is not None:
         tests = (compiler.member(Membership(column.source, block)) for block in column.blocks)
         return f"CASE {' '.join(f'WHEN {test} THEN {i}' for i, test in enumerate(tests))} END"
@@ -127,7 +133,7 @@ def _collect(
     keys: dict[Column, str],
     bounds: tuple[Sequence[int], Sequence[int]],
 ) -> TableContributions:
-    """The part of a result that belongs to one table."""
+    """Take the rows of a query result that belong to one table, which `mask` identifies."""
     rows, cells = bounds
     mine = np.array([int(t) == mask for t in result["t"]], dtype=bool)
     level = np.array([int(v) for v in result["level"][mine]], dtype=np.int64)
@@ -158,6 +164,6 @@ def _collect(
 
 
 def _label(column: Column, key: object) -> str:
-    """The label of a bin by its key in the result."""
+    """The label of a bin, given the bin's value or number in the query result."""
     is_value = column.source is None and (column.is_listed or column.step == 1)
     return str(key) if is_value else str(column.key_labels()[int(str(key))])

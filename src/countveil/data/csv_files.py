@@ -1,16 +1,17 @@
-"""CSV files are checked when they are opened: a file that is not RFC 4180 is refused before any question.
+"""Checks CSV files when they are opened: a file that does not follow RFC 4180 is refused before any question.
 
 In such a file, one record can change how others are read: a parser that guesses what `9001,No"rth,"50` means may read
 everything up to the next quote as one field. So opening a file scans all of its bytes once. The accepted format: a
 field is quoted as a whole or has no quote; a quote within quotes is written twice; records end with CRLF or LF, and the
-last one may end with the file. Text need not be ASCII.
+last record may end with the file. Text need not be ASCII.
 
 In an accepted file, quotes alternately open and close (a doubled quote closes and opens). So a byte is within quotes if
 the number of quotes before it is odd, and no record changes how another is read.
 
-Two limits come from DuckDB. It skips a record of more than 2 MB, but misreads the records after one that is longer than
-its buffers and has line ends within quotes: a record of more than 2 MB with a quote is refused. And it ends a record at
-a carriage return: one without a line feed, outside quotes, is refused.
+Two further rules make up for what DuckDB does. DuckDB skips a record of more than 2 MB, but if such a record has line
+ends within quotes and exceeds its buffers, it misreads the records that follow. So a record of more than 2 MB that has
+a quote is refused. And DuckDB ends a record at a carriage return, so a carriage return outside quotes is refused unless
+a line feed follows.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ from countveil.data.source import Source
 from countveil.errors import DataError, EngineError, ParameterError, shorten
 
 CHUNK = 1 << 18
-"""Bytes that are scanned together: few enough for the processor's cache."""
+"""How many bytes are scanned together: few enough for the processor's cache."""
 MAX_RECORD = 2_000_000
-"""The most bytes of a record that has a quote; at least `CHUNK`."""
+"""The largest size, in bytes, of a record that has a quote; at least `CHUNK`."""
 BOM = b"\xef\xbb\xbf"
 QUOTE, LF, CR = b'"\n\r'
 WORD = 64
@@ -40,12 +41,13 @@ LONE = "a carriage return without a line feed, outside quotes"
 Words = NDArray[np.uint64]
 NONE = np.zeros(1, np.uint64)
 SEPARATORS = {";": ";", ",": ",", "|": "|", "\t": "\\t"}
-"""Common field separators, each as written in a configuration."""
+"""Common field separators, each with the way in which it is written in a configuration."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Where a file is not RFC 4180: byte offsets of the fault and, if it is within quotes, of the opening quote."""
+    """A place where a file breaks RFC 4180, as byte offsets: of the fault, and of the opening quote if it is within
+    quotes."""
 
     reason: str
     offset: int
@@ -53,7 +55,7 @@ class Fault:
 
 
 def delimiter_of(source: Source) -> str:
-    """The separator of fields: as configured, or by the name of the source, because its files may be links."""
+    """The field separator of a CSV source: the configured one, or the usual one for the ending of the source's name."""
     delimiter = source.delimiter or ("\t" if source.location.lower().endswith((".tsv", ".tsv.gz")) else ",")
     if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0':
         raise ParameterError("delimiter", delimiter, "one ASCII character that is not a quote or a line end")
@@ -61,12 +63,12 @@ def delimiter_of(source: Source) -> str:
 
 
 def is_packed(source: Source) -> bool:
-    """Whether the files are gzip, by the name of the source."""
+    """Whether the files are compressed with gzip, judged by the ending of the source's name."""
     return source.location.lower().endswith(".gz")
 
 
 def read_header(paths: list[str], source: Source, delimiter: str) -> list[str]:
-    """The names of the columns, which must be the same in all files; either all files are packed, or none."""
+    """Read the column names, which must be the same in all files."""
     packed = is_packed(source)
     header = _first_record(paths[0], delimiter, packed)
     others = [separator for separator in SEPARATORS if separator != delimiter and separator in "".join(header)]
@@ -86,7 +88,7 @@ def read_header(paths: list[str], source: Source, delimiter: str) -> list[str]:
 
 
 def check_file(path: str, delimiter: str, packed: bool = False) -> None:
-    """Refuse a file that is not RFC 4180, with the line number; one pass over its bytes."""
+    """Refuse a file that does not follow RFC 4180; the error names the line. The file is read once."""
     try:
         with _open_bytes(path, packed) as file:
             fault = find_fault(file.readinto, delimiter)
@@ -104,9 +106,10 @@ def check_file(path: str, delimiter: str, packed: bool = False) -> None:
 
 
 def find_fault(read_into: Callable[[Any], int | None], delimiter: str) -> Fault | None:
-    """The first fault in the bytes that `read_into` gives, or None.
+    """Find the first fault in the bytes that `read_into` supplies; None if there is no fault.
 
-    The window begins with one byte that was already scanned; its last bytes are scanned together with the next ones.
+    The bytes pass through a window. It begins with one byte that was already scanned, because a byte is judged together
+    with its neighbours; its last bytes stay for the next scan.
     """
     window = bytearray(CHUNK + 4 * WORD)
     window[0], size, more = LF, 1, True
@@ -132,24 +135,27 @@ def find_fault(read_into: Callable[[Any], int | None], delimiter: str) -> Fault 
 
 
 class _Scan:
-    """One pass over a file, window by window. Every byte is one bit in words of 64 bits, so that one operation handles
-    64 bytes. Position 0 is the second byte of the window."""
+    """A scan of a file, window by window.
+
+    Each byte becomes one bit in words of 64 bits, so that one operation handles 64 bytes. Position 0 is the second byte
+    of the window.
+    """
 
     def __init__(self, window: bytearray, delimiter: int) -> None:
         self.window, self.data, self.delimiter = window, np.frombuffer(window, np.uint8), delimiter
         self.offset = 0
-        """The number of bytes before position 0."""
+        """The number of bytes of the file before position 0."""
         self.inside = False
         """Whether position 0 is within quotes."""
         self.opened = 0
-        """The offset of the last opening quote."""
+        """The offset in the file of the last opening quote."""
         self.began = 0
-        """The offset of the start of the record at position 0."""
+        """The offset in the file at which the record at position 0 begins."""
         self.quoted = False
-        """Whether that record has a quote."""
+        """Whether the record at position 0 has had a quote so far."""
 
     def find(self, length: int) -> Fault | None:
-        """Scan `length` bytes, a multiple of 64."""
+        """Scan the next `length` bytes (a multiple of 64) and return their first fault, or None."""
         window, stop = self.window, length + 1
         if not self.inside and window.find(QUOTE, 1, stop) < 0 and window.find(CR, 1, stop) < 0:
             fault = self._measure(length, NONE, self._bits(LF, length))
@@ -159,7 +165,7 @@ class _Scan:
         return fault
 
     def _bits(self, byte: int, length: int) -> Words:
-        """The positions of a byte value, as bits."""
+        """A set of bits that marks the positions of a byte value."""
         return np.packbits(self.data[1 : length + 1] == byte, bitorder="little").view("<u8")
 
     def _find(self, length: int) -> Fault | None:
@@ -184,8 +190,9 @@ class _Scan:
         return Fault(reason, self.offset + at)
 
     def _measure(self, length: int, quotes: Words, ends: Words) -> Fault | None:
-        """Find a record that is too long; `ends` are the ends of records. A record within one window is never too long,
-        so only the record that began before the window is measured.
+        """Find a record with a quote that is too long; `ends` marks the ends of records.
+
+        A record that lies in one window is never too long, so only the record that began before the window is measured.
         """
         first_end, last_end, first_quote = _first(ends), _last(ends), _first(quotes)
         stop = length if first_end < 0 else first_end
@@ -198,19 +205,22 @@ class _Scan:
 
 
 def _next(bits: Words, first: bool) -> Words:
-    """Every bit moved one position later; `first` is the bit before the first position."""
+    """Move every bit one position later; `first` becomes the bit of the first position."""
     carried = np.concatenate((np.array([first], bits.dtype), bits[:-1] >> np.uint64(WORD - 1)))
     return bits << np.uint64(1) | carried
 
 
 def _previous(bits: Words, last: bool) -> Words:
-    """Every bit moved one position earlier; `last` is the bit after the last position."""
+    """Move every bit one position earlier; `last` becomes the bit of the last position."""
     carried = np.concatenate((bits[1:], np.array([last], bits.dtype))) << np.uint64(WORD - 1)
     return bits >> np.uint64(1) | carried
 
 
 def _parities(bits: Words, odd: bool) -> Words:
-    """For every position, whether the number of set bits up to it is odd; `odd` is the parity before the first."""
+    """For every position, whether the number of set bits up to and including it is odd.
+
+    `odd` says whether the number of set bits before the first position is odd.
+    """
     parities = bits
     for shift in (1, 2, 4, 8, 16, 32):
         parities = parities ^ (parities << np.uint64(shift))
@@ -220,21 +230,21 @@ def _parities(bits: Words, odd: bool) -> Words:
 
 
 def _first(bits: Words) -> int:
-    """The position of the first set bit, -1 if there is none."""
+    """The position of the first set bit; -1 if no bit is set."""
     word = int((bits != 0).argmax())
     set_bits = int(bits[word])
     return word * WORD + (set_bits & -set_bits).bit_length() - 1 if set_bits else -1
 
 
 def _last(bits: Words) -> int:
-    """The position of the last set bit, -1 if there is none."""
+    """The position of the last set bit; -1 if no bit is set."""
     word = len(bits) - 1 - int((bits[::-1] != 0).argmax())
     set_bits = int(bits[word])
     return word * WORD + set_bits.bit_length() - 1 if set_bits else -1
 
 
 def _up_to(bits: Words, at: int) -> Words:
-    """The bits before a position, as words up to the one of that position."""
+    """The bits before a position. Words after that position's word are left out."""
     kept = bits[: at // WORD + 1].copy()
     kept[-1] &= np.uint64((1 << at % WORD) - 1)
     return kept
@@ -245,8 +255,11 @@ def _open_bytes(path: str, packed: bool) -> Any:
 
 
 class _Unpacked(io.RawIOBase):
-    """The content of a gzip file. Anything after its last member is an error, even zeros: Python's own reader skips
-    them, and DuckDB fails on them."""
+    """A file object with the unpacked content of a gzip file.
+
+    Anything after the last gzip member is an error, even zeros: Python's own reader skips zeros, but DuckDB fails on
+    them.
+    """
 
     def __init__(self, file: io.FileIO) -> None:
         self._file, self._member, self._packed, self._begun = file, zlib.decompressobj(31), b"", False
@@ -275,7 +288,7 @@ class _Unpacked(io.RawIOBase):
 
 
 def _line(path: str, packed: bool, offset: int | None) -> int | None:
-    """The number of the line of a byte."""
+    """The number of the line that contains the byte at `offset`."""
     if offset is None:
         return None
     line = 1

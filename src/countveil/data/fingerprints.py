@@ -1,11 +1,11 @@
-"""Snapshots that detect changed data: the content of a source as one hash, keyed with the ledger's secret.
+"""Snapshots that detect changed data: each contains a hash of the source's content, keyed with the ledger's secret.
 
 Files are hashed as a whole, a DuckDB file together with its write-ahead log. A file is not read again if its size,
-times and inode are unchanged and it was not written just before. A file that changed without any trace would be taken
-for the unchanged file: the result is a stale replay, never a leak.
+times and inode are unchanged, unless it was written just before it was hashed. A file that changed without any trace
+would be taken for the unchanged file: the result is a stale replay, never a leak.
 
-A file beside the ledger caches the fingerprints. Everything in it is keyed: it has neither hashes of the data nor sizes
-of files. Hashes that are not keyed never leave this process.
+A file beside the ledger caches the fingerprints. Everything in that file is keyed, so it reveals neither hashes of the
+data nor sizes of files. Hashes that are not keyed never leave this process.
 """
 
 from __future__ import annotations
@@ -32,17 +32,20 @@ if TYPE_CHECKING:
 
 
 class Fingerprints:
-    """Takes snapshots of sources; caches the keyed hashes of files in a file."""
+    """Takes snapshots of sources. The keyed hashes of files are cached in a file."""
 
     def __init__(
         self, keyed: Callable[[str], Keyed], cache: Path | None = None, old: Callable[[], Set[str]] = frozenset
     ) -> None:
-        """`old` returns the ledger's hashes of data from before it had a secret."""
+        """`keyed` makes keyed hashes; `cache` is the file for them.
+
+        `old` returns the hashes of data that the ledger recorded before it had a secret.
+        """
         self._keyed, self._cache, self._old = keyed, cache, functools.cache(old)
         self._hashes: dict[tuple[str, Trace], str] = {}
-        """Hashes of files by path and trace; not keyed, so they never leave this process."""
+        """Hashes of files by path and trace. They are not keyed, so they never leave this process."""
         self._entries: dict[Keyed, list[Keyed]] = {}
-        """By source: its traces and its fingerprint, all keyed."""
+        """For the keyed name of each source: the keyed traces of its files, and its fingerprint."""
         self._lock = threading.Lock()
         self._servers: dict[tuple[str, str | None], Engine] = {}
         self._storage: Storage | None = None
@@ -51,7 +54,7 @@ class Fingerprints:
                 self._entries = self._load(cache)
 
     def _load(self, cache: Path) -> dict[Keyed, list[Keyed]]:
-        """Read the cache; remove one of another ledger, or of a version that did not key it."""
+        """Read the cache file. Delete a cache of another ledger, or of a version that did not key its content."""
         with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
             entries = json.loads(cache.read_bytes())
             if entries["check"] == self._check():
@@ -92,14 +95,15 @@ class Fingerprints:
         return self._snapshot(source, fingerprint, traces, certain)
 
     def _recall(self, name: Keyed, state: Keyed | None) -> Keyed | None:
-        """The cached fingerprint of files; None if they were touched since they were read, or may have been."""
+        """The cached fingerprint of files; None if they were written since the fingerprint was computed, or may have
+        been."""
         entry = self._entries.get(name)
         return entry[1] if entry is not None and entry[0] == state else None
 
     def _read(
         self, source: Source, files: list[str], traces: tuple[Trace, ...], name: Keyed, state: Keyed | None
     ) -> Keyed:
-        """Read the files for their fingerprint, and cache it unless another write could leave the same traces."""
+        """Compute the fingerprint of files. Cache it, unless a later write could leave the files the same traces."""
         states = list(zip(files, traces, strict=True))
         hashes = [self._hashes.get((path, trace)) or _file_hash(path) for path, trace in states]
         fingerprint = self._join(source, hashes)
@@ -113,13 +117,13 @@ class Fingerprints:
         return fingerprint
 
     def _join(self, source: Source, hashes: list[str]) -> Keyed:
-        """The fingerprint of a source from the hashes of its files, in any order.
+        """Combine the hashes of a source's files into its fingerprint, which does not depend on their order.
 
-        If folders are columns, the hash of their values follows after a dot: other values are another version of the
-        data, with the same people.
+        If folder names are columns, a dot and a hash of their values follow. If only these values change, the
+        fingerprint belongs to another version of the data, but its first part still shows that the people are the same.
 
-        Before ledgers had a secret, the order of files changed the fingerprint, and the values of folders did not. Data
-        from that time keeps its fingerprint: a new one would be a second budget for the same people.
+        Before ledgers had a secret, fingerprints depended on the order of files, and not on folder names. Data that was
+        recorded then keeps its fingerprint: a new one would give the same people a second budget.
         """
         ordered = _join_hashes(source, hashes)
         if source.scheme == "duckdb" or ordered in self._old():  # a database comes before its log
@@ -143,7 +147,7 @@ class Fingerprints:
         return self._snapshot(source, self._keyed(rows.fingerprint), tuple(map(read_trace, rows.paths)))
 
     def _ask_server(self, source: Source) -> str:
-        """The fingerprint that a server gives its table, through a connection that stays open."""
+        """The fingerprint that a server computes for its table. The connection to the server stays open."""
         where = (source.location, source.table)
         with self._lock:
             engine = self._servers.get(where)
@@ -164,7 +168,7 @@ class Fingerprints:
 
 
 def _join_hashes(source: Source, hashes: Sequence[str]) -> str:
-    """The hash of a source from the hashes of its files."""
+    """One hash of a source, from the hashes of its files."""
     return hashlib.sha256("".join([source.file_table, *hashes]).encode("utf-8", "surrogateescape")).hexdigest()
 
 
@@ -190,7 +194,7 @@ def frame_hash(frame: Any) -> str:
 
 
 class _HashSink(io.RawIOBase):
-    """A file object that only hashes the bytes that are written."""
+    """A file object that computes the hash of the bytes that are written to it, and keeps nothing else."""
 
     def __init__(self) -> None:
         self.hash = hashlib.sha256()

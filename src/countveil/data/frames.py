@@ -1,15 +1,16 @@
-"""A frame of pandas, polars or pyarrow as an Arrow table that an engine reads without surprises.
+"""Turns a frame of pandas, polars or pyarrow into an Arrow table that every engine reads in the same way.
 
 No value makes a frame fail. In pandas one value can change the type of its column: a missing value turns integers into
-floats and booleans into objects, and a word turns any column into objects. So neither whether a frame opens nor how
-the other values are read may depend on which of these types a column has. Columns of Python objects are read as text,
-value by value, and so are columns of numbers, booleans, dates or time stamps whose type does not fit the declared one.
-Text that is not Unicode gets replacement characters. A type without single values (a list) becomes binary, so that it
-is refused by name if it is declared; so are times with a zone.
+floats and booleans into objects, and a word turns any column into objects. So the type that a column got in this way
+must not decide whether a frame opens, or how the other values are read. Columns of Python objects are therefore read as
+text, value by value, and so are columns of numbers, booleans, dates or time stamps whose type does not fit the declared
+one. Text that is not Unicode gets replacement characters. A column of lists or of another compound type becomes binary,
+which is refused with its name if the column is declared. Times with a zone are refused in the same way.
 
 Text and whole numbers identify people. Any other value identifies nobody, and neither does a float so large that two
-people could share it; as a value of a column it is outside. One missing value turns all integers of a pandas column
-into floats unless its type can represent it, so integers of such columns are always read like these floats.
+people could share it; as a value of a column, such a float is outside every domain. One missing value turns all
+integers of a pandas column into floats unless its type can represent missing values. So integers of such columns are
+always read as these floats would be.
 """
 
 from __future__ import annotations
@@ -39,13 +40,17 @@ TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 HUGE = 10**100
 EPOCH, LAST = datetime.date(1970, 1, 1).toordinal(), datetime.date.max.toordinal() + 1
 CUT = ("number", "instant")
-"""Kinds of sources that only derived columns read."""
+"""Kinds of source columns that are only read through derived columns."""
 FIRST = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
 NAMES = "source: every column of the frame needs a different name, as text"
 
 
 def arrow_table(frame: Any, schema: Schema | None = None) -> Any:
-    """All columns of the frame unchanged, or the columns of a schema in types that engines read."""
+    """Convert a frame to an Arrow table.
+
+    Without a schema, all columns are kept unchanged. With a schema, only its columns are kept, in types that engines
+    read.
+    """
     try:
         eager = nw.from_native(frame, eager_only=True)
     except nw.exceptions.DuplicateError:
@@ -70,7 +75,7 @@ def arrow_table(frame: Any, schema: Schema | None = None) -> Any:
 
 
 def _cut_column(frame: Any, name: str, kind: Kind) -> Any:
-    """A column of Python objects as fractions or instants, value by value; None if it is not one."""
+    """Convert a column of Python objects to fractions or instants, value by value; None if it has another type."""
     series = frame[name]
     if str(getattr(series.to_native(), "dtype", "")).lower() != "object":
         return None
@@ -81,7 +86,7 @@ def _cut_column(frame: Any, name: str, kind: Kind) -> Any:
 
 
 def _instant_of(value: object) -> datetime.datetime | None:
-    """A time with a zone; for any other value the first instant of the year 1, which is before every period."""
+    """A time with a zone, unchanged. Any other value becomes the first instant of the year 1, which is in no period."""
     if value is None or type(value).__name__ in ("NAType", "NaTType") or value != value:
         return None
     has_zone = isinstance(value, datetime.datetime) and value.utcoffset() is not None
@@ -89,10 +94,10 @@ def _instant_of(value: object) -> datetime.datetime | None:
 
 
 def number_text_of(value: object) -> str | None:
-    """The text that engines read as this number: None if it is missing, U+FFFD for what is no number.
+    """The text that engines read as this number: None if it is missing, U+FFFD if the value is no number.
 
-    Numbers become others that no edge separates from them: exact ones are rounded down to 18 digits after the point, as
-    many as an edge may have.
+    The number may change a little, but never across the edge of a bin. Exact numbers are rounded down to 18 digits
+    after the point, which is as many as an edge may have; very large and very small numbers are replaced by fixed ones.
 
     >>> number_text_of(0.1), number_text_of(float("-inf")), number_text_of(5e-324), number_text_of(True)
     ('0.1', '-9e99', '1e-90', '\ufffd')
@@ -126,7 +131,11 @@ def number_text_of(value: object) -> str | None:
 
 
 def _fit(column: Any, readable: set[Family], person: bool) -> Any:
-    """The column, converted to text value by value if its type is not readable and one value could have caused it."""
+    """Return a column in a type that engines can read.
+
+    If the type is not readable, and a single value could have caused this type, the column is converted to text, value
+    by value.
+    """
     inner = _inner(column)
     family = _family(inner)
     if family is None or family in readable:
@@ -137,12 +146,12 @@ def _fit(column: Any, readable: set[Family], person: bool) -> Any:
 
 
 def _inner(column: Any) -> Any:
-    """The type of a column's values, also in a dictionary column."""
+    """The type of a column's values; for a dictionary-encoded column, the type of the values in its dictionary."""
     return column.type.value_type if pa.types.is_dictionary(column.type) else column.type
 
 
 def _family(kind: Any) -> Family | None:
-    """The family of a type that one value can change to another; None for other types."""
+    """The family of a type, if a single value in a frame could have changed the column to another type; else None."""
     if pa.types.is_decimal(kind):
         return "integer" if kind.scale == 0 else "decimal"
     families: dict[Family, bool] = {
@@ -157,7 +166,7 @@ def _family(kind: Any) -> Family | None:
 
 
 def _days(column: Any) -> list[object]:
-    """The day of every date or time stamp; OUTSIDE if it is out of the range of Python's dates."""
+    """The day of each date or time stamp; `OUTSIDE` if it is out of the range of Python's dates."""
     kind = column.type
     units = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
     day = 1 if pa.types.is_date32(kind) else 86_400 * (1000 if pa.types.is_date64(kind) else units[kind.unit])
@@ -184,13 +193,13 @@ def _column(frame: Any, name: str, person: bool = False) -> Any:
 
 
 def _is_rounded(kind: Any) -> bool:
-    """Whether a missing value turns the integers in a pandas column of this type into floats."""
+    """Whether a missing value would turn the integers in a pandas column of this type into floats."""
     inner = str(getattr(getattr(kind, "categories", None), "dtype", kind))
     return inner not in ("Int64", "UInt64") and not inner.endswith("[pyarrow]")
 
 
 def _round_as_floats(column: Any) -> Any:
-    """64-bit integers as floats, as a missing value would make them, if any is too large for an exact float."""
+    """Round 64-bit integers to floats, as a missing value would do, if any of them is too large for an exact float."""
     inner = _inner(column)
     if not pa.types.is_integer(inner) or inner.bit_width < 64:
         return column
@@ -201,7 +210,7 @@ def _round_as_floats(column: Any) -> Any:
 
 
 def _readable(column: Any, person: bool) -> Any:
-    """The column in a type and with values that an engine can read."""
+    """Convert a column to a type and to values that an engine can read."""
     inner = _inner(column)
     if pa.types.is_float16(inner):
         return _as_text(column.to_pylist(), True, 2**11) if person else column.cast(pa.float32())
@@ -227,7 +236,7 @@ def _as_text(values: list[Any], person: bool = False, exact: int = EXACT, whole:
 
 
 def person_of(value: object, exact: int = EXACT, whole: int = HUGE) -> str | None:
-    """The text by which a Python value identifies a person: None or U+FFFD for nobody.
+    """The text by which a Python value identifies a person; None or U+FFFD if it identifies nobody.
 
     >>> person_of(12.0), person_of("Ann"), person_of(2.0**53), person_of(2**53), person_of(True)
     ('12', 'Ann', '\ufffd', '9007199254740992', '\ufffd')
@@ -240,7 +249,7 @@ def person_of(value: object, exact: int = EXACT, whole: int = HUGE) -> str | Non
 def text_of(value: object, exact: int = EXACT, whole: int = HUGE) -> str | None:
     """The text that engines read as this Python value: None if it is missing, U+FFFD if it is outside every domain.
 
-    Floats from `exact` on and integers from `whole` on are outside.
+    Floats of at least `exact` and integers of at least `whole` (in absolute value) are outside every domain.
 
     >>> text_of(12.0), text_of(True), text_of(datetime.date(2026, 1, 31)), text_of(float("nan")), text_of([1])
     ('12', 'true', '2026-01-31', None, '�')

@@ -1,6 +1,6 @@
-"""Guesses of domains from the data, as a colleague would make them: which columns to ask about, and in which groups.
+"""Guesses, from the data, which columns to ask about and which values they have, as a colleague would propose them.
 
-A guess shows data: it is for the curator only, who confirms it by public knowledge before anything is answered.
+A guess reveals data. So it is shown to the curator only, who confirms it from public knowledge before any answer.
 """
 
 from __future__ import annotations
@@ -18,9 +18,12 @@ from countveil.data.survey import read_numbers
 from countveil.query.schema import MAX_VALUES, Column
 
 MOST_VALUES = 60
-"""The most values that are listed in the configuration itself, and the most rows whose columns are too few to judge."""
+"""The most values that are listed in the configuration itself; longer lists go to a file.
+
+A column with at most this many different values is not taken for an id merely because its values are unique.
+"""
 ROWS_PER_VALUE = 10
-"""Texts with fewer rows per value on average, and more than `MOST_VALUES` values, are names, ids or free text."""
+"""Text columns with more than `MOST_VALUES` values and fewer rows per value than this are names, ids or free text."""
 NEARLY_UNIQUE = Fraction(9, 10)
 BINS = 8
 LARGEST, SMALLEST = 10**15, Decimal("1e-15")
@@ -32,23 +35,24 @@ ID = re.compile(r"(^|_)(id|pid|uid|uuid|guid)$", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class ColumnGuess:
-    """A domain with every present value of a column, or bins of decimals, or neither; and the reason."""
+    """A proposal for one column: a domain with every value that is present, or bins of decimals, or neither; and the
+    reason."""
 
     column: Column | None
     reason: str
     bins: tuple[str, ...] = ()
     below: bool = False
-    """Whether there are values below the first bin."""
+    """Whether the data has values below the first bin."""
     name: str = ""
 
     @property
     def is_coded(self) -> bool:
-        """Whether the values are two codes, such as 0 and 1."""
+        """Whether the column's values are two codes, such as 0 and 1."""
         return self.column is not None and self.column.is_listed and self.column.kind == "integer"
 
     @property
     def has_months(self) -> bool:
-        """Whether these are dates of several months, in the years that can be grouped by month."""
+        """Whether the column has dates of several months, all in years that can be grouped by month."""
         if self.column is None or self.column.kind != "date":
             return False
         low, high = (datetime.date.fromordinal(day) for day in (self.column.low, self.column.high))
@@ -56,7 +60,7 @@ class ColumnGuess:
 
 
 def guess_column(engine: Engine, name: str) -> ColumnGuess:
-    """The guess for one column. A text column becomes numbers or dates if all its values can be read as such."""
+    """Guess one column. A text column counts as numbers or dates if all of its values can be read as such."""
     family = engine.columns()[name]
     if re.fullmatch(r"__index_level_[0-9]+__", name):
         return ColumnGuess(None, "an index that a program wrote")
@@ -82,7 +86,7 @@ def guess_column(engine: Engine, name: str) -> ColumnGuess:
 
 
 def by_numbers(text: str) -> tuple[tuple[bool, int, str], ...]:
-    """A sort key that compares the numbers in texts as numbers, so that bands are in order.
+    """A sort key that compares the numbers in texts as numbers, so that labels such as 5-14 and 15-64 are in order.
 
     >>> sorted(["65+", "5-14", "15-64", "0-4", "West"], key=by_numbers)
     ['0-4', '5-14', '15-64', '65+', 'West']
@@ -92,7 +96,7 @@ def by_numbers(text: str) -> tuple[tuple[bool, int, str], ...]:
 
 
 def _is_identifier(probe: Column, present: int, different: int) -> str:
-    """Why values seem to identify rows or people; empty if they do not."""
+    """Why the values of a column seem to identify rows or people, in words; empty if they do not."""
     unique = different >= NEARLY_UNIQUE * present
     if unique and INDEX.fullmatch(probe.name):
         return "an index: nearly every row has its own value"
@@ -139,7 +143,7 @@ def _guess_domain(engine: Engine, probe: Column, present: int, different: int) -
 
 
 def _guess_bins(engine: Engine, probe: Column) -> ColumnGuess:
-    """About `BINS` bins with round edges over the middle 90 % of the values; the last one is open."""
+    """Propose about `BINS` bins with round edges that cover the middle 90 % of the values; the last bin is open."""
     compiler = engine.compiler()
     double = compiler.dialect.double
     values = f"SELECT CAST({read_value(compiler, probe)} AS {double}) AS v FROM {compiler.relation}"
@@ -160,7 +164,7 @@ def _guess_bins(engine: Engine, probe: Column) -> ColumnGuess:
 
 
 def round_edges(low: Decimal, high: Decimal) -> list[Decimal]:
-    """Round numbers at equal distances, the first at or below `low` and the last at or below `high`.
+    """Round numbers at equal distances. The first is at or below `low`, and the last is at or below `high`.
 
     >>> [str(edge) for edge in round_edges(Decimal("0.13"), Decimal("3.7"))]
     ['0.0', '0.5', '1.0', '1.5', '2.0', '2.5', '3.0', '3.5']

@@ -1,7 +1,7 @@
-"""Where the rows are: a file, files, a table of a database, or a frame in memory. Nothing here reads their values.
+"""Where the rows are: a file, files, a table of a database, or a frame in memory. Nothing here reads values of rows.
 
 A `Snapshot` is the state of a source at one time. Engines are opened, and questions charged and counted, on a snapshot,
-never on a bare source.
+never on a source alone.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from countveil.ledger.records import Keyed
 
 RECENT = 2 * 10**9
-"""Nanoseconds within which two writes may leave the same times: some file systems count in seconds."""
+"""How many nanoseconds apart two writes may be and still leave the same times: some file systems count in seconds."""
 Trace = tuple[int, ...]
-"""The size, times and inode of a file, which change when the file is written."""
+"""The size, times and inode of a file. A write to the file changes its trace."""
 Type = TypeVar("Type")
 CSV_ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 DUCKDB_ENDINGS = (".duckdb", ".ddb", ".db")
@@ -32,9 +32,9 @@ DUCKDB_ENDINGS = (".duckdb", ".ddb", ".db")
 
 @dataclass(frozen=True)
 class Source:
-    """A place to count: `location` is a path, a glob or an address; `table` names a table in it; `frame` is in memory.
+    """Where the rows of a dataset are: `location` is a path, a glob or an address; or `frame` is a frame in memory.
 
-    Relative paths start from `directory`, the folder of the configuration file.
+    `table` names a table at the location. Relative paths start from `directory`, the folder of the configuration file.
     """
 
     location: str = ""
@@ -43,17 +43,17 @@ class Source:
     frame: object = None
     directory: Path = Path()
     listed: tuple[str, ...] = ()
-    """The files of a snapshot; they stay the same when the location later matches others."""
+    """The files of a snapshot. They stay the same if the location later matches other files."""
     schema: Schema | None = None
-    """The declared columns, if known: only these are stored when Spark stores rows."""
+    """The declared columns, if known: when Spark stores rows, only these columns are stored."""
     stored: object = None
     """The stored rows of a Spark source; see `spark_storage`."""
     allow_spark_ui: bool = False
-    """Whether readers of the Spark session's UI or event log may see the data."""
+    """Whether counting is allowed if readers of the Spark session's UI or event log can see row counts."""
 
     @property
     def scheme(self) -> str:
-        """frame, csv, parquet, duckdb, spark, unknown, or the scheme of an address."""
+        """What kind of source this is: frame, csv, parquet, duckdb, spark, unknown, or the scheme of an address."""
         if self.frame is not None:
             return "spark" if type(self.frame).__module__.startswith("pyspark.") else "frame"
         head, mark, _ = self.location.partition("://")
@@ -73,14 +73,18 @@ class Source:
 
     @property
     def file_table(self) -> str:
-        """The name of the counted table of a DuckDB file, the same for all its spellings; empty for other sources."""
+        """The name of the counted table of a DuckDB file, in one spelling for all equivalent ones; empty for other
+        sources."""
         if self.scheme != "duckdb":
             return ""
         return (self.table or "").encode().lower().decode().removeprefix("main.")  # DuckDB ignores case in ASCII only
 
     @property
     def useless_setting(self) -> tuple[str, str] | None:
-        """A setting that this source cannot have, and why; it would make the same data look like different data."""
+        """A setting that makes no sense for this source, and why; None if there is none.
+
+        Such a setting would make the same data look like different data.
+        """
         if self.frame is not None:
             return None
         if self.table is not None and self.scheme in ("csv", "parquet", "spark"):
@@ -91,7 +95,7 @@ class Source:
 
     @property
     def display_name(self) -> str:
-        """The location for messages: without the user, password and options of an address."""
+        """The location as shown in messages, without the user, password and options of an address."""
         head, mark, rest = self.location.partition("://")
         if not mark:
             return shorten(self.location, 100)
@@ -99,10 +103,10 @@ class Source:
         return shorten(f"{head}://{host}", 100)
 
     def partitions(self) -> list[tuple[str, ...]]:
-        """For each file, the folders `name=value` that are columns of its rows.
+        """For each file, those folders `name=value` in its path that are columns of its rows.
 
-        They are columns if a glob of Parquet files matches at least one such folder; then those above the glob are
-        columns too. Otherwise such folders are only names.
+        Such folders are columns if the glob of a Parquet source matches at least one of them. Then folders above the
+        glob are columns too. Otherwise they are only names.
         """
         paths = self.paths()
         if self.scheme != "parquet":
@@ -115,7 +119,7 @@ class Source:
         return [tuple(part for part in parts if "=" in part) for parts in folders]
 
     def paths(self) -> list[str]:
-        """The files in a fixed order; a glob is expanded here, not by an engine."""
+        """The files of the source in a fixed order. A glob is expanded here, never by an engine."""
         if self.listed:
             return list(self.listed)
         pattern = os.path.join(self.directory, os.path.expanduser(self.location))
@@ -132,7 +136,7 @@ class Source:
 class Snapshot:
     """The state of a source at one time: its list of files, their traces, and the keyed hash of the content.
 
-    `certain`: no file was written so recently that a second write could leave the same traces.
+    `certain` is False if a file was written so recently that a second write could leave the same trace.
     """
 
     source: Source
@@ -140,23 +144,29 @@ class Snapshot:
     traces: tuple[Trace, ...]
     certain: bool
     fingerprint_again: Callable[[], Keyed] = field(repr=False, compare=False)
-    """Compute the fingerprint of the present content."""
+    """A function that computes the fingerprint of the present content."""
 
     @property
     def state(self) -> tuple[object, ...]:
-        """Equal for two snapshots if nothing was written between them; if that is not certain, equal to nothing."""
+        """A value to compare: equal for two snapshots if nothing was written in between.
+
+        If that is not certain, the value is equal to no other.
+        """
         return (self.fingerprint, *self.source.listed, *self.traces, *([] if self.certain else [object()]))
 
     def is_current(self) -> bool:
-        """Whether the source is unchanged: its traces are the same, and if they are missing or not certain, its
-        fingerprint is the same when it is read again."""
+        """Whether the source is still as in this snapshot.
+
+        The traces of its files must be the same. If there are none, or they are not certain, the content is read again
+        and its fingerprint must be the same.
+        """
         if tuple(map(read_trace, content_files(self.source))) != self.traces:
             return False
         return (self.certain and bool(self.traces)) or self.fingerprint_again() == self.fingerprint
 
 
 def check_alike(paths: list[str], columns_of: Callable[[str], dict[str, Type]]) -> dict[str, Type]:
-    """The columns of files; refuses files with different columns or types, because casting their values can fail."""
+    """The columns that all files have. Files with other columns or types are refused, because casts can fail."""
     first = columns_of(paths[0])
     for path in paths[1:]:
         if columns_of(path) != first:
@@ -165,13 +175,13 @@ def check_alike(paths: list[str], columns_of: Callable[[str], dict[str, Type]]) 
 
 
 def content_files(source: Source) -> list[str]:
-    """The files whose bytes are the content of a snapshot's source; a DuckDB file may have a write-ahead log."""
+    """The files whose bytes are the content of a snapshot: the listed files, and the write-ahead logs of DuckDB."""
     logs = [f"{path}.wal" for path in source.listed] if source.scheme == "duckdb" else []
     return [*source.listed, *filter(os.path.isfile, logs)]
 
 
 def read_trace(path: str) -> Trace:
-    """The present trace of a file."""
+    """The trace (size, times, inode) that a file has now."""
     try:
         status = os.stat(path)
     except OSError:

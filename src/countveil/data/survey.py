@@ -1,6 +1,6 @@
-"""A survey of the source for the curator: values inside and outside of domains, and how many rows people have.
+"""Surveys a source for the curator: how values fit the declared domains, and how many rows people have.
 
-All results are data: they are for the curator only, and must never reach an analyst.
+All results reveal data: they are for the curator only and must never reach an analyst.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from countveil.query.condition import Membership
 from countveil.query.schema import Column, Kind, Schema
 
 EXAMPLES = 5
-"""How many values outside a domain are shown."""
+"""How many different values outside a domain are shown."""
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,16 @@ class ColumnSurvey:
 
     @property
     def outside(self) -> int:
-        """Rows whose value is neither in the domain nor NULL; no question on this column counts them."""
+        """How many rows have a value that is neither in the domain nor NULL; no question on this column counts them."""
         return self.rows - self.inside - self.null
 
 
 @dataclass(frozen=True)
 class PeopleSurvey:
-    """How many rows people have: `most_rows` is the most of one person; `over` people have more than a table counts."""
+    """How many rows people have. `most_rows` is the largest number of rows of one person.
+
+    `over` is the number of people who have more rows than one table can count of them.
+    """
 
     people: int
     rows: int
@@ -46,7 +49,7 @@ class PeopleSurvey:
 
 
 def survey_column(engine: Engine, column: Column) -> ColumnSurvey:
-    """Count the rows inside the domain, NULL and outside, with the most frequent values outside."""
+    """Count how many rows have a value in the domain, NULL, or a value outside; list the most frequent ones outside."""
     root = column.root
     family = engine.columns()[root.name]
     compiler = engine.compiler()
@@ -63,7 +66,7 @@ def survey_column(engine: Engine, column: Column) -> ColumnSurvey:
 
 
 def survey_people(engine: Engine, schema: Schema) -> PeopleSurvey:
-    """Count the people, and those with more rows than one table counts."""
+    """Count the people, and those who have more rows than one table can count of them."""
     compiler = engine.compiler()
     unit = compiler.person(schema.unit)
     bound = schema.rows_per_person * schema.cells_per_person
@@ -78,11 +81,11 @@ def survey_people(engine: Engine, schema: Schema) -> PeopleSurvey:
 
 
 def count_rows(engine: Engine) -> int:
-    """The number of rows."""
+    """The number of rows in the source."""
     compiler = engine.compiler()
     return read_numbers(engine, compiler, f"SELECT count(*) AS n FROM {compiler.relation}")[0]
 
 
 def read_numbers(engine: Engine, compiler: Compiler, sql: str) -> list[int]:
-    """The only row of a result, in the order of its columns."""
+    """Run a statement that returns one row of numbers; return them in the order of the columns."""
     return [int(values[0]) for values in engine.run(compiler.statement(sql)).values()]

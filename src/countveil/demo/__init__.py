@@ -63,7 +63,7 @@ QUESTIONS = (
 
 
 def run(folder: Path) -> Demo:
-    """Build the census in a folder, ask four questions within a budget, write report.html."""
+    """Invent a census in a folder, ask four questions within a budget, and write report.html."""
     from countveil.curator.curator import Curator
     from countveil.demo.report import write_report
 
@@ -90,7 +90,7 @@ def _ask(curator: Curator, title: str, sql: str, everyone: list[Person]) -> Demo
 
 
 def _truth(table: Table, everyone: list[Person]) -> tuple[int, ...]:
-    """The true counts of the invented people, for the report; outside the demo nobody sees true counts."""
+    """The true counts for a table, computed from the invented people. Nothing but the demo shows true counts."""
     narrow = "condition" in table.receipt.text
     counted = dict.fromkeys(table.labels[0], 0)
     for person in everyone:

@@ -1,7 +1,7 @@
 """A synthetic census: 100,000 invented people in twelve towns, the same every time.
 
-Fields come from SHA-256 of the person's number, so that no random generator is needed and every machine makes the same
-file. Towns have from 90 to 50,000 inhabitants, to show what noise does to small ones.
+Each field is computed from the SHA-256 of the person's number, so no random generator is needed and every machine
+writes the same file. The towns have from 90 to 50,000 inhabitants, to show what noise does to small ones.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ answers = 10
 
 
 class Person(NamedTuple):
-    """One row of the file."""
+    """One invented person, which is one row of the file."""
 
     person_id: int
     region: str
@@ -63,7 +63,7 @@ class Person(NamedTuple):
 
 
 def people() -> Iterator[Person]:
-    """Everyone, town by town."""
+    """All invented people, town by town."""
     number = 0
     for town, region, size in TOWNS:
         for _ in range(size):
@@ -75,7 +75,7 @@ def people() -> Iterator[Person]:
 
 
 def _condition(age: int, u: float) -> str:
-    """A sensitive attribute that depends on age."""
+    """A sensitive attribute that depends on age; `u` is a number from 0 to 1 that decides for this person."""
     for name, base, growth in (("diabetes", 0.005, 0.0016), ("depression", 0.05, 0.0003), ("asthma", 0.08, -0.0003)):
         share = base + growth * age
         if u < share:
@@ -85,7 +85,7 @@ def _condition(age: int, u: float) -> str:
 
 
 def write(folder: Path) -> list[Person]:
-    """Write people.csv and countveil.toml; return all people of the file."""
+    """Write people.csv and countveil.toml to a folder; return everyone in the file."""
     everyone = list(people())
     rows = io.StringIO(newline="")
     writer = csv.writer(rows)

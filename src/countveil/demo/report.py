@@ -1,4 +1,4 @@
-"""`report.html`: one self-contained page, no scripts, no network; light and dark, desktop and phone."""
+"""Writes `report.html`: one self-contained page, no scripts, no network access, for all screens, light and dark."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from countveil.demo import Demo, DemoQuestion
 
 WIDTH = 600
-"""Width of the pictures."""
+"""The width of the pictures in pixels."""
 
 
 def write_report(demo: Demo) -> None:
-    """Write the page."""
+    """Write report.html into the folder of the demo."""
     with open_output(demo.report) as file:
         file.write(render_page(demo).encode())
 
 
 def render_page(demo: Demo) -> str:
-    """The HTML of the whole page."""
+    """The HTML of the whole page, as text."""
     style = files("countveil.demo").joinpath("report.css").read_text(encoding="utf-8")
     budget, answered = demo.budget, next(asked.table for asked in demo.asked if asked.table is not None)
     facts = [
@@ -84,7 +84,7 @@ def _question(number: int, asked: DemoQuestion) -> str:
 
 
 def _rows(asked: DemoQuestion) -> list[tuple[str, int, int, int, int]]:
-    """(label, released, low, high, truth) of every cell."""
+    """For each cell of an answered question: (label, released count, low, high, true count)."""
     assert asked.table is not None
     rows = zip(asked.table.rows, asked.truth, strict=True)
     return [(str(label), y, low, high, n) for (label, y, low, high), n in rows]
@@ -102,14 +102,14 @@ def _table(asked: DemoQuestion) -> str:
 
 
 def _html_table(heads: Sequence[str], lines: Iterable[tuple[str, Sequence[str]]]) -> str:
-    """An HTML table; each line has the attributes of its row and its cells."""
+    """An HTML table. Each line is a pair: the HTML attributes of the row, and its cells."""
     head = "".join(f"<th>{words}</th>" for words in heads)
     body = "".join(f"<tr{row}>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>" for row, cells in lines)
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def _plot(asked: DemoQuestion) -> str:
-    """Every cell relative to its released count: interval as band, released count as dot, truth as cross."""
+    """A picture of every cell relative to its released count: the interval as a band, the true count as a cross."""
     rows = _rows(asked)
     reach = max(max(high - y, y - low, abs(n - y), 1) for _, y, low, high, n in rows)
     bottom, x = 26 * len(rows) + 4, svg.linear(-reach, reach, 225, 575)

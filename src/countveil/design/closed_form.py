@@ -1,22 +1,23 @@
-"""The law of least *exact* delta among all laws of noise independent of n, in closed form.
+"""The law of least *exact* delta among all laws of noise that does not depend on the count, in closed form.
 
-Sensitivity 1, p(0) = eta, support [-D:D], zero mean. Averaging a law with its mirror image never raises
-delta, so the optimum is symmetric; with p_i = P(Z = ±i) its delta is a sum over all steps:
+Sensitivity 1, P(Z = 0) = eta, noise between -D and D, mean zero; E = e^epsilon and eta_bar = 1 - eta. Averaging a law
+with its mirror image never raises delta, so the optimum is symmetric; with p_i = P(Z = i) = P(Z = -i) its delta is a
+sum over all steps:
 
     delta = sum_{i=0..D} max(0, p_i - E p_{i+1}) + sum_{i=1..D} max(0, p_i - E p_{i-1}),    p_{D+1} = 0.
 
-The optimum has one of three shapes, depending on eta:
+The knee is eta = tanh(epsilon/2), the P(Z = 0) of the two-sided geometric law. The optimum has one of three shapes,
+depending on eta:
 
-- **cut** (above the knee): p_1 = eta/E, p_{i+1} = p_i/E until the mass eta_bar/2 is used up. Every law with
-  p_i >= E p_{i+1} has the same delta = eta - (E-1) eta_bar/2; this one has the least variance.
+- **cut** (above the knee): p_1 = eta/E, p_{i+1} = p_i/E until the probability eta_bar/2 of a side is used up. Every law
+  with p_i >= E p_{i+1} has the same delta = eta - (E-1) eta_bar/2; this one has the least variance.
 - **chain** (around and below the knee): p_i = p_1 E^-(i-1) for i = 1..D. delta = p_D = (eta_bar/2) (E-1)/(E^D - 1).
-- **tent** (p_1 of the chain would exceed E eta): p_i = min((E eta + r) E^(i-1), x E^(D-i)), delta = r + x. The
-  mass gained per unit of r is sum_{j<m} E^j and per unit of x sum_{j<D-m} E^j, m the number of rising steps;
-  so r = 0 while m <= D/2, and beyond that both sides grow alike.
+- **tent** (p_1 of the chain would exceed E eta): the sides first rise, then fall. p_i = min((E eta + r) E^(i-1),
+  x E^(D-i)), and delta = r + x, with r and x as small as the probability of a side allows. Of m rising steps, a unit
+  of r adds the probability sum_{j<m} E^j, and a unit of x adds sum_{j<D-m} E^j; so r = 0 while m <= D/2, and beyond
+  that r and x grow alike.
 
 docs/proofs.md proves that no law of this eta and D has less delta.
-
-The knee is eta = tanh(epsilon/2), the P(Z = 0) of the two-sided geometric law.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ from countveil.numeric.search import least_integer
 
 @dataclass(frozen=True)
 class Optimum:
-    """`half[i]` is P(Z = i); `delta` is a real number to 120 digits, to be certified after rounding."""
+    """A law of least delta: `half[i]` is P(Z = i) = P(Z = -i), and `shape` is "cut", "chain" or "tent".
+
+    `delta` is a Decimal of 120 digits; what counts is the delta that is certified after rounding.
+    """
 
     shape: str
     delta: Decimal
@@ -39,7 +43,7 @@ class Optimum:
 
 
 def optimum(epsilon: Fraction, eta: Fraction, D: int) -> Optimum:
-    """The law of least exact delta."""
+    """The law of least exact delta with P(Z = 0) = eta and noise between -D and D, at sensitivity 1."""
     with localcontext(PRECISE):
         E, centre, side, first = _chain(epsilon, eta, D)
         if centre >= E * first:
@@ -53,21 +57,21 @@ def optimum(epsilon: Fraction, eta: Fraction, D: int) -> Optimum:
 
 
 def knee(epsilon: Fraction) -> Fraction:
-    """tanh(epsilon/2): the largest eta whose delta is negligible, P(Z = 0) of the two-sided geometric law."""
+    """tanh(epsilon/2), the largest eta whose delta is negligible; it is P(Z = 0) of the two-sided geometric law."""
     E = exp(epsilon)
     value = PRECISE.divide(PRECISE.subtract(E, 1), PRECISE.add(E, 1))
     return Fraction(int(value.scaleb(40, PRECISE)), 10**40)
 
 
 def is_tent(epsilon: Fraction, eta: Fraction, D: int) -> bool:
-    """Whether eta is so small that the optimum is a tent: its sides rise before they fall."""
+    """Whether eta is so small that the law of least delta is a tent: its sides rise before they fall."""
     with localcontext(PRECISE):
         E, centre, _, first = _chain(epsilon, eta, D)
         return first > E * centre
 
 
 def least_delta(epsilon: Fraction, eta: Fraction, D: int) -> Decimal:
-    """The delta of `optimum`; if there is a formula for it, the law is not computed."""
+    """The delta of `optimum`; where a formula gives the delta, the law itself is not computed."""
     with localcontext(PRECISE):
         E, centre, side, first = _chain(epsilon, eta, D)
         if first > E * centre:
@@ -76,9 +80,10 @@ def least_delta(epsilon: Fraction, eta: Fraction, D: int) -> Decimal:
 
 
 def largest_eta(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """(2 delta + E - 1)/(E + 1): no law with this (epsilon, delta) releases the exact count more often.
+    """The largest eta that (epsilon, delta) allows: (2 delta + E - 1)/(E + 1), where E = e^epsilon.
 
-    Rounded down at the resolution of proposals. Awan and Ramasethu prove it; docs/proofs.md has a short proof.
+    Rounded down to 60 decimal places. Awan and Ramasethu prove that no law allows more; docs/proofs.md has a short
+    proof.
     """
     with localcontext(PRECISE):
         E = exp(epsilon)
@@ -87,14 +92,14 @@ def largest_eta(epsilon: Fraction, delta: Fraction) -> Fraction:
 
 
 def _chain(epsilon: Fraction, eta: Fraction, D: int) -> tuple[Decimal, Decimal, Decimal, Decimal]:
-    """E, p_0, the mass eta_bar/2 of a side, and p_1 of the chain."""
+    """E = e^epsilon, P(Z = 0), the probability of one side, and P(Z = 1) if the sides fall geometrically."""
     E, centre = exp(epsilon), decimal(eta)
     side = (1 - centre) / 2
     return E, centre, side, side / _geometric(1 / E, D)
 
 
 def _geometric(ratio: Decimal, terms: int) -> Decimal:
-    """sum_{j<terms} ratio^j."""
+    """The sum of ratio^j over j = 0..terms - 1."""
     return Decimal(terms) if ratio == 1 else (1 - ratio**terms) / (1 - ratio)
 
 
@@ -108,7 +113,7 @@ def _cut(E: Decimal, centre: Decimal, side: Decimal, D: int) -> Optimum:
 
 
 def _tent(E: Decimal, centre: Decimal, side: Decimal, D: int) -> Optimum:
-    """The tent: p_i = min(a E^(i-1), x E^(D-i)) with a = E eta + r, and delta = r + x."""
+    """The tent, whose sides rise, then fall: p_i = min(a E^(i-1), x E^(D-i)), i = 1..D; delta is a - E eta + x."""
     a, x, rising = _one_sided_tent(E, centre, side, D)
     if 2 * rising > D:
         middle = D // 2
@@ -127,7 +132,10 @@ def _tent(E: Decimal, centre: Decimal, side: Decimal, D: int) -> Optimum:
 
 
 def _one_sided_tent(E: Decimal, centre: Decimal, side: Decimal, D: int) -> tuple[Decimal, Decimal, int]:
-    """a = E eta, the x at which the probabilities of a side sum to `side`, and the number of rising steps."""
+    """The numbers a and x that determine a tent (see `_tent`), and its number of rising steps, if a is E eta.
+
+    E eta is the least value that a can have; x is then such that the probabilities of a side sum to `side`.
+    """
     a = E * centre
 
     def edge(rising: int) -> Decimal:

@@ -1,19 +1,20 @@
-"""Linear programs over the laws p(.|n), one variable per (n, z): the paper's general program and ours.
+"""Linear programs over the laws p(.|n) of all counts n, one variable per (n, z): the paper's general program and ours.
 
-Any law with P1-P3 is a mixture of the paper's three-point laws, so the program needs no variable per pair
-(i1, i2): the constraints on p(.|n) themselves are linear. Laws of neighbouring counts are compared by
+The paper builds laws from three-point laws. Any law with bounded error (P1), fixed eta (P2) and no bias (P3) is a
+mixture of these, so the program needs no variable for each of them: the constraints on p(.|n) themselves are linear.
+With E = e^epsilon, the laws of neighbouring counts a and b are compared by
 
     sum_y h(y) <= delta,   h(y) >= p(y|a) - E p(y|b),   h >= 0        (objective "delta"), or
     p(y|a) - E p(y|b) <= delta for every y                            (objective "singleton").
 
-The law of M is the stationary law. It is compared with its own shift, so a finite program covers every n.
+The law of the stationary count M is compared with its own shift, so a finite program covers every n.
 
-**Tied laws.** At sensitivity 1 the optima that were computed have geometric tails, up to deviations within delta:
-an observation, not a theorem, so tying may cost something. Beyond a window of W explicit laws the program may tie
-the laws: the upper side is one law U for all n >= W, and the lower side decays by 1/E per count,
-p(y|n) = E^-(n-W) p(y|W) for y < W and p(y|n) = V E^-(n-1-y) for W <= y < n.
-All tied laws have mass 1 and mean n if lower mass(W) = V/(1-1/E) and upper moment = V/(1-1/E)^2, and all their
-pairs have the same delta. The program then grows with W^2 + D instead of D^2.
+**Tied laws.** At sensitivity 1 the optima that were computed have geometric tails, up to deviations within delta: an
+observation, not a theorem, so requiring such tails may cost something. Beyond a window of W explicit laws the program
+may tie the laws, that is, express them by few variables: the upper side is one law U for all n >= W, and the lower side
+falls by 1/E per count, p(y|n) = E^-(n-W) p(y|W) for y < W and p(y|n) = V E^-(n-1-y) for W <= y < n. All tied laws have
+total probability 1 and mean n if the lower side of W has probability V/(1-1/E) and the upper side has first moment
+V/(1-1/E)^2, and all their pairs have the same delta. The program then grows with W^2 + D instead of D^2.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from countveil.laws.rounding import SCALE, exp, fraction
 from countveil.numeric.linear_program import NoSolution, Program, Solution
 
 Term = tuple[int, Fraction]
-"""The value of a cell, as a variable of the program and its factor."""
+"""A pair (variable of the linear program, factor): a value that is the variable times the factor."""
 Cells = dict[int, Term]
-"""The cells of one law: y -> P(y|n)."""
+"""One law: for each outcome y the term that stands for P(y|n)."""
 
 ONE = Fraction(1)
 _RELAXATION = Fraction(1, 10**7)
-"""How much worse than its optimum, relatively, an objective may become in later stages, to keep them well posed."""
+"""To keep later stages well posed, an objective may become worse than its optimum by this share in them."""
 _STEEPEST = Fraction(16)
 _TINIEST = Fraction(1, 10**40)
 _FEASIBLE = Fraction(1, 10**40)
@@ -41,13 +42,13 @@ _PROHIBITIVE = Fraction(10**6)
 LEEWAY = Fraction(102, 100)
 """The bias may be 2 % above its minimum, because the laws of exactly minimal bias are distorted."""
 NEGLIGIBLE = Fraction(1, 10**12)
-"""A bias so small that no stage reduces it further."""
+"""A bias so small that the program does not try to reduce it any further."""
 _NOISE = 1 << (SCALE - 170)
 """Probabilities below 2**-170 are rounding errors of the solver, and are set to zero."""
 
 
 class CellProgram(Program):
-    """A linear program whose variables are cells of laws, with constraints on whole laws."""
+    """A linear program whose variables are probabilities of outcomes, with constraints on whole laws."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,11 +56,11 @@ class CellProgram(Program):
         self._hinges: dict[tuple[Term, Term | None], int] = {}
 
     def constrain_mass(self, cells: Cells) -> None:
-        """Constrain the probabilities to sum to one."""
+        """Constrain the probabilities of a law to sum to one."""
         self.constrain([*cells.values(), (self.one, -ONE)], lower=0, upper=0)
 
     def bound_bias(self, n: int, cells: Cells, *, unbiased: bool = False) -> int:
-        """A new variable that is at least |bias| of the law of n; it is fixed at zero if `unbiased`."""
+        """Add a variable that is at least the size of the bias of the law of n; with `unbiased` it is fixed at zero."""
         bias = self.variable(0, 0 if unbiased else None)
         mean = moment(n, cells, 1)
         for sign in (1, -1) if mean else ():
@@ -67,11 +68,11 @@ class CellProgram(Program):
         return bias
 
     def constrain_excess(self, p: Term, q: Term | None, E: Fraction, bound: int) -> None:
-        """Constrain p - E q to at most the variable `bound`."""
+        """Constrain p - E q to at most the variable `bound`; q None stands for zero."""
         self.constrain([(bound, -ONE), p, *([] if q is None else [(q[0], -E * q[1])])], upper=0)
 
     def constrain_divergence(self, a: Cells, b: Cells, E: Fraction, delta: int) -> None:
-        """Constrain sum_y max(0, a(y) - E b(y)) to at most the variable `delta`."""
+        """Constrain the sum over all outcomes y of max(0, a(y) - E b(y)) to at most the variable `delta`."""
         total: list[Term] = [(delta, -ONE)]
         for y, p in a.items():
             q = b.get(y)
@@ -84,7 +85,7 @@ class CellProgram(Program):
         self.constrain(total, upper=0)
 
     def solve(self, terms: Iterable[Term], residual: Fraction) -> Solution:
-        """The solution of least value of the terms; NoSolution if its residual is larger than allowed."""
+        """The solution of least sum of terms; raises NoSolution if it violates a constraint by over `residual`."""
         solution = self.minimize(terms)
         if solution.residual > residual:
             raise NoSolution("failed")
@@ -92,12 +93,12 @@ class CellProgram(Program):
 
 
 def moment(n: int, cells: Cells, power: int) -> list[Term]:
-    """The terms of E (Y - n)^power of the law of n."""
+    """The terms whose sum is E (Y - n)^power under the law of n."""
     return [(v, f * (y - n) ** power) for y, (v, f) in cells.items() if y != n]
 
 
 def propose(cells: Cells, solution: Solution) -> list[int]:
-    """The law from its lowest outcome to its highest, as integers over 2**SCALE."""
+    """The probabilities of a law's outcomes, from the lowest to the highest, as integers over 2**SCALE."""
     terms = (cells.get(y) for y in range(min(cells), max(cells) + 1))
     values = (0 if term is None else int(solution[term[0]] * term[1] * (1 << SCALE)) for term in terms)
     return [value if value >= _NOISE else 0 for value in values]
@@ -105,12 +106,12 @@ def propose(cells: Cells, solution: Solution) -> list[int]:
 
 @dataclass(frozen=True)
 class Model:
-    """The requirements on the laws.
+    """The requirements on the laws of a `ColumnProgram`.
 
-    There are laws for n = lo..M (hi is None, law M stationary) or n = lo..hi (all explicit). `eta` or `delta` may
-    be None: then the program optimises it. `cap` bounds every output from above, and P3 then holds for n0
-    <= n <= cap - n0. `signed` requires one symmetric law that does not depend on n, `symmetric` a symmetric
-    stationary law. `window` and `reach` tie the laws: explicit up to `window`, free cells up to y = `reach`.
+    There are laws for n = lo..M (hi is None; the law of M is stationary) or for n = lo..hi. One of `eta` and `delta`
+    may be None: the program optimises it. `cap` bounds every released count from above, and the bias is zero for n0 <=
+    n <= cap - n0. `signed` requires one symmetric law for all n, `symmetric` a symmetric stationary law. `window` and
+    `reach` tie the laws: they are explicit up to the count `window`, with free cells up to y = `reach`.
     """
 
     epsilon: Fraction
@@ -133,7 +134,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Proposal:
-    """Laws as integers over 2**SCALE, (left, values) for each n from lo on; the last is stationary if hi is None."""
+    """The laws found: (left, values over 2**SCALE) for each n from lo on; the last is stationary if hi is None."""
 
     columns: tuple[tuple[int, tuple[int, ...]], ...]
     eta: Fraction
@@ -142,14 +143,14 @@ class Proposal:
 
 @dataclass
 class _CountLaw:
-    """The law of a count `n`: its cells, y -> term."""
+    """The law of the count `n`: for each outcome y, the term of the program that stands for its probability."""
 
     n: int
     cells: Cells = field(default_factory=dict)
 
 
 class ColumnProgram:
-    """The program of a `Model`; `least_delta` and `largest_eta` solve it, `solve_in_order` breaks ties."""
+    """The program of a `Model`: `optimise` finds the least delta or largest eta, `solve_in_order` breaks ties."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -170,7 +171,7 @@ class ColumnProgram:
         self._hint()
 
     def _hint(self) -> None:
-        """Tell the solver that cells decay like E^-|z|: without a scale it can stall on tiny deltas."""
+        """Tell the solver to expect probabilities near E^-|z|: without expected sizes it can stall on tiny deltas."""
         decay = _powers(1 / self.E, 2 * self.model.D + 1)
         sizes = {self.program.one: ONE, self.eta: Fraction(1, 2), self.delta: Fraction(1, 1000)}
         for law in self._laws:
@@ -195,7 +196,7 @@ class ColumnProgram:
         return laws
 
     def _free_law(self, n: int, reach: int | None = None, upper: Sequence[int] = ()) -> _CountLaw:
-        """A law with one variable per cell; cells above both n and `reach` share the `upper` law."""
+        """The law of n, a variable for every outcome; outcomes above both n and `reach` share the variables `upper`."""
         D = self.model.D
         top = n + D if self.model.cap is None else min(n + D, self.model.cap)
         law = _CountLaw(n)
@@ -211,14 +212,14 @@ class ColumnProgram:
         return law
 
     def _symmetric_law(self) -> _CountLaw:
-        """The law at n = 0 of noise that does not depend on n; outcomes may be negative."""
+        """The law of noise that does not depend on the count, for the count 0; outcomes may be negative."""
         law = _CountLaw(0, {0: (self.eta, ONE)})
         for i, variable in enumerate(self.program.variables(self.model.D), start=1):
             law.cells[i] = law.cells[-i] = (variable, ONE)
         return law
 
     def _tied_laws(self) -> list[_CountLaw]:
-        """The explicit laws of 0..W and the stationary law, that of D + 1; `_tied_law` makes the laws between them."""
+        """The explicit laws of 0..window and the stationary law, that of D + 1; `_tied_law` makes those between."""
         model, D = self.model, self.model.D
         W, reach = model.window, model.reach
         if W is None or reach is None:
@@ -241,7 +242,7 @@ class ColumnProgram:
         return [*small, edge, stationary]
 
     def _tied_law(self, n: int) -> _CountLaw:
-        """The law of a count n with W < n <= D: below W the cells of W's law, decayed, and geometric cells above."""
+        """The law of a count n with window < n <= D, made of the variables of other laws, times powers of 1/E."""
         edge, upper, base = self._tie
         decay = _powers(1 / self.E, n - edge.n)
         law = _CountLaw(n, {n: (self.eta, ONE)})
@@ -283,7 +284,7 @@ class ColumnProgram:
                     yield law, _translate(stationary, law.n + s - stationary.n)
 
     def _compare(self, a: _CountLaw, b: _CountLaw) -> None:
-        """Constrain the divergence of a from b to at most delta."""
+        """Constrain by how much the law a exceeds E times the law b, as the objective measures it, to at most delta."""
         if not self.model.singleton:
             self.program.constrain_divergence(a.cells, b.cells, self.E, self.delta)
             return
@@ -293,13 +294,13 @@ class ColumnProgram:
     # Questions
 
     def set_unbiased_from(self, n0: int) -> None:
-        """Require zero bias from n0 on."""
+        """Require zero bias from the count n0 on."""
         for n, variable in self._biases.items():
             self.program.set_variable_bounds(variable, 0, 0 if self.must_be_unbiased(n, n0) else None)
 
     @property
     def largest_n0(self) -> int:
-        """The largest n0 that makes a difference, because the laws of larger counts are always unbiased."""
+        """The largest n0 to try: the laws of larger counts are unbiased in any case."""
         return self._laws[-1].n if self.model.window is None else self.model.window
 
     def must_be_unbiased(self, n: int, n0: int) -> bool:
@@ -308,10 +309,10 @@ class ColumnProgram:
         return stationary or (n >= n0 and (cap is None or n <= cap - n0))
 
     def optimise(self) -> Solution:
-        """Solve for the first objective: the least delta or, if delta is given, the largest eta.
+        """Find the least delta or, if delta is given, the largest eta; NoSolution if a given delta cannot be met.
 
-        A given delta may be exceeded at a prohibitive price. So there always is a solution (solvers are slow to
-        prove infeasibility), and an excess in it means that the delta cannot be met.
+        In the program a given delta may be exceeded, at a prohibitive price: solvers are slow to prove that nothing
+        meets it.
         """
         if self.model.delta is None:
             return self._minimise([(self.delta, ONE)])
@@ -339,7 +340,7 @@ class ColumnProgram:
         return self._proposal(solution)
 
     def least_variance(self) -> Proposal:
-        """The laws of least mean squared errors within the given delta; eta is not constrained."""
+        """The laws with the least mean squared errors within the given delta; eta is not constrained."""
         solution = self._minimise([*self._squared_errors(), (self.excess, _PROHIBITIVE**2)])
         if self.model.delta is None or solution[self.excess] > self.model.delta * _RELAXATION:
             raise NoSolution("infeasible")
@@ -349,7 +350,7 @@ class ColumnProgram:
         return self.program.solve(terms, _FEASIBLE)
 
     def _keep_first(self, solution: Solution) -> None:
-        """Keep delta or eta at its optimum, up to the relaxation."""
+        """Constrain delta or eta to stay at the optimum that was found, up to a tiny relaxation."""
         if self.model.delta is None:
             self.program.set_variable_bounds(self.delta, 0, solution[self.delta] * (1 + _RELAXATION))
         else:
@@ -358,7 +359,7 @@ class ColumnProgram:
             self.program.set_variable_bounds(self.excess, 0, solution[self.excess])
 
     def _squared_errors(self) -> list[Term]:
-        """The terms of all mean squared errors; the stationary law weighs as much as all others together."""
+        """The terms of all laws' mean squared errors; the stationary law weighs as much as all others together."""
         weight = max(1, len(self._laws) - 1)
         terms = [term for law in self._laws[:-1] for term in moment(law.n, law.cells, 2)]
         last = self._laws[-1]
@@ -379,7 +380,7 @@ def _translate(law: _CountLaw, by: int) -> _CountLaw:
 
 
 def _powers(base: Fraction, last: int) -> list[Fraction]:
-    """base^0..base^last, each at the resolution of proposals."""
+    """base^0, ..., base^last, each rounded down to a multiple of 2**-SCALE."""
     unit = 1 << SCALE
     powers = [Fraction(1)]
     for _ in range(last):

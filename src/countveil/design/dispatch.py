@@ -52,13 +52,13 @@ def design(
         D: The noise bound: a release is never more than D away from the truth.
         policy: "nonnegative" (never a negative release), "signed" (negative releases are possible) or "floor" (never a
             negative release, because every count below D is treated as D).
-        unbiased_from: Policy nonnegative: the count from which the bias is zero.
+        unbiased_from: For policy nonnegative, the count from which on the bias is zero.
         method: How the law is computed; "auto" chooses.
         objective: The property to optimise: "delta", "singleton" (the paper's delta) or "variance".
-        max_variance: Objective delta: the largest allowed variance.
+        max_variance: With objective delta, the largest allowed variance.
         sensitivity: How much one person can change the count.
         counts: The promised range of true counts, as "low:high" or (low, high).
-        cap: Make releases at most the promised largest count.
+        cap: Whether releases must be at most the promised largest count.
         bits: Weights sum to 2^bits; 64, 96 or 128. The default is the least that is precise enough.
 
     Returns:
@@ -101,8 +101,8 @@ def make_nonnegative(
     Args:
         signed: A mechanism of policy signed.
         unbiased_from: The bias is at most `max_bias` from this count on. Default: about 1.5 standard deviations.
-        max_bias: The allowed bias. Default: 1e-8, or the least bias at which no count has an error above 5/4 of the
-            variance.
+        max_bias: The allowed bias. Default: 1e-8, or where that raises errors too much, the least bias with which no
+            count has a mean squared error above 5/4 of the variance.
 
     Returns:
         The mechanism of least mean squared error under this condition.
@@ -161,7 +161,10 @@ def _remap(request: DesignRequest, signed: Signed) -> Mechanism:
 
 
 def _choose(request: DesignRequest, signed: Signed) -> Mechanism:
-    """The mechanism of the program, or of the remap if D is large or the program's delta is much larger."""
+    """The mechanism for method auto: that of the linear program, or in two cases that of the remap.
+
+    The remap is taken if D is large, or if the program's delta is more than twice that of the remap.
+    """
     from countveil.design import whole_domain
 
     def remap(why: str) -> Mechanism:
@@ -192,7 +195,10 @@ def _choose(request: DesignRequest, signed: Signed) -> Mechanism:
 
 
 def _expected_D(request: DesignRequest, signed: Signed) -> int:
-    """The expected noise bound: as much of D as lowers delta visibly or, if D is not given, the D of signed noise."""
+    """The noise bound that the design will need: as much of the given D as lowers delta visibly.
+
+    If D is not given, it is the noise bound of the signed design.
+    """
     if request.D is None:
         return signed.parameters.D
     if not request.epsilon or request.eta is None:

@@ -1,14 +1,15 @@
-"""The paper's closed form for n >= D: the symmetric law of least *singleton* delta, and where it fails.
+"""The paper's closed form for counts n >= D: the symmetric law of least *singleton* delta, and where it fails.
 
-With E = e^epsilon, B = 2/eta_bar, C = 2 eta/eta_bar, and p(±i) = alpha_i eta_bar/2:
+With E = e^epsilon, eta_bar = 1 - eta, B = 2/eta_bar, C = 2 eta/eta_bar, and p(±i) = alpha_i eta_bar/2:
 
 - lower bounds of type I   delta_k = (C sum_{j<k} E^j - E^k) / (B sum_{j<k} (j+1) E^j), k = 1..D
 - lower bound of type II   delta_{D+1} = 1 / (B sum_{j<D} (D-j) E^j)
 - crossovers               C_k = sum_{j<=k} E^j / sum_{j<k} (k-j) E^j, strictly decreasing
-- delta* = delta_k for the k with C_k < C <= C_{k-1} (C_0 = inf, C_{D+1} = 0), attained by `alpha`.
+- the least singleton delta, delta* = delta_k for the k with C_k < C <= C_{k-1} (C_0 = inf, C_{D+1} = 0); the law with
+  the `alpha` computed here attains it.
 
-The theorem compares p(±1) with p(0) in one direction only. It holds while p(1) <= E eta + delta*, that is
-alpha_1 <= E C + B delta*; for smaller eta the law has a larger delta than the paper states.
+The theorem compares p(±1) with p(0) in one direction only. It holds while p(1) <= E eta + delta*, that is alpha_1 <= E
+C + B delta*; for smaller eta the law has a larger delta than the paper states.
 """
 
 from __future__ import annotations
@@ -25,7 +26,11 @@ from countveil.numeric.exact_numbers import decimal_text
 
 @dataclass(frozen=True)
 class ClosedForm:
-    """The paper's optimum at (epsilon, eta, D): `half[i]` is P(Z = i)."""
+    """The paper's law of least singleton delta for epsilon, eta and D.
+
+    `half[i]` is P(Z = i), and `delta_star` the least singleton delta; the module's docstring defines k and `alpha`.
+    `holds` says whether the paper's theorem is true at these parameters.
+    """
 
     k: int
     delta_star: Decimal
@@ -35,12 +40,12 @@ class ClosedForm:
 
     @property
     def stated_delta(self) -> Fraction:
-        """min(1, (2D+1) delta*): the delta that the paper states, whether its theorem holds or not."""
+        """The delta that the paper states, min(1, (2D+1) delta*), whether its theorem holds or not."""
         return min(Fraction(1), (2 * len(self.half) - 1) * Fraction(self.delta_star))
 
 
 def closed_form(epsilon: Fraction, eta: Fraction, D: int) -> ClosedForm:
-    """delta*, alpha*, and whether the theorem holds for these parameters."""
+    """The paper's law for these parameters, and whether the paper's theorem holds for them."""
     with localcontext(PRECISE):
         E, B, C = _constants(epsilon, eta)
         for at in _sums(E, D):
@@ -66,13 +71,16 @@ def closed_form(epsilon: Fraction, eta: Fraction, D: int) -> ClosedForm:
 
 
 def stated_delta(epsilon: Fraction, eta: Fraction, D: int, sensitivity: int) -> Fraction | None:
-    """The delta that the paper states, not a certified one; None if its theorem fails or sensitivity is above 1."""
+    """The delta that the paper states for its law, which is not certified.
+
+    None if the paper's theorem does not hold at these parameters, or if the sensitivity is above 1.
+    """
     form = closed_form(epsilon, eta, D) if sensitivity == 1 else None
     return form.stated_delta if form is not None and form.holds else None
 
 
 def lower_bounds(epsilon: Fraction, eta: Fraction, D: int) -> list[Decimal]:
-    """delta_1, ..., delta_D (type I) and delta_{D+1} (type II)."""
+    """The paper's lower bounds on the singleton delta: delta_1, ..., delta_D (type I) and delta_{D+1} (type II)."""
     with localcontext(PRECISE):
         E, B, C = _constants(epsilon, eta)
         sums = list(_sums(E, D))
@@ -81,7 +89,7 @@ def lower_bounds(epsilon: Fraction, eta: Fraction, D: int) -> list[Decimal]:
 
 
 def crossovers(epsilon: Fraction, D: int) -> list[Decimal]:
-    """C_1, ..., C_D."""
+    """The paper's crossovers C_1, ..., C_D, which decide which of its lower bounds is the largest."""
     with localcontext(PRECISE):
         return [(at.powers + at.power) / at.triangular for at in _sums(exp(epsilon), D)]
 
@@ -92,7 +100,10 @@ def _constants(epsilon: Fraction, eta: Fraction) -> tuple[Decimal, Decimal, Deci
 
 
 class _Sums(NamedTuple):
-    """E^k, sum_{j<k} E^j, sum_{j<k} (j+1) E^j and sum_{j<k} (k-j) E^j."""
+    """Sums of powers of E for one k.
+
+    `power` is E^k, `powers` is sum_{j<k} E^j, `weighted` is sum_{j<k} (j+1) E^j, `triangular` is sum_{j<k} (k-j) E^j.
+    """
 
     k: int
     power: Decimal
@@ -102,7 +113,7 @@ class _Sums(NamedTuple):
 
 
 def _sums(E: Decimal, D: int) -> Iterator[_Sums]:
-    """The sums for k = 1..D."""
+    """The sums of powers of E for k = 1, ..., D."""
     power = Decimal(1)
     powers = weighted = triangular = Decimal(0)
     for k in range(1, D + 1):
@@ -114,10 +125,11 @@ def _sums(E: Decimal, D: int) -> Iterator[_Sums]:
 
 
 def parts(epsilon: Fraction, eta: Fraction, D: int) -> dict[str, object]:
-    """The closed form with all its parts, as decimal texts, and the paper's comparison with the discrete Gaussian.
+    """All parts of the paper's closed form, as decimal texts, and its comparison with the discrete Gaussian.
 
-    The comparison follows the paper: it sets the *parameter* s2 of p(z) ~ exp(-z^2 / (2 s2)) to its law's variance,
-    and asks which epsilon the Gaussian needs at the steepest single step, p(1) <= E p(2) + delta*.
+    The comparison follows the paper. It takes the discrete Gaussian p(z), proportional to exp(-z^2 / (2 s2)), with the
+    *parameter* s2 set to the variance of the paper's law. It then asks which epsilon this Gaussian needs for the
+    paper's condition at the steepest single step, p(1) <= E p(2) + delta*.
     """
     form = closed_form(epsilon, eta, D)
     shown = min(D, 50)

@@ -34,7 +34,7 @@ LARGEST_COUNT = 10**15
 
 
 class DesignQuestion(Enum):
-    """What the designer is asked to find; the missing parameters decide it."""
+    """What the designer is asked to find. Which of epsilon, delta, eta and D are missing decides it."""
 
     LEAST_DELTA = "least delta"
     BEST_ACCURACY = "largest eta, then least D"
@@ -74,11 +74,11 @@ class DesignRequest:
 
     @property
     def has_promise(self) -> bool:
-        """Whether the counts are promised to be in a range."""
+        """Whether the curator promised that the counts are in a range."""
         return self.counts != (0, None)
 
     def ask(self, designer: Designer[Outcome]) -> Outcome:
-        """Call the designer's method for the question."""
+        """Call the method of the designer that answers this request's question."""
         match self.question, self.epsilon, self.eta, self.D:
             case (
                 DesignQuestion.LEAST_DELTA | DesignQuestion.LEAST_VARIANCE,
@@ -102,13 +102,16 @@ Outcome = TypeVar("Outcome", covariant=True)
 
 
 class Designer(Protocol[Outcome]):
-    """A designer has one method for each question, which finds the missing parameters; delta is in its request."""
+    """A designer has one method for each question.
+
+    Each method finds the parameters that it is not given; delta is in the designer's request.
+    """
 
     def at(self, epsilon: Fraction, eta: Fraction, D: int) -> Outcome:
         """The design of least delta or, if delta is given, of least variance within it."""
 
     def best_accuracy(self, epsilon: Fraction) -> Outcome:
-        """The design of largest eta, then of least D."""
+        """The design of largest eta and, among those, of least D."""
 
     def largest_eta(self, epsilon: Fraction, D: int) -> Outcome: ...
 
@@ -125,10 +128,10 @@ def least_epsilon(
     tolerance: Callable[[Fraction], Fraction],
     digits: tuple[int, int],
 ) -> Fraction | None:
-    """The least epsilon that meets a request, or None if none up to 100 does.
+    """The least epsilon for which `meets` is true, or None if there is none up to 100.
 
-    `high` grows until it meets the request. Then bisection at decimals of `digits[0]` digits narrows the bracket, and
-    the result is rounded up to `digits[1]` digits.
+    `high` grows until it meets the request. Then bisection narrows the bracket, at decimals of `digits[0]` digits,
+    until it is at most `tolerance` long. The result is rounded up to `digits[1]` digits.
     """
     while not meets(high):
         low, high = high, high * Fraction(5, 4)
@@ -205,7 +208,7 @@ def _check_together(request: DesignRequest) -> None:
 
 
 def check_floor(counts: tuple[int, int | None], D: int) -> None:
-    """Refuse policy floor, which releases max(n, D) + Z, for a promise of counts that would all be treated as D."""
+    """Refuse policy floor if all promised counts would be treated as D; the policy releases max(n, D) + Z."""
     low, high = counts
     if high is not None and high <= D:
         raise RequestError(
@@ -252,7 +255,7 @@ def _bits(given: object) -> int:
 
 
 def _counts(given: object) -> tuple[int, int | None]:
-    """Parse 'LO:HI', 'LO:' or a pair."""
+    """The range (low, high) given as 'LO:HI', as 'LO:' (no upper end) or as a pair."""
     allowed = "LO:HI with 0 <= LO < HI, for instance 1:500, or LO: for no upper end"
     if isinstance(given, str):
         parts: list[object] = [part.strip() or None for part in given.split(":")]

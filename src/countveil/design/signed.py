@@ -1,6 +1,6 @@
-"""Designs whose noise does not depend on n: policies `signed` and `floor`, and counts promised to be >= D.
+"""Designs whose noise does not depend on the count: policies `signed` and `floor`, and counts promised to be >= D.
 
-Order of objectives, by question:
+For each question, what is optimised first, what next among equals:
 
     least delta     delta, then variance
     best accuracy   eta, then D, then variance
@@ -8,8 +8,8 @@ Order of objectives, by question:
     least D         D, then delta
     least epsilon   epsilon, then variance
 
-Where eta is free, at sensitivity 1, one law is best in eta, D and variance at once: the discrete canonical noise of
-Awan and Ramasethu (`countveil.literature.canonical`).
+Where eta is not given, at sensitivity 1, one law is best in eta, D and variance at once: the discrete canonical noise
+of Awan and Ramasethu (`countveil.literature.canonical`).
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ SPARE = 1 - Fraction(1, 10**6)
 LARGEST_PROGRAM_D = 1500
 FREE_ETA = (DesignQuestion.BEST_ACCURACY, DesignQuestion.LARGEST_ETA)
 LEAST_EPSILON = Fraction(1, 10**15)
-"""The precision at which the search for a least epsilon stops; results are at least 1e-5."""
+"""The search for a least epsilon stops at a bracket of this length; its results are at least 1e-5."""
 
 
 class Parameters(NamedTuple):
-    """The parameters of a law of noise that does not depend on n."""
+    """The parameters of a law of noise that does not depend on the count."""
 
     epsilon: Fraction
     eta: Fraction
@@ -58,7 +58,11 @@ class Parameters(NamedTuple):
 
 
 class Signed:
-    """Finds the parameters and the weights of a law, by closed forms where they hold, else by linear program."""
+    """The designer of noise that does not depend on the count.
+
+    It finds the parameters and the weights of a law, by closed forms where they hold, else by linear program. It aims
+    at `share` of the requested delta.
+    """
 
     def __init__(self, request: DesignRequest, share: Fraction = Fraction(1)) -> None:
         self.request = request
@@ -73,7 +77,7 @@ class Signed:
         return self.request.ask(self)
 
     def design(self) -> Mechanism:
-        """The best mechanism. If rounding raises its delta too much, a slightly smaller delta is requested instead."""
+        """The best mechanism. If rounding makes its delta too large, a slightly smaller delta is aimed at."""
         request = self.request
         if request.method == "paper" and request.question is not DesignQuestion.LEAST_DELTA:
             raise RequestError("method paper needs epsilon, eta and D, and no delta")
@@ -150,7 +154,7 @@ class Signed:
         return Parameters(epsilon, eta, D)
 
     def delta(self, epsilon: Fraction, eta: Fraction, D: int) -> Decimal:
-        """The least delta of a law with these parameters; infinite where there is none."""
+        """The least delta of any law with these parameters; infinite if no law has them."""
         if self.closed:
             return closed_form.least_delta(epsilon, eta, D)
         try:
@@ -175,7 +179,7 @@ class Signed:
             ) from None
 
     def _ample_D(self, epsilon: Fraction) -> int:
-        """A D so large that a larger one hardly raises eta."""
+        """A noise bound D so large that a larger one would hardly raise eta."""
         step = epsilon / self.request.sensitivity
         if step == 0:
             raise InfeasibleError("epsilon 0 needs D", "give D, the largest error of a count")
@@ -187,7 +191,7 @@ class Signed:
     # The law
 
     def mechanism(self, epsilon: Fraction, eta: Fraction, D: int) -> Mechanism:
-        """The certified law at these parameters."""
+        """The certified mechanism at these parameters."""
         method, half, notes = self.law(epsilon, eta, D)
         return self._certify(lambda bits: symmetric_law(half, bits), method, notes, epsilon, eta, D)
 
@@ -204,9 +208,10 @@ class Signed:
         return certify(lambda bits: LawsByCount(law(bits), lo=low, hi=high), settings)
 
     def canonical(self, epsilon: Fraction, eta: Fraction, D: int) -> Mechanism:
-        """The certified canonical noise, whose eta, D and variance are the best that this guarantee allows.
+        """The mechanism of canonical noise, whose eta, D and variance are the best that this guarantee allows.
 
-        **Guarantee.** Its certified delta is at most the requested one: the weights are rounded to that side.
+        **Guarantee.** Its certified delta is at most the requested one, because its weights are rounded on the safe
+        side.
         """
         order, delta = exp_bounds(epsilon)[0], self.request.delta or Fraction(0)
         reach = least_positive(lambda reach: self._meets(epsilon, eta, reach), D)
@@ -216,7 +221,7 @@ class Signed:
         )
 
     def law(self, epsilon: Fraction, eta: Fraction, D: int) -> tuple[str, list[int], tuple[str, ...]]:
-        """The method, the proposed weights and the notes."""
+        """The best law at these parameters: the method that found it, its proposed weights P(Z = 0..D), and notes."""
         request = self.request
         if request.method == "paper" or (
             request.objective == "singleton"
@@ -292,7 +297,7 @@ class Signed:
 
 
 def terms(request: DesignRequest, method: str, epsilon: Fraction, eta: Fraction, D: int, **more: Any) -> Terms:
-    """The terms of a mechanism for a request, with notes, prices and details."""
+    """The terms of a mechanism for a request: what to certify it for, and its notes, prices and details (`more`)."""
     return Terms(
         epsilon=epsilon,
         policy=request.policy,
@@ -317,5 +322,5 @@ def _policy_notes(request: DesignRequest, D: int) -> tuple[str, ...]:
 
 
 def show(x: Fraction | None, digits: int = 10, rounding: str = "nearest") -> str:
-    """The text of a parameter in an error message."""
+    """A parameter as a text for error messages."""
     return "none" if x is None else decimal_text(x, digits, rounding)

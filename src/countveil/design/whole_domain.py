@@ -1,7 +1,8 @@
 """Designs for the whole domain of counts by linear program: policy `nonnegative`, method `program`.
 
-A law per small count and one stationary law, never negative, exact with probability eta at every n >= 1 (at least
-eta at n = 0), exactly unbiased from n0 on. Orders of objectives:
+A mechanism here has a law for each small count and one stationary law for all larger ones. Released counts are never
+negative, exact with probability eta for every count n >= 1 (at least eta at n = 0), and exactly unbiased from the count
+n0 on. For each question, what is optimised first, what next among equals:
 
     least delta     delta, then bias below n0, then mean squared errors
     best accuracy   least D whose eta is within 0.1 % of the limit, then eta, bias, mean squared errors
@@ -9,13 +10,14 @@ eta at n = 0), exactly unbiased from n0 on. Orders of objectives:
     least D         D, then as for least delta
     least epsilon   epsilon, then as for least delta
 
-The default n0 is the smallest whose price is small: delta at most twice the signed optimum at the same eta
-and D or, where delta is given, eta at least 98 % of the signed optimum. All computed prices are reported.
+The default n0 is the smallest whose price is small: delta at most twice the signed optimum at the same eta and D or,
+where delta is given, eta at least 98 % of the signed optimum. All computed prices are reported.
 
 The solver works best with deltas above its tolerance and few laws. A noise bound smaller than the given D is allowed,
 so the program uses D only as far as it lowers delta visibly. (If method program is requested explicitly for the largest
 eta at D, it uses all of D, because that eta still grows with D in its fourth digit.) Up to LARGEST_FREE_D all laws are
-free; above it, laws are tied (see `column_program`), except for tents, whose sides rise and cannot be tied.
+free. Above it, laws are tied: outer laws are expressed by few variables (see `column_program`). Tents are the
+exception: their sides rise and cannot be tied.
 """
 
 from __future__ import annotations
@@ -53,11 +55,11 @@ LEAST_SHARE = Fraction(1, 20)
 
 
 def design(request: DesignRequest, signed: Signed) -> Mechanism:
-    """The best whole-domain mechanism; if the solver fails, with a noise bound slightly below the allowed one.
+    """The best never-negative mechanism for all counts by linear program.
 
-    If method program is requested explicitly for the largest eta at D, all of D is tried first. The cells of such a
-    program are so small that the solver may report it infeasible by mistake; only the report of the program with the
-    smaller bound is trusted.
+    If the solver fails, it is tried again with a slightly smaller noise bound. If method program is requested
+    explicitly for the largest eta at D, all of D is tried first. Some probabilities in that program are so small that
+    the solver may report it infeasible by mistake; only the report of the program with the smaller bound is trusted.
     """
     if request.method == "program" and request.question is DesignQuestion.LARGEST_ETA:
         for spared in range(RETRIES):
@@ -70,16 +72,19 @@ def design(request: DesignRequest, signed: Signed) -> Mechanism:
 
 
 def bias_floor(epsilon: Fraction, n0: int, D: int, sensitivity: int) -> Fraction:
-    """The least delta of non-negative outputs with zero bias from n0 on: (n0 + d - E n0)/(n0 + d + D)."""
+    """A lower bound on delta for every never-negative mechanism with zero bias from the count n0 on.
+
+    It is (n0 + d - E n0)/(n0 + d + D), with sensitivity d and E = e^epsilon, or 0 if that is negative.
+    """
     upper = n0 + sensitivity
     value = (upper - exp(epsilon) * n0) / (upper + D)
     return max(Fraction(0), Fraction(value))
 
 
 class Whole:
-    """Designs by linear program; `signed` designs noise independent of n, for comparison.
+    """The designer of never-negative laws by linear program; `signed` designs signed noise, for comparison.
 
-    The program uses noise up to D - `spared`; a `thorough` designer uses all of D, however small its cells.
+    The program uses noise up to D - `spared`; a `thorough` designer uses all of D, however small its probabilities get.
     """
 
     def __init__(self, request: DesignRequest, signed: Signed, spared: int = 0, *, thorough: bool = False) -> None:
@@ -149,7 +154,7 @@ class Whole:
         return self._mechanism(self._program(epsilon, D, eta, None), n0, D)
 
     def _bounds(self, epsilon: Fraction) -> tuple[int, int]:
-        """The least D of signed noise, and a D so large that a larger one gains little."""
+        """The least and the largest D to consider: the D of signed noise, and one so large that more gains little."""
         if epsilon == 0 and self.request.eta is None:
             raise InfeasibleError("epsilon 0 needs D", "give D, the largest error of a count")
         least = self.signed.parameters.D
@@ -178,7 +183,10 @@ class Whole:
         return self._choose_n0(program, lambda eta: eta >= goal, epsilon, D)
 
     def _choose_n0(self, program: ColumnProgram, good: Callable[[Fraction], bool], epsilon: Fraction, D: int) -> int:
-        """The given n0, or the least n0 whose price is good; every price that is computed is recorded."""
+        """The requested n0 or, if none is requested, the least n0 whose price is good.
+
+        The price of an n0 is the least delta or the largest eta that it allows; every computed price is recorded.
+        """
         given = self.request.unbiased_from
         if given is None and self.request.objective == "singleton":
             given = max(1, self.low)
@@ -204,11 +212,11 @@ class Whole:
         return n0
 
     def _is_hopeless(self, epsilon: Fraction, n0: int, D: int) -> bool:
-        """Whether the least delta of any law with zero bias from n0 on (`bias_floor`) is already too large."""
+        """Whether zero bias from the count n0 on already needs more delta than requested (`bias_floor`)."""
         return self.target is not None and bias_floor(epsilon, n0, D, self.request.sensitivity) > self.target
 
     def _value(self, program: ColumnProgram, n0: int) -> Fraction | None:
-        """Least delta or largest eta with zero bias from n0 on; None where there is no solution."""
+        """The least delta or the largest eta with zero bias from n0 on; None if the program has no solution."""
         program.set_unbiased_from(n0)
         try:
             solution = program.optimise()
@@ -225,7 +233,7 @@ class Whole:
     def _program(
         self, epsilon: Fraction, D: int, eta: Fraction | None, delta: Fraction | None, *, tie: bool = False
     ) -> ColumnProgram:
-        """The program for noise up to D, or a smaller bound if the rest of D gains less than the solver resolves."""
+        """The linear program for noise up to D, or to a smaller bound where the rest of D gains next to nothing."""
         request, low, high = self.request, self.low, self.high
         if request.cap and low > 0:
             raise RequestError("cap needs counts that begin at 0: give counts 0:HI (--counts 0:500 --cap)")
@@ -256,8 +264,9 @@ class Whole:
             return ColumnProgram(model)
         if not can_tie:
             raise RequestError(
-                f"D = {D} is too large: for counts LO:, sensitivity above 1, objective singleton and epsilon 0, method "
-                f"program allows D up to {LARGEST_FREE_D}; lower D, or use method remap or policy signed"
+                f"D = {D} is too large: method program allows D up to {LARGEST_FREE_D} if counts begin above 0, "
+                "sensitivity is above 1, the objective is singleton or epsilon is 0; lower D, or use method remap or "
+                "policy signed"
             )
         if D > LARGEST_TIED_D:
             raise RequestError(
@@ -271,7 +280,10 @@ class Whole:
         return ColumnProgram(replace(model, window=window, reach=reach, M=None))
 
     def _useful_D(self, epsilon: Fraction, D: int, eta: Fraction | None) -> int:
-        """D, or a smaller bound whose delta is far below the requested one or below what the solver can resolve."""
+        """D, or a smaller noise bound where that is good enough.
+
+        It is good enough if its delta is far below the requested one, or below what the solver can resolve.
+        """
         step = epsilon / self.request.sensitivity
         least = LEAST_DELTA
         if self.target is not None:
@@ -372,5 +384,8 @@ class Whole:
 
 
 def _stationary(D: int) -> int:
-    """The stationary count M of the free program; delta still falls a little as M grows from D to about 2D."""
+    """The stationary count M to use in a program whose laws are all free: somewhat above D.
+
+    Delta still falls a little as M grows from D to about 2D.
+    """
     return D + (D if D <= 8 else 8 if D <= 16 else 4)

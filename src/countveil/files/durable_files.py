@@ -1,7 +1,8 @@
 """Files that appear whole or not at all and are durable when the call returns; only the owner can read private files.
 
-`replace_file` is the only writer: it writes a temporary file ("part") beside the target, syncs it, renames it, and
-syncs the folder. `open_output` does the same for output files of a user and turns failures into a ParameterError.
+`replace_file` is the only writer: it writes a temporary file ("part") beside the target, syncs the file to disk,
+renames it, and syncs the folder. `open_output` does the same for output files of a user and turns failures into a
+ParameterError.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ UNSYNCABLE = (errno.EACCES, errno.EINVAL, errno.ENOTSUP)
 
 @contextmanager
 def replace_file(target: Path, mode: int | None = None) -> Iterator[BinaryIO]:
-    """A new file that replaces the target when it is complete and on disk; a failure leaves no temporary file behind.
+    """A new file to write to, which replaces the target when it is complete and on disk.
 
-    With `mode`, the file gets exactly this mode under any umask; without, the default mode of new files. Files with a
-    mode belong to a ledger or a service and have one writer; any other may have several writers, on several hosts.
+    If writing fails, the target stays as it was and no temporary file is left behind. With `mode`, the file gets
+    exactly this mode, whatever the umask is; without, the default mode of new files. Files with a mode belong to a
+    ledger or a service and have one writer; any other file may have several writers, on several hosts.
     """
     if mode is None:
         part = target.with_name(f".{target.name[:50]}.{uuid.uuid4().hex}.part")
@@ -49,7 +51,7 @@ def replace_file(target: Path, mode: int | None = None) -> Iterator[BinaryIO]:
 
 
 def part_beside(target: Path) -> Path:
-    """The path of the temporary file; no other thread on this host uses the same path."""
+    """The path of the temporary file beside the target; no other thread on this host uses the same path."""
     return target.with_name(f".{target.name[:50]}.{threading.get_native_id()}.part")
 
 
@@ -87,12 +89,12 @@ def open_output(path: str | Path) -> Iterator[BinaryIO]:
 
 
 def create_private(path: Path) -> int:
-    """The descriptor of a new, empty private file; FileExistsError if the path exists."""
+    """Create an empty private file and return its descriptor; raises FileExistsError if the path exists."""
     return _create(path, PRIVATE)
 
 
 def open_private(path: Path) -> int:
-    """The descriptor of a file, open for reading and writing; created as a private file if it is missing."""
+    """Open a file for reading and writing and return its descriptor; a missing file is created as a private file."""
     try:
         return create_private(path)
     except FileExistsError:

@@ -1,17 +1,19 @@
 """The law of the noise Z for one true count, and the laws of a mechanism for every count n = 0, 1, 2, ...
 
-A law is what is sampled, certified, hashed and charged: `weights[z + left]` of `2**bits` equally
-likely integers give the noise z. Probabilities and moments are Fractions derived from the weights.
+A law is what is sampled, certified, hashed and charged: `weights[z + left]` of `2**bits` equally likely integers give
+the noise z. Probabilities and moments are Fractions derived from the weights.
 
-A mechanism has one law, that of Z = Y - n, for each count. Only finitely many differ: from the
-stationary count M on the noise no longer depends on n. Two kinds exist, with one interface:
+A mechanism has one law for each true count n: the law of Z = Y - n, where Y is the released count. Only finitely many
+of these laws differ: from some count on, the stationary count M, the noise no longer depends on n. Two kinds exist,
+with one interface:
 
 - `LawsByCount`: the laws below M are written out (policies signed, floor, and nonnegative by `program`);
 - `countveil.laws.remap.Remap`: one signed law and a fixed random map to the non-negative integers.
 
-Counts outside a public promise lo <= n <= hi are moved to its nearest end before noise is added. That
-clamp never increases the distance of two counts, so privacy holds for every dataset, whether the promise is
-kept or not; only the accuracy properties P1-P3 need the promise. The policy `floor` is the clamp lo = D.
+The curator may promise publicly that lo <= n <= hi. Counts outside that range are moved to its nearest end before noise
+is added. That clamp never increases the distance of two counts, so privacy holds for every dataset, whether the promise
+is kept or not; only the accuracy properties need the promise: bounded error (P1), the same eta for every count (P2), no
+bias (P3). The policy `floor` is the clamp with lo = D.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from countveil.numeric.exact_numbers import Number, number
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """The law of Z on -left..right as integer weights that sum to 2**bits.
+    """The law of the noise Z on -left..right: the weight of z is its probability times 2**bits, an integer.
 
     >>> coin = Law(weights=(1, 2, 1), left=1, bits=2)
     >>> coin.eta, coin.mean, coin.variance
@@ -45,7 +47,7 @@ class Law:
 
     @property
     def right(self) -> int:
-        """The largest z that has a weight, which may be 0."""
+        """The largest noise z that has an entry in the weights; this entry may be 0."""
         return len(self.weights) - 1 - self.left
 
     @property
@@ -61,7 +63,7 @@ class Law:
         return self.weights[slot] if 0 <= slot < len(self.weights) else 0
 
     def probability(self, z: int) -> Fraction:
-        """P(Z = z)."""
+        """P(Z = z), the probability of the noise z."""
         return Fraction(self.weight(z), self.total)
 
     @property
@@ -71,7 +73,7 @@ class Law:
 
     @property
     def mean(self) -> Fraction:
-        """E[Z], the bias."""
+        """E[Z], the mean of the noise, which is the bias of the released count."""
         return Fraction(sum(z * w for z, w in self.items()), self.total)
 
     @property
@@ -85,26 +87,26 @@ class Law:
 
     @property
     def mean_absolute_error(self) -> Fraction:
-        """E|Z|."""
+        """E|Z|, the mean absolute error of the released count."""
         return Fraction(sum(abs(z) * w for z, w in self.items()), self.total)
 
     @property
     def worst_error(self) -> int:
-        """The largest |z| of positive probability."""
+        """The largest |z| that has positive probability."""
         return max(abs(z) for z, w in self.items() if w)
 
     @property
     def least(self) -> int:
-        """The smallest z of positive probability."""
+        """The smallest noise z that has positive probability."""
         return next(z for z, w in self.items() if w)
 
     @property
     def greatest(self) -> int:
-        """The largest z of positive probability."""
+        """The largest noise z that has positive probability."""
         return self.right - next(i for i, w in enumerate(reversed(self.weights)) if w)
 
     def within(self, distance: int) -> Fraction:
-        """P(|Z| <= distance)."""
+        """P(|Z| <= distance), the probability that the released count is at most `distance` from the truth."""
         start = max(0, self.left - distance)
         return Fraction(sum(self.weights[start : max(0, self.left + distance + 1)]), self.total)
 
@@ -137,20 +139,20 @@ class Law:
         return self.left == self.right and self.weights == self.weights[::-1]
 
     def is_unimodal(self) -> bool:
-        """Whether the weights never fall before the largest one and never rise after it."""
+        """Whether the weights rise (or stay equal) up to the largest one and fall (or stay equal) after it."""
         mode = self.weights.index(max(self.weights))
         rising, falling = self.weights[: mode + 1], self.weights[mode:]
         return all(a <= b for a, b in pairwise(rising)) and all(a >= b for a, b in pairwise(falling))
 
     def with_bits(self, bits: int) -> Law:
-        """The same law with weights that sum to 2**bits; `bits` must not be less than the law's own."""
+        """The same probabilities as weights that sum to 2**bits; `bits` must be at least that of this law."""
         if bits == self.bits:
             return self
         return Law(tuple(w << (bits - self.bits) for w in self.weights), self.left, bits)
 
 
 class Laws(Protocol):
-    """The laws of a mechanism: the interface that privacy, sampling and certificates use."""
+    """The laws of a mechanism, one for every true count: the interface that privacy, sampling and certificates use."""
 
     @property
     def lo(self) -> int:
@@ -162,19 +164,22 @@ class Laws(Protocol):
 
     @property
     def stationary_from(self) -> int:
-        """The count M from which the law of Z no longer depends on n (except that counts near hi may differ)."""
+        """The stationary count M: from here on the law no longer depends on n (but counts near hi may differ)."""
 
     @property
     def stationary(self) -> Law:
-        """The law of Z for n >= M."""
+        """The law of the noise for all counts from the stationary count on."""
 
     def law(self, n: int) -> Law:
-        """The law of Z = Y - n."""
+        """The law of the noise Z = Y - n for the true count n."""
 
 
 @dataclass(frozen=True, slots=True)
 class LawsByCount:
-    """Laws in three parts: `small` for n = lo, lo+1, ..., `top` for the last counts up to hi, `stationary` between."""
+    """Laws that are written out: `small` for the counts lo, lo+1, ..., `top` for the last counts up to hi.
+
+    All counts between have the law `stationary`. Without a largest count, hi is None and `top` is empty.
+    """
 
     stationary: Law
     small: tuple[Law, ...] = ()
@@ -203,12 +208,12 @@ class LawsByCount:
 
     @property
     def first_top(self) -> int | None:
-        """The least count that has a law in `top`, or None."""
+        """The least count that has a law in `top`, or None if there is no such law."""
         return None if self.hi is None or not self.top else self.hi - len(self.top) + 1
 
 
 def distinct_counts(laws: Laws) -> list[int]:
-    """Counts at which every law of Z occurs at least once: lo..M, and those with a law in `top`."""
+    """Enough counts to meet every law at least once: lo up to the stationary count, and those with a law in `top`."""
     last = laws.stationary_from
     if laws.hi is None:
         return list(range(laws.lo, last + 1))
@@ -220,12 +225,13 @@ def distinct_counts(laws: Laws) -> list[int]:
 
 
 def neighbour_pairs(laws: Laws, sensitivity: int) -> Iterator[tuple[int, int]]:
-    """Pairs (n, n + s), s = 1..sensitivity, whose laws represent all neighbouring pairs.
+    """Pairs of counts (n, n + s), s = 1..sensitivity, whose laws represent those of all neighbouring pairs.
 
-    Beyond M both laws are the stationary law, so (M, M + s) stands for all (n, n + s), n >= M. If that law is unimodal
-    and there is no largest count, its largest shift has the largest divergence at every order and in both directions
-    (docs/proofs.md), so (M, M + sensitivity) stands for all s. With a largest count, pairs that reach the top laws are
-    added. Counts outside lo..hi add nothing: each is treated as the nearest end, so its pairs have a smaller s.
+    From the stationary count M on all laws are the same, so (M, M + s) stands for every (n, n + s) with n >= M. If the
+    stationary law is unimodal and there is no largest count, its largest shift has the largest divergence at every
+    order and in both directions (docs/proofs.md), so (M, M + sensitivity) stands for all s. If there is a largest
+    count, pairs that reach the laws in `top` are added. Counts outside lo..hi add nothing: each is treated as the
+    nearest end, so its pairs have a smaller s.
     """
     starts = set(distinct_counts(laws))
     first_top = getattr(laws, "first_top", None)

@@ -1,12 +1,13 @@
 """Exact privacy of the laws of all counts.
 
-For an order E = e^epsilon > 0 (epsilon may be zero or negative) the exact delta is the hockey-stick
+E = e^epsilon > 0 is called the order (epsilon may be zero or negative). The exact delta at order E is the hockey-stick
 divergence, the least delta for which (epsilon, delta)-differential privacy holds:
 
     delta(E) = max over neighbouring counts (n, m) and both directions of sum_y max(0, p(y|n) - E p(y|m)).
 
-All sums are over integers. Orders are Fractions: with a lower bound of e^epsilon the result is an upper
-bound of delta, because delta(E) never increases with E.
+Here p(y|n) is the probability that y is released for the true count n. All sums are over integers. Orders are
+Fractions: with a lower bound of e^epsilon the result is an upper bound of delta, because delta(E) never increases with
+E.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ from countveil.laws.remap import Remap
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """A divergence and the pair of counts that attains it: p(.|n) is compared with E p(.|m)."""
+    """A divergence and the pair of neighbouring counts n, m that has it.
+
+    The probabilities of releases of n are compared with E = e^epsilon times those of releases of m.
+    """
 
     value: Fraction
     n: int
@@ -29,7 +33,7 @@ class Divergence:
 
 
 def hockey_stick(p: Law, q: Law, order: Fraction) -> Fraction:
-    """sum_z max(0, p(z) - order * q(z)).
+    """The hockey-stick divergence sum_z max(0, p(z) - order * q(z)) of two laws.
 
     >>> hockey_stick(Law((1,), 0, 0), Law((1, 1), 0, 1), Fraction(1))
     Fraction(1, 2)
@@ -40,16 +44,17 @@ def hockey_stick(p: Law, q: Law, order: Fraction) -> Fraction:
 
 
 def largest_excess(p: Law, q: Law, order: Fraction) -> Fraction:
-    """max_z of p(z) - order * q(z), at least 0: the divergence over single outcomes."""
+    """The largest p(z) - order * q(z) of any single outcome z, or 0 if all are negative."""
     bits = max(p.bits, q.bits)
     return Fraction(max(0, max(_excesses(p, q, order))), order.denominator << bits)
 
 
 def delta(laws: Laws, order: Fraction, sensitivity: int = 1) -> Divergence:
-    """The exact delta at order E: the largest over all pairs of neighbouring counts, in both directions.
+    """The exact delta at the order E = e^epsilon: the largest over all neighbouring counts, in both directions.
 
-    **Guarantee.** For remapped laws the value is an upper bound: delta of the signed law plus slack * (1 + E), or
-    the same sum at a smaller order, if less. Counts beyond the reach of the map attain it up to the slack.
+    **Guarantee.** For remapped laws the value is an upper bound. The signed law before the map has some delta at every
+    order E' <= E; adding slack * (1 + E') covers the moves of the remap, and the least of these sums is the bound. It
+    is exact up to the part for the slack.
     """
     if isinstance(laws, Remap):
         return _remapped_delta(laws, order, sensitivity)
@@ -57,10 +62,11 @@ def delta(laws: Laws, order: Fraction, sensitivity: int = 1) -> Divergence:
 
 
 def _remapped_delta(laws: Remap, order: Fraction, sensitivity: int) -> Divergence:
-    """The least value of bound(E') = signed delta(E') + slack * (1 + E') over all E' <= E; the bound is convex in E'.
+    """An upper bound on the delta of remapped laws at the order E.
 
-    The bound rises with E' where the outcomes with p > E' q have less q-probability than the slack. So the next order
-    to try is the largest one at which these outcomes have at least the slack.
+    For every order E' <= E, the delta of the signed law at E' plus slack * (1 + E') is such a bound; the least of them
+    is returned. The bound is convex in E'. It rises where the outcomes with p > E' q have less probability under q than
+    the slack. So the next E' to try is the largest one at which they have at least the slack.
     """
     signed = LawsByCount(laws.source)
     far = laws.stationary_from
@@ -79,7 +85,7 @@ def _remapped_delta(laws: Remap, order: Fraction, sensitivity: int) -> Divergenc
 
 
 def _order_with(p: Law, q: Law, share: Fraction) -> Fraction:
-    """The largest order E at which the outcomes with p >= E q have a q-probability of at least `share`."""
+    """The largest order E at which the outcomes with p >= E q have at least the probability `share` under q."""
     ratios = sorted(
         ((Fraction(w << q.bits, v << p.bits), v) for w, v in zip(p.weights, align(p, q), strict=True) if v),
         reverse=True,
@@ -93,16 +99,20 @@ def _order_with(p: Law, q: Law, share: Fraction) -> Fraction:
 
 
 def singleton(laws: Laws, order: Fraction, sensitivity: int = 1) -> Divergence:
-    """The largest p(y|n) - E p(y|m) over single outcomes y: the paper's delta*. NOT a privacy parameter."""
+    """The largest p(y|n) - E p(y|m) of any single outcome y and neighbouring counts n, m, where E is the order.
+
+    This is delta* of the source paper. It is NOT a privacy parameter: sets of outcomes can be worse.
+    """
     return _worst(laws, order, sensitivity, largest_excess)
 
 
 def epsilon_order(laws: Laws, target: Fraction, sensitivity: int = 1, guess: Fraction = Fraction(1)) -> Fraction | None:
-    """The least order E >= 1 with delta(E) <= target, or None if there is none.
+    """The least order E = e^epsilon >= 1 at which the exact delta is at most `target`, or None if there is none.
 
-    There is none if outcomes that are possible at only one of two neighbouring counts are likelier than `target`.
-    For each pair delta(E) is convex, decreasing and piecewise linear, so Newton's method from the left never
-    overshoots and ends on the exact root. It begins at `guess` if delta is above the target there, else at 1.
+    There is none if outcomes that are possible at only one of two neighbouring counts are likelier than `target`. For
+    each pair of counts delta is a convex, decreasing and piecewise linear function of E, so Newton's method from the
+    left never overshoots and ends on the exact root. The search begins at `guess` if delta is above the target there,
+    else at 1.
     """
     order = max(Fraction(1), guess)
     if order > 1 and delta(laws, order, sensitivity).value <= target:
@@ -120,14 +130,20 @@ def epsilon_order(laws: Laws, target: Fraction, sensitivity: int = 1, guess: Fra
 
 
 def _pair_laws(laws: Laws, worst: Divergence) -> tuple[Law, Law, Fraction]:
-    """The laws of Y at the two counts n and m of a divergence, both as offsets from n, and the slack of the remap."""
+    """The laws of the released count at the two counts of a divergence, both as offsets from `worst.n`, and the slack.
+
+    The slack is the largest share of a law that a remap moves; it is 0 for laws of the other kind.
+    """
     n, m = worst.n, worst.m
     slack = laws.slack if isinstance(laws, Remap) else Fraction(0)
     return laws.law(n), laws.law(m).shift(m - n), slack
 
 
 def _active_weight(p: Law, q: Law, order: Fraction) -> Fraction:
-    """Minus the right derivative of the hockey stick: the q-probability of {p > order * q}."""
+    """The total probability under q of the outcomes with p(z) > order * q(z).
+
+    By so much the hockey-stick divergence falls for each unit by which the order rises.
+    """
     bits = max(p.bits, q.bits)
     active = sum(v for x, v in zip(_excesses(p, q, order), align(p, q), strict=True) if x > 0)
     return Fraction(active << (bits - q.bits), 1 << bits)
@@ -153,7 +169,7 @@ def _worst(
 
 
 def _excesses(p: Law, q: Law, order: Fraction) -> Iterator[int]:
-    """Integers proportional to p(z) - order * q(z), for every z in p's range."""
+    """For every z of p, an integer proportional to p(z) - order * q(z), with the same positive factor for all z."""
     bits = max(p.bits, q.bits)
     a = order.numerator << (bits - q.bits)
     b = order.denominator << (bits - p.bits)
@@ -161,7 +177,7 @@ def _excesses(p: Law, q: Law, order: Fraction) -> Iterator[int]:
 
 
 def align(p: Law, q: Law) -> list[int]:
-    """The weights of q at every z from the least to the greatest that p has a weight for."""
+    """The weights of q at every z on which p is defined, from the least to the greatest; 0 where q has none."""
     start = q.left - p.left
     end = start + len(p.weights)
     inside = q.weights[max(0, start) : max(0, end)]

@@ -1,14 +1,14 @@
 """Never-negative counts at no privacy cost: a signed law followed by a fixed random map.
 
-The curator forms Y' = n + Z with a law of Z that does not depend on n, and publishes Y = f(Y'), where f
-leaves every y' > T alone and sends every other y' to the non-negative integers at random. Post-processing
-costs no privacy, so Y inherits the exact delta of Z at every order and for any number of answers.
+The curator forms Y' = n + Z, the true count plus signed noise whose law does not depend on n, and publishes Y = f(Y').
+The map f leaves every y' above a threshold T alone and sends every other y' to a non-negative integer, at random.
+Post-processing costs no privacy, so Y inherits the exact delta of Z at every order and for any number of answers.
 
-Sending y' < 0 to 0 pushes counts up, so f pulls some small positive y' down and may push others up; f is
-chosen so that the bias is (almost) zero from n0 on. For a bounded law a small bias remains, the residue. Moves
-remove it exactly: in the law of n some of the 2^K equally likely outcomes are given another value, so that the
-mean is n. Moving a share theta of a law changes delta at order E by at most theta * (1 + E). This is the only
-cost, and `slack` is the largest theta.
+Sending negative y' to 0 pushes counts up, so f pulls some small positive y' down and may push others up. f is chosen so
+that the bias is zero, or almost zero, for all counts from n0 on. For a bounded law a small bias remains, the residue.
+Moves remove the residue exactly: the law of n gives 2^K equally likely integers (K is `bits`), and some of these
+integers are given another value, so that the mean of Y is n. Moving a share theta of a law changes delta at order E by
+at most theta * (1 + E). This is the only cost of the remap, and `slack` is the largest theta.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from countveil.laws.law import Law
 from countveil.numeric.exact_numbers import convolve
 
 Row = tuple[tuple[int, int], ...]
-"""Where the map sends one y': pairs (y, weight) with y >= 0, whose weights sum to 2**map_bits."""
+"""Where the map sends one value y' = n + Z: pairs (y, weight) with y >= 0, whose weights sum to 2**map_bits."""
 
 
 class CountProfile(NamedTuple):
-    """The exact bias, P(Y = n | n) and mean squared error of one count."""
+    """The exact accuracy at one true count n: bias, P(Y = n | n) (`exact`) and mean squared error (`mse`)."""
 
     n: int
     bias: Fraction
@@ -43,10 +43,11 @@ class _Move(NamedTuple):
 
 @dataclass(frozen=True)
 class Remap:
-    """Y = f(n + Z), with exact moves from n0 on; `D` bounds |Y - n| for every n.
+    """Laws of Y = f(n + Z): the signed noise Z has the law `source`, and f is the map. `D` bounds |Y - n| for every n.
 
-    `negative` is the row of every y' < 0, and `rows[j]` the row of y' = j for j = 0..T. T is at most n0, so that the
-    map does not change the outcomes n + 1 and n + 2, from which moves take units. A map without moves has n0 = M, the
+    For negative values of n + Z the map uses the row `negative`, for the value j in 0..T the row `rows[j]`; larger
+    values stay. From the count n0 on, moves make the law exactly unbiased. T is at most n0, so that the map does not
+    change the outcomes n + 1 and n + 2, from which moves take weight. A map without moves has n0 equal to the
     stationary count.
     """
 
@@ -75,12 +76,12 @@ class Remap:
 
     @property
     def T(self) -> int:
-        """The largest y' that the map may change."""
+        """The largest value of n + Z that the map may change."""
         return len(self.rows) - 1
 
     @property
     def bits(self) -> int:
-        """K: for every n < M the weights of the law of n sum to 2**K."""
+        """The number K such that the weights of the law of n sum to 2**K, for every n below the stationary count."""
         return self.source.bits + self.map_bits
 
     @property
@@ -92,13 +93,13 @@ class Remap:
         return self.source
 
     def row(self, signed: int) -> Row:
-        """The row of the map for y' = signed."""
+        """The row of the map for the value `signed` of n + Z: where the map sends it, with weights."""
         if signed < 0:
             return self.negative
         return self.rows[signed] if signed <= self.T else ((signed, 1 << self.map_bits),)
 
     def law(self, n: int) -> Law:
-        """The law of Y - n over 2**K (over 2**source.bits where the map has no effect)."""
+        """The law of Y - n. Its weights sum to 2**bits; from the stationary count on, to 2**source.bits."""
         if n >= self.stationary_from:
             return self.source
         left, right = min(n, self.D), self.D
@@ -114,7 +115,7 @@ class Remap:
 
     @cached_property
     def reach(self) -> int:
-        """The largest |Y - n| without moves, both for y' <= T and for the larger y' that the map does not change."""
+        """The largest |Y - n| that noise and map, without moves, can cause at any count n."""
         least, greatest = self.source.least, self.source.greatest
         worst = max(-least, greatest)
         for signed in range(min(least, 0), self.T + 1):
@@ -126,9 +127,10 @@ class Remap:
 
     @cached_property
     def targets(self) -> tuple[int, ...] | None:
-        """f(0), ..., f(T) if the map is not random, never falls and has no moves; else None.
+        """f(0), ..., f(T) if the map f is not random, never falls and has no moves; else None.
 
-        Then Y <= y exactly if Y' <= h, h the last outcome with f(h) <= y: quantiles of Y are f of quantiles of Y'.
+        For such a map, Y <= y exactly if n + Z <= h, where h is the last value with f(h) <= y. So a quantile of Y is f
+        of the same quantile of n + Z.
         """
         one = 1 << self.map_bits
         if self.n0 < self.stationary_from or self.negative != ((0, one),):
@@ -139,19 +141,20 @@ class Remap:
         return targets if all(a <= b for a, b in pairwise(targets)) else None
 
     def send(self, signed: int) -> int:
-        """f(y'), for a map that is not random."""
+        """f(signed): where a map that is not random sends the value `signed` of n + Z."""
         return self.row(signed)[0][0]
 
     @cached_property
     def residues(self) -> list[int]:
-        """E[Y - n] without moves, in units of 2**-K, for n = 0..M-1."""
+        """The bias E[Y - n] that is left without moves, in units of 2**-bits, for counts below the stationary one."""
         return self._excess(1)
 
     @cached_property
     def moves(self) -> dict[int, list[_Move]]:
-        """For every n with n0 <= n < M, the moves that make the mean of Y equal to n.
+        """For every count n from n0 to below the stationary count, the moves that make the mean of Y equal to n.
 
-        A move takes units of weight from one z and gives them to another, never from or to z = 0: eta stays the same.
+        A move takes units of weight from one noise z and gives them to another. Neither is z = 0, so eta stays the
+        same.
         """
         moves = {}
         for n in range(self.n0, self.stationary_from):
@@ -166,12 +169,15 @@ class Remap:
 
     @cached_property
     def slack(self) -> Fraction:
-        """The largest share theta of any law to which moves give another value."""
+        """The largest share of the weight of any law that moves give another value."""
         most = max((sum(move.units for move in moves) for moves in self.moves.values()), default=0)
         return Fraction(most, 1 << self.bits)
 
     def _excess(self, power: int) -> list[int]:
-        """sum_y' q(y' - n) (E f(y')^power - y'^power) in units of 2**-K, for n = 0..M-1; power is 1 or 2."""
+        """E[Y^power] - E[(n + Z)^power] without moves, in units of 2**-bits, for n below the stationary count.
+
+        This is how much the map changes the first or second moment: `power` is 1 or 2.
+        """
         one, left, T = 1 << self.map_bits, self.source.left, self.T
         reversed_law = [self.source.weight(-u) for u in range(-T, left + 1)]
         change = [sum(w * y**power for y, w in self.rows[j]) - j**power * one for j in range(T + 1)]
@@ -192,7 +198,7 @@ class Remap:
 
     @cached_property
     def profiles(self) -> list[CountProfile]:
-        """Bias, P(Y = n | n) and mean squared error of every count below M, exactly."""
+        """The exact bias, P(Y = n | n) and mean squared error of every count below the stationary one."""
         total = 1 << self.bits
         base = sum(z * z * w for z, w in self.source.items()) << self.map_bits
         exact = [Fraction(w, total) for w in self._exact_weights()]

@@ -1,10 +1,11 @@
 """From real proposals to integer weights, keeping sums, eta and zero bias exact.
 
-Designers compute with decimals of 120 digits, whose exponents cannot overflow; none of these decimals is a guarantee.
-A proposal is a probability times 2**SCALE, rounded to an integer: far finer than any law. Rounding goes
-over cumulated sums from the edge inwards, so that no error accumulates and each weight is within one unit of its
-proposal. Zeros stay zero and positive proposals stay positive, however small: if a tail were rounded to zero, the cell
-before it would have no neighbour. `countveil.mechanism.certificate` measures what rounding costs.
+Designers compute with decimals of 120 digits, whose exponents cannot overflow; none of these decimals is a guarantee. A
+proposal is a probability times 2**SCALE, rounded to an integer: far finer than any law. To round proposals to the
+weights of a law, their partial sums are rounded, from the edge inwards: no error accumulates, and each weight is within
+one unit of its proposal. Zeros stay zero and positive proposals stay positive, however small: if a tail were rounded to
+zero, the outcome before it would become one that a neighbouring count cannot have, at a cost in privacy.
+`countveil.mechanism.certificate` measures what rounding costs.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from countveil.errors import InfeasibleError
 from countveil.laws.law import Law
 
 SCALE = 256
-"""Fractional bits of a proposal."""
+"""A proposal is a probability times 2**SCALE, rounded to an integer."""
 PRECISE = Context(prec=120, Emax=MAX_EMAX, Emin=MIN_EMIN)
 _UNIT = Decimal(1 << SCALE)
 
 
 def decimal(x: Fraction) -> Decimal:
-    """x as a decimal of 120 digits."""
+    """The fraction x as a Decimal of 120 digits."""
     return PRECISE.divide(Decimal(x.numerator), Decimal(x.denominator))
 
 
 def exp(epsilon: Fraction) -> Decimal:
-    """e^epsilon as a decimal of 120 digits."""
+    """e^epsilon as a Decimal of 120 digits."""
     return PRECISE.exp(decimal(epsilon))
 
 
@@ -38,7 +39,7 @@ def fraction(x: Decimal) -> Fraction:
 
 
 def proposals(values: Iterable[Decimal]) -> list[int]:
-    """Probabilities as integers over 2**SCALE."""
+    """Probabilities times 2**SCALE, as integers rounded down; negative ones become 0."""
     return [_proposal(value) for value in values]
 
 
@@ -47,12 +48,15 @@ def _proposal(value: Decimal) -> int:
 
 
 def even_weight(eta: int, bits: int) -> int:
-    """The largest even weight that is at most the proposed eta; even, so that two equal sides can share the rest."""
+    """The largest even weight over 2**bits that is at most `eta`, which is a proposal (a probability times 2**SCALE).
+
+    Even, so that the two sides of a symmetric law can share the rest equally; at least 2, so that it is never zero.
+    """
     return min(max(2, eta >> (SCALE - bits) & ~1), (1 << bits) - 2)
 
 
 def symmetric_law(half: Sequence[int], bits: int) -> Law:
-    """The law with P(Z = i) = P(Z = -i) proportional to half[i], i = 0..D, over 2**bits.
+    """The law with P(Z = i) = P(Z = -i) proportional to half[i], i = 0..D, as weights that sum to 2**bits.
 
     **Guarantee.** The weights are symmetric, so the mean is exactly zero, and sum to 2**bits.
     """
@@ -66,10 +70,10 @@ def symmetric_law(half: Sequence[int], bits: int) -> Law:
 
 
 def column_law(values: Sequence[int], left: int, bits: int, *, centre: int | None, unbiased: bool) -> Law:
-    """The law on -left.. with P(Z = z) proportional to values[z + left], over 2**bits.
+    """The law on -left, -left + 1, ... with P(Z = z) proportional to values[z + left], as weights that sum to 2**bits.
 
-    **Guarantee.** `centre`, where given, is exactly the weight of z = 0; with `unbiased` the mean is exactly
-    zero. Two or three cells absorb the rounding error.
+    **Guarantee.** `centre`, where given, is exactly the weight of z = 0; with `unbiased` the mean is exactly zero. Two
+    or three weights absorb the rounding error.
     """
     low = _cumulative(values[:left], bits)
     high = _cumulative(values[:left:-1], bits)[::-1]
@@ -89,10 +93,11 @@ def column_law(values: Sequence[int], left: int, bits: int, *, centre: int | Non
 
 
 def _balancing(weights: Sequence[int], left: int, missing: int, moment: int) -> dict[int, int]:
-    """Units to add to a few cells z != 0 so that the sum grows by `missing` and the first moment by `moment`.
+    """Units of weight to add to a few outcomes z other than 0, so that all weights together grow by `missing`.
 
-    A heavy cell and one other suffice if their distance divides the required moment, as it does for neighbours;
-    otherwise a few units on a third cell make it divisible. No weight becomes negative.
+    The units change sum_z z * weight(z) by `moment`. Two outcomes, one of them heavy, are enough if their distance
+    divides the required change, as it always does for outcomes next to each other; otherwise a few units on a third
+    outcome make the change divisible. No weight becomes negative.
     """
     cells = [z for z in range(-left, len(weights) - left) if z]
     heavy = sorted(cells, key=lambda z: -weights[z + left])
@@ -110,12 +115,15 @@ def _balancing(weights: Sequence[int], left: int, missing: int, moment: int) -> 
 
 
 def _absorb(side: list[int], missing: int) -> None:
-    """Add the rounding error to the largest weight, where it changes least."""
+    """Add the rounding error `missing` to the largest weight, where it matters least."""
     side[side.index(max(side))] += missing
 
 
 def _cumulative(values: Sequence[int], bits: int) -> list[int]:
-    """The weights of the values: differences of the rounded partial sums, and at least 1 for a positive value."""
+    """The weights over 2**bits of proposals: differences of their rounded partial sums.
+
+    A positive proposal gets at least the weight 1.
+    """
     weights, exact, before = [], 0, 0
     for value in values:
         exact += value

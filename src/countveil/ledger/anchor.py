@@ -1,13 +1,14 @@
-"""The anchor: a small file, best kept on another disk, that remembers how far the ledger has come.
+"""The anchor: a small file, best kept on another disk, that records the last entry of the ledger.
 
-A ledger that ends before its anchor lost history: an older copy was restored, or its write-ahead log was deleted. If a
-ledger is ahead of its anchor, a process stopped between the two writes; the anchor then catches up. The anchor only
-ever goes forward, under a lock shared by all processes, and only if the ledger contains the entry that the anchor
-remembers. So a process that still uses the old ledger after a restore cannot answer.
+It detects lost history. A ledger that ends before the entry in its anchor lost some entries: an older copy was
+restored, or its write-ahead log was deleted. A ledger that goes beyond its anchor lost nothing: a process stopped
+between the two writes, and the anchor then catches up. The anchor only ever moves forward, under a lock that all
+processes share, and only if the ledger contains the entry that the anchor records. So a process that still uses the old
+ledger after a restore cannot answer.
 
-The anchor is one line of fixed length, shorter than a disk's sector, and is overwritten in place with one sync: disks
-write a sector whole or not at all. A torn or damaged line is refused. A new anchor, or one set by a restore, is a new
-file that is renamed into place.
+The file has one line of fixed length, shorter than a disk's sector. The line is overwritten in place with one sync,
+because disks write a sector whole or not at all. A torn or damaged line is refused. A new anchor, and one that a
+restore sets, is written to a new file that is then renamed.
 """
 
 from __future__ import annotations
@@ -29,20 +30,24 @@ from countveil.files.durable_files import open_private, replace_private, sync_fo
 
 LENGTH = 256
 WAIT = 60.0
-"""Seconds to wait for other processes that are writing."""
+"""Seconds to wait for other processes that are writing, before giving up."""
 _MISSING = "the anchor is missing; if this is the latest ledger, confirm it with: countveil ledger restore --latest"
 
 
 @dataclass(frozen=True)
 class Mark:
-    """How far a ledger has come: its identity, its last entry, that entry's hash. A ledger without entries is at 0."""
+    """How far a ledger has come: its identity, the number of its last entry, and that entry's hash.
+
+    A ledger without entries has number 0.
+    """
 
     ledger: str
     seq: int
     hash: str
     plan: int | None = None
-    """The last entry that made a plan, or that recorded a restore which may have lost one; None in an anchor of an
-    earlier version.
+    """The number of the last entry that made a plan, or that recorded a restore in which a plan may have been lost.
+
+    None in an anchor that an earlier version wrote.
     """
 
 
@@ -54,11 +59,12 @@ class Anchor:
         self._lock = path.with_name(f".{path.name}.lock")
         self._thread_lock, self._locked = threading.RLock(), False
         self._synced: tuple[int, int] | None = None
-        """The file whose directory entry is known to be on disk."""
+        """The device and inode of the anchor file whose folder was synced, so that the file is found after a crash."""
 
     def read(self) -> Mark | None:
-        """The mark in the anchor file, or None without a file. A read that catches another process in the middle of a
-        write is retried.
+        """Read the mark in the anchor file; None if there is no file.
+
+        A read that fails while another process is writing is retried.
         """
         for pause in (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016):
             try:
@@ -70,14 +76,14 @@ class Anchor:
         raise self._damage_error()
 
     def require(self) -> Mark:
-        """The mark in the anchor file; a missing anchor is an error."""
+        """Read the mark in the anchor file; raise an error if there is no file."""
         mark = self.read()
         if mark is None:
             raise LedgerError(_MISSING)
         return mark
 
     def begin(self, ledger: str) -> Mark:
-        """Create the anchor of a new ledger, at 0, unless another process has created it; return its mark."""
+        """Create the anchor of a new ledger at entry 0, unless another process has created it; return its mark."""
         with self.lock():
             mark = self.read()
             if mark is None:
@@ -86,9 +92,10 @@ class Anchor:
             return mark
 
     def advance(self, follow: Callable[[Mark], Mark]) -> None:
-        """Move the anchor forward to a new mark; a mark that is not ahead changes nothing. Durable on return.
+        """Move the anchor forward to a new mark; on return it is on disk. A mark that is not ahead changes nothing.
 
-        `follow` computes the new mark from the current one; it raises if the ledger does not contain the current one.
+        `follow` computes the new mark from the current one. It raises an error if the ledger does not contain the
+        current one.
         """
         with self.lock():
             before = self.require()
@@ -97,8 +104,9 @@ class Anchor:
             self._move(mark if ahead else before)
 
     def _move(self, mark: Mark) -> None:
-        """Overwrite the line in place, even with the same line: the process that wrote it may have died before its
-        sync.
+        """Overwrite the line in the file, and sync it.
+
+        This is done even if the line does not change, because the process that wrote it may have died before its sync.
         """
         line = _line(mark)
         try:
@@ -120,7 +128,7 @@ class Anchor:
             raise self._write_error(error) from None
 
     def write(self, mark: Mark) -> None:
-        """Replace the anchor file. The caller has the lock."""
+        """Replace the anchor file by a new one. The caller holds the lock."""
         try:
             replace_private(self.path, _line(mark))
         except OSError as error:
@@ -128,7 +136,7 @@ class Anchor:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Lock the anchor, so that no other thread or process can move it and answer. The lock is reentrant."""
+        """Lock the anchor, so that no other thread or process can move it or answer. The lock is reentrant."""
         with self._thread_lock:
             if self._locked:
                 yield
@@ -170,7 +178,7 @@ class Anchor:
 
 
 def _content(path: Path) -> bytes:
-    """The content of a file; a ValueError if it is longer than any anchor."""
+    """Read a file; raise a ValueError if it is longer than an anchor can be."""
     file = os.open(path, os.O_RDONLY)
     try:
         content = os.read(file, 2 * LENGTH)
@@ -189,7 +197,7 @@ def _line(mark: Mark) -> bytes:
 
 
 def _mark(line: bytes) -> Mark:
-    """The mark in a line; a ValueError, KeyError or TypeError if the line is invalid."""
+    """Parse the line of an anchor file; raise a ValueError, KeyError or TypeError if the line is invalid."""
     members = json.loads(line)
     ledger, seq, hash, check = (members[name] for name in ("ledger", "seq", "hash", "check"))
     if type(ledger) is not str or type(hash) is not str or type(seq) is not int or seq < 0:
@@ -206,6 +214,6 @@ def _mark(line: bytes) -> Mark:
 
 
 def _check(mark: Mark) -> str:
-    """A checksum that detects a torn line; it is not a secret."""
+    """A checksum that detects a half-written line. It is no protection against deliberate changes."""
     plan = "" if mark.plan is None else f" {mark.plan}"
     return hashlib.sha256(f"{mark.ledger} {mark.seq} {mark.hash}{plan}".encode()).hexdigest()[:16]

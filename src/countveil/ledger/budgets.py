@@ -17,17 +17,17 @@ LAST_BUDGET = f"{BUDGETS.replace('kind, body, hash', 'hash', 1)} DESC LIMIT 1"
 
 
 class Budgets(Store):
-    """The budgets of a ledger. A pool has one plan at a time; every plan, extension and share stays on the record."""
+    """The budgets in a ledger: plans, extensions, shares. A pool has one plan at a time; earlier ones stay recorded."""
 
     def __init__(self, anchor: Anchor, clock: Callable[[], str], step: Callable[[str], None]) -> None:
         super().__init__(anchor, clock, step)
         self._plans: dict[str, tuple[str, PlanRecord]] = {}
-        """Plans that were read, each with the hash of the last entry that set a budget."""
+        """A cache of plans. By pool: the hash of the last entry on budgets when the plan was read, and the plan."""
 
     # -- setting them ------------------------------------------------------------------------------------------------
 
     def open_plan(self, plan: PlanRecord) -> None:
-        """Put a pool's first plan on the record."""
+        """Record a pool's first plan, unless another process has recorded it."""
         with self._transaction("plan"):
             if self._read("SELECT 1 FROM pool WHERE name = ?", (plan.pool,)):
                 return  # another process has recorded the pool's plan
@@ -36,8 +36,10 @@ class Budgets(Store):
             self._open_grades(plan)
 
     def _open_grades(self, plan: PlanRecord) -> None:
-        """Add the answers of a plan to its grades. Lost entries may have been charges of any grade, so each pays for
-        all.
+        """Add the answers of a new plan to its grades.
+
+        Entries that the ledger has lost may have been charges of any grade. So each grade starts with as many answers
+        spent as entries were lost.
         """
         lost = self.lost()
         more = (
@@ -49,10 +51,10 @@ class Budgets(Store):
             self._change("plan:grade", more, row)
 
     def replan(self, plan: PlanRecord, epsilon: str, reason: str, *, since: PlanRecord) -> None:
-        """Put a further plan of a pool on the record; all plans of the pool together cost `epsilon`.
+        """Record a new plan of a pool that has one. All plans of the pool together then cost `epsilon`.
 
-        The rest of the earlier plans can no longer be spent, and charges without an answer become void. `since` is the
-        plan that `epsilon` was computed from; if the pool has another plan now, nothing is written.
+        Unspent answers of earlier plans can no longer be spent, and charges without an answer become void. `since` is
+        the plan that `epsilon` was computed from; if the pool has another plan by now, nothing is written.
         """
         pool = plan.pool
         with self._transaction("plan"):
@@ -81,9 +83,9 @@ class Budgets(Store):
         *,
         since: PlanRecord | None = None,
     ) -> None:
-        """Add answers to a grade of a pool's plan; all answers of all grades together then cost `epsilon`.
+        """Add answers to a grade of a pool's plan. All answers of all grades together then cost `epsilon`.
 
-        `since` is the plan that `epsilon` was computed from; if it has changed, nothing is added.
+        `since` is the plan that `epsilon` was computed from; if the pool's plan has changed, nothing is added.
         """
         if answers < 1:
             raise RequestError(f"cannot add {answers} answers; give at least 1: answers are never taken back")
@@ -104,22 +106,24 @@ class Budgets(Store):
             self._change("extend:row", more, (answers, owed, pool, grade))
 
     def debt(self, pool: str) -> int:
-        """Answers that lost history may have given beyond the budgets of the grades; later extensions pay for them."""
+        """How many answers may have been given beyond the budget in history that was lost. Later extensions pay for
+        them first."""
         record = self.plan(pool)
         return 0 if record is None else record.debt
 
     def lost(self) -> int:
-        """The entries that restored copies lacked: every grade that is planned later is charged for as many answers."""
+        """How many entries were missing in copies that replaced the ledger. Each grade of later plans is charged for as
+        many."""
         restored = self._read("SELECT body FROM entry WHERE kind = 'restore'")
         return sum(json.loads(body)["lost"] for (body,) in restored)
 
     def plan_lost(self) -> bool:
-        """Whether a plan may have been among the entries that restored copies lacked."""
+        """Whether a plan may have been among the entries that were missing in copies that replaced the ledger."""
         restored = self._read("SELECT body FROM entry WHERE kind = 'restore'")
         return any(changes_plans("restore", json.loads(body)) for (body,) in restored)
 
     def set_share(self, pool: str, analyst: str, answers: int, grade: str = STANDARD) -> None:
-        """Limit the answers of a grade that an analyst can pay for."""
+        """Set how many answers of a grade an analyst can pay for."""
         known = "SELECT 1 FROM share WHERE pool = ? AND analyst = ? AND grade = ? AND answers = ?"
         if self._read(known, (pool, analyst, grade, answers)):
             return
@@ -139,7 +143,7 @@ class Budgets(Store):
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def plan(self, pool: str) -> PlanRecord | None:
-        """The plan under which new questions of a pool are answered, with the plans before it."""
+        """The current plan of a pool, with the plans before it; None if the pool has no plan."""
         last = self._read(LAST_BUDGET)
         known = self._plans.get(pool)
         if known is not None and last and known[0] == last[0][0]:
@@ -172,7 +176,7 @@ class Budgets(Store):
         return record
 
     def plan_of(self, charge: Charge) -> PlanRecord | None:
-        """The plan under which a charge was made: the last plan before the charge."""
+        """The plan under which a charge was made: the pool's last plan before the charge."""
         record = self.plan(charge.pool)
         if record is None or not record.earlier:
             return record
@@ -186,12 +190,13 @@ class Budgets(Store):
         return plans[len(later)]
 
     def standings(self, pool: str) -> dict[str, Standing]:
-        """What is left of every grade that a pool ever had; nothing is left of the grades of earlier plans."""
+        """What is left of each grade that the pool has ever had. Grades of earlier plans have nothing left."""
         rows = self._read("SELECT name, answers, spent FROM grade WHERE pool = ?", (pool,))
         return {name: Standing(answers, spent) for name, answers, spent in rows}
 
     def standing(self, pool: str, analyst: str | None = None, grade: str | None = None) -> Standing:
-        """What is left of a grade, or of an analyst's share of it; without a grade, of all grades together."""
+        """What is left of a grade or, if `analyst` is given, of the analyst's share of it. Without a grade: of all
+        grades."""
         if analyst is None:
             rows = self._read("SELECT name, answers, spent FROM grade WHERE pool = ?", (pool,))
         else:
@@ -201,7 +206,7 @@ class Budgets(Store):
         return Standing(sum(each.answers for each in mine), sum(each.spent for each in mine))
 
     def shares(self, pool: str) -> dict[str, dict[str, Standing]]:
-        """The shares that are set, by analyst and grade; without those that were taken back."""
+        """What is left of each share, by analyst and grade. Shares that were set to 0 are left out."""
         query = (
             "SELECT analyst, grade, answers, spent FROM share WHERE pool = ? AND answers > 0 ORDER BY analyst, grade"
         )
@@ -211,19 +216,19 @@ class Budgets(Store):
         return shares
 
     def spent_by(self, pool: str, analyst: str, grade: str | None = None) -> int:
-        """How many answers of a grade an analyst has paid for; without a grade, of all grades together."""
+        """How many answers of a grade an analyst has paid for. Without a grade: of all grades."""
         which, values = ("", ()) if grade is None else (" AND grade = ?", (grade,))
         query = f"SELECT count(*) FROM charge WHERE pool = ? AND analyst = ?{which}"
         return int(self._read(query, (pool, analyst, *values))[0][0])
 
     def limit(self, pool: str, analyst: str, grade: str, most: Most) -> Standing:
-        """What an analyst may pay for and has paid for: in all grades if `most` is a number, else in this grade."""
+        """An analyst's limit `most`, and what is spent of it: in all grades if `most` is a number, else in `grade`."""
         if isinstance(most, int):
             return Standing(most, self.spent_by(pool, analyst))
         return Standing(most.get(grade, 0), self.spent_by(pool, analyst, grade))
 
 
 def _extend(plan: PlanRecord, grade: str, answers: int, epsilon: str) -> PlanRecord:
-    """A plan after an extension of one of its grades."""
+    """The plan with more answers in one of its grades, and the epsilon that all of its answers then cost together."""
     grades = tuple(replace(g, more=g.more + answers) if g.name == grade else g for g in plan.grades)
     return replace(plan, grades=grades, more=(*plan.more, (answers, epsilon)))

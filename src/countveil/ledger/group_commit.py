@@ -1,8 +1,8 @@
 """Group commit: changes that wait at the same time share one transaction, one sync and one move of the anchor.
 
-A thread puts its change in the queue. If no thread leads, it becomes the leader: it makes all queued changes, up to
-MOST, in one transaction, wakes the other threads with their outcomes, and passes the lead to the first thread that was
-queued meanwhile. The more changes are queued, the less each one costs.
+A thread puts its change in the queue. If there is no leader, the thread becomes the leader. A leader makes all queued
+changes, up to MOST, in one transaction, and wakes the other threads with their outcomes. Then the first thread that was
+queued meanwhile becomes the leader. The more changes are queued, the less each one costs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FAILED = "the ledger could not be written; nothing was answered"
 
 
 class QueuedChange(Generic[T]):
-    """One change in the queue, and its outcome. `anchored`: the anchor must move before the caller goes on."""
+    """One change in the queue, and its outcome. If `anchored`, the anchor must move before the caller goes on."""
 
     def __init__(self, name: str, make: Callable[[], T], anchored: bool = True) -> None:
         self.name, self._make, self.anchored = name, make, anchored
@@ -32,14 +32,14 @@ class QueuedChange(Generic[T]):
         self._error: Exception | None = None
 
     def make(self) -> None:
-        """Make the change, alone in its transaction."""
+        """Make the change and keep its result; an error is raised at once."""
         self._result = [self._make()]
 
     def make_among(self, written: Callable[[], int]) -> None:
-        """Make the change among others in one transaction; if it is refused before it has written, the others go on.
+        """Make the change as one of several in a transaction. If it is refused before it has written, the others go on.
 
-        `written` counts statements that write. A change that is refused after it has written cannot be undone alone,
-        so the whole transaction fails.
+        `written` returns the number of writing statements so far. A change that is refused after it has written cannot
+        be undone alone, so the whole transaction fails.
         """
         before = written()
         try:
@@ -52,19 +52,20 @@ class QueuedChange(Generic[T]):
             self._error = error
 
     def fail(self, error: BaseException) -> None:
-        """The transaction failed or never began, so the change was not made.
+        """Record that the transaction failed or never began, so that the change was not made.
 
-        A refused change fails in the same way: it may have been refused because of what another change of the
-        transaction would have spent.
+        A change that was refused gets this error too: it may have been refused only because another change of the same
+        transaction would have spent the last answer.
         """
         self._error = error if isinstance(error, Exception) else LedgerError(FAILED)
 
     def wake(self) -> None:
-        """Wake the thread that waits: its change is done, or it leads now."""
+        """Wake the thread that waits for this change, because the change is done or because its thread is now the
+        leader."""
         self._wake.release()
 
     def wait(self) -> None:
-        """Sleep until the change is done or its thread leads."""
+        """Sleep until the change is done or this thread is the leader."""
         while not (self.done or self.leads):
             self._wake.acquire()
 
@@ -75,8 +76,9 @@ class QueuedChange(Generic[T]):
 
 
 class CommitQueue:
-    """The queued changes. While there are any, one thread leads: a thread with a queued change, or the thread whose
-    change was just made.
+    """The queue of changes. While changes are queued, exactly one thread is the leader.
+
+    The leader's own change is in the queue, or has just been made.
     """
 
     def __init__(self) -> None:
@@ -85,19 +87,20 @@ class CommitQueue:
         self._led = False
 
     def join(self, mine: QueuedChange[Any]) -> None:
-        """Put a change in the queue; its thread leads if no other does."""
+        """Put a change in the queue. Its thread becomes the leader if there is none."""
         with self._lock:
             self._queue.append(mine)
             if not self._led:
                 mine.leads = self._led = True  # in this order, so that an interrupt in between leaves a leader
 
     def take(self) -> list[QueuedChange[Any]]:
-        """Take the first changes out of the queue, up to MOST."""
+        """Take the first changes out of the queue, at most MOST."""
         with self._lock:
             return [self._queue.popleft() for _ in range(min(MOST, len(self._queue)))]
 
     def leave(self, mine: QueuedChange[Any]) -> None:
-        """Remove a change from the queue, done or failed, and pass on the lead if its thread has it."""
+        """Remove a change from the queue, whether it was made or not. If its thread is the leader, appoint the next
+        leader."""
         if mine.done and not mine.leads:
             return
         with self._lock:
@@ -110,7 +113,8 @@ class CommitQueue:
                     self._queue[0].wake()
 
     def forget(self) -> None:
-        """Empty the queue in the child after a fork: the waiting threads exist only in the parent."""
+        """Empty the queue in the child process after a fork: the threads that wait in the queue exist only in the
+        parent."""
         self._lock = threading.Lock()
         self._queue.clear()
         self._led = False

@@ -29,9 +29,9 @@ _ANSWERED = "answer.time FROM charge LEFT JOIN answer ON answer.charge = charge.
 
 
 class Ledger(Budgets):
-    """A ledger of plans, charges and answers. Subclasses provide the connection: see `sqlite` and `postgres`.
+    """A ledger of plans, charges and answers. The subclasses in `sqlite` and `postgres` provide the database.
 
-    Every change is durable when its method returns.
+    Every change is on disk when the method that makes it returns.
     """
 
     def __init__(self, anchor: Anchor, clock: Callable[[], str], step: Callable[[str], None]) -> None:
@@ -39,7 +39,7 @@ class Ledger(Budgets):
         self._bound: set[tuple[str, str, str, Keyed]] = set()
         self._secret: Secret
         self._sendable: set[str] = set()
-        """Charges whose answers this process knows to be on disk and within the anchor."""
+        """Ids of charges whose answers may be sent: the answer is on disk, and the anchor has moved past it."""
 
     # -- the secret --------------------------------------------------------------------------------------------------
 
@@ -48,17 +48,17 @@ class Ledger(Budgets):
         return self._secret
 
     def make_keyed_hash(self, text: str) -> Keyed:
-        """HMAC of a text, keyed with the ledger's secret. Only keyed hashes of data are stored."""
+        """HMAC of a text, keyed with the ledger's secret. Hashes of data are only ever stored in this form."""
         return self._secret.make_keyed_hash(text)
 
     def _draw_secret(self) -> dict[str, str]:
-        """Draw and store the ledger's secret; return the nonce and check value for the chain."""
+        """Draw and store the ledger's secret. Return the nonce and the check value that the hash chain stores."""
         secret = Secret.draw()
         self._change("secret:row", "INSERT INTO secret (value) VALUES (?)", (secret.export(),))
         return secret.seal()
 
     def _key_versions(self) -> None:
-        """Give a ledger of format 1 a secret, inside the transaction of its migration."""
+        """Give a secret to a ledger of format 1, which has none, inside the transaction that migrates it."""
         self._append("secret", self._draw_secret())
         secret = self._load_secret()
         for dataset, number, fingerprint in self._read("SELECT dataset, number, fingerprint FROM version"):
@@ -68,7 +68,7 @@ class Ledger(Budgets):
     # -- datasets ----------------------------------------------------------------------------------------------------
 
     def bind(self, dataset: str, pool: str, unit: str, fingerprint: Keyed) -> None:
-        """Record the pool and the unit of a dataset; a later change of either is refused."""
+        """Record which pool pays for a dataset and which column is its unit; refuse if others are on record."""
         if (dataset, pool, unit, fingerprint) in self._bound:
             return
         with self._transaction("dataset"):
@@ -76,9 +76,10 @@ class Ledger(Budgets):
                 self._append("dataset", {"dataset": dataset, "pool": pool, "unit": unit})
 
     def check_binding(self, dataset: str, pool: str, unit: str, fingerprint: Keyed) -> bool:
-        """Refuse what `bind` would refuse, without writing; return whether the dataset is on record.
+        """Refuse a pool or unit other than the recorded one, and data that another pool pays for. Nothing is written.
+        Return whether the dataset is recorded.
 
-        A binding never changes, so it is cached; looking it up would read all entries.
+        The record of a dataset never changes, so it is cached: looking it up would read all entries.
         """
         if (dataset, pool, unit, fingerprint) in self._bound:
             return True
@@ -99,7 +100,7 @@ class Ledger(Budgets):
         return dataset in known
 
     def check_pool(self, dataset: str, pool: str, unit: str) -> dict[str, tuple[str, str]]:
-        """Refuse a pool or unit that differs from the recorded one; return those of all recorded datasets."""
+        """Refuse a pool or unit that differs from the recorded one; return pool and unit of every recorded dataset."""
         bodies = (json.loads(body) for (body,) in self._read("SELECT body FROM entry WHERE kind = 'dataset'"))
         known = {body["dataset"]: (body["pool"], body["unit"]) for body in bodies}
         if known.get(dataset, (pool, unit)) != (pool, unit):
@@ -112,7 +113,7 @@ class Ledger(Budgets):
         return known
 
     def version(self, dataset: str, fingerprint: Keyed) -> int:
-        """The number of a dataset's content, a new one for new content."""
+        """The version number of a dataset's content. Content that is not known gets a new number, which is recorded."""
         known = self.known_version(dataset, fingerprint)
         if known is not None:
             return known
@@ -128,12 +129,13 @@ class Ledger(Budgets):
             return number
 
     def known_version(self, dataset: str, fingerprint: Keyed) -> int | None:
-        """The number of a dataset's content, if it was asked about; nothing is written."""
+        """The version number of a dataset's content, or None if no question was asked about this content. Writes
+        nothing."""
         rows = self._read("SELECT number FROM version WHERE dataset = ? AND fingerprint = ?", (dataset, fingerprint))
         return int(rows[0][0]) if rows else None
 
     def unkeyed_fingerprints(self) -> frozenset[str]:
-        """The hashes of data that was asked about before the ledger had a secret."""
+        """Hashes of the data that were recorded before the ledger had a secret, and so without a key."""
         bodies = (json.loads(body) for (body,) in self._read("SELECT body FROM entry WHERE kind = 'version'"))
         return frozenset(body["fingerprint"] for body in bodies if "fingerprint" in body)
 
@@ -151,10 +153,10 @@ class Ledger(Budgets):
         request: Request | None = None,
         plan: PlanRecord | None = None,
     ) -> Charge:
-        """Pay for a question in a grade, once; if it is already paid for in this grade, return that charge.
+        """Pay for a question in a grade. If the question is already paid for in this grade, return the earlier charge.
 
-        `most` limits the answers that this analyst may pay for; if `request` is repeated, it gets the same charge. If
-        `plan` is no longer the plan of the pool, nothing is charged.
+        `most` limits how many answers this analyst may pay for. A repeated `request` gets the same charge. If `plan` is
+        no longer the pool's plan, nothing is charged.
         """
         asked = Asked(pool, dataset, version, question, text, analyst, grade)
         charge = self.find(pool, dataset, version, question, grade)
@@ -196,7 +198,7 @@ class Ledger(Budgets):
         return recorded
 
     def _pay(self, asked: Asked, most: Most | None, request: Request | None, plan: PlanRecord | None) -> Charge:
-        """Find or insert the charge of a question. Every refusal comes before the first write."""
+        """Find the charge of a question, or insert one. A refusal always comes before the first write."""
         charge = self.find(asked.pool, asked.dataset, asked.version, asked.question, asked.grade)
         self._check_request(charge, asked.analyst, request)
         if charge is None or charge.payload is None:
@@ -209,32 +211,36 @@ class Ledger(Budgets):
         return charge
 
     def record(self, charge: Charge, payload: bytes) -> Charge:
-        """Record the answer of a charge; return the charge with its answer, which is the first one recorded."""
+        """Record the answer of a charge and return the charge with its answer. If an answer is already recorded, that
+        one counts."""
         recorded = self._commit("answer", lambda: self._insert_answer(charge, payload))
         self._sendable.add(charge.id)
         return recorded
 
     def move_anchor(self) -> None:
-        """Move the anchor to the last entry."""
+        """Move the anchor to the last entry of the ledger."""
         self._commit("settle", lambda: None)
 
     def _anchor_answer(self, charge: Charge | None) -> None:
-        """Move the anchor past an answer before it is sent: another process may have recorded the answer and died
-        before it moved the anchor."""
+        """Before an answer is sent, make sure that the anchor has moved past it.
+
+        Another process may have recorded the answer and died before it moved the anchor.
+        """
         if charge is not None and charge.payload is not None and charge.id not in self._sendable:
             self.move_anchor()
             self._sendable.add(charge.id)
 
     def _check_plan(self, pool: str, plan: PlanRecord | None) -> None:
-        """Refuse a charge if `plan` is no longer the current plan of the pool."""
+        """Refuse to charge if `plan` is no longer the pool's current plan."""
         now = None if plan is None else self.plan(pool)
         if plan is not None and (now is None or (now, len(now.earlier)) != (plan, len(plan.earlier))):
             raise RequestError(f"pool {pool} got a new plan in the meantime; nothing was charged; ask again")
 
     def _check_left(self, asked: Asked, most: Most | None) -> tuple[dict[str, Standing], bool]:
-        """Refuse a charge that the budget does not cover; return the grades and whether the pool has shares.
+        """Refuse to charge if no answer is left; return what is left of each grade, and whether the pool has shares.
 
-        In a pool with shares, an analyst without a share of the grade cannot pay."""
+        In a pool with shares, an analyst without a share of the grade cannot pay.
+        """
         pool, analyst, grade = asked.pool, asked.analyst, asked.grade
         any_share = "EXISTS (SELECT 1 FROM share WHERE share.pool = grade.pool AND share.answers > 0)"
         rows = self._read(f"SELECT name, answers, spent, {any_share} FROM grade WHERE pool = ?", (pool,))
@@ -251,7 +257,7 @@ class Ledger(Budgets):
         return standings, shared
 
     def _insert_charge(self, asked: Asked, standings: dict[str, Standing], shared: bool) -> Charge:
-        """Insert a charge. The guarded UPDATEs cannot overspend the grade or the share."""
+        """Insert a charge. Each UPDATE has a condition that makes it impossible to overspend the grade or the share."""
         pool, analyst, grade = asked.pool, asked.analyst, asked.grade
         id = new_charge_id()
         entry = self._append("charge", {"id": id, **asked._asdict()})
@@ -268,7 +274,7 @@ class Ledger(Budgets):
         return Charge(id, **asked._asdict(), time=entry.time, fresh=True, standings=after)
 
     def _insert_answer(self, charge: Charge, payload: bytes) -> Charge:
-        """Insert an answer; return the charge with its answer, which may be one that another worker recorded first."""
+        """Insert an answer; return the charge with its answer, which is that of another process if it was faster."""
         entry = self._next("answer", {"charge": charge.id, "sha256": hashlib.sha256(payload).hexdigest()})
         first = "INSERT INTO answer SELECT id, ?, ? FROM charge WHERE id = ? AND void = 0 ON CONFLICT DO NOTHING"
         if self._change("answer:row", first, (entry.time, payload, charge.id)) == 1:
@@ -282,7 +288,8 @@ class Ledger(Budgets):
     # -- requests that may be repeated --------------------------------------------------------------------------------
 
     def find_request(self, analyst: str, request: Request) -> Charge | None:
-        """The charge of an earlier identical request; another request with the same idempotency key is refused."""
+        """The charge of the same request made earlier, or None. Another request with the same idempotency key is
+        refused."""
         charge = self._read_request(analyst, request)
         self._anchor_answer(charge)
         return charge
@@ -296,15 +303,15 @@ class Ledger(Budgets):
         return self._read_charge("WHERE id = ? AND void = 0", rows[0][1])
 
     def _check_request(self, charge: Charge | None, analyst: str, request: Request | None) -> None:
-        """Refuse an idempotency key whose answer belongs to another charge."""
+        """Refuse an idempotency key that was already used for another charge, if that charge is answered."""
         before = None if request is None else self._read_request(analyst, request)
         if before is not None and before.payload is not None and (charge is None or before.id != charge.id):
             raise ConflictError("this idempotency key was already answered; use a new key for a new question")
 
     def _insert_request(self, charge: Charge, analyst: str, request: Request) -> None:
-        """Record the charge of a request, so that a repeated request gets the same charge.
+        """Record which charge a request made, so that a repetition of the request gets the same charge.
 
-        A request that is replayed pays nothing, and nothing is written for it.
+        For a question that was paid for before, nothing is charged and nothing is written.
         """
         body = {"analyst": analyst, "key": request.key, "body": request.body, "charge": charge.id}
         self._append("request", body)
@@ -317,17 +324,18 @@ class Ledger(Budgets):
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def find(self, pool: str, dataset: str, version: int, question: str, grade: str = STANDARD) -> Charge | None:
-        """The charge of a question in a grade, whoever asked it, with its answer if there is one."""
+        """The charge of a question in a grade, whoever paid for it, with its answer if there is one; None if there is
+        no charge."""
         which = "WHERE pool = ? AND dataset = ? AND version = ? AND question = ? AND grade = ? AND void = 0"
         return self._read_charge(which, pool, dataset, version, question, grade)
 
     def find_all(self, pool: str, dataset: str, version: int, question: str) -> list[Charge]:
-        """The charges of a question in every grade, with their answers."""
+        """The charges of a question in all grades, with their answers."""
         which = "WHERE pool = ? AND dataset = ? AND version = ? AND question = ? AND void = 0"
         return self._read_charges(which, pool, dataset, version, question)
 
     def charge_of(self, id: str) -> Charge | None:
-        """A charge by its public name, with its answer if there is one."""
+        """The charge with this public id, with its answer if there is one; None if there is no such charge."""
         charge = self._read_charge("WHERE id = ? AND void = 0", id)
         self._anchor_answer(charge)
         return charge
@@ -340,7 +348,8 @@ class Ledger(Budgets):
         return [Charge(*row) for row in self._read(f"SELECT {_CHARGE}, payload, {_ANSWERED} {which}", values)]
 
     def charges(self, pool: str | None = None, analyst: str | None = None) -> Iterator[Charge]:
-        """The charges of a pool and an analyst, or of all, in the order in which they were made, without answers."""
+        """The charges, in the order in which they were made and without answers; only of `pool` and `analyst` if these
+        are given."""
         rows = self._read(
             f"SELECT {_CHARGE}, NULL, {_ANSWERED} "
             "WHERE (CAST(? AS TEXT) IS NULL OR pool = ?) AND (CAST(? AS TEXT) IS NULL OR analyst = ?) "
@@ -354,7 +363,8 @@ class Ledger(Budgets):
 def spent_error(
     pool: str, grade: str, standings: Mapping[str, Standing], plan: PlanRecord | None
 ) -> BudgetError | None:
-    """The error of a grade that has no answer left, or None; it names other grades of single questions that have."""
+    """The error to raise if a grade has no answers left, else None. It names other grades of single questions that
+    have answers left."""
     standing = standings.get(grade, Standing(0, 0))
     if standing.left > 0:
         return None
@@ -366,5 +376,5 @@ def spent_error(
 
 
 def _quote(text: str) -> str:
-    """A TOML string."""
+    """The text as a quoted TOML string."""
     return json.dumps(text, ensure_ascii=False)

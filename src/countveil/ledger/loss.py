@@ -1,12 +1,12 @@
-"""Settle lost history, so that it can never be spent twice; for every database.
+"""Settle lost history: charge the budgets for everything that lost entries may have spent.
 
-A ledger that reaches its anchor has lost nothing. One that ends before it has lost some entries: any of them may have
-been a charge of any grade, and any open charge may have been answered since. So every grade of every pool, and every
-grade planned later, is charged with as many answers as entries were lost (never more than it has), and open charges are
-void.
+A ledger that contains the entry in its anchor has lost nothing. A ledger that ends before that entry has lost entries.
+Each of them may have been a charge of any grade, or the answer to an open charge. So every grade of every pool, and
+every grade of later plans, is charged with as many answers as entries were lost (never more than the grade has), and
+open charges become void.
 
-If a plan may be among the lost entries, the mechanisms of its answers are unknown. The restore entry records this, and
-from then on no epsilon is stated.
+If a plan may be among the lost entries, the mechanisms of its answers are unknown. The entry of the restore records
+this, and from then on no epsilon is stated.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from countveil.ledger.records import Entry, canonical, changes_plans, seal
 from countveil.ledger.verification import check_anchor
 
 EVERYTHING = 10**9
-"""The loss if the number of lost entries is unknown: more than any pool has answers."""
+"""The number of lost entries to assume when it is unknown: more than any pool has answers."""
 
 
 def lost_entries(
     entries: list[Entry], mark: Mark | None, *, accept_loss: bool, latest: bool, hosts: bool = False
 ) -> int:
-    """How many entries a ledger lacks. A loss must be accepted; another ledger, or another history, is refused.
+    """How many entries a ledger has lost, judged by its anchor (`mark`).
 
-    With several `hosts`, a host with an older anchor may have settled first. It is then unknown where the history of
-    this anchor diverged, so all of its entries count as lost.
+    A loss is an error unless it is accepted, and so is an anchor of another ledger or of another history. With several
+    `hosts`, another host with an older anchor may have settled the ledger first. Then it is unknown where the two
+    histories part, so all entries up to the anchor count as lost.
     """
     lost = _lost(entries, mark, latest, hosts)
     if lost and not accept_loss:
@@ -55,9 +56,10 @@ def _lost(entries: list[Entry], mark: Mark | None, latest: bool, hosts: bool) ->
 def settlement(
     last: Entry, mark: Mark | None, lost: int, time: str, format: int
 ) -> tuple[Entry, list[tuple[str, tuple[object, ...]]]]:
-    """The entry that records a restore, and the statements of its transaction, for a ledger of this format.
+    """The entry that records a restore, and the SQL statements that write it, for a ledger of this format.
 
-    The statements charge what lost entries may have spent, and void every charge that lost entries may have answered.
+    The statements also charge what lost entries may have spent, and void every charge that lost entries may have
+    answered.
     """
     anchor = [mark.seq, mark.hash] if mark else None
     body = {"lost": lost, "anchor": anchor, "plan_lost": lost > 0 and not _knows_plans(last, mark)}
@@ -77,11 +79,11 @@ def settlement(
 
 
 def _knows_plans(last: Entry, mark: Mark | None) -> bool:
-    """Whether every plan that the anchor remembers is in a ledger that ends before the anchor."""
+    """Whether a ledger that ends before its anchor (`mark`) still contains every plan that the anchor knows of."""
     return mark is not None and mark.plan is not None and mark.plan <= last.seq < mark.seq
 
 
 def settled_mark(entries: list[Entry], last: Entry) -> Mark:
-    """Where the anchor is after a settlement."""
+    """The mark that the anchor gets when `last`, the entry of a restore, is written."""
     plans = [each.seq for each in (*entries, last) if changes_plans(each.kind, each.body)]
     return Mark(str(entries[0].body["ledger"]), last.seq, last.hash, max(plans, default=0))

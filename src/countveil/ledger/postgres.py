@@ -4,14 +4,14 @@
     CREATE DATABASE ledger OWNER curator;
     REVOKE CONNECT, TEMPORARY ON DATABASE ledger FROM PUBLIC;
 
-Every change is one transaction that first takes the ledger's lock, so that the chain is serial; the guarded statement
-and the CHECK protect the budget in any case. Commits are on disk when they return, and a server that does not write to
-disk is refused, at the start and in every change. A commit whose outcome is unknown counts as a failure: asking again
-returns the charge, or makes it if it was not made.
+Every change is one transaction that first takes the ledger's lock, so that the entries form one chain. A condition in
+each charging statement and a CHECK constraint protect the budget even without the lock. A commit is on disk when it
+returns: a server that does not write to disk is refused, at the start and in every change. A commit whose outcome is
+unknown counts as failed; asking again returns the charge, or makes it if it was not made.
 
-The anchor is a local file of each host, and remembers how far that host has seen the ledger. A host without an anchor
-joins: it creates one from the ledger that it finds. Messages of the server are never shown: they can quote questions
-and passwords.
+The anchor is a local file of each host and records how far that host has seen the ledger. A new host without an anchor
+creates one from the ledger that it finds. Messages of the server are never shown, because they can quote questions and
+passwords.
 """
 
 from __future__ import annotations
@@ -34,16 +34,17 @@ from countveil.ledger.store import Rows, now
 from countveil.ledger.verification import check_anchor, check_rows
 
 LOCK = 0x636F756E747665
-"""The ledger's lock, among the advisory locks of its database."""
+"""The number of the ledger's lock among the advisory locks of its database."""
 DUMP = "a ledger on PostgreSQL is backed up with pg_dump and restored with pg_restore"
 HERE = (
     "(SELECT system_identifier || '/' || d.oid || '/' || CAST('countveil.entry' AS regclass)::oid || "
     "CASE WHEN format > 1 THEN '/' || (SELECT xmin FROM countveil.entry WHERE seq = 1) ELSE '' END "
     "FROM pg_control_system(), pg_database AS d WHERE d.datname = current_database())"
 )
-"""Identifies the server, the ledger's table and (from format 2 on) the transaction that wrote its first entry. Stored
-in table `place`. A restored dump has another table; data restored into the existing tables was written by another
-transaction.
+"""SQL text that identifies the server, the ledger's table and (from format 2 on) the transaction of its first entry.
+
+The value is stored in table `place`, to detect a restored dump: a dump creates another table, or fills the tables in
+another transaction.
 """
 _SETTINGS = (
     "SELECT current_setting('fsync'), current_setting('server_encoding'), "
@@ -80,7 +81,10 @@ WHERE pronamespace = 'countveil'::regnamespace
 
 
 class PostgresLedger(Ledger):
-    """A ledger on a server and this host's anchor. `clock` and `step` as in `Store`; `check=False` is for `settle`."""
+    """A ledger on a PostgreSQL server, and the anchor of this host. `clock` and `step` are as in `Store`.
+
+    With `check=False` the ledger is not checked; `settle` opens it so.
+    """
 
     order = "made"
 
@@ -124,7 +128,7 @@ class PostgresLedger(Ledger):
 
     @property
     def display_name(self) -> str:
-        """The server and the database for messages: never a password or another part of the address."""
+        """The server and the database, for messages; never a password or another part of the address."""
         try:
             parts = self._driver.conninfo.conninfo_to_dict(self.location)
         except self._driver.Error:
@@ -156,27 +160,28 @@ class PostgresLedger(Ledger):
 
     @property
     def _db(self) -> Any:
-        """Reopen a lost connection, but never in the middle of a change."""
+        """The connection. A lost connection is opened again, but never in the middle of a change."""
         lost = self._connection is not None and self._connection.closed
         if lost and not self._inside and not self._closed:
             self._connection = None
         return super()._db
 
     def _has_tables(self) -> bool:
-        """Whether the ledger has tables. Reads the rows of the catalogue: PostgreSQL resolves names from a cache, which
-        the lock does not refresh.
+        """Whether the ledger has tables, from the rows of PostgreSQL's catalogue.
+
+        Looking up a table by its name would use a cache that taking the lock does not refresh.
         """
         return self._execute("SELECT 1 FROM pg_tables WHERE schemaname = 'countveil'").fetchone() is not None
 
     def _format(self) -> int:
-        """The format of the ledger; a newer format is refused."""
+        """The format number of the ledger; a newer format than this version knows is refused."""
         format = int(self._execute("SELECT format FROM place").fetchone()[0])
         if format > LATEST:
             raise LedgerError(f"the ledger has format {format}, this countveil knows {LATEST}; update countveil")
         return format
 
     def _upgrade(self) -> None:
-        """Migrate a ledger of an earlier format to the latest, in one transaction, after a check of its history."""
+        """Check the history of a ledger of an earlier format and migrate it to the latest, in one transaction."""
         with self._transaction("migrate"):
             version = self._format()
             if version == LATEST:
@@ -198,7 +203,7 @@ class PostgresLedger(Ledger):
                 self._key_versions()
 
     def _migrate(self, create: bool, upgrade: bool) -> None:
-        """Create the ledger's tables, or migrate them to the latest format if `upgrade`."""
+        """Create the ledger's tables if there are none. Migrate an earlier format to the latest only if `upgrade`."""
         if self._has_tables():
             if self._format() < LATEST and upgrade:
                 self._upgrade()
@@ -225,7 +230,7 @@ class PostgresLedger(Ledger):
     # -- database operations ----------------------------------------------------------------------------------------
 
     def _execute(self, sql: str, values: tuple[object, ...] = ()) -> Any:
-        """Run a statement. Outside a change, it is retried once on a new connection if the connection was lost."""
+        """Run a statement. If the connection was lost, retry once on a new one, but not in the middle of a change."""
         db = self._db
         try:
             return self._run(db, sql, values)
@@ -276,7 +281,8 @@ class PostgresLedger(Ledger):
             self._inside = False
 
     def _check_place(self, name: str) -> None:
-        """Check the ledger's place, its format, and that it contains the entry in this host's anchor."""
+        """Check that this is the same ledger in its latest format, and that it contains the entry in this host's
+        anchor."""
         changing = name not in ("open", "migrate", "restore")
         secret = "(SELECT value FROM secret)" if changing else "NULL"
         query = f"SELECT format, here = {HERE}, current_setting('fsync'), {secret} FROM place"
@@ -322,7 +328,7 @@ class PostgresLedger(Ledger):
     # -- settling ----------------------------------------------------------------------------------------------------
 
     def settle(self, *, accept_loss: bool = False, latest: bool = False) -> int:
-        """Settle the ledger with this host's anchor and record it; return the number of lost entries."""
+        """Settle what the ledger lost, judged by this host's anchor; record and return the number of lost entries."""
         with self.anchor.lock(), self._using():  # no process on this host can answer until this is done
             with self._changing("restore"):
                 entries, mark = self._read_checked(), self.anchor.read()
@@ -340,7 +346,7 @@ class PostgresLedger(Ledger):
 
 
 def settle(location: str, anchor: Path, *, accept_loss: bool = False, latest: bool = False) -> int:
-    """Settle a ledger that lost history, or was restored from a dump, in place; then check it."""
+    """Settle a ledger that lost history or was restored from a dump; check it and return the number of lost entries."""
     with closing(PostgresLedger(location, anchor, create=False, check=False)) as ledger:
         lost = ledger.settle(accept_loss=accept_loss, latest=latest)
     PostgresLedger(location, anchor, create=False).close()
@@ -348,7 +354,7 @@ def settle(location: str, anchor: Path, *, accept_loss: bool = False, latest: bo
 
 
 def check_disk(fsync: str) -> None:
-    """Refuse a server whose commits are not on disk when they return; this can be set while it runs."""
+    """Refuse a server whose commits are not on disk when they return. The setting can change while the server runs."""
     if fsync != "on":
         raise LedgerError(
             "the ledger's server does not write to disk (fsync = off); nothing was answered; set fsync = on"
@@ -356,12 +362,12 @@ def check_disk(fsync: str) -> None:
 
 
 def migration(number: int) -> str:
-    """The statements of a migration."""
+    """The SQL of migration number `number`."""
     return _resource(f"{number:04d}.sql")
 
 
 def schema(rows: Rows) -> list[str]:
-    """Every column, constraint, index, trigger and function of a ledger, a line each."""
+    """The schema of a ledger as sorted lines: one for every column, constraint, index, trigger and function."""
     return sorted(" | ".join(map(str, row)) for row in rows)
 
 
@@ -379,12 +385,12 @@ def _translate(sql: str) -> str:
 
 
 def _encode(value: object) -> object:
-    """PostgreSQL's text has no NUL: it is written as SUB 0, and SUB as SUB 1."""
+    """Encode text for PostgreSQL, which cannot store NUL: the characters SUB 0 stand for NUL, and SUB 1 for SUB."""
     return value.translate({0: "\x1a0", 0x1A: "\x1a1"}) if isinstance(value, str) else value
 
 
 def _row(cursor: Any) -> Callable[[Any], tuple[Any, ...]]:
-    """A row factory that undoes `_encode`."""
+    """A row factory that decodes what `_encode` has encoded."""
 
     def read(value: Any) -> Any:
         if isinstance(value, str) and "\x1a" in value:

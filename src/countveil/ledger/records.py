@@ -1,12 +1,14 @@
-"""The records of a ledger: entries in a hash chain, plans, charges, and the secret that keys every fingerprint of data.
+"""The records of a ledger: entries in a hash chain, plans, charges, and the secret key for fingerprints of the data.
 
-Entry i has hash_i = SHA-256(hash_{i-1}, seq, time, kind, body), body as canonical JSON. A changed, moved or removed
-entry breaks the chain. What has been spent is a pure function of the entries: see `verification`.
+Entry i has hash_i = SHA-256(hash_{i-1}, seq, time, kind, body), with the body as canonical JSON. If an entry is
+changed, moved or removed, the hashes no longer match. What has been spent follows from the entries alone: see
+`verification`.
 
-A hash of the data would let someone who knows everybody else's rows test one person's row with certainty. So the ledger
-stores and compares HMAC-SHA256(secret, hash). The secret is drawn once and lives in a table of the ledger's database,
-so that copies have it; it is in no entry. The chain holds a keyed check value, which tells a missing or different
-secret, and a nonce of 256 bits that is never printed: nobody who knows what the entries say can compute their hashes.
+With a plain hash of the data, someone who knows the rows of everybody else could test with certainty whether one person
+has a certain row. So the ledger stores and compares HMAC-SHA256(secret, hash). The secret is drawn once and stored in a
+table of the ledger's database, so that copies of the ledger have it; no entry contains it. The chain contains a check
+value, which reveals a missing or wrong secret, and a nonce of 256 bits that is never printed. Without the nonce nobody
+can compute the hashes of entries, not even someone who knows what all entries say.
 """
 
 from __future__ import annotations
@@ -22,20 +24,19 @@ from countveil.errors import LedgerError
 
 KINDS = ("open", "secret", "plan", "extend", "share", "version", "dataset", "charge", "request", "answer", "restore")
 LATEST = 3
-"""The format of a ledger: how many migrations there are. From 2 on it has a secret, from 3 on plans have grades."""
+"""The latest format of a ledger, which is the number of migrations. Format 2 introduced a secret, format 3 grades."""
 STANDARD = "standard"
-"""The only grade of a plan that was made without grades."""
+"""The name of the only grade of a plan that was made without grades."""
 PUBLICATION = "publication"
-"""The term of a grade that pays for a table of a publication: its name. Other grades pay for single questions."""
+"""The term that names the publication of a grade that pays for its tables. Other grades pay for single questions."""
 Most = int | Mapping[str, int]
-"""The limit of one analyst: a number of answers of a pool, or a number for each named grade and none of other grades.
-"""
+"""The limit of one analyst in a pool: one number of answers, or one for each named grade (other grades have none)."""
 START = "0" * 64
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of the ledger."""
+    """One entry of the ledger."""
 
     seq: int
     time: str
@@ -46,7 +47,7 @@ class Entry:
 
 
 class Link(NamedTuple):
-    """The number and hash of an entry, which the next entry needs."""
+    """The number and hash of an entry: what is needed to write the next one."""
 
     seq: int
     hash: str
@@ -54,20 +55,20 @@ class Link(NamedTuple):
 
 @dataclass(frozen=True)
 class GradeRecord:
-    """One grade of a plan: a number of answers of one certified mechanism."""
+    """One grade of a plan: a number of answers, each drawn from the same certified mechanism."""
 
     name: str
     answers: int
     policy: str
     mechanism: str
     terms: Mapping[str, str] = field(default_factory=dict)
-    """What the configuration asked of this grade besides answers and policy, as decimal texts."""
+    """What the configuration requires of this grade besides its answers and policy, as decimal texts."""
     document: str = field(repr=False, compare=False, default="")
-    """The mechanism's file; `mechanism` is its hash."""
+    """The content of the mechanism's file; `mechanism` is its hash."""
     more: int = field(compare=False, default=0)
-    """Answers that were added later."""
+    """Answers that were added to the plan later."""
     debt: int = field(compare=False, default=0)
-    """Answers of this grade that lost history may have given beyond its budget."""
+    """Answers of this grade that may have been given beyond its budget in history that was lost."""
 
     @property
     def is_single(self) -> bool:
@@ -76,12 +77,12 @@ class GradeRecord:
 
     @property
     def opened_answers(self) -> int:
-        """All answers of this grade, with those added later."""
+        """All answers of this grade, including those added later."""
         return self.answers + self.more
 
     @property
     def body(self) -> dict[str, Any]:
-        """The grade in the entry of its plan."""
+        """The grade as it is written in the entry of its plan."""
         return {
             "name": self.name,
             "answers": self.answers,
@@ -94,7 +95,7 @@ class GradeRecord:
 
 @dataclass(frozen=True)
 class PlanRecord:
-    """What was planned for a pool: all answers of all grades cost (epsilon, delta) together."""
+    """The plan of a pool. All answers of all its grades together cost (epsilon, delta)."""
 
     pool: str
     epsilon: str
@@ -105,22 +106,26 @@ class PlanRecord:
     objective: str
     grades: tuple[GradeRecord, ...]
     more: tuple[tuple[int, str], ...] = field(compare=False, default=())
-    """Extensions: the answers added, and the epsilon of all answers together since then."""
+    """Extensions, in order: how many answers were added, and the epsilon that all answers together have cost since
+    then."""
     total: str | None = field(compare=False, default=None)
-    """Of a later plan: the epsilon of all plans together, from this plan on."""
+    """For a plan after the first: the epsilon that all plans up to this one cost together."""
     after: str | None = field(compare=False, default=None)
-    """Of a later plan: the last charge of the pool before it."""
+    """For a plan after the first: the id of the pool's last charge before this plan."""
     charges: int = field(compare=False, default=0)
-    """Of a later plan: the number of charges before it."""
+    """For a plan after the first: how many charges the pool had before this plan."""
     plan_lost: bool = field(compare=False, default=False)
-    """Lost history may have contained a plan whose mechanisms are unknown: no epsilon can be stated."""
+    """Whether lost history may have contained a plan. Its mechanisms would be unknown, so no epsilon can be stated."""
     earlier: tuple[PlanRecord, ...] = field(compare=False, default=(), repr=False)
     """The plans that the pool had before, oldest first."""
 
     @classmethod
     def read(cls, body: Mapping[str, Any], document: str) -> PlanRecord:
-        """The plan in the body of an entry. `document` is the mechanism's file if the entry has none: until format 3 a
-        plan had one grade, and the file of a pool's first plan was in a table."""
+        """Read a plan from the body of its entry.
+
+        Before format 3 a plan had only one grade, and a table stored the mechanism's file of a pool's first plan.
+        `document` is that file, used if the entry has none.
+        """
         members = {each.name: body[each.name] for each in fields(cls) if each.name in body}
         if "grades" in body:
             grades = [{**each, "document": each["file"]} for each in body["grades"]]
@@ -133,13 +138,13 @@ class PlanRecord:
 
     @property
     def body(self) -> dict[str, Any]:
-        """The body of the entry of a pool's first plan."""
+        """The plan as it is written in its entry, if it is the first plan of its pool."""
         members = {each.name: getattr(self, each.name) for each in fields(self) if each.compare}
         return {**members, "grades": [each.body for each in self.grades]}
 
     @property
     def state(self) -> tuple[object, ...]:
-        """Everything that the epsilon depends on: if this changes, so does the epsilon."""
+        """Everything that the pool's epsilon depends on; compare it to see whether a computed epsilon still applies."""
         opened = [(each.name, each.opened_answers, each.debt) for each in self.grades]
         return self.body, opened, [each.state for each in self.earlier]
 
@@ -149,33 +154,33 @@ class PlanRecord:
 
     @property
     def opened_epsilon(self) -> str:
-        """The epsilon of all answers, extensions included, at the plan's delta, if there is no debt."""
+        """The recorded epsilon of all answers, with extensions, at the plan's delta. It does not cover lost history."""
         return self.more[-1][1] if self.more else self.total or self.epsilon
 
     @property
     def answers(self) -> int:
-        """The planned answers of all grades."""
+        """The answers of all grades as planned, without extensions."""
         return sum(each.answers for each in self.grades)
 
     @property
     def opened_answers(self) -> int:
-        """All answers of this plan, with its extensions."""
+        """The answers of all grades, including extensions."""
         return sum(each.opened_answers for each in self.grades)
 
     @property
     def debt(self) -> int:
-        """Answers that lost history may have given beyond the budgets of the grades."""
+        """Answers of all grades that may have been given beyond their budgets in history that was lost."""
         return sum(each.debt for each in self.grades)
 
     @property
     def total_answers(self) -> int:
-        """All answers of all plans of the pool, spent or not."""
+        """The answers of all plans of the pool, spent or not, including extensions."""
         return self.opened_answers + sum(each.opened_answers for each in self.earlier)
 
 
 @dataclass(frozen=True)
 class Standing:
-    """What is left of a grade or of a whole pool, or of an analyst's share of it."""
+    """How many answers a grade, a pool or an analyst's share has, and how many of them are spent."""
 
     answers: int
     spent: int
@@ -187,7 +192,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Charge:
-    """A paid question: the right to one answer of one grade. `payload` is that answer once it is recorded."""
+    """A paid question: the right to one answer of one grade. `payload` is that answer, or None until it is recorded."""
 
     id: str
     pool: str
@@ -202,19 +207,19 @@ class Charge:
     answered: str | None = None
     fresh: bool = False
     standings: Mapping[str, Standing] | None = field(default=None, compare=False)
-    """The grades of the pool after this charge, if it is fresh."""
+    """What is left of each grade of the pool after this charge; None if the charge was made earlier."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """A request that may be repeated: the hashes of its idempotency key and of its question."""
+    """A request that may be repeated. `key` and `body` are the hashes of its idempotency key and of its question."""
 
     key: str
     body: str
 
 
 class Asked(NamedTuple):
-    """A question to be charged. Its fields are in the body of the entry, so they are part of the ledger's format."""
+    """A question to be charged. The entry of a charge has these fields, so they are part of the ledger's format."""
 
     pool: str
     dataset: str
@@ -226,7 +231,7 @@ class Asked(NamedTuple):
 
 
 def canonical(body: Mapping[str, Any]) -> str:
-    """A body as canonical JSON."""
+    """The body of an entry as canonical JSON."""
     return _CANONICAL(body)
 
 
@@ -234,19 +239,19 @@ _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_asci
 
 
 def entry_hash(previous: str, seq: int, time: str, kind: str, written: str) -> str:
-    """The hash of an entry whose body is written canonically."""
+    """The hash of an entry; `written` is its body as canonical JSON."""
     return hashlib.sha256(f"{previous}\n{seq}\n{time}\n{kind}\n{written}".encode()).hexdigest()
 
 
 def seal(previous: Entry | Link | None, time: str, kind: str, body: Mapping[str, Any], seq: int | None = None) -> Entry:
-    """The entry after `previous`; `seq` may skip numbers, after a restore."""
+    """Make the entry that follows `previous`. After a restore, `seq` gives its number, which skips the lost entries."""
     before = previous.hash if previous else START
     number = seq if seq is not None else previous.seq + 1 if previous else 1
     return Entry(number, time, kind, body, before, entry_hash(before, number, time, kind, canonical(body)))
 
 
 def walk_chain(entries: Iterable[tuple[int, str, str, str, str, str]]) -> Iterable[Entry]:
-    """The entries of stored rows (seq, time, kind, body, previous, hash), each checked against the one before."""
+    """Read entries from rows (seq, time, kind, body, previous, hash); check that each follows from the one before."""
     previous, last = START, 0
     for seq, time, kind, written, before, stated in entries:
         body = body_of(seq, written)
@@ -267,7 +272,7 @@ def walk_chain(entries: Iterable[tuple[int, str, str, str, str, str]]) -> Iterab
 
 
 def body_of(seq: int, written: str) -> dict[str, Any]:
-    """The body of an entry from its canonical text."""
+    """Parse the body of an entry; text that is not canonical JSON is refused."""
     try:
         body = json.loads(written)
         if isinstance(body, dict) and canonical(body) == written:
@@ -278,28 +283,29 @@ def body_of(seq: int, written: str) -> dict[str, Any]:
 
 
 def charge_id(entry: Entry) -> str:
-    """The public name of a charge. Before ledgers had a secret it was the beginning of the entry's hash."""
+    """The public id of a charge. In ledgers without a secret it is the beginning of the entry's hash."""
     return str(entry.body["id"]) if "id" in entry.body else entry.hash[:24]
 
 
 def changes_plans(kind: str, body: Mapping[str, Any]) -> bool:
-    """Whether an entry makes a plan, or records a restore that may have lost one, as every restore without `plan_lost`
-    may.
+    """Whether an entry records a plan, or a restore in which a plan may have been lost.
+
+    A restore that does not say whether a plan was lost counts as one in which it may have been.
     """
     return kind == "plan" or (kind == "restore" and bool(body.get("plan_lost", body["lost"] > 0)))
 
 
 Keyed = NewType("Keyed", str)
-"""A value that nobody can compute without the secret."""
+"""An HMAC that nobody can compute without the ledger's secret."""
 
 
 def new_charge_id() -> str:
-    """The public name of a charge: random, so that it says nothing about the data or how many charges there are."""
+    """Draw the public id of a charge. It is random, so it reveals nothing about the data or the number of charges."""
     return _token(12)
 
 
 class Secret:
-    """A secret of 256 bits, as text."""
+    """The ledger's secret key of 256 bits, as text. Its repr does not show it."""
 
     __slots__ = ("_value",)
 
@@ -311,20 +317,21 @@ class Secret:
         return cls(_token(32))
 
     def export(self) -> str:
-        """The secret itself, for the table that keeps it."""
+        """The secret itself, to be stored in the ledger's table."""
         return self._value
 
     def make_keyed_hash(self, text: str) -> Keyed:
-        """HMAC-SHA256 of a text."""
+        """HMAC-SHA256 of a text, keyed with the secret."""
         return Keyed(hmac.new(self._value.encode(), text.encode(), hashlib.sha256).hexdigest())
 
     def seal(self) -> dict[str, str]:
-        """The part of the secret that the chain stores: a fresh nonce and a check value."""
+        """What the hash chain stores about the secret: a fresh nonce, and a check value that depends on nonce and
+        secret."""
         nonce = _token(32)
         return {"nonce": nonce, "check": self._check(nonce)}
 
     def test(self, nonce: str, check: str) -> None:
-        """Raise unless this is the secret that the chain was sealed with."""
+        """Raise an error unless this secret gives the check value that the hash chain stores."""
         if not hmac.compare_digest(self._check(nonce), check):
             raise LedgerError("the ledger's secret is not the one that its entries were made with; restore a backup")
 
@@ -336,7 +343,7 @@ class Secret:
 
 
 def only_secret(rows: list[tuple[str]]) -> Secret:
-    """The secret of a ledger from its table."""
+    """The ledger's secret, from the rows of its table; anything but exactly one row is an error."""
     if len(rows) != 1:
         raise LedgerError(
             "the ledger's secret is missing, so that no version of the data is recognised; "

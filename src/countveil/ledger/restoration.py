@@ -1,12 +1,12 @@
 """Restore a ledger from a copy, so that lost history can never be spent twice.
 
-Every grade is charged for the entries that the copy lacks (see `loss`). Answers that were added in the lost entries
-(`countveil budget --extend`) have to be added again, and count as spent.
+Every grade is charged for the entries that the copy lacks (see `loss`). Answers that were added in lost entries
+(`countveil budget --extend`) have to be added again, and then count as spent.
 
-A restore always goes on the record, as an entry that follows the anchor's. Once the anchor is at this entry, a process
-that still has the old file open cannot answer. All of this is done to a second copy while the anchor is locked; only a
-settled ledger is renamed into place, and the anchor moves last. A crash in between leaves the old ledger, or a settled
-one, or one that is refused.
+Every restore is recorded, as an entry with a number after the one in the anchor. Once the anchor is moved to this
+entry, a process that still has the old file open cannot answer. The work is done on a second copy while the anchor is
+locked: the copy is settled, then renamed to the ledger's name, and the anchor moves last. A crash in between leaves the
+old ledger, or a settled one, or one that is refused.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ _FILES = ("", "-wal", "-shm", "-journal")
 
 
 def restore(copy: Path | None, ledger: Path, anchor: Path, *, accept_loss: bool = False, latest: bool = False) -> int:
-    """Put a copy in the ledger's place (None: the file that is there), settled with the anchor.
+    """Replace the ledger by a copy (None: keep the file that is there) and settle it; return the number of lost
+    entries.
 
-    Returns how many entries were lost. Any loss must be accepted; without an anchor, either everything counts as lost,
-    or the curator's statement that this is the `latest` copy is recorded. The old ledger is kept beside the new one,
-    renamed with the ending .replaced, and a number if that name is taken.
+    A loss is an error unless `accept_loss` is set. Without an anchor everything counts as lost, unless the curator
+    states that this copy is the `latest`; that is recorded. The old ledger stays beside the new one, with the ending
+    .replaced, and a number if that name is taken.
     """
     source = copy or ledger
     if not source.is_file():
@@ -64,7 +65,8 @@ def _clear(part: Path) -> None:
 
 
 def _copy(source: Path, part: Path, live: bool) -> list[Entry]:
-    """Copy a ledger with its write-ahead log, and check the copy; return its entries. The source does not change."""
+    """Copy a ledger file, including its write-ahead log, and check the copy; return its entries. The source stays
+    unchanged."""
     alone = not live and not source.with_name(source.name + "-wal").exists()  # the source may be on a read-only disk
     try:
         old = sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro{'&immutable=1' if alone else ''}", uri=True)
@@ -77,7 +79,7 @@ def _copy(source: Path, part: Path, live: bool) -> list[Entry]:
 
 
 def _settle(part: Path, last: Entry, mark: Mark | None, lost: int) -> Entry:
-    """Record the restore in the copy, and charge every grade for the lost entries."""
+    """Write the entry of the restore to the copy, and charge every grade for the lost entries."""
     db = sqlite3.connect(part, isolation_level=None)
     try:
         entry, statements = settlement(last, mark, lost, now(), format_of(db))
@@ -94,7 +96,7 @@ def _settle(part: Path, last: Entry, mark: Mark | None, lost: int) -> Entry:
 
 
 def _swap(part: Path, ledger: Path) -> None:
-    """Rename the settled copy to the ledger's name, after a complete copy of the old ledger is kept."""
+    """Keep the old ledger under another name, then rename the settled copy to the ledger's name."""
     _keep(ledger)
     for ending in ("-wal", "-shm"):  # first, so that the old log is never applied to the new file
         ledger.with_name(ledger.name + ending).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The ledger in one SQLite file: WAL, synchronous=FULL, one immediate transaction for every change."""
+"""The ledger in one SQLite file. Every change is one transaction and is on disk when it returns (WAL, full sync)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ from countveil.ledger.verification import check_anchor
 
 
 class SqliteLedger(Ledger):
-    """A ledger file and its anchor. `clock` returns the time; `step` is called before every statement that writes."""
+    """A ledger in a SQLite file, and its anchor. `clock` returns the time; `step` is called before every writing
+    statement."""
 
     order = "rowid"
     faults = FAULTS
@@ -67,7 +68,8 @@ class SqliteLedger(Ledger):
     # -- opening -----------------------------------------------------------------------------------------------------
 
     def _begin_ledger(self, mark: Mark | None, create: bool) -> Mark:
-        """Create the anchor of a new ledger at 0, so that a ledger that is deleted later is detected."""
+        """Create the anchor of a new ledger before the ledger itself, so that a later deletion of the ledger is
+        noticed."""
         if mark is not None and mark.seq > 0:
             raise LedgerError(
                 f"the ledger {self.path.name} is gone, but its anchor remembers {mark.seq} entries; "
@@ -128,7 +130,7 @@ class SqliteLedger(Ledger):
 
     @contextmanager
     def _inside(self) -> Iterator[None]:
-        """Within this block, the thread reads in its own transaction."""
+        """Within this block, what the thread reads is read in its own transaction, not on a separate connection."""
         before, self._changer = self._changer, threading.get_ident()
         try:
             yield
@@ -136,7 +138,8 @@ class SqliteLedger(Ledger):
             self._changer = before
 
     def _read(self, sql: str, values: tuple[object, ...] = ()) -> Rows:
-        """Outside a change, read on a separate connection, so that readers do not wait for the writer's fsync."""
+        """Read rows. Outside a change a separate connection is used, so that readers do not wait for the writer's
+        fsync."""
         if self._changer == threading.get_ident() or self._new:
             return super()._read(sql, values)
         try:
@@ -158,8 +161,10 @@ class SqliteLedger(Ledger):
         super().resume_after_fork()
 
     def _turn(self) -> AbstractContextManager[None]:
-        """Processes take the anchor's lock from the change until the anchor has moved. Waiting for SQLite's own lock
-        would make them sleep for longer than a change takes."""
+        """The anchor's lock: a process holds it from the beginning of a change until the anchor has moved.
+
+        If processes waited for SQLite's own lock instead, they would sleep for longer than a change takes.
+        """
         return self.anchor.lock()
 
     @contextmanager
@@ -193,19 +198,20 @@ class SqliteLedger(Ledger):
         return fault(error)
 
     def _check_place(self) -> None:
-        """Refuse if the ledger's path is now another file."""
+        """Raise an error if the ledger's path now leads to another file."""
         if file_of(self.path) != self._file:
             raise LedgerError("the ledger was removed or replaced while it was open; nothing was answered; start again")
 
     def _last(self) -> Link | None:
-        """Every write reads the last entry first, so the format of the file is checked here."""
+        """The number and hash of the last entry. The file's format is checked too, because every write calls this
+        first."""
         last = super()._last()
         if last is not None and self._execute("PRAGMA user_version").fetchone()[0] != LATEST:
             raise LedgerError("another version of countveil changed the ledger's format; nothing was answered; update")
         return last
 
     def backup(self, target: Path) -> int:
-        """Copy the ledger, at one moment, into a new file and check it; return the number of entries."""
+        """Copy a consistent snapshot of the ledger into a new file, check the copy and return its number of entries."""
         if target.exists():
             raise RequestError(f"{target} exists; give the path of a new file")
         part = part_beside(target)

@@ -19,11 +19,11 @@ from countveil.ledger.records import LATEST, Entry
 from countveil.ledger.verification import check_rows
 
 FAULTS = (sqlite3.DatabaseError, UnicodeDecodeError)
-"""The errors of SQLite; UnicodeDecodeError if its own message quotes damaged text."""
+"""The errors that SQLite raises; UnicodeDecodeError is raised where SQLite's own message quotes damaged text."""
 
 
 def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
-    """A connection whose commits are on disk when they return."""
+    """Open a ledger file so that every commit is on disk when it returns."""
     if create:
         os.close(open_private(path))  # the log gets the same mode
     where = f"{path.absolute().as_uri()}?mode={'rwc' if create else 'rw'}"
@@ -41,7 +41,7 @@ def connect(path: Path, *, create: bool = False) -> sqlite3.Connection:
 
 
 def _use_wal(db: sqlite3.Connection) -> None:
-    """Switch to WAL, with a retry: SQLite itself does not wait for a lock when it changes the journal mode."""
+    """Switch the file to WAL mode. Retry while it is locked, because SQLite does not wait when it changes the mode."""
     until = time.monotonic() + anchor.WAIT
     while True:
         try:
@@ -56,7 +56,7 @@ def _use_wal(db: sqlite3.Connection) -> None:
 
 
 def migration(number: int) -> Iterator[str]:
-    """The statements of a migration, one by one, so that they share the caller's transaction."""
+    """The SQL statements of migration number `number`, one by one, to be run in the caller's transaction."""
     script = files("countveil.ledger").joinpath(f"migrations/{number:04d}.sql").read_text(encoding="utf-8")
     waiting = ""
     for line in script.splitlines(keepends=True):
@@ -68,7 +68,7 @@ def migration(number: int) -> Iterator[str]:
 
 @cache
 def schema(format: int) -> frozenset[tuple[str, str, str, str | None]]:
-    """Every table, index and trigger that the migrations up to a format create."""
+    """The tables, indexes and triggers that a ledger file of this format must have."""
     db = sqlite3.connect(":memory:", isolation_level=None)
     try:
         for number in range(1, format + 1):
@@ -80,13 +80,13 @@ def schema(format: int) -> frozenset[tuple[str, str, str, str | None]]:
 
 
 def read_schema(db: sqlite3.Connection) -> frozenset[tuple[str, str, str, str | None]]:
-    """Every table, index and trigger of a file, except those that ANALYZE adds."""
+    """The tables, indexes and triggers that a ledger file has, except those that ANALYZE adds."""
     rows = db.execute("SELECT type, name, tbl_name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_stat%'")
     return frozenset(rows.fetchall())
 
 
 def fault(error: Exception) -> LedgerError:
-    """The error message for a fault of the file; it never quotes the content."""
+    """The LedgerError to raise for an error of SQLite. Its message never quotes content of the ledger."""
     text = str(error)
     if "locked" in text or "busy" in text:
         return LedgerError("the ledger is busy with other processes; try again")
@@ -102,7 +102,7 @@ def fault(error: Exception) -> LedgerError:
 
 
 def file_of(path: Path) -> tuple[int, int] | None:
-    """The device and inode of a path, or None without a file."""
+    """The device and inode of the file at a path; None if there is no file."""
     try:
         status = path.stat()
     except OSError:
@@ -111,7 +111,7 @@ def file_of(path: Path) -> tuple[int, int] | None:
 
 
 def format_of(db: sqlite3.Connection) -> int:
-    """The format of a ledger file, 0 if it is empty; a newer format is refused."""
+    """The format number of a ledger file; 0 if it is empty. A newer format than this version knows is refused."""
     format = int(db.execute("PRAGMA user_version").fetchone()[0])
     if format > LATEST:
         raise LedgerError(f"the ledger has format {format}, this countveil knows {LATEST}; update countveil")
@@ -119,8 +119,10 @@ def format_of(db: sqlite3.Connection) -> int:
 
 
 def check_file(db: sqlite3.Connection) -> list[Entry]:
-    """The entries of a ledger file of any known format, after a check of the file, its schema, its chain and its
-    tables; otherwise a LedgerError."""
+    """Check a ledger file of any known format and return its entries.
+
+    The file, its schema, its hash chain and its tables are checked; a fault is raised as a LedgerError.
+    """
     if db.execute("PRAGMA integrity_check").fetchone()[0] != "ok":
         raise LedgerError("the ledger file is damaged; restore a backup")
     format = format_of(db)
@@ -132,7 +134,7 @@ def check_file(db: sqlite3.Connection) -> list[Entry]:
 
 
 def copy_ledger(source: sqlite3.Connection, target: Path) -> list[Entry]:
-    """Copy a ledger, at one moment, into one file without a WAL; check the copy and return its entries."""
+    """Copy a consistent snapshot of a ledger into one file without a WAL, and check the copy; return its entries."""
     os.close(create_private(target))
     copy = sqlite3.connect(target)
     try:
@@ -145,9 +147,9 @@ def copy_ledger(source: sqlite3.Connection, target: Path) -> list[Entry]:
 
 
 class ReaderPool:
-    """Read-only connections: one for each thread that reads, so that readers never wait for each other.
+    """Read-only connections, one for each thread that is reading, so that readers never wait for each other.
 
-    Idle connections are reused. All are closed before a fork.
+    Idle connections are reused. All connections are closed before a fork.
     """
 
     def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
@@ -157,7 +159,7 @@ class ReaderPool:
 
     @contextmanager
     def borrow(self) -> Iterator[sqlite3.Connection]:
-        """A connection that no other thread uses meanwhile."""
+        """A connection that no other thread uses within the `with` block."""
         with self._lock:
             self._lock.wait_for(lambda: not self._forking)
             if self._closed:
@@ -177,7 +179,7 @@ class ReaderPool:
                 self._lock.notify_all()
 
     def close(self) -> None:
-        """Close the idle connections; the others close when they are returned."""
+        """Close the idle connections. Borrowed ones are closed when they are returned."""
         with self._lock:
             self._closed = True
             self._close_idle()
@@ -190,7 +192,7 @@ class ReaderPool:
         self._close_idle()
 
     def resume_after_fork(self) -> None:
-        """Called in the parent and in the child."""
+        """Allow readers again; called after a fork, in the parent and in the child."""
         self._forking = False
         self._lock.notify_all()
         self._lock.release()

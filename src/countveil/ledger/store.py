@@ -1,13 +1,13 @@
-"""The storage of a ledger: one connection, durable changes, the chain and its anchor; the same for every database.
+"""The storage of a ledger: one connection, durable changes, the hash chain and its anchor; the same for every database.
 
-A subclass provides a connection (`_open`), a durable change that runs alone (`_changing`), one moment to read
-(`_moment`), statements with ? for values (`_execute`), and its error messages (`_fault`). The SQL
-here runs on all databases.
+A subclass provides a connection (`_open`), a durable change that no other change overlaps (`_changing`), a snapshot to
+read from (`_moment`), statements with ? for values (`_execute`), and its error messages (`_fault`). The SQL here runs
+on all databases.
 
-Order of durability: the change is on disk, then the anchor, then the caller goes on. A charge alone does not move the
-anchor: it is on disk before the data is read, and its answer, which follows it in the chain, moves the anchor past
-both before the answer is sent. A process that dies anywhere leaves either no trace or a charge; a charge without an
-answer can be completed later, and only once.
+Order of durability: first the change is on disk, then the anchor moves, then the caller goes on. A charge alone does
+not move the anchor: it is on disk before the data is read, and the entry of its answer, which comes later, moves the
+anchor past both before the answer is sent. A process that dies at any point leaves either no trace or a charge. A
+charge without an answer can be completed later, and only once.
 """
 
 from __future__ import annotations
@@ -44,63 +44,67 @@ def now() -> str:
 
 
 class Store(ABC):
-    """Entries and their anchor. `clock` returns the time; `step` is called before every statement that changes it."""
+    """The entries of a ledger, and its anchor. `clock` returns the time; `step` is called before every writing
+    statement."""
 
     order: str
-    """The column that gives the order of charges."""
+    """The column of table `charge` by which charges are sorted into the order in which they were made."""
     faults: tuple[type[Exception], ...]
-    """The exceptions of the database."""
+    """The classes of exceptions that the database raises."""
 
     def __init__(self, anchor: Anchor, clock: Callable[[], str], step: Callable[[str], None]) -> None:
         self.anchor, self._clock, self._step = anchor, clock, step
         self._lock, self._closed = threading.RLock(), False
         self._connection: Any = None
         self.begun: str | None = None
-        """The name of the ledger, if this process has just created it."""
+        """The name of the ledger if this process has just created it, else None."""
         self._process = self._forking = os.getpid()
         self._queue = CommitQueue()
         self._tail: Entry | None = None
-        """The last entry that the current transaction has written, if any."""
+        """The last entry that the current transaction has written; None if it has written none."""
         self._written = 0
-        """The number of writing statements so far, failed ones included."""
+        """How many writing statements were started so far, including failed ones."""
 
     # -- what a subclass provides ------------------------------------------------------------------------------------
 
     @abstractmethod
     def _open(self) -> Any:
-        """A connection whose commits are on disk when they return."""
+        """Open a connection whose commits are on disk when they return."""
 
     @abstractmethod
     def _changing(self, name: str) -> AbstractContextManager[None]:
-        """One durable transaction that no other change overlaps. An error rolls it back; if the outcome of the commit
-        is unknown, it counts as failed."""
+        """A durable transaction that no other change overlaps. An error rolls it back.
+
+        If the outcome of the commit is unknown, it counts as failed.
+        """
 
     @abstractmethod
     def _moment(self) -> AbstractContextManager[None]:
-        """A read transaction: one consistent snapshot of the ledger."""
+        """A read transaction, in which all reads see one consistent snapshot of the ledger."""
 
     @abstractmethod
     def _execute(self, sql: str, values: tuple[object, ...] = ()) -> Any:
-        """The cursor of a statement."""
+        """Run a statement and return its cursor."""
 
     @abstractmethod
     def _in_change(self) -> bool:
-        """Whether the connection has a transaction open, which cannot continue on another connection."""
+        """Whether a transaction is open, which would be lost if the connection were closed."""
 
     @abstractmethod
     def _read_checked(self) -> list[Entry]:
-        """The entries, after a check of the chain and of every table; otherwise a LedgerError."""
+        """Check the hash chain and every table, and return the entries; a fault is raised as a LedgerError."""
 
     @abstractmethod
     def _fault(self, error: Exception) -> LedgerError:
-        """The error message for a fault of the database; it never quotes the content."""
+        """The LedgerError to raise for an error of the database. Its message never quotes content of the ledger."""
 
     @abstractmethod
     def backup(self, target: Path) -> int:
-        """Copy the ledger, at one moment, into a new file and check it; return the number of entries."""
+        """Copy a consistent snapshot of the ledger into a new file, check the copy and return its number of entries."""
 
     def _turn(self) -> AbstractContextManager[None]:
-        """A lock against changes by other processes, if one is needed before the transaction begins."""
+        """A lock that keeps other processes from changing the ledger, for databases that need it before a transaction
+        begins."""
         return nullcontext()
 
     # -- the connection ----------------------------------------------------------------------------------------------
@@ -124,11 +128,11 @@ class Store(ABC):
             self._connection = None
 
     def _follow_forks(self) -> None:
-        """From now on close the connection before every fork of this process."""
+        """Register this ledger, so that its connection is closed before every fork of this process."""
         _stores.add(self)
 
     def close_before_fork(self) -> None:
-        """Wait until no thread uses the connection, then close it: it belongs to one process, and so do its locks."""
+        """Wait until no thread uses the connection, then close it: a connection and its locks belong to one process."""
         self._lock.acquire()
         self._forking = os.getpid()
         if self._connection is not None and self._process == os.getpid() and not self._in_change():
@@ -136,14 +140,17 @@ class Store(ABC):
             self._connection = None
 
     def resume_after_fork(self) -> None:
-        """Called in the parent and in the child. The child drops the changes that the parent's threads had queued."""
+        """Allow use again; called after a fork, in the parent and in the child.
+
+        The child also drops the changes that threads of the parent have queued.
+        """
         if self._forking != os.getpid():
             self._queue.forget()
         self._lock.release()
 
     @contextmanager
     def _using(self) -> Iterator[None]:
-        """Take the thread lock, and turn database exceptions into a LedgerError."""
+        """Hold the thread lock within this block, and turn exceptions of the database into a LedgerError."""
         with self._lock:
             try:
                 yield
@@ -158,7 +165,7 @@ class Store(ABC):
 
     @contextmanager
     def _transaction(self, name: str, *, anchored: bool = True) -> Iterator[None]:
-        """One durable change, then a move of the anchor, unless a later change moves it (`anchored=False`)."""
+        """One durable change, after which the anchor moves. With `anchored=False` a later change moves the anchor."""
         with self._using(), self._turn():
             self._tail = None
             with self._changing(name):
@@ -172,10 +179,10 @@ class Store(ABC):
                     self.anchor.advance(partial(self._mark, last))
 
     def _commit(self, name: str, make: Callable[[], T], *, anchored: bool = True) -> T:
-        """Make a change in one transaction with all other queued changes; durable on return.
+        """Make a change in one transaction together with the other queued changes. It is on disk on return.
 
-        Each change is made whole or not at all: it is refused before it writes anything, and the others go on. If the
-        transaction fails, none of them was made.
+        A change is made completely or not at all. If it is refused before it writes anything, the others go on. If the
+        transaction fails, no change is made.
         """
         mine = QueuedChange(name, make, anchored)
         try:
@@ -213,7 +220,10 @@ class Store(ABC):
                     each.wake()
 
     def _mark(self, last: Entry | Link, before: Mark) -> Mark:
-        """The mark of an entry, given the current mark of the anchor, which must be in this ledger."""
+        """The mark with which the anchor would record the entry `last`.
+
+        `before` is the anchor's current mark; the ledger must contain its entry too.
+        """
         self._check_holds(before)
         since = -1 if before.plan is None else before.seq
         budgets = "SELECT seq, kind, body FROM entry WHERE seq > ? AND seq <= ? AND kind IN ('plan', 'restore')"
@@ -222,7 +232,7 @@ class Store(ABC):
         return Mark(self.identity, last.seq, last.hash, max(plans, default=before.plan or 0))
 
     def _check_holds(self, mark: Mark) -> None:
-        """Check that this ledger contains the entry in its anchor: no other ledger was restored meanwhile."""
+        """Check that the ledger contains the entry in its anchor: if not, another ledger was restored meanwhile."""
         same = self._execute("SELECT hash FROM entry WHERE seq = ?", (mark.seq,)).fetchone()
         if mark.ledger == self.identity and same is not None and same[0] == mark.hash:
             return
@@ -231,7 +241,7 @@ class Store(ABC):
         check_held(mark, self.identity, held, last.seq if last else 0)
 
     def _change(self, name: str, sql: str, values: tuple[object, ...] = ()) -> int:
-        """Run one statement that changes something; the number of rows it changed."""
+        """Run a statement that changes something; return the number of changed rows."""
         self._step(name)
         self._written += 1
         return int(self._execute(sql, values).rowcount)
@@ -240,11 +250,11 @@ class Store(ABC):
         return self._put(self._next(kind, body))
 
     def _next(self, kind: str, body: Mapping[str, Any]) -> Entry:
-        """The entry that would come next."""
+        """Make the entry that comes next, without writing it."""
         return seal(self._tail or self._last(), self._clock(), kind, body)
 
     def _put(self, entry: Entry) -> Entry:
-        """Write the entry that comes next."""
+        """Write an entry that `_next` has made."""
         row = (entry.seq, entry.time, entry.kind, canonical(entry.body), entry.previous, entry.hash)
         self._change(f"{entry.kind}:entry", "INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?)", row)
         self._tail = entry
@@ -268,7 +278,7 @@ class Store(ABC):
     # -- checking ----------------------------------------------------------------------------------------------------
 
     def verify(self) -> int:
-        """Walk the chain, check every table against it, and the chain against its anchor; the number of entries."""
+        """Check the hash chain, every table against it, and the anchor; return the number of entries."""
         with self._using():
             with self._moment():
                 mark = self.anchor.require()  # before the entries: they can only be ahead of what is read here

@@ -25,13 +25,15 @@ _TABLES_BEFORE_3 = {
     "share": f"SELECT pool, analyst, '{STANDARD}', answers, spent FROM share",
     "charge": f"SELECT id, {', '.join(_CHARGE[:-1])}, '{STANDARD}' FROM charge",
 }
-"""Until format 3, plans had no grades, and all of their answers count as one grade."""
+"""For each table, the query that reads it in formats before 3. Plans had no grades then; their answers count as one
+grade."""
 
 
 def check_rows(rows: Rows, order: str, format: int) -> list[Entry]:
-    """The entries of a ledger, after a check of the chain and of every table; otherwise a LedgerError.
+    """Check the hash chain and every table of a ledger, and return its entries; a fault is raised as a LedgerError.
 
-    `rows` runs a query; `order` is the column that gives the order of charges. From format 2 on there is a secret.
+    `rows` runs a query. `order` is the column that sorts charges into the order in which they were made. Since format 2
+    there is a secret.
     """
     try:
         entries = list(walk_chain(rows("SELECT seq, time, kind, body, previous, hash FROM entry ORDER BY seq")))
@@ -97,14 +99,16 @@ def _digest(content: bytes) -> str:
 
 
 def check_anchor(entries: list[Entry], mark: Mark) -> None:
-    """Check that the ledger contains the entry in its anchor, or a restore entry that settled its loss."""
+    """Check that the ledger contains the entry in its anchor, or else the entry of a restore that settled its loss."""
     held = next((entry for entry in entries if entry.seq >= mark.seq), None)
     check_held(mark, str(entries[0].body["ledger"]), held, entries[-1].seq)
 
 
 def check_held(mark: Mark, ledger: str, held: Entry | None, end: int) -> None:
-    """As `check_anchor`, from one entry: `held` is the first entry at or after the anchor, or None; `end` is the number
-    of the last entry.
+    """Check that the ledger contains the entry in its anchor, as `check_anchor` does, without reading all entries.
+
+    `held` is the ledger's first entry with the anchor's number or a later one (None if there is none); `end` is the
+    number of its last entry.
     """
     if mark.ledger != ledger:
         raise LedgerError("the anchor belongs to another ledger; check the paths in the configuration")
@@ -128,42 +132,42 @@ def check_held(mark: Mark, ledger: str, held: Entry | None, end: int) -> None:
 
 @dataclass
 class State:
-    """The state of a ledger after all of its entries."""
+    """The state of a ledger that results from all of its entries."""
 
     secret: Secret | None = None
-    """The ledger's secret, needed to compare versions."""
+    """The ledger's secret, to compute keyed fingerprints; None if versions of the data are not compared."""
     keyed: bool = False
-    """From here on fingerprints are keyed, and charges have random ids."""
+    """Whether the entries so far include the one that introduced the secret. Since then, fingerprints are keyed hashes
+    and charges have random ids."""
     plans: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """The first plan of every pool."""
+    """By pool: the body of its first plan's entry."""
     grades: dict[tuple[str, str], list[int]] = field(default_factory=dict)
-    """By pool and name: the answers of a grade, and those that are spent."""
+    """By pool and name: how many answers a grade has, and how many of them are spent."""
     shares: dict[tuple[str, str, str], list[int]] = field(default_factory=dict)
-    """By pool, analyst and grade: the answers of a share, and those that are spent."""
+    """By pool, analyst and grade: how many answers a share has, and how many of them are spent."""
     versions: dict[tuple[str, int], str] = field(default_factory=dict)
     charges: dict[str, dict[str, Any]] = field(default_factory=dict)
     answers: dict[str, str] = field(default_factory=dict)
     requests: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
-    """By analyst and idempotency key: the hash of the request, and its charge."""
+    """By analyst and idempotency key: the hash of the request, and the id of its charge."""
     asked: set[tuple[str, str, int, str, str]] = field(default_factory=set)
-    """Questions that are paid for: pool, dataset, version, question, grade."""
+    """Questions that are paid for, as (pool, dataset, version, question, grade)."""
     lost: int = 0
-    """Entries that restored copies lacked."""
+    """How many entries were missing in copies that replaced the ledger."""
     plan_lost: bool = False
-    """Whether a plan may have been among them."""
+    """Whether a plan may have been among the lost entries."""
     debts: dict[str, list[dict[str, int]]] = field(default_factory=dict)
-    """For each plan of a pool, by grade: answers that lost history may have spent beyond its budget; extensions pay for
-    them.
-    """
+    """By pool, for each of its plans: how many answers of each grade may have been given beyond its budget in history
+    that was lost. Extensions pay for them first."""
     datasets: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """The pool and the unit that a dataset was first asked with."""
+    """By dataset: the pool and the unit with which it was first asked about."""
 
 
 def replay_entries(entries: Iterable[Entry], secret: Secret | None = None) -> State:
-    """Replay the entries: budgets, charges and answers.
+    """Compute what follows from the entries: budgets, charges and answers.
 
-    A history that breaks a rule of the ledger is refused, even if its hash chain is valid. A `secret` is checked, and
-    keys all versions as in the table of versions.
+    A history that breaks a rule of the ledger is refused, even if its hash chain is valid. If a `secret` is given, it
+    is checked, and the fingerprints of format 1 are replaced by keyed hashes, as in the table of versions.
     """
     state = State(secret)
     for entry in entries:
@@ -177,7 +181,7 @@ def _rule(holds: bool, entry: Entry) -> None:
 
 
 def _units(entry: Entry, name: str, least: int, body: Mapping[str, Any] | None = None) -> int:
-    """A number of answers in an entry, or in a part of its body: an int, neither a bool nor a float."""
+    """A number of answers in an entry, or in a part of its body. It must be an integer and at least `least`."""
     value = (entry.body if body is None else body)[name]
     _rule(type(value) is int and value >= least, entry)
     return int(value)
@@ -189,7 +193,7 @@ def _open(state: State, entry: Entry) -> None:
 
 
 def _secret(state: State, entry: Entry) -> None:
-    """The ledger has a secret from here on; versions that were known before become keyed."""
+    """Apply the entry that introduces the secret: fingerprints that were recorded before become keyed hashes."""
     _rule(not state.keyed, entry)
     state.keyed = True
     if state.secret is not None:
@@ -198,8 +202,11 @@ def _secret(state: State, entry: Entry) -> None:
 
 
 def _plan(state: State, entry: Entry) -> None:
-    """A pool's plan. If history was lost before, the lost entries may have been charges of any of its grades, so each
-    grade counts as spent by as many answers as were lost."""
+    """Apply the entry of a plan.
+
+    If history was lost before, each lost entry may have been a charge of any of the grades. So each grade starts with
+    as many answers spent as entries were lost.
+    """
     body = entry.body
     pool = body["pool"]
     _rule((pool in state.plans) == ("reason" in body), entry)
@@ -221,7 +228,8 @@ def _plan(state: State, entry: Entry) -> None:
 
 
 def _follow(state: State, entry: Entry) -> None:
-    """A later plan: the rest of the earlier plans counts as spent, and charges without an answer become void."""
+    """Apply the entry of a pool's later plan: earlier plans have nothing left, and charges without an answer become
+    void."""
     body = entry.body
     earlier = [charge for charge, fields in state.charges.items() if fields["pool"] == body["pool"]]
     _rule((body["charges"], body["after"]) == (len(earlier), earlier[-1] if earlier else None), entry)
@@ -247,7 +255,7 @@ def _void(state: State, charges: Iterable[str]) -> None:
 
 
 def _extend(state: State, entry: Entry) -> None:
-    """More answers of a grade of the last plan. They pay its debt first."""
+    """Apply an extension: more answers for a grade of the last plan. They first pay for what lost history overspent."""
     pool, name = entry.body["pool"], _grade_of(entry)
     debts, grade = state.debts[pool][-1], state.grades[pool, name]
     _rule(name in debts, entry)
@@ -266,7 +274,7 @@ def _share(state: State, entry: Entry) -> None:
 
 
 def _grade_of(entry: Entry) -> str:
-    """The grade that an entry names. Before format 3 there was only one."""
+    """The name of the grade in an entry. Before format 3 entries name none, because there was only one."""
     grade = entry.body.get("grade", STANDARD)
     _rule(type(grade) is str, entry)
     return str(grade)
@@ -301,7 +309,7 @@ def _charge(state: State, entry: Entry) -> None:
 
 
 def _request(state: State, entry: Entry) -> None:
-    """A request keeps its charge after the charge is answered."""
+    """Apply the entry of a request. A request keeps its charge once the charge is answered."""
     body = entry.body
     key, before = (body["analyst"], body["key"]), state.requests.get((body["analyst"], body["key"]))
     _rule(state.charges[body["charge"]]["void"] == 0, entry)
@@ -316,8 +324,7 @@ def _answer(state: State, entry: Entry) -> None:
 
 
 def _restore(state: State, entry: Entry) -> None:
-    """History was lost: every lost entry may have been a charge of any grade, and every open charge may have been
-    answered."""
+    """Apply a restore: every lost entry may have been a charge of any grade, and may have answered any open charge."""
     lost = _units(entry, "lost", 0)
     _rule(type(entry.body.get("plan_lost", False)) is bool, entry)
     state.lost += lost

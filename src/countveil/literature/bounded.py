@@ -1,5 +1,7 @@
 """Bounded noise of the literature: truncated Laplace, Laplace on a bounded domain, and the law for many queries.
 
+In all formulas n is the true count, y the released count, z the noise, and ~ means "proportional to".
+
 Truncated Laplace: Geng, Ding, Guo and Kumar, *Tight Analysis of Privacy and Utility Tradeoff in Approximate
 Differential Privacy* (2020; arXiv 1810.00877). Density ~ e^(-epsilon |x|) on [-A, A] with
 
@@ -8,13 +10,13 @@ Differential Privacy* (2020; arXiv 1810.00877). Density ~ e^(-epsilon |x|) on [-
 here rounded to the nearest integer, which is post-processing: the rounded law keeps the guarantee (epsilon, delta).
 
 Bounded Laplace: Holohan, Antonatos, Braghin and Mac Aonghusa, *The Bounded Laplace Mechanism in Differential Privacy*
-(2020). Laplace noise given that the answer is within its domain, here on the integers: p(y|n) ~ a^|y - n| on 0..N,
-renormalised for every n. The normalisers differ between neighbours, so that a must be larger than e^-epsilon; there is
-a bias.
+(2020). Laplace noise on condition that the answer is within its domain, here on the integers: p(y|n) ~ a^|y - n| on
+0..N, normalised for every n. The normalising factors of neighbouring counts differ, so that a must be larger than
+e^-epsilon; there is a bias.
 
 Many queries: Dagan and Kur, *A Bounded-Noise Mechanism for Differential Privacy* (COLT 2022; arXiv 2012.03817), show
-that bounded noise of magnitude O(sqrt(k log(1/delta)) / epsilon) is enough for k queries. Its density is
-doubly exponential towards the edges, here at the integers:
+that bounded noise of magnitude O(sqrt(k log(1/delta)) / epsilon) is enough for k queries. Its density falls doubly
+exponentially towards the edges -R and R; here it is taken at the integers:
 
     p(z) ~ exp(-exp(R^2 / (R^2 - z^2))),    |z| < R.
 """
@@ -34,11 +36,14 @@ from countveil.numeric.exact_numbers import Number, integer, number
 
 LARGEST_N = 1000
 _LOWEST = 10**6
-"""exp(-x) counts as zero from here on: it is far below the resolution of the weights."""
+"""exp(-x) counts as zero from this x on: it is then far below the resolution of the weights."""
 
 
 def truncated_laplace(epsilon: Number, delta: Number) -> Member:
-    """round(X), X with density ~ e^(-epsilon |x|) on [-A, A], A as in the paper: (epsilon, delta) at sensitivity 1."""
+    """Laplace noise truncated to [-A, A] and rounded to integers: (epsilon, delta)-private at sensitivity 1.
+
+    Its density is proportional to e^(-epsilon |x|); the module's docstring gives A.
+    """
     value, target = read_epsilon(epsilon), _read("delta", delta, Fraction(1, 10**24), Fraction(499, 1000))
     with localcontext(PRECISE):
         rate = decimal(value)
@@ -58,9 +63,10 @@ def truncated_laplace(epsilon: Number, delta: Number) -> Member:
 
 
 def bounded_laplace(epsilon: Number, N: int) -> Member:
-    """p(y|n) ~ e^(-epsilon |y - n|) on 0..N for every n in 0..N; `epsilon` is the rate, not the guarantee.
+    """Laplace noise on condition that the released count y is in 0..N, for every true count n in 0..N.
 
-    The weights are rounded down, and P(n|n) takes the remainder.
+    P(y | n) is proportional to e^(-epsilon |y - n|); so `epsilon` is the rate of the noise, not the guarantee. The
+    weights are rounded down, and P(n | n) takes the remainder.
     """
     value, top = read_epsilon(epsilon), integer("N", N, 1, LARGEST_N)
     ladder = powers(value, top)
@@ -87,7 +93,10 @@ def bounded_laplace(epsilon: Number, N: int) -> Member:
 
 
 def doubly_exponential(R: Number) -> Member:
-    """p(z) ~ exp(-exp(R^2 / (R^2 - z^2))), |z| < R; the edges that weigh less than 2**-101 together are cut off."""
+    """Noise on |z| < R with probabilities proportional to exp(-exp(R^2 / (R^2 - z^2))).
+
+    The outermost values, which together weigh less than 2**-101, are cut off.
+    """
     radius = _read("R", R, Fraction(11, 10), Fraction(10**5))
     with localcontext(PRECISE):
         square = decimal(radius * radius)

@@ -1,12 +1,13 @@
 """The discrete canonical noise for (epsilon, delta): the least noise for one signed count at sensitivity 1.
 
-Awan and Ramasethu, *Optimizing Noise for f-Differential Privacy via Anti-Concentration and Stochastic Dominance*
-(arXiv 2308.08343), prove that it is the stochastically smallest integer noise for its guarantee. With E = e^epsilon and
-G_k = P(Z >= k), so that G_0 = 1 - G_1,
+Awan and Ramasethu, *Optimizing Noise for f-Differential Privacy via Anti-Concentration and Stochastic Dominance* (arXiv
+2308.08343), prove that it is the stochastically smallest integer noise for its guarantee. With E = e^epsilon and the
+upper tails G_k = P(Z >= k), so that G_0 = 1 - G_1 by symmetry,
 
     G_1 = (1 - delta) / (E + 1),    G_{k+1} = max(0, (G_k - delta) / E),    P(Z = 0) = (E - 1 + 2 delta) / (E + 1).
 
-So P(Z = i) = P(Z = 0) E^-i until the mass of a side is used up: the noise is bounded. docs/proofs.md has a short proof.
+So P(Z = i) = P(Z = 0) E^-i until the probability of a side is used up: the noise is bounded. docs/proofs.md has a short
+proof.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _ATTEMPTS = 24
 
 
 def canonical_noise(epsilon: Number, delta: Number) -> Member:
-    """The discrete canonical noise for (epsilon, delta)."""
+    """The least integer noise that is (epsilon, delta)-private for one signed count at sensitivity 1."""
     value, allowed = read_epsilon(epsilon), "a decimal number from 1e-24 to 0.999"
     target = number("delta", delta, allowed)
     if not Fraction(1, 10**24) <= target <= Fraction(999, 1000):
@@ -45,7 +46,7 @@ def canonical_noise(epsilon: Number, delta: Number) -> Member:
 
 
 def ideal_half(epsilon: Fraction, delta: Fraction) -> list[Decimal]:
-    """P(Z = i), i = 0..D, to 120 digits, by the recurrence of the tails."""
+    """The ideal probabilities P(Z = i) for i = 0..D, to 120 digits, by the recurrence in the module's docstring."""
     with localcontext(PRECISE):
         E, target = exp(epsilon), decimal(delta)
         tail = (1 - target) / (E + 1)
@@ -60,13 +61,14 @@ def ideal_half(epsilon: Fraction, delta: Fraction) -> list[Decimal]:
 
 
 def round_down(order: Fraction, delta: Fraction, D: int, bits: int) -> Law:
-    """The canonical noise at order E = e^epsilon as weights over 2**bits, on -D..D.
+    """The canonical noise as integer weights that sum to 2**bits, on -D..D; `order` is E = e^epsilon.
 
     **Guarantee.** Its exact delta at `order` is at most `delta`.
 
     The weight of 0 is the largest even one that a symmetric law with this delta can have. Every further weight is at
-    most 1/E of the one before, so that the sum of max(0, p(z) - E p(z + 1)) telescopes. Where rounding leaves a few
-    units for cells beyond D, they go to D, and P(Z = 0) pays for them.
+    most 1/E of the one before. So max(0, p(z) - E p(z + 1)) is p(z) - E p(z + 1) on that side, and the sum of these
+    terms telescopes. Where rounding leaves a few units for values beyond D, they are added to the weight of D, and P(Z
+    = 0) is lowered until the guarantee holds.
     """
     total = 1 << bits
     largest = (total * (order - 1 + 2 * delta) / (order + 1)).__floor__() & ~1
@@ -88,6 +90,6 @@ def round_down(order: Fraction, delta: Fraction, D: int, bits: int) -> Law:
 
 
 def widen(law: Law, D: int) -> Law:
-    """The same symmetric law with slots on -D..D."""
+    """The same symmetric law, written with weights on -D..D; the new outer weights are zero."""
     spare = (0,) * (D - law.right)
     return Law((*spare, *law.weights, *spare), D, law.bits)

@@ -1,13 +1,14 @@
-"""The law of maximum entropy with mean zero and a bounded or given variance, on finitely many points.
+"""The law of maximum entropy with mean zero and a bounded or given variance, on finitely many points v.
 
     maximise -sum p log p  subject to  sum p = 1,  sum v p = 0,  sum v^2 p <= V (or = V),
     and, where `chain` > 0, p nondecreasing along the first `chain` points.
 
-For multipliers (b, c) the inner problem has the solution p(v) ~ exp(theta(v)) with theta = b v + c v^2, where points of
-the chain on which theta falls are pooled to their mean (the isotonic regression of theta). The dual function
-log sum exp(theta) - c V is convex and once differentiable, with gradient (mean, second moment - V). Newton's method
-with halved steps finds its minimum in floats; with the pooled blocks fixed, Newton's method in 120-digit decimals then
-computes the last digits. A variance bound that does not bind has c = 0.
+The constraints on mean and variance have the multipliers b and c. Given these, the best law is proportional to
+exp(theta(v)) with theta(v) = b v + c v^2. If theta falls somewhere along the chain, neighbouring points there are
+pooled and share their mean theta (the isotonic regression of theta). What is left is to minimise the dual function log
+sum exp(theta) - c V over b and c. This function is convex and once differentiable, with gradient (mean, second moment -
+V). Newton's method with halved steps finds its minimum in floats; with the pooled blocks fixed, Newton's method in
+120-digit decimals then computes the last digits. A variance bound that does not bind has c = 0.
 """
 
 from __future__ import annotations
@@ -26,18 +27,22 @@ _T = TypeVar("_T", float, Decimal)
 _STEPS = 200
 
 Blocks = list[tuple[int, int]]
-"""Ranges (start, stop) of points that share one value."""
+"""Ranges (start, stop) of the list of points; the points of a range share one probability."""
 
 
 class Solved(NamedTuple):
-    """The law on the given points, and whether its variance is V (or only below it)."""
+    """The probabilities of the given points, and whether the variance is V (or only below V)."""
 
     law: list[Decimal]
     at_bound: bool
 
 
 def solve(points: Sequence[int], chain: int, V: Fraction, *, exact: bool) -> Solved | None:
-    """The law of maximum entropy on `points`, or None if no law that is positive on all points has such a variance."""
+    """The law of maximum entropy on `points` with mean 0 and variance at most V (with `exact`, equal to V).
+
+    The probabilities do not fall along the first `chain` points. None if no law that is positive on all points has such
+    a variance.
+    """
     low, high = variance_range(points, chain)
     if low >= V or (exact and high <= V):
         return None
@@ -53,13 +58,13 @@ def solve(points: Sequence[int], chain: int, V: Fraction, *, exact: bool) -> Sol
 
 
 def variance_range(points: Sequence[int], chain: int) -> tuple[Fraction, Fraction]:
-    """The least and greatest variance of a mean-zero law on the points that rises along the chain.
+    """The least and greatest variance of mean-zero laws whose probabilities do not fall along the chain.
 
-    Such laws are mixtures of point masses and, along the chain, of uniform laws from some point to the chain's end. An
-    extreme law mixes two of these: one with mean -x < 0 and second moment s, one with mean n > 0 and second moment t.
-    Its variance is x / (n + x) * (n s/x + t). Both factors grow with x, because s/x does (it is a mean of |v| weighted
-    by |v|), and likewise with n. So the two means nearest to 0 give the least variance (0 if 0 is a point), the two
-    farthest the greatest.
+    The chain is the first `chain` points. Such laws are mixtures of point masses and, along the chain, of uniform laws
+    from some point to the chain's end. An extreme law mixes two of these: one with mean -x < 0 and second moment s, one
+    with mean n > 0 and second moment t. Its variance is x / (n + x) * (n s/x + t). Both factors grow with x, because
+    s/x does (it is a mean of |v| weighted by |v|), and likewise with n. So the two means nearest to 0 give the least
+    variance (0 if 0 is a point), the two farthest the greatest.
     """
     end = points[:chain]
     moments = [
@@ -76,14 +81,17 @@ def variance_range(points: Sequence[int], chain: int) -> tuple[Fraction, Fractio
 
 
 class _Problem:
-    """The dual problem of one row; V is None if the variance is free (c = 0)."""
+    """The dual problem of one law: minimise over the multipliers b (of the mean) and c (of the variance).
+
+    V is the variance, or None if the variance is free (then c = 0).
+    """
 
     def __init__(self, points: Sequence[int], chain: int, V: Fraction | None) -> None:
         self.points, self.chain, self.V = points, chain, V
         self.reach = max(abs(v) for v in points)
 
     def minimise(self, *starts: tuple[float, float]) -> tuple[float, float]:
-        """The minimiser (b, c) in floats, from the better of the starting points."""
+        """The multipliers (b, c) that minimise the dual function, in floats, from the better of the starting points."""
         b, c = min(starts, key=lambda start: self._dual(*start)[0])
         value, weights, plain = self._dual(b, c)
         V = None if self.V is None else float(self.V)
@@ -101,7 +109,7 @@ class _Problem:
         raise SolverError("maximum entropy: the dual did not converge")
 
     def _dual(self, b: float, c: float) -> tuple[float, list[float], list[tuple[float, float]]]:
-        """The dual function, and the weights and features of its blocks."""
+        """The value of the dual function at (b, c), and the weight, mean and second moment of each pooled block."""
         blocks = pool([b * v + c * v * v for v in self.points], self.chain)
         plain = _features(self.points, blocks, 1.0)
         heights = [b * m + c * s for m, s in plain]
@@ -111,7 +119,7 @@ class _Problem:
         return value, weights, plain
 
     def polish(self, start: tuple[float, float]) -> tuple[list[Decimal], Decimal]:
-        """The law to 60 digits and its variance, from a float solution."""
+        """The probabilities to 60 digits and their variance, from multipliers (b, c) known as floats."""
         with localcontext(PRECISE):
             b, c = Decimal(start[0]), Decimal(start[1])
             V = None if self.V is None else decimal(self.V)
@@ -135,7 +143,11 @@ class _Problem:
             return [p for p, (first, stop) in zip(law, blocks, strict=True) for _ in range(first, stop)], spread
 
     def _weights(self, b: Decimal, c: Decimal, blocks: Blocks, plain: list[tuple[Decimal, Decimal]]) -> list[Decimal]:
-        """exp(b v + c v^2): for single points by successive ratios, for pooled blocks by the definition."""
+        """The weight of each block: exp(b v + c v^2) for single points v, by successive ratios.
+
+        A pooled block of several points weighs their number times exp(b m + c s), with the mean m and second moment s
+        of its points.
+        """
         table = {0: Decimal(1)}
         fall = (2 * c).exp()
         for sign, last in ((1, max(self.points)), (-1, -min(self.points))):
@@ -151,7 +163,10 @@ class _Problem:
 
 
 def _step(weights: Sequence[_T], plain: Sequence[tuple[_T, _T]], V: _T | None) -> tuple[_T, _T]:
-    """Newton's step for (b, c), or for b alone where V is None."""
+    """Newton's step for the multipliers (b, c), or for b alone where the variance V is None.
+
+    `plain` are the mean and second moment of each block, `weights` its weight.
+    """
     zero = weights[0] * 0
     total = sum(weights, zero)
     mean = sum((w * m for w, (m, _) in zip(weights, plain, strict=True)), zero) / total
@@ -170,7 +185,10 @@ def _step(weights: Sequence[_T], plain: Sequence[tuple[_T, _T]], V: _T | None) -
 
 
 def pool(theta: Sequence[_T], chain: int) -> Blocks:
-    """Blocks of the isotonic regression of theta along the chain; every later point is a block of its own.
+    """The blocks of the isotonic regression of theta along the first `chain` values.
+
+    Neighbouring values that fall are pooled until the means of the blocks rise; every later value is a block of its
+    own.
 
     >>> pool([0.0, 3.0, 1.0, 9.0, 5.0], 4)
     [(0, 1), (1, 3), (3, 4), (4, 5)]
@@ -187,7 +205,7 @@ def pool(theta: Sequence[_T], chain: int) -> Blocks:
 
 
 def _features(points: Sequence[int], blocks: Blocks, one: _T) -> list[tuple[_T, _T]]:
-    """The means of v and of v^2 over every block, as numbers of the type of `one`."""
+    """The means of v and of v^2 over the points v of every block, as numbers of the type of `one`."""
     features = []
     for first, stop in blocks:
         if stop - first == 1:

@@ -24,10 +24,10 @@ LARGEST_N = 1000
 
 
 def explicit_fair(epsilon: Number, N: int) -> Member:
-    """The explicit fair mechanism on 0..N.
+    """The explicit fair mechanism for counts 0..N: every count is published exactly with the same probability.
 
-    The weight of each exponent is rounded down and P(j | j) takes the remainder: all laws sum to 2**192 and are exactly
-    fair.
+    With a = e^-epsilon, a law gives each published count a probability y a^k with a whole exponent k. The weight of
+    each exponent is rounded down, and the true count takes the remainder: all laws sum to 2**192 and are exactly fair.
     """
     value, top = read_epsilon(epsilon), integer("N", N, 1, LARGEST_N)
     exponents = [_exponent(i, 0, top) for i in range(top + 1)]

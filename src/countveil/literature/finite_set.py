@@ -1,16 +1,16 @@
 """The optimal noise for queries with finitely many answers, modulo their number, by mixed-integer program.
 
 Kadam, Scaglione, Ravi, Peisert, Lunghino and Shumavon, *Optimum Noise Mechanism for Differentially Private Queries in
-Discrete Finite Sets* (2024; arXiv 2111.11661), publish (n + Z) modulo N + 1 for counts 0..N, with the law of least
+Discrete Finite Sets* (2024; arXiv 2111.11661), publish (n + Z) modulo N + 1 for counts 0..N. The law of Z has the least
 expected cost among those whose privacy loss exceeds epsilon with probability at most delta:
 
     minimise E c(Z)  subject to  sum of P(Z = z) over the z with P(Z = z) > e^epsilon P(Z = z - 1) at most delta,
 
 and likewise for z + 1. A binary variable says for every z whether its loss may exceed epsilon. Here N = 2D, the cost is
-z^2, the law is symmetric, and the 2D binary variables of one side are enumerated: small D only. Their condition is
-stricter than (epsilon, delta)-differential privacy; what is measured is the exact delta.
+z^2, the law is symmetric, and all choices of the 2D binary variables of one side are tried: small D only. Their
+condition is stricter than (epsilon, delta)-differential privacy; what is measured is the exact delta.
 
-Adding modulo N + 1 needs no edges, so that delta can be 0; its price is that counts near one end are published near the
+Adding modulo N + 1 has no edges, so that delta can be 0; the price is that counts near one end are published near the
 other.
 """
 
@@ -31,7 +31,10 @@ LARGEST_D = 4
 
 
 def finite_set_noise(epsilon: Number, delta: Number, D: int) -> Member:
-    """Y = (n + Z) mod (2D + 1) for counts 0..2D, Z symmetric of least variance for (epsilon, delta)."""
+    """The mechanism (n + Z) mod (2D + 1) for counts n in 0..2D; Z is the symmetric noise of least variance.
+
+    Its privacy loss exceeds epsilon with probability at most delta.
+    """
     value, bound = read_epsilon(epsilon), integer("D", D, 1, LARGEST_D, "the binary variables are enumerated")
     allowed = "a decimal number from 0 to 0.999"
     target = number("delta", delta, allowed)
@@ -54,7 +57,7 @@ def finite_set_noise(epsilon: Number, delta: Number, D: int) -> Member:
 
 
 def _least_variance(E: Fraction, delta: Fraction, D: int) -> list[Fraction]:
-    """P(Z = i), i = 0..D: the best over all choices of the losses that may exceed epsilon."""
+    """P(Z = i), i = 0..D, of the law of least variance over all choices of the losses that may exceed epsilon."""
     best: tuple[Fraction, list[Fraction]] | None = None
     for exempt in product((False, True), repeat=2 * D):
         program = Program()

@@ -2,9 +2,9 @@
 
     p(z) = exp(-z^2 / (2 s2)) / sum_y exp(-y^2 / (2 s2)), z an integer.
 
-The parameter s2 is not the variance: by Poisson's summation formula their relative difference is about
-8 pi^2 s2 exp(-2 pi^2 s2). That is negligible from s2 = 1 on but large for small s2 (s2 = 0.2660 has variance 0.2370). A
-comparison at equal variance must therefore solve for the parameter: `parameter_for_variance`.
+The parameter s2 is not the variance: by Poisson's summation formula their relative difference is about 8 pi^2 s2 exp(-2
+pi^2 s2). That is negligible from s2 = 1 on but large for small s2 (s2 = 0.2660 has variance 0.2370). For a comparison
+at equal variance, `parameter_for_variance` therefore finds the s2 that has a given variance.
 
 The truncated Gaussian is the law given |Z| <= D.
 """
@@ -25,11 +25,14 @@ from countveil.numeric.exact_numbers import Number, integer, number
 _SOLVING = Context(prec=60, Emax=PRECISE.Emax, Emin=PRECISE.Emin)
 LARGEST_D = 100_000
 _LARGE = 10
-"""From this variance on, variance and parameter agree to more than 80 digits."""
+"""From this variance on, the variance and the parameter s2 agree to more than 80 digits."""
 
 
 def discrete_gaussian(s2: Number) -> Member:
-    """p(z) ~ exp(-z^2 / (2 s2)), cut off where both tails together weigh at most 2**-100."""
+    """The discrete Gaussian: probabilities proportional to exp(-z^2 / (2 s2)) on the integers.
+
+    It is cut off where both tails together weigh at most 2**-100.
+    """
     parameter = _positive("s2", s2)
     with localcontext(PRECISE):
         half = cut_off(_weights(1 / (2 * decimal(parameter))))
@@ -38,7 +41,7 @@ def discrete_gaussian(s2: Number) -> Member:
 
 
 def truncated_gaussian(s2: Number, D: int) -> Member:
-    """The discrete Gaussian given |Z| <= D, renormalised; `cut` is rounding only."""
+    """The discrete Gaussian on condition that |Z| <= D. Its `cut` covers rounding only, because no tail is cut off."""
     parameter, bound = _positive("s2", s2), integer("D", D, 1, LARGEST_D)
     with localcontext(PRECISE):
         half = [weight for weight, _ in islice(_weights(1 / (2 * decimal(parameter))), bound + 1)]
@@ -54,10 +57,10 @@ def truncated_gaussian(s2: Number, D: int) -> Member:
 
 
 def cut_off(weights: Iterator[tuple[Decimal, Decimal]]) -> list[Decimal]:
-    """The weights of z = 0..R of a law whose ratios p(z + 1) / p(z) fall with z; both tails beyond R have 2**-100.
+    """The weights of z = 0..R of a symmetric law, where both tails beyond R together hold at most 2**-100 of the mass.
 
-    `weights` yields p(z), up to a constant, with the ratio p(z + 1) / p(z). The mass beyond R is at most
-    2 p(R + 1) / (1 - p(R + 2) / p(R + 1)).
+    `weights` yields for z = 0, 1, 2, ... the weight p(z), up to a constant factor, and the ratio p(z + 1) / p(z), which
+    must fall with z. So the mass beyond R is at most 2 p(R + 1) / (1 - p(R + 2) / p(R + 1)).
     """
     limit, total = decimal(NEGLIGIBLE), Decimal(0)
     half: list[Decimal] = []
@@ -70,9 +73,9 @@ def cut_off(weights: Iterator[tuple[Decimal, Decimal]]) -> list[Decimal]:
 
 
 def parameter_for_variance(V: Number) -> Fraction:
-    """The s2 whose discrete Gaussian has variance V, to 40 digits.
+    """The parameter s2 with which the discrete Gaussian has the variance V, to 40 digits.
 
-    Newton's method on ln(variance) as a function of x = 1/(2 s2), where d variance / dx = -Var(Z^2).
+    Newton's method solves for x = 1/(2 s2), with ln(variance) as the function; d variance / dx = -Var(Z^2).
 
     >>> from countveil.numeric.exact_numbers import decimal_text
     >>> decimal_text(parameter_for_variance("0.25"), 10), decimal_text(parameter_for_variance("4"), 10)
@@ -93,7 +96,7 @@ def parameter_for_variance(V: Number) -> Fraction:
 
 
 def _moments(x: Decimal) -> tuple[Decimal, Decimal]:
-    """E Z^2 and E Z^4 for p(z) ~ exp(-x z^2), in the current context."""
+    """E Z^2 and E Z^4 of the law with probabilities proportional to exp(-x z^2), in the current decimal context."""
     total, second, fourth = Decimal(1), Decimal(0), Decimal(0)
     for z, (weight, _) in enumerate(islice(_weights(x), 1, None), start=1):
         total += 2 * weight
@@ -105,7 +108,10 @@ def _moments(x: Decimal) -> tuple[Decimal, Decimal]:
 
 
 def _weights(x: Decimal) -> Iterator[tuple[Decimal, Decimal]]:
-    """For z = 0, 1, 2, ...: exp(-x z^2), and its ratio to the next weight, which falls by exp(-2x) at every step."""
+    """For z = 0, 1, 2, ...: the weight exp(-x z^2), and the ratio of the next weight to it.
+
+    This ratio falls by the factor exp(-2x) at every step.
+    """
     ratio = (-x).exp()
     fall = ratio * ratio
     weight = Decimal(1)

@@ -9,15 +9,15 @@ epsilon-differentially private at sensitivity 1. Three ways to bound it:
 - clamped: Y = n + Z moved to the nearest end of 0..N, the authors' range-restricted mechanism, at no cost in privacy;
 - folded: n + Z reflected at the ends, |n + Z| without an upper end, at no cost in privacy either.
 
-The mass of |Z| > R is 2 a^(R+1) / (1 + a).
+The probability of |Z| > R is 2 a^(R+1) / (1 + a).
 
 Its continuous relative is Laplace noise of scale 1/epsilon, here rounded to the nearest integer:
 
     P(0) = 1 - e^(-epsilon/2),    P(z) = e^(-epsilon |z|) sinh(epsilon/2).
 
 Rounding n + noise is post-processing of the Laplace mechanism (Dwork, McSherry, Nissim, Smith 2006), so the ideal law
-is epsilon-differentially private. Samplers are another matter: Mironov, *On Significance of the Least
-Significant Bits for Differential Privacy* (2012), shows that the textbook sampler in floating-point numbers is not.
+is epsilon-differentially private. Samplers are another matter: Mironov, *On Significance of the Least Significant Bits
+for Differential Privacy* (2012), shows that the textbook sampler in floating-point numbers is not.
 """
 
 from __future__ import annotations
@@ -43,13 +43,16 @@ _OPTIMAL = (
 
 
 def geometric(epsilon: Number) -> Member:
-    """p(z) = (1 - a)/(1 + a) a^|z|, cut off where both tails together weigh at most 2**-100."""
+    """The two-sided geometric law: p(z) = (1 - a)/(1 + a) a^|z| with a = e^-epsilon.
+
+    It is cut off where both tails together weigh at most 2**-100.
+    """
     value = read_epsilon(epsilon)
     return cut_off_member("geometric", "geometric", _cut_off(value), {"epsilon": value})
 
 
 def truncated_geometric(epsilon: Number, D: int) -> Member:
-    """The geometric law given |Z| <= D; `cut` is rounding only."""
+    """The geometric law on condition that |Z| <= D. Its `cut` covers rounding only, because no tail is cut off."""
     value, bound = read_epsilon(epsilon), integer("D", D, 1, LARGEST_D)
     law, cut = symmetric(powers(value, bound))
     return Member(
@@ -63,10 +66,10 @@ def truncated_geometric(epsilon: Number, D: int) -> Member:
 
 
 def clamped_geometric(epsilon: Number, N: int | None = None) -> Member:
-    """Y = min(max(n + Z, 0), N): mass beyond an end goes to that end.
+    """The geometric mechanism on 0..N: n + Z, where values beyond an end of 0..N are released as that end.
 
     At sensitivity up to N clamping hides nothing: the best test between two neighbours asks whether y is at most some t
-    in 0..N-1, and clamping does not change that. So the clamped laws have the same delta as the source law.
+    in 0..N-1, and clamping does not change the answer. So the clamped laws have the same delta as the law of Z.
     """
     top = _top(N)
     if top is None:
@@ -75,7 +78,7 @@ def clamped_geometric(epsilon: Number, N: int | None = None) -> Member:
 
 
 def folded_geometric(epsilon: Number, N: int | None = None) -> Member:
-    """Y = |n + Z|, reflected at N too if N is given (as often as needed).
+    """The geometric mechanism with reflection: |n + Z|, reflected at N too if N is given (as often as needed).
 
     Folding on a short range lowers delta, so there the folded laws themselves are measured.
     """
@@ -87,9 +90,9 @@ def folded_geometric(epsilon: Number, N: int | None = None) -> Member:
 
 
 def rounded_laplace(epsilon: Number) -> Member:
-    """The ideal law of round(Laplace(1/epsilon)), cut off where both tails together weigh at most 2**-100.
+    """The ideal law of Laplace noise of scale 1/epsilon, rounded to integers.
 
-    The mass beyond R is e^(-epsilon (R + 1/2)).
+    It is cut off where both tails together weigh at most 2**-100; the mass beyond R is e^(-epsilon (R + 1/2)).
     """
     value = read_epsilon(epsilon)
     with localcontext(PRECISE):
@@ -103,10 +106,11 @@ def rounded_laplace(epsilon: Number) -> Member:
 
 @dataclass(frozen=True)
 class Processed:
-    """The laws of f(n + Z) - n for 0 <= n <= hi, where f is deterministic and f(y) = y on 0..hi (0.. if hi is None).
+    """The laws of a count with noise that a fixed map f (`send`) brings into 0..hi: the laws of f(n + Z) - n.
 
-    Post-processing costs no privacy, so the delta of these laws is at most that of Z at every order. A law is computed
-    on demand, by moving the weights beyond an end: there are as many different laws as the noise is wide.
+    f is not random, and leaves values in 0..hi alone (all values >= 0 if hi is None). Post-processing costs no privacy,
+    so the delta of these laws is at most that of Z at every order. A law is computed on demand, by moving the weights
+    beyond an end: there are as many different laws as the noise is wide.
     """
 
     source: Law
@@ -120,7 +124,7 @@ class Processed:
 
     @property
     def stationary_from(self) -> int:
-        """From this count on no noise leaves the range (up to `first_top`, if there is room between both ends)."""
+        """From this count on the map changes nothing, except near the upper end; `hi` if there is no such count."""
         first = self.source.left
         return first if self.hi is None or first + self.source.right <= self.hi else self.hi
 
@@ -134,7 +138,7 @@ class Processed:
         return self.source
 
     def law(self, n: int) -> Law:
-        """The law of Y - n; a count outside the range is moved to its nearest end first."""
+        """The law of Y - n; a count n outside 0..hi is moved to its nearest end first."""
         inside = max(n, 0) if self.hi is None else min(max(n, 0), self.hi)
         if inside != n:
             return self.law(inside).shift(inside - n)
@@ -157,7 +161,7 @@ class Processed:
 
 
 def powers(epsilon: Fraction, R: int) -> list[Decimal]:
-    """a^0, ..., a^R."""
+    """The powers a^0, a^1, ..., a^R of a = e^-epsilon, as Decimals."""
     with localcontext(PRECISE):
         a = exp(-epsilon)
         falling = [Decimal(1)]
@@ -167,7 +171,7 @@ def powers(epsilon: Fraction, R: int) -> list[Decimal]:
 
 
 def reach(epsilon: Fraction, factor: Decimal) -> int:
-    """The least R >= 1 with factor * a^R at most 2**-100."""
+    """The least R >= 1 with factor * a^R at most 2**-100, where a = e^-epsilon."""
     with localcontext(PRECISE):
         least = (factor / decimal(NEGLIGIBLE)).ln() / decimal(epsilon)
         return max(1, int(least.to_integral_value(ROUND_CEILING)))

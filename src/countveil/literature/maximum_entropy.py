@@ -1,12 +1,13 @@
 """Maximum-entropy p-tables, as R's package `ptable` (Enderle, 1.0.0) makes them for the cell-key method.
 
-For every true count i the published count is i + v, |v| <= D, never negative and never one of the blocked 1..js. Zero
-stays zero. The law of v has the largest entropy subject to mean 0, variance at most V and (`monotone`) probabilities
-that do not fall from the lowest outcome up to the true count; with `pstay`, the true count keeps at least that
-probability. Sources: Fraser and Wooton (2006); Giessing, *Computational Issues in the Design of Transition
-Probabilities and Disclosure Risk Estimation for Additive Noise* (2016). Small rows follow the package's source code:
+For every true count i the published count is i + v with |v| <= D. It is never negative and never one of the counts
+1..js, which are called blocked. Zero stays zero. The law of v has the largest entropy subject to mean 0, variance at
+most V and (`monotone`) probabilities that do not fall from the lowest outcome up to the true count. With `pstay`, the
+true count keeps at least that probability. Sources: Fraser and Wooton (2006); Giessing, *Computational Issues in the
+Design of Transition Probabilities and Disclosure Risk Estimation for Additive Noise* (2016). Small rows follow the
+package's source code:
 
-- the counts 1..js are blocked themselves, so their rows have no cell for v = 0: pstay and `monotone` do not apply;
+- the counts 1..js are blocked themselves, so their rows have no entry for v = 0: pstay and `monotone` do not apply;
 - at i = 1 the variance can be below V, because downward noise is at most one step; `exact_variance` requires V in
   every row, as the package does with optim = 4;
 - if pstay keeps the variance below V, pstay is lowered in steps of 0.05 until V is reached (or pstay has no effect).
@@ -49,7 +50,11 @@ def maximum_entropy(
     monotone: bool = True,
     exact_variance: bool = False,
 ) -> Member:
-    """The p-table with noise bound D, variance V (at most, or exactly), stay probability and blocked counts 1..js."""
+    """The p-table of maximum entropy: noise at most D in size, mean 0, and variance at most V.
+
+    With `exact_variance` the variance of every row is V. `pstay` is the least probability that a count stays as it is;
+    the counts 1..js are never published. With `monotone`, probabilities do not fall up to the true count.
+    """
     bound = integer("D", D, 1, LARGEST_D)
     variance = number("V", V, "a positive decimal number")
     if not Fraction(1, 1000) <= variance < bound * bound:
@@ -74,7 +79,7 @@ def maximum_entropy(
 
 
 def _row(i: int, D: int, V: Fraction, pstay: Fraction | None, js: int, monotone: bool, exact: bool) -> _Row:
-    """The row of count i: the law without pstay if it keeps the count often enough, else the law with pstay."""
+    """The row of the true count i: without pstay if the count then stays often enough, else with pstay."""
     points = [j - i for j in range(max(0, i - D), i + D + 1) if not 1 <= j <= js]
     stays = 0 in points
     chain = points.index(0) + 1 if monotone and stays else 0
@@ -105,9 +110,9 @@ def _row(i: int, D: int, V: Fraction, pstay: Fraction | None, js: int, monotone:
 
 
 def _round(row: _Row) -> tuple[Law, Fraction]:
-    """The row as integer weights of mean exactly zero, and an upper bound on its distance to the ideal row.
+    """The row as integer weights with mean exactly zero, and an upper bound on its distance from the ideal row.
 
-    The multipliers are known so precisely that no probability is off by more than 1e-60, which is below the rounding.
+    The ideal probabilities are known to within 1e-60, which is far below the rounding of the weights.
     """
     least, greatest = row.points[0], row.points[-1]
     values = dict(zip(row.points, proposals(row.law), strict=True))
@@ -120,9 +125,10 @@ def _round(row: _Row) -> tuple[Law, Fraction]:
 
 
 def _balance(proposed: Sequence[int], left: int) -> Law:
-    """Round weights down; the heaviest two neighbouring cells above 0 take the remainder, so that the mean is zero.
+    """The proposals as weights, rounded down; two neighbouring outcomes take what is missing, so that the mean is zero.
 
-    x units on z and y on z + 1 need x + y = missing and x z + y (z + 1) = -moment.
+    They are the heaviest two outcomes z and z + 1 above 0. If `missing` units are lacking and the rounded weights have
+    the first moment `moment`, x units on z and y on z + 1 need x + y = missing and x z + y (z + 1) = -moment.
     """
     weights = [v >> (SCALE - BITS) for v in proposed]
     missing = (1 << BITS) - sum(weights)
@@ -150,7 +156,7 @@ def _remarks(rows: Sequence[_Row], pstay: Fraction | None) -> list[str]:
 
 
 def spans(numbers: Sequence[int]) -> str:
-    """Integers in a text, runs of them shortened.
+    """Increasing integers as a text, in which runs are shortened.
 
     >>> spans([0, 1, 2, 7])
     '0..2, 7'

@@ -1,7 +1,8 @@
 """The offset-symmetric Gaussian of Sadeghi and Korki, on the integers.
 
-*Offset-Symmetric Gaussians for Differential Privacy* (arXiv 2110.06412) puts the tails of two Gaussians beyond an
-offset m together around zero. Here its density at the integers, normalised:
+*Offset-Symmetric Gaussians for Differential Privacy* (arXiv 2110.06412) takes a Gaussian's tail beyond an offset m and
+its mirror image, and puts the two together around zero. Here that density at the integers, normalised (~ means
+"proportional to"):
 
     p(z) ~ exp(-(|z| + m)^2 / (2 s2)) ~ exp(-z^2 / (2 s2) - |z| m / s2).
 
@@ -22,7 +23,10 @@ from countveil.numeric.exact_numbers import Number, number
 
 
 def offset_gaussian(s2: Number, m: Number) -> Member:
-    """p(z) ~ exp(-(|z| + m)^2 / (2 s2)), cut off where both tails together weigh at most 2**-100."""
+    """Noise with probabilities proportional to exp(-(|z| + m)^2 / (2 s2)): a Gaussian without its middle.
+
+    It is cut off where both tails together weigh at most 2**-100.
+    """
     scale, offset = _read("s2", s2, Fraction(1, 1000)), _read("m", m, Fraction(0))
     with localcontext(PRECISE):
         half = cut_off(_weights(decimal(scale), decimal(offset)))
@@ -36,7 +40,7 @@ def offset_gaussian(s2: Number, m: Number) -> Member:
 
 
 def _weights(s2: Decimal, m: Decimal) -> Iterator[tuple[Decimal, Decimal]]:
-    """For z = 0, 1, 2, ...: the weight relative to z = 0, and its ratio to the next weight."""
+    """For z = 0, 1, 2, ...: the weight of z relative to that of 0, and the ratio of the next weight to it."""
     ratio, fall, weight = (-(1 + 2 * m) / (2 * s2)).exp(), (-1 / s2).exp(), Decimal(1)
     while True:
         yield weight, ratio

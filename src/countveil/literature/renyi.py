@@ -2,19 +2,21 @@
 
 Gilani, Gomez, Asoodeh, Calmon, Kosut and Sankar, *Optimizing Noise Distributions for Differential Privacy* (ICML 2025;
 arXiv 2504.14730), minimise the Renyi divergence of order alpha between a symmetric law and its shift, at a given
-variance. The order is chosen for the number of answers. For alpha -> 1 that is the Kullback-Leibler divergence, and
-the law is the one of Alghamdi, Asoodeh, Calmon, Kosut, Sankar and Wei, *Cactus Mechanisms* (arXiv 2207.00420), for the
+variance. The order is chosen for the number of answers. For alpha -> 1 that is the Kullback-Leibler divergence, and the
+law is the one of Alghamdi, Asoodeh, Calmon, Kosut, Sankar and Wei, *Cactus Mechanisms* (arXiv 2207.00420), for the
 limit of many answers. For alpha -> infinity it is the staircase, at sensitivity 1 the geometric law.
 
-Both problems are convex in the weights p_0, ..., p_N of one side, beyond which the law is geometric:
+Both problems are convex in the weights p_0, ..., p_N of one side, beyond which the law is geometric. With sensitivity d
+and variance V:
 
     minimise sum_z f(p(z), p(z - d)),    f(x, y) = x^alpha y^(1 - alpha), or x ln(x / y) for alpha = 1,
     subject to sum_z p(z) = 1, sum_z z^2 p(z) = V.
 
-Newton's method in floats, scaled by the weights themselves: f is homogeneous of degree 1, so its scaled Hessian is
-c [1, -1; -1, 1], c = alpha (alpha - 1) f(x, y), or c = x. At sensitivity d the outcomes fall into classes that f does
-not join; a multiple of the weights, `caution`, is added to the Hessian and fades. **What is measured is the law that
-the optimiser found**, on integer weights; nothing depends on its being the exact optimum.
+They are solved by Newton's method in floats, scaled by the weights themselves: f is homogeneous of degree 1, so its
+scaled Hessian is c [1, -1; -1, 1] with c = alpha (alpha - 1) f(x, y), or c = x for alpha = 1. At sensitivity d the
+outcomes fall into d classes that f does not connect, so the Hessian alone does not fix their relative size; a multiple
+of the weights, `caution`, is added to it and fades. **What is measured is the law that the optimiser found**, on
+integer weights; nothing depends on its being the exact optimum.
 """
 
 from __future__ import annotations
@@ -38,13 +40,16 @@ Ints = npt.NDArray[np.int64]
 LARGEST_SENSITIVITY = 100
 LARGEST_ORDER = 64
 WIDEST = 8.0
-"""Standard deviations with free weights; the law is geometric beyond."""
+"""Up to this many standard deviations from zero the weights are free; beyond, the law is geometric."""
 LARGEST_N = 900
 _STEPS = 400
 
 
 def renyi_optimal(V: Number, order: Number, sensitivity: int = 1) -> Member:
-    """The symmetric law of variance V with the least Renyi divergence of an order from 1 to 64; 1 is Cactus."""
+    """The symmetric law of variance V whose Renyi divergence from its shift by `sensitivity` is least.
+
+    `order` is the order of the divergence, from 1 to 64; order 1 gives the Cactus law.
+    """
     variance, alpha = _read("V", V, Fraction(1, 50), 10**4), _read("order", order, Fraction(1), LARGEST_ORDER)
     d = integer("sensitivity", sensitivity, 1, LARGEST_SENSITIVITY)
     try:
@@ -59,16 +64,19 @@ def renyi_optimal(V: Number, order: Number, sensitivity: int = 1) -> Member:
 
 
 def divergence(half: Floats, tail: float, order: float, sensitivity: int) -> float:
-    """The Renyi divergence (nats) of the law from its shift; order 1 is Kullback-Leibler."""
+    """The Renyi divergence (in nats) of a symmetric law from its shift by `sensitivity`; order 1 is Kullback-Leibler.
+
+    `half` are the probabilities of 0..N, and `tail` is the ratio of the geometric tail beyond N.
+    """
     problem = _Problem(len(half) - 1, tail, order, sensitivity)
     value = problem.value(half)
     return value if order == 1 else math.log(value) / (order - 1)
 
 
 def optimise(V: float, order: float, sensitivity: int = 1) -> tuple[Floats, float]:
-    """The weights p_0, ..., p_N of the optimum, and the ratio of the geometric tail beyond N.
+    """The weights p_0, ..., p_N of the law of least Renyi divergence, and the ratio of its tail beyond N.
 
-    The tail has the ratio of the geometric law of variance V, the heaviest that an optimum needs.
+    The tail is geometric, with the ratio of the geometric law of variance V, the heaviest that an optimum needs.
     """
     N = min(LARGEST_N, math.ceil(WIDEST * math.sqrt(V)) + 4 * sensitivity + 4)
     tail = math.exp(-2 * math.asinh(1 / math.sqrt(2 * V)))
@@ -92,9 +100,9 @@ def optimise(V: float, order: float, sensitivity: int = 1) -> tuple[Floats, floa
 
 
 class _Problem:
-    """The objective and Newton's step for weights p_0, ..., p_N with a tail p_N r^m.
+    """The objective and Newton's step for the weights p_0, ..., p_N of a law with a geometric tail beyond N.
 
-    Outcomes z with z or z - d in the tail on the same side add a term that is linear in p_N.
+    If both an outcome z and z - sensitivity lie in the tail, on the same side, their term is a multiple of p_N.
     """
 
     def __init__(self, N: int, tail: float, order: float, sensitivity: int) -> None:
@@ -112,7 +120,7 @@ class _Problem:
         self.constraints = np.vstack((mass, square))
 
     def _f(self, x: Any, y: Any) -> Any:
-        """The term of an outcome; one that no float can hold is infinite, and the search shortens its step."""
+        """The term of an outcome in the objective; infinite if no float can hold it: then the search steps less far."""
         with np.errstate(over="ignore"):
             return x * np.log(x / y) if self.order == 1 else x * (x / y) ** (self.order - 1)
 
@@ -121,7 +129,7 @@ class _Problem:
         return float(terms.sum() + self.end * half[self.N])
 
     def step(self, half: Floats, caution: float) -> tuple[Floats, float]:
-        """Newton's step relative to the weights, and how fast the objective falls along it; `caution` shortens it."""
+        """Newton's step, relative to the weights, and how fast the objective falls along it; `caution` shortens it."""
         N, alpha = self.N, self.order
         x, y = self.x_factor * half[self.x], self.y_factor * half[self.y]
         terms = self._f(x, y)
@@ -147,7 +155,7 @@ class _Problem:
 
 
 def _place(z: Ints, N: int) -> Ints:
-    """The index of the weight that outcome z has, or has a multiple of."""
+    """The index of the weight of each outcome z; in the tail, whose weights are multiples of the last one, it is N."""
     places: Ints = np.minimum(np.abs(z), N)
     return places
 
@@ -158,7 +166,7 @@ def _factor(z: Ints, N: int, tail: float) -> Floats:
 
 
 def _extend(half: Floats, tail: float) -> list[Decimal]:
-    """The weights with as much of the geometric tail as weighs more than 2**-100, exactly as the floats say."""
+    """The weights of one side with the geometric tail, until what is left weighs at most 2**-100; as Decimals."""
     with localcontext(PRECISE):
         weights = [Decimal(float(p)) for p in half]
         ratio, limit = Decimal(tail), decimal(NEGLIGIBLE)

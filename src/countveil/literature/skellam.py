@@ -3,11 +3,12 @@
     p(z) = e^-V I_|z|(V),    I the modified Bessel function,
 
 from Agarwal, Kairouz and Liu, *The Skellam Mechanism for Differentially Private Federated Learning* (arXiv 2110.04995).
-Its reason is that sums of Skellam noise are Skellam noise, for noise that many parties add. One curator has no use for
-that: for one answer the geometric law needs far less variance, for many answers Skellam noise is close to the Gaussian.
+It was proposed for noise to which many parties contribute: sums of Skellam noise are Skellam noise. One curator has no
+use for that: for one answer the geometric law needs far less variance, for many answers Skellam noise is close to the
+Gaussian.
 
-The Bessel functions come from Miller's recurrence I_(k-1) = I_(k+1) + (2 k / V) I_k, downwards from far beyond
-the noise, normalised by I_0 + 2 (I_1 + I_2 + ...) = e^V. All its terms are positive.
+The Bessel functions are computed by Miller's recurrence I_(k-1) = I_(k+1) + (2 k / V) I_k, downwards from far beyond
+the noise, and normalised by I_0 + 2 (I_1 + I_2 + ...) = e^V. All terms are positive.
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ def skellam(V: Number) -> Member:
 
 
 def _weights(V: Fraction) -> Iterator[tuple[Decimal, Decimal]]:
-    """I_z(V) up to a constant, and the ratio I_(z+1)(V) / I_z(V), which falls with z."""
+    """For z = 0, 1, 2, ...: the Bessel function I_z(V) up to a constant, and the ratio I_(z+1)(V) / I_z(V).
+
+    This ratio falls with z.
+    """
     x = decimal(V)
     last = math.ceil(40 * math.sqrt(V)) + 200
     table = [Decimal(0)] * (last + 2)

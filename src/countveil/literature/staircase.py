@@ -7,7 +7,7 @@ from Geng and Viswanath, *The Optimal Noise-Adding Mechanism in Differential Pri
 sensitivity d, some r in 1..d is optimal among all epsilon-differentially private additive noise, for every symmetric
 increasing loss. d = 1 is the geometric law.
 
-The mass of |Z| >= K d is 2 A b^K (r + b (d - r)) / (1 - b).
+The probability of |Z| >= K d is 2 A b^K (r + b (d - r)) / (1 - b).
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ LARGEST_SENSITIVITY = 100
 
 
 def staircase(epsilon: Number, sensitivity: int, r: int | None = None) -> Member:
-    """The staircase with r high cells per step, cut off after a whole step; r None chooses the r of least variance."""
+    """The staircase noise for epsilon at the given sensitivity d: in each step of d values, the first r are likelier.
+
+    It is cut off after a whole step. Without r, the r that gives the least variance is chosen.
+    """
     value = read_epsilon(epsilon)
     d = integer("sensitivity", sensitivity, 1, LARGEST_SENSITIVITY)
     chosen = best_r(value, d) if r is None else integer("r", r, 1, d)
@@ -45,7 +48,7 @@ def staircase(epsilon: Number, sensitivity: int, r: int | None = None) -> Member
 
 
 def best_r(epsilon: Fraction, d: int) -> int:
-    """The r in 1..d of least variance; of equals, the smallest.
+    """The r in 1..d for which the staircase has the least variance; the smallest of several.
 
     >>> best_r(Fraction(1), 1), best_r(Fraction(2), 10), best_r(Fraction(1, 10), 10)
     (1, 4, 5)
@@ -54,7 +57,11 @@ def best_r(epsilon: Fraction, d: int) -> int:
 
 
 def _variance(epsilon: Fraction, d: int, r: int) -> Decimal:
-    """2 sum_k b^k (sum_{i<r} + b sum_{r<=i<d}) (k d + i)^2 A, with sum_k b^k k^m in closed form."""
+    """The variance of the staircase with these parameters, in closed form.
+
+    It is 2 A sum_k b^k (sum over 0 <= i < r, plus b times the sum over r <= i < d, of (k d + i)^2), with b =
+    e^-epsilon.
+    """
     with localcontext(PRECISE):
         b = exp(-epsilon)
         A = (1 - b) / (2 * r + 2 * b * (d - r) - (1 - b))

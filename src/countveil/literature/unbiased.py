@@ -1,13 +1,13 @@
 """An unbiased count that is almost never negative, by post-processing the geometric law.
 
-Hillebrand, Imola, Pagh and Sejer, *Privacy by Postprocessing the Discrete Laplace Mechanism* (arXiv 2605.06502): if
-X = n + Z with geometric noise, P(Z = z) ~ a^|z|, then
+Hillebrand, Imola, Pagh and Sejer, *Privacy by Postprocessing the Discrete Laplace Mechanism* (arXiv 2605.06502): let X
+= n + Z with geometric noise, P(Z = z) proportional to a^|z|. For every function f that grows slower than a^-|x|,
 
     g(x) = f(x) - a / (1 - a)^2 (f(x + 1) - 2 f(x) + f(x - 1))
 
-has E g(X) = f(n), for every f that grows slower than a^-|x|. With f(x) = max(x, 0) this publishes X itself for X >= 1,
-0 for X < 0, and the negative number -a / (1 - a)^2 for X = 0: the price of no bias at any n >= 0. Here that number is
-rounded at random to one of the two integers around it, which keeps the mean.
+has E g(X) = f(n). With f(x) = max(x, 0) this publishes X itself for X >= 1, 0 for X < 0, and the negative number -a /
+(1 - a)^2 for X = 0: the price of no bias at any n >= 0. Here that number is rounded at random to one of the two
+integers around it, which keeps the mean.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ from countveil.numeric.exact_numbers import Number
 
 
 def unbiased_geometric(epsilon: Number) -> Member:
-    """The law of g(n + Z) - n for f(x) = max(x, 0); its delta is that of the geometric noise."""
+    """A mechanism without bias at any count: geometric noise, and a map that corrects the bias of max(n + Z, 0).
+
+    Its delta is that of the geometric noise. The module's docstring gives the map.
+    """
     value = read_epsilon(epsilon)
     source = geometric(value)
     noise = source.laws.stationary
@@ -49,7 +52,10 @@ def unbiased_geometric(epsilon: Number) -> Member:
 
 @dataclass(frozen=True)
 class UnbiasedLaws:
-    """The laws of Y - n: X < 0 goes to 0, X = 0 to -deep with probability `share`, else to 1 - deep; others stay."""
+    """The laws of Y - n, where the released count Y is made from X = n + Z by a fixed map.
+
+    X < 0 becomes 0; X = 0 becomes -deep with probability `share`, else 1 - deep; all other X stay.
+    """
 
     source: Law
     deep: int
@@ -60,7 +66,7 @@ class UnbiasedLaws:
 
     @property
     def stationary_from(self) -> int:
-        """From this count on X is never 0 or less."""
+        """From this count on X = n + Z is always positive, so that the map changes nothing."""
         return self.source.left + 1
 
     @property
@@ -68,7 +74,7 @@ class UnbiasedLaws:
         return self.source
 
     def law(self, n: int) -> Law:
-        """The law of Y - n; a negative count is treated as 0."""
+        """The law of Y - n for the true count n; a negative count is treated as 0."""
         if n < 0:
             return self.law(0).shift(-n)
         if n > self.source.left:

@@ -18,8 +18,9 @@ from countveil.laws.remap import CountProfile, Remap
 from countveil.numeric.exact_numbers import exp_bounds
 
 Policy = Literal["nonnegative", "signed", "floor"]
-"""How counts near zero are released: with noise that depends on n (nonnegative), possibly as a negative number
-(signed), or by treating every count below D as D (floor)."""
+"""What happens to counts near zero. With `nonnegative` their noise depends on the count, so that no release is
+negative; with `signed` a release may be negative; with `floor` every count below D is treated as D.
+"""
 SHOWN_COUNTS = (0, 1, 2, 5, 10)
 NEARLY = 1000
 LEVEL_95 = Fraction(95, 100)
@@ -28,7 +29,11 @@ LARGEST_FLOOR = 200_000
 
 @dataclass(frozen=True)
 class Terms:
-    """The terms under which laws are measured, and the notes to attach to them."""
+    """What laws are measured for (epsilon, sensitivity, promised counts), and what their mechanism says of itself.
+
+    `counts` is the promised range (lo, hi), where hi may be None. Policy, method, notes and the later fields are not
+    measured, but copied into the mechanism.
+    """
 
     epsilon: Fraction
     policy: str
@@ -49,12 +54,17 @@ class Certificate:
 
     `delta` is exact at a rational lower bound of e^epsilon, so it is an upper bound at e^epsilon itself.
     `delta_singleton` is the paper's quantity, not a privacy parameter (None where it was not measured).
-    P1: |Y - n| <= worst_error (`noise_bound` for typical counts), and Y >= 0 if `never_negative`.
-    P2: P(Y = n | n) = eta for eta_from <= n <= eta_to. P3: the bias is exactly zero for unbiased_from <= n <=
-    unbiased_to and at most `bias_below` in size elsewhere; from `nearly_unbiased_from` on it is at most a thousandth of
-    the standard deviation. An upper end of None means that the range extends to the end of the promise.
-    eta, variance, within_3 and typical_margin_95 are those of a typical count: the stationary count or, if the promise
-    does not include it, the count in the middle. The margin that holds for every count is `Mechanism.margin_95`.
+
+    With true count n and released count Y, the three properties of accuracy are:
+
+    - P1, bounded error: |Y - n| <= worst_error (`noise_bound` for typical counts), and Y >= 0 if `never_negative`.
+    - P2, fixed accuracy: P(Y = n | n) = eta for eta_from <= n <= eta_to.
+    - P3, no bias: the bias is exactly zero for unbiased_from <= n <= unbiased_to and at most `bias_below` in size
+      elsewhere; from `nearly_unbiased_from` on it is at most a thousandth of the standard deviation.
+
+    An upper end of None means that the range extends to the end of the promised counts. eta, variance, within_3 and
+    typical_margin_95 are those of a typical count: the stationary count or, if the promise does not include that count,
+    the count in the middle. The margin that holds for every count is `Mechanism.margin_95`.
     """
 
     epsilon: Fraction
@@ -84,7 +94,7 @@ class Certificate:
 
 
 def measure(laws: Laws, epsilon: Fraction, sensitivity: int, counts: tuple[int, int | None]) -> Certificate:
-    """Measure all properties of laws: privacy for every count, accuracy for the promised counts."""
+    """Measure all properties of laws: privacy for every count, accuracy for the promised `counts` (lo, hi)."""
     order, _ = exp_bounds(epsilon)  # e^epsilon rounded DOWN: delta can only grow
     divergence = privacy.delta(laws, order, sensitivity)
     single = None
@@ -133,14 +143,15 @@ def measure(laws: Laws, epsilon: Fraction, sensitivity: int, counts: tuple[int, 
 
 
 def _exceeds(bias: Fraction, square: Fraction) -> bool:
-    """Whether bias^2 > square, without the common divisors that Fractions would look for."""
+    """Whether bias^2 > square, in integers: Fractions would be slow, because they look for common divisors."""
     return bias.numerator**2 * square.denominator > square.numerator * bias.denominator**2
 
 
 def _check_promise(laws: Laws, low: int, high: int | None) -> None:
-    """Refuse laws that do not cover the promised counts.
+    """Refuse laws that do not cover the promised counts low..high.
 
-    Policy floor treats the smallest promised counts as a larger one; this is allowed, because the error is measured.
+    With policy floor, the smallest promised counts may be below the least count that has a law: they are treated as
+    that count, and their error is measured.
     """
     if low < 0 or laws.hi != high or laws.lo < low or laws.lo - low > LARGEST_FLOOR:
         given, promised = (
@@ -156,9 +167,9 @@ def typical_count(laws: Laws, low: int, high: int | None) -> int:
 
 
 def _range(exceptions: list[int], typical: int, low: int) -> tuple[int | None, int | None]:
-    """The range of counts around the typical one that contains no exception; (None, None) if that one is an exception.
+    """The first and the last count of the range around the typical count that contains none of the exceptions.
 
-    An upper end of None means that no exception is above the typical count.
+    (None, None) if the typical count is an exception itself. A last count of None means that no exception is above it.
     """
     if typical in exceptions:
         return None, None
@@ -168,7 +179,10 @@ def _range(exceptions: list[int], typical: int, low: int) -> tuple[int | None, i
 
 
 def profile(laws: Laws, counts: tuple[int, int | None]) -> list[CountProfile]:
-    """Bias, P(Y = n | n) and mean squared error for every promised count up to the stationary one, and the top."""
+    """The bias, P(Y = n | n) and mean squared error of promised counts n, one profile for each different law.
+
+    These are the promised counts up to the stationary count, and the last ones that have a law in `top`.
+    """
     low, high = counts
     if isinstance(laws, Remap):
         law = laws.source
@@ -183,7 +197,7 @@ def profile(laws: Laws, counts: tuple[int, int | None]) -> list[CountProfile]:
 
 
 def margin_95(laws: Laws, counts: tuple[int, int | None] = (0, None)) -> int:
-    """The least m with P(|Y - n| <= m | n) >= 95 % for every promised count n."""
+    """The least margin m with P(|Y - n| <= m | n) >= 95 % for every promised true count n; Y is the released count."""
     low, high = counts
     if isinstance(laws, Remap) and laws.targets is not None:
         return _remapped_margin(laws, laws.targets, low)
@@ -193,9 +207,10 @@ def margin_95(laws: Laws, counts: tuple[int, int | None] = (0, None)) -> int:
 
 
 def _remapped_margin(laws: Remap, targets: tuple[int, ...], low: int) -> int:
-    """The same for a map that never falls: P(Y <= y | n) = P(Z <= h - n), h the last outcome sent to y or below.
+    """`margin_95` for a remap whose map is not random and never falls; `targets` are the values of the map at 0..T.
 
-    The counts are taken in turn, and the margin grows until it holds for each.
+    For such a map, P(Y <= y | n) = P(Z <= h - n), where h is the last value that the map sends to y or below. The
+    counts are taken in turn, and the margin grows until it holds for each.
     """
     law, last = laws.source, len(targets) - 1
     sums = [0, *accumulate(law.weights)]
@@ -205,7 +220,7 @@ def _remapped_margin(laws: Remap, targets: tuple[int, ...], low: int) -> int:
         ends += [j - 1] * (y - len(ends))
 
     def below(y: int, n: int) -> int:
-        """The weight of Y <= y."""
+        """The weight of the event Y <= y for the true count n."""
         h = ends[y] if 0 <= y <= last else y
         return sums[min(max(h - n + law.left + 1, 0), slots)] if y >= 0 else 0
 
@@ -217,7 +232,7 @@ def _remapped_margin(laws: Remap, targets: tuple[int, ...], low: int) -> int:
 
 
 def _profiles_below(law: Law, lo: int, low: int) -> list[CountProfile]:
-    """The profiles of low <= n < lo, which are treated as lo: their error is Z + lo - n."""
+    """The profiles of the counts from `low` to below `lo`. They are treated as `lo`, so their error is Z + lo - n."""
     mean, mse = law.mean, law.mse
     return [
         CountProfile(lo - up, mean + up, law.probability(-up), mse + 2 * up * mean + up * up)
@@ -226,7 +241,7 @@ def _profiles_below(law: Law, lo: int, low: int) -> list[CountProfile]:
 
 
 def _reach(laws: Laws, profiles: list[CountProfile]) -> tuple[int, bool]:
-    """The largest |Y - n|, and whether some Y is negative, over the profiled counts."""
+    """The largest |Y - n| over the profiled counts n, and whether the released count Y can be negative."""
     if isinstance(laws, Remap):
         targets = (abs(move.target) for moves in laws.moves.values() for move in moves)
         return max(laws.reach, max(targets, default=0)), False

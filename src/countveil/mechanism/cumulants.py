@@ -1,7 +1,8 @@
-"""Cumulants of the error of a release: K(t), the largest ln E[exp(t (Y - n)) | n] of any promised count n.
+"""Cumulants of the error of a release, from which Chernoff's bound on the error of a sum of cells is computed.
 
-Chernoff's bound on a sum of cells needs them. They are floats. For a map that never falls they are rounded outwards:
-there the expectations of all counts come from one convolution, whose rounding error is bounded and added.
+For a real number t, K(t) is the largest ln E[exp(t (Y - n)) | n] over all promised counts n, where Y is the released
+count. The values are floats. For a remap whose map never falls they are rounded outwards: there the expectations of all
+counts come from one convolution, whose rounding error is bounded and added.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from countveil.mechanism.mechanism import Mechanism
 
 Floats = NDArray[np.float64]
 LARGEST_EXPONENT = 300.0
-"""The largest t * |Y - n| for a map that never falls: the product of two exponentials stays finite."""
+"""For a map that never falls, cumulants are computed for t * |Y - n| up to this, where exponentials stay finite."""
 MOST_ORDERS = 17
-"""The largest number of t at which K is computed at once."""
+"""For a map that never falls, cumulants are computed at no more than this many t at once; others are interpolated."""
 _UNIT = 2.0**-53
 _SLACK = 1e-12
-"""Relative bound on the rounding errors of all steps but the convolution."""
+"""A bound on the relative rounding error of a cumulant from all steps except the convolution."""
 
 
 class Cumulants:
-    """K(t) of a mechanism whose every distinct law is written out: a row of probabilities each."""
+    """The cumulants K(t) of a mechanism, from the probabilities of every different law, one row for each."""
 
     def __init__(self, mechanism: Mechanism) -> None:
         laws, reach = mechanism.laws, mechanism.certificate.worst_error
@@ -41,13 +42,13 @@ class Cumulants:
         self._errors = np.arange(-reach, reach + 1, dtype=np.float64)
 
     def at(self, t: float) -> float:
-        """K(t)."""
+        """K(t): the largest ln E[exp(t (Y - n)) | n] over the promised counts n."""
         exponents = t * self._errors
         top = float(np.max(exponents))
         return top + math.log(float(np.max(self._rows @ np.exp(exponents - top))))
 
     def at_each(self, orders: Floats) -> Floats:
-        """K(t) of several t."""
+        """The cumulant K(t), described at `at`, for each of several t."""
         exponents = np.outer(orders, self._errors)
         top = exponents.max(axis=1)
         largest = (np.exp(exponents - top[:, None]) @ self._rows.T).max(axis=1)
@@ -55,10 +56,11 @@ class Cumulants:
 
 
 class MappedCumulants:
-    """K(t) of a map that never falls, for |t| up to `largest_order`, in time about linear in the width of its law.
+    """The cumulants K(t) of a remap whose map f never falls, for |t| up to `largest_order`.
 
-    Given n, E exp(t (f(n + Z) - n)) is the sum of three parts, none of which is negative: n + Z < 0, where f is 0;
-    n + Z in 0..T, a convolution; and n + Z > T, where f changes nothing.
+    They take time about linear in the width of the law. Given the count n, E exp(t (f(n + Z) - n)) is the sum of three
+    parts, none of which is negative: where n + Z < 0, f is 0; where n + Z is in 0..T, the part is an entry of a
+    convolution; where n + Z > T, f changes nothing.
     """
 
     def __init__(self, laws: Remap, targets: tuple[int, ...], reach: int) -> None:
@@ -71,7 +73,7 @@ class MappedCumulants:
         self._pulls = np.array([y - j for j, y in enumerate(targets)], dtype=np.float64)
 
     def at(self, t: float) -> float:
-        """K(t), rounded up."""
+        """K(t), the largest ln E[exp(t (Y - n)) | n] over all counts n, rounded up."""
         left, T = self._left, self._T
         tilted = self._probabilities * np.exp(t * self._errors)
         above = np.cumsum(tilted[::-1])[::-1]  # above[i]: of all z from i - left on
@@ -90,7 +92,11 @@ class MappedCumulants:
         return math.log(largest * (1 + _SLACK)) + _SLACK
 
     def at_each(self, orders: Floats) -> Floats:
-        """K(t) of several t, rounded up; of many t by the chords of a few, which are above K because K is convex."""
+        """The cumulant K(t), described at `at`, for each of several t, rounded up.
+
+        If there are many t, K is computed at a few of them only, with straight lines between: as K is convex, these
+        lines are above K.
+        """
         some = orders
         if len(orders) > MOST_ORDERS:
             some = np.linspace(min(0.0, float(orders.min())), max(0.0, float(orders.max())), MOST_ORDERS)

@@ -38,13 +38,13 @@ _MEMBERS = ("format", "version", "policy", "method", "counts", "columns", "claim
 
 
 def save(text: str, path: str | Path) -> None:
-    """Write a mechanism's text to a file that appears only when complete; devices and pipes are written to directly."""
+    """Write a mechanism file, which appears only when complete; devices and pipes are written to directly."""
     with open_output(path) as file:
         file.write(text.encode())
 
 
 def load(path: str | Path) -> Parts:
-    """Read a mechanism file, rebuild and measure its laws, and refuse it if they do not have what the file claims."""
+    """Read a mechanism file, rebuild its laws and measure them; raises CertificateError if a claim is false."""
     try:
         size = os.path.getsize(path)
         text = "" if size > LARGEST_FILE else Path(path).read_text(encoding="utf-8")
@@ -65,12 +65,12 @@ def load(path: str | Path) -> Parts:
 
 
 def to_text(body: Mapping[str, Any], content_hash: str) -> str:
-    """The text of a mechanism's file."""
+    """The text of a mechanism file: the JSON of `body`, with the content hash added."""
     return json.dumps({**body, "hash": content_hash}, indent=1) + "\n"
 
 
 def from_text(text: str) -> Parts:
-    """The parts of a file's text, rebuilt, measured again and compared with its claims."""
+    """The parts of a mechanism from the text of its file: rebuilt, measured, and compared with the claims."""
     try:
         document = json.loads(text, object_pairs_hook=_no_duplicates)
         json.dumps(document, ensure_ascii=False).encode()  # refuses lone surrogates
@@ -90,7 +90,7 @@ def content(
     counts: tuple[int, int | None],
     notes: tuple[str, ...],
 ) -> dict[str, Any]:
-    """Everything that is sampled or claimed, as plain JSON values."""
+    """Everything that is sampled or claimed, as plain JSON values: the body of a mechanism file, without its hash."""
     low, high = counts
     return {
         "format": FORMAT,
@@ -105,7 +105,10 @@ def content(
 
 
 def claims(certificate: Certificate, D: int) -> dict[str, Any]:
-    """The certificate as text: privacy parameters rounded up, the others to the nearest."""
+    """The certificate as JSON values: probabilities and errors as texts, with delta and bias_below rounded up.
+
+    The other figures are rounded to the nearest.
+    """
     c = certificate
     return {
         "epsilon": str(c.epsilon),
@@ -126,7 +129,7 @@ def claims(certificate: Certificate, D: int) -> dict[str, Any]:
 
 
 def rebuild(document: Mapping[str, Any]) -> Parts:
-    """The parts of a parsed file, refused if its hash or any claim fails."""
+    """The parts of a mechanism from its parsed file; raises CertificateError if the hash or any claim is wrong."""
     if document["format"] != FORMAT or document["version"] != VERSION:
         raise CertificateError(f"not a file of format {FORMAT} version {VERSION}; write it with `countveil design`")
     _check_members("the file", document, _MEMBERS)
@@ -161,7 +164,7 @@ def rebuild(document: Mapping[str, Any]) -> Parts:
 
 
 def _check(stated: Mapping[str, Any], c: Certificate, terms: Terms) -> None:
-    """Compare every claim with the measured value; refuse unknown and missing claims."""
+    """Compare every claim of a file with the measured certificate; refuse false, unknown and missing claims."""
     known = claims(c, terms.D)
     _check_members("claims", stated, known)
     if set(stated) != set(known):
@@ -306,7 +309,7 @@ def _optional(value: object) -> int | None:
 
 
 def hash_content(body: Mapping[str, Any]) -> str:
-    """SHA-256 of the canonical JSON of everything that is sampled or claimed."""
+    """The SHA-256 hash of a mechanism file's body, written as canonical JSON."""
     canonical = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(canonical.encode()).hexdigest()
 

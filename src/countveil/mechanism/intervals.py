@@ -1,8 +1,9 @@
 """Confidence intervals for the true count n; they depend only on the released number y and the mechanism.
 
 For every count n let A(n) be the released values between the two 2.5 % tails of its law, so P(Y in A(n) | n) >= 95 %.
-The interval for y runs from the least to the largest n with y in A(n). For every n, the interval of its release
-contains n with probability at least 95 %: exact, by integers, for small counts and large ones alike.
+The interval for y runs from the least to the largest n for which A(n) contains y. So whatever the true count n is, its
+release Y gets an interval that contains n with probability at least 95 %. This is exact, by integers, for small counts
+and large ones alike.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Intervals:
-    """Intervals for the counts behind releases of one mechanism."""
+    """Confidence intervals of probability `level` for the true counts behind the releases of one mechanism."""
 
     mechanism: Mechanism
     level: Fraction = LEVEL
@@ -50,7 +51,11 @@ class Intervals:
 
     @cached_property
     def _tables(self) -> list[tuple[int, Ints, Ints]]:
-        """Tables (first release, lows, highs): the intervals of all releases to which small or top laws contribute."""
+        """Tables (first release, lower ends, upper ends) for releases near an end of the promised counts.
+
+        These are all releases that counts with a law other than the stationary one can have. Elsewhere the interval is
+        the same at every release, relative to it.
+        """
         laws, (least, most) = self.mechanism.laws, self.mechanism.counts
         reach = self.mechanism.certificate.worst_error
         small = laws.stationary_from + reach
@@ -63,12 +68,12 @@ class Intervals:
 
     @property
     def _first_top(self) -> int:
-        """The least count above the stationary count that has another law."""
+        """The least count above the stationary count that has a law of its own, or 2^63 - 1 if there is none."""
         most = self.mechanism.counts[1]
         return MOST if most is None else most + 1 - len(getattr(self.mechanism.laws, "top", ()))
 
     def _table(self, first: int, last: int) -> tuple[int, Ints, Ints]:
-        """The intervals of the releases first..last."""
+        """The released number `first`, and the ends of the intervals of the releases first..last."""
         least, most = self.mechanism.counts
         reach = self.mechanism.certificate.worst_error
         smallest, largest = max(first - reach, least), last + reach if most is None else min(last + reach, most)
@@ -85,7 +90,10 @@ class Intervals:
         return first, np.where(empty, certain_low, lows), np.where(empty, certain_high, highs)
 
     def _distances(self, first: int, last: int) -> tuple[Ints, Ints]:
-        """The distances from n down to the least and up to the greatest value of A(n), for n = first..last."""
+        """For each count first..last, how far the central 95 % of its released values reach below and above the count.
+
+        They are two arrays: the distance down to the least of these values, and the distance up to the greatest.
+        """
         laws = self.mechanism.laws
         below, above = (np.full(last + 1 - first, distance) for distance in self._stationary)
         if isinstance(laws, Remap) and laws.targets is not None:
@@ -100,7 +108,7 @@ class Intervals:
         return below, above
 
     def _tails(self, law: Law) -> tuple[int, int]:
-        """The distances from n down to the least and up to the greatest value of A(n)."""
+        """How far the central 95 % of a law reach below and above 0, as two distances."""
         tail = law.total * (1 - self.level) / 2
         first, last = math.floor(tail) + 1, math.ceil(law.total - tail)  # whole numbers compare faster than fractions
         sums = list(accumulate(law.weights))
@@ -109,9 +117,10 @@ class Intervals:
     def of_sum(self, cells: int) -> int:
         """The margin m of a sum of `cells` released counts.
 
-        With at least 95 % the sum is within m of the true sum, whatever the counts are. This is Chernoff's bound: the
-        errors Z of different cells are independent, and K(t) = max over n of ln E[exp(t Z) | n], which includes the
-        bias. So P(sum > m) <= exp(cells K(t) - t m) for every t > 0, and P(sum < -m) has the same bound with -t.
+        With probability at least 95 % the sum is within m of the true sum, whatever the counts are. This is Chernoff's
+        bound. The errors Z of different cells are independent, and K(t) is the largest ln E[exp(t Z) | n] of any count
+        n, which includes the bias. So P(error of the sum > m) <= exp(cells K(t) - t m) for every t > 0, and P(error of
+        the sum < -m) has the same bound with -t in K.
         """
         if cells not in self._sums and cells <= 1:
             self._sums[cells] = self.mechanism.margin_95
@@ -124,8 +133,11 @@ class Intervals:
         return self._sums[cells]
 
     def of_weighted_sum(self, weights: Sequence[tuple[float, int]]) -> float:
-        """A margin for a sum of released counts, each times a weight, that holds with at least 95 %, whatever the
-        counts are. `weights` are pairs of a weight and the number of its cells. Chernoff's bound, as in `of_sum`."""
+        """A margin for a sum of released counts, each times a weight. `weights` are pairs (weight, number of cells).
+
+        With probability at least 95 % the sum is within the margin of the same sum of true counts, whatever the counts
+        are. This is Chernoff's bound, as in `of_sum`.
+        """
         size = math.sqrt(sum(weight * weight * cells for weight, cells in weights))
         if not size:
             return 0.0
@@ -155,7 +167,11 @@ class Intervals:
 
 
 def _map_distances(targets: tuple[int, ...], below: Ints, above: Ints, first: int) -> tuple[Ints, Ints]:
-    """The distances for a map that never falls: quantiles of f(n + Z) are f of the quantiles of n + Z."""
+    """How far the central 95 % of released values reach below and above each count, for a map that never falls.
+
+    `below` and `above` are these distances before the map. Applying such a map to a quantile of n + Z gives the same
+    quantile of the released count.
+    """
     table, T = np.array(targets, dtype=np.int64), len(targets) - 1
     counts = first + np.arange(len(below))
 
@@ -166,10 +182,11 @@ def _map_distances(targets: tuple[int, ...], below: Ints, above: Ints, first: in
 
 
 def _least_of_covers(starts: Ints, stops: Ints, values: Ints, size: int) -> Ints:
-    """For every place 0..size - 1 the least value of a range start..stop - 1 that covers it, or _NONE.
+    """For every place 0..size - 1 the least value of a range that covers it, or _NONE if no range does.
 
-    Every range is the union of two, which may overlap, whose length is a power of two. From the longest on, the ranges
-    of each length are split into halves: the time is linear in their number, and size * log(size).
+    Range i covers the places starts[i]..stops[i] - 1 and has the value values[i]. Every range is the union of two
+    ranges, which may overlap, whose length is a power of two. Beginning with the longest, the ranges of each length are
+    split into halves. The time is linear in the number of ranges, and proportional to size * log(size).
     """
     some = starts < stops
     starts, stops, values = starts[some], stops[some], values[some]

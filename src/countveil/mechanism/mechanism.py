@@ -33,12 +33,12 @@ _REFERENCE = 192
 _TOLERANCE = Fraction(1, 10**8)
 
 Build = Callable[[int], Laws]
-"""A function that rounds a proposal to laws whose weights sum to 2^bits."""
+"""A function that rounds a proposal to laws; its argument is the number of bits: the weights sum to 2^bits."""
 
 
 @dataclass(frozen=True, repr=False)
 class Mechanism:
-    """A certified way to release counts: Y = n + Z, Z drawn from the law of n."""
+    """A certified way to release counts: Y = n + Z, where the noise Z is drawn from the law of the true count n."""
 
     laws: Laws
     certificate: Certificate
@@ -76,7 +76,7 @@ class Mechanism:
         return self.certificate.unbiased_from
 
     def law(self, n: int) -> Law:
-        """The law of Z = Y - n for the true count n.
+        """The law of the noise Z = Y - n for the true count n; Y is the released count.
 
         Args:
             n: The true count.
@@ -106,7 +106,7 @@ class Mechanism:
         return self.laws
 
     def delta_at(self, epsilon: Number) -> Fraction:
-        """The exact delta at any epsilon, negative ones too. **Guarantee.** Rounded up, never down.
+        """The exact delta at any epsilon, also at a negative one. **Guarantee.** Rounded up, never down.
 
         Args:
             epsilon: From -700 to 700.
@@ -129,13 +129,13 @@ class Mechanism:
         return privacy.delta(self.laws, order, self.certificate.sensitivity).value
 
     def epsilon_at(self, delta: Number) -> Fraction | None:
-        """The least epsilon >= 0, rounded up, with delta(epsilon) <= delta.
+        """The least epsilon >= 0 at which the mechanism's delta is at most the given one. **Guarantee.** Rounded up.
 
         Args:
             delta: Above 0 and below 1.
 
         Returns:
-            The epsilon, or None if no epsilon has so small a delta.
+            The epsilon, or None if the mechanism's delta is above the given one at every epsilon.
 
         Raises:
             ParameterError: delta is not in this range.
@@ -152,10 +152,10 @@ class Mechanism:
         return None if order is None else log_upper(order)
 
     def profile(self) -> list[CountProfile]:
-        """Bias, P(Y = n | n) and mean squared error of every count up to the stationary one, exactly.
+        """The exact bias, P(Y = n | n) and mean squared error of promised counts n, one for each different law.
 
         Returns:
-            A profile for each count.
+            The profiles of all promised counts up to the stationary one, and of the last ones with laws of their own.
 
         >>> import countveil as cv
         >>> m = cv.design(epsilon="1", eta="0.5", D=3, policy="signed")
@@ -166,7 +166,7 @@ class Mechanism:
 
     @cached_property
     def most_biased(self) -> tuple[CountProfile, CountProfile]:
-        """The promised count of least bias and that of largest bias; the smaller count if the biases are equal."""
+        """The profiles of least (most negative) and of largest bias; of equal biases, that of the smallest count."""
         rows = self.profile()
         return min(rows, key=lambda row: row.bias), max(rows, key=lambda row: row.bias)
 
@@ -176,7 +176,7 @@ class Mechanism:
         return LARGEST_COUNT - self.certificate.worst_error
 
     def release(self, counts: Any) -> Any:
-        """Noisy counts. Every call is a release of its own, with a fresh noise key that is used once and discarded.
+        """Noisy counts. Every call is a separate release, with a fresh noise key that is used once and discarded.
 
         Args:
             counts: A true count, a numpy array, or a pandas, polars or pyarrow column of true counts.
@@ -200,7 +200,7 @@ class Mechanism:
 
     @cached_property
     def sampler(self) -> Sampler:
-        """The sampler of the laws, with its guide tables; built once."""
+        """The sampler of the mechanism's laws. Its guide tables are built once, when it is first used."""
         from countveil.sampling.sampler import sampler  # loads numpy
 
         return sampler(self.laws)
@@ -211,7 +211,7 @@ class Mechanism:
         return margin_95(self.laws, self.counts)
 
     def bounds(self, y: Any) -> tuple[Any, Any]:
-        """The least and the largest true count of which y can be a release. They depend only on y.
+        """The least and the largest true count that can be behind a released count y. They depend only on y.
 
         Args:
             y: A released count, or a numpy array of them.
@@ -244,11 +244,11 @@ class Mechanism:
 
     @cached_property
     def hash(self) -> str:
-        """The content hash of everything that is sampled or claimed."""
+        """The SHA-256 hash of everything that is sampled or claimed, in hexadecimal."""
         return document.hash_content(self._content())
 
     def to_text(self) -> str:
-        """The content of the mechanism's file: JSON with its weights, its certificate and its hash."""
+        """The text of the mechanism's file: JSON with its weights, its certificate and its hash."""
         return document.to_text(self._content(), self.hash)
 
     def save(self, path: str | Path) -> None:
@@ -267,7 +267,7 @@ class Mechanism:
 
     @staticmethod
     def from_text(text: str) -> Mechanism:
-        """The mechanism of a file's content; every claim is measured again on the weights, and refused if it fails."""
+        """The mechanism in the text of a mechanism file; raises CertificateError if a claim is false."""
         return _make(*document.from_text(text))
 
     @staticmethod
@@ -290,7 +290,7 @@ class Mechanism:
         return _make(*document.load(path))
 
     def _content(self) -> dict[str, Any]:
-        """Everything that is sampled or claimed, as plain JSON values."""
+        """Everything that is sampled or claimed, as JSON values: the body of the mechanism's file without the hash."""
         return document.content(self.laws, self.certificate, self.policy, self.method, self.D, self.counts, self.notes)
 
     def describe(self) -> dict[str, object]:
@@ -343,7 +343,7 @@ class Mechanism:
         }
 
     def _typical_law(self) -> dict[str, str]:
-        """P(Z = z) of a typical count, z from -20 to 20 at most."""
+        """P(Z = z) at a typical count, as decimal texts, for noise z from -20 to 20 at most."""
         law = self.laws.law(self.certificate.typical)
         return {str(z): decimal_text(Fraction(w, law.total)) for z, w in law.items() if w and abs(z) <= SHOWN_NOISE}
 
@@ -355,12 +355,12 @@ def certify(build: Build, terms: Terms) -> Mechanism:
 
 
 def bind(laws: Laws, terms: Terms) -> Mechanism:
-    """Measure laws that are integer weights already, and return their Mechanism."""
+    """Measure laws that are integer weights already, and return the Mechanism of these laws."""
     return _make(laws, measure(laws, terms.epsilon, terms.sensitivity, terms.counts), terms)
 
 
 def _make(laws: Laws, certificate: Certificate, terms: Terms) -> Mechanism:
-    """The Mechanism of laws and the certificate measured on them."""
+    """The Mechanism made of laws, the certificate measured on them, and the terms they were measured for."""
     return Mechanism(
         laws=laws,
         certificate=certificate,
@@ -376,12 +376,12 @@ def _make(laws: Laws, certificate: Certificate, terms: Terms) -> Mechanism:
 
 
 def annotate(mechanism: Mechanism, *notes: str, prices: tuple[dict[str, object], ...] = ()) -> Mechanism:
-    """The same mechanism with more notes, and with `prices` if given."""
+    """A copy of the mechanism with more notes; `prices`, if given, replaces its price list."""
     return replace(mechanism, notes=mechanism.notes + notes, prices=prices or mechanism.prices)
 
 
 def enough_bits(build: Build, epsilon: Fraction, sensitivity: int) -> int:
-    """The least number of bits, of 64, 96 and 128, at which rounding changes delta by less than a relative 1e-8."""
+    """The least of 64, 96 and 128 bits at which rounding changes delta by less than a relative 1e-8; else 128."""
     order, _ = exp_bounds(epsilon)
     reference = privacy.delta(build(_REFERENCE), order, sensitivity).value
     for bits in WIDTHS:

@@ -1,12 +1,12 @@
 """An empirical check of the running sampler: do its draws follow the certified laws?
 
-Two questions, each able to refute the claim and neither able to prove it (the certificate does that):
+It asks two questions. Either can refute the claim; neither can prove it (the certificate does that):
 
-- **privacy.** At the certificate's worst pair of neighbouring counts (n, m) the sampler is run many times. For sets S
-  fixed in advance from the public weights, Clopper-Pearson bounds give P(Y in S | n) >= p and P(Y in S | m) <= q with
-  confidence 1 - ALPHA for all sets together; then log((p - delta)/q) is a lower bound on the true epsilon at the
-  claimed delta. A bound above the claimed epsilon refutes it.
-- **weights.** A chi-square test of the observed noise against the weights of several laws.
+- **privacy.** At the certificate's worst pair of neighbouring counts (n, m) the sampler is run many times. Sets S of
+  outcomes are fixed in advance, from the public weights. Clopper-Pearson bounds give P(Y in S | n) >= p and
+  P(Y in S | m) <= q with confidence 1 - ALPHA for all sets together. Then log((p - delta)/q) is a lower bound on the
+  true epsilon at the claimed delta. If it is above the claimed epsilon, the claim is refuted.
+- **weights.** A chi-square test compares the observed noise with the weights of several laws.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from countveil.sampling.randomness import NoiseKey
 from countveil.sampling.sampler import release_one
 
 ALPHA = 1e-6
-"""Probability that a sound sampler is refuted by the privacy check."""
+"""The probability with which the privacy check refutes a sampler that is right."""
 LEAST_P = 1e-9
-"""A chi-square p-value below this refutes the weights."""
+"""A chi-square test with a p-value below this refutes the weights."""
 ORDERS = (-2.0, -1.0, -0.5, -0.2, 0.0, 0.2, 0.5, 1.0)
-"""The offsets o of the sets S = {y : p(y|n) > e^(epsilon + o) p(y|m)}."""
+"""The sets S of outcomes to test: for each number o here, the y with p(y|n) > e^(epsilon + o) p(y|m)."""
 
 LARGE = 2**40
 ONE_BY_ONE = 4000
@@ -40,7 +40,11 @@ Release = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 
 @dataclass(frozen=True)
 class Fit:
-    """A comparison of the observed noise at one count with the weights of its law."""
+    """A comparison of the noise observed at the count n with the weights of its law.
+
+    `observed` gives for each noise how often it was seen, `expected` how often it should be seen in this number of
+    draws.
+    """
 
     n: int
     draws: int
@@ -51,7 +55,11 @@ class Fit:
 
 @dataclass(frozen=True)
 class SamplerAudit:
-    """The result of an audit. `epsilon_lower` bounds epsilon at the claimed delta from below; -inf if no set does."""
+    """The result of an audit.
+
+    `epsilon_lower` is a proved lower bound on the true epsilon at the claimed delta, with high confidence; minus
+    infinity if no set of outcomes gives a bound.
+    """
 
     draws: int
     pair: tuple[int, int]
@@ -67,7 +75,10 @@ class SamplerAudit:
 
 
 def audit(mechanism: Mechanism, draws: int = 1_000_000, release: Release | None = None) -> SamplerAudit:
-    """Run the sampler `draws` times at each of a few counts and compare with the certificate."""
+    """Run the sampler `draws` times at each of a few counts, and compare what it draws with the certificate.
+
+    `release`, if given, is used in place of the mechanism's own sampler.
+    """
     draw = release or (lambda counts: mechanism.sampler.release(counts, NoiseKey()))
     n, m = mechanism.certificate.worst_pair
     counts = _audited_counts(mechanism)
@@ -84,7 +95,7 @@ def audit(mechanism: Mechanism, draws: int = 1_000_000, release: Release | None 
 
 
 def _audited_counts(mechanism: Mechanism) -> list[int]:
-    """The worst pair, the smallest counts, both sides of the stationary count, the top, and a large count."""
+    """The counts to audit: the worst pair, the smallest, those around the stationary one, the last, a large one."""
     first, last = mechanism.counts
     M = mechanism.certificate.stationary_from
     wanted = {*mechanism.certificate.worst_pair, first, first + 1, first + 2, M - 1, M, LARGE}
@@ -94,9 +105,10 @@ def _audited_counts(mechanism: Mechanism) -> list[int]:
 
 
 def _independence(mechanism: Mechanism, draw: Release, draws: int) -> Fit:
-    """Compare how often two independent draws have equal noise with the expected share, sum_z p(z)^2.
+    """Test whether draws are independent, by how often two draws at the same count have equal noise.
 
-    The two draws are neighbouring cells of one release, and the same cell of two releases.
+    The expected share is sum_z p(z)^2. One test compares neighbouring cells of one release, the other the same cell of
+    two releases.
     """
     n = mechanism.certificate.typical
     law = mechanism.laws.law(n)
@@ -110,7 +122,7 @@ def _independence(mechanism: Mechanism, draw: Release, draws: int) -> Fit:
 
 
 def _two_sided(successes: int, trials: int, p: float) -> float:
-    """The two-sided p-value of a number of successes: twice the smaller tail of the binomial distribution."""
+    """The two-sided p-value of a number of successes in trials of probability p: twice the smaller tail."""
     if p >= 1:
         return 1.0
     above = 1.0 if successes == 0 else beta_regularised(p, successes, trials - successes + 1)
@@ -126,7 +138,10 @@ def _epsilon_lower(
     delta: float,
     draws: int,
 ) -> float:
-    """The largest lower bound on epsilon that any set S gives; all sets have equal shares of ALPHA."""
+    """The largest lower bound on the true epsilon that any of the tested sets of outcomes gives.
+
+    The allowed probability of error, ALPHA, is divided equally among all the sets.
+    """
     n, m = pair
     p, q = mechanism.laws.law(n), mechanism.laws.law(m).shift(m - n)
     here, there = seen[n], seen[m] + (m - n)
@@ -154,7 +169,7 @@ def _fit(n: int, law: Law, noise: NDArray[np.int64]) -> Fit:
 
 
 def _chi_square_p(observed: dict[int, int], expected: dict[int, float]) -> float:
-    """The p-value of Pearson's test; cells with an expectation below 10 are pooled."""
+    """The p-value of Pearson's chi-square test; values with an expectation below 10 are pooled into one."""
     pooled = {z for z, e in expected.items() if e < 10}
     cells = [(observed.get(z, 0), e) for z, e in expected.items() if z not in pooled]
     if pooled and cells:  # rare values are pooled with the least expected of the other cells
@@ -168,7 +183,7 @@ def _chi_square_p(observed: dict[int, int], expected: dict[int, float]) -> float
 
 
 def clopper_pearson_lower(successes: int, trials: int, level: float) -> float:
-    """The p with P(Bin(trials, p) >= successes) = level: a lower confidence bound."""
+    """A lower confidence bound on a probability: the p with P(at least `successes` in `trials` trials) = level."""
     if successes == 0:
         return 0.0
     likely = partial(beta_regularised, a=successes, b=trials - successes + 1)
@@ -176,7 +191,7 @@ def clopper_pearson_lower(successes: int, trials: int, level: float) -> float:
 
 
 def beta_regularised(x: float, a: float, b: float) -> float:
-    """The regularised incomplete beta function I_x(a, b), by Lentz's continued fraction."""
+    """The regularised incomplete beta function I_x(a, b), computed by Lentz's continued fraction."""
     if x <= 0 or x >= 1:
         return float(x >= 1)
     if x > (a + 1) / (a + b + 2):
@@ -197,7 +212,7 @@ def beta_regularised(x: float, a: float, b: float) -> float:
 
 
 def gamma_upper(a: float, x: float) -> float:
-    """Q(a, x), the regularised upper incomplete gamma function."""
+    """The regularised upper incomplete gamma function Q(a, x)."""
     if x <= 0:
         return 1.0
     front = math.exp(a * math.log(x) - x - math.lgamma(a))

@@ -1,7 +1,7 @@
 """How far the sum of many released cells is off on average, and a sentence that says so.
 
 If negative counts are never released, small counts are biased. The bias of a sum is the sum of the biases: for k small
-cells the bias is k times that of one cell, while their noise grows only like the square root of k.
+cells it is k times that of one cell, while the noise of their sum grows only like the square root of k.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from countveil.mechanism.mechanism import Mechanism
 from countveil.numeric.exact_numbers import decimal_text
 
 SHOWN_CELLS = 1000
-"""The number of cells to state the bias for if no table is given."""
+"""If no table is given, the bias is stated for a sum of this many cells."""
 WAY_OUT = "for sums use policy signed, or ask for the total as a question of its own"
 
 
 @dataclass(frozen=True)
 class SumBias:
-    """The range of the bias of a sum, E[sum of releases] - (sum of counts), over all counts of that many cells.
+    """How far the sum of `cells` released counts can be off on average: E[sum of releases] - (sum of true counts).
 
-    The bias is `low` if every count is `low_at`, and `high` if every count is `high_at`; for all other counts it is
-    between the two. If `promised`, all this holds for counts that keep a public promise.
+    The bias is `low` if every true count is `low_at`, and `high` if every true count is `high_at`; for all other counts
+    it is between the two. If `promised`, all this holds for counts that keep a public promise.
     """
 
     cells: int
@@ -39,7 +39,7 @@ class SumBias:
 
     @property
     def note(self) -> str:
-        """The bias in words. **Guarantee.** Figures are rounded up."""
+        """The bias in words. **Guarantee.** Figures are rounded up in size."""
         promised = "promised " * self.promised
         if self.largest == 0:
             return f"every {promised}count is right on average, exactly, so sums of many cells stay honest"
@@ -57,12 +57,12 @@ class SumBias:
 
     @property
     def sentence(self) -> str:
-        """The note as a sentence."""
+        """The note as a sentence, with a capital letter and a full stop."""
         return f"{self.note[0].upper()}{self.note[1:]}."
 
 
 def bias_of_sum(mechanism: Mechanism, cells: int) -> SumBias:
-    """The range of the bias of a sum of so many cells, computed exactly from the certified laws.
+    """How far a sum of `cells` released counts can be off on average, computed exactly from the certified laws.
 
     >>> import countveil as cv
     >>> bias_of_sum(cv.design(epsilon="1", delta="1e-6", policy="signed"), 1000).sentence
@@ -74,5 +74,5 @@ def bias_of_sum(mechanism: Mechanism, cells: int) -> SumBias:
 
 
 def _round_up(x: Fraction) -> str:
-    """x in three digits (from 100 on as a whole number), rounded up."""
+    """x as a text, rounded up: with three significant digits, from 100 on as a whole number."""
     return f"{-(-x.numerator // x.denominator):,}" if x >= 100 else decimal_text(x, 3, "up")

@@ -23,7 +23,7 @@ _RATIO = re.compile(r"[+-]?\d+/\d+\Z", re.ASCII)
 _MAX_TEXT = 100
 _MAX_EXPONENT = 400
 LARGE_PRODUCT = 200_000
-"""Bytes of a product from which on decimals are faster."""
+"""For products of at least this many bytes, Decimals multiply faster than ints."""
 
 
 def number(argument: str, given: object, allowed: str = "a finite decimal number") -> Fraction:
@@ -103,9 +103,9 @@ def exp_bounds(x: Fraction, bits: int = 160) -> tuple[Fraction, Fraction]:
 
 
 def log_upper(order: Fraction, digits: int = 15) -> Fraction:
-    """A short decimal epsilon with e^epsilon >= order.
+    """A short decimal epsilon with e^epsilon >= order: the natural logarithm of `order`, rounded up.
 
-    **Guarantee.** The lower bound of e^epsilon is at least `order`: epsilon is rounded up.
+    **Guarantee.** Even the proved lower bound of e^epsilon is at least `order`.
     """
     guess = Decimal(order.numerator) / Decimal(order.denominator)
     epsilon = Fraction(decimal_text(Fraction(guess.ln()), digits))
@@ -160,9 +160,10 @@ def _power10(e: int) -> Fraction:
 def convolve(left: Sequence[int], right: Sequence[int]) -> list[int]:
     """The exact convolution c[k] = sum_i left[i] * right[k - i] of non-negative integers.
 
-    One product of two large integers (Kronecker's substitution): each entry gets a slot wide enough
-    for any coefficient of the result, so no carry crosses a slot. Very large products are decimal, because Python
-    multiplies large Decimals, exactly, by number-theoretic transforms, and large ints more slowly.
+    All entries of a sequence are packed into one large integer, and the two integers are multiplied (Kronecker's
+    substitution). Each entry gets a slot wide enough for any coefficient of the result, so no carry reaches the next
+    slot. Very large products are computed with Decimals, because Python multiplies large Decimals, exactly, by
+    number-theoretic transforms, and large ints more slowly.
 
     >>> convolve([1, 2, 3], [1, 1])
     [1, 3, 5, 3]
@@ -186,7 +187,7 @@ def convolve(left: Sequence[int], right: Sequence[int]) -> list[int]:
 
 
 def _convolve_decimals(left: Sequence[int], right: Sequence[int], width: int) -> list[int]:
-    """The convolution by one product of Decimals with a slot of `width` digits for each entry."""
+    """The convolution of two sequences by one exact product of two Decimals, in which each entry has `width` digits."""
     exact = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[Inexact])
     first, second = (Decimal("".join(f"{value:0{width}d}" for value in reversed(side))) for side in (left, right))
     slots = len(left) + len(right) - 1

@@ -1,7 +1,7 @@
 """One-dimensional searches: the least integer or number at which a monotone condition holds; the root of a function.
 
-Each search evaluates the condition at a few places and assumes that it is monotone: once it holds, it holds for all
-larger values. `find_root` uses floats, which steer a search and are never part of a guarantee.
+A condition is monotone if it holds for all larger values once it holds; the searches rely on this, and evaluate the
+condition at a few places only. `find_root` uses floats, which steer a search and are never part of a guarantee.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ def least_integer(holds: Callable[[int], bool], low: int, high: int) -> int:
 
 
 def least_positive(holds: Callable[[int], bool], limit: int) -> int:
-    """`least_integer` on 1..limit for a condition that is costly for large integers, so small ones are tried first."""
+    """The least integer in 1..limit for which a condition holds, or `limit` if it holds nowhere below.
+
+    Small integers are tried first, because the condition takes long to evaluate for large ones.
+    """
     high = 1
     while high < limit and not holds(high):
         high = min(2 * high, limit)
@@ -45,9 +48,11 @@ def bisect(
     tolerance: Callable[[Real], Real] | None = None,
     middle: Callable[[Real, Real], Real] | None = None,
 ) -> tuple[Real, Real]:
-    """Halve the bracket (low, high) and return it; the condition stays false at its lower end, true at its upper end.
+    """Halve the bracket (low, high) again and again, and return its two ends.
 
-    The search ends after `steps` halvings, or when the bracket is at most `tolerance(high)` long.
+    The condition must be false at `low` and true at `high`, and stays so at the ends of every shorter bracket. The
+    search ends after `steps` halvings, or when the bracket is at most `tolerance(high)` long. `middle`, if given,
+    chooses where a bracket is divided.
 
     >>> bisect(lambda x: x * x >= 2, Fraction(1), Fraction(2), steps=3)
     (Fraction(11, 8), Fraction(3, 2))
@@ -74,10 +79,11 @@ def find_root(
     tolerance: float = 1e-9,
     close: float = 1e-8,
 ) -> float:
-    """Approximately the least x with lack(x) <= 0, for a decreasing function `lack`.
+    """The least x with lack(x) <= 0, approximately, for a decreasing function `lack`.
 
-    Growing steps find a bracket, and the Illinois method shortens it until it is at most `tolerance` long, or until
-    -close < lack(x) <= 0. Returns the lower limit if lack <= 0 there.
+    From `guess`, steps that double in length find a bracket, at most about `widest` long. The Illinois method then
+    shortens it, until it is at most `tolerance` long or -close < lack(x) <= 0. Returns the lower limit if lack <= 0
+    there; raises NoRootError if the function does not change sign within reach.
 
     >>> round(find_root(lambda x: 2 - x * x, 1.0), 6)
     1.414214

@@ -1,7 +1,7 @@
 """The paper's five figures computed again, and two that it lacks.
 
-Each curve has up to three versions: as the paper plots it, the exact delta of the same law, and the optimum. Points
-are exact or certified numbers and need no altair; `countveil.plots.figures` draws them.
+Each curve has up to three versions: as the paper plots it, the exact delta of the same law, and the optimum. Points are
+exact or certified numbers and need no altair; `countveil.plots.figures` draws them.
 
     reproduction  the paper's five, by name:
         noise: P(Z = z) of the paper's law and of the discrete Gaussian at epsilon 2.18, eta 0.8, D 6
@@ -42,7 +42,7 @@ Progress = Callable[[Sequence[str]], Iterable[str]]
 
 
 def figure(name: str) -> Figure:
-    """The points of one figure.
+    """Compute the points of the figure with this name.
 
     >>> noise = figure("noise")
     >>> [noise.text(p, "probability")[:7] for p in noise.select(series="paper")][:4]
@@ -68,9 +68,10 @@ def figure(name: str) -> Figure:
 def write_figures(
     out: str | Path, *, only: Sequence[str] | None = None, progress: Progress = iter
 ) -> list[tuple[Figure, list[Path]]]:
-    """Compute figures and write each as SVG, PNG and CSV into a folder, which is created; existing files are replaced.
+    """Compute figures and write each as SVG, PNG and CSV into a folder.
 
-    A wrong name, a missing extra or an unusable folder is refused before anything is computed.
+    The folder is created, and existing files are replaced. `only` names the figures; without it, those in NAMES. A
+    wrong name, a missing extra or an unusable folder is refused before anything is computed.
     """
     from countveil.plots.chart_files import check, save
     from countveil.plots.composition import composition_chart

@@ -1,6 +1,6 @@
 """Many answers together: their cost by different composition theorems, and the variance that a budget needs.
 
-**Cost.** The least epsilon at delta 1e-6 of k answers of one fixed mechanism:
+**Cost.** The least epsilon at delta 1e-6 of k answers of one fixed mechanism, computed in five ways:
 
     exact           the privacy losses of k answers composed numerically (`countveil.accounting`), with certified
                     bounds: `epsilon` is the upper one, `epsilon_lower` the lower one
@@ -8,11 +8,12 @@
     advanced        Kairouz, Oh, Viswanath, *The Composition Theorem for Differential Privacy* (2015): k answers of
                     (e, d) are (e', 1 - (1 - d)^k (1 - d')) with
                     e' = min(k e, k e tanh(e/2) + e sqrt(2 k ln(1/d')))
-    gaussian        the discrete Gaussian of the same variance, composed in the same way
+    gaussian        the discrete Gaussian of the same variance, composed in the same way as "exact"
     gaussian-zcdp   the same Gaussian by rho = 1/(2 s2), epsilon = k rho + 2 sqrt(k rho ln(1/delta)) (Bun, Steinke 2016)
 
-**Need.** The least variance with which k answers are within epsilon 3, delta 1e-6. Certified: for a plan, the geometric
-law and the discrete Gaussian. For comparison: the geometric law by basic composition, the discrete Gaussian by zCDP.
+**Need.** The least variance with which k answers are within epsilon 3, delta 1e-6. It is certified for a plan, the
+geometric law and the discrete Gaussian. For comparison there are the geometric law by basic composition and the
+discrete Gaussian by zero-concentrated differential privacy (zCDP).
 """
 
 from __future__ import annotations
@@ -42,12 +43,12 @@ FIXED_EPSILON, FIXED_DELTA = "0.1", "1e-12"
 """The guarantee of the fixed mechanism: in a thousand answers, its edges add less than a thousandth of DELTA."""
 COLUMNS = ("series", "answers", "epsilon", "epsilon_lower", "variance", "ratio")
 FINE = 100
-"""Grid steps in a standard deviation of one loss."""
+"""The grid of privacy losses has this many steps in a standard deviation of one answer's loss."""
 NUDGE = 1e-8
-"""An estimate is moved by this, then by four times as much, and so on until it is certified."""
+"""An estimate that is not certified is moved by this share, then by four times as much, and so on."""
 TINY = 1e-300
 TAIL = 1e-4
-"""The share of delta that tails beyond the float law may take while tuning a scale."""
+"""While a scale is tuned, tails that the float law leaves out may take this share of delta."""
 
 
 def composition() -> Figure:
@@ -88,7 +89,7 @@ def cost(mechanism: Mechanism) -> list[Point]:
 
 
 def bracket(answer: Answer, answers: int) -> tuple[Fraction, Fraction]:
-    """A lower and an upper bound on the epsilon of so many answers at delta 1e-6.
+    """A lower and an upper bound on the epsilon of k = `answers` answers at delta 1e-6.
 
     **Guarantee.** Both ends start at an estimate and move apart until both are certified.
     """
@@ -109,7 +110,7 @@ def bracket(answer: Answer, answers: int) -> tuple[Fraction, Fraction]:
 
 
 def basic_epsilon(mechanism: Mechanism, answers: int) -> Fraction:
-    """k times the epsilon that one answer has at delta/k."""
+    """The epsilon of k = `answers` answers at delta 1e-6 by basic composition: k times that of one at delta/k."""
     one = mechanism.epsilon_at(DELTA / answers)
     if one is None:
         raise ArithmeticError("the probability of infinite losses is above delta")
@@ -117,14 +118,17 @@ def basic_epsilon(mechanism: Mechanism, answers: int) -> Fraction:
 
 
 def advanced_epsilon(mechanism: Mechanism, answers: int) -> float:
-    """The formula of Kairouz, Oh and Viswanath for answers of (e, d), where d' is delta minus k d."""
+    """The epsilon of k = `answers` answers at delta 1e-6 by the formula of Kairouz, Oh and Viswanath.
+
+    Each answer is (e, d)-private; the formula's d' is what k answers of delta d leave of 1e-6.
+    """
     e, left = float(mechanism.certificate.epsilon), float(DELTA - answers * mechanism.delta)
     by_variance = answers * e * math.tanh(e / 2) + e * math.sqrt(2 * answers * math.log(1 / left))
     return min(answers * e, by_variance)
 
 
 def zcdp_epsilon(rho: float) -> float:
-    """The epsilon at delta 1e-6 that rho-zCDP implies."""
+    """The epsilon at delta 1e-6 that rho-zCDP (zero-concentrated differential privacy) implies."""
     return rho + 2 * math.sqrt(rho * math.log(1 / float(DELTA)))
 
 
@@ -132,7 +136,7 @@ def zcdp_epsilon(rho: float) -> float:
 
 
 def need() -> list[Point]:
-    """The variance with which k answers are within (3, 1e-6), and its ratio to the plan's."""
+    """For several k, the variances with which k answers are within (3, 1e-6), and their ratios to the plan's."""
     points: list[Point] = []
     for k in COUNTS:
         planned = plan(epsilon=EPSILON, delta=DELTA, answers=k, policy="signed").mechanism.certificate.variance
@@ -150,9 +154,10 @@ def need() -> list[Point]:
 
 
 def tune_member(power: int, answers: int) -> Member:
-    """The geometric law (power 1) or discrete Gaussian (power 2) of least scale whose k answers are within (3, 1e-6).
+    """The geometric law (power 1) or discrete Gaussian (power 2) with the least noise for a number of answers.
 
-    **Guarantee.** The law's upper bound is within delta; it is the least scale to a relative 1e-4.
+    All answers together are within epsilon 3 and delta 1e-6. **Guarantee.** The upper bound on their delta is at most
+    1e-6; the scale is the least one up to a relative 1e-4.
     """
     target = Target(float(EPSILON), float(DELTA), answers)
     guess = max(0.3, math.sqrt(2 * answers) * power) / 1.5
@@ -168,19 +173,22 @@ def tune_member(power: int, answers: int) -> Member:
 
 
 def peer(member: Member) -> Answer:
-    """One answer of a mechanism of the literature; the probability cut off from its law is slack."""
+    """One answer of a mechanism of the literature; what was cut off from its law counts as slack."""
     return replace(answer_of(member.laws, 1), slack=member.cut)
 
 
 def _zcdp_variance(answers: int) -> Fraction:
-    """The variance of the discrete Gaussian with s2 = k / (2 rho), for the largest rho with zcdp(rho) <= 3."""
+    """The variance of the discrete Gaussian for k = `answers` answers within epsilon 3 and delta 1e-6 by zCDP.
+
+    Its parameter is s2 = k / (2 rho), with the largest rho whose epsilon at delta 1e-6 is at most 3.
+    """
     depth = math.log(1 / float(DELTA))
     rho = (math.sqrt(depth + float(EPSILON)) - math.sqrt(depth)) ** 2
     return discrete_gaussian(Fraction(answers / (2 * rho))).laws.stationary.variance
 
 
 def _step(answer: Answer) -> float:
-    """A grid step that divides the heaviest loss: for both laws all losses are multiples of it."""
+    """A grid step that divides the likeliest loss; for both kinds of laws all losses are multiples of that loss."""
     (pair,) = answer.pairs[Change.ADD]
     base, wanted = pair.heaviest_loss, pair.deviation / FINE
     return base / math.ceil(base / wanted)

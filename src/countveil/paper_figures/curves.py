@@ -13,7 +13,7 @@ from countveil.laws.rounding import proposals, symmetric_law
 from countveil.numeric.exact_numbers import exp_bounds
 
 BITS = 192
-"""Rounding to 2**-192 is far below every digit that is written."""
+"""Weights are over 2**192, so that rounding changes no digit that is written."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Three:
 
 
 def three(epsilon: Fraction, eta: Fraction, D: int) -> Three:
-    """The paper's law and the optimum, with their deltas."""
+    """The paper's law and the law of least delta at these parameters, with their deltas."""
     form = paper.closed_form(epsilon, eta, D)
     law = round_law(form.half)
     best = round_law(closed_form.optimum(epsilon, eta, D).half)
@@ -48,7 +48,7 @@ def three(epsilon: Fraction, eta: Fraction, D: int) -> Three:
 
 
 def round_law(half: tuple[Decimal, ...]) -> Law:
-    """A symmetric law as integer weights over 2**192."""
+    """The symmetric law with P(Z = i) = half[i] as integer weights over 2**192."""
     return symmetric_law(proposals(half), BITS)
 
 

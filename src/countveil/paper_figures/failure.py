@@ -1,7 +1,9 @@
 """Where the paper's theorem fails, and how far its stated delta is from the exact delta there.
 
-The theorem needs alpha_1 <= E C + B delta*. Where C > C_D this always holds: alpha_1 = (C - B delta*)/E < E C. Where
-C <= C_D, alpha_1 = S_D B delta* with S_k = sum_{j<k} E^j and B delta* = 1/sum_{j<D} (D-j) E^j, so it fails exactly for
+In the notation of the paper, E = e^epsilon, B = 2/eta_bar, C = 2 eta/eta_bar with eta_bar = 1 - eta, P(Z = i) =
+alpha_i/B, delta* is the stated singleton delta, and C_D the last crossover. The theorem needs alpha_1 <= E C + B
+delta*. Where C > C_D this always holds: alpha_1 = (C - B delta*)/E < E C. Where C <= C_D, alpha_1 = S_D B delta* with
+S_k = sum_{j<k} E^j and B delta* = 1/sum_{j<D} (D-j) E^j, so the theorem fails exactly for
 
     C = 2 eta/eta_bar < S_{D-1} / sum_{j<D} (D-j) E^j,
 
@@ -28,11 +30,15 @@ SHOWN_D = 6
 EPSILONS = ("0.5", "1.1", "2.2")
 STEPS = 40
 LARGEST = Fraction(1, 4)
-"""Every failing eta is smaller: S_{D-1} / T < 1/2, T the sum of S_1..S_D, so eta_0 < 1/5."""
+"""The paper's theorem can fail only for a smaller eta.
+
+It fails where C < S_{D-1} / (S_1 + ... + S_D) in the notation of the module's docstring; this is below 1/2, so eta <
+1/5.
+"""
 
 
 def boundary(epsilon: Fraction, D: int) -> Fraction:
-    """eta_0, to about a relative 2**-40: the theorem fails for smaller eta, and holds at eta_0 and above."""
+    """The eta below which the paper's theorem fails at this epsilon and D, to about a relative 2**-40."""
     return _least_eta(lambda eta: paper.closed_form(epsilon, eta, D).holds)
 
 
@@ -51,7 +57,7 @@ def _least_eta(holds: Callable[[Fraction], bool]) -> Fraction:
 
 
 def failure() -> Figure:
-    """The boundaries for several D, and the ratio of the true delta to the stated one at D 6."""
+    """The points of the figure: boundaries for several D, and for D = 6 the true delta divided by the stated one."""
     points: list[Point] = []
 
     def add(series: str, D: int, epsilon: Fraction, eta: Fraction, **truth: Fraction) -> None:
@@ -85,7 +91,10 @@ COLUMNS = ("series", "D", "epsilon", "eta", "stated", "exact", "ratio")
 
 
 def _edge(epsilon: Fraction) -> list[Fraction]:
-    """Points just below the boundary, where the ratio falls steeply, and the boundary, as written to CSV."""
+    """Some eta just below the one where the theorem begins to hold, and that one itself, as written to CSV.
+
+    There the ratio of the true delta to the stated one falls steeply.
+    """
     edge = boundary(epsilon, SHOWN_D)
     return [as_written(edge * (1 - Fraction(1, 2**i))) for i in range(4, 16)] + [as_written(edge, "up")]
 

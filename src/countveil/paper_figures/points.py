@@ -1,4 +1,4 @@
-"""The points of a figure: exact values, as rows and as CSV."""
+"""The points of a figure: exact values, which are written as CSV."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Point = dict[str, Value]
 
 
 def as_written(x: Fraction, rounding: str = "nearest") -> Fraction:
-    """A parameter rounded to the digits that the CSV shows, so that values computed at it hold for the shown parameter.
+    """A parameter rounded to the digits of the CSV, so that what is computed for it is true of the shown digits.
 
     >>> as_written(Fraction(1, 3))
     Fraction(333333333333333, 1000000000000000)
@@ -23,18 +23,17 @@ def as_written(x: Fraction, rounding: str = "nearest") -> Fraction:
 
 
 def point_of(columns: tuple[str, ...], series: str, **values: Value) -> Point:
-    """A point with a value for every column: None where none is given."""
+    """A point with a value for every column; columns that are not given are None."""
     return {**dict.fromkeys(columns), "series": series, **values}
 
 
 @dataclass(frozen=True)
 class Figure:
-    """Points with a value for every column; `facts` are the numbers to quote, as decimal texts.
+    """The points of a figure, each with a value for every column; `facts` are numbers to quote, as decimal texts.
 
-    The parameters of a point, epsilon and eta, are chosen so that they are written exactly.
-
-    `rounded` is the safe rounding direction of a column: deltas measured on integer weights round up, values that a
-    program reaches round down. Points of series "paper" are the paper's formula and round to nearest.
+    The parameters of a point, epsilon and eta, are chosen so that they are written exactly. `rounded` is the safe
+    direction of rounding for a column: deltas measured on integer weights round up, values that a linear program
+    reaches round down. Points of series "paper" are the paper's formula and round to nearest.
     """
 
     name: str
@@ -45,7 +44,7 @@ class Figure:
     rounded: dict[str, str] = field(default_factory=lambda: {"delta": "up", "exact": "up"})
 
     def select(self, **values: Value) -> list[Point]:
-        """The points that have these values."""
+        """The points that have these values in these columns."""
         return [point for point in self.points if all(point[key] == value for key, value in values.items())]
 
     def text(self, point: Point, column: str) -> str:

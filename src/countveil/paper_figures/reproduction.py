@@ -17,11 +17,11 @@ from countveil.paper_figures.points import Figure, Point, as_written
 BOUNDS = (4, 6, 8)
 """The values of D that the paper's text names: supports of 9, 13 and 17 values."""
 NEAR = tuple(Fraction(i, 2000) for i in (-32, -16, -8, -4, -2, -1, 0, 1, 2, 4, 8, 16, 32))
-"""Offsets around a kink, as fractions of the whole axis."""
+"""Points are closer together around a kink: at these distances from it, as fractions of the whole axis."""
 
 
 def noise() -> Figure:
-    """P(Z = z), z = 0..6, of the paper's law, of two discrete Gaussians and of the optimum."""
+    """The points of the noise figure: P(Z = 0..6) of the paper's law, two discrete Gaussians and the optimum."""
     epsilon, eta, D = Fraction("2.18"), Fraction("0.8"), 6
     curves = three(epsilon, eta, D)
     variance = curves.law.variance
@@ -54,7 +54,7 @@ def noise() -> Figure:
 
 
 def against_epsilon() -> Figure:
-    """delta against epsilon at eta 0.5."""
+    """The points of the figure of delta against epsilon, at eta 0.5."""
     eta = Fraction(1, 2)
     kink = Fraction(decimal_text(_knee_epsilon(eta), 10))
     grid = {Fraction(i, 20) for i in range(1, 61)} | {kink + 3 * step for step in NEAR}
@@ -71,7 +71,7 @@ def against_epsilon() -> Figure:
 
 
 def against_eta(text: str) -> Figure:
-    """delta against eta at one epsilon."""
+    """The points of the figure of delta against eta, at one epsilon."""
     epsilon = Fraction(text)
     points: list[Point] = []
     for D in BOUNDS:
@@ -92,7 +92,11 @@ def against_eta(text: str) -> Figure:
 
 
 def against_gaussian() -> Figure:
-    """(epsilon, delta) of the paper's law at eta 0.5 and D 6, and of discrete Gaussians with its variance."""
+    """The points of the figure against the Gaussian, at eta 0.5 and D 6.
+
+    They are (epsilon, delta) of the paper's law, of the optimum, and of discrete Gaussians with the variance of the
+    paper's law.
+    """
     eta, D = Fraction(1, 2), 6
     kink = Fraction(decimal_text(_knee_epsilon(eta), 10))
     points: list[Point] = []
@@ -125,7 +129,7 @@ _SERIES = ("paper", "exact", "optimum", "gaussian-parameter", "gaussian-variance
 
 
 def _rows(curves: Three, **at: Fraction | int) -> Iterator[Point]:
-    """The points of the three curves at one parameter value."""
+    """The points of three curves at one value of the parameter: the paper's delta, the exact one, the optimum."""
     holds = "yes" if curves.holds else "no"
     yield {"series": "paper", **at, "delta": curves.stated, "theorem_holds": holds}
     yield {"series": "exact", **at, "delta": curves.exact, "theorem_holds": holds}

@@ -1,11 +1,12 @@
 """The cost of zero bias from a small count n0 on, in the probability of the exact count.
 
 Counts that are never negative can be unbiased only from some n0 on. For each n0 the linear program over the laws of all
-counts computes the largest eta at (epsilon, delta); it is compared with the signed optimum (2 delta + E - 1)/(E + 1),
-whose counts may be negative. Values are feasible to 40 digits; a design rounds and certifies them.
+counts computes the largest eta at (epsilon, delta). It is compared with the largest eta of signed counts, which may be
+negative: (2 delta + E - 1)/(E + 1) with E = e^epsilon. Values are feasible to 40 digits; a design rounds and certifies
+them.
 
-The noise does not depend on n from D + 8 on. If D is large, the tails of large counts are tied instead, and the status
-is "at least": free laws may have a larger eta.
+The noise does not depend on n from D + 8 on. If D is large, the laws of large counts are given geometric tails instead,
+and the status is "at least": without that restriction eta may be larger.
 """
 
 from __future__ import annotations
@@ -25,13 +26,16 @@ LARGEST_N0 = 8
 REACH = 14
 """D is REACH/epsilon, rounded up: the least D of the signed optimum, or a little more."""
 FREE = 16
-"""Up to this D all laws are free; beyond, the tails of large counts are tied."""
+"""Up to this D all laws are free; beyond, large counts are given geometric tails."""
 WINDOW = 14
 COLUMNS = ("series", "epsilon", "n0", "D", "eta", "share", "status")
 
 
 def zero_bias() -> Figure:
-    """The largest eta against n0; `status` is ok, at least, impossible, or unsolved if the solver failed."""
+    """The points of the figure: the largest eta for each n0, the count from which on the bias is zero.
+
+    `status` is ok, at least, impossible, or unsolved if the solver failed.
+    """
     points: list[Point] = []
     facts = {}
     for text in EPSILONS:

@@ -8,7 +8,7 @@ grade_prices    what one more answer of a grade costs the others
 shortfall       why grades do not fit their budget, and which values would fit
 descent         descent by quasi-Newton steps
 shape_search    the search for the best symmetric law of k answers: shapes, then D, then the weights themselves
-shapes          symmetric laws by their half, in floats, for the search only
+shapes          symmetric laws, stored as P(Z = 0..D), in floats, for the search only
 program_plan    plans by linear program: a law for each small count
 curve_program   the linear program of `program_plan`, with privacy curves below given heights
 margins         an estimate of the 95 % margin of a plan in closed form
@@ -59,7 +59,7 @@ def plan(
     prices: bool = False,
     progress: Callable[[Iterable[Any]], Iterable[Any]] = iter,
 ) -> Plan:
-    """The best mechanisms for so many answers within (epsilon, delta), certified for all of them together.
+    """The best mechanisms for a number of answers within (epsilon, delta), certified for all of them together.
 
     Args:
         epsilon, delta: The budget of all answers together.
@@ -67,14 +67,14 @@ def plan(
         grades: Instead of `answers`: names and grades, each with its number of answers and its accuracy.
         policy: "nonnegative", "signed" or "floor" (counts below D are treated as D).
         objective: What is best for a typical count: least "variance", largest "eta" or least 95 % "margin". With
-            grades the sum over all answers of weight times variance, or of weight times the probability of an error.
-        neighbours: "add-remove" or "replace".
+            grades, the sum over all answers of weight times variance, or of weight times the probability of an error.
+        neighbours: "add-remove" (one person more or less) or "replace" (one person replaced by another).
         cells: The number of cells of one table that a person can be in.
         sensitivity: How much one person can change a count.
-        unbiased_from: Policy nonnegative: the bias is at most `max_bias` from this count on. Default: computed.
+        unbiased_from: For policy nonnegative, the bias is at most `max_bias` from this count on. Default: computed.
         max_bias: The allowed bias. Default: as little as is nearly free.
-        method: How counts are made never negative: "remap", or "program", which has P2 from n = 1 on and no bias at all
-            from `unbiased_from` on, for noise up to 48.
+        method: How counts are made never negative. "remap" maps signed noise. "program", for noise up to 48, makes
+            P(Y = n) the same for all counts n from 1 on, and the bias exactly zero from `unbiased_from` on.
         prices: Also compute the price list: other numbers of answers, or with grades one more answer of each.
         progress: Wraps the rows of that list, to show progress.
 
@@ -157,7 +157,7 @@ def _check_program(policy: str, sensitivity: object, max_bias: object) -> None:
             "method", "program", f"remap with policy {policy}", "method program is for policy nonnegative"
         )
     if max_bias is not None:
-        hint = "its bias is exactly zero from unbiased_from on"
-        raise ParameterError("max_bias", max_bias, "to be left out with method program", hint)
+        hint = "its bias is exactly zero from unbiased_from on; leave out max_bias"
+        raise ParameterError("max_bias", max_bias, "nothing with method program", hint)
     if integer("sensitivity", sensitivity, 1, LARGEST_SENSITIVITY) > 1:
         raise ParameterError("sensitivity", sensitivity, "1 with method program", "use method remap")

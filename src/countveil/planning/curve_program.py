@@ -1,16 +1,18 @@
 """Never-negative laws whose privacy curves are below given heights at a grid of orders, so that they compose.
 
-The law of n >= D is given, symmetric and with noise up to D. A linear program finds the laws of n < D:
+The privacy curve of two laws is the function delta(E) of the order E = e^epsilon. The law of all counts n >= D is
+given: it is symmetric, with noise up to D. A linear program finds the laws of the counts n < D, so that
 
     P1   y >= 0 and |y - n| <= D                      P2   P(Y = n | n) = eta for n >= 1, at least eta for n = 0
     P3   zero bias for n >= n0                        sum_y max(0, p(y|a) - E p(y|b)) <= height(E)
 
 for all neighbours a, b, in both directions, at every order E >= 1 of the grid. Orders below 1 follow from the other
-direction. A curve is convex in E, so between the orders it is below the chords of the heights: the cost of k answers is
-bounded before the laws are known, and certified afterwards.
+direction. A curve is convex in E, so between the orders it is below the straight lines that join the heights: the cost
+of k answers is bounded before the laws are known, and certified afterwards.
 
-**Few hinges.** The program requires that p(y|n) falls with the distance from n, and that the ratio of neighbouring
-cells is within MARGIN orders of the ratio in the given law. So most terms of the sum have a known sign and are linear.
+**Few hinges.** A hinge is an extra variable for a term max(0, p - E q). The program requires that p(y|n) falls with the
+distance from n, and that the ratio of an outcome's probabilities at neighbouring counts stays near the ratio in the
+given law, at most MARGIN orders of the grid away. So most terms of the sum have a known sign, and need no hinge.
 Objectives, in this order: least bias of small counts, least mean squared errors.
 """
 
@@ -30,9 +32,9 @@ from countveil.numeric.linear_program import NoSolution, Solution
 
 MARGIN = 2
 WIDE = 4
-"""Unless n0 is given, the bias is zero from this many standard deviations on."""
+"""Unless n0 is given, the bias is required to be zero from this many standard deviations on."""
 _MET = Fraction(1, 10**9)
-"""A relative excess over the heights that is due to the solver's tolerance."""
+"""A relative excess over the heights up to this size is put down to the solver's tolerance."""
 _EXACT = Fraction(1, 10**40)
 _ROUGH = Fraction(1, 10**7)
 """A residual that rounding to integers can repair; the certificate includes its cost."""
@@ -40,7 +42,10 @@ _SAME = ONE + Fraction(1, 10**6)
 
 
 class CurveProgram:
-    """The program for the laws of n < D, given the symmetric law of n >= D; orders ascend from 1."""
+    """The linear program for the laws of counts n < D, given the symmetric law of counts n >= D.
+
+    The privacy curves of the laws must be at most heights[i] at the order orders[i]; the orders ascend from 1.
+    """
 
     def __init__(self, law: Law, orders: Sequence[Fraction], heights: Sequence[Fraction]) -> None:
         if orders[0] != 1 or not law.is_symmetric():
@@ -77,12 +82,16 @@ class CurveProgram:
         return cells
 
     def _constrain(self, n: int, cells: Cells) -> int:
-        """Constrain the mass to one; return a variable that is at least the size of the bias."""
+        """Constrain the law of n to sum to one; return a variable that is at least the size of its bias."""
         self.program.constrain_mass(cells)
         return self.program.bound_bias(n, cells)
 
     def _bound_curve(self, cells: Sequence[tuple[Term, Term | None, int]]) -> None:
-        """Constrain sum max(0, p - E q) <= height at every order, over cells (p, q, distance) with p >= q."""
+        """Constrain the sum of max(0, p - E q) to at most its height, at every order E of the grid.
+
+        `cells` are triples (p, q, distance): p and q are the probabilities of an outcome at two neighbouring counts, p
+        >= q, and `distance` is how far the outcome is from the count of p.
+        """
         sums: list[list[Term]] = [[(self.program.one, -h), (self.excess, -h)] for h in self.heights]
         for p, q, distance in cells:
             if q is None:
@@ -111,9 +120,10 @@ class CurveProgram:
         self.program.constrain([p, (q[0], -order * q[1])], lower=0)
 
     def solve(self, n0: int | None = None) -> tuple[LawsByCount, int]:
-        """The best laws, as integers over the bits of the given law, and the count from which the bias is zero.
+        """The best laws, as integer weights, and the count from which on their bias is zero.
 
-        Unless n0 is given, biases are weighted by n + 1 and made as small as possible: they vanish from some count on.
+        That count is n0, if given. Otherwise the biases, weighted by n + 1, are made as small as possible: they vanish
+        from some count on.
         """
         last = min(self.D, math.ceil(WIDE * math.sqrt(self.law.variance))) if n0 is None else min(n0, self.D)
         self._set_unbiased_from(last)

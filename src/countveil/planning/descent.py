@@ -12,21 +12,24 @@ from countveil.numeric.search import NoRootError
 STEPS = 60
 LEAST_GAIN = 1e-7
 STEEPEST = 1e12
-"""A slope beyond this is an error of floats."""
+"""A slope beyond this size is a numerical error."""
 
 
 class Slope(Protocol):
-    """A function with its gradient; it remembers the best place that it saw."""
+    """A function with its gradient, for `descend`; it remembers the best place at which it was evaluated."""
 
     def value(self, x: Floats) -> float:
-        """The value; infinite where it is not defined."""
+        """The value at x; infinite where the function is not defined."""
 
     def value_and_gradient(self, x: Floats) -> tuple[float, Floats]:
-        """Both, or NoRootError where they are not defined."""
+        """The value and the gradient at x; raises NoRootError where they are not defined."""
 
 
 def descend(slope: Slope, x: Floats, steps: int = STEPS) -> None:
-    """Go down from x until three steps in turn gain less than LEAST_GAIN, or no step gains anything."""
+    """Go downhill from x by at most `steps` steps; the function remembers the best place.
+
+    The descent ends when three steps in turn gain less than LEAST_GAIN, or when no step gains anything.
+    """
     try:
         value, gradient = slope.value_and_gradient(x)
     except NoRootError:

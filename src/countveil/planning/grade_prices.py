@@ -18,9 +18,10 @@ from countveil.planning.split_search import Split, find_split
 def grade_price_list(
     plan: Plan, steps: Callable[[Iterable[str]], Iterable[str]] = iter
 ) -> tuple[dict[str, object], ...]:
-    """For one more answer of each grade: the typical margin and the variance of every grade without a target.
+    """For one more answer of each grade: the accuracy that the grades without a target would then have.
 
-    `others` is None where one more answer does not fit: the targets alone would exceed the budget.
+    Each row gives their typical margin and variance as `others`, or None if one more answer does not fit, because the
+    targets alone would exceed the budget.
     """
     rows: list[dict[str, object]] = []
     split: Split | None = None
@@ -36,7 +37,10 @@ def grade_price_list(
 
 
 def _one_more(plan: Plan, name: str, near: Split | None) -> Split:
-    """The split after one more answer of this grade; `near` is the split after one more answer of another grade."""
+    """The best laws for all grades after one more answer of the grade `name`.
+
+    `near`, a result for one more answer of another grade, shortens the search.
+    """
     ask, parts = plan.ask, []
     for (grade_name, grade), planned in zip(ask.grades, plan.grades, strict=True):
         own = ask_of(ask, grade)
@@ -49,7 +53,7 @@ def _one_more(plan: Plan, name: str, near: Split | None) -> Split:
 
 
 def _accuracy(plan: Plan, split: Split) -> dict[str, object]:
-    """The margin and variance of the grades without a target, and their variance in the plan."""
+    """For each grade without a target: its margin and variance after the split, and its variance in the plan."""
     return {
         grade.name: {
             "typical_margin_95": margin_of(half),

@@ -3,8 +3,9 @@
 `split_search` proposes a symmetric law for each grade. The laws are rounded to integers, made never negative where that
 is asked for (which is post-processing), and the composition of all of them is certified on those integers.
 
-A margin is kept for every count, small ones included. A map to the non-negative integers moves small counts, so a law
-whose own margin is just kept may not be enough: it then keeps the margin with a higher probability than 95 %.
+A grade that asks for a margin keeps it for every count, small ones included. A map to the non-negative integers moves
+small counts. So a signed law that only just keeps the margin may not be enough: it is then required to keep the margin
+with a higher probability than 95 %.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from countveil.planning.split_search import LEVEL_95, GradePart, Split, find_spl
 ATTEMPTS = 14
 TRIES = 8
 LEAST_LEVEL, MOST_LEVEL = LEVEL_95 * (1 + 1e-9), 0.999
-"""The least and the most probability with which a law is asked to keep a margin; the least is 95 %, increased for
-rounding.
+"""The least and the largest probability with which a law may be required to keep a margin. The least is 95 %, increased
+a little for rounding.
 """
 USUAL_POWER = 1.4
 
@@ -44,7 +45,7 @@ def make_graded_plan(ask: PlanRequest) -> Plan:
 
 
 def _is_plannable(ask: PlanRequest) -> bool:
-    """Whether a plan is found for a request."""
+    """Whether a plan can be found for a request."""
     try:
         _find_plan(ask)
     except (NoRootError, CountveilError):
@@ -53,12 +54,12 @@ def _is_plannable(ask: PlanRequest) -> bool:
 
 
 def _targets_of(ask: PlanRequest) -> list[GradePart]:
-    """The grades of a request as the search sees them, before any margin has to hold for small counts."""
+    """The grades of a request in the form that the search needs, before margins have to hold for small counts too."""
     return [part_of(ask_of(ask, grade), grade) for _, grade in ask.grades]
 
 
 def _find_plan(ask: PlanRequest) -> Plan:
-    """The best plan; NoRootError if the grades do not fit."""
+    """The best plan for a request; raises NoRootError if its grades do not fit the budget."""
     asks = [ask_of(ask, grade) for _, grade in ask.grades]
     if len(asks) == 1 and is_free(ask.grades[0][1]):
         alone = make_plan(asks[0])
@@ -97,12 +98,12 @@ def ask_of(ask: PlanRequest, grade: Grade) -> PlanRequest:
 
 
 def is_free(grade: Grade) -> bool:
-    """Whether a grade has only a weight."""
+    """Whether a grade has no target and no bound, only a weight."""
     return grade.margin is None and grade.variance is None and grade.eta is None and grade.D is None
 
 
 def part_of(ask: PlanRequest, grade: Grade) -> GradePart:
-    """A grade as the search sees it."""
+    """A grade in the form that the search needs; `ask` is the request of this grade alone."""
     D = None if grade.D is None else int(grade.D)
     for name in ("margin", "variance", "eta"):
         if (target := getattr(grade, name)) is not None:
@@ -113,7 +114,10 @@ def part_of(ask: PlanRequest, grade: Grade) -> GradePart:
 
 
 def _level(ask: PlanRequest, part: GradePart) -> float:
-    """The probability with which a law of usual shape has to keep a margin so that every count keeps it with 95 %."""
+    """The probability with which a signed law must keep a margin, so that every count keeps it with 95 % after the map.
+
+    It is found for a law of usual shape. Laws that need no map keep the margin with 95 %.
+    """
     if part.target != "margin" or ask.policy != "nonnegative":
         return LEAST_LEVEL
 
@@ -129,7 +133,7 @@ def _level(ask: PlanRequest, part: GradePart) -> float:
 
 
 def _keeps_margin(part: GradePart, grade: PlannedGrade) -> bool:
-    """Whether every count keeps the margin; with policy floor, every count that is not raised to D."""
+    """Whether every count keeps the margin that its grade asks for; with policy floor, every count from D on."""
     mechanism = grade.mechanism
     typical = mechanism.policy == "floor"
     margin = mechanism.certificate.typical_margin_95 if typical else mechanism.margin_95
@@ -139,7 +143,10 @@ def _keeps_margin(part: GradePart, grade: PlannedGrade) -> bool:
 def _certify(
     ask: PlanRequest, asks: Sequence[PlanRequest], parts: Sequence[GradePart], split: Split
 ) -> tuple[tuple[PlannedGrade, ...], Bounds]:
-    """Round and certify; if the laws exceed delta, those without a target are widened a little and tried again."""
+    """Round the proposed laws and certify them together.
+
+    If they exceed delta, the laws without a target are widened a little and tried again.
+    """
     halves, by = split.halves, 1e-5
     for _ in range(ATTEMPTS):
         laws = [law_of(half) for half in halves]
@@ -155,7 +162,7 @@ def _certify(
 
 
 def _compose(asks: Sequence[PlanRequest], laws: Sequence[Law], ask: PlanRequest, step: float) -> Bounds:
-    """The tightest bounds of a few grids; the bounds of every grid hold."""
+    """Bounds on the delta of all answers: the tightest of those from a few grids, which all hold."""
     terms = [
         (answer_of(LawsByCount(law), each.sensitivity), each.answers * each.cells)
         for each, law in zip(asks, laws, strict=True)

@@ -1,7 +1,7 @@
 """Grades: kinds of answers of different accuracy under one guarantee.
 
 A plan fixes its grades, and how many answers each has, before the first answer. After every answer the analyst may
-choose which grade comes next: the guarantee does not depend on the order (docs/proofs.md).
+choose which grade comes next: the guarantee does not depend on the order of the answers (docs/proofs.md).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 PlanPolicy = Literal["nonnegative", "signed", "floor"]
 POLICIES = get_args(PlanPolicy)
 STANDARD = "standard"
-"""The name of the grade of a plan that has only a number of answers."""
+"""The name of the only grade of a plan that was asked for by a number of answers alone."""
 LARGEST_PLAN = 10**6
 LARGEST_SENSITIVITY, LARGEST_CELLS = 1000, 10_000
 LARGEST_MARGIN = 10**5
@@ -33,14 +33,15 @@ _WRITTEN = "NAME=ANSWERS, then xWEIGHT or @MARGIN (or @variance:V, @eta:P, @D:D)
 
 @dataclass(frozen=True)
 class Grade:
-    """Answers of one accuracy: a target to keep, or a weight to share what the targets leave.
+    """Answers of one accuracy: with a target to keep, or with a weight, by which they share what the targets leave.
 
     Args:
         answers: The number of answers.
-        margin: Keep this 95 % margin: at least 95 % of answers are no further from the truth, whatever the count is.
-        variance: Keep this variance for a typical count.
-        eta: Keep this probability of an exact answer for a typical count.
-        D: No answer is ever further from the truth. Unlike the other targets it leaves the accuracy to the weight.
+        margin: The 95 % margin to keep: at least 95 % of answers are no further from the truth, whatever the count is.
+        variance: The variance to keep for a typical count.
+        eta: The probability of an exact answer to keep for a typical count.
+        D: The noise bound: no answer is ever further from the truth. Unlike margin, variance and eta, it
+            can be combined with a weight.
         weight: The plan makes the sum of weight * answers * variance least. Default 1; not with a margin,
             a variance or an eta.
         policy: "nonnegative", "signed" or "floor". Default: that of the plan.
@@ -82,7 +83,8 @@ class Grade:
             raise RequestError(f"a grade has one target, but {' and '.join(targets)} are given; leave one out")
         if targets and self.weight is not None:
             raise RequestError(
-                f"{targets[0]} fixes the accuracy of a grade, and weight shares what is left; leave one of them out"
+                f"{targets[0]} fixes the accuracy of a grade, and weight is for grades without a target; "
+                "leave one of them out"
             )
 
     def _set(self, name: str, value: object) -> None:
@@ -105,7 +107,7 @@ class Grade:
 
 @dataclass(frozen=True)
 class PlannedGrade:
-    """A grade of a plan: its answers, their mechanism, and the number of cells of one table that a person can be in."""
+    """A grade of a plan: its number of answers, their mechanism, and how many cells of one table a person can be in."""
 
     name: str
     answers: int
@@ -131,7 +133,10 @@ class PlannedGrade:
 
 
 def read_grade(text: str) -> tuple[str, Grade]:
-    """The name and the grade of a text such as fine=2@3, standard=10, coarse=40x0.25, low=5@eta:0.5/signed.
+    """Read the name and the grade from a text.
+
+    The text is NAME=ANSWERS, then xWEIGHT or @MARGIN, or another target such as @eta:0.5, then /POLICY: for instance
+    fine=2@3, standard=10, coarse=40x0.25, low=5@eta:0.5/signed.
 
     >>> read_grade("fine=2@3")[0], read_grade("fine=2@3")[1].margin
     ('fine', 3)
@@ -148,14 +153,14 @@ def read_grade(text: str) -> tuple[str, Grade]:
 
 
 def check_name(name: object) -> str:
-    """The name of a grade; refused if it is not allowed."""
+    """The given name of a grade; raises ParameterError if it is not allowed."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ParameterError("grade", name, "a name of up to 32 of a-z, 0-9, _ and -, beginning with a letter")
     return name
 
 
 def check_grades(grades: object) -> tuple[tuple[str, Grade], ...]:
-    """The grades of a plan with their names, checked."""
+    """The names and grades of a plan as pairs; raises ParameterError if they are not allowed."""
     allowed = 'a mapping from names to grades, such as {"fine": Grade(2, margin=3), "standard": Grade(10)}'
     if not isinstance(grades, Mapping) or not grades or not all(isinstance(g, Grade) for g in grades.values()):
         raise ParameterError("grades", grades, allowed)

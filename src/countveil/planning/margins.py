@@ -1,8 +1,9 @@
 """The 95 % margin of a plan before it is made: an estimate in closed form, in microseconds.
 
-The better of two classic plans for so many answers: Laplace noise, with even shares of epsilon, and Gaussian noise,
-whose exact delta has a closed form (Balle and Wang 2018). A person in so many cells pays for each, and noise grows in
-proportion to what a person changes in one. Real plans differ by at most about one from the estimate, or a tenth.
+The estimate is the better of two classic plans for so many answers: Laplace noise, with even shares of epsilon, and
+Gaussian noise, whose exact delta has a closed form (Balle and Wang 2018). A person who is in several cells pays for
+each of them, and noise grows in proportion to what a person can change in one cell. The margin of a real plan differs
+from the estimate by at most about one, or a tenth of it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import math
 from countveil.accounting import Neighbours
 
 WITHIN_95 = 1.959964
-"""The deviations of a normal law within which it is with probability 95 %."""
+"""A normal variable is within this many standard deviations of its mean with probability 95 %."""
 
 
 def estimate_margin(

@@ -1,9 +1,10 @@
 """From a budget and a number of answers to the best mechanism, certified for all answers together.
 
-`shape_search` searches for the best *signed* law for k answers. The law is rounded to integers, and its composed delta
-is certified on those integers. Policy nonnegative adds a remap: it is post-processing, so the signed law's curve holds
-for all answers. No law is corrected to a bias of exactly zero, which would cost k * share * (1 + E). Method program has
-a law for each small count instead (`program_plan`), certified by the supremum of all their curves.
+`shape_search` searches for the best *signed* law for k answers. The law is rounded to integers, and the delta of all
+answers is certified on those integers. Policy nonnegative adds a remap, which is post-processing, so the certified
+delta still holds. No law is corrected to a bias of exactly zero: that would move a share of each law and cost k * share
+* (1 + E) of delta, with E = e^epsilon. Method program makes a law for each small count instead (`program_plan`),
+certified by the largest of all their privacy curves.
 """
 
 from __future__ import annotations
@@ -38,15 +39,15 @@ LISTED = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 ATTEMPTS = 8
 RETRIES = 3
 LARGE_SHARE = 2
-"""Epsilon of one answer above which even shares are as good as any other plan."""
+"""If one answer has more epsilon than this, even shares are as good as any other plan."""
 MOST_DESIGNED = 4
-"""The largest sensitivity at which laws of one answer are designed: beyond, the linear program takes too long."""
+"""For one answer, laws are designed up to this sensitivity; beyond, the linear program takes too long."""
 LARGEST_SHARE = Fraction(20)
 """The most epsilon for one answer: here all but a few answers in a billion are exact."""
 AIMED = 1 - 5e-5
-"""Share of delta that the search aims at: the rest is for rounding."""
+"""The search aims at this share of delta; the rest is for rounding."""
 EDGES = (1.0, 0.1, 0.01)
-"""Factors of the share of delta for the edges of a law, in the order in which they are tried."""
+"""Factors for the share of delta that the edges of a law may take, in the order in which they are tried."""
 FINER = (1.0, 2.0, 3.0)
 EDGES_TOO_LIKELY = "the probability of the largest noise values (near -D and D) uses too much of delta"
 
@@ -70,7 +71,7 @@ class PlanRequest:
 
     @property
     def pairs(self) -> int:
-        """The number of pairs composed: replacing a person moves one cell up and one down."""
+        """The number of pairs of laws composed: one for each answer and cell, or two with neighbours "replace"."""
         return self.answers * self.cells * (2 if self.neighbours == "replace" else 1)
 
     @property
@@ -80,10 +81,10 @@ class PlanRequest:
 
 @dataclass(frozen=True)
 class Plan:
-    """Grades of answers within (epsilon, delta); `certified` bounds the delta of all of them together.
+    """The grades of a plan within (epsilon, delta); `certified` bounds the delta of all their answers together.
 
-    A plan of k equal answers has one grade, named `standard`. `mechanism` is that of the one grade; a plan of several
-    grades has none, and says so. `answers` is the number of answers of all grades.
+    `ask` is the request. A plan of k equal answers has one grade, named `standard`. `answers` is the number of answers
+    of all grades.
     """
 
     ask: PlanRequest
@@ -98,14 +99,14 @@ class Plan:
 
     @property
     def mechanism(self) -> Mechanism:
-        """The mechanism of a plan with one grade."""
+        """The mechanism of the one grade; raises RequestError if the plan has several grades."""
         if len(self.grades) > 1:
             names = ", ".join(grade.name for grade in self.grades)
             raise RequestError(f"this plan has a mechanism for each grade ({names}); take them from plan.grades")
         return self.grades[0].mechanism
 
     def describe(self) -> dict[str, object]:
-        """The plan as JSON values; `per_answer` describes the mechanism of a plan with one grade."""
+        """The plan as JSON values. `per_answer` describes the mechanism of a plan with one grade, else it is None."""
         ask, alone = self.ask, len(self.grades) == 1
         return {
             "schema_version": 1,
@@ -128,12 +129,12 @@ class Plan:
 
 
 def plan_of(ask: PlanRequest, mechanism: Mechanism, certified: Bounds, notes: tuple[str, ...]) -> Plan:
-    """A plan of equal answers."""
+    """A plan whose answers all have the same mechanism."""
     return Plan(ask, (PlannedGrade(STANDARD, ask.answers, mechanism, ask.cells),), certified, notes)
 
 
 def make_plan(ask: PlanRequest) -> Plan:
-    """The best plan for a request, certified under composition."""
+    """The best plan of equal answers for a request, certified for all answers together."""
     if ask.pairs == 1 and ask.sensitivity == 1:
         return _plan_single(ask)
     if _is_designed(ask):
@@ -152,14 +153,17 @@ def make_plan(ask: PlanRequest) -> Plan:
 
 
 def _is_designed(ask: PlanRequest) -> bool:
-    """Whether every answer gets an even share of the budget, and the law that `design` makes for that share."""
+    """Whether each answer gets an even share of the budget, and the law that `design` makes for that share."""
     if ask.sensitivity > 1 and (ask.sensitivity > MOST_DESIGNED or 4 * ask.epsilon < ask.sensitivity):
         return False
     return ask.pairs == 1 or ask.epsilon > LARGE_SHARE * ask.pairs
 
 
 def estimate(ask: PlanRequest) -> Laws:
-    """A fast estimate of a plan's laws, not certified: shapes from geometric to Gaussian, remapped if requested."""
+    """An estimate of the laws of a plan, found fast and not certified: shapes from geometric to Gaussian.
+
+    The laws are remapped if the request needs never-negative counts.
+    """
     if _is_designed(ask):
         epsilon, delta = ask.epsilon / ask.pairs, ask.delta / ask.pairs
         law = design(epsilon=epsilon, delta=delta, policy="signed", sensitivity=ask.sensitivity).laws.stationary
@@ -169,7 +173,7 @@ def estimate(ask: PlanRequest) -> Laws:
 
 
 def price_list(plan: Plan, steps: Callable[[Iterable[int]], Iterable[int]] = iter) -> tuple[dict[str, object], ...]:
-    """Prices of 1, 2, 5, ... 1000 answers: exact values for the given plan, estimates for the others."""
+    """The accuracy of one answer if there were 1, 2, 5, ... 1000 answers: exact for the given plan, else estimated."""
     counts = sorted({*LISTED, plan.answers})
     rows = []
     for k in steps(counts):
@@ -182,7 +186,10 @@ def price_list(plan: Plan, steps: Callable[[Iterable[int]], Iterable[int]] = ite
 
 
 def _price(laws: Laws, D: int) -> dict[str, object]:
-    """The accuracy of one answer: `margin_95` holds for every count, the rest for a typical count."""
+    """The accuracy of one answer for the price list.
+
+    `margin_95` holds for every count, the other figures for a typical count.
+    """
     law = laws.stationary
     return {
         "variance": decimal_text(law.variance, 6),
@@ -194,7 +201,7 @@ def _price(laws: Laws, D: int) -> dict[str, object]:
 
 
 def _plan_single(ask: PlanRequest) -> Plan:
-    """A plan of one answer: the mechanism is a design."""
+    """A plan of one answer, whose mechanism is made by `design`."""
     mechanism = design(
         epsilon=ask.epsilon,
         delta=ask.delta,
@@ -211,7 +218,7 @@ def _plan_single(ask: PlanRequest) -> Plan:
 
 
 def _share_evenly(ask: PlanRequest) -> Plan:
-    """Even shares of epsilon and delta: with much epsilon for each answer, no other plan is better."""
+    """A plan with even shares of epsilon and delta; with so much epsilon for each answer no other plan is better."""
     epsilon = min(ask.epsilon / ask.pairs, LARGEST_SHARE)
     delta = ask.delta / ask.pairs * Fraction(AIMED)
     if ask.method == "program":
@@ -222,7 +229,7 @@ def _share_evenly(ask: PlanRequest) -> Plan:
         mechanism = certify_alone(ask, make_laws(ask, mechanism.laws.stationary))
     bounds = _compose(ask, mechanism.laws, 1e-3)
     if Fraction(bounds.upper) > ask.delta:
-        raise InfeasibleError("answers with even shares of epsilon and delta exceed delta together", "raise delta")
+        raise InfeasibleError("with equal shares of epsilon for all answers, they exceed delta together", "raise delta")
     notes = (
         "even shares of epsilon and delta for every answer: with so much epsilon nothing else is better",
         "the law of largest eta, which serves every objective here",
@@ -231,7 +238,10 @@ def _share_evenly(ask: PlanRequest) -> Plan:
 
 
 def _certify(ask: PlanRequest, candidate: Candidate) -> Plan:
-    """Round, remap if requested, and certify; a law that exceeds delta is widened a little and tried again."""
+    """Round a candidate to integer weights, remap it if requested, and certify the plan.
+
+    A law that exceeds delta is widened a little and tried again.
+    """
     half, target = candidate.half, ask.target
     for _ in range(ATTEMPTS):
         law = law_of(half)
@@ -245,7 +255,10 @@ def _certify(ask: PlanRequest, candidate: Candidate) -> Plan:
 
 
 def _plan_by_program(ask: PlanRequest) -> Plan:
-    """Find laws below a curve and certify them; if they exceed delta, try again with a lower curve."""
+    """A plan by linear program: laws below a privacy curve, certified together.
+
+    If they exceed delta, a lower curve is tried.
+    """
     target = ask.target
     for _ in range(RETRIES):
         proposed = propose(target, ask.objective, ask.unbiased_from)
@@ -257,7 +270,10 @@ def _plan_by_program(ask: PlanRequest) -> Plan:
 
 
 def make_laws(ask: PlanRequest, law: Law) -> Laws:
-    """The law, never negative if requested: this is post-processing, so the composed delta holds."""
+    """The laws of a mechanism with this signed noise: remapped to be never negative if the request needs that.
+
+    A remap is post-processing, so the delta certified for the signed law holds.
+    """
     if ask.policy != "nonnegative":
         return LawsByCount(law, lo=law.right if ask.policy == "floor" else 0)
     if min(law.left, law.right) < 2:
@@ -271,7 +287,7 @@ def make_laws(ask: PlanRequest, law: Law) -> Laws:
 
 
 def _compose(ask: PlanRequest, laws: Laws, step: float) -> Bounds:
-    """The tightest bounds of a few grids; the bounds of every grid hold."""
+    """Bounds on the delta of all answers: the tightest of those from a few grids, which all hold."""
     terms = [(answer_of(laws, ask.sensitivity), ask.answers)]
     usual = Composition(terms, ask.neighbours, ask.cells)
     bounds = usual.delta(float_below(ask.epsilon))
@@ -285,7 +301,7 @@ def _compose(ask: PlanRequest, laws: Laws, step: float) -> Bounds:
 
 
 def _widen(half: Floats, target: Target, step: float) -> Floats:
-    """The law with its logarithms scaled down until it meets the target."""
+    """The law with the logarithms of its probabilities scaled down, which makes it wider, until it meets the target."""
     logs = np.log(half / half[0])
 
     def lack(s: float) -> float:
@@ -299,7 +315,10 @@ def _widen(half: Floats, target: Target, step: float) -> Floats:
 
 
 def certify_alone(ask: PlanRequest, laws: Laws) -> Mechanism:
-    """The mechanism, certified alone at the epsilon where one answer has its even share of delta."""
+    """The mechanism with these laws, certified for one answer alone.
+
+    The certificate's epsilon is the one at which the answer has its even share of delta.
+    """
     share = ask.delta / ask.pairs
     order = epsilon_order(laws, share, ask.sensitivity, _order_below(laws.stationary, share, ask.sensitivity))
     epsilon = ask.epsilon if order is None else min(ask.epsilon, log_upper(order, 6))
@@ -322,7 +341,10 @@ def certify_alone(ask: PlanRequest, laws: Laws) -> Mechanism:
 
 
 def _order_below(law: Law, share: Fraction, sensitivity: int) -> Fraction:
-    """An order at which the delta of a signed law is probably a little above `share`: the first guess of a search."""
+    """An order E = e^epsilon at which the delta of a signed law is probably a little above `share`.
+
+    It is the first guess of a search.
+    """
     loss = pair_of(law, law.shift(sensitivity))
     target = float(share) * (1 + 1e-9)
     if loss.infinite >= target or not len(loss.loss) or loss.delta(0.0) <= target:
@@ -332,7 +354,7 @@ def _order_below(law: Law, share: Fraction, sensitivity: int) -> Fraction:
 
 
 def _bound(laws: Laws) -> int:
-    """The noise bound D; a remap has its own."""
+    """The noise bound D of these laws; for a remap, the bound on noise and map together."""
     return laws.D if isinstance(laws, Remap) else laws.stationary.worst_error
 
 

@@ -1,11 +1,14 @@
-"""Plans by linear program: a law for each small count, with curves below that of a signed law for k answers.
+"""Plans by linear program: a law for each small count, and privacy curves below one that is good for k answers.
+
+The privacy curve of two laws is the function delta(E) of the order E = e^epsilon.
 
 1. Search for the best signed law for k answers, as for any plan, with a small part of delta in reserve.
-2. Evaluate its curve at a few orders. The chords between them are the curve of a pair that dominates every law below
-   them at those orders. While there are too many orders, drop the one whose removal costs least for k answers.
-3. The stationary law is the signed one with its centre a percent lower. Small counts spend that percent on exact P2 and
-   P3, which a remap does not have.
-4. `curve_program` finds the laws of small counts. These steps only propose; `plan` composes the supremum of the curves
+2. Evaluate the curve of that law at a few orders, and join the values by straight lines. The result dominates: laws
+   whose curves are below it at those orders are below it everywhere. While there are too many orders, drop the one
+   whose removal costs least for k answers.
+3. The stationary law is the signed law with its centre lowered by a percent. The laws of small counts use that percent
+   for what a remap does not have: an exact P(Y = n) = eta (P2) and a bias of exactly zero (P3).
+4. `curve_program` finds the laws of small counts. These steps only propose; `plan` composes the largest of the curves
    of all laws over all orders, and accepts laws within the budget.
 """
 
@@ -33,29 +36,29 @@ from countveil.planning.shapes import Target, normalise
 LARGEST_D = 48
 """The largest D for which the program is solved within minutes."""
 ORDERS = 8
-"""The most orders above 1 at which curves are bounded."""
+"""Privacy curves are bounded at no more than this many orders above 1."""
 DIPS = (0.01, 0.03, 0.1)
-"""How much lower the centre of the stationary law is than the signed law's, in the order of the attempts."""
+"""By how much the centre of the stationary law is lowered; tried in this order."""
 EDGE = 0.05
-"""The share of delta that the edges of the signed law may take to make D smaller."""
+"""The edges of the signed law may take up to this share of delta, to make D smaller."""
 SPARED = 0.98
-"""The share of delta that the chords aim at."""
+"""The curve that bounds those of all laws aims at this share of delta."""
 CLEAR = 1 - 3e-6
-"""The share of epsilon to aim at: if k times the largest loss is epsilon, rounding must not exceed it."""
+"""The share of epsilon to aim at. If k times the largest loss is exactly epsilon, rounding must not push it beyond."""
 OUTSIDE = 0.6
-"""The largest edge of the stationary law, as a share of the signed law's edge."""
+"""The edge of the stationary law is at most this share of the edge of the signed law."""
 TRIES = 6
 STEPS = 200
-"""Grid steps in the largest loss."""
+"""The largest privacy loss spans this many grid steps."""
 _SAME = Fraction(10**6 + 1, 10**6)
 
 Curve = tuple[tuple[Fraction, ...], tuple[Fraction, ...]]
-"""Orders from 1 on and the heights of a curve at them."""
+"""A pair (orders from 1 on, the heights of a privacy curve at these orders)."""
 
 
 @dataclass(frozen=True)
 class ProposedLaws:
-    """Laws below a curve, a suitable grid step, and notes for the plan."""
+    """Proposed laws, not certified: the laws, a suitable grid step for composing them, and notes for the plan."""
 
     laws: LawsByCount
     step: float
@@ -63,13 +66,13 @@ class ProposedLaws:
 
 
 def law_of(half: Floats) -> Law:
-    """The symmetric law whose P(Z = z), z = 0..D, is proportional to `half`, rounded to integer weights."""
+    """The symmetric law with P(Z = z) proportional to half[|z|], rounded to integer weights."""
     bits = 64 if float(half.min()) > 2.0**-36 else 96 if float(half.min()) > 2.0**-68 else 128
     return symmetric_law([int(Fraction(float(p)) * (1 << SCALE)) for p in half], bits)
 
 
 def propose(target: Target, objective: str, n0: int | None = None) -> ProposedLaws:
-    """Laws for k answers, not certified: within the target but for errors of the solver and of rounding."""
+    """Laws for k answers, not certified: within the target except for errors of the solver and of rounding."""
     half, curve = _find_curve(replace(target, epsilon=target.epsilon * CLEAR), objective)
     for dip in DIPS:
         law = _lower_centre(half, dip, curve)
@@ -90,7 +93,7 @@ def propose(target: Target, objective: str, n0: int | None = None) -> ProposedLa
 
 
 def _find_curve(target: Target, objective: str) -> tuple[Floats, Curve]:
-    """A signed law, and its curve at a few orders: laws below the curve there are within the target."""
+    """A signed law, and a curve at a few orders: k answers with laws below that curve are within the target."""
     aim = target.delta * SPARED
     for _ in range(TRIES):
         try:
@@ -116,7 +119,7 @@ def _check_size(D: int) -> None:
 
 
 def _shorten(half: Floats, target: Target) -> Floats:
-    """Cut the tail that takes less than a share of delta: a smaller D is a smaller program."""
+    """Cut off the edges of a law if they take less than a share of delta: a smaller D makes a smaller program."""
     for D in range(3, len(half) - 1):
         if half[D] * target.answers <= EDGE * target.delta:
             return normalise(np.log(half[: D + 1]))
@@ -124,9 +127,10 @@ def _shorten(half: Floats, target: Target) -> Floats:
 
 
 def _lower_centre(half: Floats, by: float, curve: Curve) -> Law | None:
-    """The law with a lower centre and a smaller edge, below the curve: the other laws use the difference.
+    """The law with a lower centre and a smaller edge, which leaves other laws some room below the curve.
 
-    A lower centre raises all other weights; if the law then exceeds the curve, losses are scaled down a little too.
+    None if no such law is below the curve. A lower centre raises all other weights; if the law then exceeds the curve,
+    its losses are scaled down a little too.
     """
     for flatter in (0.0, by / 10, by / 5, by / 2, by):
         logs = (np.log(half / half[0]) * (1 - flatter)).tolist()
@@ -140,12 +144,15 @@ def _lower_centre(half: Floats, by: float, curve: Curve) -> Law | None:
 
 
 def _height(law: Law, order: Fraction) -> Fraction:
-    """The curve of a law against its shift by 1, at one order."""
+    """The exact delta of a law against its shift by 1, at one order E = e^epsilon."""
     return hockey_stick(law, law.shift(1), order)
 
 
 def _choose_curve(law: Law, target: Target) -> Curve:
-    """The curve at a few of its own corners."""
+    """The privacy curve of a law against its shift by 1, at a few of its corners.
+
+    While there are too many corners, the one whose removal costs least for k answers is dropped.
+    """
     orders = [Fraction(1)]
     for ratio in sorted(law.probability(i) / law.probability(i + 1) for i in range(law.right)):
         if ratio > orders[-1] * _SAME:
@@ -164,7 +171,10 @@ def _choose_curve(law: Law, target: Target) -> Curve:
 
 
 def chords(orders: tuple[Fraction, ...], heights: tuple[Fraction, ...]) -> Pair:
-    """The pair whose curve joins the heights at orders >= 1 by straight lines; so does its mirror image's curve."""
+    """The pair of laws whose privacy curve joins the given heights by straight lines.
+
+    The orders are 1 and above; the mirrored pair has the same curve.
+    """
     E = [*(1 / order for order in orders[:0:-1]), *orders]
     h = [*(1 - (1 - height) / order for order, height in zip(orders[:0:-1], heights[:0:-1], strict=True)), *heights]
     slopes = [(1 - h[0]) / E[0]]
@@ -176,7 +186,7 @@ def chords(orders: tuple[Fraction, ...], heights: tuple[Fraction, ...]) -> Pair:
 
 
 def _estimate_delta(orders: tuple[Fraction, ...], heights: tuple[Fraction, ...], target: Target) -> float:
-    """An estimate of the delta of k answers whose curves are on the chords."""
+    """An estimate of the delta of k answers, each with the curve that joins the heights by straight lines."""
     losses = above([chords(orders, heights)], math.log(orders[-1]) / STEPS)
     return convolution.estimate([(losses, target.answers)], target.epsilon)
 

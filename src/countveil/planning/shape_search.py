@@ -2,15 +2,16 @@
 
 Floats throughout: the result is a proposal. `plan` rounds it to integers and certifies those.
 
-**Freely**: the weights of a symmetric law on [-D, D] themselves are optimised. The objective is linear in the weights,
-sum_z cost_z w_z: the variance, or the probability of an error.
+**Freely** means that the weights w_z of a symmetric law on [-D, D] themselves are optimised. The objective is linear in
+the weights, sum_z cost_z w_z: the variance, or the probability of an error.
 
-delta of k answers is differentiable in the weights w_z of one: with l_z = ln(w_z / w_(z-1)) the loss of outcome z,
+The delta of k answers is differentiable in the weights w_z of one answer. With l_z = ln(w_z / w_(z-1)) the privacy loss
+of outcome z, and L the loss of the other k - 1 answers,
 
     d delta / d w_z = k ( P(L > epsilon - l_z) - e^epsilon Q(L > epsilon - l_(z+1)) ),
 
-L the loss of the other k - 1 answers: one more transform. The logarithms of the weights are piecewise linear in z
-between knots, so that there are few unknowns; every step rescales them so that delta is met, and quasi-Newton steps
+which takes one more Fourier transform. Between a few places z, called knots, the logarithms of the weights are linear
+in z, so that there are few unknowns. Every step rescales the logarithms so that delta is met, and quasi-Newton steps
 (BFGS) lower the cost. The delta of laws on a lattice of losses has jumps; the search ends at a step without a gain.
 """
 
@@ -42,21 +43,21 @@ from countveil.planning.shapes import (
 POWERS = (1.0, 1.4, 2.0)
 REFINEMENTS = 8
 NEARBY = (0.008, 0.016)
-"""Offsets of powers that are tuned on the fine grid too, because the coarse grid cannot tell them apart."""
+"""Powers above the best one by these amounts are tuned on the fine grid too: the coarse grid cannot tell them apart."""
 FINE = 200.0
 """Grid steps in a standard deviation of the loss for the last tuning; the coarser grid errs on the safe side."""
 POLISHED_ANSWERS = 100
-"""From this many answers on, a shape is as good as free weights."""
+"""From this many answers on, a shape is as good as weights that are optimised freely."""
 SHARES = (1e-5, 1e-3, 0.02, 0.2, 0.9)
-"""Shares of delta that the infinite losses at the edges may take: the larger, the smaller D."""
+"""Shares of delta that the edges of a law may take: the larger the share, the smaller D."""
 USUAL_SHARE = 5e-3
 WIDE, SMALL_SENSITIVITY = 60, 4
-"""The standard deviation, approximately, at which the shape of wider laws is found, unless the sensitivity is small."""
+"""Laws wider than about this standard deviation take the shape of a narrower one, unless the sensitivity is small."""
 
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A proposal: P(Z = z) for z = 0..D, the power of the shape it came from, and the grid it was judged on."""
+    """A proposed law: P(Z = z) for z = 0..D, the power of its shape, and the step of the grid it was judged on."""
 
     half: Floats
     power: float
@@ -68,15 +69,16 @@ class Candidate:
 
 
 def cost_of(objective: str, D: int) -> Floats:
-    """The linear cost of an objective: z^2 for variance, else 1 for every z != 0."""
+    """The cost of each noise z = 0..D for an objective: z^2 for "variance", else 1 for every z except 0."""
     z = np.arange(D + 1, dtype=float)
     return z**2 if objective == "variance" else (z > 0).astype(float)
 
 
 def search(target: Target, objective: str, *, edge: float = 1.0, polish: bool = True) -> Candidate:
-    """The best law of the search; `edge` scales the share of delta that edges may take.
+    """The best law for the target that the search finds; raises NoRootError if it finds none.
 
-    A wide law has nearly the shape of a narrower one: at a large sensitivity the shape is found at a smaller one.
+    `edge` scales the share of delta that the edges may take; without `polish` the search is fast and rough. A wide law
+    has nearly the shape of a narrower one, so at a large sensitivity the shape is found at a smaller one.
     """
     small = max(1, math.ceil(WIDE * target.epsilon / math.sqrt(8 * target.answers)))
     if target.sensitivity <= max(small, SMALL_SENSITIVITY):
@@ -124,7 +126,10 @@ def _search(target: Target, objective: str, edge: float, polish: bool) -> Candid
 
 
 def search_power(power: float, target: Target) -> Candidate | None:
-    """The least noise of one shape: 1 is the (truncated) geometric law, 2 the discrete Gaussian."""
+    """The law exp(-|z/c|^power) with the least noise that meets the target, or None if there is none.
+
+    Power 1 is the (truncated) geometric law, 2 the discrete Gaussian.
+    """
     return _member(power, target, USUAL_SHARE, None)
 
 
@@ -149,7 +154,7 @@ def _refine(
     value: Callable[[Candidate], float],
     times: int,
 ) -> None:
-    """Halve the intervals on both sides of the best power."""
+    """Try new powers half-way between the best power and its neighbours on both sides, up to `times` times."""
     for _ in range(times):
         ordered = sorted(tried)
         i = ordered.index(min(tried, key=lambda p: value(tried[p])))
@@ -183,7 +188,7 @@ def _judge(objective: str) -> Callable[[Candidate], float]:
 
 
 def margin_of(half: Floats) -> int:
-    """The least m with P(|Z| <= m) >= 95 %."""
+    """The least m with P(|Z| <= m) >= 95 %, where half[z] is P(Z = z) = P(Z = -z)."""
     inside = half[0] + 2 * np.concatenate(([0.0], np.cumsum(half[1:])))
     return int(np.argmax(inside >= 0.95))
 
@@ -199,7 +204,10 @@ def polish_weights(half: Floats, target: Target, cost: Floats) -> Floats:
 
 
 class _Search:
-    """ln(cost) as a function of the logarithms x of the slopes of -ln w between knots, rescaled to the target."""
+    """The function that free weights minimise: ln(cost) of a law that is rescaled to meet the target.
+
+    Its variables x describe the law: between two knots, -ln(weight) rises with the slope e^x.
+    """
 
     def __init__(self, half: Floats, target: Target, cost: Floats) -> None:
         self.target = target
@@ -220,7 +228,7 @@ class _Search:
         return normalise(-np.interp(np.arange(self.D + 1), self.knots, depth))
 
     def _rescale(self, x: Floats) -> tuple[float, Floats]:
-        """The rescaling s at which slopes times e^-s meet the target, and the law."""
+        """A number s, and the law with all slopes multiplied by e^-s, which meets the target."""
 
         def lack(s: float) -> float:
             delta = composed_delta(self.law(x - s), self.target, self.step)
@@ -262,7 +270,10 @@ class _Search:
         return float(2 * half @ self.cost - half[0] * self.cost[0])
 
     def _pull_back(self, per_outcome: Floats, half: Floats, x: Floats) -> Floats:
-        """The gradient in x of a function, from its derivatives in the weights of z = 0..D (and -z)."""
+        """The gradient in the variables x of a function that is given by its derivatives in the weights.
+
+        `per_outcome[z]` is the derivative in the weight of z, the same for -z, for z = 0..D.
+        """
         mass = np.where(np.arange(self.D + 1) == 0, half, 2 * half)
         of_depth = -mass * (per_outcome - float(mass @ per_outcome))
         beyond = np.cumsum(of_depth[::-1])[::-1]  # of everything at or beyond z
@@ -278,7 +289,10 @@ class _Search:
 
 
 def _delta_gradient(half: Floats, target: Target, step: float | None = None) -> Floats:
-    """d delta / d w_z averaged over z and -z, for sensitivity 1."""
+    """The derivative of the delta of all answers in the weight of each noise z = 0..D, averaged over z and -z.
+
+    For sensitivity 1.
+    """
     law = np.concatenate((half[:0:-1], half))
     rise = np.log(law[1:]) - np.log(law[:-1])  # losses of outcomes -D+1..D
     others = [(grid_losses(half, target, step), max(1, target.answers - 1))]
@@ -292,7 +306,7 @@ def _delta_gradient(half: Floats, target: Target, step: float | None = None) -> 
 
 
 def _knots(D: int) -> np.typing.NDArray[np.int64]:
-    """0, 1, 2, ... and wider towards D."""
+    """Places from 0 to D between which logarithms of weights are linear: 0, 1, 2, ..., and wider apart towards D."""
     knots, width = [0], 1.0
     while knots[-1] < D:
         knots.append(min(D, knots[-1] + round(width)))

@@ -1,4 +1,4 @@
-"""Why grades do not fit their budget: which one is too fine, the nearest target, and the least sufficient epsilon."""
+"""Why grades do not fit their budget: which one is too fine, the nearest target, and an epsilon that is enough."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from countveil.planning.plans import PlanRequest
 from countveil.planning.split_search import GradePart, least_delta
 
 MOST = 64
-"""The most by which a target is loosened when the nearest one is searched for."""
+"""The search for the nearest margin that fits goes up to about this many times the requested one."""
 STEPS = (1.0, 1.02, 1.05, 1.1, 1.2, 1.4, 1.8, 2.5)
-"""Factors of a value that should be enough; the first one with which a plan is found is what the error says."""
+"""A computed value that should be enough is multiplied by these in turn; the error names the first that works."""
 
 Fits = Callable[[PlanRequest], bool]
-"""Whether a plan is found for a request: what an error advises has been tried."""
+"""A function that says whether a plan is found for a request, so that errors advise only what was tried."""
 
 
 def explain(ask: PlanRequest, parts: Sequence[GradePart], fits: Fits) -> InfeasibleError:
-    """The error for grades that do not fit, with values that would."""
+    """The error for grades that do not fit their budget: which grade is too fine, and values that would fit."""
     names = [name for name, _ in ask.grades]
     bounded = [i for i, part in enumerate(parts) if part.D is not None]
     fixed = [i for i, part in enumerate(parts) if part.target is not None]
@@ -44,12 +44,12 @@ def explain(ask: PlanRequest, parts: Sequence[GradePart], fits: Fits) -> Infeasi
 
 
 def _targets_fit(ask: PlanRequest, parts: Sequence[GradePart], which: Sequence[int]) -> bool:
-    """Whether laws that just keep these targets are within delta, before anything is made never negative."""
+    """Whether signed laws that just keep the targets of these grades are within delta."""
     return least_delta([parts[i] for i in which], float(ask.epsilon)) <= float(ask.delta)
 
 
 def _keep(ask: PlanRequest, which: Sequence[int]) -> PlanRequest:
-    """The request with these grades alone."""
+    """The request reduced to the grades with these indices."""
     return replace(ask, grades=tuple(ask.grades[i] for i in which))
 
 
@@ -80,7 +80,7 @@ def _too_fine(
 
 
 def _nearest(ask: PlanRequest, parts: Sequence[GradePart], worst: int, others: Sequence[int], fits: Fits) -> str | None:
-    """The nearest target of a grade with which it fits, beside the other grades, as text."""
+    """The nearest target with which the grade `worst` fits beside the grades `others`, as a text, or None."""
     name, grade = ask.grades[worst]
     part = parts[worst]
     first = _nearest_signed(part, [parts[i] for i in others], float(ask.epsilon), float(ask.delta))
@@ -100,7 +100,7 @@ def _nearest(ask: PlanRequest, parts: Sequence[GradePart], worst: int, others: S
 
 
 def _nearest_signed(part: GradePart, others: Sequence[GradePart], epsilon: float, delta: float) -> float | None:
-    """The nearest target of a part with which signed laws fit."""
+    """The nearest target of a grade with which signed laws fit the budget; None if there is none within reach."""
 
     def keeps(target: float) -> bool:
         return least_delta([replace(part, value=target), *others], epsilon) <= delta * 0.99
@@ -124,7 +124,10 @@ def _nearest_signed(part: GradePart, others: Sequence[GradePart], epsilon: float
 
 
 def _enough_epsilon(ask: PlanRequest, targets: Sequence[GradePart], fits: Fits) -> str | None:
-    """An epsilon that is enough for the whole plan: the first of a few steps, so it is not the least one."""
+    """An epsilon with which the whole plan fits, as a text, or None.
+
+    It is the first of a few steps that works, so it need not be the least.
+    """
     epsilon, delta = float(ask.epsilon), float(ask.delta)
 
     def lack(log_epsilon: float) -> float:

@@ -1,16 +1,14 @@
 """The search for the laws of several grades: the split of one budget that makes the weighted sum of costs least.
 
-Every grade has a law exp(-|z/c|^p), truncated. A grade with a target has the widest law of its power that keeps it.
-The other scales c, and all powers p, are free; each trial multiplies the free scales by one factor so that the composed
-delta meets the budget. So the search is unconstrained:
+Every grade has a truncated law proportional to exp(-|z/c|^p) with scale c and power p. A grade with a target has the
+widest law of its power that keeps the target. The other scales, and all powers, are free; each trial multiplies the
+free scales by one factor so that the composed delta meets the budget. So the search is unconstrained:
 
 1. Start from variances in proportion to (sensitivity^2/weight)^e, with e from 1/2 (many answers, where an answer of
    variance v costs about 1/v) to 2/3 (few answers, where it costs about 1/sqrt(v)), and one power for all.
-2. Descend with the gradient of delta: with l_z the loss of outcome z of one answer of a grade that has k of them,
-
-       d delta / d w_z = k ( P(L > epsilon - l_z) - e^epsilon Q(L > epsilon - l_(z+d)) ),
-
-   L the loss of all other answers of all grades.
+2. Descend with the gradient of delta. For a grade with k answers and sensitivity d, let l_z be the privacy loss of
+   outcome z of one answer, and L the loss of all other answers. Then
+       d delta / d w_z = k ( P(L > epsilon - l_z) - e^epsilon Q(L > epsilon - l_(z+d)) ).
 3. Try steps along single variables: where few answers make delta a function with kinks, descent alone can stop early.
 
 Floats throughout: the result is a proposal, which `graded_plan` rounds to integers and certifies.
@@ -35,23 +33,23 @@ from countveil.planning.shapes import enough_D, normalise, pair, power_law, vari
 POWERS = (1.0, 1.25, 1.6, 2.0)
 EXPONENTS = (1 / 2, 2 / 3)
 SHARE = 5e-3
-"""The share of delta that the edges of all laws may take."""
+"""The edges of all laws together may take this share of delta."""
 EDGE_SHARE = 0.3
-"""The share of delta that the edges of a part with a bound D may take."""
+"""The edges of the law of a grade with a bound D may take this share of delta."""
 COARSE, FINE = 40.0, 160.0
 """Grid steps in the smallest standard deviation of a loss: for the search, and for the last tuning."""
 SMALLEST_POWER, LARGEST_POWER = 1.0, 3.0
 MOST_EXACT = 8
-"""The most kinds of grades for which gradients leave out one answer; with more kinds, there are many answers."""
+"""With more kinds of grades than this, gradients count the answer itself among the others, which hardly matters."""
 MOST_VARIABLES = 8
-"""The most variables for which steps along single ones are tried."""
+"""Steps along single variables are tried if there are at most this many variables."""
 FIRST_STEPS, SHORTER = 0.15, 5  # the length of these steps at first, and how often it is shortened
 LEVEL_95 = 0.95
 
 
 @dataclass(frozen=True)
 class GradePart:
-    """A grade as the search sees it: the pairs composed, and the cost of one pair's noise, or the target to keep."""
+    """A grade in the form of the search: its number of pairs of laws, and the weight of one pair's cost or a target."""
 
     pairs: int
     sensitivity: int
@@ -62,7 +60,7 @@ class GradePart:
     D: int | None = None
 
     def keeps(self, half: Floats) -> bool:
-        """Whether a law keeps the target."""
+        """Whether a law keeps the target; `half` are its P(Z = 0..D)."""
         if self.target == "variance":
             return variance(half) <= self.value
         if self.target == "eta":
@@ -72,7 +70,7 @@ class GradePart:
 
 @dataclass(frozen=True)
 class Shape:
-    """The law exp(-|z/c|^power) of a part."""
+    """The law proportional to exp(-|z/scale|^power)."""
 
     scale: float
     power: float
@@ -80,7 +78,7 @@ class Shape:
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Proposed laws: P(Z = z) for z = 0..D of every part, a suitable grid step, and the shapes of the kinds."""
+    """Proposed laws: P(Z = 0..D) for every grade, a grid step that suits them, and the shapes of all kinds."""
 
     halves: tuple[Floats, ...]
     step: float
@@ -95,7 +93,7 @@ def find_split(
     *,
     near: Split | None = None,
 ) -> Split:
-    """The laws of least weighted cost; NoRootError if there are none. `near` is the split of nearly the same parts."""
+    """The laws of least weighted cost; NoRootError if there are none. `near`, a split of similar parts, saves time."""
     kinds = _merge(parts)
     small = [_narrow(kind, epsilon, sum(kind.pairs for kind in kinds)) for kind in kinds]
     search = _Search(small, epsilon, delta, objective)
@@ -111,7 +109,7 @@ def find_split(
 
 
 def _merge(parts: Sequence[GradePart]) -> list[GradePart]:
-    """Parts that differ only in their numbers are one kind: they have the same law."""
+    """Parts that differ only in their number of pairs, merged: they have the same law."""
     pairs: dict[GradePart, int] = {}
     for part in parts:
         kind = replace(part, pairs=0)
@@ -124,7 +122,7 @@ def _pairs(kinds: Sequence[GradePart], part: GradePart) -> int:
 
 
 def _narrow(part: GradePart, epsilon: float, pairs: int) -> GradePart:
-    """A part of smaller sensitivity with nearly the same shape, if its law is wide."""
+    """A part of smaller sensitivity with nearly the same shape, if the law of the part is wide; else the part."""
     small = max(1, math.ceil(WIDE * epsilon / math.sqrt(8 * pairs)))
     if part.target is not None or part.D is not None or small >= part.sensitivity:
         return part
@@ -132,7 +130,7 @@ def _narrow(part: GradePart, epsilon: float, pairs: int) -> GradePart:
 
 
 class _Search:
-    """ln(cost) as a function of ln(scale) of free parts and of the powers of all, rescaled to the budget."""
+    """ln(cost) as a function of ln(scale) of the parts without a target and of all powers, rescaled to the budget."""
 
     def __init__(
         self, parts: Sequence[GradePart], epsilon: float, delta: float, objective: str, fine: float = COARSE
@@ -162,7 +160,7 @@ class _Search:
         ]
 
     def _largest_scale(self, i: int, power: float) -> float:
-        """The scale at which the edges of a part with a bound D take their share of delta."""
+        """The scale at which the edges of part i take their share of delta; infinite if the part has no bound D."""
         D = self.parts[i].D
         if D is None:
             return math.inf
@@ -177,7 +175,7 @@ class _Search:
         return np.array([*(math.log(shapes[i].scale) for i in self.free), *(shape.power for shape in shapes)])
 
     def _fitting_scale(self, i: int, power: float) -> float:
-        """The largest scale at which the target of a part is kept."""
+        """The largest scale at which part i keeps its target with this power."""
         key = (i, power, self.reach[i])
         if key not in self._fitting:
             self._fitting[key] = self._search_scale(i, power)
@@ -203,7 +201,7 @@ class _Search:
         return [self._law(i, shape) for i, shape in enumerate(shapes)]
 
     def cost(self, halves: Sequence[Floats]) -> float:
-        """The sum of weight * cost over all answers; if every part has a target, the delta."""
+        """The sum of weight * cost over all answers or, if every part has a target, the delta."""
         if not self.free:
             return self.composed(halves)
         weights = {i: self.parts[i].weight * self.parts[i].pairs for i in self.free}
@@ -213,7 +211,7 @@ class _Search:
         return cost_of(self.objective, len(half) - 1)
 
     def composed(self, halves: Sequence[Floats]) -> float:
-        """An estimate of the delta of all answers, from above."""
+        """An estimate of the delta of all answers together, rather too large than too small."""
         return convolution.estimate(self._losses(halves), self.epsilon)
 
     def _losses(self, halves: Sequence[Floats]) -> list[convolution.Part]:
@@ -224,7 +222,7 @@ class _Search:
         ]
 
     def _grid(self, halves: Sequence[Floats]) -> float:
-        """A grid step that is fine against every loss; the heaviest loss of the part with most pairs is on the grid."""
+        """A step that is small compared with every loss, and divides the likeliest loss of the part with most pairs."""
         pairs = [pair(half, part.sensitivity) for part, half in zip(self.parts, halves, strict=True)]
         total = math.sqrt(sum(part.pairs * p.deviation**2 for part, p in zip(self.parts, pairs, strict=True)))
         window = 2 * (convolution.WIDTH + 3) * max(total, 1e-9)
@@ -236,7 +234,7 @@ class _Search:
     # The search
 
     def run(self) -> list[Shape]:
-        """The best shapes."""
+        """The best shapes that the search finds."""
         starts: list[tuple[float, list[Shape]]] = []
         for power in POWERS:
             for exponent in EXPONENTS if len(self.free) > 1 else EXPONENTS[:1]:
@@ -256,7 +254,7 @@ class _Search:
         return self.run_near(self.best)
 
     def run_near(self, shapes: Sequence[Shape]) -> list[Shape]:
-        """The best shapes near the given ones, with their own grid and bounds."""
+        """The best shapes found near the given ones, on a grid and with bounds D of their own."""
         self.least = math.inf
         self._descend(shapes)
         if not self.best:
@@ -282,14 +280,14 @@ class _Search:
         return found
 
     def _fix(self, shapes: Sequence[Shape]) -> None:
-        """Fix the bounds D and the grid at these shapes: errors of the search must not depend on the laws."""
+        """Fix the bounds D and the grid at these shapes: errors of the search must not depend on the laws it tries."""
         self.reach, self.step, self.scale = [0] * len(self.parts), 0.0, 0.0
         halves = self.laws(shapes)
         self.step = self._grid(halves)
         self.reach = [round(1.1 * (len(half) - 1)) + 1 for half in halves]
 
     def _try_single(self, length: float) -> None:
-        """Steps of one length along every variable, for as long as one of them gains."""
+        """Take steps of one length along every variable, for as long as one of them gains."""
         gained = True
         while gained:
             gained = False
@@ -304,7 +302,7 @@ class _Search:
                         break
 
     def tune(self, shapes: Sequence[Shape]) -> list[Floats]:
-        """The laws of these shapes, the free ones rescaled to the budget on this search's own grid."""
+        """The laws of these shapes; those without a target are rescaled to the budget on this search's own grid."""
         self.step = self._grid(self.laws(shapes))
         x = self.variables(shapes)
         s = self._rescale(x)
@@ -316,7 +314,7 @@ class _Search:
         return math.log(max(self.composed(self.laws(self.shapes(x, s))), 1e-300) / self.delta)
 
     def _rescale(self, x: Floats, tolerance: float = 1e-9) -> float:
-        """The change s of the logarithms of the free scales at which delta meets the budget."""
+        """The s to add to the logarithms of the free scales so that delta meets the budget."""
         if not self.free:
             return 0.0
         close = 10 * tolerance
@@ -360,7 +358,7 @@ class _Search:
         return value, gradient / math.exp(value)
 
     def _delta_slopes(self, halves: Sequence[Floats]) -> list[Floats]:
-        """d delta / d w_z of every part, for z = 0..D, the weights of z and -z moved together."""
+        """For every part, the derivative of delta in the weights of z and -z together, for z = 0..D."""
         losses = self._losses(halves)
         slopes = []
         shared = convolution.tails(losses, self.epsilon) if len(losses) > MOST_EXACT else None
@@ -380,19 +378,19 @@ class _Search:
 
 
 def fitting_law(part: GradePart, power: float, delta: float) -> Floats:
-    """The widest law of a power that keeps a part's target."""
+    """The widest law with this power that keeps the part's target, as P(Z = 0..D)."""
     search = _Search([part], 1.0, delta, "variance")
     return search.laws(search.shapes(np.array([power])))[0]
 
 
 def least_delta(parts: Sequence[GradePart], epsilon: float) -> float:
-    """An estimate of the least delta of parts that all have targets: all parts have one power, the best one."""
+    """An estimate of the least delta of grades that all have targets; all laws have one power, the best of a few."""
     search = _Search(parts, epsilon, 1e-9, "variance")
     return min(search.composed(search.laws(search.shapes(np.full(len(parts), power)))) for power in POWERS)
 
 
 def widen(halves: Sequence[Floats], parts: Sequence[GradePart], by: float) -> tuple[Floats, ...]:
-    """Make the laws without a target a little wider; the others must stay as they are."""
+    """The laws, with those that have no target made a little wider; the others must stay as they are."""
     return tuple(
         half if part.target is not None else normalise(np.log(half / half[0]) * (1 - by))
         for part, half in zip(parts, halves, strict=True)

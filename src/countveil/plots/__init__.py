@@ -8,7 +8,7 @@
     page          these six pictures on one page
     comparison    several mechanisms side by side
     prices        the price list of a plan
-    ptable        a p-table: its guarantee in four readings, and its cells
+    ptable        a p-table: its guarantee in four readings, and its probabilities
     figures       the paper's figures
     composition   the figure of many answers
 
@@ -54,7 +54,10 @@ def plot(mechanism: Mechanism, path: str | Path) -> None:
 
 
 def plot_comparison(rows: Sequence[Mapping[str, Any]], basis: str, figure: str | None, path: str | Path) -> None:
-    """Draw the rows of a comparison and save it as .svg, .png or .html."""
+    """Draw the rows of a comparison and save the picture as .svg, .png or .html.
+
+    `basis` names what the mechanisms share, and `figure` the figure to show (None for the usual one).
+    """
     from countveil.plots.comparison import comparison_chart
 
     check(path)
@@ -62,7 +65,7 @@ def plot_comparison(rows: Sequence[Mapping[str, Any]], basis: str, figure: str |
 
 
 def plot_ptable(audit: Audit, path: str | Path, name: str = "") -> None:
-    """Draw an audit of a p-table (made with curve=True) and save it as .svg, .png or .html."""
+    """Draw the audit of a p-table (made with curve=True) and save the picture as .svg, .png or .html."""
     from countveil.plots.ptable import ptable_chart
 
     check(path)

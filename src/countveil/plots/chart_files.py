@@ -19,7 +19,7 @@ PNG_SCALE = 2
 
 
 def check(path: str | Path) -> None:
-    """Raise the errors of `save` that do not depend on the chart."""
+    """Raise those errors of `save` that do not depend on the chart, such as a wrong file ending."""
     try:
         suffix = Path(path).suffix.lower()
         target = Path(os.path.realpath(path))
@@ -40,7 +40,7 @@ def check(path: str | Path) -> None:
 
 
 def save(chart: alt.TopLevelMixin, path: str | Path) -> None:
-    """Write a chart in the theme, in the format of the file ending."""
+    """Write a chart, in the common theme, in the format that the file ending names."""
     check(path)
     content = _render(_specification(chart), Path(path).suffix.lower())
     with open_output(path) as file:
@@ -48,7 +48,10 @@ def save(chart: alt.TopLevelMixin, path: str | Path) -> None:
 
 
 def _specification(chart: alt.TopLevelMixin) -> dict[str, Any]:
-    """The chart as Vega-Lite, with the theme; the menu of an HTML page offers nothing that sends data elsewhere."""
+    """The chart as a Vega-Lite specification with the theme.
+
+    The menu of an HTML page offers nothing that sends data elsewhere.
+    """
     spec: dict[str, Any] = chart.to_dict()
     menu = {"export": True, "source": False, "compiled": False, "editor": False}
     return {**spec, "config": theme.CONFIG, "usermeta": {"embedOptions": {"actions": menu}}}

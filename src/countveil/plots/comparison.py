@@ -17,7 +17,7 @@ from countveil.numeric.exact_numbers import decimal_text
 from countveil.plots import altair as alt, theme
 
 Compared = Mapping[str, Any]
-"""One mechanism: its name, the law of its noise and its figures, as in the rows of `countveil.comparison`."""
+"""One mechanism: its name, the law of its noise and its measured figures, as in the rows of `countveil.comparison`."""
 
 BASES = {
     "guarantee": "guarantee",
@@ -29,17 +29,18 @@ FIGURES = {"variance": "variance (people²)", "delta": "delta", "epsilon": "epsi
 LAW_WIDTH, BAR_WIDTH, ROW_HEIGHT = 380, 240, 74
 LEAST_SHOWN = 1e-9
 MOST_BARS = 161
-"""Laws with more values than this are drawn as areas."""
+"""Laws with more values than this are drawn as areas, others as bars."""
 NOTHING = Fraction(1, 10**25)
-"""A delta below this comes from cut-off tails and rounding only."""
+"""A delta below this comes only from cut-off tails and rounding, and is shown as zero."""
 WIDE = 30
-"""Beyond this ratio of the largest to the least figure, bars are on a log scale."""
+"""If the largest figure is more than this many times the least, bars are on a log scale."""
 
 
 def law_rows(law: Law, floor: float = 0.0, step: int = 1) -> theme.Rows:
-    """Rows {z, p} for every `step`-th z: the largest probability of the `step` values around z, but at least `floor`.
+    """Rows {z, p} of a law's probabilities p for every `step`-th noise z.
 
-    The rows begin and end with the first and the last probability above `floor`.
+    p is the largest probability of the `step` values around z, but at least `floor`. The rows begin and end with the
+    first and the last probability above `floor`.
     """
     largest: dict[int, float] = {}
     for z, w in law.items():
@@ -54,9 +55,9 @@ def law_rows(law: Law, floor: float = 0.0, step: int = 1) -> theme.Rows:
 def comparison_chart(
     rows: Sequence[Compared], *, basis: str = "guarantee", figure: str | None = None
 ) -> alt.VConcatChart:
-    """One line per mechanism, in the order given: the law of its noise on a log scale, and a bar with its figure.
+    """One line for each mechanism, in the given order: the law of its noise on a log scale, and a bar with its figure.
 
-    `figure` is variance, delta or epsilon.
+    `figure` is variance, delta or epsilon; `basis` names what the mechanisms share.
     """
     figure = figure or ("variance" if basis == "guarantee" else "delta")
     for argument, given, allowed in (("basis", basis, BASES), ("figure", figure, FIGURES)):
@@ -93,7 +94,7 @@ def comparison_chart(
 
 
 def _probability_ticks(laws: Sequence[Law]) -> list[float]:
-    """Ticks from the least probability (or LEAST_SHOWN) to the largest."""
+    """Ticks for a log axis, from the least probability of the laws (or LEAST_SHOWN) to the largest."""
     least = min(min(w for w in law.weights if w) / law.total for law in laws)
     most = max(max(law.weights) / law.total for law in laws)
     return theme.decades([max(least / 1.5, min(LEAST_SHOWN, most / 10)), most], most=4)
@@ -122,13 +123,13 @@ def _law_chart(row: Compared, law: theme.Rows, reach: int, ticks: list[float], *
 
 
 Shown = tuple[float, str]
-"""The length of a bar (0 if there is no bar), and the words after it."""
+"""The length of a bar (0 for no bar), and the text after it."""
 
 
 def _describe_value(value: Fraction | None, figure: str) -> Shown:
-    """The length of the bar and the label of one value.
+    """The length of the bar and the text for one value.
 
-    There is no bar if no epsilon reaches the given delta (`value` is None), or for a delta below NOTHING.
+    There is no bar if no epsilon has the given delta (`value` is None), or for a delta below NOTHING.
     """
     if value is None:
         return 0.0, "none"
@@ -161,7 +162,7 @@ def _bar_chart(shown: Shown, all_shown: list[Shown], figure: str, *, last: bool)
 
 
 def _share(value: float, domain: list[float], log: bool) -> float:
-    """The position of a value on its axis, from 0 at the beginning to 1 at the end."""
+    """The place of a value on its axis, from 0 at the beginning to 1 at the end."""
     low, high = domain
     if log:
         return math.log(value / low) / math.log(high / low)
@@ -169,7 +170,7 @@ def _share(value: float, domain: list[float], log: bool) -> float:
 
 
 def _facts(row: Compared) -> str:
-    """The figures of one mechanism in a line."""
+    """The figures of one mechanism in one line."""
     worst = "unbounded" if row["worst_error"] is None else f"at most {row['worst_error']}"
     sign = "never negative" if row["never_negative"] else "can be negative"
     exact, near = theme.percent(row["eta"]), theme.percent(row["within_3"])

@@ -1,4 +1,4 @@
-"""The figure of many answers: their cost together, the variance that they need, and this variance compared with a plan.
+"""The figure of many answers: their cost together, the variance that they need, and that variance relative to a plan's.
 
 Lines differ in colour, lightness, dashes and the shape of their marks; both axes are logarithmic throughout.
 """
@@ -32,7 +32,7 @@ NEED = {
 
 
 def composition_chart(points: Sequence[Mapping[str, Any]]) -> alt.TopLevelMixin:
-    """Left: epsilon of k answers. Middle: the variance for a total budget. Right: that variance over the plan's."""
+    """Three panels: the epsilon of k answers, the variance that a budget needs, and that variance over the plan's."""
     left = _panel(
         _rows(points, COST, "epsilon"),
         COST,
@@ -68,7 +68,7 @@ def composition_chart(points: Sequence[Mapping[str, Any]]) -> alt.TopLevelMixin:
 
 
 def _rows(points: Sequence[Mapping[str, Any]], styles: Mapping[str, Style], column: str) -> theme.Rows:
-    """Rows for `curves`, the thinnest line last, so that its marks stay visible where lines meet."""
+    """Rows for `curves`. The thinnest line comes last, so that its marks stay visible where lines meet."""
     shown = sorted((p for p in points if p["series"] in styles), key=lambda p: -styles[p["series"]].width)
     return [
         {"answers": p["answers"], "value": float(p[column]), "series": styles[p["series"]].label, "mark": True}

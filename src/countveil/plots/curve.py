@@ -17,7 +17,7 @@ STRETCH = Fraction(5, 2)
 EVEN_POINTS = 50
 NEAR_POINTS = 8
 MOST_WORK = 2_000_000
-"""The most weights to evaluate for the whole curve; larger mechanisms get fewer points."""
+"""For the whole curve at most this many weights are evaluated; larger mechanisms get fewer points."""
 
 
 def curve_rows(mechanism: Mechanism) -> theme.Rows:
@@ -30,7 +30,7 @@ def curve_rows(mechanism: Mechanism) -> theme.Rows:
 
 
 def _grid(mechanism: Mechanism) -> list[Fraction]:
-    """The epsilons of the curve, in even steps and, near the certified epsilon, in steps that halve.
+    """The epsilons at which the curve is computed: in even steps, and closer together just below the certified epsilon.
 
     At the certified epsilon the curve of an optimal law breaks off.
     """
@@ -45,20 +45,20 @@ def _grid(mechanism: Mechanism) -> list[Fraction]:
 
 
 def _work(mechanism: Mechanism) -> int:
-    """The number of weights that are evaluated for one exact delta."""
+    """How many weights have to be evaluated for one exact delta of this mechanism."""
     laws = mechanism.laws
     pairs = 1 if isinstance(laws, Remap) else 2 * len(distinct_counts(laws))
     return pairs * len(laws.stationary.weights) * mechanism.certificate.sensitivity
 
 
 def _which(mechanism: Mechanism) -> str:
-    """The word for delta: proved, if moves make it an upper bound (signed law plus slack), otherwise least."""
+    """The words before "delta": "A proved" if delta is an upper bound, as for remaps with moves, else "The least"."""
     laws = mechanism.laws
     return "A proved" if isinstance(laws, Remap) and laws.slack else "The least"
 
 
 def curve_chart(mechanism: Mechanism) -> alt.LayerChart:
-    """delta against epsilon on a log scale; the certified pair is marked."""
+    """delta against epsilon, delta on a log scale; the certified pair (epsilon, delta) is marked."""
     rows = curve_rows(mechanism)
     epsilon, delta = float(mechanism.epsilon), float(mechanism.delta)
     ticks = theme.decades([row["delta"] for row in rows] + [delta, min(1.0, 1.5 * delta)])

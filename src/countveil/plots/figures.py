@@ -1,7 +1,7 @@
 """The paper's figures drawn: each from the points of `countveil.paper_figures`, as a chart of one or more panels.
 
 Lines that share a panel differ in colour, lightness, dashes and the shape of their marks: readers can distinguish them
-without colour. Where the paper's theorem fails, its stated delta is dotted, on a grey background.
+without colour. Where the paper's theorem fails, the delta that it states is dotted, on a grey background.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Points = Sequence[Mapping[str, Any]]
 PANEL_WIDTH, PANEL_HEIGHT = 236, 270
 HALF_WIDTH = 360
 GAUSSIAN_LEAST = 1e-8
-"""The lower end of the delta axis of the Gaussian figure, below all its curves."""
+"""The lower end of the delta axis of the Gaussian figure; all its curves are above."""
 
 PAPER = Style("as the paper plots it: (2D+1) delta*", theme.MIDDLE, theme.DASHED, "circle")
 FAILS = Style("as the paper plots it, where its theorem fails", theme.MIDDLE, [1, 3], "cross", 2.8)
@@ -30,12 +30,12 @@ LOOKS = (
     (theme.MIDDLE, theme.DASHED, "circle"),
     (theme.DARK, theme.SOLID, "triangle-up"),
 )
-"""Colour, dashes and mark of each of three curves."""
+"""Colour, dashes and mark for each of three curves."""
 STYLES = {"paper": PAPER, "fails": FAILS, "exact": EXACT, "optimum": OPTIMUM}
 
 
 def chart(name: str, points: Points) -> alt.TopLevelMixin:
-    """The chart of a figure."""
+    """Draw the figure of this name from its points."""
     if name not in CHARTS:
         raise ParameterError("figure", name, "one of " + ", ".join(CHARTS))
     picture: alt.TopLevelMixin = CHARTS[name](points)
@@ -46,7 +46,7 @@ def chart(name: str, points: Points) -> alt.TopLevelMixin:
 
 
 def noise(points: Points) -> alt.TopLevelMixin:
-    """P(Z = z) on a log scale: stems side by side, with marks of different shapes."""
+    """The figure of the noise: P(Z = z) on a log scale, as stems side by side, with marks of different shapes."""
     styles = {
         "paper": Style("the paper's law", theme.MIDDLE, theme.SOLID, "circle"),
         "gaussian-parameter": Style(
@@ -79,7 +79,7 @@ def noise(points: Points) -> alt.TopLevelMixin:
 
 
 def against_epsilon(points: Points) -> alt.TopLevelMixin:
-    """delta against epsilon, with a panel for each D."""
+    """The figure of delta against epsilon, with a panel for each noise bound D."""
     return _three_curves(
         points,
         "epsilon",
@@ -95,7 +95,10 @@ def against_epsilon(points: Points) -> alt.TopLevelMixin:
 
 
 def against_eta(epsilon: str, least: float) -> Callable[[Points], alt.TopLevelMixin]:
-    """delta against eta, with a panel for each D."""
+    """A function that draws the figure of delta against eta at this epsilon, with a panel for each noise bound D.
+
+    `least` is the lower end of the delta axis.
+    """
 
     def draw(points: Points) -> alt.TopLevelMixin:
         return _three_curves(
@@ -114,7 +117,7 @@ def against_eta(epsilon: str, least: float) -> Callable[[Points], alt.TopLevelMi
 
 
 def against_gaussian(points: Points) -> alt.TopLevelMixin:
-    """delta against epsilon for the paper's law, the optimum and the Gaussians: five curves in one panel."""
+    """The figure of delta against epsilon for the paper's law, the optimum and two Gaussians, in one panel."""
     styles = {
         "gaussian-variance": Style("discrete Gaussian at equal variance", "#b9b9b9", theme.SOLID, "diamond", 5),
         "gaussian-parameter": Style(
@@ -141,7 +144,10 @@ def against_gaussian(points: Points) -> alt.TopLevelMixin:
 
 
 def failure(points: Points) -> alt.TopLevelMixin:
-    """Left: boundaries in the plane of epsilon and eta. Right: the true delta over the stated one."""
+    """The figure of where the paper's theorem fails.
+
+    Left: boundaries in the plane of epsilon and eta. Right: the true delta divided by the delta that the paper states.
+    """
     left = alt.LayerChart(layer=_boundaries(points), width=HALF_WIDTH, height=290)
     right = alt.LayerChart(layer=_ratios(points), width=HALF_WIDTH, height=290)
     heading = headline(
@@ -155,7 +161,10 @@ def failure(points: Points) -> alt.TopLevelMixin:
 
 
 def zero_bias(points: Points) -> alt.TopLevelMixin:
-    """Left: eta against n0. Right: the loss of eta relative to the signed optimum, on a log scale."""
+    """The figure of what zero bias from a count n0 on costs.
+
+    Left: the largest eta against n0. Right: the loss of eta relative to the signed optimum, on a log scale.
+    """
     epsilons = sorted({point["epsilon"] for point in points})
     styles = {e: Style(f"epsilon {float(e):g}", *look) for e, look in zip(epsilons, LOOKS, strict=True)}
     drawn = [point for point in points if point["n0"] is not None and point["eta"] is not None]
@@ -237,7 +246,10 @@ def _three_curves(
 
 
 def _curve_rows(points: Points, axis: str, styles: Mapping[str, Style], *, least: float) -> theme.Rows:
-    """Rows for `curves`: every ninth point has a mark; the paper's curve is split where its theorem fails."""
+    """Rows for `curves`, with a mark at every ninth point.
+
+    The paper's curve becomes two series: where its theorem holds, and where it fails.
+    """
     rows = []
     seen: dict[tuple[object, str], int] = {}
     for point in points:
@@ -261,7 +273,10 @@ def _curve_rows(points: Points, axis: str, styles: Mapping[str, Style], *, least
 
 
 def _plain_rows(points: Points, across: str, up: str, series: str, every: int) -> theme.Rows:
-    """Rows for `curves` from two columns of a figure; every `every`-th point carries a mark."""
+    """Rows for `curves` from two columns of a figure: `across` for the x axis, `up` for the y axis.
+
+    Every `every`-th point has a mark; `series` is the pattern for the name of a curve.
+    """
     rows = []
     for i, point in enumerate(points):
         name = series.format(D=point["D"], epsilon=float(point["epsilon"]))

@@ -1,7 +1,7 @@
 """The knee: how often counts can be exact before the guarantee becomes weak.
 
-For noise that does not depend on the count, with this epsilon and this D, the least delta falls to almost nothing up
-to eta = tanh(epsilon/2) and rises steeply beyond. A design belongs at the knee or to the left of it.
+For noise that does not depend on the count, with given epsilon and D, the least delta is almost nothing up to eta =
+tanh(epsilon/2), and rises steeply beyond. A design belongs at this knee or to the left of it.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ EVEN_POINTS = 50
 NEAR_POINTS = 10
 REACH = 5
 LEAST_SHOWN = 1e-4
-"""The line is cut where it is below this fraction of the mechanism's delta."""
+"""The line is cut off where it is below this fraction of the mechanism's delta."""
 
 
 def largest_shown(mechanism: Mechanism) -> Fraction:
-    """The end of the eta axis: 1, or less if both the knee and the eta of the mechanism are near 0."""
+    """The end of the eta axis: 1, or less if both the knee and the mechanism's eta are near 0."""
     end = REACH * max(knee(mechanism.epsilon), mechanism.eta)
     return end if end < Fraction(4, 5) else Fraction(1)
 
 
 def knee_rows(mechanism: Mechanism) -> theme.Rows:
-    """Rows {eta, delta}: the least delta of signed noise with P(Z = 0) = eta, |Z| <= D, at sensitivity 1."""
+    """Rows {eta, delta}: for each eta = P(Z = 0) the least delta of signed noise up to D, at sensitivity 1."""
     at, top = knee(mechanism.epsilon), largest_shown(mechanism)
     gap = top / EVEN_POINTS
     etas = {gap * i for i in range(1, EVEN_POINTS)} | {gap / 4, top - gap / 4}
@@ -36,7 +36,7 @@ def knee_rows(mechanism: Mechanism) -> theme.Rows:
 
 
 def knee_chart(mechanism: Mechanism) -> alt.LayerChart:
-    """The least delta against eta on a log scale, a line at the knee, and where this mechanism is."""
+    """The least delta against eta on a log scale, with a line at the knee and a dot where this mechanism is."""
     rows = knee_rows(mechanism)
     top = float(largest_shown(mechanism))
     at, eta, delta = float(knee(mechanism.epsilon)), float(mechanism.eta), float(mechanism.delta)

@@ -10,7 +10,7 @@ MOST_BARS = 161
 
 
 def noise_rows(mechanism: Mechanism) -> theme.Rows:
-    """Rows {z, p, within}: P(Z = z) of a typical count, and whether z is in the 95 % band; from -D to D."""
+    """Rows {z, p, within} for noise z from -D to D at a typical count: P(Z = z), and whether z is in the 95 % band."""
     law = mechanism.law(mechanism.certificate.typical)
     margin = mechanism.certificate.typical_margin_95
     reach = range(-max(mechanism.D, -law.least), max(mechanism.D, law.greatest) + 1)
@@ -18,7 +18,7 @@ def noise_rows(mechanism: Mechanism) -> theme.Rows:
 
 
 def noise_chart(mechanism: Mechanism) -> alt.LayerChart:
-    """P(Z = z) as bars; the 95 % band is shaded, D has a line on either side, eta is written over z = 0."""
+    """P(Z = z) as bars, with the 95 % band shaded, a line at -D and at D, and eta written above z = 0."""
     c, D = mechanism.certificate, mechanism.D
     rows = noise_rows(mechanism)
     eta, top = float(c.eta), max(row["p"] for row in rows) * 1.16

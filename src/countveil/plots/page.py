@@ -16,7 +16,7 @@ PICTURES = (noise_chart, small_counts_chart, curve_chart, knee_chart, suspicion_
 
 
 def mechanism_page(mechanism: Mechanism) -> alt.ConcatChart:
-    """The six pictures in two columns: what the mechanism does, what it guarantees, what that means."""
+    """Six pictures of a mechanism in two columns: what it does, what it guarantees, and what that means."""
     heading = alt.TitleParams(
         headline(mechanism), subtitle=fine_print(mechanism), fontSize=18, offset=22, subtitleFontSize=12
     )
@@ -27,7 +27,7 @@ def mechanism_page(mechanism: Mechanism) -> alt.ConcatChart:
 
 
 def headline(mechanism: Mechanism) -> str:
-    """epsilon, delta, eta and D in one line; delta is rounded up."""
+    """The epsilon, delta, eta and D of a mechanism in one line; delta is rounded up."""
     c = mechanism.certificate
     return (
         f"epsilon {decimal_text(c.epsilon, 6)}, delta {decimal_text(c.delta, 3, 'up')}, "
@@ -36,7 +36,7 @@ def headline(mechanism: Mechanism) -> str:
 
 
 def fine_print(mechanism: Mechanism) -> str:
-    """The policy, method, sensitivity and counts of the mechanism, and its hash."""
+    """The policy, method, sensitivity, promised counts and hash of a mechanism, in one line."""
     c = mechanism.certificate
     low, high = mechanism.counts
     promise = (

@@ -22,13 +22,13 @@ STYLES = [
     Style(DEVIATION, theme.DARK, theme.DASHED, "triangle-up", 2.4),
 ]
 NARROW = 1.3
-"""An axis spans at least this factor to both sides of a single value."""
+"""If all values of an axis are equal, it extends by this factor to both sides of them."""
 
 
 def price_rows(prices: Sequence[Mapping[str, Any]]) -> theme.Rows:
     """Rows {answers, people, series, mark}: the 95 % margin and the standard deviation of one answer, in people.
 
-    A margin of 0 is left out: a log scale has no place for it.
+    A margin of 0 is left out: a log scale has no place for zero.
     """
     rows = []
     for price in prices:
@@ -40,7 +40,7 @@ def price_rows(prices: Sequence[Mapping[str, Any]]) -> theme.Rows:
 
 
 def prices_chart(prices: Sequence[Mapping[str, Any]], budget: str = "the same budget") -> alt.LayerChart:
-    """Errors against the number of answers, both axes logarithmic, with the planned number of answers."""
+    """The error of one answer against the number of answers, on log axes, with a line at the planned number."""
     rows = price_rows(prices)
     if not rows:
         raise ParameterError("prices", len(prices), "at least one price")
@@ -63,7 +63,7 @@ def prices_chart(prices: Sequence[Mapping[str, Any]], budget: str = "the same bu
 
 
 def plot_prices(plan: Plan, path: str | Path) -> None:
-    """Draw the price list of a plan and save it as .svg, .png or .html."""
+    """Draw the price list of a plan and save the picture as .svg, .png or .html."""
     check(path)
     budget = f"epsilon {decimal_text(plan.ask.epsilon)}, delta {decimal_text(plan.ask.delta)}"
     save(prices_chart(plan.price_list, budget), path)

@@ -25,7 +25,7 @@ SMALLEST = Fraction(1, 10**12)
 
 
 def curve_rows(audit: Audit) -> theme.Rows:
-    """Rows {series, epsilon, delta, mark}: every reading along the curve; marks at whole epsilons."""
+    """Rows {series, epsilon, delta, mark}: the delta of each reading along the curve; marks at whole epsilons."""
     rows = []
     for name in READINGS:
         for epsilon, deltas in audit.curve.items():
@@ -36,13 +36,13 @@ def curve_rows(audit: Audit) -> theme.Rows:
 
 
 def cell_rows(table: PTable) -> theme.Rows:
-    """Rows {i, j, p}: the cells of the first rows, without zeros."""
+    """Rows {i, j, p}: the probability p that the true count i is published as j, for the first rows, without zeros."""
     shown = range(min(table.last + 1, MOST_ROWS))
     return [{"i": i, "j": i + v, "p": w / table.total} for i in shown for v, w in table.rows[i].items()]
 
 
 def ptable_chart(audit: Audit, name: str) -> alt.HConcatChart:
-    """The guarantee on the left, the table on the right."""
+    """The guarantee of an audited p-table on the left, its probabilities on the right."""
     heading = alt.TitleParams(
         f"p-table {name}: D = {audit.table.D}, variance of the last row "
         f"{decimal_text(audit.table.rows[-1].variance, 4)}",

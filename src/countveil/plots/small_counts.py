@@ -14,16 +14,19 @@ from countveil.plots import altair as alt, theme
 
 ROWS = 13
 WIDE = 20
-"""Every count has a row up to this 95 % margin; above it, counts are shown in steps."""
+"""Up to this 95 % margin every count has a row; above it, counts are shown in steps."""
 MOST_COLUMNS = 42
 READABLE_COLUMNS = 30
 SHOWN_MASS = Fraction(1, 50)
-"""The probability that may fall outside the picture, on either side of every row."""
+"""At each side of every row, outcomes of this total probability may be outside the picture."""
 LEAST_PRINTED = 0.005
 
 
 def small_count_rows(mechanism: Mechanism) -> theme.Rows:
-    """Rows {n, y, last, p, exact}: P(y <= Y <= last | n), for the first promised counts n."""
+    """Rows {n, y, last, p, exact} for the first promised counts n.
+
+    p is the probability that n is published as a count from y to `last`; `exact` says whether n itself is one of these.
+    """
     low, high = mechanism.counts
     step = max(1, -(-mechanism.certificate.typical_margin_95 // WIDE))
     counts = [n for n in range(low, low + ROWS * step, step) if high is None or n <= high]
@@ -43,7 +46,7 @@ def small_count_rows(mechanism: Mechanism) -> theme.Rows:
 
 
 def _quantile(weights: tuple[int, ...], total: int, mass: Fraction) -> int:
-    """The number of slots from the beginning that together weigh less than `mass`."""
+    """How many weights from the beginning together weigh less than the share `mass` of the total."""
     seen = 0
     for slot, weight in enumerate(weights):
         seen += weight
@@ -53,7 +56,10 @@ def _quantile(weights: tuple[int, ...], total: int, mass: Fraction) -> int:
 
 
 def small_counts_chart(mechanism: Mechanism) -> alt.LayerChart:
-    """True counts downwards, published ones to the right; the darkness is the probability, printed where it fits."""
+    """A table with true counts downwards and published counts to the right.
+
+    The darker a cell, the likelier; probabilities are printed where they fit.
+    """
     rows = small_count_rows(mechanism)
     published = sorted({row["y"] for row in rows})
     group = rows[0]["last"] - rows[0]["y"] + 1
@@ -92,7 +98,7 @@ def _group_label(group: int) -> str:
 
 
 def _policy(mechanism: Mechanism) -> str:
-    """What the policy does near zero, in a sentence."""
+    """What the mechanism's policy does near zero, in a sentence."""
     c = mechanism.certificate
     if mechanism.policy == "floor":
         return f"Counts below {mechanism.laws.lo} are treated as {mechanism.laws.lo}."

@@ -1,17 +1,19 @@
 """How far a release can raise an attacker's suspicion: the guarantee for someone who is in the data.
 
-The attacker knows everything but whether one person is counted: the true count is n or its neighbour m. With prior
-probability pi for n, the published y makes it
+The attacker knows everything except whether one person is counted: the true count is n or its neighbour m. Before the
+release the attacker gives n the probability pi, the suspicion. After the release of y the suspicion is
 
     pi p(y|n) / (pi p(y|n) + (1 - pi) p(y|m)),
 
-which is more than B(pi) = pi t / (pi t + 1 - pi) exactly if p(y|n) > t p(y|m). So B bounds the suspicion in every
-release except for a share P(p(Y|n) > t p(Y|m) | n); the largest share over neighbours in both directions is used. Two
-bounds are computed from the weights: that of t = e^(1.01 epsilon), with its share, and that whose share is 1 %. (At
-e^epsilon itself the share says little: optimal laws have p(y|n) = e^epsilon p(y|m) for most y, up to rounding.) Both
-are measured on the sampled laws: on all of them if that is quick, else on a selection of counts, and then the picture
-says so. One number has no exceptions: with a prior of one half the best guess is right with probability at most
-(1 + delta(0))/2, where delta(0) is the total variation between neighbours.
+where p(y|n) is the probability that n is published as y. This is more than B(pi) = pi t / (pi t + 1 - pi) exactly if
+p(y|n) > t p(y|m). So B bounds the suspicion in all releases except for a share, P(p(Y|n) > t p(Y|m) | n); the largest
+share over neighbours in both directions is used. Two bounds are computed from the weights: the bound with t = e^(1.01
+epsilon), together with its share, and the bound whose share is 1 %. (With t = e^epsilon itself the share says little:
+optimal laws have p(y|n) = e^epsilon p(y|m) for most y, up to rounding.) Both are measured on the sampled laws: on all
+of them if that is quick, else on a selection of counts, and then the picture says so.
+
+One number has no exceptions: with a prior of one half the best guess is right with probability at most (1 +
+delta(0))/2, where delta(0) is the total variation between neighbours.
 """
 
 from __future__ import annotations
@@ -29,43 +31,51 @@ from countveil.plots import altair as alt, theme
 
 EXCEPTIONS = Fraction(1, 100)
 BREADTH = Fraction(101, 100)
-"""The factor 1.01 on epsilon, too close to 1 to be visible in the picture."""
+"""The factor on epsilon in e^(1.01 epsilon), so close to 1 that the picture does not show it."""
 QUICK_WORK = 1_000_000
-"""The most weights of neighbouring laws to compare; beyond, only a selection of counts is compared."""
+"""At most this many weights of neighbouring laws are compared; beyond, only a selection of counts is compared."""
 LEAST_SPREAD = 16
 SMALL_COUNTS, NEAR_COUNTS = 8, 3
-"""A selection has the first SMALL_COUNTS counts, and counts within NEAR_COUNTS of the end of the remap, of the bias
-and of the small laws."""
+"""A selection of counts has the SMALL_COUNTS smallest, and NEAR_COUNTS on each side of where laws change kind."""
 POINTS = 60
 
 Pair = tuple[Sequence[int], Sequence[int]]
-"""The weights of p(y|n) and p(y|m), over one total, for every y that n can give."""
+"""The weights of p(y|n) and of p(y|m), over one total, for every y that can be released for n."""
 
 
 def order(mechanism: Mechanism) -> Fraction:
-    """t = e^(1.01 epsilon), rounded up to a multiple of 2**-64."""
+    """The number t = e^(1.01 epsilon), rounded up to a multiple of 2**-64."""
     return Fraction(math.ceil(exp_bounds(mechanism.epsilon * BREADTH)[1] * 2**64), 2**64)
 
 
 def exceeding_share(mechanism: Mechanism, t: Fraction) -> Fraction:
-    """The largest P(p(Y|n) > t p(Y|m) | n) over the compared neighbouring counts, exactly."""
+    """The largest share of releases y of a count n with p(y|n) > t p(y|m), where m is a neighbouring count.
+
+    p(y|n) is the probability that n is released as y. The share is exact, over the compared pairs of counts.
+    """
     return max((_share(pair, t) for pair in _pairs_of_laws(mechanism)), default=Fraction(0))
 
 
 def order_leaving(mechanism: Mechanism, share: Fraction = EXCEPTIONS) -> float:
-    """The least t whose bound is exceeded in at most this share of releases; infinite if there is none."""
+    """The least t for which `exceeding_share` is at most `share`; infinite if there is none."""
     return _largest_quantile(_pairs_of_laws(mechanism), share)
 
 
 def posterior(prior: float, t: float) -> float:
-    """The posterior probability pi t / (pi t + 1 - pi) of a prior pi."""
+    """The posterior probability of a hypothesis with prior probability pi, if data are t times likelier under it.
+
+    It is pi t / (pi t + 1 - pi).
+    """
     if math.isinf(t):
         return 1.0 if prior > 0 else 0.0
     return prior * t / (prior * t + 1 - prior)
 
 
 def orders(mechanism: Mechanism) -> dict[str, float]:
-    """The t of each line, by its name: nothing learnt, the bound of epsilon, and the bound for 99 % of releases."""
+    """The t of each line of the picture, by the name of the line.
+
+    The lines are: nothing learnt, the bound of epsilon, and the bound for 99 % of releases.
+    """
     t = order(mechanism)
     share = decimal_text(exceeding_share(mechanism, t), 2, "up")
     return {
@@ -76,7 +86,7 @@ def orders(mechanism: Mechanism) -> dict[str, float]:
 
 
 def suspicion_rows(lines: Mapping[str, float]) -> theme.Rows:
-    """Rows {prior, posterior, series} for the orders of some lines."""
+    """Rows {prior, posterior, series} for several lines, each given by the factor t of `posterior`."""
     priors = [math.sin(math.pi * i / POINTS / 2) ** 2 for i in range(POINTS + 1)]  # closer together at both ends
     return [
         {"prior": prior, "posterior": posterior(prior, t), "series": name}
@@ -86,7 +96,7 @@ def suspicion_rows(lines: Mapping[str, float]) -> theme.Rows:
 
 
 def suspicion_chart(mechanism: Mechanism) -> alt.LayerChart:
-    """Suspicion after the release against suspicion before; what 50 % can become in 99 % of releases is marked."""
+    """Suspicion after the release against suspicion before; a dot marks what 50 % can become in 99 % of releases."""
     lines = orders(mechanism)
     names = list(lines)
     rows = suspicion_rows(lines)
@@ -117,19 +127,19 @@ def suspicion_chart(mechanism: Mechanism) -> alt.LayerChart:
 
 
 def _digits(x: Fraction | float, rounding: str = "nearest") -> str:
-    """Percent, with enough digits to differ from 50 %."""
+    """x as percent, with enough digits to differ from 50 %."""
     return theme.percent(x, 3 if x > Fraction(51, 100) else 4, rounding)
 
 
 def _share(pair: Pair, t: Fraction) -> Fraction:
-    """P(p(Y|n) > t p(Y|m) | n)."""
+    """The share of releases y with p(y|n) > t p(y|m), for the pair of laws of the counts n and m."""
     a, b = t.numerator, t.denominator
     here, there = pair
     return Fraction(sum(w for w, v in zip(here, there, strict=True) if b * w > a * v), sum(here))
 
 
 def _largest_quantile(pairs: Iterable[Pair], share: Fraction) -> float:
-    """The least t with P(p(Y|n) > t p(Y|m) | n) <= share for every pair."""
+    """The least t for which `_share` is at most `share` for every pair."""
     t = 0.0
     for here, there in pairs:
         left = share * sum(here)
@@ -148,7 +158,7 @@ def _largest_quantile(pairs: Iterable[Pair], share: Fraction) -> float:
 
 
 def _pairs_of_laws(mechanism: Mechanism) -> Iterator[Pair]:
-    """Yield the weights of neighbouring laws as pairs, in both directions."""
+    """Yield the weights of the laws of neighbouring counts as pairs, in both directions."""
     laws = mechanism.laws
     for n, m in compared_counts(mechanism):
         here, there = laws.law(n), laws.law(m).shift(m - n)
@@ -159,7 +169,7 @@ def _pairs_of_laws(mechanism: Mechanism) -> Iterator[Pair]:
 
 
 def compared_counts(mechanism: Mechanism) -> list[tuple[int, int]]:
-    """The neighbouring counts to compare: all with different laws, or a selection of them."""
+    """The pairs of neighbouring counts to compare: all whose laws differ, or a selection of them if there are many."""
     laws, sensitivity = mechanism.laws, mechanism.certificate.sensitivity
     pairs = list(neighbour_pairs(laws, sensitivity))
     most = QUICK_WORK // len(laws.stationary.weights)
@@ -170,7 +180,7 @@ def compared_counts(mechanism: Mechanism) -> list[tuple[int, int]]:
 
 
 def _spread(laws: Laws, most: int) -> set[int]:
-    """Small counts, counts near the end of the remap, of the bias and of the small laws, and even steps."""
+    """A selection of counts: the smallest, some on each side of where laws change kind, others in even steps."""
     counts = distinct_counts(laws)
     places = {len(counts) - 1}
     if isinstance(laws, Remap):

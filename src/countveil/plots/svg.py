@@ -10,11 +10,11 @@ from typing import Any
 Scale = Callable[[float], float]
 WIDTH, HEIGHT = 480, 280
 LEFT, RIGHT, TOP, BOTTOM = 56, 14, 20, 40
-"""The margins around the area of the axes."""
+"""The margins around the area between the axes."""
 
 
 def linear(low: float, high: float, start: float, end: float) -> Scale:
-    """Map values low..high to positions start..end."""
+    """A function that maps values from low..high linearly to positions from start..end."""
     span = (high - low) or 1.0
     return lambda x: start + (x - low) / span * (end - start)
 
@@ -25,7 +25,7 @@ def logarithmic(low: float, high: float, start: float, end: float) -> Scale:
 
 
 def draw(parts: Iterable[str], title: str, height: float = HEIGHT, width: float = WIDTH) -> str:
-    """A whole picture, with a title for screen readers."""
+    """A whole SVG picture made of its parts, with a title for screen readers."""
     words = escape(title)
     return (
         f'<svg viewBox="0 0 {width:.0f} {height:.0f}" role="img" aria-label="{words}">'
@@ -34,7 +34,7 @@ def draw(parts: Iterable[str], title: str, height: float = HEIGHT, width: float 
 
 
 def shape(tag: str, kind: str, title: str = "", inside: str = "", **attributes: Any) -> str:
-    """An element of a class. The title is shown on hover; `inside` must already be escaped.
+    """An SVG element with a class. The title is shown on hover; `inside` must already be escaped.
 
     >>> shape("circle", "dot", "1 < 2", cx=1 / 3, cy=2, r=5)
     '<circle cx="0.33" cy="2" r="5" class="dot"><title>1 &lt; 2</title></circle>'
@@ -59,7 +59,7 @@ def circle(x: float, y: float, r: float, kind: str) -> str:
 
 
 def path(points: Sequence[tuple[float, float]], kind: str) -> str:
-    """A line through points."""
+    """A line through points, as an SVG path; an empty text if there are no points."""
     return shape("path", kind, d="M" + " L".join(f"{x:.1f} {y:.1f}" for x, y in points)) if points else ""
 
 
@@ -71,7 +71,10 @@ def text(x: float, y: float, words: str, anchor: str = "start", kind: str = "", 
 def axes(
     x: Scale, y: Scale, across: Sequence[float], up: Sequence[float], label: str, written: Callable[[float], str]
 ) -> list[str]:
-    """Ticks on both axes: `across` with the axis label, `up` as formatted by `written`, with grid lines."""
+    """The ticks, grid lines and label of both axes.
+
+    `across` are the ticks of the x axis, which has the label; `up` are those of the y axis, written by `written`.
+    """
     bottom, right = HEIGHT - BOTTOM, WIDTH - RIGHT
     parts = [line(LEFT, y(tick), right, y(tick), "grid") for tick in up]
     parts += [text(LEFT - 6, y(tick) + 4, written(tick), "end") for tick in up]
@@ -84,7 +87,7 @@ def axes(
 
 
 def round_ticks(low: float, high: float, whole: bool = False) -> list[float]:
-    """Round numbers between two, about five of them.
+    """About five round numbers between two values, for the ticks of an axis.
 
     >>> round_ticks(0, 1), round_ticks(-7, 7, whole=True)
     ([0.0, 0.2, 0.4, 0.6, 0.8, 1.0], [-5, 0, 5])

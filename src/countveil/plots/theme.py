@@ -21,11 +21,11 @@ Rows = list[dict[str, Any]]
 FONT = "Helvetica Neue, Arial, Liberation Sans, DejaVu Sans, sans-serif"
 WIDTH, HEIGHT = 440, 250
 WORDS_WIDE = 88
-"""Characters in a line of the subtitle of a picture of WIDTH."""
+"""Characters in a line of the subtitle of one picture."""
 WIDE_WORDS = 128
-"""Characters in a line of the subtitle above panels side by side."""
+"""Characters in a line of the subtitle above several panels side by side."""
 SUBTITLE_LINES = 2
-"""Subtitles are padded to this, so that the titles of a row of pictures begin at the same height."""
+"""Subtitles are padded to this many lines, so that the titles of a row of pictures begin at the same height."""
 
 INK = "#1a1a1a"
 QUIET = "#6b6b6b"
@@ -93,17 +93,17 @@ SMALL_NUMBERS = (
     "datum.value == 0 ? '0' : datum.value < 0.00099 || datum.value >= 1e6 ? format(datum.value, '~e') : "
     "format(datum.value, '~r')"
 )
-"""Labels of an axis for delta: 1, 0.1, 0.01, 0.001, 1e-4."""
+"""A Vega expression that labels an axis for delta: 1, 0.1, 0.01, 0.001, 1e-4."""
 
 
 def title(text: str, *sentences: str) -> alt.TitleParams:
-    """A title, and sentences that say what the picture shows, wrapped to its width."""
+    """A title with sentences below it that say what the picture shows, wrapped to the width of the picture."""
     lines = textwrap.wrap(" ".join(sentences), WORDS_WIDE)
     return alt.TitleParams(text, subtitle=lines + [" "] * (SUBTITLE_LINES - len(lines)))
 
 
 def picture(heading: alt.TitleParams, *layers: alt.Chart | alt.LayerChart) -> alt.LayerChart:
-    """Layers as one picture of the common size."""
+    """Layers put together to one picture of the common size."""
     return alt.LayerChart(layer=list(layers), title=heading, width=WIDTH, height=HEIGHT)
 
 
@@ -112,7 +112,7 @@ def data(rows: Rows) -> alt.InlineData:
 
 
 def rule(axis: str, value: float, dash: Sequence[int] = DASHED) -> alt.Chart:
-    """A line across the picture at a value of one axis."""
+    """A line across the picture at a value of the x axis or the y axis."""
     base = alt.Chart(data([{"at": value}])).mark_rule(color=INK, strokeDash=list(dash), strokeWidth=1.2)
     chart: alt.Chart = base.encode(x=alt.X("at:Q")) if axis == "x" else base.encode(y=alt.Y("at:Q"))
     return chart
@@ -128,13 +128,13 @@ def label(x: float, y: float, text: str, **mark: Any) -> alt.LayerChart:
 
 
 def side(value: float, low: float, high: float) -> dict[str, Any]:
-    """The side of a value on a log axis with room for text, as arguments of `label`."""
+    """Arguments for `label` that put the text on that side of a value on a log axis where there is room."""
     late = math.log(value / low) > 0.6 * math.log(high / low)
     return {"dx": -5, "align": "right"} if late else {"dx": 5}
 
 
 def dot(x: float, y: float, shape: str = "circle") -> alt.Chart:
-    """A point that stands out."""
+    """A point of the picture that stands out."""
     base = alt.Chart(data([{"x": x, "y": y}]))
     point = base.mark_point(shape=shape, size=90, filled=True, fill=MIDDLE, stroke="white", opacity=1)
     chart: alt.Chart = point.encode(x=alt.X("x:Q"), y=alt.Y("y:Q"))
@@ -142,7 +142,7 @@ def dot(x: float, y: float, shape: str = "circle") -> alt.Chart:
 
 
 def decades(values: Iterable[float], most: int = 8) -> list[float]:
-    """Powers of ten for the ticks of a log axis: from below the least value to above the largest, no more than `most`.
+    """Powers of ten as ticks of a log axis, at most `most` of them, from below the least value to above the largest.
 
     >>> decades([0.002, 0.4])
     [0.001, 0.01, 0.1, 1.0]
@@ -191,7 +191,7 @@ class Style:
 
 
 def curves(rows: Rows, styles: list[Style], x: alt.X, y: alt.Y, *, columns: int, size: int = 42) -> list[alt.Chart]:
-    """A line for each series, drawn with thinner lines on top of wider ones, and the marks."""
+    """The lines of several series, thinner ones on top of wider ones, and their marks."""
     colour, shape = encodings(styles, columns=columns)
     layers = []
     for style in sorted(styles, key=lambda style: -style.width):
@@ -204,7 +204,7 @@ def curves(rows: Rows, styles: list[Style], x: alt.X, y: alt.Y, *, columns: int,
 
 
 def encodings(styles: list[Style], *, columns: int) -> tuple[alt.Color, alt.Shape]:
-    """Colour and shape of the series, with one legend for both."""
+    """The colours and the shapes of several series, with one legend for both."""
     names = [style.label for style in styles]
     legend = alt.Legend(title=None, columns=columns, rowPadding=4, symbolSize=110)
     colour = alt.Color("series:N", sort=names).scale(domain=names, range=[style.colour for style in styles])
@@ -220,14 +220,14 @@ def ground(rows: Rows, start: str, end: str) -> alt.Chart:
 
 
 def log_y(name: str, title: str | None, low: float, high: float = 2) -> alt.Y:
-    """A log axis labelled 10^k; by default it ends above 1, so that marks at 1 are not cut."""
+    """A log axis with the labels 10^k; by default it ends above 1, so that marks at 1 are not cut off."""
     ticks = [tick for tick in decades([low, high], most=14) if low <= tick <= high]
     y = alt.Y(f"{name}:Q", title=title).scale(type="log", domain=[low, high], nice=False)
     return y.axis(values=ticks, labelExpr=_powers(ticks), labelFont=POWERS_FONT)
 
 
 def _powers(ticks: list[float]) -> str:
-    """Labels of powers of ten, as an expression of Vega."""
+    """A Vega expression that labels ticks as powers of ten."""
     digits = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
     cases = []
     for tick in ticks:
@@ -238,5 +238,5 @@ def _powers(ticks: list[float]) -> str:
 
 
 def headline(text: str, words: str, *, width: int = WIDE_WORDS) -> alt.TitleParams:
-    """A title, and a sentence that says what the figure shows."""
+    """A title with a text below it that says what the figure shows."""
     return alt.TitleParams(text, subtitle=textwrap.wrap(words, width), offset=14)

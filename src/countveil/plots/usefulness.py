@@ -16,14 +16,17 @@ POINTS = 40
 
 
 def useful_from(mechanism: Mechanism, tolerance: Fraction = TOLERANCE) -> int | None:
-    """The least promised n from which on the 95 % margin is at most `tolerance` times n; None if there is none."""
+    """The least promised count n from which on the 95 % margin is at most `tolerance` times n; None if none is."""
     low, high = mechanism.counts
     least = max(low, next(_useless_counts(mechanism, tolerance), low - 1) + 1)
     return None if high is not None and least > high else least
 
 
 def _useless_counts(mechanism: Mechanism, tolerance: Fraction) -> Iterator[int]:
-    """The promised counts that are not useful, from the largest down; of the stationary counts only the largest."""
+    """The promised counts whose 95 % margin is above `tolerance` times the count, from the largest down.
+
+    Of the counts with the stationary law, only the largest is yielded.
+    """
     low, high = mechanism.counts
     laws = mechanism.laws
     first_top = getattr(laws, "first_top", None)
@@ -40,9 +43,9 @@ def _useless_counts(mechanism: Mechanism, tolerance: Fraction) -> Iterator[int]:
 
 
 def usefulness_rows(mechanism: Mechanism, tolerance: Fraction = TOLERANCE) -> theme.Rows:
-    """Rows {n, relative, series}: the 95 % margin and the root mean squared error, each divided by n.
+    """Rows {n, relative, series}: the 95 % margin and the root mean squared error of the count n, each divided by n.
 
-    A margin of 0 is left out: a log scale has no place for it.
+    A margin of 0 is left out: a log scale has no place for zero.
     """
     rows = []
     for n in _sizes(mechanism, tolerance):
@@ -58,7 +61,7 @@ MARGIN, ERROR = "95 % margin / n", "root mean squared error / n"
 
 
 def _sizes(mechanism: Mechanism, tolerance: Fraction) -> list[int]:
-    """Promised cell sizes in even steps of the logarithm."""
+    """Cell sizes for the picture: promised counts, in even steps of the logarithm."""
     low, high = mechanism.counts
     first = max(1, low)
     threshold = useful_from(mechanism, tolerance) or first
@@ -79,7 +82,7 @@ def _root(law: Law) -> float:
 
 
 def usefulness_chart(mechanism: Mechanism, tolerance: Fraction = TOLERANCE) -> alt.LayerChart:
-    """Relative errors against the cell size, both axes logarithmic, with the size from which cells are useful."""
+    """Relative errors against the size of a cell, on log axes, with a line where cells become useful."""
     rows = usefulness_rows(mechanism, tolerance)
     least = useful_from(mechanism, tolerance)
     sizes = [row["n"] for row in rows]

@@ -51,5 +51,5 @@ def read(path: str | Path, format: str | None = None) -> PTable:
 
 
 def save(table: PTable, path: str | Path, format: str = "tau-argus") -> None:
-    """Write a table; its rows must be on the format's grid, as those from `design` and `export` are."""
+    """Write a table to a file; it must be rounded for the format, as `design` and `export` do."""
     _save(table, path, format_named(format))

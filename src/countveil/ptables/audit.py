@@ -1,4 +1,7 @@
-"""The audit of a p-table: its exact delta(epsilon) in four readings, figures for each row, and an explanation."""
+"""The audit of a p-table: its exact delta(epsilon) in four readings, figures for each row, and an explanation.
+
+A reading is an assumption about which counts the table is applied to; `readings` lists the four.
+"""
 
 from __future__ import annotations
 
@@ -26,15 +29,16 @@ BREAKS = (
     "for the same data the noise can be averaged away",
     "record keys must be uniform, independent and secret; the table itself may be public",
 )
-"""Limits and assumptions of the guarantee."""
+"""What the guarantee of a p-table assumes, and where it ends."""
 
 
 @dataclass(frozen=True)
 class Audit:
-    """The figures of one table.
+    """The measured figures of one table.
 
     `deltas[reading][epsilon]` is an upper bound on delta: it is computed exactly, with e^epsilon rounded down.
-    `floors[reading]` is the delta that no epsilon removes: the mass of outcomes that only one of two neighbours has.
+    `floors[reading]` is the delta that remains at every epsilon: the probability of published counts that only one of
+    two neighbouring counts can have. `curve` has the deltas for a whole range of epsilons, if they were asked for.
     """
 
     table: PTable
@@ -44,7 +48,7 @@ class Audit:
     curve: dict[Fraction, dict[str, Fraction]]
 
     def delta(self, reading: str, epsilon: Number) -> Fraction:
-        """The delta of one reading at one of the audited epsilons.
+        """The delta in one of the four readings (assumptions about the counts), at one of the audited epsilons.
 
         >>> from countveil.ptables.table import Row
         >>> coin = PTable((Row(0, (2,), 2), Row(-1, (1, 0, 1), 2)))
@@ -163,7 +167,7 @@ def meaning(audit: Audit) -> list[str]:
 
 
 def list_worse_readings(table: PTable, incumbent: PTable, epsilon: Fraction) -> list[str]:
-    """List the readings in which the incumbent has a smaller delta, at this epsilon and at half of it."""
+    """List the readings in which `table` has a larger delta than the incumbent, at this epsilon and at half of it."""
     sentences = []
     for e in (epsilon, epsilon / 2):
         order = exp_bounds(e)[0]

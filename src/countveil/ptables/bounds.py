@@ -1,8 +1,10 @@
-"""Rows given as cumulative upper bounds in file order: the common part of tau-Argus, SAS and cellKey files.
+"""Rows of a p-table given as cumulative upper bounds in file order: tau-Argus, SAS and cellKey files share them.
 
-For a cell key k, uniform on [0, 1), the tools take the first entry of row i with k < p_ub. So the law of a row is the
-differences of its bounds in file order, summed per (i, j): "shuffled" tables repeat (i, j). The printed p is only
-checked against the bounds.
+An entry of such a file belongs to a true count i and a published count j; v is j - i, p the probability, and p_ub the
+upper bound, the sum of all p of the row up to here. For a cell key k, uniform on [0, 1), the tools take the first entry
+of row i with k < p_ub. So the probability of an entry is the difference between its bound and the bound before, and
+entries with the same (i, j) are added up, because "shuffled" tables repeat (i, j). The printed p is only checked
+against the bounds.
 """
 
 from __future__ import annotations
@@ -16,15 +18,18 @@ from countveil.ptables.lines import LARGEST_COUNT, MOST_CELLS, PTableError, frac
 from countveil.ptables.table import PTable, Row
 
 UNITS = 10**8
-"""Bounds are written with eight decimals."""
+"""Bounds are written with eight decimals, so probabilities are multiples of 1/UNITS."""
 _MISPRINT = Fraction(1, 10**4)
-"""Largest accepted difference between a printed p or lower bound and the upper bounds; printed figures are rounded."""
+"""Printed figures are rounded: a printed p or lower bound may differ from the upper bounds by at most this."""
 _ROUNDING = Fraction(1, 10**8)
 
 
 @dataclass(frozen=True, slots=True)
 class CellEntry:
-    """One line of a file as texts; p, v and the lower bound may be missing."""
+    """One entry of a p-table file, as texts: i is the true count, j the published count, v = j - i.
+
+    p is the probability, `upper` and `lower` are the cumulative bounds; p, v and `lower` may be missing.
+    """
 
     line: int
     i: str
@@ -36,12 +41,12 @@ class CellEntry:
     lines: Mapping[str, int] | None = None
 
     def at(self, name: str) -> int:
-        """The line of one field; in YAML every field has its own line."""
+        """The number of the line that has this field; in YAML every field has a line of its own."""
         return self.line if self.lines is None else self.lines.get(name, self.line)
 
 
 class _RowOfBounds:
-    """Collects the bounds of one row in file order and checks each against the previous one."""
+    """Collects the bounds of one row in file order, and checks each against the one before."""
 
     def __init__(self, i: int) -> None:
         self.i = i
@@ -51,7 +56,7 @@ class _RowOfBounds:
         self.least, self.greatest = LARGEST_COUNT, 0
 
     def add(self, entry: CellEntry, j: int) -> Fraction:
-        """Add an entry; return by how much its printed p differs from its bounds."""
+        """Add an entry for the published count j; returns by how much its printed p differs from its bounds."""
         upper = probability("the upper bound", entry.upper, entry.at("upper"))
         bound = fraction(upper)
         if bound < self.bound:
@@ -96,7 +101,7 @@ class _RowOfBounds:
 
 
 def table_of(entries: Iterable[CellEntry]) -> PTable:
-    """Build the table from a file's entries; raise PTableError with the line of the first error."""
+    """Build the table from the entries of a file; raises PTableError with the line of the first error."""
     rows: list[_RowOfBounds] = []
     worst = Fraction(0)
     span = 0
@@ -136,7 +141,10 @@ def _check_next(i: int, expected: int, line: int) -> None:
 
 
 def cells(table: PTable) -> Iterable[dict[str, str]]:
-    """The texts of every entry, by field name of `CellEntry`; j ascends, and the last bound of a row is 1."""
+    """The entries of a table as texts, by the field names of `CellEntry`.
+
+    In each row the published counts ascend, and the last bound is 1.
+    """
     digits = _decimals(table.total)
     for i, row in enumerate(table.rows):
         bound = 0
@@ -154,6 +162,6 @@ def _decimals(total: int) -> int:
 
 
 def _text(weight: int, digits: int) -> str:
-    """weight / 10**digits without trailing zeros, never in scientific notation."""
+    """weight / 10**digits as a decimal text without trailing zeros, never in scientific notation."""
     whole_part, rest = divmod(weight, 10**digits)
     return f"{whole_part}.{rest:0{digits}d}".rstrip("0").rstrip(".") if digits else str(whole_part)

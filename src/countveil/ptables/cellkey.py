@@ -1,5 +1,6 @@
-"""cellKey YAML (R): the columns of the table are lists under params: ptable:; the bounds are named lb and ub.
+"""P-tables of R's cellKey, in YAML: each column of the table is a list under params: ptable:.
 
+The columns are i (true count), j (published count), p (probability), v = j - i, and the cumulative bounds lb and ub.
 PyYAML parses the syntax; every scalar keeps its text and its line. Mappings, scalars and lists of scalars are accepted;
 anchors, aliases, tags and duplicate YAML keys are refused.
 """
@@ -34,7 +35,7 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True)
 class YamlNode:
-    """The value of a YAML key: a scalar, a list of scalars, or a mapping; `line` is the line of the YAML key."""
+    """The value of a YAML key: a scalar, a list of scalars, or a mapping; `line` is where the YAML key stands."""
 
     line: int
     value: Scalar | list[Scalar] | dict[str, YamlNode]
@@ -45,14 +46,14 @@ class YamlNode:
 
     @property
     def items(self) -> list[Scalar]:
-        """The scalars of a column; a single scalar counts as a list of one."""
+        """The scalars of a list; a single scalar counts as a list of one, a mapping as an empty list."""
         if isinstance(self.value, Scalar):
             return [self.value]
         return self.value if isinstance(self.value, list) else []
 
 
 def read_yaml(lines: list[str]) -> YamlNode:
-    """Parse a document whose root is a mapping; raise PTableError with the line of an error."""
+    """Parse a YAML document that is a mapping; raises PTableError with the line of an error."""
     try:
         yaml = import_module("yaml")
     except ImportError:
@@ -81,7 +82,7 @@ def _syntax_error(lines: list[str], line: int) -> PTableError:
 
 
 class _Reader:
-    """Builds nodes from PyYAML's event stream, so that an error is raised before the rest of the file is parsed."""
+    """Builds the nodes of a document from PyYAML's events one by one: an error ends it before the rest is parsed."""
 
     def __init__(self, yaml: Any, text: str) -> None:
         self.yaml = yaml
@@ -100,7 +101,7 @@ class _Reader:
         return root
 
     def next_event(self) -> Any:
-        """The next event; anchors, aliases and tags are refused."""
+        """The next event of PyYAML; raises PTableError if it has an anchor or a tag, or is an alias."""
         event = next(self.events)
         if getattr(event, "anchor", None) or getattr(event, "tag", None):
             raise PTableError(
@@ -141,7 +142,7 @@ class _Reader:
 
 
 def fits(lines: list[str]) -> bool:
-    """Whether the first line that is neither blank nor a comment starts with a YAML key."""
+    """Whether a file may be YAML: its first line that is neither blank nor a comment starts with a YAML key."""
     for line in lines[:50]:
         plain = line.strip()
         if plain and plain != "---" and not plain.startswith("#"):
@@ -184,7 +185,7 @@ def parse(data: bytes) -> PTable:
 
 
 def _entries(columns: dict[str, list[Scalar]], item_count: list[int]) -> Iterator[CellEntry]:
-    """Yield the entries, with the line of each field; `item_count[0]` is the number yielded so far."""
+    """Yield the entries of the table, each field with its line; `item_count[0]` counts the entries yielded so far."""
     absent: list[Scalar | None] = [None] * len(columns["i"])
     for items in zip(*(columns.get(name, absent) for name in _FIELDS), strict=True):
         item_count[0] += 1
@@ -204,5 +205,5 @@ def write(table: PTable) -> Iterator[str]:
 
 
 def _real(text: str) -> str:
-    """Write 1 as 1.0, so that all numbers of a column have one type."""
+    """The text of a number, with .0 added to a whole number, so that all numbers of a column have one type."""
     return text if "." in text else text + ".0"

@@ -1,4 +1,7 @@
-"""Delimited text with one header line, the format of tau-Argus and SAS files: separators, quotes and padding.
+"""P-tables as delimited text with one header line, the format of tau-Argus and SAS files.
+
+Fields are separated by semicolons, commas or tabs, and may be quoted or padded: i is the true count, j the published
+count, p the probability, v = j - i; the others are cumulative lower and upper bounds.
 
 tau-argus   i;j;p;v;p_int_ub              0;0;1;0;1
 sas         i;j;p;v;p_int_lb;p_int_ub     0;0;1;0;0;1
@@ -32,7 +35,10 @@ SHOWN = {"upper": "p_ub", "lower": "p_lb"}
 
 
 def entries(lines: list[str], names: tuple[str, ...]) -> Iterator[CellEntry]:
-    """Yield the entries below the header. Like the tools, ignore the names in the header: fields go by position."""
+    """Yield the entries below the header line.
+
+    Fields are identified by position; like the tools, this ignores the names in the header.
+    """
     mark = separator(lines[0])
     header = fields(lines[0], mark)
     wanted = f"{len(names)}: " + ";".join(SHOWN.get(name, name) for name in names)
@@ -53,7 +59,7 @@ def entries(lines: list[str], names: tuple[str, ...]) -> Iterator[CellEntry]:
 
 @dataclass(frozen=True)
 class Delimited:
-    """A format with one line per entry; `FIELDS` are the fields in file order."""
+    """A text format with one line per entry; `FIELDS` are the names of its fields in file order."""
 
     NAME: str
     WORDS: str

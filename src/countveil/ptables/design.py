@@ -1,9 +1,9 @@
-"""Design p-tables: least delta at one epsilon under a variance cap for every row, or largest entropy as in R's ptable.
+"""Design p-tables: least delta at one epsilon under a limit on the variance of every row, or largest entropy as in R.
 
-The linear program proposes rows, the rows are rounded to the format's grid, and delta, variances and bias are measured
-on the rounded table. If rounding exceeds the variance cap, the program is solved again with a smaller cap. On coarse
-grids (K cell keys) the program is also solved for smaller epsilons, which leave slack for rounding; the best table is
-kept.
+The linear program proposes rows, the rows are rounded to the probabilities that the format can store, and delta,
+variances and bias are measured on the rounded table. If rounding makes a variance exceed the limit, the program is
+solved again with a smaller limit. If the stored probabilities are coarse (multiples of 1/K for K cell keys), the
+program is also solved for smaller epsilons, which leave room for rounding; the best table is kept.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ LARGEST_D = 40
 LARGEST_EPSILON = Fraction(16)
 FINE = 10**6
 _COARSE = ("1", "0.97", "0.94", "0.9", "0.85", "0.8", "0.7")
-"""Fractions of epsilon that are tried on a coarse grid."""
+"""If stored probabilities are coarse, the program is solved for epsilon times each of these."""
 _FAR = 16
-"""Up to this noise bound, a fine grid that cuts off the best law's tails is treated like a coarse grid."""
+"""If a format of many decimals still cuts off tails of the best law, smaller epsilons are tried, for D up to this."""
 _ATTEMPTS = 6
 
 
 @dataclass(frozen=True)
 class Designed:
-    """A table designed for a `Spec`, as it will be written; its figures are measured on its integers."""
+    """A table designed for the requirements `spec`, as it will be written; its figures are measured on its integers."""
 
     table: PTable
     spec: Spec
@@ -83,10 +83,11 @@ def design(
     keys: Number | None = None,
     against: PTable | None = None,
 ) -> Designed:
-    """The table of least delta with noise at most D, variance at most V in every row, no outputs 1..js, zero bias.
+    """The table of least delta: noise at most D, variance at most V in every row, nothing published in 1..js, no bias.
 
-    With `unimodal`, no row's probabilities fall towards the true count. With an incumbent table (`against`), D, V and
-    js default to the incumbent's; where a delta is larger than the incumbent's, a note says so.
+    `pstay` fixes the probability that a count stays as it is. With `unimodal`, no row's probabilities fall towards the
+    true count. With an incumbent table (`against`), D, V and js default to the incumbent's; where a delta is larger
+    than the incumbent's, a note says so.
 
     >>> designed = design(D=7, V=4)
     >>> [i for i, row in enumerate(designed.table.rows) if row.mean], designed.largest_variance <= 4
@@ -149,7 +150,7 @@ def _spec(
 
 
 def _largest_js(table: PTable) -> int:
-    """The largest js for which no row publishes 1..js."""
+    """The largest js for which no row of the table publishes any of the counts 1..js."""
     published = {i + v for i, row in enumerate(table.rows) for v, _ in row.items()}
     js = 0
     while js + 1 not in published and js + 1 < table.D:
@@ -158,13 +159,13 @@ def _largest_js(table: PTable) -> int:
 
 
 def _zero_delta(against: PTable, epsilon: Fraction) -> Fraction:
-    """The incumbent's delta with zero frozen, minus a small margin for rounding."""
+    """The incumbent's delta if 0 is always published as 0, minus a small margin for rounding."""
     delta = readings(against, exp_bounds(epsilon)[0])["zero_frozen"].value
     return delta * (1 - Fraction(1, 10**5))
 
 
 def _best_table(spec: Spec, fmt: Format, units: int) -> PTable:
-    """The table of least delta on the grid whose variances are within the cap."""
+    """The table of least delta, of those rounded for the format, whose variances are within the limit."""
     _check(spec)
     tables: list[PTable] = []
     failure: InfeasibleError | SolverError | None = None
@@ -185,7 +186,10 @@ def _best_table(spec: Spec, fmt: Format, units: int) -> PTable:
 
 
 def _epsilons(spec: Spec, units: int) -> list[Fraction]:
-    """The epsilons to solve for; includes smaller ones if the grid is too coarse for the best law's tails."""
+    """The epsilons to solve the program for.
+
+    Smaller ones than the requested are included if stored probabilities are too coarse for the tails of the best law.
+    """
     if units < FINE:
         return [spec.epsilon * Fraction(share) for share in _COARSE]
     near, far = math.floor(math.log(units) / float(spec.epsilon)) + 1, min(spec.D, _FAR)
@@ -194,7 +198,10 @@ def _epsilons(spec: Spec, units: int) -> list[Fraction]:
 
 
 def _solve_and_round(spec: Spec, epsilon: Fraction, fmt: Format, units: int) -> PTable | None:
-    """The rounded table of the program, or None; while rounding exceeds the variance cap, solve for a smaller cap."""
+    """The rounded table of the program at this epsilon, or None.
+
+    While rounding makes a variance exceed the limit, the program is solved for a smaller limit.
+    """
     cap = spec.max_variance
     cut = replace(spec, epsilon=epsilon, D=_reach(spec, epsilon, units))
     cut = replace(cut, unbiased_from=min(spec.unbiased_from, cut.last))
@@ -221,12 +228,12 @@ def _solve_and_round(spec: Spec, epsilon: Fraction, fmt: Format, units: int) -> 
 
 
 def _may_be_infeasible(spec: Spec) -> bool:
-    """Whether constraints beyond those of single rows, which `_check` covers, can make the program infeasible."""
+    """Whether the program can be infeasible although `_check` found that every single row can meet the limits."""
     return spec.zero_delta is not None or spec.unimodal or spec.unbiased_from > 1
 
 
 def _reach(spec: Spec, epsilon: Fraction, units: int) -> int:
-    """The largest noise to solve for: D or, on a fine grid, the noise beyond which the best law rounds to zero."""
+    """The largest noise to solve for: D, or for formats of many decimals that beyond which the best law rounds to 0."""
     if units < FINE:
         return spec.D
     return max(spec.js + 1, min(spec.D, math.floor(math.log(units) / float(epsilon))))
@@ -243,7 +250,10 @@ def _proposals(rows: Sequence[dict[int, Fraction]], spec: Spec) -> list[RowPropo
 
 
 def _check(spec: Spec) -> None:
-    """Refuse a limit on the variance that some row cannot meet; least is the variance of its two nearest outputs."""
+    """Refuse a limit on the variance that some row cannot meet.
+
+    The least variance of an unbiased row is that of its two nearest published counts.
+    """
     for i in range(spec.unbiased_from, spec.last + 1):
         outputs = spec.outputs(i)
         stays = i in outputs
@@ -267,7 +277,7 @@ def _refusal(spec: Spec) -> tuple[str, str]:
 
 
 def _entropy(spec: Spec, fmt: Format, units: int) -> Designed:
-    """The table that R's ptable makes for the same parameters."""
+    """The table of largest entropy, which R's ptable makes for the same parameters."""
     if not spec.freeze_zero or spec.unbiased_from != 1 or spec.unimodal:
         raise RequestError(
             "tables of largest entropy always freeze zero and are unbiased from 1 on; leave out freeze_zero, "

@@ -1,4 +1,4 @@
-"""Countveil's laws as p-tables: rounded to the grid of a format, then measured again."""
+"""Countveil's laws as p-tables: rounded to the probabilities that a format can store, then measured again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ from countveil.ptables.table import PTable, Row
 
 @dataclass(frozen=True)
 class RowProposal:
-    """One row before rounding: v -> weight over `total`; rows with `eta` get the same rounded P(v = 0)."""
+    """One row before rounding: `weights` maps the noise v to its weight, and the weights sum to `total`.
+
+    All rows with `eta` get the same rounded probability of v = 0.
+    """
 
     weights: Mapping[int, int]
     total: int
@@ -32,7 +35,7 @@ class RowProposal:
 
 @dataclass(frozen=True)
 class Exported:
-    """A rounded table, its format, and the mechanism's delta before rounding."""
+    """A mechanism as a rounded table, with the format, and the mechanism's delta before rounding."""
 
     table: PTable
     format: Format
@@ -42,7 +45,7 @@ class Exported:
 
 
 def export(mechanism: Mechanism, format: str = "tau-argus", *, keys: Number | None = None) -> Exported:
-    """The p-table of a mechanism, rounded to the format's grid; zero bias stays exactly zero."""
+    """The p-table of a mechanism, rounded for a format. A row without bias has exactly no bias after rounding."""
     fmt = format_named(format)
     units = grid_of(fmt, keys)
     table = table_from(propose_rows(mechanism.laws, mechanism.eta), mechanism.epsilon, fmt, units)
@@ -54,7 +57,7 @@ def export(mechanism: Mechanism, format: str = "tau-argus", *, keys: Number | No
 
 
 def grid_of(fmt: Format, keys: Number | None) -> int:
-    """The total of the format's rows; `keys` is refused for a format without cell keys."""
+    """The total of the weights of each row; RequestError if `keys` is given for a format without cell keys."""
     if fmt.NAME == integer_keys.NAME:
         return integer_keys.units(keys)
     if keys is not None:
@@ -66,7 +69,7 @@ def grid_of(fmt: Format, keys: Number | None) -> int:
 
 
 def propose_rows(laws: Laws, eta: Fraction) -> list[RowProposal]:
-    """The rows 0..M of the laws; raise RequestError if a p-table cannot represent them."""
+    """The rows for the counts from 0 to the stationary one; RequestError if a p-table cannot represent the laws."""
     if laws.hi is not None:
         raise RequestError(
             "a p-table uses its last row, translated, for all larger counts; a mechanism with a largest count "
@@ -93,13 +96,16 @@ def propose_rows(laws: Laws, eta: Fraction) -> list[RowProposal]:
 
 
 def rank_table(table: PTable, epsilon: Fraction) -> tuple[Fraction, ...]:
-    """The sort key of tables: the delta of counts >= 1, then of all counts, then of the last row."""
+    """The key by which tables are sorted: the delta of counts >= 1, then of all counts, then of the last row."""
     divergences = readings(table, exp_bounds(epsilon)[0])
     return tuple(divergences[name].value for name in ("from_n0", "designed", "last_row"))
 
 
 def table_from(proposals: Sequence[RowProposal], epsilon: Fraction, fmt: Format, units: int) -> PTable:
-    """Round the rows twice, without and with tails that are finer than the grid; return the table of smaller delta."""
+    """Round the proposed rows in two ways, and return the table of smaller delta.
+
+    Probabilities too small for the format become zero in one way, and the smallest possible in the other.
+    """
     candidates, failure = [], None
     for keep in (False, True):
         try:
@@ -120,7 +126,7 @@ def _round_proposal(proposal: RowProposal, units: int, keep: bool) -> Row:
 
 
 def _fit_format(rows: list[Row], fmt: Format) -> PTable:
-    """The table in the shape of the format: with integer keys 750 rows, of which the last 250 repeat."""
+    """The table in the shape that the format needs: with integer keys, 750 rows, of which the last 250 repeat."""
     if fmt.NAME != integer_keys.NAME:
         return PTable(tuple(rows))
     if len(rows) > integer_keys.ROWS + 1:

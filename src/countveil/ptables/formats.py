@@ -1,5 +1,7 @@
 """The formats of p-tables behind one interface: detect, read, write.
 
+i is the true count, j the published count, v = j - i, p the probability, p_lb and p_ub are cumulative bounds.
+
 tau-argus   i;j;p;v;p_ub                  tau-Argus
 sas         i;j;p;v;p_lb;p_ub             SAS programs
 cellkey     YAML, columns as lists        R's cellKey
@@ -25,20 +27,20 @@ class Format(Protocol):
 
     @property
     def NAME(self) -> str:
-        """The value of `--format`."""
+        """The name of the format as the option `--format` takes it."""
 
     @property
     def WORDS(self) -> str:
-        """The name in a sentence."""
+        """The name of the format as it is written in a sentence."""
 
     def fits(self, lines: list[str]) -> bool:
         """Whether the first lines of a file look like this format."""
 
     def parse(self, data: bytes) -> PTable:
-        """Parse the content of a file; raise PTableError with the line of an error."""
+        """The table in the content of a file; raises PTableError with the line of an error."""
 
     def write(self, table: PTable) -> Iterator[str]:
-        """Yield the content of a file in pieces."""
+        """Yield the content of a table's file in pieces."""
 
 
 FORMATS: tuple[Format, ...] = (cellkey, integer_keys, TAU_ARGUS, SAS)
@@ -53,7 +55,7 @@ def format_named(name: object) -> Format:
 
 
 def detect(data: bytes) -> Format:
-    """Detect the format of a file from its header."""
+    """The format of a file, detected from its header."""
     head = text_lines(data[: data.rfind(b"\n", 0, 65536)] if len(data) > 65536 else data)
     for fmt in FORMATS:
         if fmt.fits(head):
@@ -66,7 +68,7 @@ def detect(data: bytes) -> Format:
 
 
 def read(path: str | Path, format: str | None = None) -> tuple[PTable, Format]:
-    """Read a table and detect its format unless `format` is given; errors name file and line."""
+    """Read a table and its format, which is detected unless given; errors name the file and the line."""
     try:
         data = read_bytes(path)
         fmt = detect(data) if format is None else format_named(format)
@@ -76,6 +78,6 @@ def read(path: str | Path, format: str | None = None) -> tuple[PTable, Format]:
 
 
 def save(table: PTable, path: str | Path, fmt: Format) -> None:
-    """Write a file atomically: it appears under its name only when it is complete."""
+    """Write a table to a file, which appears under its name only when it is complete."""
     with open_output(path) as file:
         file.writelines(piece.encode() for piece in fmt.write(table))

@@ -1,9 +1,10 @@
-"""Round a law to multiples of 1/units; the sum stays exactly 1, and a zero mean stays exactly zero.
+"""Round a row to multiples of 1/units; the sum stays exactly 1, and a zero mean stays exactly zero.
 
-Files store eight decimals, or K equally likely cell keys. Every cell is rounded to the nearest unit; then the cells
-with the largest rounding error gain or lose a unit until the sum is right. Then units move between the cells with the
-smallest relative change until the mean is zero. Cells below half a unit become 0 or, with `keep`, one unit; the caller
-measures which is better for privacy. Nothing here guarantees privacy: the rounded table is measured again.
+Files store eight decimals, or K equally likely cell keys. Every probability is rounded to the nearest unit; then the
+ones with the largest rounding error gain or lose a unit until the sum is right. Then units move between outcomes, with
+the smallest relative change, until the mean is zero. Probabilities below half a unit become 0 or, with `keep`, one
+unit; the caller measures which is better for privacy. Nothing here guarantees privacy: the rounded table is measured
+again.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from countveil.errors import InfeasibleError
 from countveil.ptables.table import Row
 
 _CANDIDATES = 48
-"""Number of cells between which units may move to correct the mean: the heaviest ones."""
+"""To correct the mean, units may move between this many outcomes, the likeliest ones."""
 
 
 def nearest_even(weight: int, total: int, units: int) -> int:
-    """weight / total in units, rounded to the parity of `units`, so that the rest splits into two equal sides."""
+    """weight / total as a number of units, rounded so that the rest of `units` can be split into two equal sides."""
     parity = units % 2
     return min(units, max(0, 2 * round(Fraction(weight * units - parity * total, 2 * total)) + parity))
 
@@ -27,10 +28,10 @@ def nearest_even(weight: int, total: int, units: int) -> int:
 def round_row(
     weights: Mapping[int, int], total: int, units: int, *, unbiased: bool, centre: int | None = None, keep: bool = False
 ) -> Row:
-    """The law v -> weight / total as a row over `units`.
+    """The row with probabilities weights[v] / total of the noise v, rounded to multiples of 1/units.
 
-    **Guarantee.** The weights sum to `units`; with `unbiased` their mean is exactly zero; `centre`, where given, is
-    exactly the weight of v = 0. A cell of weight zero stays zero.
+    **Guarantee.** The new weights sum to `units`; with `unbiased` their mean is exactly zero; `centre`, where given, is
+    exactly the weight of v = 0. A weight of zero stays zero.
 
     >>> round_row({-1: 1, 0: 1, 1: 1}, 3, 100, unbiased=True)
     Row(least=-1, weights=(33, 34, 33), total=100)
@@ -60,7 +61,10 @@ def _is_symmetric(given: Mapping[int, int]) -> bool:
 
 
 def _apportion(given: Mapping[int, int], total: int, share: int, units: int, keep: bool) -> dict[int, int]:
-    """Round to whole units that sum to `share`: to the nearest, then correct cells by one unit, largest error first."""
+    """Round the weights to whole units that sum to `share`.
+
+    Each is rounded to the nearest unit; then weights are corrected by one unit, largest error first.
+    """
     cells = {v: (2 * w * units + total) // (2 * total) or int(keep) for v, w in given.items()}
     missing = share - sum(cells.values())
     while missing:
@@ -79,11 +83,11 @@ def _apportion(given: Mapping[int, int], total: int, share: int, units: int, kee
 
 
 def _correct_mean(cells: dict[int, int], given: Mapping[int, int], total: int, units: int) -> None:
-    """Move units between cells until the mean is zero; each move has the least cost per change of the mean.
+    """Move units between outcomes until the mean is zero; each move has the least cost per change of the mean.
 
-    Moving k units from a to b changes the first moment by k (b - a); k is 1 unless the moment is large. The cost of a
-    cell is its squared rounding error relative to its exact value (`_strain`). If every single move would overshoot, a
-    chain of moves in both directions is used.
+    Moving k units from a to b changes the first moment by k (b - a); k is 1 unless the moment is large. The cost of an
+    outcome is its squared rounding error relative to its exact weight (`_strain`). If every single move would
+    overshoot, a chain of moves in both directions is used.
     """
     heavy = sorted((v for v, w in cells.items() if w), key=lambda v: (-cells[v], abs(v), v))[:_CANDIDATES]
     exact = {v: given[v] * units / total for v in heavy}
@@ -106,7 +110,7 @@ def _steps(cells: Sequence[int]) -> set[int]:
 
 
 def _cheapest_move(cells: Mapping[int, int], exact: Mapping[int, float], steps: set[int], k: int) -> tuple[int, int]:
-    """The move (a, b) of k units with b - a in `steps` and the least cost per step; no cell is emptied."""
+    """The move of k units from a to b, b - a in `steps`, that costs least per step; no outcome loses all its units."""
     gain = {v: _strain(cells[v] + k, x) - _strain(cells[v], x) for v, x in exact.items()}
     loss = {v: _strain(cells[v] - k, x) - _strain(cells[v], x) for v, x in exact.items() if cells[v] > k}
     moves = [((gain[b] + loss[a]) / abs(b - a), a, b) for a in loss for b in gain if b - a in steps]
@@ -117,7 +121,7 @@ def _cheapest_move(cells: Mapping[int, int], exact: Mapping[int, float], steps: 
 
 
 def _chain(moment: int, steps: set[int], limit: int) -> list[int]:
-    """The shortest list of steps with sum -moment whose partial results stay within the limit."""
+    """The shortest list of steps that takes `moment` to zero without its size ever exceeding `limit`."""
     before: dict[int, tuple[int, int]] = {}
     reached = [moment]
     while reached and 0 not in before:

@@ -1,7 +1,8 @@
-"""Integer keys (ONS, PyPI `cell-key-perturbation`): one line pcv,ckey,pvalue per count 1..750 and cell key 0..K-1.
+"""P-tables with integer cell keys (ONS, PyPI `cell-key-perturbation`).
 
-The tool adds pvalue to a count whose cell has this cell key. It sets K = max(ckey) + 1, adds no noise where a pair is
-missing, and uses row ((n - 1) mod 250) + 501 for counts above 750: the last 250 rows in turn. A count of 0 has no row.
+A file has a line pcv,ckey,pvalue for each true count pcv in 1..750 and cell key ckey in 0..K-1. The tool adds pvalue to
+a count whose cell has this cell key. It sets K = max(ckey) + 1, adds no noise where a pair is missing, and uses row ((n
+- 1) mod 250) + 501 for counts n above 750: the last 250 rows in turn. A count of 0 has no row.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ _ZERO = "; empty cells all have cell key 0, so the tool adds no noise to them"
 
 
 def _numbers(data: bytes) -> Any:
-    """The three columns as integers in the order of FIELDS, parsed by numpy in one call."""
+    """The three columns of a file as integers, in the order of FIELDS, parsed by numpy in one call."""
     import numpy as np
 
     end = data.find(b"\n")
@@ -101,7 +102,7 @@ def _numbers(data: bytes) -> Any:
 
 
 def _first_fault(data: bytes, mark: str, names: list[str]) -> PTableError:
-    """The error of the first line that numpy could not read."""
+    """The error in the first line of a file that numpy could not read."""
     for number, line in enumerate(text_lines(data, LARGEST_LINES)[1:], start=2):
         texts = fields(line, mark)
         if len(texts) != len(FIELDS):
@@ -122,12 +123,12 @@ def _refuse_where(where: Any, reason: str) -> None:
 
 
 def units(keys: Number | None) -> int:
-    """Check the number of cell keys, which is the total of every row."""
+    """The number of cell keys, checked; it is the total of every row."""
     return integer("keys", KEYS if keys is None else keys, 2, LARGEST_KEYS, "the tool's own tables have 256 or 4096")
 
 
 def write(table: PTable) -> Iterator[str]:
-    """Yield the lines for counts 1..750; cell keys are assigned in ascending order of the noise."""
+    """Yield the lines of a table's file for the counts 1..750; noise ascends with the cell key."""
     if table.last > ROWS:
         raise ParameterError("format", NAME, f"a table of at most {ROWS} rows; this one has {table.last}")
     yield '"pcv","ckey","pvalue"\n'

@@ -1,7 +1,7 @@
 """Read text files within size limits and parse their numbers strictly; errors name the line.
 
-Size and number of lines are checked before anything is parsed, so a file of 10^7 lines is refused in a fraction of a
-second with at most `LARGEST_FILE` bytes of memory.
+The size and the number of lines are checked before anything is parsed, so a file of 10^7 lines is refused in a fraction
+of a second with at most `LARGEST_FILE` bytes of memory.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from countveil.errors import CertificateError, shorten
 
 LARGEST_FILE = 128 * 1024 * 1024
 LARGEST_LINES = 4_000_000
-"""Limit of the lines of any file: enough for 750 rows of 4096 cell keys."""
+"""The most lines of any file: enough for 750 rows of 4096 cell keys."""
 MOST_ENTRIES = 300_000
-"""Limit of the cells in a text file: enough for noise up to some hundreds in as many rows."""
+"""The most entries of a text file: enough for noise up to some hundreds in as many rows."""
 MOST_CELLS = 1_000_000
-"""Limit of all cells, also those of probability zero between outcomes: a few lines of a file can ask for very many."""
+"""The most outcomes of all rows, also those of probability zero between others: a few lines can ask for very many."""
 LARGEST_COUNT = 1_000_000
 MOST_DIGITS = 40
-"""Limit of the decimals of a bound; more are a mistake and would slow down all arithmetic."""
+"""The most decimals of a bound; more are a mistake and would slow down all arithmetic."""
 
 _LONGEST = 100
 _INTEGER = re.compile(r"[+-]?\d{1,15}(\.0{0,15})?\Z", re.ASCII)
@@ -41,7 +41,7 @@ class PTableError(CertificateError):
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """Read a file without its byte-order mark; refuse one that is too large or has too many lines."""
+    """The content of a file without byte-order mark; raises PTableError if it is too large or has too many lines."""
     try:
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -63,7 +63,7 @@ def check_lines(data: bytes, limit: int) -> None:
 
 
 def text_lines(data: bytes, limit: int = 8 * MOST_ENTRIES) -> list[str]:
-    """Decode UTF-8 and split into lines without trailing blank lines; refuse an empty file."""
+    """Decode UTF-8 and split into lines, without blank lines at the end; raises PTableError if nothing is left."""
     check_lines(data, limit)
     try:
         text = data.decode("utf-8")
@@ -78,7 +78,7 @@ def text_lines(data: bytes, limit: int = 8 * MOST_ENTRIES) -> list[str]:
 
 
 def whole(name: str, text: str, line: int, low: int = 0, high: int = LARGEST_COUNT) -> int:
-    """Parse a whole number, which may be padded or quoted."""
+    """Parse a whole number from low to high, which may be padded or quoted; an error names the field and the line."""
     plain = text.strip().strip('"').strip()
     if not _INTEGER.match(plain):
         raise PTableError(f"{name} is {shorten(text, 30)}, not a whole number", line)
@@ -90,7 +90,10 @@ def whole(name: str, text: str, line: int, low: int = 0, high: int = LARGEST_COU
 
 
 def probability(name: str, text: str, line: int) -> tuple[int, int]:
-    """Parse a decimal number from 0 to 1 as (digits, decimals); digits / 10**decimals is its exact value."""
+    """Parse a decimal number from 0 to 1, exactly, as a pair (digits, decimals).
+
+    Its value is digits / 10**decimals.
+    """
     plain = text.strip().strip('"').strip()
     match = _DECIMAL.match(plain) if len(plain) <= _LONGEST else None
     if not match:

@@ -1,8 +1,9 @@
-"""The linear program of a p-table: least delta at one epsilon under a variance cap for every row.
+"""The linear program of a p-table: least delta at one epsilon under a limit on the variance of every row.
 
-One variable per cell p(j|i), i = 0..M, j in [i - D, i + D], j >= 0 and not among the blocked outputs 1..js. The last
-row M is compared with its own translation, so a finite program covers every count. From row D + js + 1 on no cell is
-cut off or blocked; a few more rows let the last row reach its own optimum. For each pair of neighbours, in both
+Let p(j|i) be the probability that the true count i is published as j, and E = e^epsilon. The program has a variable for
+every p(j|i) with i = 0..M, j from i - D to i + D, j >= 0 and not among the blocked published counts 1..js. The last row
+M is compared with its own translation, so a finite program covers every count. From row D + js + 1 on nothing is cut
+off or blocked; a few more rows let the last row reach its own optimum. For each pair n of neighbouring counts, in both
 directions,
 
     sum_j h(j) <= delta_n,   h(j) >= p(j|a) - E p(j|b),   h >= 0.
@@ -30,18 +31,21 @@ from countveil.numeric.linear_program import NoSolution, Solution
 
 _SPARE = 5
 _RELAXATION = Fraction(1, 10**4)
-"""How much worse than its optimum, relatively, an objective may become in later stages, to keep them well posed."""
+"""To keep later stages well posed, an objective may become worse than its optimum by this share in them."""
 _FEASIBLE = Fraction(1, 10**10)
-"""Accepted residual: rounding to the file's grid removes it, and the result is measured."""
+"""Constraints may be violated by this much: rounding removes the violation, and the result is measured."""
 _HAIR = Fraction(1, 10**12)
 _NOISE = Fraction(1, 2**170)
-"""Smaller probabilities are numerical noise of the solver and count as zero."""
+"""Smaller probabilities are numerical errors of the solver and count as zero."""
 _TINIEST = Fraction(1, 10**30)
 
 
 @dataclass(frozen=True)
 class Spec:
-    """The requirements of a table; with `pstay` None every row's stay probability is free."""
+    """The requirements on a p-table: noise bound, largest variance, probability to stay, blocked counts 1..js.
+
+    With `freeze_zero`, 0 is always published as 0. If `pstay` is None, the probability that a count stays is free.
+    """
 
     epsilon: Fraction
     D: int
@@ -52,19 +56,19 @@ class Spec:
     unbiased_from: int = 1
     unimodal: bool = False
     zero_delta: Fraction | None = None
-    """An upper limit on the delta of the pair 0, 1 if zero is frozen."""
+    """An upper limit on the delta of the pair of counts 0 and 1, if zero is frozen."""
 
     @property
     def last(self) -> int:
         return self.D + self.js + _SPARE
 
     def outputs(self, i: int) -> list[int]:
-        """The published counts that are allowed in row i."""
+        """The counts that may be published for the true count i."""
         return [j for j in range(max(0, i - self.D), i + self.D + 1) if not 1 <= j <= self.js]
 
 
 class TableProgram:
-    """The program of a `Spec`; `solve` returns the rows as v -> probability."""
+    """The linear program for a `Spec`; `solve` returns the rows, each a mapping from noise v to probability."""
 
     def __init__(self, spec: Spec, max_variance: Fraction) -> None:
         self.spec = spec
@@ -101,7 +105,7 @@ class TableProgram:
         return cells
 
     def _constrain(self, i: int, cells: Cells, max_variance: Fraction) -> int:
-        """Constrain mass and second moment; return a variable that is at least the absolute bias."""
+        """Constrain the sum and the variance of row i; return a variable that is at least the size of its bias."""
         self.program.constrain_mass(cells)
         self.program.constrain(moment(i, cells, 2), upper=max_variance)
         if self.spec.unimodal and i in cells:
@@ -111,7 +115,7 @@ class TableProgram:
         return self.program.bound_bias(i, cells, unbiased=i >= self.spec.unbiased_from)
 
     def solve(self) -> list[dict[int, Fraction]]:
-        """The rows of the best table; a later objective on which the solver fails is skipped."""
+        """The rows of the best table; a later objective is skipped if the solver fails on it."""
         solution = self.program.solve([(self._largest, ONE)], _FEASIBLE)
         self._keep_optimal([(self._largest, ONE)], solution)
         for terms in self._later_objectives():

@@ -1,8 +1,8 @@
-"""The internal form of a p-table, the same for every file format: one law of the noise v = j - i per true count i.
+"""The internal form of a p-table, the same for every file format: for each true count i the law of the noise v = j - i.
 
-Weights are integers over one total, so every probability is an exact Fraction. The total is 10**digits for formats with
-decimal bounds, K for formats with K equally likely cell keys. Counts beyond the last row reuse the last `repeat` rows
-in turn, translated: one row in most formats, 250 rows with integer keys.
+j is the published count. Weights are integers over one total, so every probability is an exact Fraction. The total is
+10**digits for formats with decimal bounds, K for formats with K equally likely cell keys. Counts beyond the last row
+reuse the last `repeat` rows in turn, translated: one row in most formats, 250 rows with integer keys.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fractions import Fraction
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The law of v on least..greatest as integer weights that sum to `total`; the weights at both ends are positive.
+    """The law of the noise v on least..greatest, as integer weights that sum to `total`; the outermost are positive.
 
     >>> row = Row.of({-1: 1, 0: 2, 1: 1, 5: 0}, 4)
     >>> row.greatest, row.stay, row.mean, row.variance
@@ -33,7 +33,7 @@ class Row:
 
     @classmethod
     def of(cls, weights: Mapping[int, int], total: int) -> Row:
-        """Make a row from v -> weight; weights of zero are dropped."""
+        """Make a row from a mapping of noise v to weight; weights of zero are dropped."""
         support = [v for v, w in weights.items() if w]
         if not support:
             raise ValueError("a row needs a positive weight")
@@ -45,7 +45,7 @@ class Row:
         return self.least + len(self.weights) - 1
 
     def items(self) -> list[tuple[int, int]]:
-        """Pairs (v, weight) with positive weight, v ascending."""
+        """Pairs (noise v, weight) with positive weight, v ascending."""
         return [(v, w) for v, w in enumerate(self.weights, start=self.least) if w]
 
     def weight(self, v: int) -> int:
@@ -54,17 +54,17 @@ class Row:
 
     @property
     def stay(self) -> Fraction:
-        """P(v = 0), also called pstay or eta."""
+        """The probability that the count stays as it is, P(v = 0); also called pstay or eta."""
         return Fraction(self.weight(0), self.total)
 
     @property
     def mean(self) -> Fraction:
-        """E[v], the bias."""
+        """E[v], the mean of the noise, which is the bias of the published count."""
         return Fraction(sum(v * w for v, w in self.items()), self.total)
 
     @property
     def mse(self) -> Fraction:
-        """E[v^2]."""
+        """E[v^2], the mean squared error of the published count."""
         return Fraction(sum(v * v * w for v, w in self.items()), self.total)
 
     @property
@@ -73,13 +73,13 @@ class Row:
 
     @property
     def reach(self) -> int:
-        """The largest |v|."""
+        """The largest |v|, the largest error that the row allows."""
         return max(abs(self.least), abs(self.greatest))
 
 
 @dataclass(frozen=True, slots=True)
 class PTable:
-    """Rows for i = 0..last over one total; `keys` is K where the file has K integer cell keys."""
+    """A p-table: rows for the true counts 0..last, over one total; `keys` is K if a file has K integer cell keys."""
 
     rows: tuple[Row, ...]
     repeat: int = 1
@@ -112,12 +112,12 @@ class PTable:
 
     @property
     def D(self) -> int:
-        """The largest |v|, over all rows."""
+        """The noise bound: the largest |v| of all rows."""
         return max(row.reach for row in self.rows)
 
     @property
     def is_zero_frozen(self) -> bool:
-        """Whether row 0 publishes 0 as 0."""
+        """Whether the table always publishes 0 as 0."""
         return self.rows[0].items() == [(0, self.total)]
 
     def freeze_zero(self) -> PTable:

@@ -5,7 +5,10 @@ accuracy      grades for its tables, so that the published numbers have the marg
 outlook       what a publication will contain, before anything is paid or looked at
 edition       from recorded measurements to published tables and margins across the tree
 writing       an edition as files: tables, margins, laws, manifest
-report        a page with a treemap, errors by size, and small areas
+labels        the labels of cells as people read them
+treemap       the counts of the coarsest tables as areas
+charts        errors by size, and shares of quality marks, as pictures
+report        a page with these pictures, the guarantee, and small areas
 registry      an entry for public registries of differentially private releases
 folder        the folder of an edition: written whole, and read again
 editions      the editions in the declared output, and their summaries

@@ -52,7 +52,7 @@ class Layout:
 
     @cached_property
     def digest(self) -> str:
-        """The hash of everything that decides what is measured: tables, accuracies, editions, columns and bounds."""
+        """The hash of all that decides what is measured: tables, accuracies, editions, columns, hierarchies, bounds."""
         declared = self.declared
         body = {
             "name": declared.name,
@@ -60,6 +60,11 @@ class Layout:
             "editions": declared.editions,
             "cells": None if declared.cells is None else [list(record) for _, record in declared.cells.records],
             "question": self.question.sha256,
+            "hierarchies": [
+                [[column.name, *map(str, axis.labels(column))] for column in axis.columns]
+                for axis in self.question.axes
+                if not axis.is_plain
+            ],
         }
         written = json.dumps(body, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(f"publication\n{written}".encode()).hexdigest()

@@ -8,13 +8,13 @@
     sql          SQL text -> Query, by a parser for a closed language
     refusals     error messages for SQL that the language does not have
     schema       the public schema: which columns exist, and which values they may have
-    declarations, derived    columns as they are declared: lists and ranges, and public functions of other columns
-    calendar, public_tables  where months and days of a zone begin; public CSV files of a configuration
+    declarations, derived    read columns from the configuration: lists and ranges, and columns derived from others
+    calendar, public_tables  where months and days of a time zone begin; public CSV files of a configuration
     question     Query and schema -> Question: typed, canonical, hashed
     truth        what an answer counts: people or rows, within which bounds
-    condition    typed conditions: sets of points joined by AND and OR
-    points       the algebra of these sets
-    axes         how group columns divide the points of their sources into the cells of a table
+    condition    typed conditions: tests on columns, joined by AND and OR
+    points       sets of points (integers that stand for the values of a column)
+    axes         how group columns divide the values of a source column into the cells of a table
     diagram      the canonical form of a condition: a decision diagram
     writing      typed conditions as SQL text
 
@@ -51,9 +51,9 @@ __all__ = [
 class Form(TypedDict, total=False):
     """A question in Python: a dataset, the group columns and a condition.
 
-    `people` counts people, as count(DISTINCT unit); without it rows are counted, as count(*), at most `rows_per_person`
-    of a person in a cell. With rows_per_person = 1 both are the same question. `name` is the name of the count in the
-    answer.
+    `people=True` counts people, as count(DISTINCT unit) does. Otherwise rows are counted, as count(*) does, with at
+    most `rows_per_person` rows of one person in each cell. If `rows_per_person` is 1, both ways count the same. `name`
+    is the name of the count in the answer.
     """
 
     dataset: str | None
@@ -66,7 +66,8 @@ class Form(TypedDict, total=False):
 def ask(
     schemas: Schema | Mapping[str, Schema], question: str | Question | None = None, **form: Unpack[Form]
 ) -> Question:
-    """The question asked by SQL text or by the Python form; a Question of the same schema is returned unchanged.
+    """Build a Question from SQL text or from the arguments of `Form`; a Question of the same schema is returned
+    unchanged.
 
     >>> from countveil.query.schema import Column
     >>> people = Schema("people", (Column("age", "integer", low=0, high=120, step=10),))
@@ -105,7 +106,7 @@ def take_question(question: str | Question | None, form: Form) -> str | Question
 
 
 def _is_filled(form: Form) -> bool:
-    """Whether any argument differs from its default."""
+    """Whether any argument was given a value."""
     has_values = any(form.get(word) is not None for word in ("dataset", "where", "name"))
     return has_values or bool(form.get("by")) or bool(form.get("people"))
 
@@ -131,7 +132,7 @@ def _from_python(known: Mapping[str, Schema], **form: Unpack[Form]) -> Query:
 
 
 def check_form(**form: Unpack[Form]) -> list[str]:
-    """The group columns of the Python form; refuses what no schema can allow."""
+    """Check those arguments of the Python form that need no schema; return the names of the group columns."""
     _check_keywords(form)
     dataset, by, where, name = form.get("dataset"), form.get("by", ()), form.get("where"), form.get("name")
     if dataset is not None and not isinstance(dataset, str):

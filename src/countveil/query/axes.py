@@ -1,8 +1,9 @@
-"""The axes of a table: for each source, how its group columns split its points together.
+"""The axes of a table: how the group columns divide the values of each source column into bins.
 
-The cells of a table are the product of its axes. Group columns of one source (a hierarchy such as district,
-municipality, county) share an axis: its bins are the combinations of their labels that exist. So grouping by district
-is grouping by district, municipality and county, and a table has no cell that the public maps exclude.
+A source is a column that is read from the data; other columns are derived from it. All group columns of one source
+share an axis. For example, district and county may both be derived from municipality: the bins of their axis are the
+pairs of a district and a county that have a municipality in common. Pairs that the public maps exclude get no bin. The
+cells of a table are all combinations of one bin from each axis.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ from countveil.query.points import overlay, union_all
 from countveil.query.schema import Column, Value
 
 Run = tuple[int, int, int]
-"""The points low..high and the number of their bin."""
+"""An interval of points, as (low, high, number of its bin). Points are the integers that stand for values."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """The group columns of one source, in the order of the schema."""
+    """One axis of a table: a source column, and the group columns derived from this source, in schema order."""
 
     source: Column
     columns: tuple[Column, ...]
 
     @property
     def is_plain(self) -> bool:
-        """Whether the bins are the source's own: its values, or steps of its range."""
+        """Whether the table is grouped by the source column itself and by no column derived from it."""
         return self.columns == (self.source,)
 
     @property
@@ -39,8 +40,11 @@ class Axis:
 
     @cached_property
     def _split(self) -> tuple[list[Run], list[tuple[int, ...]]]:
-        """The runs of points with a label in every column, and for every bin the indexes of its labels. Bins are
-        numbered as the points of the source have them first."""
+        """The intervals of points that have a label in every column, and for each bin the label's index in every
+        column.
+
+        Bins are numbered in the order in which they first occur among the points of the source.
+        """
         runs = self.columns[0].runs
         labels: list[tuple[int, ...]] = [(i,) for i in range(self.columns[0].keys)]
         for column in self.columns[1:]:
@@ -57,25 +61,26 @@ class Axis:
 
     @property
     def runs(self) -> list[Run]:
-        """The bins as intervals of points, in order; not for a plain axis of many values."""
+        """The intervals of points with their bins, in ascending order. Do not call this for a plain axis of many
+        values."""
         return self._split[0]
 
     @property
     def bins(self) -> list[tuple[int, ...]]:
-        """For every bin, the index of the label of each column."""
+        """For each bin, the index of its label in each of `columns`."""
         return self._split[1]
 
     def key(self, i: int, column: Column) -> int:
-        """The index of the label of one of the columns in bin i."""
+        """The index of the label that bin number `i` has in one of the group columns."""
         return i if self.is_plain else self.bins[i][self.columns.index(column)]
 
     def labels(self, column: Column) -> list[Value]:
-        """The label of one of the columns for every bin."""
+        """For each bin, its label in one of the group columns."""
         labels = column.key_labels()
         return labels if self.is_plain else [labels[self.key(i, column)] for i in range(self.size)]
 
     def order(self, shown: Sequence[Column]) -> list[int]:
-        """The bins sorted by the labels' declared order, of the first shown column first."""
+        """The bin numbers, sorted by the declared order of the labels in the first shown column, then in the next."""
         if self.is_plain:
             return list(range(self.size))
         places = [self.columns.index(column) for column in shown if column in self.columns]
@@ -83,7 +88,8 @@ class Axis:
 
     @cached_property
     def canonical(self) -> object:
-        """The canonical form: the name of the source if the bins are its own, else with the hash of the bins."""
+        """A JSON value that is equal for axes with equal bins: the source's name, with a hash if the bins are not its
+        own."""
         if self.is_plain:
             return self.source.name
         if self.source.declared and self.source.keys == self.size and self.runs == self.source.runs:

@@ -1,7 +1,7 @@
 """Years, quarters, months, ISO weeks, days and weekdays: where they begin, and what they are called.
 
-The zones are those of the package tzdata, whose version is pinned, never those of the machine or of an engine: a
-period of a zone begins at an instant that is computed once, here, and engines only compare instants.
+Time zones come from the package tzdata with a pinned version, never from the machine or a database. The instant at
+which a period begins is computed here once; databases only compare instants.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def name_of(day: datetime.date, by: Period) -> str:
 
 
 def periods(by: Period, low: datetime.date, high: datetime.date) -> Iterator[tuple[datetime.date, str]]:
-    """The first day and the name of every period from that of `low` to that of `high`."""
+    """The first day and the name of each period, from the period of the day `low` to that of the day `high`."""
     start, end = start_of(low, by), end_of(high, by)
     while start < end:
         yield start, name_of(start, by)
@@ -119,9 +119,10 @@ def load_zone(name: str) -> ZoneInfo | None:
 
 
 def instant_of(day: datetime.date, zone: ZoneInfo) -> int:
-    """The first second, since 1970 in UTC, at which the date in the zone is at least `day`.
+    """The moment, in seconds since 1970 in UTC, at which the date in this time zone first reaches `day`.
 
-    In a zone whose clocks skip midnight a day begins later, and a day that is skipped begins with the next one.
+    In a zone whose clocks skip midnight, the day begins later than at midnight. A day that the zone skips entirely
+    begins with the next day.
 
     >>> instant_of(datetime.date(2024, 3, 31), load_zone("Europe/Berlin"))
     1711839600

@@ -1,8 +1,9 @@
-"""Typed conditions: sets of points joined by AND and OR.
+"""Typed conditions: tests on columns, joined by AND and OR.
 
-SQL's logic has three values, and a row is counted when its condition is *true*. Pushing NOT down to the tests leaves
-only AND and OR over statements "the column's value is in S", where S has points of the domain and perhaps NULL. A
-value *outside* the domain is in no S, so no test on its column is true for it, negated or not.
+SQL's logic has three values, and a row is counted when its condition is *true*. NOT has been applied to the single
+tests, so only AND and OR join statements of one form: "the column's value is in the set S". S contains points (integers
+that stand for values, see `schema`) and perhaps NULL. A value *outside* the declared domain is in no set, so every test
+on it is not true, negated or not.
 
 `simplify` gives an equivalent, deterministic form whose text reads well. `diagram` decides exactly which questions are
 *equal*.
@@ -26,10 +27,10 @@ MAX_EFFORT = 2_000_000
 
 
 class Effort:
-    """The work that one question may cause, in steps; a question that needs more is refused.
+    """A limit on the work that one question may cause, counted in steps. A question that needs more steps is refused.
 
-    The code that does the work counts its steps, each less than a microsecond. So a refusal depends on the question and
-    the schema alone, never on the machine or the data.
+    The code that does the work reports its steps; each takes less than a microsecond. Whether a question is refused
+    therefore depends on the question and the schema alone, never on the speed of the machine or on the data.
     """
 
     __slots__ = ("left",)
@@ -38,7 +39,7 @@ class Effort:
         self.left = MAX_EFFORT if limit is None else limit
 
     def spend(self, steps: int) -> None:
-        """Count steps; refuse the question when none are left."""
+        """Count this many steps; refuse the question when the limit is exceeded."""
         self.left -= steps
         if self.left < 0:
             raise QueryError("a condition that is too complex", "write a simpler one, or ask several questions")
@@ -49,7 +50,7 @@ class Effort:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """The value of the column is in `points`; a test on a derived column is stated on its source."""
+    """The test "the value of `column` is in `points`". A test on a derived column is stored as a test on its source."""
 
     column: Column
     points: Points
@@ -57,14 +58,14 @@ class Membership:
 
 @dataclass(frozen=True, slots=True)
 class All:
-    """Every part is true; the empty All is always true."""
+    """A conjunction: true if every part is true. Without parts it is always true."""
 
     parts: tuple[Typed, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Any:
-    """Some part is true; the empty Any is never true."""
+    """A disjunction: true if some part is true. Without parts it is never true."""
 
     parts: tuple[Typed, ...]
 
@@ -76,17 +77,20 @@ NEVER = Any(())
 
 
 def null_of(column: Column) -> Points:
-    """NULL as a set: the point just before the domain."""
+    """The set that contains only NULL. NULL is represented by the integer just before the first value of the domain."""
     return ((column.first - 1, column.first - 1),)
 
 
 def domain_of(column: Column) -> Points:
-    """Every value of the domain, without NULL."""
+    """The set of all values of the column's domain, without NULL."""
     return ((column.first, column.last),)
 
 
 def known_of(columns: Iterable[Column]) -> dict[str, Membership]:
-    """By the name of each source, that its value is in the domains of all columns: what grouping by them implies."""
+    """What grouping by these columns implies: a row is counted only if each of them has a value in its domain.
+
+    The result maps the name of each source to this test, stated on the source.
+    """
     known: dict[str, Membership] = {}
     for column in columns:
         root = column.root
@@ -97,9 +101,9 @@ def known_of(columns: Iterable[Column]) -> dict[str, Membership]:
 
 
 def simplify(condition: Typed, effort: Effort | None = None) -> Typed:
-    """An equivalent condition, flattened, with one set per column where one is enough; simplifying it changes nothing.
+    """An equivalent, flattened condition with one test per column where one is enough.
 
-    Guarantee: the result is true for exactly the same rows.
+    Guarantee: the result is true for exactly the same rows. Simplifying the result again does not change it.
     """
     simplifier = _Simplifier(effort or Effort())
     while (simpler := simplifier.simplify_once(condition)) != condition:
@@ -108,7 +112,7 @@ def simplify(condition: Typed, effort: Effort | None = None) -> Typed:
 
 
 class _Simplifier:
-    """Simplifies a condition in passes and counts the effort."""
+    """Simplifies a condition in repeated passes and reports the steps that this takes."""
 
     def __init__(self, effort: Effort) -> None:
         self.spend = effort.spend
@@ -144,7 +148,7 @@ class _Simplifier:
         return All(tuple(parts)) if conjunction else Any(tuple(parts))
 
     def merge(self, members: list[Membership], conjunction: bool) -> Membership:
-        """The sets of one column joined into one, in pairs so that long lists stay cheap."""
+        """Join several tests on one column into one test. They are joined in pairs, so that long lists stay cheap."""
         join = intersection if conjunction else union
         sets = [member.points for member in members]
         while len(sets) > 1:
@@ -154,7 +158,7 @@ class _Simplifier:
         return Membership(members[0].column, sets[0])
 
     def restrict(self, condition: Typed, known: dict[str, Membership]) -> Typed:
-        """The condition, simplified for rows where each column in `known` lies in its set."""
+        """The condition, simplified for rows that pass all tests in `known` (one test for each column name)."""
         if isinstance(condition, Membership):
             limit = known.get(condition.column.name)
             if limit is None:
@@ -167,7 +171,7 @@ class _Simplifier:
         return All(parts) if isinstance(condition, All) else Any(parts)
 
     def is_implied(self, condition: Typed, alternatives: dict[str, Membership]) -> bool:
-        """Whether one of the alternatives is true wherever this conjunction is."""
+        """Whether the condition is a conjunction that implies one of the alternatives, so that OR does not need it."""
         if not isinstance(condition, All):
             return False
         for part in condition.parts:
@@ -179,7 +183,7 @@ class _Simplifier:
         return False
 
     def order(self, condition: Typed) -> tuple[object, ...]:
-        """A sort key: sets by their column first, then other conditions by their parts."""
+        """A sort key for conditions: first tests, by the name of their column, then others, compared by their parts."""
         if isinstance(condition, Membership):
             self.spend(10 + len(condition.points))
             return (0, condition.column.name, condition.points)
@@ -187,7 +191,7 @@ class _Simplifier:
 
 
 def _flat(condition: All | Any) -> list[Typed]:
-    """The parts, with nested conditions of the same kind flattened."""
+    """The parts of a condition; parts of the same kind (AND in AND, OR in OR) are replaced by their own parts."""
     flat: list[Typed] = []
     for part in condition.parts:
         if isinstance(part, type(condition)) and not isinstance(part, Membership):
@@ -198,7 +202,7 @@ def _flat(condition: All | Any) -> list[Typed]:
 
 
 def tests(condition: Typed) -> int:
-    """How many comparisons an engine makes for each row: a list of values is one, an interval is one."""
+    """How many comparisons an engine makes for each row. A list of values counts as one, and so does an interval."""
     if not isinstance(condition, Membership):
         return sum(tests(part) for part in condition.parts)
     if condition.column.is_listed:

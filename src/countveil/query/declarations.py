@@ -1,4 +1,4 @@
-"""Columns as they are declared in the configuration: lists of values, and ranges. `derived` has the derived ones."""
+"""Reads columns that are declared in the configuration as lists of values or as ranges. `derived` reads all others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KEYS = ("values", "min", "max", "step", "type", "labels", "guessed")
 
 
 def parse_column(name: str, declared: object, key: str, files: Files | None = None) -> Column:
-    """A column from its entry in the configuration: a list of values, or a table with `values` or `min` and `max`.
+    """Read a column from the configuration: a list of values, or a table with the keys `values`, or `min` and `max`.
 
     >>> parse_column("age", {"min": 0, "max": 120, "step": 10}, "columns.age").keys
     13
@@ -31,7 +31,7 @@ def parse_column(name: str, declared: object, key: str, files: Files | None = No
         raise ConfigError(key, f"type is {shorten(kind)}; allowed are {', '.join(KINDS)}")
     guessed = table.get("guessed", False)
     if not isinstance(guessed, bool):
-        raise ConfigError(key, "guessed is true or false")
+        raise ConfigError(key, "guessed must be true or false")
     if "values" in table:
         if set(table) & {"min", "max", "step"}:
             raise ConfigError(key, "give values, or min and max, not both")
@@ -49,20 +49,20 @@ def parse_column(name: str, declared: object, key: str, files: Files | None = No
 
 
 def check_name(name: object, key: str) -> None:
-    """Refuse what cannot be the name of a column."""
+    """Refuse a name that no column can have."""
     if not isinstance(name, str) or not name or len(name) > MAX_NAME or not name.isprintable():
         raise ConfigError(key, f"column names have 1 to {MAX_NAME} printable characters")
 
 
 def check_keys(table: Mapping[str, object], allowed: Sequence[str], key: str) -> None:
-    """Refuse keys that a column does not have."""
+    """Refuse a table of the configuration that has keys other than the allowed ones."""
     unknown = sorted(str(word) for word in set(table) - set(allowed))
     if unknown:
         raise ConfigError(key, f"unknown key {shorten(unknown[0])}; allowed are {', '.join(allowed)}")
 
 
 def parse_labels(labels: object, values: Sequence[Value], key: str) -> tuple[str, ...]:
-    """The texts that are shown in place of values: a list in their order, or a table from values to labels.
+    """Read the texts to show in place of values: a list in the order of the values, or a table from values to texts.
 
     >>> parse_labels({"1": "male", "2": "female"}, (1, 2), "labels")
     ('male', 'female')
@@ -88,9 +88,9 @@ def parse_labels(labels: object, values: Sequence[Value], key: str) -> tuple[str
 
 
 def _read_values(name: str, kind: object, path: str, key: str, files: Files | None) -> list[object]:
-    """The values of the column of this name of a public file, as values of the declared type."""
+    """Read the values of a column from the public CSV file at `path`, converted to the declared type `kind`."""
     if files is None:
-        raise ConfigError(key, "values is a list with at least one value; in a configuration file, or a CSV file")
+        raise ConfigError(key, "give a list with at least one value; only countveil.toml can name a CSV file")
     table = files(path, key)
     values: list[object] = []
     for line, text in table.column(name, key):
@@ -102,7 +102,7 @@ def _read_values(name: str, kind: object, path: str, key: str, files: Files | No
 
 
 def read_value(text: str, kind: object) -> Value | None:
-    """A value of a kind from text, None if the text is no such value."""
+    """Convert text to a value of type `kind`; None if the text does not represent such a value."""
     if kind == "integer":
         return int(text) if re.fullmatch(r"-?[0-9]{1,19}", text) else None
     if kind == "boolean":
@@ -112,7 +112,7 @@ def read_value(text: str, kind: object) -> Value | None:
 
 def _parse_values(name: str, kind: object, values: object, guessed: bool, key: str) -> Column:
     if not isinstance(values, list) or not values:
-        raise ConfigError(key, "values is a list with at least one value")
+        raise ConfigError(key, "give values as a list with at least one value")
     if len(values) > MAX_VALUES:
         raise ConfigError(key, f"{len(values)} values; at most {MAX_VALUES} are allowed")
     first_kind = _kind_of(values[0])

@@ -1,12 +1,13 @@
-"""Derived columns: public functions of a source column, one concept for bands, months, bins, maps and hierarchies.
+"""Derived columns: columns computed from a source column by a public rule, such as bands, months, bins or a map.
 
     age_group = { from = "age", bands = [0, 15, 25, 45, 65] }         # 0-14, 15-24, ..., 65+
     month     = { from = "date", by = "month", min = "2024-01", max = "2026-12" }
     income    = { from = "income_raw", bins = ["0", "10000", "50000"] }
     county    = { from = "municipality", map = "geography.csv" }      # the columns municipality and county of the file
 
-Each becomes a `Column` whose blocks are sets of points of its source. `from` names a declared column, or a column of
-the data that is not declared; such a source is made here, with exactly the points that its derived columns distinguish.
+Each becomes a `Column` that stores, for each of its labels, the set of source values with that label. `from` names a
+declared column or a column of the data that is not declared. For an undeclared source a `Column` is made here that
+distinguishes just as many values as its derived columns need.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from countveil.query.public_tables import Files
 from countveil.query.schema import MAX_VALUES, Column, Kind, Value
 
 MAX_CUTS = 4_000
-"""The most cuts of one source: an engine finds the place of a value among them by comparisons."""
+"""The most cuts that one source may have. An engine compares each value with the cuts, so their number is limited."""
 MAX_CHAIN = 20
 KEYS = {
     "bands": ("from", "bands", "below", "max", "labels", "guessed"),
@@ -37,13 +38,16 @@ KEYS = {
 }
 EDGE = re.compile(r"[+-]?[0-9]{1,18}([.][0-9]{1,18})?")
 WHOLE = (-(2**61), 2**61 - 1)
-"""The range of a source of whole numbers that is not declared; numbers beyond are outside."""
+"""The range of an undeclared source of whole numbers. Numbers beyond this range count as outside the domain."""
 
 
 @dataclass(frozen=True)
 class Steps:
-    """A function that is constant between cuts: `groups[i]` is the label's index between cut i - 1 (included) and cut
-    i (excluded), None for none. Cuts are numbers, days, or seconds since 1970."""
+    """A step function from values to labels: all values between two neighbouring cuts have the same label.
+
+    Values from `cuts[i - 1]` (included) to `cuts[i]` (excluded) have the label `labels[groups[i]]`, or no label if
+    `groups[i]` is None. Cuts are numbers, days, or seconds since 1970.
+    """
 
     kind: Kind
     cuts: tuple[Fraction, ...]
@@ -53,7 +57,7 @@ class Steps:
 
 @dataclass(frozen=True)
 class Codes:
-    """A map from the texts of values to labels, with the lines of the file."""
+    """A map from values to labels, read from a CSV file; each entry of `pairs` is (line of the file, value, label)."""
 
     file: str
     pairs: tuple[tuple[int, str, str], ...]
@@ -63,7 +67,7 @@ Rule = Steps | Codes
 
 
 def parse_columns(declared: Mapping[str, object], key: str, files: Files | None = None) -> tuple[Column, ...]:
-    """All columns of a dataset, in the order declared.
+    """Read all columns of a dataset from the configuration, in the declared order.
 
     >>> ages = {"age": {"min": 0, "max": 99}, "group": {"from": "age", "bands": [0, 18, 65]}}
     >>> [column.key_labels()[-1] for column in parse_columns(ages, "columns")]
@@ -73,7 +77,7 @@ def parse_columns(declared: Mapping[str, object], key: str, files: Files | None 
 
 
 class _Declarations:
-    """The columns of one dataset while they are read, each after the one it is derived from."""
+    """Reads the columns of one dataset; each derived column is read after the column that it is derived from."""
 
     def __init__(self, declared: Mapping[str, object], key: str, files: Files | None) -> None:
         self.declared, self.key, self.files = declared, key, files
@@ -104,7 +108,7 @@ class _Declarations:
         entry = self.derived.get(name)
         guessed = self.columns[name].guessed if entry is None else entry.get("guessed", False)
         if not isinstance(guessed, bool):
-            raise ConfigError(self.at(name), "guessed is true or false")
+            raise ConfigError(self.at(name), "guessed must be true or false")
         return guessed
 
     def at(self, name: str) -> str:
@@ -116,15 +120,19 @@ class _Declarations:
         return str(parent)
 
     def reads_data(self, name: str) -> bool:
-        """Whether the source is a column of the data that is not declared: no column has its name, or only derived
-        ones that read it themselves."""
+        """Whether the derived column `name` reads a column of the data that is not declared.
+
+        That is so if no declared column has the name of its source. It is also so if the source has the name of a
+        derived column that itself reads a column of the data of that name (`age = { from = "age", ... }`).
+        """
         parent = self.parent(name)
         if parent == name or parent not in self.declared:
             return True
         return "map" not in self.derived[name] and parent in self.derived and self.parent(parent) == parent
 
     def check_chain(self, name: str) -> None:
-        """Refuse columns that are derived from each other; a column may have the name of its source in the data."""
+        """Refuse columns that are derived from each other in a cycle. A column may still have the name of its own
+        source."""
         chain = [name]
         while chain[-1] in self.derived and (parent := self.parent(chain[-1])) != chain[-1]:
             if parent in chain or len(chain) > MAX_CHAIN:
@@ -139,7 +147,7 @@ class _Declarations:
         return self.rules[name]
 
     def derive_undeclared(self, source: str, names: list[str]) -> None:
-        """Make a source of the data that is not declared, and its derived columns."""
+        """Make a column for an undeclared source, and all columns that are derived from it."""
         rules = {name: self.rule(name, None) for name in names}
         kinds = {name: rule.kind if isinstance(rule, Steps) else "text" for name, rule in rules.items()}
         first = kinds[names[0]]
@@ -168,7 +176,7 @@ class _Declarations:
 
 
 def _make_source(name: str, kind: Kind, rules: list[Rule]) -> Column:
-    """A source with the points that the rules distinguish."""
+    """Make the column for an undeclared source, with just the distinctions that the rules of derived columns need."""
     if kind == "text":
         keys = (key for rule in rules if isinstance(rule, Codes) for _, key, _ in rule.pairs)
         return Column(name, "text", tuple(dict.fromkeys(keys)), declared=False)
@@ -196,7 +204,7 @@ def _derive(name: str, rule: Rule, parent: Column, key: str) -> Column:
 
 
 def _apply_steps(rule: Steps, source: Column, key: str) -> list[Points]:
-    """The points of the source with each label of a step function."""
+    """For each label of a step function, the set of the source's points (integers that stand for values) with it."""
     kinds = {"integer": ("integer", "number"), "date": ("date",)}.get(source.kind, (source.kind,))
     if rule.kind not in kinds:
         raise ConfigError(key, f"{shorten(source.name)} has values of type {source.kind}, not {rule.kind}")
@@ -217,7 +225,7 @@ def _apply_steps(rule: Steps, source: Column, key: str) -> list[Points]:
 
 
 def _map_codes(rule: Codes, parent: Column, key: str) -> tuple[tuple[str, ...], list[Points]]:
-    """The labels of a map in the order of the file, and the points of the root with each."""
+    """The labels of a map in the order of the file, and for each label the set of source values that have it."""
     points: dict[str, list[int]] = {}
     for line, code, label in rule.pairs:
         value: Value | None = read_value(code, parent.kind)
@@ -263,12 +271,17 @@ def _parse_rule(
 
 
 def _parse_edges(word: str, entry: Mapping[str, object], key: str) -> Steps:
-    """Bands of whole numbers or dates, or bins of decimals: the edges where each begins, and perhaps where all end."""
+    """Read `bands` (of whole numbers or dates) or `bins` (of decimals), given by the edges where each of them begins.
+
+    The last one is open, or ends at `max`.
+    """
     edges, below = entry[word], entry.get("below", False)
     if not isinstance(edges, list) or not edges:
         raise ConfigError(f"{key}.{word}", "give a list of the values at which each begins, such as [0, 15, 65]")
     if not isinstance(below, bool):
-        raise ConfigError(f"{key}.below", "below is true or false: whether all smaller values are a group of their own")
+        raise ConfigError(
+            f"{key}.below", "below must be true or false: whether all smaller values are a separate group"
+        )
     written = [*edges, *([entry["max"]] if "max" in entry else [])]
     is_date = word == "bands" and not all(type(edge) is int for edge in written)
     cuts = [_read_edge(edge, word, is_date, f"{key}.{word}") for edge in written]
@@ -276,7 +289,7 @@ def _parse_edges(word: str, entry: Mapping[str, object], key: str) -> Steps:
     if not is_open and word == "bands":
         cuts[-1] += 1  # the last value of a closed band is in it
     if any(a >= b for a, b in itertools.pairwise(cuts)):
-        raise ConfigError(f"{key}.{word}", "every edge is greater than the one before")
+        raise ConfigError(f"{key}.{word}", "every edge must be greater than the one before")
     kind: Kind = "date" if is_date else "integer" if word == "bands" else "number"
     if len(cuts) > MAX_CUTS:
         raise ConfigError(f"{key}.{word}", f"{len(cuts)} edges; at most {MAX_CUTS} are allowed")
@@ -301,7 +314,7 @@ def _read_edge(edge: object, word: str, is_date: bool, key: str) -> Fraction:
     if is_date:
         day = calendar.read_day(edge) if not isinstance(edge, int) else None
         if day is None:
-            raise ConfigError(key, f"{shorten(edge)} is not a whole number or a date; decimals are bins")
+            raise ConfigError(key, f"{shorten(edge)} is not a whole number or a date; for decimals, write bins")
         return Fraction(day.toordinal())
     text = str(edge) if isinstance(edge, str) or type(edge) is int else ""
     if not EDGE.fullmatch(text):
@@ -329,7 +342,7 @@ def _parse_by(entry: Mapping[str, object], source: Column | None, key: str) -> S
         raise ConfigError(key, "give min and max, the first and the last period")
     least = 2 if zone is None else 1800
     if not datetime.date(least, 1, 1) <= low <= high <= datetime.date(2999, 12, 31):
-        raise ConfigError(key, f"min is not after max, and both are in the years {least} to 2999")
+        raise ConfigError(key, f"min must not be after max, and both must be in the years {least} to 2999")
     parts = list(calendar.periods(by, low, high))
     after = calendar.end_of(high, by)
     labels = tuple(calendar.WEEKDAYS) if by == "weekday" else tuple(label for _, label in parts)

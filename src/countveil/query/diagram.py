@@ -1,9 +1,10 @@
-"""The canonical form of a condition: a reduced ordered decision diagram over the columns.
+"""A canonical form of conditions: two conditions that select the same rows get the same form, however they were
+written.
 
-The columns are tested in a fixed order. A node tests one column: each of its edges has a set of values and the next
-node, and every other value, *outside* values included, goes to `rest`. Equal nodes are shared, and nodes that make no
-difference are removed. Then the diagram depends only on which rows are counted (Bryant 1986, for many-valued
-variables), so two questions are equal exactly when their diagrams are equal, however they were written.
+The form is a reduced ordered decision diagram (Bryant 1986, for variables with many values). The columns are tested in
+a fixed order, one in each node. An edge of a node has a set of values and leads to the next node; all other values,
+also those *outside* the declared domain, lead to the node `rest`. Equal nodes are stored once, and nodes that make no
+difference are removed. The diagram then depends only on which rows the condition selects.
 """
 
 from __future__ import annotations
@@ -19,7 +20,11 @@ TRUE, FALSE = 1, 0
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """Test `column`: a value in edges[i][0] goes to node edges[i][1], any other value to `rest`."""
+    """A node that tests `column`. `edges` has pairs of a set of values and the number of the node that these values
+    lead to.
+
+    All other values lead to the node `rest`.
+    """
 
     column: str
     edges: tuple[tuple[Points, int], ...]
@@ -27,7 +32,7 @@ class Node:
 
 
 class Diagram:
-    """Shared nodes under construction: node 0 is false, node 1 is true, equal nodes have one number."""
+    """A diagram under construction. Node 0 means false, node 1 means true, and equal nodes have the same number."""
 
     def __init__(self, effort: Effort | None = None) -> None:
         self.spend = (effort or Effort()).spend
@@ -37,7 +42,7 @@ class Diagram:
         self.joined: dict[tuple[bool, int, int], int] = {}
 
     def of(self, condition: Typed) -> int:
-        """The node of a condition."""
+        """Add the nodes of a condition; return the number of its first node."""
         if isinstance(condition, Membership):
             self.columns[condition.column.name] = condition.column
             return self.node(condition.column.name, [(condition.points, TRUE)], FALSE)
@@ -49,7 +54,8 @@ class Diagram:
         return parts[0] if parts else int(conjunction)
 
     def node(self, column: str, edges: list[tuple[Points, int]], rest: int) -> int:
-        """The number of a reduced node: edges to the same node are merged, and a node without edges is its `rest`."""
+        """The number of the node with these edges. Edges to the same node are merged; without edges it is the node
+        `rest`."""
         intervals: dict[int, list[tuple[int, int]]] = {}
         for points, target in edges:
             if points and target != rest:
@@ -66,7 +72,7 @@ class Diagram:
         return number
 
     def join(self, conjunction: bool, a: int, b: int) -> int:
-        """The node of `a and b`, or of `a or b`."""
+        """The number of the node for "a and b" (if `conjunction`) or for "a or b"; a and b are numbers of nodes."""
         absorbing = FALSE if conjunction else TRUE
         neutral = 1 - absorbing
         if a in (b, absorbing) or b == neutral:
@@ -91,7 +97,7 @@ class Diagram:
         return node
 
     def _join_same_column(self, conjunction: bool, left: Node, right: Node) -> int:
-        """Join two nodes that test the same column: split its values by the edges of both."""
+        """Join two nodes that test the same column: its values are divided by the edges of both nodes."""
         a, b = _pieces(left), _pieces(right)
         self.spend(10 * (len(a) + len(b)))
         split: dict[tuple[int, int], list[tuple[int, int]]] = {}
@@ -102,14 +108,15 @@ class Diagram:
 
 
 def _pieces(node: Node) -> list[tuple[int, int, int]]:
-    """The intervals of a node in order, each with its next node."""
+    """The intervals of values on a node's edges in ascending order, as (low, high, number of the next node)."""
     return sorted((low, high, target) for points, target in node.edges for low, high in points)
 
 
 def canonical(condition: Typed, effort: Effort | None = None) -> list[object]:
-    """The diagram as plain JSON values, with nodes numbered as visited: equal exactly for equal conditions.
+    """The diagram of a condition as plain JSON values, equal for exactly those conditions that select the same rows.
 
-    The first entry is the root; every other is [column, [[set, number], ...], rest].
+    The first entry is the number of the first node. The others are the nodes in the order in which they are reached, as
+    [column, [[set of values, number of the next node], ...], number of the node for all other values].
     """
     diagram = Diagram(effort)
     root = diagram.of(condition)

@@ -1,6 +1,6 @@
-"""Untyped queries and conditions, built from SQL text or in Python.
+"""Queries and conditions as they are built from SQL text or in Python, before they are checked against a schema.
 
-They do not depend on a schema. Positions (characters from 1) are only for messages and are never compared.
+Positions count the characters of the SQL text from 1. They appear only in error messages; comparisons ignore them.
 
     where = (cv.col("age") >= 65) & cv.col("region").isin(["North", "South"])
 """
@@ -27,7 +27,7 @@ FLIPPED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """The name of a column or dataset; unquoted names of SQL text may differ in case."""
+    """The name of a column or dataset. A name that is not quoted in SQL matches names that differ only by case."""
 
     text: str
     quoted: bool = True
@@ -36,14 +36,14 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A literal and its position."""
+    """A literal value and its position in the SQL text."""
 
     value: Literal
     at: int | None = field(default=None, compare=False)
 
 
 class Condition:
-    """A condition on one row; combine with & | ~."""
+    """A condition on one row. Conditions combine with & (and), | (or) and ~ (not)."""
 
     __slots__ = ()
 
@@ -71,7 +71,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class ColumnComparison(Condition):
-    """column op constant, op one of = <> < <= > >=."""
+    """The test `column op constant`, where op is one of = <> < <= > >=."""
 
     column: Name
     op: str
@@ -80,7 +80,7 @@ class ColumnComparison(Condition):
 
 @dataclass(frozen=True, slots=True)
 class Among(Condition):
-    """column IN (constants)."""
+    """The test `column IN (constants)`."""
 
     column: Name
     constants: tuple[Constant, ...]
@@ -88,7 +88,7 @@ class Among(Condition):
 
 @dataclass(frozen=True, slots=True)
 class Between(Condition):
-    """column BETWEEN low AND high, both included."""
+    """The test `column BETWEEN low AND high`; low and high are included."""
 
     column: Name
     low: Constant
@@ -97,35 +97,38 @@ class Between(Condition):
 
 @dataclass(frozen=True, slots=True)
 class IsNull(Condition):
-    """column IS NULL."""
+    """The test `column IS NULL`."""
 
     column: Name
 
 
 @dataclass(frozen=True, slots=True)
 class Both(Condition):
-    """Every part is true."""
+    """A conjunction (AND): true if every part is true."""
 
     parts: tuple[Condition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Either(Condition):
-    """Some part is true."""
+    """A disjunction (OR): true if some part is true."""
 
     parts: tuple[Condition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Negation(Condition):
-    """The part is false (not merely unknown)."""
+    """A negation (NOT): true if the part is false; not true if the part is unknown because of NULL."""
 
     part: Condition
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """SELECT by, count(*) or count(DISTINCT distinct) AS name FROM dataset WHERE where GROUP BY by."""
+    """The query SELECT by, count(*) AS name FROM dataset WHERE where GROUP BY by.
+
+    If `distinct` is given, the query has count(DISTINCT distinct) in place of count(*).
+    """
 
     dataset: Name
     by: tuple[Name, ...] = ()
@@ -135,7 +138,7 @@ class Query:
 
 
 class ColumnReference:
-    """A column in a Python condition: `cv.col("age") >= 65`."""
+    """A column in a condition that is written in Python, such as `cv.col("age") >= 65`."""
 
     __slots__ = ("_name",)
     __hash__ = None  # type: ignore[assignment]
@@ -165,7 +168,7 @@ class ColumnReference:
         return ColumnComparison(self._name, ">=", _constant(other))
 
     def isin(self, values: Iterable[object]) -> Among:
-        """The value is one of these."""
+        """The condition that the column's value is one of `values`."""
         if isinstance(values, (str, bytes)):
             raise QueryError("isin with a text", 'give a list: col("region").isin(["North"])')
         if not isinstance(values, Iterable):
@@ -180,11 +183,11 @@ class ColumnReference:
         return Among(self._name, tuple(constants))
 
     def between(self, low: object, high: object) -> Between:
-        """low <= value <= high."""
+        """The condition low <= value <= high."""
         return Between(self._name, _constant(low), _constant(high))
 
     def is_null(self) -> IsNull:
-        """The value is missing."""
+        """The condition that the column has no value (is NULL)."""
         return IsNull(self._name)
 
     def __and__(self, other: object) -> NoReturn:
@@ -209,14 +212,14 @@ class ColumnReference:
 
 
 def col(name: str) -> ColumnReference:
-    """A column of the dataset, to compare with values.
+    """A column of the dataset, to be compared with values.
 
     Args:
         name: The name of a declared column.
 
     Returns:
-        A reference: `==`, `!=`, `<`, `<=`, `>`, `>=`, `isin`, `between` and `is_null` make conditions of it, which `&`,
-        `|` and `~` combine.
+        A reference to the column. Its operators `==`, `!=`, `<`, `<=`, `>`, `>=` and its methods `isin`, `between` and
+        `is_null` return conditions, which can be combined with `&`, `|` and `~`.
 
     Raises:
         QueryError: A comparison with a value that the query language does not have.
@@ -290,7 +293,7 @@ def write_condition(condition: Condition, depth: int = 0) -> str:
 
 
 def _operand(part: Condition, depth: int) -> str:
-    """The text of a part of a conjunction: OR needs parentheses, also below a double negation."""
+    """The text of one operand of AND: a condition with OR gets parentheses, also below a double negation."""
     while isinstance(part, Negation) and isinstance(part.part, Negation):
         part, depth = part.part.part, depth + 2
     text = write_condition(part, depth)
@@ -312,5 +315,5 @@ def _write_test(test: Condition) -> str:
 
 
 def _quoted_name(name: Name) -> str:
-    """The name in quotes: the case of a name given in Python is significant."""
+    """The name in double quotes, because names that are given in Python are matched with their case."""
     return '"' + name.text.replace('"', '""') + '"'

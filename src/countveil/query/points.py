@@ -1,18 +1,24 @@
-"""Sets of points as sorted intervals, and their algebra."""
+"""Sets of points, stored as sorted intervals, with union, intersection and difference.
+
+A point is an integer that stands for a value of a column (see `schema`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
 Points = tuple[tuple[int, int], ...]
-"""Closed intervals (lo, hi), sorted, with a gap between neighbours, so that equal sets are equal tuples. NULL is the
-point just before the domain, `column.first - 1`; *outside* is never a member of any set."""
+"""A set of integers that stand for values, as closed intervals (low, high) in ascending order.
+
+Neighbouring intervals have a gap between them, so equal sets are equal tuples. NULL is the point just before the
+domain, `column.first - 1`. A value *outside* the domain has no point, so no set contains it.
+"""
 
 EMPTY: Points = ()
 
 
 def interval(low: int, high: int) -> Points:
-    """The points low..high.
+    """The set of all points from low to high.
 
     >>> interval(1, 3), interval(3, 1)
     (((1, 3),), ())
@@ -30,7 +36,7 @@ def set_of(members: Iterable[int]) -> Points:
 
 
 def union_all(intervals: Iterable[tuple[int, int]]) -> Points:
-    """The union of any intervals, overlapping or not."""
+    """The union of intervals, which may overlap."""
     joined: list[tuple[int, int]] = []
     for low, high in sorted(intervals):
         if joined and low <= joined[-1][1] + 1:
@@ -46,7 +52,7 @@ def union(a: Points, b: Points) -> Points:
 
 
 def intersection(a: Points, b: Points) -> Points:
-    """The common points, in one pass over both sets.
+    """The points that are in both a and b, found in one pass over both.
 
     >>> intersection(((0, 5), (8, 9)), ((4, 8),))
     ((4, 5), (8, 8))
@@ -99,7 +105,9 @@ def size(a: Points) -> int:
 def overlay(
     a: Sequence[tuple[int, int, int]], b: Sequence[tuple[int, int, int]], no_a: int, no_b: int
 ) -> Iterator[tuple[int, int, int, int]]:
-    """Merge two sorted, disjoint lists of labelled intervals into one: every interval gets both labels.
+    """Merge two lists of labelled intervals (low, high, label) into one list of (low, high, label in a, label in b).
+
+    Each list is sorted and has no overlaps. `no_a` and `no_b` stand for the label where one of the lists has a gap.
 
     >>> list(overlay([(0, 5, 1)], [(4, 8, 2)], 0, 0))
     [(0, 3, 1, 0), (4, 5, 1, 2), (6, 8, 0, 2)]

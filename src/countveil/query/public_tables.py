@@ -1,7 +1,7 @@
-"""Public CSV files of a configuration: lists of values, maps from codes to labels, possible cells.
+"""Public CSV files that a configuration refers to: lists of values, maps from values to labels, possible cells.
 
-A file is UTF-8 and RFC 4180 (a field is quoted as a whole or has no quote), with a header. It is refused with the
-number of the line if it is not, if a record occurs twice, or if a value has NUL.
+A file is UTF-8 text in the format of RFC 4180 with a header. A field is quoted as a whole or has no quotes. A file is
+refused, with a line number, if it breaks these rules, repeats a record, or has a NUL character.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MAX_RECORDS = 1_000_000
 _FIELD = re.compile(r'(?:"((?:[^"]|"")*+)"|([^",\r\n]*+))(,|\r?\n|\Z)')
 
 Record = tuple[int, tuple[str, ...]]
-"""The line of a record, from 1, and its fields."""
+"""A record of a CSV file: the number of its line, counted from 1, and its fields."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class PublicTable:
     records: tuple[Record, ...]
 
     def column(self, name: str, key: str) -> list[tuple[int, str]]:
-        """The lines and values of a column; each value once, where it occurs first."""
+        """The distinct values of a column, each with the first line on which it occurs."""
         place = self._place(name, key)
         values: dict[str, int] = {}
         for line, fields in self.records:
@@ -39,7 +39,11 @@ class PublicTable:
         return [(line, value) for value, line in values.items()]
 
     def pairs(self, source: str, target: str, key: str) -> list[tuple[int, str, str]]:
-        """The lines of a map from one column to another, each value of the first once; refuses two targets of one."""
+        """The map from column `source` to column `target`, as (line, source value, target value) for each distinct
+        source value.
+
+        A source value with two different targets is refused.
+        """
         places = self._place(source, key), self._place(target, key)
         known: dict[str, tuple[int, str]] = {}
         for line, fields in self.records:
@@ -64,11 +68,11 @@ class PublicTable:
 
 
 Files = Callable[[str, str], PublicTable]
-"""Reads a public file by its path and the key of the configuration that names it."""
+"""A function that reads a public file, given its path and the key of the configuration that names it (for errors)."""
 
 
 def read_public_table(content: bytes, name: str, key: str) -> PublicTable:
-    """A public file from its bytes; every refusal names the line."""
+    """Read the content of a public CSV file; every refusal names the line."""
 
     def refuse(line: int, reason: str) -> ConfigError:
         return ConfigError(key, f"{name}, line {line}: {reason}")

@@ -1,7 +1,7 @@
-"""Query + public schema -> Question: names looked up, literals typed, the condition in canonical form.
+"""Checks a Query against the public schema and makes a Question: names looked up, literals typed, in canonical form.
 
-An engine sees only the Question. It has no text of the analyst: its columns are columns of the schema, its values are
-points of their domains.
+An engine sees only the Question. It has none of the analyst's text: its columns are columns of the schema, and its
+values are points (integers that stand for declared values).
 """
 
 from __future__ import annotations
@@ -57,18 +57,20 @@ MAX_COLUMNS = 200
 MAX_TESTS = 1_000
 MAX_GROUPS = 50
 LONG_TEXT = 1_000
-"""A text of at most so many characters can always be parsed again."""
+"""Texts of at most this many characters are within the parser's limits and need no check that they can be parsed again.
+"""
 
 
 @dataclass(frozen=True)
 class Question:
     """One count query on one dataset.
 
-    `by` are the group columns in the order of the schema. `shown` are the same columns in the analyst's order, and
-    `name` is the analyst's name for the count; neither changes the question or its hash. `people`: count people instead
-    of rows. `where` is the simplified condition, None if there is none.
+    `by` has the group columns in the order of the schema; `shown` has the same columns in the analyst's order. `people`
+    says whether people are counted instead of rows. `where` is the simplified condition, or None. `name` is the
+    analyst's name for the count. Neither `shown` nor `name` changes the hash of the question.
 
-    The cells are the product of the `axes`, one for each source of group columns, the last axis changing fastest.
+    `axes` has one axis for each source of group columns. The cells of the table are all combinations of one bin from
+    each axis, with the last axis changing fastest.
     """
 
     schema: Schema
@@ -80,7 +82,7 @@ class Question:
 
     @cached_property
     def axes(self) -> tuple[Axis, ...]:
-        """The axes of the table, in the order of cells."""
+        """The axes of the table; cells are numbered with the last axis changing fastest."""
         return axes_of(self.by, self.schema.sources)
 
     @property
@@ -90,7 +92,7 @@ class Question:
 
     @property
     def cells(self) -> int:
-        """How many counts the answer has."""
+        """How many cells the table has, which is how many counts the answer has."""
         return math.prod(self.shape)
 
     @property
@@ -110,7 +112,7 @@ class Question:
 
     @cached_property
     def text(self) -> str:
-        """The question in the query language, simplified; asking this text gives an equal question."""
+        """The simplified question as SQL text. Parsing this text gives an equal question."""
         columns = [quote_name(column.name) for column in self.by]
         unit = quote_name(self.schema.unit)
         count = f"count(DISTINCT {unit})" if self.people and self.schema.rows_per_person > 1 else "count(*)"
@@ -127,7 +129,7 @@ class Question:
 
     @cached_property
     def canonical(self) -> dict[str, object]:
-        """The canonical form: equal for questions that count the same rows into the same cells."""
+        """The canonical form as JSON values: equal for questions that count the same rows into the same cells."""
         inside = All((*([self.where] if self.where is not None else []), *known_of(self.by).values()))
         where = canonical(inside)
         used = {axis.source.name for axis in self.axes} | {node[0] for node in where if isinstance(node, list)}
@@ -151,7 +153,7 @@ class Question:
 
 
 def bind(query: Query, schema: Schema) -> Question:
-    """The question that a query asks of a dataset with this schema, or a refusal that depends on the schema alone."""
+    """Check a query against the schema and make it a Question. Whether it is refused never depends on the data."""
     shown = tuple(_column(name, schema) for name in query.by)
     seen: set[str] = set()
     for name, column in zip(query.by, shown, strict=True):
@@ -186,7 +188,7 @@ def bind(query: Query, schema: Schema) -> Question:
 
 
 def _check_text(question: Question) -> None:
-    """Refuse a question whose own text exceeds the limits of the language: the ledger records it, to be asked again."""
+    """Refuse a question whose simplified text is too long to be parsed: the ledger stores it, to be asked again."""
     if len(question.text) > LONG_TEXT:
         try:
             parse(question.text)
@@ -195,7 +197,8 @@ def _check_text(question: Question) -> None:
 
 
 def _where(condition: Condition, by: tuple[Column, ...], schema: Schema) -> Typed | None:
-    """The typed condition, simplified, without tests that the group columns imply."""
+    """The condition, typed and simplified. Tests that are implied by grouping by `by` are removed; None if nothing
+    remains."""
     effort = Effort()
     typed = _Typer(schema, effort).type_condition(condition, negated=False)
     known = known_of(by)
@@ -212,7 +215,7 @@ def _where(condition: Condition, by: tuple[Column, ...], schema: Schema) -> Type
 
 
 def _position(condition: Condition) -> int | None:
-    """The position of the first test of a condition in the text."""
+    """The position, in the SQL text, of the first test of a condition."""
     while not isinstance(condition, (ColumnComparison, Among, Between, IsNull)):
         if isinstance(condition, Negation):
             condition = condition.part
@@ -224,9 +227,8 @@ def _position(condition: Condition) -> int | None:
 
 
 def _people(distinct: Name | None, schema: Schema) -> bool:
-    """Whether the question counts people instead of rows. Always true if a person has at most one row in a cell: both
-    counts are then equal.
-    """
+    """Whether the question counts people, not rows. Always true if a person has at most one row in a cell: both counts
+    are then equal."""
     if distinct is None:
         return schema.rows_per_person == 1
     if schema.unit_is_row:
@@ -247,7 +249,7 @@ def _people(distinct: Name | None, schema: Schema) -> bool:
 
 
 def _meaning(schema: Schema) -> str:
-    """What count(*) counts within the bounds of a dataset whose rows belong to people."""
+    """What count(*) counts, in words for an error message: rows of people within the declared bounds."""
     rows = schema.rows_per_person
     return f"count(*) counts rows, at most {rows} of a person in a cell" if rows > 1 else "so does count(*)"
 
@@ -267,7 +269,8 @@ def _column(name: Name, schema: Schema) -> Column:
 
 
 class _Typer:
-    """Types the literals of a condition and pushes NOT down to its tests."""
+    """Turns an untyped condition into tests on sets of points: converts its literals and applies NOT to the single
+    tests."""
 
     def __init__(self, schema: Schema, effort: Effort) -> None:
         self.schema = schema
@@ -296,7 +299,7 @@ class _Typer:
         return column
 
     def test(self, condition: Condition, negated: bool) -> Membership:
-        """One test as a set of points; its negation is the rest of the domain, without NULL."""
+        """Convert one test to a set of points. The negated test has all other points of the domain, but not NULL."""
         if not isinstance(condition, (ColumnComparison, Among, Between, IsNull)):
             raise QueryError(f"a condition of type {type(condition).__name__}", 'write cv.col("age") >= 65')
         column = self.column(condition.column)
@@ -319,7 +322,7 @@ class _Typer:
         return Membership(column.root, difference(column.inside, points) if negated else points)
 
     def select_points(self, column: Column, op: str, constant: Constant) -> Points:
-        """The points of the domain for which `op constant` is true; text is compared by code points."""
+        """The points of the column's values for which `value op constant` is true. Text is compared by code points."""
         domain = domain_of(column)
         if op in ("=", "<>"):
             point = _point(column, constant)
@@ -353,7 +356,7 @@ def _holds(a: Value, op: str, b: Value) -> bool:
 
 
 def _point(column: Column, constant: Constant) -> int | None:
-    """The point of a literal or label; None for a number or date outside the domain."""
+    """The point (integer) that stands for a literal or label; None for a number or date outside the domain."""
     if constant.value in column.labels:
         return column.labels.index(str(constant.value))
     value = _convert(column, constant)
@@ -373,7 +376,7 @@ def _point(column: Column, constant: Constant) -> int | None:
 
 
 def _convert(column: Column, constant: Constant) -> Value:
-    """The literal as a value of the column's type."""
+    """Convert a literal to a value of the column's type, or refuse it."""
     value = constant.value
     if column.kind == "date" and isinstance(value, str):
         value = date_from_text(value) or value

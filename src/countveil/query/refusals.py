@@ -73,7 +73,7 @@ _STATEMENT = "the form is SELECT columns, count(*) FROM dataset WHERE condition 
 
 
 def refusal(token: Token, allowed: str) -> QueryError:
-    """The refusal of a token that the grammar does not allow here."""
+    """The error for a token that the grammar does not allow at its place; `allowed` says what is."""
     word = token.word
     if word in _CONSTRUCTS:
         return QueryError(*_CONSTRUCTS[word], token.at)
@@ -90,18 +90,18 @@ def refusal(token: Token, allowed: str) -> QueryError:
 
 
 def keyword(token: Token, allowed: str) -> QueryError:
-    """The refusal of a keyword in place of a name, which may be a name that needs quotes."""
+    """The error for a keyword where a name is expected. It also says how to quote a name that is a keyword."""
     error = refusal(token, allowed)
     return QueryError(error.construct, f"{error.allowed}; {quoting(token)}", token.at)
 
 
 def quoting(token: Token) -> str:
-    """How to write a name that is also a keyword."""
+    """How to write a name that is also a keyword, for an error message."""
     return f'a column of that name is written in double quotes: "{shorten(token.value, 40)}"'
 
 
 def function(token: Token, allowed: str) -> QueryError:
-    """The refusal of a word with parentheses after it."""
+    """The error for a function call: a word followed by parentheses."""
     word = token.word
     if word in _CONSTRUCTS:
         return QueryError(*_CONSTRUCTS[word], token.at)
@@ -118,7 +118,7 @@ def function(token: Token, allowed: str) -> QueryError:
 
 
 def not_a_select(token: Token) -> QueryError:
-    """The refusal of a text that does not start with SELECT."""
+    """The error for a text that does not start with SELECT."""
     if token.kind == "word" and token.word != "WITH":
         return QueryError(f"a statement that starts with {shorten(token.value, 40)}", _STATEMENT, token.at)
     if token.kind == "symbol" and token.value == "(":
@@ -129,7 +129,7 @@ def not_a_select(token: Token) -> QueryError:
 
 
 def not_a_column(token: Token) -> QueryError | None:
-    """The refusal of anything but columns and count(*) after SELECT; None if the token has no special message."""
+    """The error for a token after SELECT that is neither a column nor count(*); None if there is no special message."""
     if token.kind == "symbol" and token.value == "*":
         return QueryError("* for all columns", "rows are counted, not shown: write count(*)", token.at)
     if token.word == "COUNT":
@@ -142,7 +142,7 @@ def not_a_column(token: Token) -> QueryError | None:
 
 
 def not_a_dataset(token: Token) -> QueryError | None:
-    """The refusal of anything but a dataset after FROM; None if the token has no special message."""
+    """The error for a token after FROM that is not a dataset; None if there is no special message."""
     if token.kind == "symbol" and token.value == "(":
         return QueryError("a subquery", "write FROM and the name of one dataset", token.at)
     if token.kind == "text":
@@ -151,7 +151,7 @@ def not_a_dataset(token: Token) -> QueryError | None:
 
 
 def after_dataset(token: Token) -> QueryError | None:
-    """The refusal of a token after FROM dataset; None if the token has no special message."""
+    """The error for a token after the dataset's name that is not allowed there; None if there is no special message."""
     if token.kind == "symbol" and token.value == ",":
         return QueryError("a second dataset", "ask about one dataset at a time", token.at)
     if token.kind == "symbol" and token.value == "(":
@@ -167,7 +167,7 @@ def after_dataset(token: Token) -> QueryError | None:
 
 
 def not_counted(token: Token) -> QueryError:
-    """The refusal of anything but * and DISTINCT in the parentheses of a count."""
+    """The error for anything but * and DISTINCT in the parentheses of count(...)."""
     allowed = "write count(*) for rows or count(DISTINCT unit) for people"
     if token.kind in ("word", "quoted") and token.word != "ALL":
         return QueryError(f"a count of {shorten(token.value, 40)}", allowed, token.at)
@@ -175,7 +175,7 @@ def not_counted(token: Token) -> QueryError:
 
 
 def not_a_test(name: Name, token: Token, allowed: str) -> QueryError:
-    """The refusal of a token that follows a column in a condition and starts no test."""
+    """The error for a token that follows a column in a condition but is no comparison operator, IN, BETWEEN or IS."""
     column = shorten(name.text, 40)
     ends = token.kind == "end" or token.word in ("AND", "OR", "GROUP") or token.value in (")", ";")
     if ends and token.kind not in ("text", "quoted"):
@@ -192,7 +192,7 @@ def not_a_test(name: Name, token: Token, allowed: str) -> QueryError:
 
 
 def not_null(token: Token) -> QueryError:
-    """The refusal of anything but NULL after IS or IS NOT."""
+    """The error for anything but NULL after IS or IS NOT."""
     if token.word in ("TRUE", "FALSE"):
         return QueryError(f"IS {token.word}", f"write = {token.word}", token.at)
     if token.word in ("DISTINCT", "UNKNOWN"):
@@ -201,7 +201,7 @@ def not_null(token: Token) -> QueryError:
 
 
 def not_a_literal(token: Token, allowed: str) -> QueryError:
-    """The refusal of a token in place of a value."""
+    """The error for a token where a literal is expected."""
     if token.kind == "quoted":
         name = shorten(token.value, 40)
         return QueryError(f'the name "{name}" in place of a value', f"write text in single quotes: '{name}'", token.at)
@@ -213,5 +213,5 @@ def not_a_literal(token: Token, allowed: str) -> QueryError:
 
 
 def not_a_date(token: Token) -> QueryError:
-    """The refusal of anything but a date after DATE."""
+    """The error for the word DATE that is not followed by a date in quotes."""
     return QueryError(f"DATE {shorten(token.value or 'alone', 40)}", "write a date as DATE '2026-01-31'", token.at)

@@ -1,12 +1,13 @@
 """The public schema of a dataset: which columns exist and which values they may have.
 
-A domain is public: it is declared, never read from the data. Every column has finitely many values, either *listed*
-(text, integers, booleans, dates, in the order declared) or a *range* of integers or dates. The package represents a
-value by its **point**: the index of a listed value, the integer itself, or the day number of a date. Every value of the
-source is a point, NULL, or *outside* (not in the domain, or not of the declared type).
+The domain of a column, the set of its possible values, is public: it is declared, never read from the data. A domain is
+finite. It is either *listed* (text, integers, booleans or dates, in the declared order) or a *range* of integers or
+dates. The package represents each value by an integer, its **point**: the index of a listed value, the integer itself,
+or the day number of a date. A value in the data has a point, or is NULL, or is *outside* (not in the domain, or not of
+the declared type).
 
-Grouping by a column splits its domain into **bins**: one for every listed value, or one for every `step` consecutive
-points of a range. The cells of a table are the product of the bins of its group columns, zeros included.
+Grouping by a column divides its domain into **bins**: one for every listed value, or one for every `step` consecutive
+points of a range. A table has a cell for every combination of bins of its group columns, also where no row falls.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from countveil.errors import ConfigError, shorten
 from countveil.query.points import Points, difference, union_all
 
 Kind = Literal["text", "integer", "boolean", "date", "number", "instant"]
-"""The kinds of values; fractions and instants exist only in sources of derived columns."""
+"""The types of values. The types number (fractions) and instant exist only in undeclared sources of derived columns."""
 Value = str | int | bool | datetime.date
 Neighbours = Literal["add-remove", "replace"]
 
@@ -37,14 +38,16 @@ INT64 = (-(2**63), 2**63 - 1)
 
 @dataclass(frozen=True)
 class Column:
-    """A column: `values` for a listed domain, otherwise the range low..high, grouped by `step`.
+    """A column: `values` if its domain is listed, otherwise the range low..high, grouped by `step`.
 
-    A **derived** column is a public function of a `source` column: `values` are its labels, and `blocks[i]` has the
-    points of the source whose label is `values[i]`. Points in no block are outside; NULL stays NULL. Conditions and
-    groups are stated in points of the source, so that equal questions are equal however they are written.
+    A **derived** column is a public function of another column, its `source`. Its `values` are labels, and `blocks[i]`
+    is the set of the source's points with the label `values[i]`. A point of the source in no block counts as outside;
+    NULL stays NULL. Conditions and groups are stated in points of the source, so that equal questions are recognised
+    however they are written.
 
-    A source that is not `declared` can only be asked about through derived columns. If its values are fractions or
-    instants, `cuts` splits them: point 0 is below the first cut, point i from cut i - 1 (included) to cut i (excluded).
+    A source that is not `declared` can only be asked about through the columns derived from it. If its values are
+    fractions or instants, `cuts` divides them into points: point 0 is everything below `cuts[0]`, and point i is
+    everything from `cuts[i - 1]` (included) to `cuts[i]` (excluded).
     """
 
     name: str
@@ -55,7 +58,7 @@ class Column:
     step: int = 1
     guessed: bool = False
     labels: tuple[str, ...] = field(default=(), hash=False)
-    """Texts that are shown in place of the listed values, and accepted in conditions."""
+    """Texts that stand for the listed values in answers and can be written in conditions."""
     source: Column | None = field(default=None, hash=False)
     blocks: tuple[Points, ...] = field(default=(), hash=False)
     cuts: tuple[Fraction, ...] = field(default=(), hash=False)
@@ -67,30 +70,34 @@ class Column:
 
     @property
     def root(self) -> Column:
-        """The column of the data that this column is a function of: the source of a derived column, or itself."""
+        """The column of the data that this column's values come from: the source of a derived column, or the column
+        itself."""
         return self if self.source is None else self.source
 
     @property
     def first(self) -> int:
-        """The least point of the domain."""
+        """The least point (integer that stands for a value) of the domain."""
         return 0 if self.is_listed else self.low
 
     @property
     def last(self) -> int:
-        """The greatest point of the domain."""
+        """The greatest point (integer that stands for a value) of the domain."""
         return len(self.values) - 1 if self.is_listed else self.high
 
     @cached_property
     def inside(self) -> Points:
-        """The points of the root that have a value in this column's domain."""
+        """The source's points that have a value in this column; for a column that is not derived, its whole domain."""
         if self.source is None:
             return ((self.first, self.last),)
         return union_all(piece for block in self.blocks for piece in block)
 
     @cached_property
     def runs(self) -> list[tuple[int, int, int]]:
-        """The points of the root by the number of their bin, as sorted intervals; neighbours differ. For a source of
-        many values it is long."""
+        """The source's points divided by the bin that they fall into, as sorted intervals (low, high, number of the
+        bin).
+
+        The list is long for a column that is not derived and has many values.
+        """
         if self.source is not None:
             return sorted((low, high, i) for i, block in enumerate(self.blocks) for low, high in block)
         starts = ((self.first + i * self.step, i) for i in range(self.keys))
@@ -103,12 +110,12 @@ class Column:
 
     @cached_property
     def index(self) -> Mapping[Value, int]:
-        """The point of every listed value, and of every label that is not also a value."""
+        """The point (integer) of each listed value and of each label; a text that is both stands for the value."""
         labels: dict[Value, int] = {label: i for i, label in enumerate(self.labels)}
         return labels | {value: i for i, value in enumerate(self.values)}
 
     def value(self, point: int) -> Value:
-        """The value at a point of the domain."""
+        """The value that a point of the domain stands for."""
         if self.is_listed:
             return self.values[point]
         return datetime.date.fromordinal(point) if self.kind == "date" else point
@@ -120,11 +127,11 @@ class Column:
 
     @property
     def label_kind(self) -> Kind:
-        """The kind of the labels in an answer."""
+        """The type of the labels in an answer."""
         return "text" if self.labels or self.step > 1 else self.kind
 
     def key_labels(self) -> list[Value]:
-        """The label of each bin in an answer: the value, or the first and last value of a bin of several.
+        """The labels of the bins in an answer: the value, or the first and last value where a bin has several.
 
         >>> Column("age", "integer", low=0, high=25, step=10).key_labels()
         ['0-9', '10-19', '20-25']
@@ -138,12 +145,14 @@ class Column:
 
     @property
     def is_numeric(self) -> bool:
-        """Whether the values that are counted are numbers."""
+        """Whether the values in the data, before any bands or bins, are numbers."""
         return self.root.kind in ("integer", "number")
 
     def bin_ends(self) -> list[tuple[Fraction | None, Fraction | None]] | None:
-        """The least and greatest value of each bin (dates as numbers of days), None for an open end; None if the bins
-        have no order."""
+        """The least and greatest value of each bin (dates as day numbers); an open end is None.
+
+        The result is None if the bins have no natural order.
+        """
         root = self.root
         pieces = [(low, high) for low, high, _ in self.runs]
         in_order = [bin for *_, bin in self.runs] == list(range(self.keys))
@@ -169,7 +178,10 @@ class Column:
         return f"{self.value(start)}{dash}{self.value(end)}"
 
     def pull_back(self, points: Points) -> Points:
-        """The points of the root whose value in this column is in a set of its own points; NULL stays NULL."""
+        """The source's points whose value in this derived column is in a given set of the derived column's points.
+
+        If the given set contains NULL, so does the result.
+        """
         if self.source is None:
             return points
         null = [(self.source.first - 1, self.source.first - 1)] if points and points[0][0] < 0 else []
@@ -177,7 +189,7 @@ class Column:
         return union_all([*null, *(piece for block in chosen for piece in block)])
 
     def describe(self) -> dict[str, object]:
-        """The domain as plain JSON values, as the public schema shows it."""
+        """The column as plain JSON values, as the public schema shows it."""
         shape = self._describe_domain()
         return shape | {"labels": list(self.labels)} if self.labels else shape
 
@@ -191,10 +203,11 @@ class Column:
         return shape | {"step": self.step}
 
     def describe_points(self, points: Points) -> dict[str, object]:
-        """A set of points as the first and last value of each interval; listed values keep their declared order.
+        """A set of points as JSON values: the first and last value of each interval, in the declared order of listed
+        values.
 
-        The points of a source that is not declared depend on all columns derived from it, so its sets are described by
-        themselves: by cuts, or by every value.
+        The point numbers of an undeclared source change when another column is derived from it. Its sets are therefore
+        described without them: by the cuts at their ends, or by every value.
         """
         inside = difference(points, ((self.first - 1, self.first - 1),))
         values: list[list[str]]
@@ -209,7 +222,7 @@ class Column:
 
     @cached_property
     def sha256(self) -> str:
-        """The hash of the domain; part of the hash of every question that uses the column."""
+        """The hash of the column's domain. The hash of a question contains the hashes of all columns that it uses."""
         written = json.dumps(self._describe_domain(), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         return hashlib.sha256(written.encode()).hexdigest()
 
@@ -250,7 +263,8 @@ class Schema:
 
     @cached_property
     def sources(self) -> tuple[Column, ...]:
-        """The columns that are read from the data: the declared ones in their order, then those only derived from."""
+        """The columns that are read from the data: declared ones in their order, then undeclared sources of derived
+        columns."""
         plain = [column for column in self.columns if column.source is None]
         names = {column.name for column in plain}
         hidden = {c.root.name: c.root for c in self.columns if not c.root.declared}
@@ -259,20 +273,21 @@ class Schema:
 
     @cached_property
     def columns_of(self) -> Mapping[str, tuple[Column, ...]]:
-        """For every source, the declared columns that are functions of it, the source itself first."""
+        """For the name of each source, the declared columns that are derived from it, after the source itself if it is
+        declared."""
         known: dict[str, list[Column]] = {source.name: [] for source in self.sources}
         for column in sorted(self.columns, key=lambda column: column.source is not None):
             known[column.root.name].append(column)
         return {name: tuple(columns) for name, columns in known.items()}
 
     def column(self, name: str, quoted: bool = True) -> Column | None:
-        """The column of this name; an unquoted name may differ by the case of its ASCII letters."""
+        """The column of this name, or None. A name without quotes may differ in the case of its ASCII letters."""
         column = self.by_name.get(name)
         return column if column is not None or quoted else self.by_plain_name.get(name.lower())
 
 
 def date_from_text(text: str) -> datetime.date | None:
-    """The date written as YYYY-MM-DD, and no other way.
+    """The date that is written as YYYY-MM-DD; None for any other text.
 
     >>> date_from_text("2026-01-31"), date_from_text("2026-1-31"), date_from_text("2026-02-30")
     (datetime.date(2026, 1, 31), None, None)

@@ -9,10 +9,10 @@
     op         = '=' | '<>' | '!=' | '<' | '<=' | '>' | '>='
     literal    = 'text' | integer | TRUE | FALSE | DATE 'YYYY-MM-DD'
 
-A name is a word that is no keyword, or text in double quotes; COUNT, DATE and BY are names where the neighbouring token
-rules out the keyword.
+A name is a word that is not a keyword, or text in double quotes. COUNT, DATE and BY can also be names where the
+neighbouring token shows that they are not meant as keywords.
 
-An engine never sees this text: its query is generated from the typed question.
+An engine never sees the analyst's text: the SQL that it runs is generated from the checked and typed question.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ LITERAL = "a literal is 'text', a whole number, TRUE, FALSE or DATE '2026-01-31'
 
 
 def parse(text: str) -> Query:
-    """The question that a SQL text asks.
+    """Parse SQL text to a Query.
 
     >>> parse("SELECT region, count(*) FROM people WHERE age >= 65 GROUP BY region").by
     (Name(text='region', quoted=False, at=8),)
@@ -54,7 +54,7 @@ def parse(text: str) -> Query:
 
 
 def parse_condition(text: str) -> Condition:
-    """A condition alone, as after WHERE.
+    """Parse a condition alone, as it is written after WHERE.
 
     >>> parse_condition("NOT age < 65")  # doctest: +ELLIPSIS
     Negation(part=ColumnComparison(column=Name(text='age', ...
@@ -69,7 +69,7 @@ _LOWER = {ord(letter): letter.lower() for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 class _Parser:
-    """One pass over the tokens; `depth` limits nesting so that no text can exhaust the stack."""
+    """A parser that goes through the tokens once. `depth` limits nesting, so no text can exhaust the call stack."""
 
     def __init__(self, tokens: list[Token]) -> None:
         self.tokens = tokens
@@ -83,7 +83,7 @@ class _Parser:
         return self.tokens[self.i]
 
     def peek(self, ahead: int = 1) -> Token:
-        """The token `ahead` places after this one, or the end token."""
+        """The token that comes `ahead` places after the current one, or the end token."""
         return self.tokens[min(self.i + ahead, len(self.tokens) - 1)]
 
     def take(self) -> Token:
@@ -92,7 +92,7 @@ class _Parser:
         return token
 
     def accept(self, word: str) -> bool:
-        """Skip a keyword or symbol if it is next; whether it was."""
+        """If the next token is this keyword or symbol, skip it and return True."""
         token = self.now
         if token.word == word or (token.kind == "symbol" and token.value == word):
             self.take()
@@ -104,11 +104,11 @@ class _Parser:
             raise self.refuse(allowed)
 
     def refuse(self, allowed: str) -> QueryError:
-        """The refusal of the next token, which names the SQL construct that it starts."""
+        """The error for the next token; it names the SQL construct that starts with this token."""
         return refusals.refusal(self.now, allowed)
 
     def forbid(self, error: QueryError | None) -> None:
-        """Raise the refusal, if there is one."""
+        """Raise the error if there is one."""
         if error is not None:
             raise error
 
@@ -197,7 +197,8 @@ class _Parser:
         raise self.refuse(f"{what} is expected here")
 
     def starts_case(self) -> bool:
-        """Whether CASE WHEN or CASE column WHEN is next; no name is followed by a name."""
+        """Whether CASE WHEN or CASE column WHEN comes next. A name is never followed by another name, so CASE is no
+        name here."""
         operand = self.peek().kind in ("word", "quoted") and self.peek().word not in RESERVED
         when = self.peek().word == "WHEN" or (operand and self.peek(2).word == "WHEN")
         return self.now.word == "CASE" and when
@@ -263,17 +264,17 @@ class _Parser:
         return Negation(test) if negated else test
 
     def starts_test(self, ahead: int) -> bool:
-        """Whether that token can follow a column: an operator, IN, BETWEEN or IS."""
+        """Whether the token `ahead` places on can follow a column in a test: an operator, IN, BETWEEN or IS."""
         token = self.peek(ahead)
         return _is(token, *FLIPPED) or token.word in ("IN", "BETWEEN", "IS")
 
     def starts_literal(self) -> bool:
-        """Whether a literal is next; DATE starts one before a text, and is a name otherwise."""
+        """Whether a literal comes next. The word DATE starts a literal if a text follows; otherwise DATE is a name."""
         dated = self.now.word == "DATE" and self.peek().kind == "text"
         return dated or _is(self.now, "-") or self.now.kind in ("text", "integer") or self.now.word in ("TRUE", "FALSE")
 
     def read_reversed(self) -> Condition:
-        """Parse `literal op column` as `column op literal`."""
+        """Parse a test written as `literal op column` and return it as `column op literal`."""
         first = self.now
         allowed = f"{TEST}; {refusals.quoting(first)}" if first.word in ("TRUE", "FALSE") else TEST
         constant = self.literal()
@@ -330,7 +331,10 @@ def _is(token: Token, *symbols: str) -> bool:
 
 
 def _check_columns(selected: list[Name], by: list[Name], name: Name | None) -> tuple[Name, ...]:
-    """Check that the selected columns are the group columns; the columns, each in its quoted spelling if it has one."""
+    """Check that SELECT and GROUP BY name the same columns, and return these columns in the order of SELECT.
+
+    A name that is quoted in one of the two places is returned in its quoted spelling.
+    """
     chosen, grouped = _by_plain_name(selected), _by_plain_name(by)
     for folded, column in chosen.items():
         if folded not in grouped:
@@ -353,7 +357,7 @@ def _check_columns(selected: list[Name], by: list[Name], name: Name | None) -> t
 
 
 def _by_plain_name(columns: list[Name]) -> dict[str, Name]:
-    """The columns by their names with ASCII letters in lower case, in order; refuses a column given twice."""
+    """The columns in their order, by name with ASCII letters in lower case; a column that is named twice is refused."""
     columns_by_name: dict[str, Name] = {}
     for column in columns:
         plain = column.text.translate(_LOWER)
@@ -364,7 +368,7 @@ def _by_plain_name(columns: list[Name]) -> dict[str, Name]:
 
 
 def count_name(columns: Iterable[str]) -> str:
-    """The count's name when the analyst gives none: count, unless a group column is called that.
+    """The name of the count if the analyst gives none: "count", or "count_1" and so on if a group column has that name.
 
     >>> count_name(["region"]), count_name(["Count"])
     ('count', 'count_1')

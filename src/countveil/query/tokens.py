@@ -1,4 +1,4 @@
-"""SQL text as tokens with positions; characters and symbols outside the language are refused here, by name.
+"""Splits SQL text into tokens with positions, and refuses characters and symbols that the language does not have.
 
 Comments, dollar quotes, parameters, escapes, arithmetic and letters outside ASCII never reach the parser.
 """
@@ -22,8 +22,10 @@ RESERVED = frozenset(
 )
 """Keywords of the language: a column or dataset with such a name needs quotes."""
 NAMEABLE = frozenset(["COUNT", "DATE", "BY"])
-"""Keywords that may also be names without quotes, because the neighbouring token decides: the keyword COUNT
-comes before a parenthesis, DATE before a text, BY after GROUP, and a name never does."""
+"""Keywords that may also be names without quotes, because the neighbouring token decides which is meant.
+
+COUNT is a keyword only before a parenthesis, DATE only before a text, and BY only after GROUP.
+"""
 
 UNWRITABLE = re.compile("[\x00\ud800-\udfff]")
 _TOKEN = re.compile(
@@ -82,7 +84,7 @@ _ODD = {
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One token: `kind` is word, quoted, text, integer, symbol or end; `value` is without quotes."""
+    """One token. `kind` is word, quoted, text, integer, symbol or end; `value` is the text without quotes."""
 
     kind: str
     value: str
@@ -90,12 +92,12 @@ class Token:
 
     @property
     def word(self) -> str:
-        """The word in upper case, to compare with keywords; empty for other tokens."""
+        """The word in upper case, for comparison with keywords; empty if the token is not a word."""
         return self.value.upper() if self.kind == "word" else ""
 
 
 def tokenise(text: str) -> list[Token]:
-    """The tokens of a query, the last of kind "end".
+    """Split SQL text into tokens; the last token is of kind "end".
 
     >>> [t.value for t in tokenise("age >= 65")]
     ['age', '>=', '65', '']
@@ -159,7 +161,7 @@ def _odd(character: str, at: int) -> QueryError:
 
 
 def literal(value: str | int | bool | datetime.date) -> str:
-    """The literal of a value in a query.
+    """A value written as a literal of the query language.
 
     >>> literal("it's"), literal(True), literal(-3), literal(datetime.date(2026, 1, 31))
     ("'it''s'", 'TRUE', '-3', "DATE '2026-01-31'")

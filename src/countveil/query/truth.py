@@ -1,7 +1,8 @@
-"""What an answer counts: the truth that its interval covers. A function of the question and the public schema only.
+"""What an answer counts, in words: rows or people, within which bounds. It depends only on the question and the schema.
 
-A person counts in at most so many cells, with at most so many rows in each. Rows above these bounds are left out before
-noise is added, so an interval is for the count within the bounds, which can be less than the number of rows.
+A person counts in at most `cells_per_person` cells, with at most `rows_per_person` rows in each. Further rows are left
+out before noise is added. So the interval beside an answer is for the count within these bounds, which can be less than
+the number of rows.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ class Truth:
 
     @property
     def sentence(self) -> str:
-        """What is counted; where bounds can leave rows out, also what the interval is for."""
+        """What is counted, in words. If the bounds can leave rows out, the text also says what the interval is for."""
         return f"{self.text}; {self.interval}" if self.bounded else self.text
 
 
 def truth_of(schema: Schema, people: bool, cells: int) -> Truth:
-    """The truth of a question about a schema that counts people or rows in so many cells."""
+    """Describe what a question counts: people or rows of a dataset with this schema, in a table with so many cells."""
     rows, most = schema.rows_per_person, schema.cells_per_person
     bounded = not schema.unit_is_row and (not people or rows == 1 or cells > most)
     if schema.unit_is_row:

@@ -1,8 +1,8 @@
-"""Conditions as text in the query language: parsing the text gives the same condition.
+"""Writes typed conditions as text in the query language; parsing the text gives the same condition.
 
-A set of points is written as tests on its column or, if that is shorter, on a column derived from it. A source that is
-not declared has no tests of its own; its sets are made of the blocks of its derived columns by AND and OR, so they can
-be written with them.
+A test is written on its own column or, if that is shorter, on a column derived from it. A source that is not declared
+cannot be named in a query. Tests on such a source are written as tests on the columns derived from it, joined by AND
+and OR.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from countveil.query.tokens import literal, quote_name
 
 
 def text(condition: Typed, schema: Schema, effort: Effort | None = None) -> str:
-    """The condition in the query language."""
+    """Write a condition as text in the query language."""
     effort = effort or Effort()
     if isinstance(condition, Membership):
         return " OR ".join(_write(condition, schema, effort))
@@ -31,13 +31,14 @@ def _inside(part: Typed, conjunction: bool, schema: Schema, effort: Effort) -> s
 
 
 def _join(tests: Sequence[str], conjunction: bool = True) -> str:
-    """Alternatives joined by OR, in parentheses if they stand beside AND."""
+    """Join alternative tests by OR, in parentheses if the result will stand beside AND."""
     inner = " OR ".join(tests)
     return f"({inner})" if conjunction and len(tests) > 1 else inner
 
 
 def restate(member: Membership, column: Column) -> tuple[Column, Points] | None:
-    """The same test on a column derived from the member's; None if no set of its values says the same."""
+    """Restate a test on a source as a test on a column derived from it; None if no set of the column's values is
+    equivalent."""
     if column.source is None:
         return column, member.points
     inside = intersection(member.points, domain_of(member.column))
@@ -48,7 +49,7 @@ def restate(member: Membership, column: Column) -> tuple[Column, Points] | None:
 
 
 def cover(column: Column, points: Points) -> dict[int, int]:
-    """How many of the points have each label of a derived column, without labels of none; one pass over both."""
+    """For each label of a derived column, how many of the given points have it; labels of no point are left out."""
     covered: dict[int, int] = {}
     runs, i = column.runs, 0
     for low, high in points:
@@ -64,7 +65,7 @@ def cover(column: Column, points: Points) -> dict[int, int]:
 
 
 def _write(member: Membership, schema: Schema, effort: Effort) -> list[str]:
-    """One set as tests, joined by OR where one is not enough."""
+    """Write one test on a source as one or more texts, to be joined by OR."""
     columns = schema.columns_of[member.column.name]
     effort.spend(sum(len(column.runs) + len(member.points) for column in columns if column.source is not None))
     views = [view for column in columns if (view := restate(member, column)) is not None]
@@ -76,13 +77,17 @@ def _write(member: Membership, schema: Schema, effort: Effort) -> list[str]:
 
 
 class _Source:
-    """A source that is not declared, to be written with the columns derived from it."""
+    """Writes tests on a source that is not declared as tests on the columns derived from it."""
 
     def __init__(self, columns: Sequence[Column], effort: Effort) -> None:
         self.columns, self.effort = columns, effort
 
     def write(self, inside: Points) -> list[str]:
-        """A set as alternatives: one conjunction; else all labels that lie within it, and conjunctions for the rest."""
+        """Write a set of points as alternatives, to be joined by OR.
+
+        A single conjunction is used if one is enough. Otherwise the alternatives are all labels whose points all lie in
+        the set, and conjunctions for the remaining points.
+        """
         whole = self.conjunction(inside, inside)
         if whole is not None:
             return [whole]
@@ -104,7 +109,8 @@ class _Source:
         return cover(column, points)
 
     def conjunction(self, points: Points, within: Points) -> str | None:
-        """Tests that are true together for the points, and for others only within the set; None if there are none."""
+        """Tests joined by AND that are true for all of `points` and for no point outside `within`; None if there are
+        none."""
         hulls: list[tuple[Column, Points, Points]] = []
         for column in self.columns:
             labels = self.cover(column, points)
@@ -120,7 +126,11 @@ class _Source:
         return _conjoin([_join(_tests(column, own)) for column, own, _ in hulls])
 
     def slices(self, left: Points, within: Points) -> list[str]:
-        """The rest of a set, label by label of one column after the other; labels with the same rest are joined."""
+        """Write the points in `left` as alternatives, one for each label of one column after the other.
+
+        Labels that need the same tests on the other columns share an alternative. No alternative is true outside
+        `within`.
+        """
         alternatives: list[str] = []
         for column in self.columns:
             joint: dict[tuple[Points, ...], list[tuple[int, Points]]] = {}
@@ -158,7 +168,7 @@ def _conjoin(tests: Sequence[str]) -> str:
 
 
 def _tests(column: Column, points: Points) -> list[str]:
-    """A set as tests on one column: IS NULL, =, <>, IN, NOT IN, >=, <=, BETWEEN."""
+    """Write a set of points as tests on one column: IS NULL, =, <>, IN, NOT IN, >=, <= or BETWEEN."""
     name = quote_name(column.name)
     null, domain = null_of(column), domain_of(column)
     tests = [f"{name} IS NULL"] if contains(points, null) else []
@@ -187,7 +197,7 @@ def _tests(column: Column, points: Points) -> list[str]:
 
 
 def _is_short(piece: tuple[int, int], column: Column) -> bool:
-    """Whether points read better in a list than as an interval."""
+    """Whether an interval of points reads better as a list of its values than as BETWEEN."""
     return column.is_listed or piece[1] - piece[0] < 1
 
 

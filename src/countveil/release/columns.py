@@ -2,7 +2,7 @@
 
 **Guarantee.** Every column has its own noise key, and row r is cell r - 1 of that key: no two counts of a release share
 noise. A person may be counted in every column, so the stated guarantee of k columns is the certified composition of k
-answers. Only if the caller states that each person is in one of them, it is the guarantee of one column.
+answers. If the caller states that each person is counted in only one of them, it is the guarantee of one column.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ Counts = NDArray[np.int64]
 
 
 def compose_columns(mechanism: Mechanism, columns: int) -> tuple[Fraction, Fraction]:
-    """(epsilon, delta) of k columns released by one mechanism, for a person who may be counted in all of them.
+    """The guarantee (epsilon, delta) of several columns released by one mechanism.
 
-    Delta is k times the mechanism's; epsilon is the least certified for that delta, at most k times the mechanism's.
+    It holds for a person who may be counted in all of them. Delta is the number of columns times the mechanism's delta;
+    epsilon is the least certified for that delta, at most the number of columns times the mechanism's epsilon.
     **Guarantee.** Both are rounded up, and never larger than basic composition.
     """
     epsilon, delta = columns * mechanism.epsilon, min(Fraction(1), columns * mechanism.delta)
@@ -58,7 +59,10 @@ class NoisyColumns:
         self.keys = tuple(NoiseKey() for _ in self.names)
 
     def draw(self, values: Sequence[NDArray[Any]]) -> list[tuple[Counts, Counts, Counts]]:
-        """Check the next rows of every column and draw them: y, and the certain range of n given y."""
+        """Check the next rows of every column and add noise.
+
+        For each column: the released counts, and the least and the largest true count that can be behind each of them.
+        """
         drawn = []
         for column, (given, key) in enumerate(zip(values, self.keys, strict=True)):
             counts = as_counts(given, self.largest, self.rows + 1, self._argument(column))
@@ -69,7 +73,7 @@ class NoisyColumns:
 
     @property
     def largest(self) -> int:
-        """The largest count whose certain range fits into 64 bits for every possible draw."""
+        """The largest count for which released count and certain range fit into 64 bits, whatever is drawn."""
         return LARGEST_COUNT - 2 * self.mechanism.certificate.worst_error
 
     @property
@@ -77,7 +81,7 @@ class NoisyColumns:
         return f"whole numbers from 0 to {self.largest}"
 
     def refusal(self, column: int, index: int, given: str, allowed: str, hint: str = "") -> ParameterError:
-        """The error for row `index` of the next batch."""
+        """The error for an invalid count in row `index` of the next batch, rows counted from 0."""
         return ParameterError(f"{self._argument(column)} in row {self.rows + 1 + index}", given, allowed, hint)
 
     def _argument(self, column: int) -> str:
@@ -85,13 +89,20 @@ class NoisyColumns:
 
     @property
     def added_names(self) -> list[str]:
-        """The names of the added columns: three for each count column, with its name as prefix if there are several."""
+        """The names of the columns that a release adds: three for each count column.
+
+        If there are several count columns, the name of the count column comes first.
+        """
         if len(self.names) == 1:
             return list(ADDED)
         return [f"{name}_{added}" for name in self.names for added in ADDED]
 
     def find(self, names: Sequence[str]) -> list[int]:
-        """The positions of the count columns; refuse repeated names and names of columns that are added."""
+        """The positions of the count columns among the columns `names` of the table.
+
+        Raises ParameterError if a name is repeated or missing, or if the table already has a column that the release
+        adds.
+        """
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ParameterError("table", f"more than one column {join_names(twice)}", "columns with distinct names")
@@ -109,7 +120,7 @@ class NoisyColumns:
 
 
 def join_names(names: Sequence[str], limit: int = 20) -> str:
-    """The names of columns on one line."""
+    """The names of columns on one line; beyond `limit` names only their number."""
     shown = ", ".join(plain(name, 40) or "''" for name in names[:limit])
     return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
 

@@ -2,8 +2,8 @@
 
 **Guarantee.** No true count of a count column is written anywhere, not even to a temporary file: the output has n + Z.
 The other columns and the order of the rows are kept. The added columns `margin_95`, `certain_low` and `certain_high`
-are functions of the mechanism and the released count alone; the certain range holds for counts inside the range that
-the mechanism was designed for.
+are functions of the mechanism and the released count alone. The true count is within the certain range if it is inside
+the range that the mechanism was designed for.
 
 `columns` has the noise and the guarantee of all columns together. Rows are read, checked and written in batches, so a
 file may be larger than memory. A value that is not a count is refused, with its row (the first row after the header is
@@ -43,7 +43,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class TableRelease:
-    """The result of a release: rows, columns, and the guarantee of all columns together."""
+    """The result of a release: number of rows, names of columns, and the guarantee of all columns together."""
 
     rows: int
     columns: tuple[str, ...]
@@ -64,11 +64,11 @@ def release_table(
     null_as_zero: bool = False,
     progress: Progress | None = None,
 ) -> TableRelease:
-    """Copy `source` to `target` with noisy counts in `columns` (one name or several), and add margins for each.
+    """Copy a table to `target` with noisy counts in `columns` (one name or several), and add margins for each.
 
     The extension, .csv or .parquet, gives the format; both files must have the same. `disjoint` states that each person
-    is counted in at most one of the columns. `progress(done, total)` is called after every batch, in bytes or rows.
-    Every call is a separate release and spends privacy again.
+    is counted in at most one of the columns. `null_as_zero` counts empty fields and NULLs as 0. `progress(done, total)`
+    is called after every batch, in bytes or rows. Every call is a separate release and spends privacy again.
     """
     read, copy = Path(source), _format(source, target)
     _check_paths(read, target)
@@ -144,7 +144,7 @@ def _csv_batches(source: Path, rows: Iterator[list[str]], width: int) -> Iterato
 
 
 def _replace(release: NoisyColumns, batch: list[list[Any]], positions: list[int]) -> None:
-    """Replace the true counts by noisy ones, and append the margins to each row."""
+    """Replace the true counts in a batch of rows by noisy ones, and append the margins to each row."""
     texts = ([row[position] for row in batch] for position in positions)
     drawn = release.draw([_parse_counts(release, column, given) for column, given in enumerate(texts)])
     margin = release.mechanism.margin_95
@@ -155,7 +155,7 @@ def _replace(release: NoisyColumns, batch: list[list[Any]], positions: list[int]
 
 
 def _parse_counts(release: NoisyColumns, column: int, texts: list[str]) -> Counts:
-    """Parse texts as integers: digits, with an optional + in front. int() alone would accept 1_000 and ' 7'."""
+    """Parse texts as integers: digits, with an optional + in front. int() alone would also accept 1_000 and ' 7'."""
     together = "".join(texts)
     if together.isascii() and together.isdigit():
         try:
@@ -253,7 +253,10 @@ def _parquet_batches(pa: Any, table: Any, source: Path) -> Iterator[Any]:
 
 
 def _numbers(pa: Any, release: NoisyColumns, column: int, given: Any) -> NDArray[Any]:
-    """A column as numbers without NULLs. NaN is neither NULL nor a count."""
+    """The values of a Parquet column as numbers. NULLs become 0 if the release says so; otherwise they are refused.
+
+    NaN is neither NULL nor a count, and is always refused.
+    """
     if given.null_count:
         if not release.null_as_zero:
             index = int(np.flatnonzero(given.is_null().to_numpy(zero_copy_only=False))[0])

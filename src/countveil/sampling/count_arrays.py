@@ -19,12 +19,15 @@ from countveil.sampling.sampler import Sampler, release_one
 __all__ = ["SINGLE", "as_counts", "release", "release_one"]
 
 SINGLE = int | str | float | np.integer | np.floating | None
-"""Types that are read as one count; None and texts that are not numbers are refused."""
+"""Types that are read as one count; a None, or a text that is not a number, is refused with an error."""
 _ALLOWED = "whole numbers from 0 to {top}"
 
 
 def release(sampler: Sampler, counts: Any, top: int) -> Any:
-    """Noisy counts of the same kind: a list, a numpy array, or a pandas, polars or pyarrow column."""
+    """Noisy counts of the same kind as `counts`: a list, a numpy array, or a pandas, polars or pyarrow column.
+
+    Every count must be a whole number from 0 to `top`.
+    """
     if isinstance(counts, np.ma.MaskedArray) and np.ma.getmaskarray(counts).any():
         row = int(np.flatnonzero(np.ma.getmaskarray(counts).ravel())[0]) + 1
         raise ParameterError(f"count in row {row}", "a masked value", "a whole number; fill missing counts first")
@@ -37,7 +40,10 @@ def release(sampler: Sampler, counts: Any, top: int) -> Any:
 
 
 def as_counts(values: NDArray[Any], top: int, first_row: int = 1, argument: str = "count") -> NDArray[np.int64]:
-    """An array as int64 counts up to `top`, one-dimensional and checked; an error names the row of an invalid count."""
+    """A one-dimensional array as int64 counts, each checked to be a whole number from 0 to `top`.
+
+    An error names the row of the invalid count; rows are numbered from `first_row`.
+    """
     if values.ndim != 1:
         raise ParameterError("counts", f"an array of {values.ndim} dimensions", "one dimension")
     plain = values.dtype == np.int64 and values.flags.c_contiguous

@@ -1,14 +1,15 @@
 """Exact draws for one count and for vectors of counts, near the speed of memory.
 
-**The definition.** A draw of the count n is decided by K uniform bits that belong to its cell alone (`randomness`).
-With `LawsByCount` the 2^K integers are assigned to z = -left, ..., right in order, weight(z) of them each. With `Remap`
-the high bits choose Z in the same way, the low bits choose where the map sends n + Z, and the first few integers of
-Z = 1 and Z = 2 are given another value by the moves. `noise` is that definition.
+**The definition.** A draw for the count n is decided by K uniform bits that belong to its cell alone (`randomness`);
+read as a number, they are a uniform integer below 2^K. With `LawsByCount` these 2^K integers are assigned to the noise
+z = -left, ..., right in order, weight(z) of them each. With `Remap` the high bits choose Z in the same way, the low
+bits choose where the map sends n + Z, and the moves give the first few integers of Z = 1 and Z = 2 another value.
+`noise` is that definition.
 
-**Vectors** of counts get exactly the same draws, but few bits are read: the first 16 bits of a cell decide its draw
-unless their entry of the guide table is ambiguous; then more bits are taken from the cell's own blocks. The result is
-the same, bit for bit, for every guide width, batch size and order. The time that a cell takes depends on its noise only
-because ambiguous entries take longer.
+**Vectors** of counts get exactly the same draws, but few bits are read. A guide table says for the first 16 bits of a
+cell which noise they give, or that they are ambiguous; only in that case are more bits read. The result is the same,
+bit for bit, for every guide width, batch size and order. The time that a cell takes depends on its noise only because
+ambiguous entries take longer.
 """
 
 from __future__ import annotations
@@ -43,14 +44,17 @@ Cells = NDArray[np.int64]
 
 
 def noise(laws: Laws, n: int, uniform: int) -> int:
-    """The noise for the integer `uniform`, 0 <= uniform < 2**K, where K is the number of bits of the law of n."""
+    """The noise that the uniform integer `uniform` gives for the true count n.
+
+    0 <= uniform < 2**K, where K is the number of bits of the law of n.
+    """
     if isinstance(laws, Remap) and n < laws.stationary_from:
         return _draw_remapped(laws, n, uniform)
     return law_noise(laws.law(n), uniform)[0]
 
 
 def law_noise(law: Law, uniform: int) -> tuple[int, int]:
-    """(z, rank): the noise, and the rank of `uniform` among the integers of that z.
+    """The pair (z, rank): the noise z that the integer `uniform` gives, and its rank among all integers that give z.
 
     >>> [law_noise(Law((1, 2, 1), 1, 2), u) for u in range(4)]
     [(-1, 0), (0, 0), (0, 1), (1, 0)]
@@ -64,7 +68,7 @@ def law_noise(law: Law, uniform: int) -> tuple[int, int]:
 
 @lru_cache(maxsize=512)
 def cumulate(law: Law) -> tuple[int, ...]:
-    """The cumulated weights: the integer u belongs to the first slot whose cumulated weight is above u."""
+    """The partial sums of a law's weights: a uniform integer u gives the first outcome whose partial sum is above u."""
     return tuple(accumulate(law.weights))
 
 
@@ -88,12 +92,12 @@ def _draw_remapped(laws: Remap, n: int, uniform: int) -> int:
 
 
 def release_one(laws: Laws, n: int, bits: Bits | None = None) -> int:
-    """Release one count, Y = n + Z, as cell 0 of a separate release."""
+    """Release one count, the true count n plus noise, as a release of its own."""
     return n + _draw_by_definition(laws, n, bits if bits is not None else NoiseKey(), 0)
 
 
 def _draw_by_definition(laws: Laws, n: int, bits: Bits, cell: int) -> int:
-    """The noise of one cell by definition, with all of its bits."""
+    """The noise of one cell, for the true count n, by the definition: from all bits of the cell."""
     if isinstance(laws, Remap) and n < laws.stationary_from:
         high = _uniform(laws.source.bits, bits, NOISE, cell)
         low = _uniform(laws.map_bits, bits, MAP, cell)
@@ -102,7 +106,7 @@ def _draw_by_definition(laws: Laws, n: int, bits: Bits, cell: int) -> int:
 
 
 def _uniform(size: int, bits: Bits, source: int, cell: int) -> int:
-    """The first `size` of the 144 bits that a cell has in a source."""
+    """The first `size` bits of the 144 that a cell has in a source (NOISE or MAP), as an integer."""
     word = np.empty(1, dtype=np.uint16)
     bits.dense(source, cell, word)
     high, low = bits.blocks(source, np.array([cell], dtype=np.int64))[0]
@@ -114,9 +118,11 @@ def _uniform(size: int, bits: Bits, source: int, cell: int) -> int:
 
 @dataclass(frozen=True)
 class Guide:
-    """`table[u]` is the noise of all integers that begin with the bits u, or `ambiguous`: more bits are needed.
+    """A table that gives the noise for the first bits of a uniform integer.
 
-    A law with k slots has at most k - 1 ambiguous entries, so at 16 bits two bytes decide almost every draw.
+    `table[u]` is the noise of all integers that begin with the bits u, or the value `ambiguous` if these integers give
+    different noise, so that more bits are needed. A law with k outcomes has at most k - 1 ambiguous entries: with 16
+    bits almost every draw is decided.
     """
 
     width: int
@@ -125,7 +131,10 @@ class Guide:
 
 
 def guide(law: Law, width: int, *, moved: dict[int, int] | None = None) -> Guide:
-    """The guide of a law; integers of z with a rank below moved[z] are ambiguous, as moves may change them."""
+    """The guide table of a law, indexed by the first `width` bits.
+
+    The first `moved[z]` integers that give z are marked as ambiguous, because moves of a remap may change them.
+    """
     width = min(width, law.bits)
     shift = law.bits - width
     ambiguous = -law.left - 1
@@ -142,7 +151,7 @@ def guide(law: Law, width: int, *, moved: dict[int, int] | None = None) -> Guide
 
 
 def sampler(laws: Laws, width: int = WIDTH) -> Sampler:
-    """The sampler of vectors of counts for laws; builds the guide tables."""
+    """The sampler of vectors of counts for these laws, with its guide tables of `width` bits."""
     if isinstance(laws, Remap):
         return _RemapSampler(laws, width)
     if isinstance(laws, LawsByCount):
@@ -151,7 +160,10 @@ def sampler(laws: Laws, width: int = WIDTH) -> Sampler:
 
 
 class Sampler(ABC):
-    """Draws vectors of counts: first all of them by the stationary law, then again those that have another law."""
+    """Draws noise for vectors of counts.
+
+    First every count gets noise by the stationary law; then those counts that have another law are drawn again.
+    """
 
     def __init__(self, laws: Laws, width: int) -> None:
         self.laws = laws
@@ -163,10 +175,10 @@ class Sampler(ABC):
     def release(
         self, counts: Counts, bits: Bits, *, first: int = 0, out: Counts | None = None, threads: int | None = None
     ) -> Counts:
-        """Release counts, Y = n + Z; counts[i] is cell first + i of the release that `bits` belongs to.
+        """Release counts, each with noise added. counts[i] is cell first + i of the release that `bits` belongs to.
 
-        Long vectors are split among threads (one per core, at most 4, by default): cells have addresses, so the result
-        is the same for any number.
+        Long vectors are split among threads (by default one per core, at most 4). The bits of a cell depend only on its
+        number, so the result is the same for any number of threads. `out`, if given, receives the result.
         """
         if out is not None and np.may_share_memory(counts, out):
             raise ParameterError(
@@ -196,7 +208,7 @@ class Sampler(ABC):
             self._draw(part, dense, bits, first + start, result[start : start + BATCH])
 
     def _draw(self, counts: Counts, words: Words, bits: Bits, first: int, out: Counts) -> None:
-        """out = counts + noise, for cells first, first + 1, ..."""
+        """Write counts + noise to `out`, for cells first, first + 1, ...; `words` are the cells' first 16 bits."""
         base = counts
         if self.low > 0 or self.high is not None:
             base = np.clip(counts, self.low, self.high)
@@ -210,16 +222,16 @@ class Sampler(ABC):
         out += base
 
     def _any_special(self, base: Counts) -> bool:
-        """Whether some count's law is not the stationary one."""
+        """Whether any count in `base` has a law other than the stationary one."""
         return self.low < self.M and len(base) > 0 and bool(base.min() < self.M)
 
     @abstractmethod
     def _draw_mixed(self, base: Counts, words: Words, bits: Bits, first: int, out: Counts) -> None:
-        """The noise of a batch in which some counts are special."""
+        """Write the noise of a batch to `out` where some counts have a law other than the stationary one."""
 
 
 class _LawsByCountSampler(Sampler):
-    """The sampler of `LawsByCount`: a stack of one guide per law, the stationary law last, that fits the cache."""
+    """The sampler of `LawsByCount`. One guide table per law, the stationary one last, small enough for the cache."""
 
     def __init__(self, laws: LawsByCount, width: int) -> None:
         super().__init__(laws, width)
@@ -258,9 +270,9 @@ class _LawsByCountSampler(Sampler):
 
 
 class _RemapSampler(Sampler):
-    """The sampler of `Remap`: a signed draw for every count, then the map where n + Z <= T.
+    """The sampler of `Remap`: signed noise Z for every count n, then the map wherever n + Z <= T.
 
-    Draws that a move may change are ambiguous entries of the guide.
+    Draws that a move may change are marked as ambiguous in the guide table.
     """
 
     def __init__(self, laws: Remap, width: int) -> None:
@@ -290,7 +302,7 @@ class _RemapSampler(Sampler):
             out[i] = _draw_by_definition(self.remap, int(base[i]), bits, first + int(i))
 
     def _apply_map(self, here: Cells, base: Counts, bits: Bits, first: int, out: Counts) -> Cells:
-        """Apply the map to n + Z; returns the cells for which 16 bits are not enough."""
+        """Apply the map to the cells `here`; returns those for which 16 bits do not decide where they are sent."""
         if not len(here):
             return here
         dense = np.empty(len(base), dtype=np.uint16)
@@ -304,7 +316,7 @@ class _RemapSampler(Sampler):
 
 
 def _map_heads(row: Row, map_bits: int) -> tuple[int, int]:
-    """(a, b): the row's first target is drawn if the first 16 bits are below a, its last if they are at least b."""
+    """Thresholds (a, b) for the first 16 bits: below a, a row's first target is chosen, from b on its last."""
     ends = [0]
     for _, weight in row:
         ends.append(ends[-1] + weight)
@@ -312,10 +324,10 @@ def _map_heads(row: Row, map_bits: int) -> tuple[int, int]:
 
 
 class _Resolver:
-    """Resolves ambiguous draws of one law by their first 64 bits, and draws on a boundary by all bits.
+    """Decides ambiguous draws of one law by their first 64 bits, and those still undecided by all their bits.
 
-    `tops` are the first 64 bits of the integers at which a new slot begins. Slots that begin at the very end of the
-    range have no integers and are left out.
+    `tops` are the first 64 bits of the integers at which a new outcome begins. An outcome without weight at the end of
+    the range has no integers and is left out.
     """
 
     def __init__(self, law: Law) -> None:
@@ -327,7 +339,7 @@ class _Resolver:
         return self.resolve(_heads(words, bits, cells), bits, cells)
 
     def resolve(self, heads: NDArray[np.uint64], bits: Bits, cells: Cells) -> Counts:
-        """The noise of cells whose first 64 bits are `heads`."""
+        """The noise of some cells; `heads` are their first 64 bits."""
         slots = np.searchsorted(self.tops, heads, side="right")
         noise: Counts = slots - self.law.left
         if self.law.bits > 64:
@@ -338,12 +350,12 @@ class _Resolver:
 
 
 def _heads(words: Words, bits: Bits, cells: Cells) -> NDArray[np.uint64]:
-    """The first 64 bits of some cells; `words` are their first 16."""
+    """The first 64 bits of some cells; `words` are the first 16 of them."""
     blocks = bits.blocks(NOISE, cells)
     return (words.astype(np.uint64) << np.uint64(64 - DENSE_BITS)) | (blocks[:, 0] >> np.uint64(DENSE_BITS))
 
 
 def _look_up(table: Guide, words: Words, out: Counts) -> None:
-    """out = table[first bits of words]."""
+    """For each cell, write to `out` what the guide table says for the first bits of its 16-bit word."""
     index = words if table.width == DENSE_BITS else words >> (DENSE_BITS - table.width)
     np.take(table.table, index, out=out, mode="clip")

@@ -8,10 +8,10 @@
     api_keys           the file of API keys: add, revoke and recognise them
     auth               authentication: the key of a request, its role, and its rate limit
     rate_limits        the address of a client, also behind proxies, and its rate limit
-    middleware         for every request: the host check, headers, keys in addresses, the log
+    middleware         for every request: check the host, refuse keys in addresses, add headers, write the log
     metrics            counters for Prometheus; nothing about the data
     design_worker      designs in a separate process, with a time limit
-    connection_limits  timeouts of clients, and the most connections
+    connection_limits  timeouts for slow clients, and the largest number of connections
     server             the server: its address, its workers, its shutdown
     publications       the files of published editions
     web                the web pages: explore mechanisms, ask, see the budget and what was published

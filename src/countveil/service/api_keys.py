@@ -1,10 +1,11 @@
 """API keys: their holders, roles and limits of answers.
 
 A key is `cvk_` + a public identifier + `_` + a secret of 256 random bits. The file stores the SHA-256 of the secret, so
-the file reveals no key; a secret of that size needs no slow hash. A key is looked up by its identifier and compared in
-constant time, with a fixed hash if there is no such key: a refusal takes as long as an acceptance.
+the file reveals no key; a secret of that size needs no slow hash. A key is looked up by its identifier and its hash is
+compared in constant time. If there is no such key, a fixed hash is compared instead, so that a refusal takes as long as
+an acceptance.
 
-The file is replaced as a whole, under a lock; a running server reads it again when it has changed.
+The file is replaced as a whole, under a lock. A running server reads it again when it has changed.
 """
 
 from __future__ import annotations
@@ -38,8 +39,10 @@ _NOBODY = hashlib.sha256(b"nobody").hexdigest()
 
 @dataclass(frozen=True)
 class Key:
-    """One key. `answers` limits the answers of a pool that its holder may pay for: a number for all grades together, or
-    a number for each named grade; None is no limit.
+    """One API key, without its secret.
+
+    `answers` limits how many answers of a pool its holder may pay for: a number for all grades together, or a number
+    for each named grade. None means no limit.
     """
 
     name: str
@@ -61,13 +64,13 @@ class Keyring:
         self._keys: dict[str, Key] = {}
 
     def keys(self) -> list[Key]:
-        """Every key, revoked ones too, oldest first."""
+        """All keys, revoked ones too, oldest first."""
         with self._lock:
             self._refresh()
             return list(self._keys.values())
 
     def recognise(self, given: str) -> Key | None:
-        """The key with this text; None if it is unknown or revoked."""
+        """The key that this text is; None if it is unknown or revoked."""
         match = SHAPE.fullmatch(given)
         with self._lock:
             self._refresh()
@@ -83,9 +86,9 @@ class Keyring:
         return known if known is not None and known.revoked is None else None
 
     def add(self, name: str, role: str = "analyst", answers: str | Most | None = None) -> tuple[Key, str]:
-        """Create a key; returns it and its text, which is stored nowhere.
+        """Create a key. Returns the key and its secret text, which is stored nowhere.
 
-        `answers` is a number, or numbers by grade.
+        `answers` limits what the holder may pay for: a number, or numbers by grade.
         """
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ParameterError("name", name, "1 to 64 letters, digits and . _ @ -, beginning with a letter or digit")
@@ -111,7 +114,7 @@ class Keyring:
         return key, f"{PREFIX}{id}_{secret}"
 
     def revoke(self, name: str) -> Key:
-        """Revoke the key of a name. Its charges stay charged."""
+        """Revoke the key of this name. Answers that it paid for stay charged."""
         with self._change_keys() as keys:
             for key in keys.values():
                 if key.name == name and key.revoked is None:
@@ -122,7 +125,7 @@ class Keyring:
     # -- the file ----------------------------------------------------------------------------------------------------
 
     def _refresh(self) -> None:
-        """Read the file again if it changed. Without a file there are no keys; a damaged file is an error."""
+        """Read the file again if it has changed. Without a file there are no keys; a damaged file is an error."""
         try:
             status = self.path.stat()
             state = (status.st_mtime_ns, status.st_size, status.st_ino)
@@ -183,7 +186,7 @@ def _read(content: bytes, path: Path) -> dict[str, Key]:
 
 
 def _shape(key: Key) -> str:
-    """An identifier and a hash joined like the text of a key, so that the same pattern checks them."""
+    """A key's identifier and hash, joined like the text of a key, so that the same pattern checks both."""
     return PREFIX + key.id + "_" + key.sha256
 
 

@@ -43,8 +43,9 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 @dataclass(frozen=True)
 class Settings:
-    """How the service runs. `hosts` are the accepted host names, empty for any; `rate` is the number of requests per
-    minute and worker.
+    """How the service runs. `hosts` has the accepted host names; if it is empty, any name is accepted.
+
+    `rate` is the number of requests per minute that each worker process allows each key, and each client without one.
     """
 
     config: str | None = None
@@ -53,13 +54,14 @@ class Settings:
     tls: bool = False
     rate: float = 600.0
     secure: bool = False
-    """Cookies are sent only over TLS, which this server or a proxy terminates."""
+    """Whether cookies are sent only over TLS, which this server or a proxy provides."""
     supervised: bool = False
-    """One of several workers, which exit when their parent process is gone."""
+    """Whether this process is one of several workers. A worker exits when its parent process is gone."""
     proxies: tuple[str, ...] = ()
-    """Addresses and networks of proxies whose X-Forwarded-For is trusted."""
+    """The addresses and networks of proxies whose X-Forwarded-For header is trusted."""
     folder: str | None = None
-    """The private folder of this run: the configuration as checked at start, and the secret that signs sessions."""
+    """The private folder of this run. It has the configuration as checked at start, and the secret that signs sessions.
+    """
 
     @property
     def document(self) -> Path | None:
@@ -70,7 +72,7 @@ class Settings:
 
 
 def make_folder(config: Config) -> str:
-    """Create the private folder of a run, for what workers share and must not be in their environment."""
+    """Create the private folder of a run, for what workers share and what must not be in their environment."""
     folder = tempfile.mkdtemp(prefix="countveil-serve-")  # of mode 0700
     for name, text in (("countveil.toml", config.text), ("secret", token(32))):
         with open(create_private(Path(folder) / name), "w", encoding="utf-8") as file:
@@ -79,7 +81,7 @@ def make_folder(config: Config) -> str:
 
 
 def from_environment() -> FastAPI:
-    """The application of a worker process."""
+    """Create the application of a worker process, from settings that its environment points to."""
     given = json.loads(os.environ[ENVIRONMENT])
     if given.get("supervised"):
         threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
@@ -87,14 +89,14 @@ def from_environment() -> FastAPI:
 
 
 def _end_with(parent: int) -> None:
-    """Shut this worker down once its parent process is gone: nothing else would stop it."""
+    """Shut down this worker when its parent process is gone, because nothing else would stop it."""
     while os.getppid() == parent:
         time.sleep(1.0)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """The application; the curator's configuration is read and its ledger checked when it starts."""
+    """Create the application. When it starts, it reads the configuration and checks the ledger."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -134,7 +136,7 @@ def create_app(settings: Settings) -> FastAPI:
 
 
 def limit_cells(config: Config) -> Config:
-    """The configuration, with `max_cells` of every dataset limited to that of the service."""
+    """The configuration in which no dataset allows more cells in a table than the service does."""
     most = config.service.max_cells
     datasets = {
         name: replace(each, schema=replace(each.schema, max_cells=min(most, each.schema.max_cells)))
@@ -156,7 +158,10 @@ async def _respond_to_error(request: Request, error: Exception) -> Response:
 
 
 async def _redirect_to_login(request: Request, error: Exception) -> Response:
-    """Redirect to the log-in page and back. A script that requested a part of a page loads the log-in page."""
+    """Redirect to the log-in page, which then returns to this address.
+
+    If a script has requested a part of a page, the browser loads the log-in page in place of the whole page.
+    """
     asked = error.to if isinstance(error, LoginNeededError) else ""
     to = "/login?" + urlencode({"to": asked or return_address(request)})
     if request.headers.get("hx-request") == "true":
@@ -165,7 +170,7 @@ async def _redirect_to_login(request: Request, error: Exception) -> Response:
 
 
 async def _respond_to_invalid_request(request: Request, error: Exception) -> Response:
-    """Name the invalid member and what is allowed; never quote what was sent."""
+    """Say which member of the request is invalid and what is allowed. The message never quotes what was sent."""
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     place = ".".join(str(part) for part in first["loc"])
@@ -185,7 +190,7 @@ async def _respond_to_http_error(request: Request, error: Exception) -> Response
 
 
 def _document_keys(app: FastAPI) -> None:
-    """Add the security scheme of keys to the OpenAPI document."""
+    """Describe in the OpenAPI document how a request carries an API key."""
     make = app.openapi
 
     def openapi() -> dict[str, Any]:

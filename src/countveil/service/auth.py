@@ -1,7 +1,7 @@
-"""Authentication: the key in the Authorization header, its role, and its rate limit.
+"""Authentication: the API key in the Authorization header, its role, and its rate limit.
 
 Every key has its own rate limit, and so has every address that sends no key: no client can use up the limit of another.
-Every refusal for lack of a valid key is the same, whether the key is missing, malformed, unknown or revoked.
+A refusal is the same whether the key is missing, malformed, unknown or revoked.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from countveil.service.rate_limits import name_client
 
 _NEEDED = "send a key that the curator gave you: Authorization: Bearer cvk_..."
 ANYONE = Key("anyone", "analyst", None, "", "", "")
-"""The holder of requests without a key, where they are allowed."""
+"""Stands for the holder of a request without a key, where such requests are allowed."""
 
 
 def read_key(request: Request) -> Key | None:
-    """The key of a request; None if it has no valid key."""
+    """The valid API key of a request; None if it has none."""
     scheme, _, given = request.headers.get("authorization", "").partition(" ")
     key = request.app.state.keyring.recognise(given.strip() if scheme.lower() == "bearer" else "")
     return key if isinstance(key, Key) else None
 
 
 async def require_holder(request: Request) -> Key:
-    """Require a valid key within its rate limit. A request counts once, however often this is called."""
+    """Require a valid key within its rate limit. A request counts once, however often this function is called."""
     known: Key | None = getattr(request.state, "key", None)
     if known is None:
         key = read_key(request)
@@ -39,7 +39,7 @@ async def require_holder(request: Request) -> Key:
 
 
 async def require_curator(request: Request) -> Key:
-    """Require the key of a curator."""
+    """Require a key with the role of a curator."""
     key = await require_holder(request)
     if key.role != "curator":
         raise Problem(ProblemKind.FORBIDDEN, "only curators may do this; use the key of a curator")
@@ -56,18 +56,18 @@ async def require_designer(request: Request) -> Key:
 
 
 WHO = (require_holder, require_curator, require_designer)
-"""The requirements of routes, checked before a body is read. They do not block, so they need no thread."""
+"""What routes can require of a request. It is checked before the body is read, and without waiting for anything."""
 
 
 def limit_key(request: Request, key: Key) -> Key:
-    """Return the key, or refuse the request if the key is over its rate limit."""
+    """Return the key; refuse the request if the key has exceeded its rate limit."""
     request.state.who, request.state.client = key.name, key.id
     _check_wait(request.app.state.key_rates.take(key.id))
     return key
 
 
 def limit_client(request: Request, what: Literal["page", "login"]) -> None:
-    """Refuse a client without a key that is over its rate limit. Log-ins have a limit of their own."""
+    """Refuse a request without a key if its client has exceeded its rate limit. Log-ins have a limit of their own."""
     request.state.who = ANYONE.name
     peer, forwarded = request.client, request.headers.getlist("x-forwarded-for")
     client = request.state.client = name_client(peer.host if peer else "", forwarded, request.app.state.proxies)

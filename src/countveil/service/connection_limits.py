@@ -1,10 +1,11 @@
-"""Connections: how long a client may take to send a request or read a response, and how many there may be.
+"""Limits how long a client may take to send a request or to read a response, and how many connections there may be.
 
-A connection costs a file descriptor, and anyone may open one. So there are fewer connections than the process may have
+A connection costs a file descriptor, and anyone may open one. So the process allows fewer connections than it may have
 open files. If a new connection exceeds the limit, the connection that has waited longest for its client is closed. A
-connection waits if its client has sent no request or half of one, keeps it open for the next request, or does not read
-the response. A connection whose request is being processed waits for nobody and is never closed for another. A client
-that sends its request at once gets a response, however many others open connections and send nothing.
+connection waits for its client if the client has sent nothing or half a request, keeps the connection open for the next
+request, or does not read the response. While a request is being processed, its connection does not wait, so it is never
+closed in favour of another. A client that sends its request at once therefore gets a response, however many others open
+connections and send nothing.
 """
 
 from __future__ import annotations
@@ -22,24 +23,24 @@ HEAD, BODY, IDLE = 10.0, 30.0, 120.0
 """Timeouts in seconds: for the head of a request (and for the TLS handshake before it), for its body, and for a client
 that reads nothing of its response. The server itself closes idle connections earlier."""
 LOOK = 1.0
-"""Seconds between two checks of the waiting connections."""
+"""Seconds between two checks of the connections that wait for their clients."""
 MOST = 2000
-"""Most connections of one process, if it may open that many files."""
+"""The most connections of one process, if it may open that many files."""
 OTHERS = 100
-"""File descriptors reserved for the ledger, the data and the helper process."""
+"""How many file descriptors are reserved for the ledger, the data and the helper process."""
 BACKLOG = 2048
-"""Connections that may wait in the kernel to be accepted."""
+"""How many connections may wait in the kernel to be accepted."""
 
 
 def count_allowed(files: int) -> int:
-    """The most connections of a process that may open this many files."""
+    """How many connections to allow in a process that can open this many files."""
     if files == resource.RLIM_INFINITY:
         return MOST
     return max(8, min(MOST, files - OTHERS, files * 3 // 4))
 
 
 class Waiting:
-    """The connections of this process, and those that wait for their clients, longest wait first."""
+    """All connections of this process. Those that wait for their clients are also kept in order, longest wait first."""
 
     def __init__(self) -> None:
         self.most = count_allowed(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
@@ -48,7 +49,7 @@ class Waiting:
         self._looking = False
 
     def add(self, connection: ClientConnection) -> None:
-        """Add a connection; if there are too many, close the one that has waited longest."""
+        """Add a connection. If there are now too many, close the one that has waited longest for its client."""
         self._all.add(connection)
         if len(self._all) > self.most:
             self._drop(next(iter(self._waiting), connection))
@@ -57,7 +58,7 @@ class Waiting:
             connection.loop.call_later(LOOK, self._look, connection.loop)
 
     def note(self, connection: ClientConnection, seconds: float | None) -> None:
-        """Start the timeout of a connection that waits for its client; None if it does not wait."""
+        """Start the timeout of a connection that waits for its client; `seconds` is None if it does not wait."""
         self._waiting.pop(connection, None)
         if connection in self._all and seconds is not None:
             connection.until = connection.loop.time() + seconds
@@ -72,7 +73,7 @@ class Waiting:
         connection.abort()
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Close connections after their timeout, and schedule the next check."""
+        """Close connections whose timeout has ended, and schedule the next check."""
         now = loop.time()
         for connection in list(self._waiting):
             if connection.fetches():
@@ -88,18 +89,18 @@ WAITING = Waiting()
 
 
 class ClientConnection(H11Protocol):
-    """One connection and its timeout. It starts TLS itself, so that handshakes count as connections too."""
+    """One connection with a timeout. It starts TLS itself, so that connections in a handshake are counted too."""
 
     tls: ssl.SSLContext | None = None
     until = 0.0
-    """When its timeout ends."""
+    """The time of the event loop's clock at which the timeout ends."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self._raw: asyncio.Transport | None = None
         self._securing: asyncio.Task[None] | None = None
         self._early = bytearray()
-        """Data that arrived with the end of the handshake."""
+        """Data that arrived together with the end of the TLS handshake."""
         self._seconds: float | None = None
         self._unsent = 0
 
@@ -149,12 +150,12 @@ class ClientConnection(H11Protocol):
             self._raw.abort()
 
     def fetches(self) -> bool:
-        """Whether the client has read a part of its response since the last call."""
+        """Whether the client has read a part of its response since this was last asked."""
         before, self._unsent = self._unsent, self._raw.get_write_buffer_size() if self._raw else 0
         return self._seconds == IDLE and 0 < self._unsent != before
 
     def _wait(self) -> float | None:
-        """The timeout that applies now; None if the connection does not wait for its client."""
+        """The timeout that applies now, in seconds; None if the connection does not wait for its client."""
         theirs, ours = self.conn.their_state, self.conn.our_state
         if theirs is h11.SEND_BODY:
             return BODY
@@ -163,14 +164,18 @@ class ClientConnection(H11Protocol):
         return HEAD if theirs is h11.IDLE and self.conn.trailing_data[0] else IDLE
 
     def _note(self, seconds: float | None) -> None:
-        """Start a new timeout only if its kind changes: single bytes do not extend it."""
+        """Start a new timeout, but only if another one applies now: a client that sends single bytes does not extend
+        it."""
         if seconds != self._seconds or seconds is None:
             self._seconds = seconds
             WAITING.note(self, seconds)
 
 
 class Loop(asyncio.SelectorEventLoop):
-    """Accepts one connection per loop iteration: then another can be closed for it, and other workers get some too."""
+    """An event loop that accepts one connection in each iteration.
+
+    So there is time to close another connection for it, and other workers can accept some too.
+    """
 
     async def create_server(  # type: ignore[override]
         self,

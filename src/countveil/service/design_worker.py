@@ -1,6 +1,7 @@
-"""Designs for the service, in a separate process: with a time limit, cancellable, never delaying answers.
+"""Runs designs for the service in a separate helper process, with a time limit, so that they never delay answers.
 
-The helper reads one JSON line for a task and writes one for its result. It sees no data and no ledger.
+The helper reads each task as a line of JSON and writes its result as a line of JSON. It sees no data and no ledger. A
+task can be cancelled.
 
     python -m countveil.service.design_worker
 """
@@ -23,31 +24,32 @@ from importlib import import_module
 from typing import Any
 
 SECONDS = 20.0
-"""How long a task may take."""
+"""How many seconds a task may take."""
 PATIENCE = 1.0
-"""Seconds that a cancelled task may still run; killing the helper sooner gains nothing, because a new one takes as long
-to start.
-"""
+"""How many seconds a cancelled task may still run. Killing the helper earlier gains nothing: a new one takes that long
+to start."""
 WAITING = 16
-"""Most tasks in the queue, each of which blocks a thread; more are refused, so that threads are left for answers."""
+"""The most tasks in the queue; more are refused. Each waiting task blocks a thread, and threads must be left for
+answers."""
 EACH = 5
-"""Most queued tasks of one client, so that no client blocks the helper for others."""
+"""The most tasks of one client in the queue, so that no client keeps the helper from others."""
 REMEMBERED = 512
 PRIVATE = ("COUNTVEIL", "PG", "PROMETHEUS")
-"""Prefixes of environment variables that locate the data and the ledger or give access: the helper gets none."""
+"""Prefixes of environment variables that locate the data and the ledger or give access to them. The helper gets none.
+"""
 Values = Mapping[str, Any]
 
 
 class TooLongError(Exception):
-    """A task exceeded its time limit or was cancelled."""
+    """A task has exceeded its time limit, or was cancelled."""
 
 
 class BusyError(Exception):
-    """The queue is full, or the task waited in it for too long."""
+    """The queue is full, or the task has waited in it for too long."""
 
 
 class RefusedError(Exception):
-    """The library refused the task: its message, and its exit code."""
+    """The library has refused the task. The error has the library's message and exit code."""
 
     def __init__(self, words: str, code: int, argument: str | None = None) -> None:
         super().__init__(words)
@@ -62,24 +64,26 @@ class Stop:
 
 @dataclass(frozen=True, eq=False)
 class QueuedTask:
-    """A task in the queue: its client, and how many tasks of this client were queued before it."""
+    """A task in the queue: its client, and how many tasks of the same client were in the queue before it."""
 
     client: str
     rank: int
 
 
 class Workshop:
-    """One helper process, started when it is first needed, with a cache of its results."""
+    """One helper process, started when it is first needed, with a queue of tasks and a cache of results."""
 
     def __init__(self, seconds: float = SECONDS) -> None:
         self._seconds, self._changed = seconds, threading.Condition()
         self._queue: list[QueuedTask] = []
-        """The first task is running; then follow the first tasks of all clients, then their second ones, and so on."""
+        """The tasks in their order. The first one is running. Then come the first tasks of all clients, then their
+        second tasks, and so on."""
         self._helper: subprocess.Popen[bytes] | None = None
         self._known: OrderedDict[str, dict[str, Any]] = OrderedDict()
 
     def run(self, task: str, arguments: Values, stop: Stop | None = None, *, client: str = "") -> dict[str, Any]:
-        """Run a task or take its result from the cache; `stop` cancels it."""
+        """Run a task in the helper and return its result, from the cache if it is known. Setting `stop` cancels the
+        task."""
         line = json.dumps({"task": task, "arguments": dict(arguments)}, sort_keys=True)
         reply = self._known.get(line)
         if reply is None:
@@ -95,7 +99,8 @@ class Workshop:
 
     @contextmanager
     def _take_turn(self, client: str, stop: Stop | None) -> Iterator[None]:
-        """Wait in the queue for exclusive use of the helper; BusyError if it is full or the wait is too long."""
+        """Wait in the queue until the helper is free for this task. BusyError if the queue is full or the wait is too
+        long."""
         with self._changed:
             place = QueuedTask(client, sum(each.client == client for each in self._queue))
             if len(self._queue) >= WAITING or place.rank >= EACH:
@@ -120,7 +125,7 @@ class Workshop:
                     raise BusyError
 
     def close(self) -> None:
-        """Kill the helper."""
+        """Kill the helper process."""
         helper, self._helper = self._helper, None
         if helper is not None:
             helper.kill()
@@ -201,7 +206,7 @@ TASKS: dict[str, Callable[[Values], dict[str, Any]]] = {
 
 
 def run_line(line: bytes) -> dict[str, Any]:
-    """Run the task of one JSON line."""
+    """Run the task in one line of JSON; this runs in the helper."""
     from countveil.errors import CountveilError
 
     try:

@@ -1,6 +1,6 @@
-"""Counters for Prometheus: requests by route and status, answers charged or replayed, answers left of each grade.
+"""Counters for Prometheus: requests by route and status, answers charged or replayed, and answers left of each grade.
 
-Nothing here is a count of people or the duration of a count: both would reveal something about the data.
+No counter says how many people were counted or how long a count took: both would reveal something about the data.
 """
 
 from __future__ import annotations
@@ -14,14 +14,17 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.multiprocess import MultiProcessCollector
 
 SHARED = "PROMETHEUS_MULTIPROC_DIR"
-"""The folder where several workers store their counters, so that each of them can report the sum."""
+"""The environment variable that names the folder in which several workers store their counters.
+
+From there each worker can report the sum over all workers.
+"""
 _OWN = CollectorRegistry()
 REQUESTS = Counter("countveil_requests", "Requests by route and status.", ["route", "method", "status"], registry=_OWN)
 ANSWERS = Counter("countveil_answers", "Answers: charged, or replayed for free.", ["how"], registry=_OWN)
 
 
 class _Left:
-    """Answers left of every grade of every pool that has a plan, read from the ledger on every request."""
+    """Reports the answers left of every grade of every pool that has a plan, read from the ledger on each request."""
 
     def __init__(self, curator: Any) -> None:
         self._curator = curator
@@ -39,7 +42,7 @@ class _Left:
 
 
 def exposition(curator: Any) -> bytes:
-    """The text that Prometheus reads."""
+    """All counters as text in the format that Prometheus reads."""
     registry = CollectorRegistry()
     registry.register(_Left(curator))
     if os.environ.get(SHARED):

@@ -36,7 +36,8 @@ _PORT = re.compile(r":[0-9]{1,5}$")
 
 
 class Guard:
-    """The outermost application. `hosts` are the accepted host names; empty: any."""
+    """The outermost layer of the application. `hosts` has the accepted host names; if it is empty, any name is
+    accepted."""
 
     def __init__(self, app: ASGIApp, hosts: Iterable[str] = (), tls: bool = False) -> None:
         self._app, self._hosts = app, frozenset(host.lower() for host in hosts)
@@ -90,7 +91,8 @@ class Guard:
 
 
 class ServerLines(logging.Formatter):
-    """Formats the HTTP server's own messages for the same log, without exceptions, which could quote the data."""
+    """Formats the HTTP server's own messages for the same log. Exceptions are left out, because they could quote the
+    data."""
 
     def format(self, record: logging.LogRecord) -> str:
         return json.dumps({"time": _now(), "level": record.levelname.lower(), "server": record.getMessage().strip()})

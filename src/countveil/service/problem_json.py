@@ -1,8 +1,8 @@
 """Refusals over HTTP: problem+json (RFC 9457), the same for every dataset, with the codes of the command line.
 
 `error.code` is the exit code that the command line would return: 1 internal, 2 bad parameter or request, 3 query not
-allowed, 4 budget exhausted, 5 data does not fit its schema, 6 engine or extra missing. Errors of a
-source or a ledger are for the curator: over HTTP they become a fixed sentence.
+allowed, 4 budget exhausted, 5 data does not fit its schema, 6 engine or extra missing. Errors of a source or a ledger
+concern only the curator, so over HTTP a fixed sentence replaces them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _REFERENCE = {"$ref": "#/components/schemas/ProblemDocument"}
 
 
 class Problem(HTTPException):
-    """A refusal as an exception. `more` has further members of `error`."""
+    """A refusal that is raised as an exception. `more` has further members for `error` in the response."""
 
     def __init__(
         self,
@@ -46,10 +46,10 @@ class Problem(HTTPException):
         super().__init__(kind.status, detail, dict(headers or {}))
         self.kind, self.more = kind, dict(more or {})
         self.entry: str | None = None
-        """The invalid entry of the configuration, for the log."""
+        """The key of the configuration that is invalid, for the log."""
 
     def note(self, request: Request) -> None:
-        """Add to the log line what the curator has to resolve."""
+        """Add the reason to the log line of this request if only the curator can resolve it."""
         if self.kind.status >= 500:
             request.state.problem = self.kind.slug if self.entry is None else f"{self.kind.slug}: {self.entry}"
 
@@ -65,7 +65,7 @@ class Problem(HTTPException):
 
 
 def to_problem(error: CountveilError) -> Problem:
-    """The problem of an error of the library."""
+    """Turn an error of the library into a refusal over HTTP."""
     if isinstance(error, QueryError):
         return Problem(ProblemKind.QUERY_NOT_ALLOWED, str(error), more={"position": error.position})
     if isinstance(error, BudgetError):
@@ -88,7 +88,7 @@ def internal_problem() -> Problem:
 
 
 def describe_problems(kinds: Iterable[ProblemKind], model: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
-    """The refusals for the OpenAPI document: every status with its titles."""
+    """Describe these refusals for the OpenAPI document: for each status, the titles that it can have."""
     responses: dict[int | str, dict[str, Any]] = {}
     for kind in kinds:
         before = responses.get(kind.status)
@@ -98,7 +98,7 @@ def describe_problems(kinds: Iterable[ProblemKind], model: type[BaseModel]) -> d
 
 
 def _budget_message(error: BudgetError) -> str:
-    """The message without the curator's command, which an analyst cannot run."""
+    """The message for a spent budget, without the command that only a curator can run."""
     pool = error.pool if error.grade is None else f"grade {error.grade} of {error.pool}"
     if error.analyst is None:
         more = f"; {describe_others(error.others)}" if error.others else ""

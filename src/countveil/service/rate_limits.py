@@ -1,7 +1,7 @@
-"""The client of a request, and rate limits.
+"""Who the client of a request is, and how many requests it may send.
 
 A client is an address: an IPv4 address, or a /64 network of IPv6, which is what one customer of a provider has. Behind
-a listed proxy it is the address from which the proxy got the request.
+a listed proxy, the client is the address from which the proxy got the request.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ _PORT = re.compile(r"\[([^\]]*)\](?::[0-9]+)?|([^:]*):[0-9]+")
 
 
 class Rates:
-    """A rate limit for each name: `rate` requests a minute, and at most ten seconds' worth of them at once. The table
-    has a fixed size.
+    """Rate limits by name, in a table of fixed size: `rate` requests a minute, at most ten seconds' worth of them at
+    once.
 
-    Each name has a token bucket in every row, at a position that depends on a secret of this process, and may send a
-    request while the fullest of its buckets has a token. No bucket is ever evicted, so requests from many addresses
-    give none of them a new bucket. Two names limit each other only if they share their buckets in all rows.
+    The table has several rows of token buckets. Each name has one bucket in every row, at a position that depends on a
+    secret of this process, and may send a request while the fullest of its buckets has a token. No bucket is ever
+    removed, so sending requests from many addresses gives nobody a fresh bucket. Two names limit each other only if
+    they share their buckets in all rows.
     """
 
     def __init__(self, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -36,7 +37,7 @@ class Rates:
         self._since = array("d", [clock()]) * (ROWS * WIDTH)
 
     def take(self, name: str) -> float:
-        """Take a token and return 0, or return the seconds until there is one."""
+        """Take a token for a request and return 0; if there is none, return the seconds until there is one."""
         now, places = self._clock(), self._places(name)
         with self._lock:
             left = [min(self._most, self._left[i] + (now - self._since[i]) * self._per_second) for i in places]
@@ -53,10 +54,11 @@ class Rates:
 
 
 def name_client(peer: str, forwarded: Iterable[str], proxies: Iterable[IPv4Network | IPv6Network]) -> str:
-    """The client behind a connection from `peer`.
+    """The client behind a connection from the address `peer`.
 
-    `forwarded` has the values of X-Forwarded-For, to which every proxy appends the address of its client. They are
-    read from the end while a listed proxy has appended them; anyone can have invented the values before.
+    `forwarded` has the values of the X-Forwarded-For headers, to which every proxy appends the address of its client.
+    They are read from the end, as long as a listed proxy has appended them; the values before that can be invented by
+    anyone.
     """
     address, hops = _parse_address(peer), ",".join(forwarded).split(",")
     while address is not None and hops and any(address in network for network in proxies):

@@ -1,4 +1,4 @@
-"""The routes of version 1: read the request, one library call, write the response."""
+"""The routes of version 1. Each reads the request, makes one library call, and writes the response."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ _ASKING = (*_BODY, ProblemKind.QUERY_NOT_ALLOWED, ProblemKind.DATA_DOES_NOT_FIT,
 _PUBLISHED = (*_ALWAYS, ProblemKind.NOT_FOUND, ProblemKind.BAD_PARAMETER)
 
 _DEPRECATED = {"Deprecation": "@1794960000", "Link": '</v1/dry-run>; rel="successor-version"'}
-"""RFC 9745: the time from which an address is deprecated, and the address to use."""
+"""Headers of RFC 9745 for a deprecated address: since when it is deprecated, and which address to use."""
 
 v1 = APIRouter(prefix="/v1", route_class=StrictRoute)
 plain = APIRouter(route_class=StrictRoute)
 
 
 def get_curator(request: Request) -> Curator:
-    """The curator of this worker."""
+    """The curator that this worker process has opened."""
     curator: Curator = request.app.state.curator
     return curator
 
@@ -253,7 +253,7 @@ def metrics(request: Request, key: CuratorKey) -> Response:
 
 
 def run_task(request: Request, task: str, arguments: dict[str, Any]) -> Response:
-    """The response with the helper's result of a task."""
+    """Run a task in the helper process and return its result as a response."""
     try:
         return json_response(request.app.state.workshop.run(task, arguments, client=request.state.client))
     except RefusedError as error:
@@ -270,12 +270,12 @@ def run_task(request: Request, task: str, arguments: dict[str, Any]) -> Response
 
 
 def describe_table(table: Table) -> dict[str, Any]:
-    """A table as JSON values, with what a client needs to parse dates and to compute subtotals."""
+    """A table as JSON values, together with what a client needs to read dates and to compute subtotals."""
     return {**table.describe(), "kinds": table.kinds, "axes": list(table.grid.axes), "sum_margins": table.sum_margins}
 
 
 def list_pools(here: Curator, key: Key) -> list[dict[str, Any]]:
-    """The budgets that a key sees."""
+    """The budgets that the holder of this key may see."""
     budgets = []
     for each in here.budget():
         dataset = here.config.dataset(each.datasets[0])
@@ -296,7 +296,10 @@ def _describe_dataset(dataset: DatasetSummary) -> dict[str, Any]:
 
 
 def _without_default_grade(asked: dict[str, Any]) -> dict[str, Any]:
-    """The members of a question. An absent grade is left out, which keeps the hash of earlier versions."""
+    """The members of a question; `grade` is left out if it is not given.
+
+    The hash of the request is then the same as in earlier versions, which had no grades.
+    """
     return {name: value for name, value in asked.items() if name != "grade" or value is not None}
 
 

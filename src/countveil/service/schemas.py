@@ -27,7 +27,7 @@ WORDS = {
     NAME_PATTERN: "the name of a publication",
     FILE_PATTERN: "the name of a file, as the manifest gives it",
 }
-"""The patterns in words, for messages."""
+"""What each pattern allows, in words, for error messages."""
 Text = Annotated[str, StringConstraints(min_length=1, max_length=100_000, pattern=TEXT)]
 Short = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=TEXT)]
 Decimal = Annotated[
@@ -38,20 +38,20 @@ Decimal = Annotated[
 
 
 def _to_list(value: object) -> object:
-    """Turn one name into a list of one."""
+    """Turn a single name into a list with this name; leave other values unchanged."""
     if not isinstance(value, str | list):
         raise ValueError("give the name of a column or a list of names")
     return [value] if isinstance(value, str) else value
 
 
 def _allow_one(schema: dict[str, Any]) -> None:
-    """Document that one entry may be given in place of a list."""
+    """Show in the OpenAPI document that a single entry may be given in place of a list."""
     array = {name: schema.pop(name) for name in ("type", "items", "maxItems")}
     schema["anyOf"] = [array["items"], array]
 
 
 class Strict(BaseModel):
-    """Unknown members are refused, and nothing is converted."""
+    """A request body in which unknown members are refused and no value is converted to another type."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -88,7 +88,7 @@ class Design(Strict):
 
 
 class Compare(Strict):
-    """Terms that all mechanisms share: (epsilon, delta), one of them with a variance, or one with eta and D."""
+    """Terms that all mechanisms share: epsilon and delta, or one of these two with a variance or with eta and D."""
 
     epsilon: Decimal | None = None
     delta: Decimal | None = None

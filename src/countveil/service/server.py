@@ -25,9 +25,10 @@ from countveil.service.metrics import SHARED
 GRACE = 30
 """Seconds that running requests have to finish at shutdown."""
 HUNG = 20
-"""Seconds without a sign of life after which a worker is replaced; uvicorn's 5 are too few on a busy machine."""
+"""How many seconds a worker may give no sign of life before it is replaced. On a busy machine, uvicorn's 5 are too few.
+"""
 THIS_MACHINE = ("127.0.0.0/8", "::1/128")
-"""The proxies that are trusted if none is given."""
+"""The networks whose proxies are trusted if none are given: this machine only."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Place:
             return self.host == "localhost"
 
     def check(self) -> None:
-        """Refuse options that would send keys and answers unencrypted to other machines."""
+        """Refuse options with which keys and answers would be sent unencrypted to other machines."""
         if (self.certificate is None) != (self.key is None):
             raise RequestError("TLS needs both: --tls-certificate FILE and --tls-key FILE")
         for option, file in (("tls-certificate", self.certificate), ("tls-key", self.key)):
@@ -86,7 +87,7 @@ def serve(
     announce: Callable[[str], None],
     began: Callable[[str | None], None] = lambda name: None,
 ) -> None:
-    """Serve until a signal arrives; running requests are finished. `began` gets the name of a new ledger."""
+    """Serve until a signal arrives, then finish running requests. `began` gets the name of a new ledger, or None."""
     place.check()
     with Curator.open(config) as curator:  # reports errors of the configuration or the ledger once
         began(curator.ledger.begun)

@@ -1,4 +1,4 @@
-"""JSON bodies, read strictly: bounded in size and depth, no duplicate names, no NaN, no lone surrogates."""
+"""Reads JSON bodies strictly: limited in size and depth, no duplicate names, no NaN, no lone surrogates."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_DEPTH = 32
 
 
 class StrictRequest(Request):
-    """A request whose body is read up to a limit and parsed without leniency."""
+    """A request whose body is limited in size and parsed strictly."""
 
     async def body(self) -> bytes:
         if not hasattr(self, "_body"):
@@ -44,7 +44,7 @@ class StrictRequest(Request):
 
 
 class StrictRoute(APIRoute):
-    """A route with strict bodies."""
+    """A route whose requests have their bodies parsed strictly."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()
@@ -63,7 +63,7 @@ class StrictRoute(APIRoute):
 
 
 def parse_json(body: bytes) -> Any:
-    """The value of a JSON text, or a Problem."""
+    """Parse a JSON text; a text that is not strict JSON raises a Problem."""
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError:
@@ -76,7 +76,7 @@ def parse_json(body: bytes) -> Any:
 
 
 def _check_depth(text: str) -> None:
-    """Bound the nesting of brackets outside of strings, and so the recursion of the parser."""
+    """Limit the nesting of brackets outside strings, and so the recursion of the JSON parser."""
     if text.count("[") + text.count("{") <= MOST_DEPTH:
         return
     depth, quoted, escaped = 0, False, False
@@ -105,7 +105,7 @@ def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _is_encodable(text: str) -> bool:
-    """Whether a text has no lone surrogates."""
+    """Whether a text can be encoded, that is, has no lone surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -319,7 +319,7 @@ def test_anything_but_mechanisms_is_refused(given: object) -> None:
         compose(given)  # type: ignore[arg-type]
 
 
-def test_answers_beside_a_list_of_mechanisms_is_refused() -> None:
+def test_the_argument_answers_is_refused_with_a_list_of_mechanisms() -> None:
     with pytest.raises(cv.RequestError, match="every mechanism has its own number"):
         compose([(mechanism(SYMMETRIC), 2)], 3)
 

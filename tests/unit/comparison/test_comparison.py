@@ -317,7 +317,7 @@ def test_bad_input_is_refused_in_one_line(given: dict[str, object], words: str) 
     assert "\n" not in str(caught.value)
 
 
-def test_the_best_of_each_kind_leads(guarantee: cv.Comparison) -> None:
+def test_the_leader_of_each_kind_has_its_least_variance(guarantee: cv.Comparison) -> None:
     leaders = guarantee.leaders
     assert {row.kind for row in leaders} == {row.kind for row in guarantee.rows}
     for row in guarantee.rows:
@@ -349,7 +349,7 @@ def test_many_answers_share_one_certified_guarantee() -> None:
     assert rows["countveil"].never_negative
 
 
-def test_a_guarantee_of_many_answers_counts_the_cut_of_each() -> None:
+def test_the_delta_of_many_answers_includes_the_cut_off_tails_of_each() -> None:
     law = geometric("1").laws.stationary
     basis = parse("3", "1e-6", None, None, None, 1, 9, 4)
     plain, cut = (
@@ -360,7 +360,7 @@ def test_a_guarantee_of_many_answers_counts_the_cut_of_each() -> None:
     assert plain + 4 * Fraction(1, 1000) * (1 + order) <= cut <= plain + 4 * Fraction(1, 1000) * (2 + order)
 
 
-def test_adding_mirrors_removing_on_a_mirrored_range() -> None:
+def test_composing_one_direction_is_enough_on_a_mirrored_range() -> None:
     """One direction is composed; the other would give the same."""
     member = explicit_fair("0.5", 6)
     basis = parse("1", "1e-6", None, None, None, 1, 9, 3)

@@ -35,7 +35,7 @@ def test_tables_have_labels_and_add_up(result: cv.Reconciliation) -> None:
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
-def test_frames_in_and_out(kind: str) -> None:
+def test_measurements_and_results_can_be_frames(kind: str) -> None:
     import narwhals as nw
 
     tree = cv.Tree.from_columns(CELLS, TABLES)

@@ -93,7 +93,7 @@ class Enumeration(Uniforms):
         return np.full(size, self.u, dtype=np.uint64) if bits == rounding.UNIT_BITS else super().draw(size, bits)
 
 
-def test_the_mean_over_u_is_the_number_itself() -> None:
+def test_rounding_is_unbiased_over_all_uniforms() -> None:
     level = families(5, 3)
     x = np.array([0.25, 0.5, 1.75, 2.0, 0.5, 0.125, 0.375, 0.5])
     low, high, sums = np.zeros(8, dtype=np.int64), np.full(8, 9), np.array([5, 1])
@@ -112,7 +112,7 @@ def largest_remainders(level: Level, x: Floats, low: Ints, high: Ints, sums: Int
     return np.minimum(counts + up, high)
 
 
-def test_no_category_gains_by_its_declared_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rounding_favours_no_category_by_its_declared_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """Equal categories have equal mean errors; the largest remainders, which favour the first one, fail the test."""
     from countveil.consistency.reconciler import Reconciler
     from tests.support.trees import three_point_law

@@ -12,7 +12,7 @@ from countveil.consistency.tree import Tree
 from tests.support.trees import random_example, three_point_law
 
 
-def test_the_rank_leaves_a_doubt_of_a_millionth() -> None:
+def test_a_margin_is_too_narrow_with_a_probability_of_at_most_a_millionth() -> None:
     for runs in (500, 1000, 4000):
         rank = rank_for(runs)
         assert stats.binom.sf(rank - 1, runs, 0.95) <= 1e-6 < stats.binom.sf(rank - 2, runs, 0.95)
@@ -86,7 +86,7 @@ def test_errors_of_single_nodes_have_the_exact_variances(seed: int, gain: int, m
             assert abs(ratios.mean() - 1) < 7 * ratios.std() / np.sqrt(runs) + 1e-12
 
 
-def test_the_largest_of_all_batches_are_kept() -> None:
+def test_the_largest_errors_of_all_batches_are_kept() -> None:
     rng = np.random.default_rng(1)
     errors = rng.normal(size=(1000, 7))
     largest = Largest(7, 1000)
@@ -97,7 +97,7 @@ def test_the_largest_of_all_batches_are_kept() -> None:
     assert (largest.quantile() >= expected).all()
 
 
-def test_both_ways_agree_on_a_regular_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_margins_by_class_and_standardised_margins_agree_on_a_regular_tree(monkeypatch: pytest.MonkeyPatch) -> None:
     tree = Tree.from_parents({"a": (None, [0] * 5), "b": ("a", [0, 1, 2, 3, 4] * 6)})
     fixed_laws = {"a": three_point_law(4, 2), "b": three_point_law(3, 1)}
     from countveil.consistency.reconciler import Reconciler

@@ -23,7 +23,7 @@ WEIGHTS = ({"a": 1.0, "b": 1.0, "c": 1.0}, {"a": 1.0}, {"c": 1.0}, {"total": 0.1
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_shapes_give_the_mean_variances_of_the_whole_tree(seed: int) -> None:
+def test_the_shape_of_a_tree_gives_the_mean_variance_of_each_table(seed: int) -> None:
     example = random_example(seed)
     variances = [float(example.laws[n].variance) if n in example.laws else None for n in example.tree.names]
     fit = solve(example.tree, variances)

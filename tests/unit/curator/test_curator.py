@@ -506,7 +506,9 @@ def test_bad_sources_cost_nothing(text: str, error: type[CountveilError], tmp_pa
         (('unit = "person"', 'unit = "person"\nneighbours = "replace"'), "dataset.people"),
     ],
 )
-def test_a_plan_on_record_is_not_changed_by_the_file(change: tuple[str, str], key: str, config: Path) -> None:
+def test_a_configuration_that_differs_from_the_recorded_plan_is_refused(
+    change: tuple[str, str], key: str, config: Path
+) -> None:
     changed = written(config.parent, config_text().replace(*change))
     with Curator.open(changed) as curator:
         for request in (lambda: curator.count(TOTAL), lambda: curator.dry_run(TOTAL), lambda: curator.budget()):

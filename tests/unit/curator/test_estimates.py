@@ -51,7 +51,7 @@ def test_a_quantile_is_the_bin_that_holds_it() -> None:
     assert vars(table.quantile(0.3)) == {"label": "18-39", "low": "18-39", "high": "40-64"}  # at an edge
 
 
-def test_quantiles_of_other_columns_and_with_others_beside() -> None:
+def test_quantiles_are_given_for_ordered_columns_only() -> None:
     assert release("month", [1, 1, 1, 1000, 1, 1], noise=False).quantile(0.5).label == "2024-04"
     assert release("open", [10, 10, 1000], noise=False).quantile(0.5).label == "65+"
     both = release(["sex", "band"], [100, 100, 0, 0, 0, 0, 500, 500], noise=False)
@@ -121,7 +121,7 @@ def test_a_weighted_sum_has_the_margin_of_its_weights() -> None:
     assert (abs(draws @ weights) <= margin).mean() >= 0.95
 
 
-def test_ends_of_bins() -> None:
+def test_bin_ends_are_given_for_columns_with_an_order() -> None:
     ends = {column.name: column.bin_ends() for column in SCHEMA.columns}
     assert ends["age"][:2] == [(0, 4), (5, 9)]  # type: ignore[index]
     assert ends["open"] == [(0, 17), (18, 64), (65, None)]

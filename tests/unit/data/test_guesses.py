@@ -41,7 +41,7 @@ def test_two_neighbouring_codes_are_listed(values: list[object], coded: bool, tm
     assert guess(tmp_path, values).is_coded == coded
 
 
-def test_texts_with_enough_rows_each_are_values_and_others_are_names(tmp_path: Path) -> None:
+def test_texts_with_few_rows_per_value_are_taken_for_names(tmp_path: Path) -> None:
     frequent = guess(tmp_path, [f"d{i % 61}" for i in range(610)])
     rare = guess(tmp_path, [f"d{i % 61}" for i in range(609)])
     assert frequent.column is not None

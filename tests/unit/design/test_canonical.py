@@ -51,7 +51,7 @@ def test_canonical_noise_is_never_worse_than_the_closed_form_that_aims_at_less(
 
 
 @pytest.mark.parametrize("policy", ["signed", "floor"])
-def test_a_larger_D_changes_nothing_but_the_slots(policy: str) -> None:
+def test_a_larger_D_than_needed_changes_neither_eta_nor_the_worst_error(policy: str) -> None:
     free = cv.design(epsilon="1", delta="1e-6", policy=policy)  # type: ignore[arg-type]
     wide = cv.design(epsilon="1", delta="1e-6", D=20, policy=policy)  # type: ignore[arg-type]
     assert (free.D, wide.D) == (14, 20)

@@ -568,7 +568,7 @@ def test_a_settlement_by_the_host_with_the_latest_anchor_holds_for_all_hosts(gro
     assert ground.spent("two") == ground.spent() == 1 + 6
 
 
-def test_after_another_host_settled_every_entry_in_the_own_anchor_is_charged(ground: Ground) -> None:
+def test_after_another_host_settled_all_entries_of_our_anchor_count_as_lost(ground: Ground) -> None:
     ground.open("two").close()
     with closing(ground.open()) as ledger:
         answered(ledger, "d")

@@ -52,7 +52,7 @@ def test_cumulants_of_a_map_are_those_of_its_laws_rounded_up(mapped: Mechanism, 
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-def test_the_cumulants_of_a_floor_are_those_of_its_ends(sign: int) -> None:
+def test_cumulants_of_policy_floor_are_the_largest_over_all_counts(sign: int) -> None:
     law = law_of(power_law(4.0, 1.5, 20))
     mechanism = bind(LawsByCount(law, lo=20), Terms(Fraction(1), "floor", "program", 20))
     t = sign * 0.1

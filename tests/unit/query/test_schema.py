@@ -28,7 +28,7 @@ BAD = {
     "a key that is no text": ("c", {5: 0}, "unknown key 5"),
     "an unknown type": ("c", {"type": "float", "min": 0, "max": 1}, "type is float; allowed are text, integer"),
     "a type that is a list": ("c", {"type": ["text"], "values": ["a"]}, "allowed are text, integer"),
-    "guessed that is no boolean": ("c", {"values": ["a"], "guessed": "yes"}, "guessed is true or false"),
+    "guessed that is no boolean": ("c", {"values": ["a"], "guessed": "yes"}, "guessed must be true or false"),
     "values and a range": ("c", {"values": ["a"], "min": 0, "max": 1}, "not both"),
     "values and a step": ("c", {"values": ["a"], "step": 2}, "not both"),
     "no values": ("c", [], "a list with at least one value"),

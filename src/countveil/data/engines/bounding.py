@@ -1,22 +1,24 @@
-"""The part of a statement that bounds people: at most so many cells of each, with at most so many rows in each.
+"""The part of a statement that bounds what each person adds: in how many cells a person counts, with how many rows.
 
-**Guarantee.** The rows that are kept of a person depend on that person's rows and the salt alone. Removing a person
+**Guarantee.** Which of a person's rows are kept depends on that person's rows and the salt alone. Removing a person
 removes exactly the rows that were kept of that person: at most `cells_per_person` cells change, each by at most
-`rows_per_person`, and no other person's rows change. This holds for every salt, known or not, and every hash, also for
-a constant: the hash only decides how evenly the cells are chosen. Three rules make it true:
+`rows_per_person`, and no other person's rows change. This holds for every salt, known or not, and for every hash
+function, even a constant one: the hash only decides how evenly the cells are chosen. Three rules make it true:
 
-- people are told apart by their value and never by its hash, because two people with one hash would move each other;
-- a person's cells are ordered by (hash, number of the cell), so equal hashes leave nothing to the order in which rows
-  arrive, and a task that runs twice keeps the same cells;
+- people are told apart by their value and never by its hash, because two people with the same hash would affect each
+  other;
+- a person's cells are ordered by (hash, number of the cell). So if hashes are equal, the order still does not depend on
+  the order in which rows arrive, and a task that runs twice keeps the same cells;
 - no expression can overflow or fail for any value.
 
-**The choice.** A *word* is a 64-bit integer for a cell of a person: the high bits of the hash of person, cell and salt,
-then the number of the cell, then its rows less one. The least words of a person are its cells with the least hashes,
-and a word says which cell it is, so one aggregate chooses and no row is sorted. In a table of 2,000,000 cells a word
-has 42 bits of the hash; cells for which these bits are equal are ordered by their numbers.
+**The choice.** A *word* is a 64-bit integer for one cell of a person: first the high bits of the hash of person, cell
+and salt, then the number of the cell, then the number of rows less one. A person's smallest words belong to the cells
+with the smallest hashes, and a word contains the number of its cell. So one aggregate chooses the cells, and no row is
+sorted. In a table of 2,000,000 cells a word has 42 bits of the hash; cells for which these bits are equal are ordered
+by their numbers.
 
-Where a person may be in every cell there is no choice. Rows are never chosen: the least of their number and the bound
-is counted.
+If a person may count in every cell, there is nothing to choose. Rows within a cell are never chosen either: the smaller
+of their number and the bound is counted.
 """
 
 from __future__ import annotations
@@ -28,48 +30,50 @@ from dataclasses import dataclass
 from countveil.errors import EngineError
 
 SALT_BITS = 63
-"""The bits of a salt: a 64-bit integer of every engine that is not negative."""
+"""The number of bits in a salt. As a 64-bit integer, which every engine has, a salt is then not negative."""
 
 
 def number_of(salt: bytes) -> int:
-    """The salt of one evaluation as an integer."""
+    """Convert a salt, which is new for every evaluation of a question, to an integer."""
     return int.from_bytes(hashlib.sha256(salt).digest()[:8], "big") >> (64 - SALT_BITS)
 
 
 @dataclass(frozen=True)
 class ContributionBounds:
-    """The bounds of a question of so many cells, as SQL on the relation `placed` of a person u and a cell in each row.
+    """The contribution bounds of a question, as SQL.
 
-    Every method returns further relations of the statement by name, and its result (cell, n).
+    The SQL reads a relation `placed`, which has a row (u, cell) for each person u and row of the source. Each method
+    returns the relations that the statement needs in addition, by name, and a SELECT of the result (cell, n).
     """
 
     cells: int
     cells_per_person: int
     rows: int
     whole: Callable[[str, str], str]
-    """The quotient of two non-negative integers, rounded down."""
+    """A function that writes SQL for the quotient of two non-negative integers, rounded down."""
 
     def __post_init__(self) -> None:
         if self._bits >= SALT_BITS:
-            raise EngineError(f"{self.cells} cells with {self.rows} rows of a person in each are too many to count")
+            words = "are too many to count; group by fewer columns"
+            raise EngineError(f"{self.cells} cells with {self.rows} rows of a person in each {words}")
 
     @property
     def keep_all(self) -> bool:
-        """Whether a person may be in every cell, so that there is nothing to choose."""
+        """Whether a person may count in every cell, so that there is nothing to choose."""
         return self.cells_per_person >= self.cells
 
     def select_all(self) -> tuple[dict[str, str], str]:
-        """Count every cell of every person."""
+        """SQL that counts every person in every cell, with at most `rows` rows."""
         if self.rows == 1:
             return {"pairs": "SELECT DISTINCT u, cell FROM placed"}, "SELECT cell, count(*) AS n FROM pairs GROUP BY 1"
         pairs = f"SELECT cell, least(count(*), {self.rows}) AS n FROM placed GROUP BY u, cell"
         return {"pairs": pairs}, "SELECT cell, CAST(sum(n) AS BIGINT) AS n FROM pairs GROUP BY 1"
 
     def select_some(self, hashed: str, select_least: Callable[[int, int], str]) -> tuple[dict[str, str], str]:
-        """Count at most `cells_per_person` cells of each person.
+        """SQL that counts every person in at most `cells_per_person` cells, with at most `rows` rows in each.
 
-        `hashed` is the hash of u, cell and salt; `select_least` selects so many least words w of every u in `words`,
-        given how many a u can have.
+        `hashed` is SQL for the hash of u, cell and salt. `select_least(limit, most)` writes SQL that selects the
+        `limit` smallest words of every u from the relation `words`, where no u has more than `most` words.
         """
         if self.cells_per_person == self.rows == 1:  # every row of a cell has the same word
             return {"kept": f"SELECT min({self._word(hashed)}) AS w FROM placed GROUP BY u"}, self._count_words()
@@ -80,7 +84,7 @@ class ContributionBounds:
         return {"words": words, "kept": least}, self._count_words()
 
     def _count_words(self) -> str:
-        """The result: cells and rows of the words that were kept."""
+        """SQL for the result (cell, n), read back from the words that were kept."""
         low = f"(w & {(1 << self._bits) - 1})"
         if self.rows == 1:
             return f"SELECT {low} AS cell, count(*) AS n FROM kept GROUP BY 1"
@@ -93,10 +97,10 @@ class ContributionBounds:
 
     @property
     def _step(self) -> int:
-        """A power of two, at least the number of rows that can be kept in a cell."""
+        """The number of values that a word can store for the rows of a cell: a power of two, at least `rows`."""
         return 1 << (self.rows - 1).bit_length()
 
     @property
     def _bits(self) -> int:
-        """The bits of a word that are not the hash's."""
+        """How many low bits of a word store the cell and its rows; the other bits are the hash."""
         return (self.cells * self._step - 1).bit_length()

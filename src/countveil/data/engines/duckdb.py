@@ -1,18 +1,19 @@
-"""Counting on DuckDB: CSV, Parquet, DuckDB tables, and frames in memory.
+"""Counting on DuckDB: CSV and Parquet files, DuckDB tables, and frames in memory.
 
 The connection can read its own source and nothing else: each path is allowed individually, external access is switched
 off, Python variables of the process cannot be read, a database is opened read-only, and the settings are locked before
 the first question.
 
-CSV is RFC 4180 (see `csv_files`). All columns are read as text, without guessing types from the data, by one thread
-from first byte to last: where a record ends must not depend on how a file is split among threads. Skipped are records
-that are shorter than the header, longer than 2 MB, or not UTF-8 in a field that the question reads; fields beyond the
-header's are ignored. All files of a source have the same columns of the same types.
+CSV follows RFC 4180 (see `csv_files`). All columns are read as text, so that no type is guessed from the data. One
+thread reads from the first byte to the last, because where a record ends must not depend on how a file is split among
+threads. Three kinds of records are skipped: shorter than the header, longer than 2 MB, or not UTF-8 in a field that the
+question reads. Fields beyond the header's are ignored. All files of a source have the same columns of the same types.
 
 Small files are read once, because opening a file, reading its header and planning the scan cost more than counting a
-few thousand rows. Their declared columns are copied to a table in memory, with the types of the file, only if that
-changes no count. So a CSV file is copied only if all of it is UTF-8: otherwise the skipped records depend on the
-columns of the question, and they must not depend on the size of the file or on another person's record.
+few thousand rows. Their declared columns are copied, with the types of the file, to a table in memory, but only if the
+copy changes no count. So a CSV file is copied only if all of it is UTF-8. In any other file, a field that is not UTF-8
+makes DuckDB skip the record, but only if the question reads this field. A copy would read all fields and skip more
+records; and whether a file is small enough to be copied depends on the records of other people.
 """
 
 from __future__ import annotations
@@ -55,19 +56,20 @@ FAMILIES: dict[str, Family] = {
 _SCALE = re.compile(r"^DECIMAL\([0-9]+,([0-9]+)\)$")
 DATABASE = "countveil_source"
 COPY = "countveil_copy"
-"""The in-memory table with the rows of a small source."""
+"""The name of the table in memory to which a small source is copied."""
 FEW = 4
-"""Up to so many cells of a person are chosen by an aggregate that reserves room for all of them."""
+"""The largest number of a person's cells that DuckDB's aggregate min(w, limit) chooses; it reserves room for all of
+them."""
 MAX_BYTES = 16 << 20
-"""The most bytes of all files of a small source together."""
+"""The largest total size, in bytes, of files that are copied to memory."""
 MAX_ROWS = 500_000
-"""The most rows of a small Parquet source: a few compressed bytes can represent many rows."""
+"""The most rows of a Parquet source that is copied to memory: a few compressed bytes can represent many rows."""
 MAX_TEXT = 64 << 20
-"""The most bytes of text of a small Parquet source, without compression."""
+"""The most text, in bytes without compression, of a Parquet source that is copied to memory."""
 
 
 class DuckDBDialect(Dialect):
-    """DuckDB's SQL."""
+    """DuckDB's dialect of SQL."""
 
     def characters(self, raw: str) -> str:
         return f'(CAST({raw} AS VARCHAR) COLLATE "binary")'
@@ -82,19 +84,25 @@ class DuckDBDialect(Dialect):
         return f"{expression} IN (SELECT unnest(CAST({parameter} AS {self.types[kind]}[])))"
 
     def hash(self, person: str, cell: str, salt: str) -> str:
-        """DuckDB's hash, twice: of several arguments it combines the last one by XOR only, so hashes of the same person
-        under two salts would differ by a constant. The shift makes it a BIGINT."""
+        """DuckDB's hash, applied twice and shifted to a BIGINT.
+
+        Applied once to several arguments, it combines the last one by XOR only. Hashes of the same person under two
+        salts would then always differ by the same value.
+        """
         return f"CAST(hash(hash({person}, {cell}, CAST({salt} AS BIGINT))) >> 1 AS BIGINT)"
 
     def select_least(self, limit: int, cells: int) -> str:
-        """A list of each person; a window over all rows takes twice the time and three times the memory. For few words
-        the aggregate min(w, limit) is faster, but it reserves room for `limit` words of everybody."""
+        """Choose each person's cells (by their words, see `bounding`) from one list per person.
+
+        A window over all rows would take twice the time and three times the memory. For few cells the aggregate
+        min(w, limit) is faster than a list, but it reserves room for `limit` words of everybody.
+        """
         least = f"min(w, {limit})" if limit <= FEW else f"list_sort(list(w), 'ASC')[:{limit}]"
         return f"SELECT unnest({least}) AS w FROM words GROUP BY u"
 
 
 class DuckDBEngine(SqlEngine):
-    """Counts on one source through a locked connection of its own."""
+    """Counts on one source with DuckDB, through a locked connection of its own."""
 
     dialect = DuckDBDialect()
 
@@ -150,8 +158,11 @@ class DuckDBEngine(SqlEngine):
         return self._scales
 
     def run(self, statement: Statement) -> dict[str, NDArray[np.generic]]:
-        """Guarantee: runs one SELECT and nothing else. The locked settings protect other files, this protects the
-        source from being written."""
+        """Run a statement and return its columns.
+
+        Guarantee: exactly one SELECT runs and nothing else, so the source cannot be written. The locked settings
+        protect all other files.
+        """
         try:
             parsed = _one_select(statement.sql)
             cursor = self._cursor()
@@ -162,7 +173,8 @@ class DuckDBEngine(SqlEngine):
             raise EngineError(UNREADABLE) from None
 
     def _copy(self, source: Source, paths: list[str], schema: Schema) -> bool:
-        """Copy the declared columns of a small source to memory; False if it is not small."""
+        """Copy the declared columns of a small source to memory; return False, without copying, if the source is not
+        small."""
         declared = {schema.unit, *(column.name for column in schema.sources)}
         names = [name for name in self.columns() if name in declared]
         if not names or not self._is_small(source, paths, names):
@@ -173,7 +185,7 @@ class DuckDBEngine(SqlEngine):
         return True
 
     def _is_small(self, source: Source, paths: list[str], names: list[str]) -> bool:
-        """Whether these columns fit into memory, and copying them changes no count."""
+        """Whether these columns fit into memory and a copy of them gives the same counts."""
         if source.scheme not in ("csv", "parquet") or sum(map(os.path.getsize, paths)) > MAX_BYTES:
             return False
         if source.scheme == "csv":
@@ -187,7 +199,8 @@ class DuckDBEngine(SqlEngine):
         return int(text) <= MAX_TEXT  # a dictionary page has each text once, memory as often as it occurs
 
     def _cursor(self) -> duckdb.DuckDBPyConnection:
-        """An idle connection or a new one: every running statement has its own, so that threads can run at once."""
+        """Take an idle connection, or make a new one. Each running statement has its own, so that threads can run at
+        once."""
         try:
             return self._idle.pop()
         except IndexError:
@@ -197,9 +210,10 @@ class DuckDBEngine(SqlEngine):
             return cursor
 
     def _try_times(self, schema: Schema) -> None:
-        """Read all time stamps of Parquet files once: DuckDB fails on one that is out of its range.
+        """Read all time stamps of Parquet files once, because DuckDB fails on a time stamp that is out of its range.
 
-        A failure while opening says that the files are broken; a failure in a question would say which rows it reads.
+        A failure now says that the files are broken. A failure in a question would reveal something about the rows it
+        reads.
         """
         for column in schema.sources:
             family, read = self.columns()[column.name], self.dialect.name(column.name)
@@ -219,8 +233,10 @@ class DuckDBEngine(SqlEngine):
 
 @lru_cache(maxsize=1024)
 def _one_select(sql: str) -> duckdb.Statement:
-    """Parse a statement; refuse anything but one SELECT. Cached: values are bound, so that questions that differ in
-    values only have the same text."""
+    """Parse a statement and refuse anything but one SELECT.
+
+    The result is cached: because values are bound, questions that differ only in values have the same text.
+    """
     statements = duckdb.extract_statements(sql)
     if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
         raise EngineError(UNREADABLE)
@@ -244,7 +260,7 @@ def _family(kind: str) -> Family:
 
 
 def _plain(paths: list[str], scratch: str) -> list[str]:
-    """Paths without wildcards, which DuckDB would expand: a file with one in its path gets a symbolic link."""
+    """Paths without wildcards, which DuckDB would expand: a file whose path has wildcards gets a symbolic link."""
     plain = []
     for i, path in enumerate(paths):
         if glob.has_magic(path):
@@ -256,7 +272,7 @@ def _plain(paths: list[str], scratch: str) -> list[str]:
 
 
 def _lock(paths: list[str], connection: duckdb.DuckDBPyConnection) -> None:
-    """Restrict the connection to the source's files and lock its settings."""
+    """Restrict the connection to the files of the source and lock its settings."""
     if paths:
         connection.execute(f"SET allowed_paths = {_files(paths)}")
     connection.execute("SET autoinstall_known_extensions = false")
@@ -266,7 +282,7 @@ def _lock(paths: list[str], connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _relation(source: Source, paths: list[str], connection: duckdb.DuckDBPyConnection) -> str:
-    """The source as it stands in a FROM clause."""
+    """The source as it is written in a FROM clause."""
     if source.scheme == "frame":
         return "frame"
     if source.scheme == "duckdb":
@@ -275,7 +291,10 @@ def _relation(source: Source, paths: list[str], connection: duckdb.DuckDBPyConne
 
 
 def _attach(source: Source, path: str, connection: duckdb.DuckDBPyConnection) -> str:
-    """A table of a database file; attached, because DuckDB shares a database that is opened twice in one process."""
+    """Attach a database file read-only and return its table as it is written in a FROM clause.
+
+    The file is attached, not opened, because DuckDB shares a database that is opened twice in one process.
+    """
     if not source.table:
         raise EngineError(f'source: {shorten(source.location, 100)} needs table = "..."')
     connection.execute(f"ATTACH {_text(path)} AS {DATABASE} (TYPE duckdb, READ_ONLY)")
@@ -286,8 +305,11 @@ def _attach(source: Source, path: str, connection: duckdb.DuckDBPyConnection) ->
 
 
 def _check_stored(connection: duckdb.DuckDBPyConnection, place: list[str], shown: str) -> None:
-    """Refuse a view or a computed column: it is evaluated for the rows that a question selects and could fail on one of
-    them, so a failure would reveal something about a person. Stored rows can be read for every question."""
+    """Refuse a view or a computed column.
+
+    It is evaluated for the rows that a question selects and could fail on one of them, so a failure would reveal
+    something about a person. Stored rows can be read for every question.
+    """
     where = f"WHERE database_name = '{DATABASE}' AND lower(schema_name) = lower(?)"
     views = f"SELECT 1 FROM duckdb_views() {where} AND lower(view_name) = lower(?)"
     computed = f"SELECT column_name FROM duckdb_columns() {where} AND lower(table_name) = lower(?) AND is_generated"
@@ -301,9 +323,10 @@ def _check_stored(connection: duckdb.DuckDBPyConnection, place: list[str], shown
 
 
 def _parquet(paths: list[str], source: Source, connection: duckdb.DuckDBPyConnection) -> str:
-    """Parquet files with the same columns, because casting values of one file to the type of another can fail.
+    """Parquet files as a FROM clause reads them. All must have the same columns of the same types.
 
-    Folders key=value are columns or only names; see `Source.partitions`.
+    Otherwise the values of one file would be cast to the type of another, which can fail. Folders named key=value are
+    columns or only names; see `Source.partitions`.
     """
     keys = {part.partition("=")[0] for parts in source.partitions() for part in parts}
 
@@ -318,16 +341,19 @@ def _parquet(paths: list[str], source: Source, connection: duckdb.DuckDBPyConnec
 
 
 def _read_parquet(paths: list[str], partitioned: bool) -> str:
-    """The statistics of a file ignore NaN: without `can_have_nan` DuckDB may skip row groups that contain NaN."""
+    """SQL that reads these Parquet files.
+
+    The statistics in a Parquet file ignore NaN: without `can_have_nan`, DuckDB may skip row groups that contain NaN.
+    """
     options = f"hive_partitioning = {str(partitioned).lower()}, utf8_validation = 'replace', can_have_nan = true"
     options += ", hive_types_autocast = false" if partitioned else ""
     return f"read_parquet({_files(paths)}, {options})"
 
 
 def _csv(paths: list[str], source: Source) -> str:
-    """CSV as text columns named by the header; nothing is guessed from the rows.
+    """SQL that reads CSV files as text columns with the names in the header; nothing is guessed from the rows.
 
-    The files are RFC 4180, except that LF alone may end a record. `new_line` is set to CRLF: DuckDB then accepts LF
+    The files follow RFC 4180, except that LF alone may end a record. `new_line` is set to CRLF: DuckDB then accepts LF
     too, and does not take CRLF for two line ends in a file with one column.
     """
     delimiter, packed = csv_files.delimiter_of(source), csv_files.is_packed(source)
@@ -344,7 +370,7 @@ def _csv(paths: list[str], source: Source) -> str:
 
 
 def _text(text: str) -> str:
-    """A text literal, for paths and the curator's names where SQL accepts no parameter."""
+    """A quoted text literal, for paths and names from the configuration where SQL accepts no parameter."""
     return "'" + text.replace("'", "''") + "'"
 
 

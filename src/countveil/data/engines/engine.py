@@ -1,8 +1,8 @@
 """The base classes of engines, how an engine is opened for a source, and the pool of open engines.
 
-Engines count; they never draw noise and never see an analyst's text. Engines are registered under the entry point
-`countveil.engines`: the name of an entry is the engine's name, and its value is a subclass of `Engine`, or a function
-that returns an instance; both are called with `(source, schema)`. `ENGINES` maps the scheme of a source to its engine.
+Engines count; they never draw noise and never see an analyst's text. Packages register engines under the entry point
+`countveil.engines`: the entry's name is the engine's name, and its value is a subclass of `Engine` or a function that
+returns an instance, called with `(source, schema)`. `ENGINES` maps the scheme of a source (such as csv) to its engine.
 """
 
 from __future__ import annotations
@@ -42,29 +42,29 @@ NOT_INSPECTED = "source: this engine cannot be inspected; write countveil.toml b
 
 
 class Engine(ABC):
-    """Counts questions on one source. Every engine is a subclass, also a third-party one.
+    """Counts questions on one source. Every engine is a subclass of this class, third-party engines too.
 
-    A subclass must implement `columns`, `count` and `close`. The other methods are optional; their defaults here are
-    for an engine without that capability.
+    A subclass must implement `columns`, `count` and `close`. The other methods are optional: each default says that the
+    engine lacks this capability.
     """
 
     writes_files = False
-    """Whether it implements `write_release` and `read_release`: its workers draw tables too large for one process."""
+    """Whether the engine implements `write_release` and `read_release`, for tables too large for one process."""
 
     @abstractmethod
     def columns(self) -> Mapping[str, Family]:
-        """The source's columns and the families of their types."""
+        """The source's columns, with the family of each column's type (text, integer, float, ...)."""
 
     @abstractmethod
     def count(self, question: Question, *, salt: bytes) -> NDArray[np.int64]:
-        """The true count of every cell, flat, the last group column running fastest, zeros included.
+        """The true count of every cell, zeros included, as a flat array in which the last axis changes fastest.
 
-        It is the true count within the contribution bounds of the question's schema, and to hold them is the engine's
-        task, because nothing bounds the counts afterwards: of every person at most `question.sensitivity` rows in a
-        cell, and at most `question.schema.cells_per_person` cells. `salt`, new for every evaluation, chooses the cells
-        of a person who is in more: the choice depends on the salt and on that person's rows only, not on other people,
-        the order of rows, or a task that runs twice. Rows without a person (NULL) are not counted. Where each row is a
-        person (`question.schema.unit_is_row`), every row counts. Errors say nothing about the data.
+        The engine must apply the contribution bounds of the question's schema, because nothing bounds the counts
+        afterwards. Of every person it counts at most `question.sensitivity` rows in a cell, in at most
+        `question.schema.cells_per_person` cells. `salt` is new for every evaluation and chooses the cells of a person
+        who is in more. The choice depends on the salt and on that person's rows only, not on other people, on the order
+        of rows, or on a task that runs twice. Rows without a person (NULL) are not counted. If each row is a person
+        (`question.schema.unit_is_row`), every row counts. Error messages say nothing about the data.
         """
 
     @abstractmethod
@@ -72,33 +72,37 @@ class Engine(ABC):
         """Close the connections and files of the source."""
 
     def fingerprint(self) -> str:
-        """A text that changes when a server's data changes. Files and frames are hashed without the engine."""
-        raise EngineError("source: this engine cannot tell whether its data has changed")
+        """A text that changes when the data on a server changes. Files and frames are hashed without the engine."""
+        raise EngineError("source: this engine cannot tell whether the data has changed; use another engine")
 
     def alive(self) -> bool:
-        """False if the engine runs in a session of the user's that was stopped, so that it must be opened again."""
+        """False if the engine must be opened again, because the user has stopped the session in which it runs."""
         return True
 
     def compiler(self) -> Compiler:
-        """A compiler of statements for `run`; `countveil inspect` and `countveil init` use it."""
+        """A compiler that builds statements for `run`. The commands `countveil inspect` and `countveil init` use it."""
         raise EngineError(NOT_INSPECTED)
 
     def run(self, statement: Statement) -> dict[str, NDArray[np.generic]]:
-        """The columns of a statement's result; every failure is an EngineError with a fixed text."""
+        """Run a statement and return its columns. Every failure is an EngineError with a fixed text."""
         raise EngineError(NOT_INSPECTED)
 
     def write_release(
         self, question: Question, folder: Path, *, salt: bytes, mechanism: str, unchanged: Callable[[], None]
     ) -> str:
-        """Count, draw and write into a new folder, once; returns the name of the column of counts in the files.
+        """Count, draw the noise and write the result into a new folder, once; return the name of the files' column of
+        counts.
 
-        `mechanism` is the text of a mechanism's file; `unchanged` is called between counting and drawing, and raises if
-        the source has changed.
+        `mechanism` is the text of a mechanism's file. `unchanged` is called between counting and drawing and raises an
+        error if the source has changed.
         """
         raise NotImplementedError
 
     def read_release(self, files: list[str], columns: Mapping[str, str]) -> object:
-        """Released files as a frame of the engine; `columns` maps the names of its columns to those in the files."""
+        """Open files that `write_release` wrote as a frame of the engine.
+
+        `columns` maps the names of the frame's columns to those in the files.
+        """
         raise NotImplementedError
 
 
@@ -133,7 +137,8 @@ class SqlEngine(Engine):
         return Compiler(self.dialect, self.relation, self.columns(), self.garbled, self.scales())
 
     def scales(self) -> Mapping[str, int]:
-        """The digits after the point of the columns that are decimals; without them, decimals have no bins."""
+        """For each decimal column, its number of digits after the point. Decimals that are not listed here cannot have
+        bins."""
         return {}
 
     def check(self, schema: Schema) -> None:
@@ -147,7 +152,7 @@ class SqlEngine(Engine):
                 raise DataError(f"column {column.name}: this engine has no periods of a zone; store dates")
 
     def count(self, question: Question, *, salt: bytes) -> NDArray[np.int64]:
-        """The true count of every cell."""
+        """See `Engine.count`: runs the generated statement, then fills in the cells that have no rows."""
         import numpy as np
 
         cells = self.run(self.compiler().count(question, number_of(salt)))
@@ -157,7 +162,7 @@ class SqlEngine(Engine):
 
 
 def check_columns(schema: Schema, families: Mapping[str, Family]) -> None:
-    """Refuse a source that lacks a declared column, or has one of a type that cannot be read as declared."""
+    """Refuse a source that lacks a declared column, or whose type for it cannot be read as the declared type."""
     for column in schema.sources:
         if column.name not in families:
             raise DataError(f"column {column.name} is declared, but the source has no column of that name")
@@ -173,7 +178,7 @@ def check_columns(schema: Schema, families: Mapping[str, Family]) -> None:
 
 
 def open_engine(source: Source, schema: Schema | None = None, engine: str | None = None) -> Engine:
-    """Open the engine for a source; with a schema, the source's columns are checked against it."""
+    """Open the engine for a source. If a schema is given, the source's columns are checked against it."""
     if source.useless_setting is not None:
         setting, reason = source.useless_setting
         raise ParameterError(setting, getattr(source, setting), "nothing", reason)
@@ -194,7 +199,7 @@ def open_engine(source: Source, schema: Schema | None = None, engine: str | None
 
 @dataclass
 class _Member:
-    """An engine of the pool and the number of questions that use it now."""
+    """An engine in the pool, and how many questions are using it now."""
 
     state: tuple[object, ...]
     engine: Engine
@@ -202,8 +207,11 @@ class _Member:
 
 
 class EnginePool:
-    """The open engines of a curator, shared by threads: one for each dataset, opened once for each state of its data,
-    and closed when the data has changed and the last question that uses the engine has finished."""
+    """The open engines of a curator, shared by threads.
+
+    There is one engine for each dataset, opened once for each state of its data. When the data has changed, the old
+    engine is closed as soon as no question uses it any more.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -214,9 +222,10 @@ class EnginePool:
     def use(
         self, snapshot: Snapshot, schema: Schema, engine: str | None = None, *, keep: bool = False
     ) -> Iterator[Engine]:
-        """The engine of a dataset for a snapshot of its source; `engine` is the name of the engine, if configured.
+        """The engine of a dataset for a snapshot of its source, opened if needed. `engine` is the configured engine's
+        name.
 
-        With `keep` it stays open until the pool is closed, because files that it wrote are read later.
+        With `keep` the engine stays open until the pool is closed, because files that it wrote are read later.
         """
         member = self._join(snapshot, schema, engine)
         try:
@@ -253,7 +262,7 @@ class EnginePool:
 
 
 def _open_on(snapshot: Snapshot, schema: Schema, name: str | None) -> Engine:
-    """Open an engine and check that the snapshot is still current, because an engine may copy rows while it opens."""
+    """Open an engine, then check that the source is still as in the snapshot, because opening may copy rows."""
     engine = open_engine(snapshot.source, schema, name)
     try:
         if not snapshot.is_current():

@@ -1,13 +1,13 @@
-"""Counting in PostgreSQL: one read-only transaction, on the server, with a role that can read and nothing else.
+"""Counting in PostgreSQL: the server counts in one read-only transaction, with a role that can read and nothing else.
 
     CREATE ROLE countveil LOGIN PASSWORD '...';
     GRANT USAGE ON SCHEMA public TO countveil;
     GRANT SELECT ON people TO countveil;
 
 The table and the role are checked when the source is opened and again in every transaction that reads rows (see
-`postgres_checks`). Refused are tables that are evaluated while they are counted, and roles that could write or bypass
-the access rules. A statement that takes too long is cancelled. The server's error messages are discarded, because they
-can quote the data.
+`postgres_checks`). Tables that are evaluated while they are counted are refused, and so are roles that could write or
+bypass the access rules. A statement that takes too long is cancelled. The server's error messages are discarded,
+because they can quote the data.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ BEGIN = (
     "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL search_path = pg_catalog, pg_temp; "
     "SET LOCAL statement_timeout = {timeout}; SET LOCAL timezone = 'UTC'; SET LOCAL datestyle = 'ISO'"
 )
-"""Overrides the settings of the role, the database and a connection pooler."""
+"""Begins a read-only transaction whose settings override those of the role, the database and a connection pooler."""
 FIND = """
 SELECT n.nspname, c.relname
 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
@@ -55,14 +55,15 @@ SELECT CAST(c.relkind AS text), CAST(c.oid AS bigint), CAST(c.relfilenode AS big
 FROM tree JOIN pg_class AS c ON c.oid = tree.oid LEFT JOIN pg_stat_all_tables AS s ON s.relid = c.oid
 ORDER BY tree.root DESC, c.oid
 """
-"""The server's change counters, and when they were last reset: the crash of one session resets all of them."""
+"""Reads the server's change counters of a table, and when they were last reset: a crash of one session resets all of
+them."""
 CONTENT = (
     "SELECT count(*), CAST(sum(hashtextextended(concat(tableoid, '|', ctid, '|', xmin), 0)) AS text) FROM {relation}"
 )
 
 
 class PostgresCompiler(Compiler):
-    """Statements in which NaN is a missing number, and a text that is too long identifies nobody."""
+    """Builds statements in which NaN counts as missing, and in which a text that is too long identifies nobody."""
 
     def __init__(self, engine: PostgresEngine) -> None:
         super().__init__(engine.dialect, engine.relation, engine.columns(), engine.garbled, engine.scales())
@@ -77,7 +78,8 @@ class PostgresCompiler(Compiler):
         return self.engine.dialect.if_short(column, column) if self.families[name] == "text" else column
 
     def hash(self, unit: str, salt: str) -> str:
-        """The server's hash of the cell, which starts from the hash of the person, which starts from the salt."""
+        """SQL for the hash of person, cell and salt. PostgreSQL's hash functions are chained: each takes the last one's
+        result."""
         function = "hashtextextended" if self.families[unit] == "text" else "hashint8extended"
         if self.families[unit] == "integer" and unit in self.engine.numbers:
             function = "hash_numeric_extended"
@@ -85,7 +87,10 @@ class PostgresCompiler(Compiler):
 
 
 class PostgresEngine(SqlEngine):
-    """Counts on one table through one connection, which is opened again after it was lost or the process has forked."""
+    """Counts on one table of a PostgreSQL server, through one connection.
+
+    The connection is opened again after it was lost, or after the process has forked.
+    """
 
     dialect = PostgresDialect()
     _connection: Any = None
@@ -129,7 +134,7 @@ class PostgresEngine(SqlEngine):
             raise EngineError(f"source: {self._source.display_name} {words}") from None
 
     def _begin(self) -> Any:
-        """A connection in a read-only transaction; a connection that was lost since the last one is opened again."""
+        """Begin a read-only transaction and return its connection. If the connection was lost, it is opened again."""
         begin = BEGIN.format(timeout=int(TIMEOUT * 1000))
         if self._connection is not None:
             try:
@@ -147,7 +152,7 @@ class PostgresEngine(SqlEngine):
             connection.close()
 
     def forget(self) -> None:
-        """Drop the connection and the lock in a process that was just forked: both belong to the parent."""
+        """Give up the connection and the lock in a process that was just forked: both belong to the parent."""
         self._lock = threading.Lock()
         if self._connection is not None:
             _INHERITED.append(self._connection)
@@ -155,9 +160,9 @@ class PostgresEngine(SqlEngine):
 
     @contextmanager
     def _transaction(self, unwritable: str = "") -> Iterator[Any]:
-        """A cursor in a new transaction; `unwritable` is the error message for values that the server cannot represent.
+        """A cursor in a new transaction. `unwritable` is the error message for values that the server cannot represent.
 
-        The server's error messages are discarded, because they can quote the data.
+        The server's own error messages are discarded, because they can quote the data.
         """
         with self._lock:
             try:
@@ -173,7 +178,7 @@ class PostgresEngine(SqlEngine):
                 raise EngineError(UNREADABLE) from None
 
     def _fetch(self, sql: str, values: Mapping[str, object], unwritable: str = "") -> list[tuple[Any, ...]]:
-        """The rows of a statement that reads no table of the source."""
+        """Run a statement that does not read the counted table, and return its rows."""
         with self._transaction(unwritable) as cursor:
             rows: list[tuple[Any, ...]] = cursor.execute(sql, values).fetchall()
             return rows
@@ -181,7 +186,7 @@ class PostgresEngine(SqlEngine):
     # -- checks, when the source is opened and at every count --------------------------------------------------------
 
     def _find(self, table: str) -> dict[str, str]:
-        """The schema and name of the table, in `public` if no schema is given."""
+        """Find the schema and name of the table; without a schema in its name, `public` is searched."""
         name = table if "." in table else f"public.{table}"
         unknown = f"source: {self._source.display_name} has no table {self._shown} that this role can see"
         rows = self._fetch(FIND, {"name": name}, unknown)
@@ -191,15 +196,19 @@ class PostgresEngine(SqlEngine):
         return {"schema": schema, "table": table}
 
     def _lock_table(self, cursor: Any, kind: object) -> None:
-        """Until the transaction ends, nobody can add a policy to the table or change its columns. Called before the
-        first statement, so that its snapshot is taken under the lock. Materialized views have neither policies nor
-        this lock."""
+        """Lock the table: until the transaction ends, nobody can change its columns or add a policy to it.
+
+        This is called before the first statement, so that the transaction's snapshot is taken under the lock.
+        Materialized views are not locked: they have no policies, and PostgreSQL has no such lock for them.
+        """
         if kind in ("r", "p"):
             cursor.execute(f"LOCK TABLE ONLY {self.relation} IN ACCESS SHARE MODE", {})
 
     def _check(self, cursor: Any) -> tuple[object, ...]:
-        """Refuse a table that may not be counted, or not by this role. Returns the table's kind, its server, its
-        columns, and a hash of how its rows are stored."""
+        """Refuse a table that may not be counted, or not by this role.
+
+        Returns the table's kind, its server, its columns, and a hash of how its rows are stored.
+        """
         try:
             cursor.execute(check_statement(cursor.connection.info.server_version), self._place)
         except self._driver.errors.InsufficientPrivilege:
@@ -213,7 +222,8 @@ class PostgresEngine(SqlEngine):
         return tuple(look)
 
     def check(self, schema: Schema) -> None:
-        """Also refuse types with user-defined casts, and declared values that the database cannot represent."""
+        """Check the schema as every SQL engine does. Also refuse types with user-defined casts, and declared values
+        that the database cannot represent."""
         cast = {name for name, *_, cast in self._look[2] if cast}
         for name in [column.name for column in schema.sources] + [schema.unit] * (not schema.unit_is_row):
             if name in cast:
@@ -232,7 +242,8 @@ class PostgresEngine(SqlEngine):
         return {name: family_of(*kind) for name, *kind, _ in self._look[2]}
 
     def scales(self) -> Mapping[str, int]:
-        """More digits after the point than any declared edge has: the server compares decimals of all scales."""
+        """For numeric columns, 18: the most digits after the point that an edge can have. PostgreSQL compares all
+        scales exactly."""
         return {name: 18 for name, kind, *_ in self._look[2] if kind == "numeric"}
 
     def compiler(self) -> PostgresCompiler:
@@ -240,7 +251,7 @@ class PostgresEngine(SqlEngine):
 
     @property
     def numbers(self) -> set[str]:
-        """The columns that can hold NaN, including numerics that are read as integers."""
+        """The columns that can hold NaN, including numeric columns that are read as integers."""
         return {name for name, kind, *_ in self._look[2] if kind in NUMBERS}
 
     def run(self, statement: Statement) -> dict[str, NDArray[np.generic]]:
@@ -262,8 +273,8 @@ class PostgresEngine(SqlEngine):
     def fingerprint(self) -> str:
         """A hash of the server, the table's columns, and for every row its position and the transaction that wrote it.
 
-        Rows are read again if the server's change counters differ, or may have been reset. Counters can be seconds
-        late. A change that they do not show yet is not detected: the result is a stale replay, never a leak.
+        Rows are read again only if the server's change counters differ or may have been reset. The counters can be
+        seconds late. A change that they do not show yet is missed: the result is a stale replay, never a leak.
         """
         trace = self._fetch(TRACE, self._place)  # before the rows: a change in between is detected the next time
         if not trace:
@@ -285,7 +296,8 @@ class PostgresEngine(SqlEngine):
 
 _OPEN: weakref.WeakSet[PostgresEngine] = weakref.WeakSet()
 _INHERITED: list[Any] = []
-"""Connections of the parent process, kept open here because closing one would end the parent's session."""
+"""Connections of the parent process. They are kept open in the child, because closing one would end the parent's
+session."""
 
 
 def _after_fork() -> None:

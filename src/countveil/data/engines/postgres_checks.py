@@ -1,14 +1,13 @@
-"""Whether a table of PostgreSQL may be counted, and how it is stored: one statement, run in every transaction that
-reads the table's rows.
+"""Whether a table of PostgreSQL may be counted, and how it is stored: one statement, run with every read of its rows.
 
-Refused are tables that are evaluated while they are counted (views, foreign tables, row security, casts), and roles
-that can do more than read, by grants to the role itself or to a role that it can become. What every role may do by
-default is allowed: connect, temporary tables, the catalogues, functions. Refusals depend on the schema and the grants
-only.
+Two things are refused: tables that are evaluated while they are counted (views, foreign tables, row security, casts),
+and roles that can do more than read, by a grant to the role itself or to a role that it can become. What every role may
+do by default is allowed: connect, use temporary tables, the catalogues and functions. Whether a table is refused
+depends on the schema and the grants only.
 
-The same statement identifies the server and describes how the table's rows are read: attribute numbers, the values of
-columns that were added without writing rows, labels of enumerations, casts. A change of any of them is a change of the
-table, although no row was written.
+The same statement identifies the server and describes how the table's rows are read: the numbers of its columns, the
+values of columns that were added without writing rows, the labels of enumerations, and casts. If any of these changes,
+the table counts as changed although no row was written.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ REFUSALS = (
     "the database of {table} has user-defined casts between built-in types (CREATE CAST), which are evaluated while it "
     "is counted; DROP CAST, or keep it in another database",
 )
-"""Messages; the index is the number of the reason in `_REASONS`."""
+"""Error messages: reason number i of `_REASONS` has the message REFUSALS[i]."""
 
 TREE = """
 tree (oid, root) AS (
@@ -47,7 +46,7 @@ tree (oid, root) AS (
     WHERE n.nspname = %(schema)s AND c.relname = %(table)s
     UNION SELECT i.inhrelid, FALSE FROM pg_inherits AS i JOIN tree ON i.inhparent = tree.oid
 )"""
-"""A table, its partitions, and the tables that inherit from it: a count of the table counts all of them."""
+"""SQL for a table with its partitions and the tables that inherit from it: a count of the table counts all of them."""
 _SYSTEM = "(to_regnamespace('pg_catalog'), to_regnamespace('information_schema'))"
 _PARAMETERS = "UNION ALL SELECT paracl, ARRAY[]::text[], FALSE, 9 FROM pg_parameter_acl"
 _ROLE = f"""
@@ -86,9 +85,12 @@ reached AS (
         AND (item.grantee IN (SELECT oid FROM reached) OR item.grantee = 0 AND NOT acls.system)
         AND (item.is_grantable OR item.privilege_type <> ALL (acls.fine))
 )"""
-"""The grants of the role and of the roles it can become. The grants of a table include those of its columns. The
-grantee 0 is PUBLIC. Functions that are built in, of extensions or in machine code are reasons to refuse unless PUBLIC
-may call them: they can do what SQL cannot, such as connecting to another server."""
+"""SQL for the grants of the role and of all roles that it can become. A table's grants include those on its columns.
+
+The grantee 0 is PUBLIC. A role is also refused if it may call certain functions that PUBLIC may not call: built-in
+functions, those of extensions, and those in machine code. Such functions can do what SQL cannot, for example connect to
+another server.
+"""
 _REASONS = """
 refused (reason) AS (
     SELECT 0 FROM tree JOIN pg_class AS c ON c.oid = tree.oid
@@ -108,14 +110,17 @@ refused (reason) AS (
     WHERE k.oid >= 16384
         AND 'pg_catalog'::regnamespace = s.typnamespace AND 'pg_catalog'::regnamespace = t.typnamespace
 )"""
-"""User-defined objects have OIDs from 16384 on. Casts between built-in types matter because our statements use them.
-Owners are looked up in pg_shdepend, the server's table of dependencies on roles."""
+"""SQL for the reasons to refuse the table or the role.
+
+User-defined objects have OIDs from 16384 on. Casts between built-in types matter because our statements use them.
+Owners are looked up in pg_shdepend, the server's table of dependencies on roles.
+"""
 _KIND = "SELECT CAST(c.relkind AS text) FROM tree JOIN pg_class AS c ON c.oid = tree.oid WHERE tree.root"
 _SERVER = """
 SELECT concat(s.system_identifier, '/', CASE WHEN pg_is_in_recovery()
     THEN lpad(upper(to_hex(k.timeline_id)), 8, '0') ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END)
 FROM pg_control_system() AS s, pg_control_checkpoint() AS k"""
-"""The server's identifier and its timeline: a server that was recovered to an earlier time begins a new timeline."""
+"""SQL for the server's identifier and timeline. A server that is recovered to an earlier time starts a new timeline."""
 _COLUMNS = """
 SELECT json_agg(json_build_array(a.attname, t.typname, t.typtype, a.atttypmod,
     t.typnamespace = 'pg_catalog'::regnamespace, a.attgenerated = 'v', EXISTS (
@@ -125,8 +130,10 @@ SELECT json_agg(json_build_array(a.attname, t.typname, t.typtype, a.atttypmod,
     )) ORDER BY a.attnum)
 FROM tree JOIN pg_attribute AS a ON a.attrelid = tree.oid JOIN pg_type AS t ON t.oid = a.atttypid
 WHERE tree.root AND a.attnum > 0 AND NOT a.attisdropped"""
-"""The columns of the table, as arguments of `family_of`, and last whether there is a user-defined cast from the type to
-a built-in type. Binary casts, which citext has, run no function and do not matter."""
+"""SQL for the columns of the table: the arguments of `family_of`, and whether the type has a user-defined cast.
+
+Only casts to built-in types count. Binary casts, which citext has, run no function and do not matter.
+"""
 _STORED = """
 SELECT md5(string_agg(CAST(json_build_array(c.oid, c.relfilenode, a.attnum, a.attname, a.atttypid, a.atttypmod,
     CAST(a.attmissingval AS text),
@@ -134,16 +141,18 @@ SELECT md5(string_agg(CAST(json_build_array(c.oid, c.relfilenode, a.attnum, a.at
      WHERE e.enumtypid = a.atttypid)) AS text), ',' ORDER BY c.oid, a.attnum))
 FROM tree JOIN pg_class AS c ON c.oid = tree.oid
     LEFT JOIN pg_attribute AS a ON a.attrelid = tree.oid AND a.attnum > 0 AND NOT a.attisdropped"""
-"""A hash of how the rows of the whole tree are stored. A rewritten table has another file; a column that was dropped
-and added again has another number; the default of an added column is the value of older rows but is not stored in them;
-rows store labels of enumerations as numbers."""
+"""SQL for a hash of how the rows of the table, its partitions and its descendants are stored.
+
+A rewritten table has another file. A column that was dropped and added again has another number. The default of an
+added column is the value of older rows but is not stored in them. Rows store labels of enumerations as numbers.
+"""
 
 
 def check_statement(version: int) -> str:
-    """A statement with one row: the number of the first reason to refuse, if there is one; then the table's kind, the
-    server, the columns, and a hash of how rows are stored.
+    """A statement that returns one row: first the number of the first reason to refuse, or NULL if there is none.
 
-    `version` is the server's: grants on parameters exist from PostgreSQL 15 on.
+    The row then has the table's kind, the server, the columns, and a hash of how rows are stored. `version` is the
+    server's version: grants on parameters exist since PostgreSQL 15.
     """
     role = _ROLE.format(parameters=_PARAMETERS if version >= 150000 else "")
     return (

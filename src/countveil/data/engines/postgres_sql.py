@@ -1,7 +1,8 @@
-"""How PostgreSQL reads a column as the declared type. It has no TRY_CAST, so a value is checked before it is cast.
+"""How PostgreSQL reads a column as the declared type. PostgreSQL has no TRY_CAST, so values are checked before the
+cast.
 
-Guarantee: every function and operator is built in, because with this search path they are looked up in pg_catalog only,
-and none of them fails for any value. Text longer than `LONGEST` is read as text only, and identifies nobody.
+Guarantee: every function and operator is built in, because names are looked up in pg_catalog only, and none of them
+fails for any value. A text longer than `LONGEST` can only be read as text, and it identifies nobody.
 """
 
 from __future__ import annotations
@@ -25,18 +26,19 @@ FAMILIES: dict[str, Family] = {
     "timestamptz": "zoned",
 }
 NUMBERS = {"float4", "float8", "numeric"}
-"""Types that have NaN."""
+"""PostgreSQL's types that can hold NaN."""
 LONGEST = 1_000_000
-"""The most bytes of a text that is parsed: on hundreds of millions the server would fail for lack of memory."""
+"""The largest size, in bytes, of a text that is parsed: on hundreds of megabytes the server would run out of memory."""
 LARGEST_ARRAY = 1_000_000
-"""The most words of a person that are collected in an array."""
+"""Tables with more cells than this do without arrays, which hold a number for each cell of a person in memory."""
 _LOW, _HIGH = -(2**63), 2**63 - 1
 _DIGITS = 19
-"""The most digits of a 64-bit integer."""
+"""The largest number of digits in a 64-bit integer."""
 
 
 class PostgresDialect(Dialect):
-    """PostgreSQL's SQL; `PostgresCompiler.raw` makes its columns: text is compared by bytes, NaN is NULL."""
+    """PostgreSQL's dialect of SQL, for columns as `PostgresCompiler.raw` writes them: text compared by bytes, NaN as
+    NULL."""
 
     types: Mapping[Kind, str] = {**Dialect.types, "text": "text"}
 
@@ -58,7 +60,7 @@ class PostgresDialect(Dialect):
         return f"CAST({expression} AS {kind})"
 
     def if_short(self, raw: str, value: str) -> str:
-        """The value of a text that is short enough to be parsed; NULL for any other."""
+        """SQL for `value` if the text `raw` is short enough to be parsed, else NULL."""
         return f"CASE WHEN octet_length({raw}) <= {LONGEST} THEN {value} END"
 
     def whole_number(self, family: Family, raw: str) -> str:
@@ -99,14 +101,20 @@ class PostgresDialect(Dialect):
         return f"CAST({bind(write_decimal(cut, scale))} AS numeric)"
 
     def list_values(self, parameter: str, kind: Kind) -> str:
-        """Grouped, because a list of groups is known to have no value twice: for any other list the server expects so
-        many rows of each value that it hashes the table and not the list."""
+        """A relation (v, i) of a list's values and indexes, written with GROUP BY.
+
+        The server knows that grouped values are distinct. For any other list it expects so many rows of each value that
+        it hashes the table instead of the list.
+        """
         values = f"unnest(CAST({parameter} AS {self.types[kind]}[])) WITH ORDINALITY AS listed (v, place)"
         return f"(SELECT v, min(place) - 1 AS i FROM {values} GROUP BY v)"
 
     def select_least(self, limit: int, cells: int) -> str:
-        """A sorted array of each person, which takes 0.7 of the processor time of a window over all rows. It is held
-        in memory, so it is used only where nobody can have many words."""
+        """Choose each person's cells (by their words, see `bounding`) from one sorted array per person.
+
+        This takes 0.7 of the time of a window over all rows. The array is held in memory, so it is used only if nobody
+        can have many cells.
+        """
         if cells > LARGEST_ARRAY:
             return super().select_least(limit, cells)
         return f"SELECT unnest((array_agg(w ORDER BY w))[1:{limit}]) AS w FROM words GROUP BY u"
@@ -116,10 +124,10 @@ class PostgresDialect(Dialect):
 
 
 def family_of(kind: str, sort: str, modifier: int, own: bool, computed: bool) -> Family:
-    """The family of a type: `sort` is its pg_type.typtype, `own` says whether it is built in.
+    """The family of a PostgreSQL type: `sort` is its pg_type.typtype, and `own` says whether the type is built in.
 
-    An enumeration is text, a numeric without decimals an integer. A `computed` column can fail for some rows while it
-    is counted, so it is not read.
+    An enumeration is text, and a numeric without decimals is an integer. A `computed` column is not read, because it
+    can fail for some rows while it is counted.
     """
     if computed:
         return "other"

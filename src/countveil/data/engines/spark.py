@@ -1,8 +1,8 @@
 """Counting in Spark: Parquet files, or the stored rows of a DataFrame or table; counts are returned through Arrow.
 
-Spark reads exactly the Parquet files that were listed and hashed: wildcards in their names are escaped, a file that
-Spark would skip is refused, all files have the same columns of the same types, and the cache of the user's session is
-not used. A DataFrame or a table of the catalogue is stored before it is counted: see `spark_storage`.
+Spark reads exactly the Parquet files that were listed and hashed. To ensure this, wildcards in their names are escaped,
+a file that Spark would skip is refused, and the cache of the user's session is not used. All files must have the same
+columns of the same types. A DataFrame or a table of the catalogue is stored before it is counted: see `spark_storage`.
 """
 
 from __future__ import annotations
@@ -35,20 +35,24 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 GARBLED = "?"
-"""What DuckDB puts in place of bytes that are not text: neither engine counts people whose id contains it."""
+"""What DuckDB puts in place of bytes that are not text. As with DuckDB, people whose id contains it are not counted."""
 FEW_CELLS, FEW_VALUES = 10_000, 1_000
-"""Up to these sizes, keys are looked up in the driver: a join costs Spark more than the rest of a small table."""
+"""The most cells of a table, and the most values of its listed columns, for which the driver finds the cell of a count.
+
+In larger tables, a join in Spark finds the cells. In so small a table, the join would cost more than everything else.
+"""
 WRITTEN = 50_000
-"""The most characters of a list that is written into the statement instead of bound."""
+"""The longest list, in characters, that is written into the statement instead of being bound as a parameter."""
 
 
 def is_own_index(column: Column) -> bool:
-    """Whether the key of a plain axis is the value itself, and its index in the driver the value minus the low end."""
+    """Whether the index of a value is the value minus the low end of its range, so that it need not be looked up."""
     return not column.is_listed and column.kind == "integer" and column.step == 1
 
 
 class SparkCompiler(Compiler):
-    """Listed values are small tables in the driver's memory, which Spark joins without an additional job."""
+    """Builds Spark's statements; lists of values become small tables in the driver's memory, joined without another
+    job."""
 
     def __init__(self, engine: SparkEngine) -> None:
         super().__init__(engine.dialect, engine.relation, engine.columns(), engine.garbled, engine.scales())
@@ -58,7 +62,8 @@ class SparkCompiler(Compiler):
         return self.engine.listing(axis)
 
     def bind(self, value: object) -> str:
-        """Integers are written as digits and short lists as hexadecimal text: each parameter costs milliseconds."""
+        """Write integers as digits and short lists as hexadecimal text; bind other values, which costs milliseconds
+        each."""
         if type(value) is int:
             return str(value)
         if isinstance(value, list) and len(text := str(bind_value(value))) <= WRITTEN:
@@ -66,10 +71,10 @@ class SparkCompiler(Compiler):
         return super().bind(value)
 
     def count_keys(self, question: Question) -> Statement:
-        """A statement with keys and counts n, at most one row for each cell; keys are values, or indexes of bins and
-        dates. All axes are plain.
+        """A statement that returns the keys of each axis and the count n, at most one row for each cell.
 
-        The condition mentions n, so that Spark evaluates it after counting, for groups and not for rows.
+        A key is a value, or the index of a bin or date. No axis may have derived columns. The condition mentions n, so
+        that Spark evaluates it after counting, for groups and not for rows.
         """
         shown, tests = [], []
         counted = self.select_counts(question, [self.key(axis) for axis in question.axes], people=False)
@@ -88,7 +93,7 @@ class SparkCompiler(Compiler):
 
 
 class SparkEngine(SqlEngine):
-    """Counts on one source through a session beside the user's; see `spark_session`."""
+    """Counts on one source with Spark, in a session of our own beside the user's; see `spark_session`."""
 
     dialect = SparkDialect()
     writes_files = True
@@ -116,7 +121,7 @@ class SparkEngine(SqlEngine):
             self.check(schema)
 
     def _create_view(self, source: Source) -> Mapping[str, Family]:
-        """Create a view of the rows in our session; returns the source's columns."""
+        """Create a view of the rows in our session; return the source's columns."""
         if self._stored is not None:
             rows = self._stored.read(self.session)
             rows.createOrReplaceTempView(self.relation)
@@ -147,7 +152,7 @@ class SparkEngine(SqlEngine):
         return SparkCompiler(self)
 
     def listing(self, axis: Axis) -> str:
-        """A view (v, i) of the values of an axis and the bin of each."""
+        """The name of a view (v, i) of the values of an axis and the number of each value's bin."""
         import pyarrow as pa
 
         listed, bins = bins_by_value(axis)
@@ -170,7 +175,7 @@ class SparkEngine(SqlEngine):
         return super().count(question, salt=salt)
 
     def _count_by_lookup(self, question: Question) -> NDArray[np.int64]:
-        """The true count of every cell of a small table; keys are looked up in the driver."""
+        """The true count of every cell of a small table. The driver, not Spark, finds the cell of each count."""
         import numpy as np
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -195,7 +200,7 @@ class SparkEngine(SqlEngine):
             return self._frame(statement).toArrow()
 
     def _frame(self, statement: Statement) -> Any:
-        """The result of a statement as a DataFrame, not evaluated yet."""
+        """The result of a statement as a DataFrame that is not evaluated yet."""
         values = {name: bind_value(value) for name, value in statement.values.items()}
         return self.session.sql(statement.sql, args=values)
 
@@ -205,7 +210,7 @@ class SparkEngine(SqlEngine):
     # -- tables that stay in Spark -----------------------------------------------------------------------------------
 
     def count_cells(self, question: Question, *, salt: bytes) -> Any:
-        """The cells that have rows and their true counts, as a DataFrame (cell, n), not evaluated yet."""
+        """The true counts of the cells that have rows, as a DataFrame (cell, n) that is not evaluated yet."""
         return self._frame(self.compiler().count(question, number_of(salt)))
 
     def write_release(
@@ -217,7 +222,10 @@ class SparkEngine(SqlEngine):
         return write(self, question, folder, salt=salt, mechanism=mechanism, unchanged=unchanged)
 
     def read_release(self, files: list[str], columns: Mapping[str, str]) -> Any:
-        """A DataFrame of released files in the user's session; `columns` maps its names to those in the files."""
+        """Open released files as a DataFrame in the user's session.
+
+        `columns` maps the names of the frame's columns to those in the files.
+        """
         user = self._user if alive(self._user) else session()
         frame = user.read.parquet(*map(plain, files))
         return frame.select(*(frame[self.dialect.name(old)].alias(new) for new, old in columns.items()))
@@ -240,7 +248,7 @@ def _parquet(session: Any, paths: list[str]) -> tuple[Any, dict[str, tuple[str, 
     unique = {"countveil": uuid.uuid4().hex}  # an option that differs from every cached read, so no cache is used
     frame = session.read.options(**unique).parquet(*map(plain, paths))
     if sorted(unquote(urlparse(file).path) for file in frame.inputFiles()) != sorted(paths):
-        raise EngineError("source: Spark would read other files than the source's; rename them to plain names")
+        raise EngineError("source: Spark would read other files than those of the source; give them plain names")
     return frame, kinds
 
 

@@ -1,4 +1,4 @@
-"""Tables too large for one machine: Spark's workers draw the noise, and the result is written once.
+"""Releases tables that are too large for one machine: Spark's workers draw the noise, and the result is written once.
 
     1. the true counts are written to Parquet in a private folder beside the table, which is removed afterwards: after
        this step the source is not read again, even if tasks are retried
@@ -7,11 +7,11 @@
     3. every worker draws the noise of its cells from the release's keyed stream and adds the labels
     4. the result is written to Parquet, once; every later read of the table reads these files
 
-**Guarantee.** The bits that decide a cell's noise are a function of the key and the number of the cell, and its count
-is a function of the files of step 1. So a task that fails after drawing, one that runs twice, or a lost machine changes
-no number: every attempt writes the same cells. The key is drawn for one call, leaves the driver only inside the tasks
-of that call (large public values are broadcast separately, because Spark writes large values to disk), and is discarded
-when the call returns.
+**Guarantee.** The random bits for a cell's noise depend only on the key and the number of the cell, and its count
+depends only on the files of step 1. So if a task fails after drawing, runs twice, or is lost with its machine, no
+number changes: every attempt writes the same cells. The key is drawn for one call, leaves the driver only inside the
+tasks of that call, and is discarded when the call returns. Large public values are broadcast separately, because Spark
+writes large values to disk.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from countveil.sampling.count_arrays import as_counts
 from countveil.sampling.randomness import NoiseKey
 
 CELLS_OF_A_PART = 4_000_000
-"""The most cells in one file."""
+"""The largest number of cells in one file."""
 CELLS_OF_A_TASK = 100_000
-"""The fewest cells for which an additional task is worth starting."""
+"""The smallest number of cells for which it is worth starting another task."""
 WORKERS = (
     "the Spark workers run another Python, or one without countveil; set PYSPARK_PYTHON to the Python of this process "
     "before Spark is started, and install countveil on every machine"
@@ -53,11 +53,11 @@ _FOREIGN = ("PYTHON_VERSION_MISMATCH", "No module named", "Cannot run program", 
 
 Draw = Callable[[Iterator[Any]], Iterator[Any]]
 Public = tuple[str, tuple[Labels, ...]]
-"""The public values that every worker needs: the text of the mechanism's file, and the labels."""
+"""What every worker needs besides the counts, all of it public: the text of the mechanism's file, and the labels."""
 
 
 def drawing(public: Callable[[], Public], secret: bytes) -> Draw:
-    """The function that a worker runs: from batches of (cell, n) to labels and released counts."""
+    """Return the function that a worker runs: it turns batches of (cell, n) into labels and released counts."""
 
     def draw(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
@@ -78,7 +78,7 @@ def drawing(public: Callable[[], Public], secret: bytes) -> Draw:
 def draw_cells(
     mechanism: Mechanism, cells: NDArray[np.int64], counts: NDArray[np.int64], key: NoiseKey
 ) -> NDArray[np.int64]:
-    """The released counts of some cells; consecutive cells are drawn at once."""
+    """Add noise to the true counts of these cells; a run of consecutive cells is drawn together."""
     try:
         checked = as_counts(counts, mechanism.largest_count)
     except ParameterError:  # its message would quote a count
@@ -90,12 +90,12 @@ def draw_cells(
 
 @lru_cache(maxsize=4)
 def mechanism_of(text: str) -> Mechanism:
-    """The mechanism of a file, rebuilt and checked once in every worker process."""
+    """The mechanism in the text of its file, rebuilt and checked once in every worker process."""
     return Mechanism.from_text(text)
 
 
 class CellCounter(Protocol):
-    """The part of an engine that `write` needs: its session, and counts that are not evaluated yet."""
+    """What `write` needs of an engine: its Spark session, and counts as a DataFrame that is not evaluated yet."""
 
     @property
     def session(self) -> Any: ...
@@ -114,10 +114,10 @@ def write(
     around: Callable[[Draw], Draw] = lambda draw: draw,
     noise: NoiseKey | None = None,
 ) -> str:
-    """Count, draw and write a question into a folder that does not exist yet; returns the name of the counts' column.
+    """Count a question, draw the noise and write the result into a new folder; return the name of the column of counts.
 
-    `salt` chooses the cells of people who are in too many; `unchanged` raises if the source has changed since the
-    charge. `around` and `noise` are for tests only: they inject faults into the drawing and fix the noise.
+    `salt` chooses the cells of people who are in too many. `unchanged` raises an error if the source has changed since
+    the charge. `around` and `noise` are for tests only: they inject faults into the drawing, and fix the noise.
     """
     try:
         private = Path(tempfile.mkdtemp(prefix="counts-", dir=folder.parent))  # mode 700
@@ -150,7 +150,7 @@ def write(
 
 
 def _draw(session: Any, question: Question, counts: Any, draw: Draw) -> Any:
-    """The released table of counts, not evaluated yet."""
+    """The table of released counts with their labels, as a DataFrame that is not evaluated yet."""
     columns = [f"k{i} {SparkDialect.types[labels.kind]}" for i, labels in enumerate(labels_of(question))]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # about pandas, which is not used
@@ -160,7 +160,7 @@ def _draw(session: Any, question: Question, counts: Any, draw: Draw) -> Any:
 
 
 def add_empty_cells(session: Any, cells: int, counts: Any) -> Any:
-    """Every cell of the domain with its count, zeros included, partitioned by ranges of cells and sorted."""
+    """Every cell of the domain with its count, zeros included, split into sorted ranges of cells."""
     every = session.range(0, cells).withColumnRenamed("id", "every")
     joined = every.join(counts, every["every"] == counts["cell"], "left")
     whole = joined.selectExpr("every AS cell", "coalesce(n, 0L) AS n")
@@ -168,7 +168,8 @@ def add_empty_cells(session: Any, cells: int, counts: Any) -> Any:
 
 
 def parts_of(session: Any, cells: int) -> int:
-    """The number of tasks, each of which writes one file: one for each core, unless the cells are too few or many."""
+    """How many tasks draw and write, each one file: one for each core, unless there are too few or too many cells for
+    that."""
     useful = min(int(session.sparkContext.defaultParallelism), -(-cells // CELLS_OF_A_TASK))
     return max(1, useful, -(-cells // CELLS_OF_A_PART))
 

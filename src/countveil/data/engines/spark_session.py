@@ -1,19 +1,19 @@
 """Spark's sessions: which one is used, what it logs, and with which settings our statements run.
 
-A session that is already running is used; otherwise one is started, with the Python of this process for its workers,
-with its log, UI and event log switched off, and with its local files encrypted in a folder of mode 700.
+If a session is already running, it is used. Otherwise one is started: its workers use the Python of this process, its
+log, UI and event log are switched off, and its local files are encrypted in a folder that only the owner can read.
 
 Our statements run in a separate session of the same context. **Guarantee.** Every `spark.sql` setting of that session
 has Spark's default or the value in `SETTINGS`; only the settings in `COPIED`, which say how work is divided and not
 what a row is, have the user's values. So the user's settings change no count, and the user's session is not modified. A
-frame is evaluated once, before it is counted, with the user's settings, overridden by those in `STORING`.
+frame is evaluated once, before it is counted, with the user's settings, except for those in `STORING`.
 
-The UI, the event log, listeners, plugins and metrics sinks receive row counts or the text of every statement: a session
-that has one is refused, unless the curator allows it. Extensions are refused too, except those that are known to leave
-plain queries unchanged.
+The UI, the event log, listeners, plugins and metrics sinks receive row counts or the text of every statement. A session
+that has one of them is refused, unless the curator allows it. Extensions are refused too, except those that are known
+to leave plain queries unchanged.
 
-While our statements run, Spark's log and pyspark's loggers are silent: messages about a failed task can quote the data.
-The machines of a cluster write their own logs, which only their owner can silence.
+While our statements run, Spark's log and pyspark's loggers are silent, because messages about a failed task can quote
+the data. The machines of a cluster write their own logs, which only their owner can silence.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ STORING: Mapping[str, str] = {
     "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.writeLegacyFormat": "false",
 }
-"""How a user's frame is written; the frame itself, and files that it reads, are evaluated with the user's settings."""
+"""Settings with which a user's frame is written to files. The frame itself is evaluated with the user's settings."""
 SETTINGS: Mapping[str, str] = {
     **STORING,
     "spark.sql.ansi.enabled": "true",
@@ -61,7 +61,7 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.parquet.mergeSchema": "false",
     "spark.sql.legacy.parquet.nanosAsLong": "false",
 }
-"""Settings of all other statements, independent of the user's settings and of later defaults of Spark."""
+"""Settings of the session in which our statements run: neither the user nor a later Spark can change them."""
 COPIED = (
     "spark.sql.autoBroadcastJoinThreshold",
     "spark.sql.broadcastTimeout",
@@ -69,7 +69,7 @@ COPIED = (
     "spark.sql.files.openCostInBytes",
     "spark.sql.shuffle.partitions",
 )
-"""Settings of the user that say how work is divided."""
+"""Settings that are copied from the user's session: they say how work is divided and change no result."""
 WINDOWS = {
     "spark.ui.enabled": "true",
     "spark.eventLog.enabled": "false",
@@ -78,24 +78,25 @@ WINDOWS = {
     "spark.plugins": "",
     "spark.plugins.defaultList": "",
 }
-"""Settings of a context that show others what is counted, with Spark's defaults."""
+"""Settings, with Spark's defaults, that can let others see what is counted."""
 METRICS = "spark.metrics.conf"
-"""The setting, or prefix of settings, for metrics sinks: the numbers of records read and written are true counts."""
+"""The setting, or prefix of settings, for metrics sinks. They receive the numbers of records read, which are true
+counts."""
 EXTENSIONS = {
     "io.delta.sql.DeltaSparkSessionExtension",
     "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
 }
-"""Extensions that only add their own commands and tables, and leave queries of Parquet files unchanged."""
+"""Extensions that are allowed: they only add commands and tables, and leave queries of Parquet files unchanged."""
 STOPPED = "source: the Spark session of this DataFrame was stopped; give a frame of one that is running"
 CONNECT = "source: a DataFrame of Spark Connect cannot be counted; give one of a session in this process, or files"
 QUOTING = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
-"""Loggers of pyspark that print the texts in an error."""
+"""Loggers of pyspark whose messages quote the text of a statement."""
 LINGER = 0.5
-"""Seconds that logs stay silent after a failure: other tasks of the same job may fail too."""
+"""How many seconds the logs stay silent after a failure, because other tasks of the same job may fail too."""
 
 _LOCK = threading.Lock()
 _ACTIVE = threading.Lock()
-"""Acquired while a session other than the user's may be the active one."""
+"""A lock, held while another session than the user's may be the active one."""
 _OURS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 _LOGS: WeakKeyDictionary[Any, tuple[Any, Any]] = WeakKeyDictionary()
 _silent = 0
@@ -103,7 +104,7 @@ _restore: list[Callable[[], None]] = []
 
 
 def session() -> Any:
-    """The Spark session of this process, started if there is none; a running session is not modified."""
+    """The running Spark session of this process, left as it is; if there is none, a new one."""
     try:
         from pyspark import SparkContext
         from pyspark.sql import SparkSession
@@ -126,7 +127,8 @@ def session() -> Any:
 
 
 def _start(builder: Any) -> Any:
-    """Start a session without UI and event log; Spark's local files are encrypted, in a folder of mode 700."""
+    """Start a session without UI and event log. Spark's local files are encrypted, in a folder that only the owner can
+    read."""
     before = os.environ.get("SPARK_LOCAL_DIRS")
     settings = {
         "spark.ui.enabled": "false",
@@ -147,12 +149,12 @@ def _start(builder: Any) -> Any:
 
 @cache
 def _private_local_folder() -> PrivateFolder:
-    """The folder for shuffle files of the sessions that this process starts, until the process ends."""
+    """The folder for the shuffle files of sessions that this process starts; it is removed when the process ends."""
     return PrivateFolder("countveil-spark-", os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or None)
 
 
 class PrivateFolder:
-    """A folder of mode 700, removed with this object, by `remove`, or when this process ends."""
+    """A folder that only its owner can read. `remove` deletes it; so does the end of this object or of the process."""
 
     def __init__(self, prefix: str, place: str | None = None) -> None:
         self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
@@ -165,7 +167,10 @@ def _remove(folder: Path, process: int) -> None:
 
 
 def session_of(frame: Any, *, shown: bool) -> Any:
-    """The session of a frame, or of this process; refuses one that shows others what it counts, unless `shown`."""
+    """The session of a frame, or the session of this process if there is no frame.
+
+    A session that lets others see what is counted is refused, unless `shown`.
+    """
     if type(frame).__module__.startswith("pyspark.sql.connect"):
         raise EngineError(CONNECT)
     user = session() if frame is None else frame.sparkSession
@@ -188,7 +193,8 @@ def session_of(frame: Any, *, shown: bool) -> Any:
 
 
 def _windows(context: Any, conf: Any) -> list[str]:
-    """The settings that show others what is counted; the UI also if it runs although the setting is off."""
+    """Names of the settings through which others see what is counted; the UI is included if it runs despite its
+    setting."""
     windows = [key for key, usual in WINDOWS.items() if conf.get(key, usual).strip().lower() not in ("", "false")]
     if any(key == METRICS or key.startswith(f"{METRICS}.") for key, _ in conf.getAll()):
         windows.append(METRICS)
@@ -198,7 +204,7 @@ def _windows(context: Any, conf: Any) -> list[str]:
 
 
 def ours(base: Any) -> Any:
-    """Our session in the same context, in which we count."""
+    """The session in which we count: it shares the context of the user's session `base`, but not its settings."""
     with _LOCK:
         if base not in _OURS:
             _OURS[base] = plain_session(base)
@@ -206,7 +212,10 @@ def ours(base: Any) -> Any:
 
 
 def plain_session(base: Any) -> Any:
-    """A new session of the same context with Spark's defaults, `SETTINGS` and `COPIED`; its cache is empty."""
+    """A new session in the context of `base`, with an empty cache and Spark's defaults.
+
+    Exceptions are the values in `SETTINGS`, and the settings in `COPIED`, which are taken from `base`.
+    """
     session = _new_session(base)
     for key in session.conf.getAll:  # settings that the context was started with
         if key.startswith("spark.sql."):
@@ -217,7 +226,7 @@ def plain_session(base: Any) -> Any:
 
 
 def user_session(base: Any) -> Any:
-    """A new session of the same context with the user's settings, overridden by `STORING`."""
+    """A new session in the context of `base`, with its settings, except for the values in `STORING`."""
     session = _new_session(base)
     settings = {key: value for key, value in base.conf.getAll.items() if base.conf.isModifiable(key)}
     _apply(session, {**settings, **STORING})
@@ -241,7 +250,7 @@ def _apply(session: Any, settings: Mapping[str, str]) -> None:
 
 
 def alive(session: Any) -> bool:
-    """Whether the session was not stopped."""
+    """Whether the session is still running."""
     try:
         context = session.sparkContext._jsc
         return context is not None and not context.sc().isStopped()
@@ -251,7 +260,7 @@ def alive(session: Any) -> bool:
 
 @contextmanager
 def quiet(session: Any, fault: str | None = None) -> Iterator[None]:
-    """Silence the logs of Spark in this process and of pyspark, and restore them afterwards.
+    """Within this block, silence the logs of Spark in this process and of pyspark.
 
     With `fault`, an error that is not ours becomes an EngineError with that text, because its message can quote the
     data.
@@ -299,7 +308,8 @@ def _log(context: Any) -> tuple[Any, Any]:
 
 
 def local(session: Any, table: Any) -> Any:
-    """A frame of an Arrow table that joins without an additional job; the user's active session stays active."""
+    """Turn a small Arrow table into a frame that is joined without an additional job; the active session does not
+    change."""
     from pyspark.sql import SparkSession
 
     sessions = SparkSession._get_j_spark_session_class(session.sparkContext._jvm)
@@ -313,7 +323,10 @@ def local(session: Any, table: Any) -> Any:
 
 
 def observe(frame: Any, sums: Sequence[str]) -> tuple[Any, Callable[[], list[Any]]]:
-    """The frame with named aggregates observed, and a function that returns their values after it was written once."""
+    """Compute sums of a frame while it is written.
+
+    Returns the frame to write, and a function that returns the values of the sums once it is written.
+    """
     from pyspark.sql import Observation, functions as f
 
     observation = Observation()
@@ -322,5 +335,5 @@ def observe(frame: Any, sums: Sequence[str]) -> tuple[Any, Callable[[], list[Any
 
 
 def plain(path: str) -> str:
-    """A path with its wildcards escaped, because Spark would expand them."""
+    """A path whose wildcards are escaped, so that Spark does not expand them."""
     return re.sub(r"([{}\[\]*?\\])", r"\\\1", path)

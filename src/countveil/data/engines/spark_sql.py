@@ -1,4 +1,4 @@
-"""Spark's SQL: the names of types, how a column is read, how a value is bound."""
+"""Spark's dialect of SQL: the names of types, how a column is read, how a value is bound."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from countveil.data.engines.sql import FLOATS, Dialect, Family
 from countveil.query.schema import Kind, Value
 
 BUCKETS = 128
-"""The number of buckets of a list of values; a value is searched in one bucket only."""
+"""Into how many buckets a list of values is divided. A value is searched in one bucket only."""
 FAMILIES: dict[str, Family] = {
     **dict.fromkeys(["tinyint", "smallint", "int", "bigint"], "integer"),
     "double": "float",
@@ -26,7 +26,7 @@ FAMILIES: dict[str, Family] = {
 
 
 class SparkDialect(Dialect):
-    """Spark's SQL."""
+    """Spark's dialect of SQL."""
 
     types: Mapping[Kind, str] = {**Dialect.types, "text": "STRING"}
 
@@ -49,8 +49,10 @@ class SparkDialect(Dialect):
         return self.try_cast(f"split_part({text}, '.', 1)", "BIGINT")
 
     def among(self, expression: str, parameter: str, kind: Kind) -> str:
-        """The list is passed as JSON text, because Spark refuses arguments that are long arrays or have extreme values.
-        It is split into buckets (see `group_in_buckets`), because Spark searches an array from its beginning.
+        """SQL for "the value is in a bound list".
+
+        The list is passed as JSON text, because Spark refuses arguments that are long arrays or have extreme values.
+        The list is divided into buckets (see `group_in_buckets`), because Spark searches an array from its beginning.
         """
         buckets, value = f"from_json({parameter}, 'ARRAY<ARRAY<STRING>>')", expression
         if kind != "text":
@@ -76,7 +78,7 @@ class SparkDialect(Dialect):
 
 
 def group_in_buckets(members: Sequence[Value]) -> list[list[str]]:
-    """The members of a list in buckets: text by its CRC-32, integers by their remainder, others in the first bucket."""
+    """Divide a list into buckets: text by its CRC-32, integers by their remainder, other values into the first one."""
     buckets: list[list[str]] = [[] for _ in range(BUCKETS)]
     for member in members:
         number = member if type(member) is int else 0
@@ -86,14 +88,14 @@ def group_in_buckets(members: Sequence[Value]) -> list[list[str]]:
 
 
 def bind_value(value: object) -> object:
-    """A value as an argument of Spark: lists as JSON, dates as text, because Java does not accept all of Python's."""
+    """Convert a value to an argument that Spark accepts: lists to JSON, and dates to text (Java refuses some dates)."""
     if isinstance(value, list):
         return json.dumps(group_in_buckets(value))
     return value.isoformat() if isinstance(value, datetime.date) else value
 
 
 def scales_of(kinds: Mapping[str, str]) -> dict[str, int]:
-    """The digits after the point of the columns that are decimals."""
+    """For each decimal column, its number of digits after the point."""
     scales = {name: re.fullmatch(r"decimal\([0-9]+,([0-9]+)\)", kind) for name, kind in kinds.items()}
     return {name: int(scale[1]) for name, scale in scales.items() if scale is not None}
 

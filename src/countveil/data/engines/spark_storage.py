@@ -1,9 +1,9 @@
-"""Rows of a Spark frame or table, stored before they are counted: Parquet files in a folder of mode 700, deleted later.
+"""Rows of a Spark frame or table, stored before they are counted: Parquet files that only the owner can read.
 
-A DataFrame is a program. Spark pushes the condition of a question below its joins and filters, so that one question may
-fail on a row that another never reads: the failure of a charged question could reveal something about one person.
-Therefore the whole frame is evaluated once, before the charge and without any condition; if it fails, it fails for
-every question. Counts and fingerprints are computed from the files:
+A DataFrame is a program. Spark pushes the condition of a question below the frame's joins and filters, so that one
+question may fail on a row that another never reads. If a charged question failed, the failure could reveal something
+about one person. Therefore the whole frame is evaluated once, before the charge and without any condition; if it fails,
+it fails for every question. Counts and fingerprints are computed from the files:
 
     c0, c1, ...   the unit and the declared columns, nothing else
     h             a hash of the whole row, undeclared columns too
@@ -51,46 +51,53 @@ LOST = (
     "nothing was charged"
 )
 ROWS = ("count(1) AS n", "sum(CAST(h AS DECIMAL(20, 0))) AS a", "bit_xor(h) AS b")
-"""Aggregates over all rows that do not depend on their order."""
+"""SQL for sums over all rows, which do not depend on the order of the rows."""
 _quote = SparkDialect().name
 Trace = tuple[tuple[object, ...], ...]
 
 
 class StoredRows:
-    """Rows in files. Their folder is removed with this object, by `remove`, or when this process ends."""
+    """Rows stored in files. `remove` deletes their folder, and so does the end of this object or of the process."""
 
     def __init__(self, folder: PrivateFolder, schema: Any, families: Mapping[str, Family], names: list[str]) -> None:
         self.families = families
         self._folder, self._schema, self._names, self.remove = folder, schema, names, folder.remove
         self.paths = tuple(sorted(str(path) for path in (folder.path / "rows").glob("part-*")))
         self.fingerprint = ""
-        """A hash of all rows, in any order, without columns of types that cannot be declared, on which no answer
-        depends. It adds 64-bit hashes of rows, so data could be constructed to have the same fingerprint: the result
-        is a stale replay, never a leak."""
+        """A hash of all rows that does not depend on their order. Columns of types that cannot be declared are left
+        out.
+
+        The 64-bit hashes of rows are added, so someone could construct other data with the same fingerprint. The result
+        would be a stale replay, never a leak.
+        """
 
     def files(self, session: Any) -> Any:
-        """The files with the column names c0, c1, ... and h."""
+        """The stored files as a frame with the columns c0, c1, ... and h."""
         return session.read.schema(self._schema).parquet(*map(plain, self.paths))
 
     def read(self, session: Any) -> Any:
-        """The stored columns under the names of the source."""
+        """The stored columns as a frame, with the names that they have in the source."""
         return self.files(session).drop("h").toDF(*self._names)
 
     def exist(self) -> bool:
-        """Whether all files are still there: temporary files may be deleted by others."""
+        """Whether all files are still there; others may delete temporary files."""
         return all(map(os.path.isfile, self.paths))
 
 
 class Storage:
-    """The stored rows of a curator."""
+    """All rows that a curator has stored."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._known: dict[tuple[object, ...], tuple[Source, Trace | None, StoredRows]] = {}
-        """Each entry keeps its source alive, so that no other frame can get the same `id`."""
+        """For each stored frame or table: the source, the traces of its files, and the stored rows.
+
+        The source is kept alive so that no other frame can get the same `id`.
+        """
 
     def rows(self, source: Source) -> StoredRows:
-        """The stored rows of a frame or table; stored now unless the rows from before are certainly current."""
+        """The stored rows of a frame or table. They are stored now, unless earlier stored rows are certainly still
+        current."""
         key = (id(source.frame), source.location, source.schema)
         with self._lock:  # so that two threads do not store the same frame
             trace = None if source.frame is not None else trace_of(source)
@@ -111,7 +118,7 @@ class Storage:
 
 
 def store(source: Source) -> StoredRows:
-    """Evaluate a frame or a table and store it; errors say nothing about its values."""
+    """Evaluate a frame or a table and store its rows; error messages say nothing about its values."""
     user = session_of(source.frame, shown=source.allow_spark_ui)
     with quiet(user, UNSTORED.format("the frame" if source.frame is not None else source.display_name)):
         return _evaluate(source, user)
@@ -134,7 +141,7 @@ def _evaluate(source: Source, user: Any) -> StoredRows:
 
 
 def _write(session: Any, relation: str, schema: Schema | None, reader: Any) -> StoredRows:
-    """Store a relation of a session; the `reader` session checks that the stored rows can be read back."""
+    """Store the rows of a relation. The session `reader` checks that they can be read back."""
     shape = [(field.name, field.dataType.simpleString()) for field in session.table(relation).schema]
     exact = str(session.conf.get("spark.sql.caseSensitive")).lower() == "true"
     if len({name if exact else name.lower() for name, _ in shape}) < len(shape):
@@ -172,7 +179,7 @@ def _write(session: Any, relation: str, schema: Schema | None, reader: Any) -> S
 
 
 def _plain_column(name: str, family: Family) -> str:
-    """A column without additional properties of its type in the table, such as the length of a text."""
+    """SQL that reads a column as a plain type, without properties of its declared type such as the length of a text."""
     return f"CAST({_quote(name)} AS STRING)" if family == "text" else _quote(name)
 
 
@@ -180,7 +187,8 @@ def _plain_column(name: str, family: Family) -> str:
 
 
 def table_of(source: Source, user: Any, session: Any) -> Any:
-    """A table of the user's catalogue, read by `session`; views and tables that are not Parquet files are refused."""
+    """A table of the user's catalogue as a frame of `session`. Views, and tables that are not Parquet files, are
+    refused."""
     given = source.location.partition("://")[2]
     parts = ".".join(map(_quote, given.split(".")))
     try:
@@ -200,7 +208,7 @@ def table_of(source: Source, user: Any, session: Any) -> Any:
 
 
 def trace_of(source: Source) -> Trace | None:
-    """The schema and the traces of a table's files; None if they cannot show every change."""
+    """A table's schema and the traces of its files, to detect changes; None if they might not show every change."""
     user = session_of(None, shown=source.allow_spark_ui)
     try:
         with quiet(user):

@@ -55,7 +55,7 @@ Family = Literal["integer", "float", "single", "decimal", "text", "boolean", "da
 FLOATS: tuple[Family, ...] = ("float", "single")
 """Floats of 64 and of 32 bits."""
 UNITS: tuple[Family, ...] = ("integer", "text", "float")
-"""Families that can identify people."""
+"""Type families that can identify people."""
 READABLE: dict[Kind, tuple[Family, ...]] = {
     "integer": ("integer", *FLOATS, "decimal", "text"),
     "text": ("text", "integer", *FLOATS),
@@ -68,11 +68,11 @@ EXACT = 2**53
 """Below this bound, 64-bit floats represent every integer exactly."""
 PRECISE: dict[Family, int] = {"float": EXACT, "single": 2**24}
 OUTSIDE = "\ufffd"
-"""The text that replaces values of a frame that are outside every domain: U+FFFD, as for bytes that are not text."""
+"""The text that stands for values of a frame that are outside every domain: U+FFFD, as for bytes that are not text."""
 
 
 class Dialect(StepDialect):
-    """Standard SQL; the dialect of an engine overrides what differs."""
+    """Writes standard SQL; the dialects of engines override what differs. Arguments and results are SQL expressions."""
 
     types: Mapping[Kind, str] = {"text": "VARCHAR", "integer": "BIGINT", "boolean": "BOOLEAN", "date": "DATE"}
     integer_text = "^[+-]?[0-9]+([.]0*)?$"
@@ -83,8 +83,8 @@ class Dialect(StepDialect):
         return '"' + name.replace('"', '""') + '"'
 
     def characters(self, raw: str) -> str:
-        """A text column that is compared character by character: with the collation of its source, one row could equal
-        several declared values."""
+        """A text column, compared character by character. With the collation of its source, a row could equal two
+        values."""
         return raw
 
     def parameter(self, key: str) -> str:
@@ -98,31 +98,31 @@ class Dialect(StepDialect):
         return f"TRY_CAST({expression} AS {kind})"
 
     def among(self, expression: str, parameter: str, kind: Kind) -> str:
-        """The value is in a bound list."""
+        """A test: the value is in a bound list."""
         raise NotImplementedError
 
     def list_values(self, parameter: str, kind: Kind) -> str:
-        """A relation (v, i) of a bound list's values and their indexes from 0."""
+        """A relation (v, i) of the values in a bound list and their indexes from 0."""
         values = f"CAST({parameter} AS {self.types[kind]}[])"
         return f"(SELECT unnest({values}) AS v, generate_subscripts({values}, 1) - 1 AS i)"
 
     def legible(self, text: str) -> list[str]:
-        """Conditions that valid text satisfies; none if the source has only valid text."""
+        """Tests that are true for valid text. None are needed if the source has only valid text."""
         return []
 
     def hash(self, person: str, cell: str, salt: str) -> str:
-        """A 64-bit hash as a BIGINT, a function of its arguments alone: equal people have equal hashes, and the order
-        of a person's cells is as good as random, over people and over salts."""
+        """A 64-bit hash as a BIGINT that depends only on its arguments: equal people have equal hashes. A good hash
+        puts a person's cells in an order that is as good as random."""
         raise NotImplementedError
 
     def select_least(self, limit: int, cells: int) -> str:
-        """Select the `limit` least w of every u of the relation `words`, where no u has more than `cells` w and none
-        of them twice."""
+        """Select the `limit` smallest words w of every person u from the relation `words`. No u has more than `cells`
+        words, and no word twice."""
         ranked = "SELECT w, row_number() OVER (PARTITION BY u ORDER BY w) AS place FROM words"
         return f"SELECT w FROM ({ranked}) AS ranked WHERE place <= {limit}"
 
     def trim(self, expression: str) -> str:
-        """A text without the spaces around it; other white space stays."""
+        """A text without the spaces around it; other white space is kept."""
         return f"trim(BOTH ' ' FROM {expression})"
 
     def days(self, later: str, earlier: str) -> str:
@@ -136,7 +136,7 @@ class Dialect(StepDialect):
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def read(self, column: Column, family: Family, raw: str) -> str:
-        """The declared value of a source column, NULL where it is missing or does not read as the declared type."""
+        """The value of a column as the declared type; NULL if it is missing or cannot be read as that type."""
         check_readable(column, family)
         return {
             "integer": self.read_integer,
@@ -154,11 +154,11 @@ class Dialect(StepDialect):
         return self.precise(family, raw, number) if family in FLOATS else number
 
     def whole_number(self, family: Family, raw: str) -> str:
-        """A float or a decimal as an integer; NULL for one that is not whole or too large."""
+        """A float or decimal as an integer; NULL if it is not whole or is too large."""
         return f"CASE WHEN {raw} = trunc({raw}) THEN {self.try_cast(raw, 'BIGINT')} END"
 
     def parse(self, raw: str, pattern: str, value: Callable[[str], str]) -> str:
-        """The value of a text that matches the pattern, spaces around it ignored; NULL for any other."""
+        """The value of a text that matches the pattern, ignoring spaces around it; NULL if the text does not match."""
         text = self.trim(raw)
         return f"CASE WHEN {self.matches(text, pattern)} THEN {value(text)} END"
 
@@ -169,7 +169,7 @@ class Dialect(StepDialect):
         return self.try_cast(text, "DATE")
 
     def precise(self, family: Family, raw: str, value: str) -> str:
-        """The value of a float within the range of exact integers; NULL for any other."""
+        """The value of a float, if floats of its size represent integers exactly; else NULL."""
         return f"CASE WHEN {raw} > -{PRECISE[family]} AND {raw} < {PRECISE[family]} THEN {value} END"
 
     def read_text(self, family: Family, raw: str) -> str:
@@ -177,7 +177,7 @@ class Dialect(StepDialect):
         return f"CAST({value} AS {self.types['text']})"
 
     def read_person(self, family: Family, raw: str) -> str:
-        """The value that identifies a person, NULL for nobody."""
+        """The value that identifies a person; NULL if it identifies nobody."""
         return self.read_integer(family, raw) if family == "float" else raw
 
     def read_boolean(self, family: Family, raw: str) -> str:
@@ -197,12 +197,12 @@ class Dialect(StepDialect):
         return self.parse(raw, self.date_text, self.parse_date)
 
     def missing(self, family: Family, raw: str) -> str:
-        """The value is NULL, or NaN."""
+        """A test: the value is NULL or NaN."""
         return f"({raw} IS NULL OR isnan({raw}))" if family in FLOATS else f"{raw} IS NULL"
 
 
 def check_readable(column: Column, family: Family) -> None:
-    """Refuse a physical type that cannot be read as the declared one; this depends on no value."""
+    """Refuse a column whose type in the source cannot be read as the declared type. This depends on no value."""
     if family in READABLE[column.kind]:
         return
     advice = {
@@ -217,17 +217,17 @@ INLINE = 32
 
 @dataclass(frozen=True)
 class Statement:
-    """SQL text and the values bound to its parameters."""
+    """SQL text, and the values that are bound to its parameters."""
 
     sql: str
     values: Mapping[str, object]
 
 
 class Compiler:
-    """Builds statements in one dialect for one relation; `families` are the types of its columns, `scales` the digits
-    after the point of those that are decimals.
+    """Builds statements in one dialect that read one relation.
 
-    `garbled` is what the source puts in place of bytes that are not text; people whose id contains it are not counted.
+    `families` are the types of the relation's columns, `scales` the digits after the point of decimal columns.
+    `garbled` is the source's substitute for bytes that are not text: people whose id contains it are not counted.
     """
 
     def __init__(
@@ -246,7 +246,7 @@ class Compiler:
         return Statement(sql, dict(self.values))
 
     def bind(self, value: object) -> str:
-        """A placeholder for a value."""
+        """Bind a value to a new parameter; return the parameter's placeholder."""
         key = f"p{len(self.values)}"
         self.values[key] = value
         return self.dialect.parameter(key)
@@ -254,16 +254,16 @@ class Compiler:
     # -- columns -----------------------------------------------------------------------------------------------------
 
     def raw(self, name: str) -> str:
-        """A column of the source without conversion; text is compared character by character."""
+        """A column of the source, not converted; text is compared character by character."""
         quoted = self.dialect.name(name)
         return self.dialect.characters(quoted) if self.families[name] == "text" else quoted
 
     def read(self, column: Column) -> str:
-        """The declared value of a column."""
+        """The value of a column as its declared type."""
         return self.dialect.read(column, self.families[column.name], self.raw(column.name))
 
     def person(self, name: str) -> str:
-        """The value of the unit's column that identifies a person; NULL for nobody."""
+        """The value of the unit column that identifies a person; NULL if it identifies nobody."""
         return self.dialect.read_person(self.families[name], self.raw(name))
 
     def missing(self, column: Column) -> str:
@@ -272,7 +272,7 @@ class Compiler:
     # -- conditions --------------------------------------------------------------------------------------------------
 
     def condition(self, where: Typed) -> str:
-        """A condition as SQL that is true, and never an error, for exactly the rows it accepts."""
+        """A condition as SQL. It is true for exactly the rows that the condition accepts, and never an error."""
         if isinstance(where, Membership):
             return self.member(where)
         if not where.parts:
@@ -303,7 +303,7 @@ class Compiler:
     # -- counting ----------------------------------------------------------------------------------------------------
 
     def count(self, question: Question, salt: int) -> Statement:
-        """The statement that counts a question; `salt` chooses the cells of people who are in too many."""
+        """The statement that counts a question. `salt` chooses the cells of people who are in too many."""
         people = not question.schema.unit_is_row
         keys = [self.key(axis) for axis in question.axes]
         parts = {
@@ -325,7 +325,7 @@ class Compiler:
         return self.statement(f"WITH {', '.join(f'{name} AS ({sql})' for name, sql in parts.items())} {result}")
 
     def hash(self, unit: str, salt: str) -> str:
-        """The hash of a person u of the unit's column, a cell and a salt."""
+        """The hash of person u, cell and salt; `unit` is the column that identifies people."""
         return self.dialect.hash("u", "cell", salt)
 
     def select_counts(self, question: Question, keys: list[str], people: bool) -> str:
@@ -349,7 +349,7 @@ class Compiler:
         return f"SELECT {', '.join(shown)} FROM {self.relation}{where}{grouped}"
 
     def key(self, axis: Axis) -> str:
-        """The expression that rows are grouped by: the value, or the number of its bin, guarded against overflow."""
+        """The expression by which rows are grouped: the value, or the number of its bin. It cannot overflow."""
         column = axis.source
         if not (axis.is_plain or is_joined(axis)):
             return bin_of(self, axis)
@@ -361,13 +361,13 @@ class Compiler:
         return f"CASE WHEN {read} BETWEEN {low} AND {high} THEN {self.dialect.whole(offset, str(column.step))} END"
 
     def offset(self, column: Column, value: str, low: str) -> str:
-        """The distance of a value from the low end of its domain, as a 64-bit integer."""
+        """The distance of a value from the lower end of its domain, as a 64-bit integer."""
         if column.kind == "date":
             return self.dialect.days(value, low)
         return f"(CAST({value} AS BIGINT) - CAST({low} AS BIGINT))"
 
     def select_cells(self, question: Question, people: bool) -> str:
-        """Flat cell numbers, the last group column running fastest."""
+        """A SELECT that turns the keys of each row into a cell number; the last axis changes fastest."""
         terms, joins, tests = [], [], []
         stride = question.cells
         for i, axis in enumerate(question.axes):
@@ -384,7 +384,7 @@ class Compiler:
         return " ".join([f"SELECT {kept} FROM counted", *joins, *where])
 
     def index(self, axis: Axis, key: str) -> str:
-        """The index of a key in the range of its source, NULL for a key outside the range."""
+        """The index that belongs to a key within the range of its source; NULL for a key outside the range."""
         column = axis.source
         if column.step > 1 or not axis.is_plain:
             return key
@@ -392,7 +392,7 @@ class Compiler:
         return f"CASE WHEN {key} BETWEEN {low} AND {high} THEN {self.offset(column, key, low)} END"
 
     def listing(self, axis: Axis) -> str:
-        """A relation (v, i) of the values of an axis and the bin of each."""
+        """A relation (v, i) of the values of an axis and the number of each value's bin."""
         values, bins = bins_by_value(axis)
         if axis.is_plain:
             return self.dialect.list_values(self.bind(values), axis.source.kind)

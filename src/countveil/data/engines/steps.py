@@ -1,8 +1,8 @@
-"""How derived columns are read in SQL: the place of a value between cuts, and the bin of an axis.
+"""How SQL reads derived columns: between which cuts a value lies, and in which bin of an axis.
 
-An axis is read in one of two ways. If its source is listed, or has many short runs of days or whole numbers (weekdays),
-rows are grouped by the value, and a bound relation (v, i) gives the bin of each value. Otherwise the bin is found by
-comparisons with bound cuts, about log2 of their number for each row.
+An axis is read in one of two ways. If its source is listed, or has many short runs of days or whole numbers (as with
+weekdays), rows are grouped by the value, and a bound relation (v, i) gives the bin of each value. Otherwise the bin is
+found by comparing the value with bound cuts, about log2 of their number for each row.
 
 Guarantee: a value and a cut are compared in the source's own type, exactly, and no value makes an engine fail.
 
@@ -12,7 +12,7 @@ Guarantee: a value and a cut are compared in the source's own type, exactly, and
 - text that matches `DECIMAL` is compared as the decimal that is written; other text that matches `NUMBER` as the 64-bit
   float that it reads as; NaN, infinity, hexadecimal digits, 1d, 1_000 are outside;
 - times with a zone: the cut is an instant, so the zone of the database has no effect;
-- NaN is a missing number: it is NULL before it is compared, because SQL engines sort it above every number.
+- NaN is a missing number: it becomes NULL before it is compared, because SQL engines sort NaN above every number.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ from countveil.query.axes import Axis
 from countveil.query.schema import MAX_VALUES, Column, Kind, Value
 
 NUMBER = "^[+-]?([0-9]{1,200}([.][0-9]{0,200})?|[.][0-9]{1,200})([eE][+-]?[0-9]{1,2})?$"
-"""Numbers of text: with these lengths none is too large or too small for a 64-bit float."""
+"""The form of numbers in text. Their length is limited: none is too large or too small for a 64-bit float."""
 TEXT_SCALE = 19
-"""The most digits of a decimal of text on each side of the point; one more than an edge may have."""
+"""The most digits on each side of the point in a decimal that is read from text; one more than an edge may have."""
 DECIMAL = f"^-?[0-9]{{1,{TEXT_SCALE}}}([.][0-9]{{1,{TEXT_SCALE}}})?$"
 MOST_COMPARED = 40
-"""The most runs of points that are told apart by comparisons, if the values can be listed instead."""
+"""The most intervals that a value is compared with, if the values could be listed instead."""
 DIGITS = 38
-"""The most digits of a decimal."""
+"""The most digits that an SQL decimal can have."""
 
 
 class StepDialect:
-    """The SQL that derived columns need, in the syntax of most engines; the base of `Dialect`."""
+    """The base of `Dialect`: the SQL that derived columns need, in the syntax of most engines."""
 
     types: Mapping[Kind, str] = {}
     double = "DOUBLE"
 
     def list_bins(self, values: str, bins: str, kind: Kind) -> str:
-        """A relation (v, i) of two bound lists: values, and the bin of each."""
+        """A relation (v, i) made of two bound lists of the same length: values, and the number of each value's bin."""
         return f"(SELECT unnest(CAST({values} AS {self.types[kind]}[])) AS v, unnest(CAST({bins} AS BIGINT[])) AS i)"
 
     def instant(self, seconds: str) -> str:
-        """The instant so many seconds after 1970 began in UTC."""
+        """SQL for the moment that is this many seconds after 1970 began in UTC."""
         raise NotImplementedError
 
     def decimal(self, bind: Callable[[object], str], cut: Fraction, scale: int) -> str:
-        """The least decimal of a scale that is not below the cut, in the type of that scale."""
+        """SQL for the cut as a decimal with `scale` digits after the point, rounded up."""
         return f"CAST({bind(write_decimal(cut, scale))} AS DECIMAL({DIGITS}, {scale}))"
 
     def try_cast(self, expression: str, kind: str) -> str:
@@ -63,7 +63,7 @@ class StepDialect:
 
 
 class Reader(Protocol):
-    """What a compiler of statements offers for reading a column; see `Compiler`."""
+    """The part of `Compiler` that the functions of this module need."""
 
     families: Mapping[str, Any]
     scales: Mapping[str, int]
@@ -81,7 +81,7 @@ class Reader(Protocol):
 
 
 def is_joined(axis: Axis) -> bool:
-    """Whether rows are grouped by the value itself, whose bin is looked up in a relation."""
+    """Whether rows are grouped by the value itself, and a join with a list of values then finds each value's bin."""
     source = axis.source
     if source.is_listed:
         return True
@@ -89,7 +89,7 @@ def is_joined(axis: Axis) -> bool:
 
 
 def bins_by_value(axis: Axis) -> tuple[list[Value], list[int]]:
-    """The values of a joined axis, and the bin of each."""
+    """The values of an axis for which `is_joined` is true, and the number of each value's bin."""
     source = axis.source
     if axis.is_plain:
         return list(source.values), list(range(len(source.values)))
@@ -102,7 +102,7 @@ def _points(axis: Axis) -> range:
 
 
 def bin_of(compiler: Reader, axis: Axis) -> str:
-    """The bin of a value by comparisons, NULL outside of all bins."""
+    """SQL that finds the bin of a value by comparisons; NULL for a value in no bin."""
     source = axis.source
     starts: list[tuple[int, int | None]] = []
     after = source.first
@@ -116,7 +116,7 @@ def bin_of(compiler: Reader, axis: Axis) -> str:
 
 
 def _search(compiler: Reader, column: Column, value: str, starts: list[tuple[int, int | None]]) -> str:
-    """A balanced tree of comparisons: the bin of the last start that is not above the value."""
+    """SQL for a binary search: the bin of the last start that is not above the value."""
     if len(starts) == 1:
         return "NULL" if starts[0][1] is None else str(starts[0][1])
     middle = len(starts) // 2
@@ -126,7 +126,7 @@ def _search(compiler: Reader, column: Column, value: str, starts: list[tuple[int
 
 
 def between(compiler: Reader, column: Column, low: int, high: int) -> str:
-    """Whether a value of a source lies in the points low..high."""
+    """SQL that tests whether a value of a source column lies in the points (value indexes) low..high."""
     value = read_value(compiler, column)
     if not column.cuts:
         return f"{value} BETWEEN {bind_point(compiler, column, low)} AND {bind_point(compiler, column, high)}"
@@ -136,7 +136,10 @@ def between(compiler: Reader, column: Column, low: int, high: int) -> str:
 
 
 def compare(compiler: Reader, column: Column, value: str, sign: str, point: int) -> str:
-    """The value compared with the least value of a point; a decimal of text is compared exactly."""
+    """SQL that compares a value with the least value of a point (an interval between cuts, or a single value).
+
+    A decimal that is stored as text is compared exactly.
+    """
     compared = f"{value} {sign} {bind_point(compiler, column, point)}"
     if not column.cuts or compiler.families[column.name] != "text":
         return compared
@@ -149,7 +152,7 @@ def compare(compiler: Reader, column: Column, value: str, sign: str, point: int)
 
 
 def read_value(compiler: Reader, column: Column) -> str:
-    """The value that is compared, NULL if it is missing or cannot be read."""
+    """SQL for the value to compare; NULL if it is missing or cannot be read."""
     if not column.cuts:
         return compiler.read(column)
     family, raw, dialect = compiler.families[column.name], compiler.raw(column.name), compiler.dialect
@@ -160,7 +163,7 @@ def read_value(compiler: Reader, column: Column) -> str:
 
 
 def bind_point(compiler: Reader, column: Column, point: int) -> str:
-    """The least value of a point, bound as a value of the source's own type."""
+    """Bind the least value of a point (an interval between cuts, or a single value) in the type of the source."""
     if not column.cuts:
         return compiler.bind(column.value(point))
     cut = column.cuts[point - 1]
@@ -175,7 +178,7 @@ def bind_point(compiler: Reader, column: Column, point: int) -> str:
 
 
 def write_decimal(cut: Fraction, scale: int) -> str:
-    """The least decimal of this scale that is not below the cut, as digits; at most the largest one.
+    """The cut as digits, rounded up to `scale` digits after the point, and limited to the range of SQL decimals.
 
     >>> write_decimal(Fraction("0.25"), 1), write_decimal(Fraction("-0.25"), 1)
     ('0.3', '-0.2')
@@ -188,7 +191,7 @@ def write_decimal(cut: Fraction, scale: int) -> str:
 
 
 def round_to_float(cut: Fraction, kind: type[np.float32 | np.float64]) -> float:
-    """The nearest float of a type, rounded once: the nearer of its neighbours, to even if both are as near.
+    """The float of this type that is nearest to the cut. A tie goes to the float whose last bit is even.
 
     >>> round_to_float(Fraction("0.3"), np.float32)
     0.30000001192092896

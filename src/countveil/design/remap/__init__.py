@@ -1,4 +1,4 @@
-"""Never-negative counts by a signed law followed by a map, Y = f(n + Z).
+"""Never-negative counts by a signed law followed by a map f: the released count is f(n + Z).
 
 designer         the designer for policy nonnegative, method remap
 map_program      the map of least error within a given bias, by linear program

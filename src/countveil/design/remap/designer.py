@@ -1,10 +1,12 @@
 """Never-negative counts by remapping a signed law (`countveil.laws.remap`), for policy `nonnegative`.
 
-The privacy is that of the signed law; only the accuracy of small counts is lower. The bias is exactly zero from
-`unbiased_from` on: pulls make it tiny, moves make it zero, and the cost of the moves in delta is certified.
+The privacy is that of the signed law; only the accuracy of small counts is lower. The map publishes negative outcomes
+as 0 and pulls small positive outcomes down. From `unbiased_from` on the bias is exactly zero: the pulls make it tiny,
+then moves (a few units of weight given to another outcome) make it zero, and the cost of the moves in delta is
+certified.
 
-Order of objectives: as for a signed law at eta up to the knee tanh(epsilon/2), then the least n0 for which
-pulls suffice, then the least total mean squared error.
+Order of objectives: as for a signed law at eta up to the knee tanh(epsilon/2), then the least n0 (the count from which
+on the bias is zero) for which pulls suffice, then the least total mean squared error.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ _ONE = 1 << MAP_BITS
 
 
 def remap_law(source: Law, D: int | None = None, n0: int | None = None) -> Remap:
-    """The signed law `source` made non-negative and exactly unbiased from n0 (default: the least possible) on."""
+    """The signed law `source` made non-negative, and exactly unbiased from n0 on (default: the least possible)."""
     n0, g = _pulls(source, n0)
     rows: list[Row] = [((0, _ONE),)]
     for j, pull in enumerate(g, start=1):
@@ -49,11 +51,12 @@ def remap_law(source: Law, D: int | None = None, n0: int | None = None) -> Remap
 
 
 def remap_nearly(source: Law, n0: int | None = None, max_bias: Fraction | None = None) -> Remap:
-    """The signed law `source` made non-negative without moves, so at no privacy cost.
+    """The signed law `source` made non-negative without moves, so at no privacy cost; a small bias remains.
 
-    If neither n0 nor a bias is given, the map consists of pulls: P(Y = n) is eta from a few counts on, and from two
-    standard deviations on the bias is about a thousandth of a standard deviation. Otherwise a linear program finds the
-    map (`map_program`). Plans of many answers use this function: with moves, k answers would cost k * share * (1 + E).
+    If neither n0 nor a bias is given, the map only pulls small outcomes down: P(Y = n) is eta from a few counts on, and
+    from two standard deviations on the bias is about a thousandth of a standard deviation. Otherwise a linear program
+    finds the map (`map_program`). Plans of many answers use this function: moves would cost k answers k * share * (1 +
+    E) of delta, where share is the probability that is moved and E = e^epsilon.
     """
     if max_bias is None and is_wide(source):
         start = math.ceil(2 * math.sqrt(source.variance)) if n0 is None else n0
@@ -106,12 +109,12 @@ def _least_n0(ratio: float, onset: int) -> int:
 
 
 def _row(j: int, pull: float) -> Row:
-    """The row that sends j to one of the two integers around j - pull."""
+    """The row of the map that sends j to j - pull on average, by one of the two integers around it."""
     return row_of(Fraction(j) - Fraction(pull))
 
 
 class Remapper:
-    """Designs by remapping the laws of `signed`."""
+    """The designer for method remap: it designs laws by remapping those of the designer `signed`."""
 
     def __init__(self, request: DesignRequest, signed: Signed) -> None:
         if request.has_promise:
@@ -133,7 +136,7 @@ class Remapper:
         return self._check(self.at(epsilon, self._eta(epsilon), D))
 
     def least_D(self, epsilon: Fraction, eta: Fraction) -> Mechanism:
-        """The least D whose certified delta, moves included, meets the request."""
+        """The mechanism with the least D whose certified delta, the cost of moves included, meets the request."""
         target = self.request.delta or Fraction(0)
         bound = self._first_bound(epsilon, eta, target)
         for _ in range(40):
@@ -166,14 +169,17 @@ class Remapper:
         return self._check(self.at(epsilon, eta, D))
 
     def _eta(self, epsilon: Fraction) -> Fraction:
-        """The default eta, the knee: a larger eta raises delta and shortens the sides, which the map needs."""
+        """The eta to use if none is given: the knee, tanh(epsilon/2).
+
+        A larger eta would raise delta and shorten the sides of the law, which the map needs.
+        """
         if epsilon == 0:
             raise InfeasibleError("epsilon 0 has no default eta for remap", "give eta and D, or use method program")
         return knee(epsilon) if self.signed.closed else self._quarter.eta
 
     @cached_property
     def _quarter(self) -> Parameters:
-        """The parameters of the signed program for a quarter of delta; the other three quarters are for moves."""
+        """The parameters that the signed program finds for a quarter of delta; the rest of delta is for moves."""
         delta = self.request.delta
         return Signed(replace(self.signed.request, delta=None if delta is None else delta / 4), SPARE).parameters
 
@@ -210,7 +216,10 @@ class Remapper:
         return bind(laws, settings)
 
     def _within(self, epsilon: Fraction, eta: Fraction, D: int) -> int:
-        """The bound of the signed noise that leaves room for pulls within D."""
+        """The bound for the signed noise that leaves room for the map within D.
+
+        The map may pull an outcome down, so noise and pull together must not exceed D.
+        """
         law = symmetric_law(self.signed.law(epsilon, eta, D)[1], 64)
         _, g = _pulls(law, self.request.unbiased_from)
         bound = D - max((math.ceil(pull) for pull in g), default=0)
@@ -222,9 +231,9 @@ class Remapper:
         return bound
 
     def _first_bound(self, epsilon: Fraction, eta: Fraction, target: Fraction) -> int:
-        """The first noise bound to try, at which the law and its moves should fit into delta.
+        """The first noise bound to try: there the signed law and its moves should stay within the delta `target`.
 
-        Moves cost about (1 + E)/(E - 1) times the probability at the edge of the law.
+        Moves cost about (1 + E)/(E - 1) times the probability at the edge of the law, where E = e^epsilon.
         """
         if not self.signed.closed:
             return max(3, self._quarter.D)
@@ -253,7 +262,7 @@ class Remapper:
         return mechanism
 
     def _prices(self, laws: Remap) -> tuple[dict[str, object], ...]:
-        """The error at n = 0 for other values of n0 (floats, for display)."""
+        """The price list: the mean squared error at the count 0 for a few values of n0 (floats, for display)."""
         side = pulls.geometric_side(laws.source)
         if side is None:
             return ()

@@ -1,19 +1,19 @@
 """Maps to the non-negative integers by linear program: least error, with a bounded bias from n0 on.
 
-Y' = n + Z is published as 0 where it is negative, as f(y') for y' = 0..T, and as it is beyond. The bias depends on the
-means m(j) = E f(j) alone,
+Let n be the true count, q the law of the signed noise, and Y' = n + Z the signed count. Y' is published as 0 where it
+is negative, as f(y') for y' = 0..T, and as it is beyond T. The bias depends on the means m(j) = E f(j) alone,
 
     b(n) = sum_{y' < 0} q(y' - n) (-y')  +  sum_{j=0..T} q(j - n) (m(j) - j),
 
 and of all f(j) with mean m(j), the one on the two integers around m(j) has the least E f(j)^2, which is convex and
-piecewise linear in m(j). So "least total mean squared error over all n, with |b(n)| <= B for every n >= n0" is a
-linear program: m(j) is a first value plus units 0 <= u_k <= 1, and the unit that ends at k costs
+piecewise linear in m(j). So "least total mean squared error over all n, with |b(n)| <= B for every n >= n0" is a linear
+program: m(j) is a first value plus units 0 <= u_k <= 1, and the unit that raises m(j) from k - 1 to k costs
 
     (2k - 1) Q_j - 2 R_j,       Q_j = sum_{n>=0} q(j - n),   R_j = sum_{n>=0} n q(j - n).
 
 Outcomes may be moved up as well as down; this makes a small B possible. T is six standard deviations beyond n0: the
-further the map reaches, the less its last rows oscillate. No outcome is moved by more than 2.5 standard deviations.
-The price is P2: outcomes that f moves are not published as they are, so eta is exact from T + 1 on only.
+further the map reaches, the less its last rows oscillate. No outcome is moved by more than 2.5 standard deviations. The
+map has a price: outcomes that f moves are not published as they are, so P(Y = n) is eta from T + 1 on only.
 
 B = 0 is impossible for a bounded law, but B = 1e-8 often does not increase the error. Where it does, B is doubled (for
 laws with a large variance multiplied by 32) until no count has a mean squared error above 5/4 of the variance, but not
@@ -43,18 +43,18 @@ _ONE = 1 << MAP_BITS
 LEAST_BIAS = Fraction(1, 10**8)
 """The smallest bias that is tried: a smaller one has no practical use."""
 LARGEST_SHARE = Fraction(5, 4)
-"""The largest mean squared error of a count, in variances, that is accepted for a smaller bias."""
+"""A small bias is accepted only if no count has a mean squared error above this multiple of the variance."""
 AIMED = 1 - Fraction(1, 10**6)
-"""Share of the allowed bias that the solver aims at: the rest is for rounding."""
+"""The solver aims at this share of the allowed bias; the rest is for rounding."""
 REACH, FURTHEST_MOVE, MOST_MOVED = 6, Fraction(5, 2), 20
 QUICK, LARGEST = 15_000, 60_000
-"""With so many cells in its bias rows the program takes a fraction of a second, or one to two seconds."""
+"""Up to QUICK coefficients the program takes a fraction of a second, up to LARGEST one to two seconds."""
 STEP_BITS = 12
-"""Fractional bits of square roots."""
+"""Square roots are rounded to this many fractional bits."""
 
 
 def row_of(mean: Fraction) -> Row:
-    """The row of the map with the given mean (>= 0), on the two integers around it."""
+    """The row of the map that sends an outcome to the two integers around `mean`, with this mean (at least 0)."""
     floor = max(0, math.floor(mean))
     up = round((mean - floor) * _ONE)
     if up == 0:
@@ -63,7 +63,10 @@ def row_of(mean: Fraction) -> Row:
 
 
 def without_moves(source: Law, rows: Iterable[Row]) -> Remap:
-    """The map with these rows and without moves: its delta is that of the signed law, its D the largest error."""
+    """The remap of the signed law `source` by these rows, without moves.
+
+    Its delta is that of the signed law; its D is the largest error that noise and map can cause together.
+    """
     kept = list(rows)
     highest = list(accumulate((max(y for y, _ in row) for row in kept), max))  # of all rows up to each
     while len(kept) > 1 and kept[-1] == ((len(kept) - 1, _ONE),) and highest[len(kept) - 2] < len(kept) - 1:
@@ -75,17 +78,20 @@ def without_moves(source: Law, rows: Iterable[Row]) -> Remap:
 
 
 def bias_from(laws: Remap, n0: int) -> Fraction:
-    """The largest |bias| of all counts n >= n0, exactly, before moves."""
+    """The largest |bias| of any count n >= n0, exactly, without moves."""
     return Fraction(max((abs(units) for units in laws.residues[n0:]), default=0), 1 << laws.bits)
 
 
 def worst_error(laws: Remap) -> Fraction:
-    """The largest mean squared error of a count."""
+    """The largest mean squared error of any count."""
     return max((profile.mse for profile in laws.profiles), default=laws.source.mse)
 
 
 def best_map(source: Law, n0: int) -> Remap:
-    """The map of least error for the least bias at which no count has an error above 5/4 of the variance."""
+    """The map of least error for the smallest bias that does not raise errors too much.
+
+    That is the smallest bias, of those tried, at which no count has a mean squared error above 5/4 of the variance.
+    """
     most = max(LEAST_BIAS, _root(source.variance) / NEARLY)
     biases = [LEAST_BIAS]
     while biases[-1] < most:
@@ -106,12 +112,12 @@ def best_map(source: Law, n0: int) -> Remap:
 
 
 def usual_n0(source: Law) -> int:
-    """The default n0, one and a half standard deviations: it lets even a Gaussian law have a map with small errors."""
+    """The default n0, one and a half standard deviations: even a Gaussian law then has a map with small errors."""
     return max(1, math.ceil(Fraction(3, 2) * _root(source.variance)))
 
 
 def is_small(source: Law, n0: int) -> bool:
-    """Whether the program takes at most a second or two."""
+    """Whether the linear program for this law takes at most a second or two."""
     return _cells(source, n0) <= LARGEST
 
 
@@ -121,9 +127,10 @@ def _cells(source: Law, n0: int) -> int:
 
 
 def map_within(source: Law, n0: int, bias: Fraction, *, explain: bool = False) -> Remap:
-    """The map of least total mean squared error whose measured bias from n0 on is at most `bias`.
+    """The map of least total mean squared error whose measured bias, for all counts from n0 on, is at most `bias`.
 
-    Raises InfeasibleError if there is none; with `explain` its message names the least bias, from a second program.
+    Raises InfeasibleError if there is no such map; with `explain` the message names the least possible bias, which
+    takes a second program.
     """
     try:
         means = _means(source, n0, bias * AIMED)
@@ -144,7 +151,10 @@ def map_within(source: Law, n0: int, bias: Fraction, *, explain: bool = False) -
 
 
 def _means(source: Law, n0: int, bias: Fraction) -> list[Fraction]:
-    """m(0..T) of least total mean squared error. Rows are divided by the bias, so tolerances are relative to it."""
+    """The means m(0), ..., m(T) of the map with the least total mean squared error.
+
+    The constraints on the bias are divided by the allowed bias, so that the solver's tolerances are relative to it.
+    """
     T = _last(source, n0)
     program = Program()
     means = [program.variable(*_range(source, j, T)) for j in range(T + 1)]
@@ -165,7 +175,7 @@ def _means(source: Law, n0: int, bias: Fraction) -> list[Fraction]:
 
 
 def _least_bias(source: Law, n0: int) -> Fraction:
-    """The least bias from n0 on of any map; 1 if the solver finds none."""
+    """The least bias that any map can have for all counts from n0 on; 1 if the solver finds no map."""
     T = _last(source, n0)
     program = Program()
     means = [program.variable(*_range(source, j, T)) for j in range(T + 1)]
@@ -180,7 +190,10 @@ def _least_bias(source: Law, n0: int) -> Fraction:
 
 
 def _bias_rows(source: Law, n0: int, means: list[int]) -> Iterable[tuple[list[tuple[int, Fraction]], Fraction]]:
-    """For each n >= n0 the terms q(j - n) m(j), and the sum they have at zero bias: sum of q(y' - n) y' for y' <= T."""
+    """For each count n >= n0, what makes its bias zero: the terms q(j - n) m(j) must have a certain sum.
+
+    Yields (terms, sum); the sum is that of q(y' - n) y' over all y' <= T, where q is the law `source`.
+    """
     T = len(means) - 1
     for n in range(n0, T + source.left + 1):
         reached = range(max(0, n - source.left), min(T, n + source.right) + 1)
@@ -190,16 +203,16 @@ def _bias_rows(source: Law, n0: int, means: list[int]) -> Iterable[tuple[list[tu
 
 
 def _last(source: Law, n0: int) -> int:
-    """T, the last outcome that the map changes."""
+    """T, the last outcome that the map may change: six standard deviations beyond n0."""
     return n0 + math.ceil(REACH * _root(source.variance))
 
 
 def _range(source: Law, j: int, T: int) -> tuple[int, int]:
-    """The range of the allowed means of f(j); f(0) is always 0."""
+    """The least and the largest mean allowed for the outcome j of the map; the outcome 0 always stays 0."""
     move = max(4, min(MOST_MOVED, math.ceil(FURTHEST_MOVE * _root(source.variance))))
     return max(0, j - move), min(T, j + move) if j else 0
 
 
 def _root(x: Fraction) -> Fraction:
-    """The square root rounded down to a few bits."""
+    """The square root of x, rounded down to STEP_BITS fractional bits."""
     return Fraction(math.isqrt(math.floor(x * (1 << 2 * STEP_BITS))), 1 << STEP_BITS)

@@ -1,4 +1,4 @@
-"""Signed mechanisms made never negative: Y = f(n + Z), at no privacy cost.
+"""Signed mechanisms made never negative by a fixed map f at no privacy cost: f(n + Z) is published instead of n + Z.
 
 This is post-processing: the delta of the signed law holds at every order and for any number of answers. Accuracy
 changes, and is measured: counts below n0 are biased, counts from n0 on by at most `bias_from_n0`; D grows by the
@@ -29,7 +29,7 @@ GAUSSIAN_BITS = 128
 def make_nonnegative(
     signed: Mechanism, *, unbiased_from: int | str | None = None, max_bias: Number | None = None
 ) -> Mechanism:
-    """See `countveil.design.make_nonnegative`."""
+    """The signed mechanism followed by a map to 0, 1, 2, ...; described at `countveil.design.make_nonnegative`."""
     laws = signed.laws
     if not isinstance(laws, LawsByCount) or laws.small or laws.top or laws.lo or signed.counts != (0, None):
         raise RequestError(
@@ -56,7 +56,9 @@ def make_nonnegative(
 
 
 def gaussian(s2: Number, *, epsilon: Number, D: int | str | None = None, sensitivity: int | str = 1) -> Mechanism:
-    """A signed mechanism whose law is the discrete Gaussian of parameter s2, cut at D (default: tail 2^-100).
+    """A signed mechanism whose law is the discrete Gaussian of parameter s2, cut off at D.
+
+    By default D is so large that the tails beyond have a probability of at most 2^-100.
 
     >>> m = gaussian("72", epsilon="1", D=60)
     >>> round(float(m.certificate.variance), 6), m.D
@@ -82,20 +84,20 @@ def gaussian(s2: Number, *, epsilon: Number, D: int | str | None = None, sensiti
 
 
 def details(laws: Remap, n0: int | None) -> dict[str, object]:
-    """The count from which the bias is tiny, and the largest |bias| from there on. **Guarantee.** Rounded up."""
+    """The count `n0` from which on the bias is tiny, and the largest |bias| from there. **Guarantee.** Rounded up."""
     start = nearly_unbiased_from(laws) if n0 is None else n0
     return {"n0": start, "bias_from_n0": decimal_text(map_program.bias_from(laws, start), rounding="up")}
 
 
 def nearly_unbiased_from(laws: Remap) -> int:
-    """The least count from which on |bias| is at most a thousandth of the standard deviation."""
+    """The least count from which on the size of the bias is at most a thousandth of the standard deviation."""
     limit = math.floor(laws.source.variance / NEARLY**2 * (1 << 2 * laws.bits))
     large = [n for n, units in enumerate(laws.residues) if units**2 > limit]
     return large[-1] + 1 if large else 0
 
 
 def describe_map(laws: Remap) -> str:
-    """The description of the map for the notes."""
+    """A sentence for the notes of a mechanism that says what its map does to small outcomes."""
     moves = [y - j for j, row in enumerate(laws.rows) for y, _ in row]
     up, down = max(0, *moves), max(0, *(-move for move in moves))
     ups = f" and up by at most {up}" if up else ""

@@ -1,14 +1,15 @@
 """How far small positive outcomes are pulled down, to cancel the bias of sending negative ones to 0.
 
-Y' = n + Z is published as 0 where it is negative and as y' - g(y') on average for y' = 1..T. The bias at
-count n is
+Let n be the true count, q the law of the signed noise, and Y' = n + Z the signed count. Y' is published as 0 where it
+is negative, and as y' - g(y') on average for y' = 1..T. The bias at count n is
 
     b(n) = sum_{y' < 0} q(y' - n) (-y')  -  sum_{j=1..T} q(j - n) g(j),        0 <= g(j) <= j.
 
-**Geometric sides**, q(-i) = c a^i for i >= onset: then b(n) = c a^n (a/(1-a)^2 - sum_j a^-j g(j)) for every n >= T +
+**Geometric sides**: q(-i) = c a^i for i >= onset. Then b(n) = c a^n (a/(1-a)^2 - sum_j a^-j g(j)) for every n >= T +
 onset, so one equation makes all laws unbiased from n0 = T + onset on. Among its solutions we take the one of least
-total mean squared error over all n. The k-th unit of pulling j costs (2k - 1) Q_j + 2 t_j, Q_j = P(Z <= j),
-t_j = sum_{i > j} i q(i), and gains a^-j: a knapsack of divisible units, solved by taking the cheapest first.
+total mean squared error over all n. Pulling j by its k-th unit costs (2k - 1) Q_j + 2 t_j, with Q_j = P(Z <= j) and t_j
+= sum_{i > j} i q(i), and contributes a^-j to the sum. Units may be divided, so it is best to take those of least cost
+per contribution first (a fractional knapsack).
 
 **Any other law**: a small linear program minimises the largest |b(n)| for n >= n0.
 
@@ -30,18 +31,23 @@ from countveil.numeric.search import bisect
 
 Floats = NDArray[np.float64]
 FAR = 300.0
-"""If gains exceed e^300, all gains are divided by the largest one."""
+"""If powers of the ratio would exceed e^300, near the limit of floats, all of them are divided by the largest one."""
 FLAT = 1e-6
-"""Ratios that differ by a smaller share are equal; sides that fall by a smaller share per outcome are flat."""
+"""A relative tolerance: ratios that differ by less count as equal, and sides that fall by less per outcome as flat."""
 
 
 def geometric_need(ratio: float) -> float:
-    """a/(1-a)^2, the total that pulls must compensate."""
+    """The total that pulls must reach to cancel the bias: a/(1-a)^2, where a is `ratio`.
+
+    Pulling the outcome j down by g(j) adds a^-j g(j) to the total.
+    """
     return ratio / (1 - ratio) ** 2
 
 
 def least_T(ratio: float) -> int:
-    """The least T whose capacity, sum_{j<=T} j a^-j, is enough.
+    """The least T for which outcomes 1..T, pulled down to 0, cancel the bias: sum_{j<=T} j a^-j >= a/(1-a)^2.
+
+    `ratio` is a, the ratio of the geometric sides.
 
     >>> least_T(0.36787944117144233), least_T(0.6065306597126334)
     (1, 2)
@@ -54,7 +60,10 @@ def least_T(ratio: float) -> int:
 
 
 def geometric_pulls(law: Law, ratio: float, T: int) -> list[float]:
-    """g(1..T) of least total mean squared error for a law with geometric sides of this ratio."""
+    """How far to pull the outcomes 1..T down, for a law with geometric sides of this ratio.
+
+    The pulls cancel the bias, with the least total mean squared error.
+    """
     q = np.array([w / law.total for w in law.weights])
     most = np.arange(1, T + 1)
     covered = np.cumsum(q)[np.minimum(law.left + most, len(q) - 1)]
@@ -65,7 +74,7 @@ def geometric_pulls(law: Law, ratio: float, T: int) -> list[float]:
     need = geometric_need(ratio) * ratio**unit
 
     def units(price: float) -> Floats:
-        """The number of unit pulls of each j that cost at most `price` per gain."""
+        """For each outcome j, the number of units to pull it that each cost at most `price` per contribution."""
         wanted: Floats = np.floor(((price * gains - 2 * tails) / covered + 1) / 2)
         return np.minimum(np.maximum(wanted, 0.0), most)
 
@@ -80,7 +89,7 @@ def geometric_pulls(law: Law, ratio: float, T: int) -> list[float]:
 
 
 def program_pulls(law: Law, n0: int, T: int) -> list[float]:
-    """The g(1..T) that minimise the largest |b(n)|, n = n0..T + left, for any law."""
+    """How far to pull the outcomes 1..T down so that the largest |bias| of all counts from n0 on is least."""
     program = Program()
     g = [program.variable(0, j) for j in range(1, T + 1)]
     largest = program.variable()
@@ -100,10 +109,11 @@ def program_pulls(law: Law, n0: int, T: int) -> list[float]:
 
 
 def geometric_side(law: Law) -> tuple[float, int] | None:
-    """(a, onset) if P(Z = -i) = c a^i for all i >= onset, where onset 0 includes the centre; otherwise None.
+    """The pair (a, onset) if P(Z = -i) = c a^i for all i >= onset; otherwise None. Onset 0 includes the centre.
 
-    Ratios are compared to 1e-6 among weights large enough for that; the outermost cell is left out, because
-    cutting a law may lower it. Sides that fall by less than a share of 1e-6 (epsilon 0) are flat, not geometric.
+    Ratios are compared to 1e-6, among weights that are large enough for that. The outermost weight is left out, because
+    cutting a law may lower it. Sides that fall by less than a share of 1e-6 per outcome (epsilon 0) are flat, not
+    geometric.
     """
     if not law.is_symmetric():
         return None

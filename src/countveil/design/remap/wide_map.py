@@ -1,12 +1,14 @@
-"""Maps to the non-negative integers for wide laws: one fixed integer f(y') for every y', never falling.
+"""Maps to the non-negative integers for wide laws: one fixed integer f(y') for every signed count y' = n + Z.
 
-Beside a standard deviation of a hundred, rounding the mean of a pulled outcome to an integer does not matter. So the
-map is not random: f(j) is the nearest integer to a mean m(j), linear between few knots, and a linear program for the
-knots minimises the largest bias from n0 on. As f never falls, {f(Y') <= y} is {Y' <= h(y)}: the margins of all counts
-are differences of cumulated weights of the signed law (`countveil.laws.remap`), which makes wide laws fast.
+Compared with a standard deviation of a hundred, rounding the mean of a pulled outcome to an integer does not matter. So
+the map is not random: f(j) is the nearest integer to a mean m(j), which is linear between few knots, and a linear
+program for the means at the knots minimises the largest bias from n0 on. f never falls. So f(Y') <= y exactly if Y' <=
+h(y), where h(y) is the last outcome with f(h) <= y: the margins of all counts are differences of partial sums of the
+signed law's weights (`countveil.laws.remap`), which makes wide laws fast.
 
-The bias at n is sum_{y' < 0} q(y' - n) (-y') + sum_{j=0..T} q(j - n) (m(j) - j). Sums over the stretch between two
-knots come from cumulated sums of q(z) and z q(z). Floats are precise enough: the bias of the integer map is measured.
+With q the law of the signed noise, the bias at the count n is sum_{y' < 0} q(y' - n) (-y') + sum_{j=0..T} q(j - n)
+(m(j) - j). Sums over the stretch between two knots are differences of partial sums of q(z) and z q(z). Floats are
+precise enough: the bias of the integer map is measured.
 """
 
 from __future__ import annotations
@@ -23,9 +25,9 @@ from countveil.numeric.linear_program import Program
 
 Floats = NDArray[np.float64]
 WIDE = 80
-"""The least standard deviation of a wide law."""
+"""Laws with at least this standard deviation are wide."""
 REACH, KNOTS, ROWS = 3.0, 60, 12
-"""T in standard deviations, knots in 0..T, and counts in a standard deviation at which the bias is bounded."""
+"""A map's reach in standard deviations, its stretches between knots, and counts per deviation to bound the bias at."""
 
 
 def is_wide(law: Law) -> bool:
@@ -33,7 +35,7 @@ def is_wide(law: Law) -> bool:
 
 
 def wide_targets(law: Law, n0: int) -> list[int]:
-    """f(0), ..., f(T), never falling and f(j) <= j, with the least largest bias from n0 on."""
+    """The integers f(0), ..., f(T) of the map whose largest bias from n0 on is least; f never falls, and f(j) <= j."""
     deviation = math.sqrt(law.variance)
     T = round(REACH * deviation)
     knots = np.unique(np.linspace(0, T, KNOTS + 1).round().astype(np.int64))
@@ -57,13 +59,13 @@ def wide_targets(law: Law, n0: int) -> list[int]:
 
 
 def _bias_terms(law: Law, knots: NDArray[np.int64], counts: NDArray[np.int64]) -> tuple[Floats, Floats]:
-    """The bias at each count as matrix @ means at the knots + constant."""
+    """A matrix and a vector: matrix @ (means of the map at the knots) + vector is the bias at each of the counts."""
     q = np.array([weight / law.total for weight in law.weights])
     z = np.arange(-law.left, law.right + 1)
     mass, moment = np.append(0.0, np.cumsum(q)), np.append(0.0, np.cumsum(z * q))
 
     def sums(first: NDArray[np.int64], beyond: NDArray[np.int64]) -> tuple[Floats, Floats]:
-        """The sums of q and of z q over first <= z < beyond."""
+        """The sums of q(z) and of z q(z) over first <= z < beyond, where q is the law of the signed noise."""
         start, stop = (np.clip(x + law.left, 0, len(q)) for x in (first, beyond))
         return mass[stop] - mass[start], moment[stop] - moment[start]
 

@@ -1,4 +1,8 @@
-"""A program in fixed point, its points with exact measures of their violations, and scales for floats."""
+"""Linear programs in fixed point: exact numbers as integers times 2^-256.
+
+Holds the program and its matrix, points with exact measures of how far they violate the program, and the powers of two
+that scale the program for a float solver.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ Floats = NDArray[np.float64]
 Bits = NDArray[np.int32]
 
 BITS = 256
-"""Fractional bits of every exact number."""
+"""Every exact number is stored as an integer: its value times 2^BITS."""
 ONE = 1 << BITS
 INFINITE = 1 << (BITS + 400)
 
@@ -53,7 +57,7 @@ def to_floats(values: Exact, shift: int | Bits) -> Floats:
 
 
 def exponent_of(values: Floats) -> int:
-    """The least e such that every value is below 2^e, or -4 * BITS if no value is positive."""
+    """The least e such that every value is below 2^e, or -4 * BITS (for minus infinity) if none is positive."""
     top = float(values.max(initial=0.0))
     return math.frexp(top)[1] if top else -4 * BITS
 
@@ -72,7 +76,10 @@ def top(values: Exact) -> int:
 
 
 class Matrix:
-    """The matrix W = (A, -1) of a program: its coefficients A, and a slack column for every row."""
+    """The matrix W of a program: the coefficients of the variables, then one slack column for every row.
+
+    A slack equals the value of its row, so W times (variables, slacks) is zero.
+    """
 
     def __init__(self, rows: Sequence[dict[int, int]], width: int) -> None:
         height = len(rows)
@@ -91,11 +98,11 @@ class Matrix:
         self._ends = np.cumsum(np.bincount(self.columns, minlength=width + height))
 
     def times(self, z: Exact) -> Exact:
-        """The product W z."""
+        """The product of W and a column vector z."""
         return _segment_sums(self.values * z[self.columns], self.starts[1:])
 
     def transposed_times(self, y: Exact) -> Exact:
-        """The product y W."""
+        """The product of a row vector y and W."""
         return _segment_sums(self._by_column * y[self._rows_by_column], self._ends)
 
 
@@ -112,7 +119,8 @@ def _segment_sums(products: Exact, ends: NDArray[Any]) -> Exact:
 class Solution:
     """The values of the variables, with exact measures of their errors.
 
-    `residual` is the largest violation of a constraint; `gap` bounds the distance from the dual objective.
+    `residual` is the largest amount by which a constraint is violated. `gap` is an upper bound on the difference
+    between the objective and that of the dual solution. `rounds` is the number of float programs that were solved.
     """
 
     values: list[Fraction]
@@ -127,7 +135,7 @@ class Solution:
 
 @dataclass(frozen=True)
 class Data:
-    """The program in fixed point: min cost.z subject to matrix z = 0 and lower <= z <= upper."""
+    """The program in fixed point: minimise cost.z for z = (variables, slacks), matrix z = 0 and lower <= z <= upper."""
 
     matrix: Matrix
     cost: Exact
@@ -135,7 +143,10 @@ class Data:
     upper: Exact
 
     def at_present_bounds(self, columns: Status) -> Status:
-        """The statuses after moving every column at an absent bound to its other bound, or to zero if it has none."""
+        """The statuses, with every column moved whose status names a bound that it does not have.
+
+        Such a column is moved to its other bound, or to zero if it has no bound at all.
+        """
         no_lower, no_upper = self.lower <= -INFINITE, self.upper >= INFINITE
         nonbasic, upper = columns != BASIC, columns == UPPER
         moved = np.where(nonbasic, np.where(no_lower | upper & ~no_upper, UPPER, LOWER), BASIC)
@@ -144,14 +155,17 @@ class Data:
 
 @dataclass(frozen=True)
 class SimplexBasis:
-    """The status of every column (variable or slack) and of every row of W z = 0."""
+    """A basis of the simplex method: the status of every column (variable or slack) and of every row.
+
+    The statuses are BASIC, LOWER and UPPER (at that bound), and ZERO (not basic, without bounds).
+    """
 
     columns: Status
     rows: Status
 
 
 class Point:
-    """A primal and a dual solution, with exact measures of their violations."""
+    """A primal solution `z` and a dual solution `y` of a program, with exact measures of their violations."""
 
     def __init__(self, data: Data, basis: SimplexBasis, z: Exact, y: Exact) -> None:
         self.data = data
@@ -164,7 +178,7 @@ class Point:
 
     @cached_property
     def _wrong_signs(self) -> Exact:
-        """The sizes of the reduced costs that have the wrong sign for their column's status; 0 for all others."""
+        """For every column, the size of its reduced cost if its sign shows that the point is not optimal; else 0."""
         status = self.basis.columns
         loose = (status == BASIC) | (self.data.lower != self.data.upper)
         wrong = np.where(self.reduced < 0, status != UPPER, status != LOWER)
@@ -172,12 +186,12 @@ class Point:
 
     @cached_property
     def violation(self) -> int:
-        """The largest violation of a bound, of a row, or of the sign of a reduced cost."""
+        """The largest violation of a bound, of a row, or of the sign of a reduced cost, times 2^(2 * BITS)."""
         outside = max(top(self.data.lower - self.z), top(self.z - self.data.upper))
         return max(outside << BITS, top(abs(self.residual)), top(self._wrong_signs))
 
     def primal_exponent(self, scale: Scale) -> int:
-        """The binary exponent of the primal violation that the scaled float program sees."""
+        """The least e such that every violation of bounds and rows is below 2^e in the scaled float program."""
         outside = np.maximum(self.data.lower - self.z, self.z - self.data.upper)
         return max(
             exponent_of(to_floats(outside, -scale.columns - BITS)),
@@ -185,11 +199,14 @@ class Point:
         )
 
     def dual_exponent(self, scale: Scale) -> int:
-        """The binary exponent of the dual violation that the scaled float program sees."""
+        """The least e such that every reduced cost of the wrong sign is below 2^e in the scaled float program."""
         return exponent_of(to_floats(self._wrong_signs, scale.columns - 2 * BITS))
 
     def solution(self, rounds: int) -> Solution:
-        """The point in fractions; the residual is measured on the rows themselves, not on their slacks."""
+        """The values of the variables as Fractions, with the exact residual and gap.
+
+        The residual is measured by recomputing every row from the variables; the values of the slacks are not trusted.
+        """
         x = self.z.copy()
         x[self.width :] = 0
         rows = self.data.matrix.times(x)
@@ -205,10 +222,10 @@ class Point:
         )
 
     def _gap(self) -> int:
-        """An upper bound on the primal minus the dual objective: the sum of the absolute values of its terms.
+        """An upper bound on the primal minus the dual objective: its terms, all taken as positive, are added up.
 
-        If a column has no bound on the side that its reduced cost points to, the size of its value (plus one)
-        replaces the distance to that bound.
+        The term of a column is its reduced cost times its distance to the bound that the sign of the cost points to.
+        Where that bound is missing, the size of the column's value (plus one) replaces the distance.
         """
         bound = np.where(self.reduced > 0, self.data.lower, self.data.upper)
         distance = np.where(abs(bound) >= INFINITE, abs(self.z) + ONE, abs(self.z - bound))
@@ -217,17 +234,18 @@ class Point:
 
 @dataclass(frozen=True)
 class Scale:
-    """Exponents of the powers of two that the float program multiplies its columns and rows by."""
+    """How the float program is scaled: the exponents of the powers of two that multiply its columns and its rows."""
 
     columns: Bits
     rows: Bits
 
 
 def scale_of(matrix: Matrix, z: Exact) -> Scale:
-    """The scales that bring the values of a point close to one.
+    """The powers of two that bring the values of the point z close to one in the scaled program.
 
-    The scale of a column comes from its smallest row, the scale of a row from its largest term. Where the
-    point gives no size, the scale is one.
+    A row is as large as its largest term at z. A column is scaled so that its term reaches the size of the smallest row
+    it appears in, and a row so that its largest scaled term is close to one. Rows and columns in which z is zero have
+    the scale one.
     """
     height, width = matrix.shape
     size = abs(matrix.floats)

@@ -59,7 +59,7 @@ class Solver:
             self._highs.setOptionValue(name, value)
 
     def load(self, scale: Scale, cost: Floats, lower: Floats, upper: Floats, right: Floats) -> None:
-        """Pass a program to HiGHS; all of it is scaled already except the matrix, which is scaled here."""
+        """Pass a program to HiGHS. Costs, bounds and right-hand sides are given scaled; the matrix is scaled here."""
         matrix = self._matrix
         model = self._api.HighsLp()
         model.num_row_, model.num_col_ = matrix.shape
@@ -71,7 +71,10 @@ class Solver:
         self._highs.passModel(model)
 
     def solve(self, start: SimplexBasis, attempts: Attempts) -> SimplexBasis:
-        """An optimal basis; raises NoSolution if two attempts agree on the reason, or if all of them fail."""
+        """An optimal basis, found from the basis `start` with the first of the given options that succeed.
+
+        Raises NoSolution if two attempts agree that the program is infeasible, or that it is unbounded, or if all fail.
+        """
         reasons: list[str] = []
         for options in attempts:
             self._set(options)
@@ -101,7 +104,7 @@ class Solver:
         return {known.kInfeasible: "infeasible", known.kUnbounded: "unbounded"}.get(status, "failed")
 
     def _is_close(self) -> bool:
-        """Whether a basis of unknown status is good enough to refine."""
+        """Whether a basis that HiGHS did not prove optimal violates the program little enough to be refined."""
         info = self._highs.getInfo()
         return bool(max(info.max_primal_infeasibility, info.max_dual_infeasibility) < CLOSE)
 
@@ -123,14 +126,14 @@ class Solver:
         )
 
     def basis_solve(self, right: Floats) -> Floats:
-        """The change of the basic columns that changes the rows by the given right-hand side."""
+        """The change of the basic columns that changes the row values by `right`."""
         step = np.zeros(self._matrix.shape[1])
         structural = self._basic >= 0
         step[self._basic[structural]] = np.asarray(self._highs.getBasisSolve(right)[1])[structural]
         return step
 
     def transposed_solve(self, costs: Floats) -> Floats:
-        """The change of the row duals that reduces the costs of the basic columns by the given costs."""
+        """The change of the dual values of the rows that lowers the reduced costs of the basic columns by `costs`."""
         right = np.where(self._basic >= 0, costs[np.maximum(self._basic, 0)], 0.0)
         step: Floats = np.asarray(self._highs.getBasisTransposeSolve(right)[1], dtype=np.float64)
         return step

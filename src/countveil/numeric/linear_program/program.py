@@ -1,27 +1,27 @@
 """Linear programs solved far beyond double precision, with HiGHS doing the pivoting.
 
-HiGHS works in doubles with tolerances near 1e-9, too coarse for optima near 1e-12. The method here is
-iterative refinement for linear programming (Gleixner, Steffy, Wolter), carried out on bases. Every row is
-given a slack, so that the program reads: min c.z subject to W z = 0 and bounds on z = (variables, slacks).
+HiGHS works in doubles with tolerances near 1e-9, too coarse for optima near 1e-12. The method here is iterative
+refinement for linear programming (Gleixner, Steffy, Wolter), carried out on bases. Every row is given a slack, so that
+the program reads: min c.z subject to W z = 0 and bounds on z = (variables, slacks).
 
 1. HiGHS solves the program and returns a basis.
 2. The primal and dual solution of that basis is computed to about 2^-200. Residuals are computed exactly
    in big-integer fixed point; each correction is one solve with HiGHS's float factorisation of the
    basis.
 3. The bound violations of the primal and the sign violations of the dual are measured exactly. If any
-   remain, HiGHS solves the correction program: the same matrix, with bounds shifted by the present point
-   and magnified by 2^primal_bits, and with the present reduced costs magnified by 2^dual_bits as costs.
-   It starts from the present basis. Continue with 2.
+   remain, HiGHS solves the correction program, which starts from the present basis and has the same matrix.
+   Its bounds are the distances of the present point to the bounds, magnified by 2^primal_bits; its costs
+   are the present reduced costs, magnified by 2^dual_bits. Continue with step 2.
 
-The float program is scaled by powers of two so that all values of the present point are close to one. That
-makes HiGHS's tolerances relative, and matters more than any option: without it, programs whose variables
-decay over many orders of magnitude cannot be solved. The first solve of a program has no point to scale by,
-unless the caller gives expected sizes (`Program.expect`).
+The float program is scaled by powers of two so that all values of the present point are close to one. That makes
+HiGHS's tolerances relative, and matters more than any option: without such scaling, programs whose variables decay over
+many orders of magnitude cannot be solved. The first solve of a program has no point to scale by, unless the caller
+gives expected sizes (`Program.expect`).
 
-Coefficients, costs and bounds are rounded once, on entry, to multiples of 2^-256; everything called exact
-is exact for the rounded program. The only guarantee is ``Solution.residual``, which is measured exactly on the
-values returned. Optimality depends on HiGHS having found the right basis, and infeasibility and unboundedness
-are reported as HiGHS reports them. Callers who need a proof must certify the result.
+Coefficients, costs and bounds are rounded once, on entry, to multiples of 2^-256; everything called exact is exact for
+the rounded program. The only guarantee is ``Solution.residual``, which is measured exactly on the values returned.
+Optimality depends on HiGHS having found the right basis, and infeasibility and unboundedness are reported as HiGHS
+reports them. Callers who need a proof must certify the result.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ MAX_COST = 2.0**60
 
 
 class Program:
-    """The program: minimise c.x subject to bounds on rows and variables, with exact coefficients."""
+    """A linear program with exact coefficients: minimise a sum of terms, subject to bounds on rows and on variables."""
 
     def __init__(self) -> None:
         self._lower: list[int] = []
@@ -85,7 +85,7 @@ class Program:
         return len(self._lower) - 1
 
     def variables(self, count: int, lower: Number | None = 0, upper: Number | None = None) -> range:
-        """Add variables that share their bounds."""
+        """Add `count` variables with the same bounds, and return the range of their indices."""
         first = len(self._lower)
         for _ in range(count):
             self.variable(lower, upper)
@@ -97,7 +97,10 @@ class Program:
         lower: Number | None = None,
         upper: Number | None = None,
     ) -> int:
-        """Add the row lower <= terms <= upper and return its index; repeated variables add up."""
+        """Add the row lower <= sum of terms <= upper, and return its index.
+
+        A term is a pair (variable, coefficient); the coefficients of a variable that occurs several times are added.
+        """
         self._rows.append(self._collect(terms))
         self._row_lower.append(to_fixed_bound(lower, -INFINITE))
         self._row_upper.append(to_fixed_bound(upper, INFINITE))
@@ -114,11 +117,14 @@ class Program:
         self._upper[var] = to_fixed_bound(upper, INFINITE)
 
     def expect(self, sizes: Iterable[tuple[int, Number]]) -> None:
-        """Set rough sizes of variables at the optimum: a hint that only scales the first solve."""
+        """Give rough sizes of some variables at the optimum. This is a hint: it only scales the first solve."""
         self._sizes = self._collect(sizes)
 
     def minimize(self, terms: Iterable[tuple[int, Number]]) -> Solution:
-        """Minimise the terms; every later call starts from the basis that the previous call ended with."""
+        """Minimise the sum of the terms, pairs of a variable and its coefficient; raises NoSolution.
+
+        Every later call starts from the basis with which the previous call ended.
+        """
         cost = self._collect(terms)
         width = len(self._lower)
         data = Data(
@@ -143,7 +149,10 @@ class Program:
         return {index: total for index, total in sums.items() if total}
 
     def _start(self, data: Data) -> Point:
-        """The last point, extended by new variables (nonbasic, at zero) and new rows (slack basic)."""
+        """The point at which the previous call of `minimize` ended, extended by what was added to the program since.
+
+        New variables start at zero, as nonbasic columns; new rows start with their slack in the basis.
+        """
         width, height = len(self._lower), len(self._rows)
         columns = np.repeat(np.array([LOWER, BASIC], dtype=np.int8), [width, height])
         rows = np.full(height, LOWER, dtype=np.int8)
@@ -159,7 +168,7 @@ class Program:
 
 
 def _refine(data: Data, start: Point, sizes: Exact) -> tuple[Point, int]:
-    """The best point that refinement reaches, and the number of float programs solved."""
+    """The point with the smallest violation that refinement reaches, and the number of float programs solved."""
     solver = Solver(data.matrix)
     scale = scale_of(data.matrix, sizes)
     primal_bits, dual_bits = 0, 0
@@ -189,12 +198,15 @@ def _refine(data: Data, start: Point, sizes: Exact) -> tuple[Point, int]:
 
 
 def _magnification(exponent: int, before: int, growth: int) -> int:
-    """The exponent that magnifies a violation to about one, within limits; `before` if there is no violation."""
+    """The exponent e with which 2^e magnifies a violation below 2^exponent to about one.
+
+    It is at most `before + growth`; if there is no violation, it is `before`.
+    """
     return before if exponent < -TOLERANCE_BITS else max(0, min(-exponent, before + growth))
 
 
 def _correct(solver: Solver, point: Point, scale: Scale, primal_bits: int, dual_bits: int, attempts: Attempts) -> Point:
-    """Solve the correction program around a point, and return the point of the basis that is optimal in it."""
+    """Solve the correction program around a point, and return the point of its optimal basis."""
     data = point.data
     cost = np.clip(to_floats(point.reduced, scale.columns + (dual_bits - 2 * BITS)), -MAX_COST, MAX_COST)
     shift = (primal_bits - BITS) - scale.columns
@@ -226,7 +238,10 @@ def _basic_point(data: Data, basis: SimplexBasis, solver: Solver, scale: Scale) 
 def _improve(
     value: Exact, residual_of: Callable[[Exact], Exact], step: Callable[[Floats], Floats], scale: Bits
 ) -> Exact:
-    """Add float steps to `value`, each computed from the residual scaled to size one, while the residual shrinks."""
+    """Add corrections to `value` until its residual is negligible or stops shrinking.
+
+    Each correction is a float `step`, computed from the residual scaled to size one.
+    """
     residual = residual_of(value)
     while top(abs(residual)).bit_length() > 2 * BITS - SOLVE_BITS:
         scaled = to_floats(residual, scale - 2 * BITS)

@@ -1,4 +1,6 @@
-"""The explore page with the parameters of statistical offices (D, V, pstay, js): a table of the cell-key method."""
+"""The explore page with the parameters of statistical offices (D, V, pstay, js): designs a table of the cell-key
+method.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ SHOWN = 13
 
 
 def make_view(fields: Mapping[str, str]) -> dict[str, Any]:
-    """The facts about the table, and the rows of its pictures."""
+    """The facts about the designed table, and the numbers of its pictures."""
     designed = _design_table(tuple(sorted(fields.items())))
     table, epsilon = designed.table, designed.spec.epsilon
     report = audit(table, epsilons=[epsilon])
@@ -47,19 +49,19 @@ def make_view(fields: Mapping[str, str]) -> dict[str, Any]:
 
 
 def write_command(fields: Mapping[str, str]) -> str:
-    """The command that makes this table, whether or not the service can make it in time."""
+    """The command that designs this table, also if the service cannot design it in time."""
     given = " ".join(f"--{name} {shlex.quote(value)}" for name, value in fields.items())
     return f"countveil ptable design {given} -o ptable.csv"
 
 
 def write_python(fields: Mapping[str, str]) -> str:
-    """The Python code that makes this table."""
+    """Python code that designs this table."""
     given = ", ".join(f"{name}={value!r}" for name, value in fields.items())
     return f"from countveil import ptables\n\nptables.save(ptables.design({given}).table, 'ptable.csv')"
 
 
 def write_file(fields: Mapping[str, str]) -> dict[str, Any]:
-    """The table in the format of tau-Argus."""
+    """The table as text in the format of tau-Argus."""
     designed = _design_table(tuple(sorted(fields.items())))
     return {"text": "".join(designed.format.write(designed.table))}
 
@@ -70,7 +72,7 @@ def _design_table(items: tuple[tuple[str, str], ...]) -> Designed:
 
 
 def noise_rows(table: PTable) -> list[dict[str, Any]]:
-    """{z, p, within} of the last row, from -D to D."""
+    """For each noise z in the table's last row: its probability p, and whether z is `within` the 95 % margin."""
     row = table.rows[-1]
     weights = dict(row.items())
     margin = next(
@@ -81,7 +83,7 @@ def noise_rows(table: PTable) -> list[dict[str, Any]]:
 
 
 def small_count_rows(table: PTable) -> list[dict[str, Any]]:
-    """{n, y, last, p, exact}: the law of the published count y for the smallest true counts n."""
+    """The probability p of each published count y, for the smallest true counts n; `exact` says whether y equals n."""
     published = range(SHOWN + table.D)
     rows = []
     for n in range(SHOWN):

@@ -1,4 +1,4 @@
-"""The page to ask: it keeps fields and SQL equal, and shows the dry run before the question is asked."""
+"""The page to ask: its fields and its SQL always say the same, and the dry run comes before the question."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ WORD = re.compile(
     r"""(?:date\s*)?'(?:[^']|'')*(?:'|\Z)|"(?:[^"]|"")*(?:"|\Z)|[-+]?\d[\w.]*|\w+|.""", re.IGNORECASE | re.DOTALL
 )
 RIGHT_TO = 10
-"""A cell is useful if its 95 % interval extends at most a tenth of the count to either side."""
+"""A cell counts as useful if its 95 % interval extends at most a tenth of the count to either side."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One row of the table, as it is shown."""
+    """One row of the answer as the page shows it."""
 
     labels: tuple[str, ...]
     y: int
@@ -42,7 +42,7 @@ class Cell:
 
 
 def build_page(curator: Curator, key: Key, form: FormData) -> dict[str, Any]:
-    """The values of the page for a submitted form."""
+    """The values that the page's template shows for a submitted form."""
     ready = {
         name: each
         for name, each in curator.config.datasets.items()
@@ -84,8 +84,9 @@ def build_page(curator: Curator, key: Key, form: FormData) -> dict[str, Any]:
 
 
 def _have_changed(curator: Curator, sql: str, fields: Fields, was: str) -> bool:
-    """Whether the user has changed the fields: they differ from the unchanged SQL beside them. If the SQL is refused,
-    the fields are compared with their earlier values.
+    """Whether the user has changed the fields since the page was shown, while the SQL beside them is unchanged.
+
+    The fields are compared with the SQL or, if the SQL is refused, with their earlier values.
     """
     try:
         before = fielding.from_question(curator.question(sql))
@@ -95,7 +96,7 @@ def _have_changed(curator: Curator, sql: str, fields: Fields, was: str) -> bool:
 
 
 def _list_grades(curator: Curator, key: Key, dataset: Dataset) -> dict[str, Any]:
-    """The grades to choose from, with the answers that are left for this key, where there are several."""
+    """The grades to choose from, with the answers left for this key. Empty if there is only one grade."""
     budget = dataset.require_budget()
     if len(budget.grades) < 2:
         return {}
@@ -128,7 +129,7 @@ def _count(curator: Curator, key: Key, sql: str, grade: str | None) -> dict[str,
 
 
 def _cells(table: Table) -> list[Cell]:
-    """The rows of the table; the flag `weak` depends only on published numbers."""
+    """The rows of the answer. Whether a row is `weak` depends only on published numbers."""
     cells = []
     for row in table.rows:
         *labels, y, low, high = row
@@ -138,7 +139,7 @@ def _cells(table: Table) -> list[Cell]:
 
 
 def _describe_refusal(error: CountveilError, sql: str) -> dict[str, Any]:
-    """The refusal with the message of the service, and its position marked in the SQL."""
+    """The values that show a refusal: its message as over HTTP, and its position marked in the SQL."""
     problem = to_problem(error)
     values: dict[str, Any] = {
         "problem": problem,
@@ -152,7 +153,10 @@ def _describe_refusal(error: CountveilError, sql: str) -> dict[str, Any]:
 
 
 def split_at_error(sql: str, position: int) -> tuple[str, str, str]:
-    """The text before, at and after a position (from 1); at it is the whole word, number or quoted text."""
+    """Split SQL text into the parts before, at and after a position (from 1).
+
+    The part at the position is the whole word, number or quoted text there.
+    """
     start = min(max(0, position - 1), len(sql))
     word = WORD.match(sql, start)
     end = word.end() if word else start
@@ -160,7 +164,11 @@ def split_at_error(sql: str, position: int) -> tuple[str, str, str]:
 
 
 def find_recorded(curator: Curator, key: Key, receipt: str, question: str) -> Table | None:
-    """A recorded answer that this key paid for, or whose question it has asked too (proved by the hash); else None."""
+    """The recorded answer with this receipt id, if this key may see it; else None.
+
+    A key may see answers that it paid for. It may also see an answer if it has asked the same question, which it proves
+    by the question's hash. Curators may see all answers.
+    """
     charge = curator.ledger.charge_of(receipt)
     if charge is None or (key.role != "curator" and key.name != charge.analyst and question != charge.question):
         return None

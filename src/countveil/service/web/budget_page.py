@@ -1,4 +1,4 @@
-"""The budget page: answers left, the questions asked and by whom, and whether the chain is intact."""
+"""The budget page: answers left, the questions asked and by whom, and whether the ledger is intact."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_ASKED = 200
 
 
 def build_page(curator: Curator, key: Key, verify: bool) -> dict[str, Any]:
-    """The values of the page. Curators see everyone's questions, analysts their own."""
+    """The values that the page shows. Curators see everyone's questions, analysts their own."""
     who = None if key.role == "curator" else key.name
     asked = list(curator.ledger.charges(analyst=who))
     values: dict[str, Any] = {
@@ -35,9 +35,10 @@ def build_page(curator: Curator, key: Key, verify: bool) -> dict[str, Any]:
 
 
 def _pools(curator: Curator, key: Key) -> list[dict[str, Any]]:
-    """The budgets that a key sees: for a curator the whole pools, for others their share; None without a share.
+    """The budgets that the holder of a key sees: curators see whole pools, others their share of each pool.
 
-    The answers are those of grades of single questions; the grades are listed with those of publications.
+    An analyst without a share of a pool has None there. The answers are those of grades of single questions; the
+    grades of publications are listed too.
     """
     budgets = []
     for visible, whole in zip(list_pools(curator, key), curator.budget(), strict=True):
@@ -54,7 +55,10 @@ def _pools(curator: Curator, key: Key) -> list[dict[str, Any]]:
 
 
 def _answers_of_key(pool: PoolBudget, key: Key, total: int) -> int | None:
-    """The most answers of a pool for a key: its share, if there are shares, and at most the limit of the key."""
+    """How many answers of a pool a key may pay for: its share, if the pool has shares, but at most the key's own limit.
+
+    None if the pool has shares and the key has none.
+    """
     if pool.shares and key.name not in pool.shares:
         return None
     most = pool.shares[key.name].answers if pool.shares else total

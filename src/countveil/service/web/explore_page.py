@@ -1,7 +1,9 @@
-"""The mechanism that the sliders choose, and the numbers of its pictures. Needs no data and no key.
+"""The explore page: the mechanism that the sliders choose, and the numbers of its pictures. It needs no data and no
+key.
 
-Runs in the helper process (`service.design_worker`), in two steps: first `make_view`, then what takes longer
-(`make_guarantee`: the whole curve, an attacker's suspicion; `compare_others`: other mechanisms at the same guarantee).
+Everything here runs in the helper process (`service.design_worker`), in two steps: first `make_view`, then what takes
+longer. `make_guarantee` computes the whole curve of delta and what an attacker can suspect; `compare_others` compares
+other mechanisms at the same guarantee.
 """
 
 from __future__ import annotations
@@ -33,13 +35,13 @@ DEFAULTS = {"epsilon": "1", "delta": "1e-6", "answers": "1", "policy": "nonnegat
 MOST_ANSWERS = 10_000
 CURVE_POINTS = 24
 EXCEPTIONS = 0.01
-"""The share of releases in which the suspicion may exceed the shown bound."""
+"""The share of releases in which an attacker's suspicion may exceed the bound that is shown."""
 FARTHEST, REFINED = 500.0, 3
 
 
 @dataclass(frozen=True)
 class Made:
-    """A mechanism for a number of answers, and the guarantee of all of them together."""
+    """A mechanism for a number of answers, and the guarantee of all these answers together."""
 
     mechanism: Mechanism
     answers: int
@@ -48,12 +50,12 @@ class Made:
 
 
 def make_mechanism(fields: Mapping[str, str]) -> Made:
-    """The mechanism that the fields ask for."""
+    """Make the mechanism that the fields of the page describe."""
     return _make_mechanism(tuple(sorted(fields.items())))
 
 
 def write_command(fields: Mapping[str, str]) -> str:
-    """The command that makes this mechanism, whether or not the service can make it in time."""
+    """The command that makes this mechanism, also if the service cannot make it in time."""
     call, given = _choose_call(fields)
     names = {"D": "-D", "unbiased_from": "--unbiased-from"}
     words = [f"{names.get(name, '--' + name)} {shlex.quote(str(value))}" for name, value in given.items()]
@@ -61,7 +63,7 @@ def write_command(fields: Mapping[str, str]) -> str:
 
 
 def write_python(fields: Mapping[str, str]) -> str:
-    """The Python code that makes this mechanism."""
+    """Python code that makes this mechanism."""
     call, given = _choose_call(fields)
     arguments = ", ".join(f"{name}={value!r}" for name, value in given.items())
     end = ".mechanism" if call == "plan" else ""
@@ -69,7 +71,7 @@ def write_python(fields: Mapping[str, str]) -> str:
 
 
 def _choose_call(fields: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
-    """The library call of the fields and its arguments: design, or plan for several answers."""
+    """The library function to call for these fields, with its arguments: `design`, or `plan` for several answers."""
     answers = integer("answers", fields.get("answers", "1"), 1, MOST_ANSWERS)
     policy, method = fields.get("policy", "nonnegative"), fields.get("method", "quick")
     if method not in ("quick", "program"):
@@ -111,7 +113,7 @@ def _plan_arguments(given: dict[str, Any], answers: int, method: str) -> dict[st
 
 
 def make_view(fields: Mapping[str, str]) -> dict[str, Any]:
-    """The facts, and the rows of the first three pictures."""
+    """The facts about the mechanism, and the numbers of the first three pictures."""
     choice = make_mechanism(fields)
     m = choice.mechanism
     c = m.certificate
@@ -154,7 +156,7 @@ def make_view(fields: Mapping[str, str]) -> dict[str, Any]:
 
 
 def sentences(facts: Mapping[str, Any]) -> list[str]:
-    """Statements about the counts in plain words."""
+    """Statements in plain words about the counts that the mechanism publishes."""
     many = facts["answers"] > 1
     statements = [
         f"“Each published count is within {facts['margin_95']} of the truth in at least 95 % of releases, and never "
@@ -183,7 +185,7 @@ def _people(n: int) -> str:
 
 
 def _thin(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """At most about 400 bars, always including z = 0."""
+    """At most about 400 of the bars, so that the picture stays small; the bar of z = 0 is always among them."""
     step = -(-len(rows) // 400)
     return [row for row in rows if row["z"] % step == 0]
 
@@ -192,7 +194,7 @@ def _thin(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def make_guarantee(fields: Mapping[str, str]) -> dict[str, Any]:
-    """The guarantee at every epsilon, and what an attacker's suspicion can become."""
+    """The guarantee at every epsilon, and how strong an attacker's suspicion can become."""
     choice = make_mechanism(fields)
     m = choice.mechanism
     if choice.answers == 1:
@@ -214,14 +216,15 @@ def make_guarantee(fields: Mapping[str, str]) -> dict[str, Any]:
 
 
 def loss_leaving(delta_at: Callable[[float], float], points: Sequence[float], share: float = EXCEPTIONS) -> float:
-    """A privacy loss that is exceeded in at most this share of releases; infinite if there is none in reach.
+    """A privacy loss that is exceeded in at most this share of releases; infinite if none was found.
 
-    delta(e') = E(1 - exp(e' - L))+ >= P(L > e) (1 - exp(e' - e)) for e' < e. So P(L > e) <= share for
+    Let L be the privacy loss. For e' < e, delta(e') = E(1 - exp(e' - L))+ >= P(L > e) (1 - exp(e' - e)). So P(L > e) <=
+    share for
 
         e = e' - log(1 - delta(e') / share),        delta(e') < share:
 
-    Every e' gives a bound; the least bound of all that are tried is returned, first at `points`, then between them.
-    **Guarantee.** Never too low if delta_at never is.
+    Every e' gives a bound. The smallest bound of all e' that are tried is returned; first `points` are tried, then
+    values between them. **Guarantee.** Never too low if delta_at is never too low.
     """
     points = list(points)
 
@@ -243,7 +246,8 @@ def loss_leaving(delta_at: Callable[[float], float], points: Sequence[float], sh
 
 
 def compare_others(fields: Mapping[str, str]) -> dict[str, Any]:
-    """Compare our law, the discrete Gaussian and the geometric law: the noise each needs for the same guarantee."""
+    """Compare our law with the discrete Gaussian and the geometric law: how much noise each needs for the same
+    guarantee."""
     choice = make_mechanism(fields)
     c = choice.mechanism.certificate
     rows = [

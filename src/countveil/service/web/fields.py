@@ -1,7 +1,7 @@
-"""Conversion between the fields of the form and SQL text.
+"""Converts between the fields of the form and SQL text.
 
-For every column, fields say whether to group by it, and which values (a list) or which range to keep. That is a
-conjunction of one test per column; for SQL that says more, `beyond` is set.
+For every column, the fields say whether to group by it, and which values (a list or a range) to keep. Together they say
+one test per column, joined by AND. `beyond` is set if the SQL says more than that.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from countveil.query.tokens import quote_name
 from countveil.query.writing import restate
 
 MOST_LISTED = 60
-"""Most values that are shown as check boxes; longer lists need SQL."""
+"""The most values that are shown as check boxes. A condition on a column with more values needs SQL."""
 
 
 @dataclass(frozen=True)
 class Filter:
-    """The fields of one column: grouped or not, and the values or the range to keep (empty: all)."""
+    """The fields of one column: whether to group by it, and the values or the range to keep (all if empty)."""
 
     grouped: bool = False
     values: tuple[str, ...] = ()
@@ -34,13 +34,13 @@ class Filter:
 
     @property
     def is_free(self) -> bool:
-        """Whether no value is excluded yet."""
+        """Whether the fields keep all values."""
         return not (self.values or self.low or self.high)
 
 
 @dataclass(frozen=True)
 class Fields:
-    """All fields; `beyond` if the SQL says more than fields can."""
+    """The fields of the whole form. `beyond` is True if the SQL says more than fields can."""
 
     dataset: str
     people: bool = False
@@ -49,13 +49,13 @@ class Fields:
 
     @property
     def mark(self) -> str:
-        """A hash that differs if the fields differ."""
+        """A hash of the fields, to see whether they have changed."""
         filters = sorted((name, repr(each)) for name, each in self.filters.items() if each != Filter())
         return hashlib.sha256(repr((self.dataset, self.people, filters)).encode()).hexdigest()[:16]
 
 
 def from_form(form: FormData, schema: Schema) -> Fields:
-    """The fields of a submitted form."""
+    """Read the fields of a submitted form."""
     filters = {}
     for i, column in enumerate(schema.columns):
         values = tuple(str(value) for value in form.getlist(f"v{i}"))
@@ -65,7 +65,7 @@ def from_form(form: FormData, schema: Schema) -> Fields:
 
 
 def to_sql(fields: Fields, schema: Schema) -> str:
-    """The fields as SQL text."""
+    """Write the fields as SQL text."""
     groups, tests = [], []
     for column in schema.columns:
         column_filter = fields.filters.get(column.name, Filter())
@@ -84,7 +84,7 @@ def to_sql(fields: Fields, schema: Schema) -> str:
 
 
 def from_question(question: Question) -> Fields:
-    """The fields of a question, as far as fields can express it."""
+    """The fields that say what a question asks, as far as fields can say it."""
     schema = question.schema
     grouped = {column.name for column in question.by}
     where = question.where
@@ -104,7 +104,7 @@ def from_question(question: Question) -> Fields:
 
 
 def _views(part: object, schema: Schema) -> list[tuple[Column, Points]]:
-    """The ways to say one test on a declared column; none for what is not one test."""
+    """All ways to write a condition as one test on a declared column; empty if it is not a single test."""
     if not isinstance(part, Membership):
         return []
     columns = schema.columns_of[part.column.name]
@@ -112,7 +112,7 @@ def _views(part: object, schema: Schema) -> list[tuple[Column, Points]]:
 
 
 def _filter(column: Column, points: Points, grouped: set[str]) -> Filter | None:
-    """One test as fields; None if it is not one list or one range of declared values."""
+    """The fields that express a test on a column; None unless the test is one list or range of declared values."""
     if any(low < column.first for low, _ in points):  # NULL needs SQL
         return None
     is_grouped = column.name in grouped
@@ -138,7 +138,7 @@ def _among(name: str, column: Column, values: Sequence[str]) -> str:
 
 
 def _literal(column: Column, value: str) -> str:
-    """A typed or ticked value as an SQL literal; the parser refuses what is not a valid one, with its position."""
+    """Write a typed or ticked value as an SQL literal. An invalid value is refused later, by the parser."""
     if column.kind == "text":
         return "'" + value.replace("'", "''") + "'"
     if column.kind == "date":

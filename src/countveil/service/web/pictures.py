@@ -1,6 +1,6 @@
-"""Inline SVG, coloured by the style sheet for light, dark and print, with a title for screen readers.
+"""Pictures as inline SVG, coloured by the style sheet for light, dark and print, each with a title for screen readers.
 
-`standalone` adds the colours for a separate file.
+`standalone` adds the colours, for a picture in a separate file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from countveil.plots.usefulness import ERROR, MARGIN
 
 Rows = Sequence[Mapping[str, Any]]
 LABEL, JOINED = 190.0, " · "
-"""The width for the labels of a line, and the separator between them."""
+"""The width in pixels for the labels of a cell in the picture of answers, and the separator between the labels."""
 
 STYLE = (
     "svg{font:12px system-ui,sans-serif;background:#fff}text{fill:#333}.axis{stroke:#777}.grid{stroke:#e4e4e4}"
@@ -29,17 +29,17 @@ STYLE = (
     ".cell{fill:#14508c}.exact{fill:none;stroke:#c2570c;stroke-width:1.6}.strong{fill:#111;font-weight:600}"
     ".small{fill:#111;font-size:10px}.on-dark{fill:#fff}.quiet{fill:#666}"
 )
-"""The colours of the two pictures that are offered as files."""
+"""The colours of pictures that can be downloaded as separate files, which have no style sheet."""
 
 
 def standalone(picture: str) -> str:
-    """A picture as a separate file."""
+    """A picture with its colours, to be saved as a separate file."""
     head, mark, rest = picture.partition(">")
     return f'{head} xmlns="http://www.w3.org/2000/svg"{mark}<style>{STYLE}</style>{rest}'
 
 
 def noise(rows: Rows, D: int, margin: int, eta: str) -> str:
-    """P(Z = z) as bars: the 95 % band shaded, the hard bound ruled."""
+    """The probability of each noise z as a bar. The 95 % margin is shaded; lines mark the largest possible noise D."""
     most = max(row["p"] for row in rows)
     edge = D + max(0.6, 0.04 * D)
     x, y = svg.linear(-edge, edge, LEFT, WIDTH - RIGHT), svg.linear(0, 1.12 * most, HEIGHT - BOTTOM, TOP)
@@ -65,7 +65,7 @@ def noise(rows: Rows, D: int, margin: int, eta: str) -> str:
 
 
 def heat(rows: Rows) -> str:
-    """The law of the published count (across) for every true count (down)."""
+    """A heat map of the probability of each published count (across) for every true count (down)."""
     counts, places = sorted({r["n"] for r in rows}), sorted({r["y"] for r in rows})
     bottom, largest = HEIGHT + 60 - BOTTOM, max(r["p"] for r in rows)
     across, down = (WIDTH - LEFT - RIGHT) / len(places), (bottom - TOP) / len(counts)
@@ -96,7 +96,7 @@ def heat(rows: Rows) -> str:
 
 
 def useful(rows: Rows, start: int | None) -> str:
-    """The error relative to the size of the cell, and the size from which it is at most 10 %."""
+    """A curve of the relative error by the size of the cell, with a mark where the error becomes at most 10 %."""
     low, high = min(r["n"] for r in rows), max(r["n"] for r in rows)
     up = decades([0.1, *(r["relative"] for r in rows)])
     x = svg.logarithmic(low, max(high, low + 1), LEFT, WIDTH - RIGHT)
@@ -115,7 +115,7 @@ def useful(rows: Rows, start: int | None) -> str:
 
 
 def curve(rows: Rows, certified: Mapping[str, float]) -> str:
-    """delta at every epsilon on a log scale, with values on hover; the dot is the certified pair."""
+    """A curve of delta by epsilon on a log scale, with values on hover. A dot marks the certified pair."""
     if len(rows) < 2:
         return svg.draw([text(WIDTH / 2, HEIGHT / 2, "delta is 0 at every epsilon", "middle")], "delta is 0 everywhere")
     up = decades([1.0, *(max(1e-15, delta) for delta in (certified["delta"] or 1.0, *(r["delta"] for r in rows)))])
@@ -139,7 +139,7 @@ def curve(rows: Rows, certified: Mapping[str, float]) -> str:
 
 
 def suspicion(order: float | None, half: float) -> str:
-    """Suspicion after the release as a function of suspicion before."""
+    """A curve of how strong a suspicion can be after the release, given how strong it was before."""
     x, y = svg.linear(0, 100, LEFT, WIDTH - RIGHT), svg.linear(0, 100, HEIGHT - BOTTOM, TOP)
     ticks = [0, 25, 50, 75, 100]
     most = decimal_text(100 * Fraction(half), 3, "up")
@@ -178,7 +178,7 @@ def answers(labels: Sequence[Sequence[str]], rows: Sequence[tuple[int, int, int]
 
 
 def bars(rows: Sequence[tuple[str, float]], unit: str) -> str:
-    """A few quantities side by side."""
+    """A bar chart of a few quantities."""
     step, left = 34, 140
     high = max(value for _, value in rows) or 1.0
     parts = []
@@ -197,13 +197,13 @@ def bars(rows: Sequence[tuple[str, float]], unit: str) -> str:
 
 
 def _beside(x: float, y: float, words: str, kind: str = "") -> str:
-    """Text beside a point, on the side where there is room."""
+    """Text beside a point: to its left or right, where there is room."""
     left = x > (LEFT + WIDTH) * 0.6
     return text(x - 8 if left else x + 8, y, words, "end" if left else "start", kind)
 
 
 def _wide(words: str) -> float:
-    """The approximate width in pixels of a text of 12 px, rather too large than too small."""
+    """An estimate of a text's width in pixels at 12 px, too large rather than too small."""
     return sum(
         12.0 if c in "mwMW@%…" or east_asian_width(c) in "WF" else 9.3 if c.isupper() else 7.5 if c != " " else 4.0
         for c in words
@@ -211,7 +211,7 @@ def _wide(words: str) -> float:
 
 
 def _shorten_labels(labels: Sequence[str]) -> str:
-    """All labels of a cell, shortened to fit: long labels keep their beginning and end."""
+    """The labels of a cell joined and shortened until they fit. A long label keeps its beginning and its end."""
     for longest in range(max((len(label) for label in labels), default=0), 2, -1):
         words = JOINED.join(_cut(label, longest) for label in labels)
         if _wide(words) <= LABEL:
@@ -227,6 +227,9 @@ def _cut(label: str, longest: int) -> str:
 
 
 def _shade(share: float) -> tuple[float, bool]:
-    """The opacity of a cell, and whether it is dark; skips the range where neither dark nor white text is legible."""
+    """For a share of the largest probability: the opacity of its cell, and whether the text on it must be white.
+
+    Opacities at which neither dark nor white text is legible are skipped.
+    """
     shade = math.sqrt(share)
     return (0.77 + 0.92 * (shade - 0.75), True) if shade >= 0.75 else (0.84 * shade, False)

@@ -1,7 +1,7 @@
 """Log-in sessions: a cookie with the key's public identifier, signed with a secret of this run of the service.
 
-The key itself is read once, at log-in, and stored nowhere: not in the cookie, a page or an address. Revoking the key
-ends its sessions; restarting the service ends all sessions.
+The key itself is read once, at log-in. It is stored nowhere: not in the cookie, a page or an address. Revoking the key
+ends its sessions, and restarting the service ends all sessions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LONGEST = 2000
 
 
 class LoginNeededError(Exception):
-    """The page requires a log-in; `to` is the address to continue at, by default that of the request."""
+    """The page requires a log-in. `to` is the address to continue at; by default it is the address of the request."""
 
     def __init__(self, to: str = "") -> None:
         super().__init__()
@@ -30,19 +30,19 @@ class LoginNeededError(Exception):
 
 
 def local_address(address: str) -> str:
-    """The address to go to after logging in, if it is on this site; otherwise the page to ask."""
+    """The address to go to after logging in: `address` if it is on this site, otherwise the page to ask."""
     return address if _is_plain(address) else "/ask"
 
 
 def return_address(request: Request) -> str:
-    """The address to return to after logging in: that of the request, with its query if it is short."""
+    """The address to return to after logging in: that of the request, including its query if the query is short."""
     path, query = request.url.path, request.url.query
     whole = f"{path}?{query}" if query and request.method in ("GET", "HEAD") else path
     return whole if _is_plain(whole) else path
 
 
 def ask_address(sql: str) -> str:
-    """The address of the page to ask, with this SQL filled in if it fits into an address and contains no key."""
+    """The address of the page to ask with this SQL filled in, unless the SQL is too long or contains a key."""
     address = "/ask?" + urlencode({"sql": sql})
     return address if sql and "cvk_" not in sql.lower() and _is_plain(address) else "/ask"
 
@@ -74,7 +74,7 @@ def end(response: Response) -> None:
 
 
 def current_key(request: Request) -> Key | None:
-    """The key of the session; None without a valid session or if the key was revoked."""
+    """The key of the session; None if there is no valid session or the key was revoked."""
     id, _, rest = request.cookies.get(COOKIE, "").partition(".")
     until, _, signature = rest.partition(".")
     if not until.isascii() or not until.isdigit() or len(until) > 12:
@@ -88,9 +88,9 @@ def current_key(request: Request) -> Key | None:
 
 
 def is_own_page(request: Request) -> bool:
-    """Whether a page of this site sent the form; cookies alone do not prove that in every browser.
+    """Whether a page of this site has sent the form. In some browsers, cookies alone do not prove that.
 
-    Pages without an origin (sandboxed frames, files) send "null" and are not of this site either.
+    Pages without an origin (sandboxed frames, files) send "null" as their origin and are not of this site either.
     """
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         return False

@@ -1,7 +1,7 @@
-"""The routes of the web pages: explore, ask, budget, publications, log in, and the API's documentation.
+"""The routes of the web pages: explore, ask, budget, publications, log in, and the documentation of the API.
 
-Everything works with links and forms. At the same addresses, requests by the page's JavaScript get only the part that
-changes.
+Everything works with links and forms alone. A request by the page's JavaScript uses the same address and gets only the
+part of the page that changes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ STATIC = {
 
 
 def render(request: Request, template: str, status: int = 200, **values: Any) -> Response:
-    """Render a page or a part of one."""
+    """Render a page, or the part of a page that a script has requested."""
     state = request.app.state
     text = _templates.get_template(template).render(
         who=sessions.current_key(request),
@@ -59,7 +59,7 @@ def render(request: Request, template: str, status: int = 200, **values: Any) ->
 
 
 async def read_form(request: Request) -> FormData:
-    """The fields of a form that a page of this site sent."""
+    """Read a form, which must have been sent by a page of this site."""
     if not sessions.is_own_page(request):
         raise Problem(
             ProblemKind.FORBIDDEN,
@@ -73,12 +73,12 @@ async def read_form(request: Request) -> FormData:
 
 
 def is_part(request: Request) -> bool:
-    """Whether a script requests only the part of the page that changes."""
+    """Whether a script has requested only the part of the page that changes."""
     return request.headers.get("hx-request") == "true"
 
 
 def render_refusal(request: Request, problem: Problem) -> Response:
-    """A refusal: as a page or a part of one for browsers, as a problem document for programs."""
+    """Render a refusal: for browsers as a page or a part of one, for programs as a problem document."""
     is_browser = is_part(request) or "text/html" in request.headers.get("accept", "")
     if not is_browser or request.url.path.startswith("/v1/"):
         return problem.response()
@@ -111,7 +111,7 @@ def home(request: Request) -> Response:
 
 @page.get("/explore")
 async def show_explore_page(request: Request) -> Response:
-    """The design explorer; with ?words=agency, the parameters of statistical offices."""
+    """The page to explore designs. With ?words=agency it uses the parameters of statistical offices."""
     _require_designer(request)
     office = request.query_params.get("words") == "agency"
     fields = _read_fields(request, agency if office else explore_page)
@@ -125,7 +125,7 @@ async def show_explore_page(request: Request) -> Response:
 
 @page.get("/explore/more")
 async def show_more(request: Request) -> Response:
-    """The pictures that take longer: the guarantee and the comparison."""
+    """The pictures of the explore page that take longer: the guarantee and the comparison."""
     _require_designer(request)
     fields = _read_fields(request, explore_page)
     followed = await _run_task(request, "explore-followed", fields)
@@ -140,7 +140,7 @@ async def show_more(request: Request) -> Response:
 
 @page.get("/explore/{name}")
 async def download(request: Request, name: str) -> Response:
-    """mechanism.json, ptable.csv, noise.svg, small-counts.svg."""
+    """A file of the explore page: mechanism.json, ptable.csv, noise.svg or small-counts.svg."""
     _require_designer(request)
     office = request.query_params.get("words") == "agency"
     fields = _read_fields(request, agency if office else explore_page)
@@ -165,13 +165,13 @@ async def download(request: Request, name: str) -> Response:
 
 
 def _require_designer(request: Request) -> None:
-    """Require a log-in, unless designs are open to anyone."""
+    """Require a log-in, unless designs are open to everyone."""
     if _find_visitor(request) is None and not request.app.state.settings.open_design:
         raise sessions.LoginNeededError
 
 
 def _read_fields(request: Request, form: ModuleType) -> dict[str, str]:
-    """The fields given in the address, in a fixed order for the permalink; the defaults if there are none."""
+    """The fields of the form given in the address, in a fixed order for the permalink; the defaults if it has none."""
     given = {name: request.query_params.get(name, "").strip()[:40] for name in form.FIELDS}
     return {name: value for name, value in given.items() if value} or dict(form.DEFAULTS)
 
@@ -181,7 +181,8 @@ def _link(fields: Mapping[str, str], office: bool) -> str:
 
 
 async def _run_task(request: Request, task: str, fields: Mapping[str, str]) -> dict[str, Any]:
-    """The helper's result of a task, or its error; cancelled when the browser disconnects."""
+    """Run a task in the helper process and return its result or its error. The task is cancelled if the browser
+    disconnects."""
     stop = Stop()
     run = partial(request.app.state.workshop.run, task, fields, stop, client=request.state.client)
     running = asyncio.create_task(run_in_threadpool(run))
@@ -209,7 +210,7 @@ async def _run_task(request: Request, task: str, fields: Mapping[str, str]) -> d
 
 @page.get("/ask")
 async def show_ask_page(request: Request) -> Response:
-    """The page, filled in from its address; opening an address never asks the question."""
+    """The page to ask, filled in from its address. Opening an address never asks the question."""
     key = _require_holder(request)
     form = FormData([(name, value) for name, value in request.query_params.multi_items() if name != "do"])
     values = await _build_ask_page(request, key, form)
@@ -218,7 +219,7 @@ async def show_ask_page(request: Request) -> Response:
 
 @page.post("/ask")
 async def ask_form(request: Request) -> Response:
-    """Depending on the button: convert fields to SQL or SQL to fields, make a dry run, or ask the question."""
+    """Do what the pressed button says: convert fields to SQL or SQL to fields, make a dry run, or ask the question."""
     key = _find_visitor(request)
     if key is None:  # keep the typed SQL during the log-in
         raise sessions.LoginNeededError(await _ask_address(request))
@@ -228,7 +229,7 @@ async def ask_form(request: Request) -> Response:
 
 
 async def _build_ask_page(request: Request, key: Key, form: FormData) -> dict[str, Any]:
-    """The values of the page for a form; problems of the service are also logged."""
+    """The values that the page to ask shows for a form. Problems that the curator must resolve are also logged."""
     values = await run_in_threadpool(ask_page.build_page, request.app.state.curator, key, form)
     if "problem" in values:
         values.pop("problem").note(request)
@@ -257,7 +258,7 @@ async def _ask_address(request: Request) -> str:
 
 
 def _find_visitor(request: Request) -> Key | None:
-    """The key of the session, or None; applies the rate limit of the key, or else of the client's address."""
+    """The key of the session, or None. The rate limit of the key, or else of the client's address, is applied."""
     key = sessions.current_key(request)
     if key is None:
         limit_client(request, "page")
@@ -343,7 +344,7 @@ async def logout(request: Request) -> Response:
 
 @page.get("/docs")
 def show_docs(request: Request) -> Response:
-    """The API, from its own OpenAPI document."""
+    """A page that documents the API, made from its OpenAPI document."""
     _find_visitor(request)
     return render(request, "docs.html", api=request.app.openapi(), operations=_operations(request.app.openapi()))
 

@@ -63,7 +63,7 @@ def test_a_third_party_engine_needs_only_the_required_methods() -> None:
     assert opened.count(ask(SCHEMA, by=["x"]), salt=b"").tolist() == [0, 1, 2]
     assert opened.alive()
     assert not opened.writes_files
-    with pytest.raises(EngineError, match="this engine cannot tell whether its data has changed"):
+    with pytest.raises(EngineError, match="this engine cannot tell whether the data has changed"):
         opened.fingerprint()
 
 
@@ -90,7 +90,7 @@ def test_an_engine_that_cannot_detect_changed_data_is_refused(monkeypatch: pytes
     monkeypatch.setitem(engine.ENGINES, "abacus", "abacus")
     known = Fingerprints(Secret("of these tests").make_keyed_hash)
     for _ in range(2):
-        with pytest.raises(EngineError, match="this engine cannot tell whether its data has changed"):
+        with pytest.raises(EngineError, match="this engine cannot tell whether the data has changed"):
             known.look(Source("abacus://somewhere", table="t"))
     known.close()
 

@@ -1,0 +1,283 @@
+"""Publications from a configuration to a folder: they add up, cover the truth, replay, and count their editions."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import countveil as cv
+from countveil.curator.curator import Curator
+from countveil.errors import BudgetError, ConfigError, ParameterError, RequestError
+from tests.support.published import TOWNS, config_text, copy_place, rows, write_people, write_place
+
+
+def true_counts(number: int = 400) -> dict[str, Counter[Any]]:
+    people = rows(number)
+    return {
+        "total": Counter(() for _ in people),
+        "county": Counter((TOWNS[town],) for _, town, _, _ in people),
+        "town": Counter((town,) for _, town, _, _ in people),
+        "town*sex": Counter((town, sex) for _, town, sex, _ in people),
+    }
+
+
+def labels(publication: cv.Publication, table: str) -> list[tuple[Any, ...]]:
+    entry = publication.folder.entry(table)
+    columns = publication[table]
+    return list(zip(*(columns[name] for name in entry["by"]), strict=True)) or [()]
+
+
+def test_tables_add_up_and_are_within_their_certain_bounds(tmp_path: Path) -> None:
+    config = copy_place(tmp_path)
+    with Curator.open(config) as curator:
+        publication = curator.publish("census", output=tmp_path / "out")
+        assert publication.verify() == []
+    truth = true_counts()
+    for table in publication.tables:
+        columns = publication[table]
+        true = np.array([truth[table][each] for each in labels(publication, table)])
+        assert ((columns["certain_low"] <= true) & (true <= columns["certain_high"])).all()
+        assert (columns["count"] >= 0).all()
+        law = publication.folder.entry(table)["law"]
+        if law is not None:
+            assert (abs(columns["count"] - true) <= 2 * law["D"]).all()
+            assert (abs(columns["measured"] - true) <= law["D"]).all()
+    towns, both = publication["town"], publication["town*sex"]
+    assert (np.bincount(both["part_of"], weights=both["count"]) == towns["count"]).all()
+
+
+def test_a_replay_writes_the_same_bytes_and_is_free(tmp_path: Path) -> None:
+    config = copy_place(tmp_path)
+    with Curator.open(config) as curator:
+        first = curator.publish("census", output=tmp_path / "one")
+        second = curator.publish("census", output=tmp_path / "two")
+        left = {grade.name: grade.answers_left for grade in curator.budget()[0].grades}
+    assert (first.replayed, second.replayed) == (False, True)
+    assert set(left.values()) == {1}
+    files = sorted(path.relative_to(first.path) for path in first.path.rglob("*") if path.is_file())
+    assert len(files) >= 10
+    assert all((first.path / each).read_bytes() == (second.path / each).read_bytes() for each in files)
+
+
+def test_editions_are_counted_on_new_data_until_none_is_left(tmp_path: Path) -> None:
+    config = copy_place(tmp_path)
+    for edition, number in enumerate((400, 450), start=1):
+        write_people(tmp_path, number)
+        with Curator.open(config) as curator:
+            published = curator.publish("census")
+        assert published.manifest["edition"] == edition
+        assert published.path == tmp_path / "publications" / "census" / f"edition-{edition}"
+    write_people(tmp_path, 500)
+    with Curator.open(config) as curator, pytest.raises(BudgetError, match="census-"):
+        curator.publish("census")
+
+
+@pytest.mark.slow  # a plan is designed
+def test_single_questions_and_publications_share_one_plan(tmp_path: Path) -> None:
+    config = write_place(tmp_path, config_text(budget="answers = 3"))
+    with Curator.open(config) as curator:
+        (budget,) = curator.budget()
+        names = [grade.name for grade in budget.grades]
+        assert names[0] == "standard"
+        assert names[-1] == "census-4"
+        assert (budget.epsilon, budget.answers_total) == ("5", 3 + 2 * (len(names) - 1))
+        curator.publish("census", output=tmp_path / "out")
+        table = curator.count(by="county")
+        assert table.receipt.grade == "standard"
+        with pytest.raises(ParameterError, match="allowed is a grade of single questions"):
+            curator.count(by="sex", grade="census-2")
+
+
+def test_a_budget_for_publications_only_refuses_single_questions(tmp_path: Path) -> None:
+    config = copy_place(tmp_path)
+    with Curator.open(config) as curator:
+        with pytest.raises(RequestError, match="pays for publications only"):
+            curator.count(by="county")
+        assert curator.budget()[0].default_grade.startswith("census-")
+
+
+def test_published_margins_are_those_that_were_asked_for(tmp_path: Path) -> None:
+    config = copy_place(tmp_path)
+    with Curator.open(config) as curator:
+        outlook = curator.plan_publication("census")
+        published = curator.publish("census", output=tmp_path / "out")
+    margins = {table.name: table.margin_published for table in outlook.tables}
+    assert 7 <= margins["town*sex"] <= 9
+    stated = {each["name"]: each["margin_published"] for each in published.manifest["tables"]}
+    assert all(abs(stated[name] - margins[name]) <= 1 for name in margins)
+
+
+def test_margins_across_the_tree_have_an_interval_around_their_estimate(tmp_path: Path) -> None:
+    config = copy_place(tmp_path, more='margins = [["sex"], ["county", "sex"]]')
+    with Curator.open(config) as curator:
+        notes = " ".join(curator.plan_publication("census").notes)
+        published = curator.publish("census", output=tmp_path / "out")
+    assert "margin sex goes across the tree" in notes
+    assert published.margins == ("sex", "county*sex")
+    sums, cells = published["county*sex"], published["town*sex"]
+    assert (sums["low"] <= sums["estimate"]).all()
+    assert (sums["estimate"] <= sums["high"]).all()
+    assert sums["sum_of_cells"].sum() == cells["count"].sum()
+
+
+@pytest.mark.slow  # a plan is designed
+def test_cells_that_cannot_exist_are_not_measured_and_not_published(tmp_path: Path) -> None:
+    text = config_text(more='cells = "cells.csv"')
+    (tmp_path / "cells.csv").write_text("sex,town,county\nf,a,A\nm,a,A\nf,d,B\nm,d,B\nf,e,B\n")
+    config = write_place(tmp_path, text)
+    with Curator.open(config) as curator:
+        outlook = curator.plan_publication("census")
+        published = curator.publish("census", output=tmp_path / "out")
+    assert [table.cells for table in outlook.tables] == [1, 2, 3, 5]
+    assert published["town"]["town"].tolist() == ["a", "d", "e"]
+    assert published.verify() == []
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("sex,town,county\nf,a,B\n", "cells.csv, line 2: a, B is not a cell"),
+        ("sex,town,county\nf,a,A\nx,a,A\n", "cells.csv, line 3: x is not a cell"),
+        ("sex,town\nf,a\n", "has the columns sex, town; give"),
+        ("sex,town,county\n", "at least one record"),
+        ('sex,town,county\nf,"a"b,A\n', "line 2"),
+    ],
+)
+def test_a_list_of_cells_with_a_fault_is_refused_with_its_line(tmp_path: Path, content: str, message: str) -> None:
+    (tmp_path / "cells.csv").write_text(content)
+    config = write_place(tmp_path, config_text(more='cells = "cells.csv"'))
+    with pytest.raises(ConfigError, match=message), Curator.open(config) as curator:
+        curator.plan_publication("census")
+
+
+def test_tables_that_cross_are_named_before_anything_is_charged(tmp_path: Path) -> None:
+    tables = '[{ by = ["county"] }, { by = ["sex"] }, { by = ["town", "sex"] }]'
+    config = write_place(tmp_path, config_text(tables=tables))
+    with Curator.open(config) as curator:
+        with pytest.raises(ConfigError, match=r"tables county and sex cross, and town\*sex is finer than both"):
+            curator.publish("census", output=tmp_path / "out")
+        assert curator.history() == []
+    assert not (tmp_path / "out").exists()
+
+
+def test_another_publication_than_the_plan_was_made_for_is_refused(tmp_path: Path) -> None:
+    config = copy_place(tmp_path)
+    changed = config_text(tables='[{ by = [] }, { by = ["town"] }]')
+    for name, text in (("census", changed), ("other", changed.replace("publication.census", "publication.other"))):
+        config.write_text(text)
+        with Curator.open(config) as curator, pytest.raises(ConfigError, match="plan of pool people on record"):
+            curator.publish(name)
+
+
+def test_a_hierarchy_that_changed_between_editions_is_refused(tmp_path: Path) -> None:
+    config = copy_place(tmp_path)
+    with Curator.open(config) as curator:
+        curator.publish("census", output=tmp_path / "out")
+    towns = (tmp_path / "towns.csv").read_text()
+    (tmp_path / "towns.csv").write_text(towns.replace("c,A", "c,B"))
+    with Curator.open(config) as curator, pytest.raises(ConfigError, match="has another one"):
+        curator.publish("census", output=tmp_path / "next")
+
+
+def test_a_folder_with_other_files_is_refused_before_anything_is_charged(tmp_path: Path) -> None:
+    config = copy_place(tmp_path)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "note.txt").write_text("mine")
+    with Curator.open(config) as curator:
+        with pytest.raises(ParameterError, match="a folder that does not exist yet, or is empty"):
+            curator.publish("census", output=tmp_path / "out")
+        assert curator.history() == []
+    assert (tmp_path / "out" / "note.txt").read_text() == "mine"
+
+
+def test_a_published_folder_that_was_changed_is_not_passed_on_as_published(tmp_path: Path) -> None:
+    config = copy_place(tmp_path)
+    with Curator.open(config) as curator:
+        published = curator.publish("census", output=tmp_path / "out")
+        file = published.path / published.folder.entry("town")["file"]
+        file.write_text(file.read_text().replace("a,", "b,", 1))
+        with pytest.raises(RequestError, match="was changed"):
+            curator.publish("census", output=tmp_path / "out")
+
+
+def test_unbiased_estimates_add_up_too(tmp_path: Path) -> None:
+    config = copy_place(tmp_path, more='estimate = "unbiased"')
+    with Curator.open(config) as curator:
+        published = curator.publish("census", output=tmp_path / "out")
+        assert published.verify() == []
+        assert {each.worst_error for each in curator.plan_publication("census").tables} == {None}
+    assert "/2^" in json.loads((published.path / "manifest.json").read_text())["uniform"]
+
+
+def test_parquet_tables_have_the_same_columns(tmp_path: Path) -> None:
+    config = copy_place(tmp_path)
+    with Curator.open(config) as curator:
+        plain = curator.publish("census", output=tmp_path / "plain")
+        packed = curator.publish("census", output=tmp_path / "packed", format="parquet")
+        assert packed.verify() == []
+    for table in plain.tables:
+        assert {n: c.tolist() for n, c in plain[table].items()} == {n: c.tolist() for n, c in packed[table].items()}
+    assert packed.to("town", "pandas").columns.tolist() == list(plain["town"])
+
+
+@pytest.mark.slow  # a plan is designed
+def test_people_in_several_cells_move_coarser_tables_by_all_of_their_rows(tmp_path: Path) -> None:
+    dataset = "rows_per_person = 2\ncells_per_person = 3"
+    config = write_place(tmp_path, config_text(dataset=dataset, tables='[{ by = [] }, { by = ["town", "sex"] }]'))
+    with Curator.open(config) as curator:
+        record = curator._plans.of(curator.config.dataset("people"))
+    sensitivities = [(grade.terms["sensitivity"], grade.terms["cells"]) for grade in record.grades]
+    assert sensitivities == [("6", "1"), ("2", "3")]
+
+
+def test_tables_of_people_need_one_cell_a_person(tmp_path: Path) -> None:
+    config = write_place(
+        tmp_path, config_text(dataset="rows_per_person = 2\ncells_per_person = 3", more='count = "people"')
+    )
+    with pytest.raises(ConfigError, match="tables of people add up only if each person is in one cell"):
+        Curator.open(config)
+
+
+@pytest.mark.slow  # a plan is designed
+def test_what_if_answers_without_data_and_without_a_ledger_entry(tmp_path: Path) -> None:
+    config = copy_place(tmp_path)
+    (tmp_path / "people.csv").unlink()
+    with Curator.open(config) as curator:
+        plain = curator.plan_publication("census")
+        finer = curator.plan_publication("census", table=2, margin=6)
+        cheaper = curator.plan_publication("census", epsilon="4")
+        assert curator.history() == []
+    margin = {table.name: table.margin_published for table in plain.tables}
+    assert {table.name: table.margin_published for table in finer.tables}["county"] <= 6
+    assert {table.name: table.margin_published for table in cheaper.tables}["town"] >= margin["town"]
+    assert cheaper.epsilon == "4"
+
+
+@pytest.mark.slow  # a plan is designed
+def test_margins_that_do_not_fit_name_their_table_and_a_margin_that_does(tmp_path: Path) -> None:
+    config = copy_place(tmp_path)
+    with Curator.open(config) as curator, pytest.raises(cv.InfeasibleError, match="table county of publication census"):
+        curator.plan_publication("census", epsilon="0.1", table="county", margin=1)
+
+
+def test_the_difference_of_two_editions_has_an_interval(tmp_path: Path) -> None:
+    config = copy_place(tmp_path)
+    editions = []
+    for number in (400, 700):
+        write_people(tmp_path, number)
+        with Curator.open(config) as curator:
+            editions.append(curator.publish("census"))
+    change = editions[0].change(editions[1])
+    before, after = true_counts(400), true_counts(700)
+    for table, cells in change.items():
+        true = np.array([after[table][each] - before[table][each] for each in labels(editions[0], table)])
+        assert ((cells.certain_low <= true) & (true <= cells.certain_high)).all()
+        assert ((cells.low <= cells.difference) & (cells.difference <= cells.high)).all()
+    assert change["total"].clear.all()
+    with pytest.raises(RequestError, match="same edition"):
+        editions[0].change(editions[0])
