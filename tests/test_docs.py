@@ -38,7 +38,7 @@ SERVED = ROOT / "docs" / "http.md"
 ADDRESS = "http://127.0.0.1:8000"
 COMMANDS = (
     *("design", "compare", "plan", "nonnegative", "certify", "release", "audit", "figures"),
-    *("init", "inspect", "count", "budget", "ledger"),
+    *("init", "inspect", "count", "publish", "budget", "ledger"),
     *("ledger verify", "ledger log", "ledger backup", "ledger restore", "demo"),
     *("ptable", "ptable audit", "ptable design", "ptable export"),
     *("serve", "keys", "keys add", "keys list", "keys revoke"),

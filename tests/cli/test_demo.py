@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from countveil.demo import census, run
+from countveil.demo import census, run, visitors
+from countveil.publication.publication import Publication
 
 VOID = {"meta", "rect", "line", "circle", "path"}
 
@@ -53,6 +54,19 @@ def test_two_answers_are_paid_one_question_is_refused_and_one_is_replayed(first_
     for town, y, low, high in first["answer"]["rows"]:
         assert max(0, sizes[town] - reach) <= y <= sizes[town] + reach
         assert low <= y <= high
+
+
+def test_the_demo_ends_with_a_publication_that_adds_up(first_run: dict[str, Any], folder: Path) -> None:
+    published = Publication.open(first_run["publication"])
+    assert published.verify() == []
+    assert published["region"]["count"].sum() == published["total"]["count"][0]
+    true = visitors.count_regions()
+    columns = published["region"]
+    for region, low, high in zip(*(columns[name] for name in ("region", "certain_low", "certain_high")), strict=True):
+        assert low <= true[region] <= high
+    words = command(folder).stdout
+    assert "tables that add up" in words
+    assert "countveil publish verify" in words
 
 
 def test_the_census_has_100000_people_and_is_the_same_every_time() -> None:

@@ -42,7 +42,7 @@ def make_edition(
 ) -> Edition:
     """An edition by region, and by region and age group; a few of its cells are truly empty."""
     tables = tuple(DeclaredTable(by) for by in ((), ("region",), ("region", "age")))
-    across = (("age",),) if margins else ()
+    across = (DeclaredTable(("age",)),) if margins else ()
     declared = DeclaredPublication("yearbook", "people", tables, Path("out"), 2, across, estimate=estimate)
     region = Column("region", "text", values=tuple(regions))
     layout = lay_out(declared, Schema("people", (region, Column("age", "integer", low=0, high=ages - 1)), unit="id"))

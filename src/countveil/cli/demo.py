@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.option("--out", default="countveil-demo", show_default=True, metavar="DIR", help="The folder for all files.")
 @JSON
 def demo(out: str, as_json: bool) -> None:
-    """Invent a census of 100,000 people, plan a budget, ask four questions, write a report.
+    """Invent a census of 100,000 people, plan a budget, ask four questions, write a report, publish a yearbook.
 
     One question is refused, and one is free because it was asked before. A second run replays every answer from the
     ledger and costs nothing. Delete the folder to start again.
@@ -35,7 +35,7 @@ def demo(out: str, as_json: bool) -> None:
     if folder.exists() and not folder.is_dir():
         raise ParameterError("out", out, "a folder")
     try:
-        with show_spinner("inventing a census, planning a budget, asking four questions"):
+        with show_spinner("inventing a census, planning a budget, asking four questions, publishing a yearbook"):
             result = run(folder)
     except OSError as error:
         raise ParameterError("out", out, f"a folder that can be written ({error.strerror})") from None
@@ -50,6 +50,7 @@ def demo(out: str, as_json: bool) -> None:
         f"\n{b.answers_left} of {b.answers_total} answers left; all together epsilon {b.epsilon}, delta {b.delta}"
     )
     click.echo(f"the report, with plots: {result.report}")
+    _print_publication(result)
     click.echo(f'ask more: cd {folder} && countveil count "SELECT sex, count(*) FROM people GROUP BY sex"')
 
 
@@ -65,7 +66,29 @@ def _to_dict(result: Demo) -> dict[str, object]:
         "report": str(result.report),
         "asked": asked,
         "budget": budget,
+        "publication": str(result.publication.path),
     }
+
+
+def _print_publication(result: Demo) -> None:
+    published, guarantee = result.publication, result.publication.manifest["guarantee"]
+    print_rich("\nA publication of other invented people: visitors, in tables that add up", style="bold")
+    print_rich(f"   {', '.join(published.tables)}", style="dim")
+    shown = make_table("region", "published", "95 % interval", "true (invented)", "off by", left=1)
+    columns = published["region"]
+    for label, y, low, high, n in zip(
+        *(columns[name].tolist() for name in ("region", "count", "low", "high")), result.visitors, strict=True
+    ):
+        off = f"{y - n:+d}" if y != n else "exact"
+        shown.add_row(str(label), f"{y:,}", f"{low:,} to {high:,}", f"{n:,}", off)
+    print_rich(shown)
+    total = int(published["total"]["count"][0])
+    click.echo(
+        f"they add up to the published total of {total:,}; epsilon {guarantee['epsilon']}, delta {guarantee['delta']} "
+        "for all tables of four editions"
+    )
+    click.echo(f"its report: {published.path / 'report.html'}")
+    click.echo(f"check it: countveil publish verify {published.path}")
 
 
 def _print(number: int, asked: DemoQuestion, seen: set[str]) -> None:

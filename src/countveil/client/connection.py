@@ -223,7 +223,7 @@ class Connection(Exchange):
             AccessError, ServiceError: As for `count`.
 
         >>> [(each.name, each.dataset) for each in service.publications()]
-        [('yearbook', 'people')]
+        [('yearbook', 'visitors')]
         """
         return self._understand(read_publications, self._ask("/v1/publications"))
 

@@ -62,15 +62,16 @@ class DeclaredPublication:
     tables: tuple[DeclaredTable, ...]
     output: Path
     editions: int = 1
-    margins: tuple[tuple[str, ...], ...] = ()
+    margins: tuple[DeclaredTable, ...] = ()
+    """Sums across the tree. One with a weight counts in the choice of accuracies as tables do."""
     people: bool = False
     estimate: str = "nearest"
     cells: PublicTable | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of all tables, each once."""
-        return tuple(dict.fromkeys(column for table in self.tables for column in table.by))
+        """The columns of all tables and margins, each once."""
+        return tuple(dict.fromkeys(column for table in (*self.tables, *self.margins) for column in table.by))
 
     @property
     def grades(self) -> tuple[str, ...]:
@@ -113,15 +114,10 @@ def _read_publication(
         raise ConfigError(f"{key}.dataset", f"{shorten(dataset)} is not declared; declared: {', '.join(schemas)}")
     schema = schemas[dataset]
     tables = _read_tables(require(entry, "tables", key, "such as [{ by = [] }]"), f"{key}.tables", schema)
-    margins = _read_lists(entry.get("margins", []), f"{key}.margins")
-    known = {column for table in tables for column in table.by}
+    margins = _read_margins(entry.get("margins", []), f"{key}.margins", schema)
     for margin in margins:
-        unknown = [column for column in margin if column not in known]
-        if unknown or not margin:
-            given = shorten(unknown[0]) if unknown else "no column"
-            raise ConfigError(f"{key}.margins", f"got {given}, allowed are columns of its tables")
-        if any(set(margin) == set(table.by) for table in tables):
-            raise ConfigError(f"{key}.margins", f"{'*'.join(margin)} is a table of the publication; leave it out here")
+        if any(set(margin.by) == set(table.by) for table in tables):
+            raise ConfigError(f"{key}.margins", f"{margin.name} is a table of the publication; leave it out here")
     people = read_choice(entry.get("count", "rows"), f"{key}.count", ("rows", "people")) == "people"
     several = schema.cells_per_person > 1
     if several and (people or schema.rows_per_person == 1):
@@ -149,12 +145,29 @@ def _read_tables(value: object, key: str, schema: Schema) -> tuple[DeclaredTable
     if not isinstance(value, list) or not 1 <= len(value) <= MOST_TABLES:
         raise ConfigError(key, f"got {shorten(value)}, allowed is a list of 1 to {MOST_TABLES} tables")
     tables = tuple(_read_table(read_table(each, key), f"{key}[{i}]", schema) for i, each in enumerate(value, start=1))
+    _check_different(tables, key)
+    return tables
+
+
+def _read_margins(value: object, key: str, schema: Schema) -> tuple[DeclaredTable, ...]:
+    """Sums across the tree: lists of columns, or tables with a list of columns and a weight."""
+    if not isinstance(value, list) or len(value) > MOST_TABLES:
+        raise ConfigError(key, f"got {shorten(value)}, allowed is a list of at most {MOST_TABLES} lists of columns")
+    entries = [each if isinstance(each, Mapping) else {"by": each} for each in value]
+    margins = tuple(_read_table(each, f"{key}[{i}]", schema) for i, each in enumerate(entries, start=1))
+    for margin in margins:
+        if margin.margin is not None:
+            raise ConfigError(key, f"{margin.name} has a margin; a sum across the tree has a weight, or nothing")
+    _check_different(margins, key)
+    return margins
+
+
+def _check_different(tables: tuple[DeclaredTable, ...], key: str) -> None:
     seen: dict[frozenset[str], DeclaredTable] = {}
     for table in tables:
         if frozenset(table.by) in seen:
             raise ConfigError(key, f"{table.name} is declared twice; leave one of them out")
         seen[frozenset(table.by)] = table
-    return tables
 
 
 def _read_table(entry: Mapping[str, object], key: str, schema: Schema) -> DeclaredTable:

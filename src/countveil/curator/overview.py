@@ -48,7 +48,7 @@ class Overview:
             A summary for each publication.
 
         >>> [(each.name, each.dataset, len(each.editions)) for each in curator.publications()]
-        [('yearbook', 'people', 0)]
+        [('yearbook', 'visitors', 0)]
         """
         return [summarise_publication(each) for each in self.config.publications.values()]
 

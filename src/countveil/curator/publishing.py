@@ -31,7 +31,7 @@ from countveil.numeric.exact_numbers import integer
 from countveil.planning.grades import LARGEST_MARGIN
 from countveil.publication.edition import Edition, Progress
 from countveil.publication.folder import check_format, check_target
-from countveil.publication.layout import Layout, lay_out
+from countveil.publication.layout import Layout, check_layout, lay_out
 from countveil.publication.outlook import Outlook, foresee
 from countveil.publication.publication import Publication
 from countveil.publication.verification import check_hashes
@@ -84,7 +84,7 @@ class Publishing(Overview):
 
         >>> publication = curator.publish("yearbook", output="yearbook")
         >>> publication.tables, publication.replayed
-        (('total', 'region', 'region*sex'), False)
+        (('total', 'region', 'region*town*purpose'), False)
         >>> bool(publication["region"]["count"].sum() == publication["total"]["count"][0])
         True
         """
@@ -93,7 +93,7 @@ class Publishing(Overview):
         target = None if output is None else Path(output).expanduser().absolute()
         if target is not None:
             check_target(target)
-        _ = layout.tree  # refuses tables that cross before anything is charged
+        check_layout(layout)  # before anything is charged
         with self._prepare(layout.question, dataset, CURATOR, declared.grade_of(0)) as ready:
             grades = published_tables(ready.record, name)
             tables = [table for table in layout.tables if table.name in grades]
@@ -174,7 +174,7 @@ class Publishing(Overview):
 
         >>> outlook = curator.plan_publication("yearbook")
         >>> [(each.name, each.cells) for each in outlook.tables]
-        [('total', 1), ('region', 4), ('region*sex', 8)]
+        [('total', 1), ('region', 4), ('region*town*purpose', 36)]
         """
         declared, dataset, layout = self._lay_out(name)
         if epsilon is None and table is None and margin is None:

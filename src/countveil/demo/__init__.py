@@ -1,6 +1,7 @@
 """A demonstration of the whole workflow, on invented people.
 
 census    the invented people
+visitors  other invented people, for a publication
 report    a page with the questions, the answers, their cost, and their distance from the truth
 """
 
@@ -17,6 +18,7 @@ from countveil.errors import QueryError
 if TYPE_CHECKING:
     from countveil.curator.curator import Curator, PoolBudget
     from countveil.curator.results import Table
+    from countveil.publication.publication import Publication
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,9 @@ class Demo:
     people: int
     seconds: float
     report: Path
+    publication: Publication
+    visitors: tuple[int, ...]
+    """The true number of visitors in every region, in the order of the publication."""
 
 
 QUESTIONS = (
@@ -63,8 +68,9 @@ QUESTIONS = (
 
 
 def run(folder: Path) -> Demo:
-    """Invent a census in a folder, ask four questions within a budget, and write report.html."""
+    """Invent a census in a folder, ask four questions within a budget, write report.html, and publish a yearbook."""
     from countveil.curator.curator import Curator
+    from countveil.demo import visitors
     from countveil.demo.report import write_report
 
     start = time.monotonic()
@@ -76,7 +82,14 @@ def run(folder: Path) -> Demo:
             asked.append(_ask(curator, title, sql, everyone))
         (budget,) = curator.budget()
     report = folder / "report.html"
-    done = Demo(folder, tuple(asked), budget, len(everyone), time.monotonic() - start, report)
+    place = folder / "visitors"
+    visitors.write(place)
+    with Curator.open(place / "countveil.toml") as curator:
+        publication = curator.publish(visitors.NAME)
+    regions = visitors.count_regions()
+    truth = tuple(regions[region] for region in publication["region"]["region"])
+    seconds = time.monotonic() - start
+    done = Demo(folder, tuple(asked), budget, len(everyone), seconds, report, publication, truth)
     write_report(done)
     return done
 

@@ -31,7 +31,7 @@ from countveil.mechanism.mechanism import Mechanism
 from countveil.numeric.exact_numbers import decimal_text
 from countveil.planning import Grade, plan
 from countveil.planning.plans import Plan
-from countveil.publication.layout import Layout
+from countveil.publication.layout import Layout, group_margin
 
 ROUNDS = 8
 RESERVE = 0.92
@@ -128,8 +128,11 @@ def _aim(layout: Layout, exponent: float) -> list[_Aim]:
         for aim in aims:
             if aim.table.margin is not None and math.isfinite(needed.variances[aim.table.name]):
                 aim.variance = needed.variances[aim.table.name]
+    margins = {margin.name: margin for margin in layout.declared.margins if margin.weight is not None}
     if weights:
-        split = split_budget(tree, weights=weights, **common)
+        weights |= {name: float(Fraction(margin.weight or 0)) for name, margin in margins.items()}
+        across = {name: group_margin(layout, margin.by)[:2] for name, margin in margins.items()}
+        split = split_budget(tree, weights=weights, margins=across, **common)
         total = sum(weight * split.published[name] for name, weight in weights.items())
         pulls = {
             name: costs[name] ** exponent * v ** (-exponent / 2 - 1)

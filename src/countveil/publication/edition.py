@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from countveil.consistency.reconciler import Reconciler
 from countveil.consistency.reconciliation import Reconciliation
 from countveil.consistency.tree import Ints, Tree
-from countveil.errors import ConfigError
 from countveil.mechanism.mechanism import Mechanism
-from countveil.publication.layout import Layout
+from countveil.publication.layout import Layout, group_margin
 
 Columns = dict[str, NDArray[Any]]
 Progress = Callable[[Iterable[int]], Iterable[int]]
@@ -84,7 +83,7 @@ class Edition:
     @cached_property
     def margins(self) -> tuple[PublishedMargin, ...]:
         """The declared margins across the tree."""
-        return tuple(self._publish_margin(by) for by in self.layout.declared.margins)
+        return tuple(self._publish_margin(margin.by) for margin in self.layout.declared.margins)
 
     def _publish(self, place: int) -> PublishedTable:
         tree = self.layout.tree
@@ -112,20 +111,6 @@ class Edition:
         columns |= {"estimate": sums.estimate, "low": sums.low, "high": sums.high}
         columns |= {"sum_of_cells": sums.sum_of_cells, "gap": np.rint(sums.gap).astype(np.int64)}
         return PublishedMargin("*".join(by), by, columns)
-
-
-def group_margin(layout: Layout, by: tuple[str, ...]) -> tuple[str, Ints, dict[str, Ints]]:
-    """The smallest table whose cells add up to a margin, the group of each of its cells, and the labels of groups."""
-    margin = layout.group(by)
-    for table in sorted(layout.tables, key=lambda table: len(layout.tree.levels[layout.tree.place(table.name)])):
-        cells = layout.group(table.by)
-        if margin.is_coarser(cells):
-            labels = {column: layout.keys[column][margin.first] for column in by}
-            return table.name, margin.groups[cells.first], labels
-    raise ConfigError(
-        f"publication.{layout.name}.margins",
-        f"no table is finer than {'*'.join(by)}, so nothing adds up to it; add a table with these columns",
-    )
 
 
 def label_columns(layout: Layout, keys: Mapping[str, Ints]) -> Columns:

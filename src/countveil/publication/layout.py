@@ -57,6 +57,7 @@ class Layout:
         body = {
             "name": declared.name,
             "tables": [[list(table.by), table.margin, table.weight] for table in declared.tables],
+            "weights": [[list(margin.by), margin.weight] for margin in declared.margins if margin.weight],
             "editions": declared.editions,
             "cells": None if declared.cells is None else [list(record) for _, record in declared.cells.records],
             "question": self.question.sha256,
@@ -130,6 +131,27 @@ def lay_out(declared: DeclaredPublication, schema: Schema) -> Layout:
     """The layout of a declared publication over the public schema of its dataset."""
     wide = replace(schema, max_cells=MOST_CELLS)
     return Layout(declared, ask(wide, None, dataset=schema.name, by=list(declared.columns), people=declared.people))
+
+
+def group_margin(layout: Layout, by: tuple[str, ...]) -> tuple[str, Ints, dict[str, Ints]]:
+    """The smallest table whose cells add up to a margin, the group of each of its cells, and the labels of groups."""
+    margin = layout.group(by)
+    for table in sorted(layout.tables, key=lambda table: len(layout.tree.levels[layout.tree.place(table.name)])):
+        cells = layout.group(table.by)
+        if margin.is_coarser(cells):
+            labels = {column: layout.keys[column][margin.first] for column in by}
+            return table.name, margin.groups[cells.first], labels
+    raise ConfigError(
+        f"publication.{layout.name}.margins",
+        f"no table is finer than {'*'.join(by)}, so nothing adds up to it; add a table with these columns",
+    )
+
+
+def check_layout(layout: Layout) -> None:
+    """Refuse tables that cross, lists of cells with a fault, and margins that no table adds up to."""
+    _ = layout.tree
+    for margin in layout.declared.margins:
+        group_margin(layout, margin.by)
 
 
 def _column(question: Question, name: str) -> Column:

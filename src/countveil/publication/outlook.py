@@ -12,8 +12,7 @@ from countveil.consistency.tree import Floats, Tree
 from countveil.errors import CountveilError
 from countveil.mechanism.mechanism import Mechanism
 from countveil.publication.accuracy import estimate_margins, find_margins
-from countveil.publication.edition import group_margin
-from countveil.publication.layout import Layout
+from countveil.publication.layout import Layout, group_margin
 
 SECONDS_PER_NODE = 6e-5
 """About how long deriving and writing a node takes; simulating margins takes the most."""
@@ -131,8 +130,8 @@ def _note_margins(layout: Layout, mechanisms: Mapping[str, Mechanism]) -> list[s
     """For each margin across the tree, how biased sums of published cells are at most, and what would help."""
     notes = []
     deviations = {name: each / 1.96 for name, each in estimate_margins(layout, mechanisms).items()}
-    for by in layout.declared.margins:
-        name = "*".join(by)
+    for margin in layout.declared.margins:
+        by, name = margin.by, margin.name
         table, groups, _ = group_margin(layout, by)
         most = int(np.bincount(groups).max())
         gap = math.ceil(GAP * deviations[table] * most)

@@ -38,7 +38,7 @@ class Publication:
 
         >>> publication = curator.publish("yearbook", output="yearbook")
         >>> Publication.open("yearbook").tables
-        ('total', 'region', 'region*sex')
+        ('total', 'region', 'region*town*purpose')
         """
         return Publication(Folder.open(folder))
 
