@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +42,28 @@ def yearbook(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def served(census: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    with serve(census, tmp_path_factory.mktemp("service")) as names:
+        yield names
+
+
+@pytest.fixture(scope="session")
+def served_yearbook(yearbook: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    with serve(yearbook, tmp_path_factory.mktemp("service")) as names:
+        yield names
+
+
+@contextmanager
+def serve(place: Path, folder: Path) -> Iterator[dict[str, Any]]:
+    """A service of a copy of a folder, with its publications."""
     from countveil.client.connection import Connection
+    from countveil.curator.curator import Curator
     from tests.support.serving import Server
 
-    folder = shutil.copytree(census, tmp_path_factory.mktemp("service") / "census")
-    server = Server(folder / "countveil.toml")
+    config = shutil.copytree(place, folder / "place") / "countveil.toml"
+    with Curator.open(config) as curator:
+        for name in curator.config.publications:
+            curator.publish(name)
+    server = Server(config)
     key = server.key("ann")
     with Connection(server.url, key) as service:
         yield {"url": server.url, "key": key, "service": service}
@@ -61,13 +79,13 @@ def example_names(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
         return
     if folder == "client":
-        test.globs.update(request.getfixturevalue("served"))
+        test.globs.update(request.getfixturevalue("served_yearbook" if "publication" in test.name else "served"))
         yield
         return
     here, monkeypatch = request.getfixturevalue("tmp_path"), request.getfixturevalue("monkeypatch")
     from countveil.curator.curator import Curator
 
-    published = folder == "publication" or request.path.stem == "publishing"
+    published = folder == "publication" or request.path.stem == "publishing" or "publication" in test.name
     copy = shutil.copytree(request.getfixturevalue("yearbook" if published else "census"), here / "census")
     monkeypatch.chdir(here)
     with Curator.open(copy / "countveil.toml") as curator:

@@ -55,7 +55,11 @@ Publications
     PublicationOutlook  what a publication will contain and cost, before it is published
     TableOutlook        one table of a PublicationOutlook
     TableChange         the changes of a table between two editions
-    Finding             something that is wrong with a file of a publication
+    PublicationSummary  a declared publication and its editions
+    EditionSummary      an edition: its time, tables and guarantee
+    TableSummary        a published table: its columns and its margin
+    Guarantee           the guarantee of an edition
+    Finding             what is wrong with a file of an edition
 
 Counting
     Curator             answers questions about your data within its budget
@@ -191,6 +195,12 @@ if TYPE_CHECKING:
     from countveil.ptables.lines import PTableError as PTableError
     from countveil.publication.change import TableChange as TableChange
     from countveil.publication.outlook import PublicationOutlook as PublicationOutlook, TableOutlook as TableOutlook
+    from countveil.publication.editions import (
+        EditionSummary as EditionSummary,
+        Guarantee as Guarantee,
+        PublicationSummary as PublicationSummary,
+        TableSummary as TableSummary,
+    )
     from countveil.publication.publication import Publication as Publication
     from countveil.publication.verification import Finding as Finding
     from countveil.query import Condition as Condition, Question as Question, col as col
@@ -232,6 +242,7 @@ _MODULES = {
     "ptables.lines": ("PTableError",),
     "publication.change": ("TableChange",),
     "publication.outlook": ("PublicationOutlook", "TableOutlook"),
+    "publication.editions": ("EditionSummary", "Guarantee", "PublicationSummary", "TableSummary"),
     "publication.publication": ("Publication",),
     "publication.verification": ("Finding",),
     "query": ("Condition", "Question", "col"),

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pytest
 
 import countveil as cv
-from countveil.client import connection, responses
+from countveil.client import exchange, responses
 from countveil.client.transport import parse_address
 from countveil.curator.results import Receipt, Table
 from countveil.errors import ProblemKind
@@ -88,7 +88,7 @@ def curator(server: Server) -> Iterator[cv.Curator]:
 def quick(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Records the waits before retries instead of sleeping."""
     waits: list[float] = []
-    monkeypatch.setattr(connection, "time", SimpleNamespace(sleep=waits.append))
+    monkeypatch.setattr(exchange, "time", SimpleNamespace(sleep=waits.append))
     return waits
 
 
@@ -526,7 +526,7 @@ def test_an_answer_that_is_always_lost_is_paid_for_once(server: Server, key: str
         proxy.cut(0, 0)
         assert service.count(where="year = 0").replayed
     assert charged(server.config) - before == 1
-    assert len(quick) == len(connection.WAITS)
+    assert len(quick) == len(exchange.WAITS)
 
 
 def test_a_closed_idle_connection_is_replaced(server: Server, key: str, quick: list[float]) -> None:
@@ -560,7 +560,7 @@ def test_a_service_that_stays_busy_raises_its_error(quick: list[float]) -> None:
         fake.prepare(503, b"<html>", {}, times=99)
         with pytest.raises(cv.ServiceError, match=r"not respond like a countveil service \(status 503\)"):
             service.budget()
-        assert quick == [2, 2, 2, 4, *connection.WAITS]
+        assert quick == [2, 2, 2, 4, *exchange.WAITS]
 
 
 def test_final_refusals_are_not_retried(quick: list[float]) -> None:

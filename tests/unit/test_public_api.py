@@ -27,6 +27,8 @@ CALLABLES = [
     *(f"Curator.{name}" for name in ("open", "question", "count", "count_to_parquet", "dry_run", "budget")),
     *(f"Curator.{name}" for name in ("mechanism", "extend_budget", "replan_budget", "datasets", "history", "receipt")),
     *(f"Connection.{name}" for name in ("count", "dry_run", "budget", "datasets", "history", "receipt")),
+    *(f"{source}.{name}" for source in ("Curator", "Connection") for name in ("publications", "publication")),
+    *("Publication.open", "Publication.to", "Publication.verify"),
     *("reconcile", "split_budget", "expect_gaps", "Tree.from_parents", "Tree.from_columns"),
     *("Reconciliation.margin", "Reconciliation.sum", "ReconciledTable.to"),
     *("Table.to", "Table.total", "Table.subtotals"),
@@ -146,6 +148,13 @@ def ask(source: cv.Curator | cv.Connection) -> cv.Total:
     share: cv.Share = budget[0].shares["ann"]
     of_fine: cv.Standing = share.grades["fine"]
     grade: cv.GradeBudget = budget[0].grades[0]
+    publications: list[cv.PublicationSummary] = source.publications()
+    edition: cv.EditionSummary = publications[0].editions[-1]
+    guarantee: cv.Guarantee = edition.guarantee
+    tables: tuple[cv.TableSummary, ...] = edition.tables
+    publication: cv.Publication = source.publication(publications[0].name, edition.edition)
+    findings: list[cv.Finding] = publication.verify()
+    print(guarantee, tables, findings)
     print(accuracy, dry_run, truth, receipt, history, of_fine, grade)
     return table.subtotals(column.name)[0][1]
 

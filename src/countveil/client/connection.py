@@ -11,39 +11,28 @@ the way, it is paid for only once.
 
 from __future__ import annotations
 
-import json
-import math
-import os
 import re
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar, Unpack
+from typing import Any, Unpack
 
-import countveil
+from countveil.client.exchange import Exchange
+from countveil.client.publications import download, find_edition, read_publications
 from countveil.client.responses import (
     read_datasets,
     read_dry_run,
     read_history,
     read_pools,
     read_receipt,
-    read_refusal,
     read_table,
 )
-from countveil.client.transport import BrokenError, Reply, Wire, parse_address
 from countveil.curator.receipts import PoolBudget, Receipt, check_receipt_id
 from countveil.curator.results import DryRun, FrameKind, Table, check_kind
 from countveil.curator.summaries import DatasetSummary, HistoryEntry
-from countveil.errors import (
-    AccessError,
-    ConfigError,
-    CountveilError,
-    ParameterError,
-    RequestError,
-    ServiceError,
-    shorten,
-)
+from countveil.errors import ConfigError, ParameterError, shorten
 from countveil.planning.grades import check_name
+from countveil.publication.editions import PublicationSummary
+from countveil.publication.publication import Publication
 from countveil.query import (
     Condition,
     Form,
@@ -57,15 +46,8 @@ from countveil.query import (
 from countveil.query.tokens import UNWRITABLE
 from countveil.sampling.randomness import token
 
-ENVIRONMENT = "COUNTVEIL_KEY"
-WAITS = (0.0, 0.25, 1.0, 4.0)
-"""How many seconds to wait before each retry. The first retry is immediate, for a connection that was idle too long."""
-PATIENCE = 60
-"""The longest time, in seconds, that the client waits when a service asks it to wait."""
-R = TypeVar("R")
 
-
-class Connection:
+class Connection(Exchange):
     """A connection to the service at an address. Threads may share it.
 
     Args:
@@ -83,42 +65,6 @@ class Connection:
     ...     service.count("SELECT sex, count(*) FROM people GROUP BY sex").cells
     2
     """
-
-    def __init__(
-        self,
-        url: str,
-        key: str | None = None,
-        *,
-        insecure: bool = False,
-        timeout: float = 120.0,
-        cafile: str | Path | None = None,
-    ) -> None:
-        if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < math.inf:
-            raise ParameterError("timeout", timeout, "a number of seconds above 0")
-        address = parse_address(url, insecure=insecure)
-        self._key = _check_key(os.environ.get(ENVIRONMENT) if key is None else key)
-        self._wire = Wire(address, timeout, cafile)
-        self._headers = {"Accept": "application/json", "User-Agent": f"countveil/{countveil.__version__}"}
-        try:
-            self._check()
-        except BaseException:
-            self.close()
-            raise
-
-    def __repr__(self) -> str:
-        return f"<Connection {self._wire.address}>"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a connection has a key in it and is not pickled or copied; connect again")
-
-    def close(self) -> None:
-        self._wire.close()
-
-    def __enter__(self) -> Connection:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
     # -- asking ------------------------------------------------------------------------------------------------------
 
@@ -265,91 +211,44 @@ class Connection:
         body = self._ask(f"/v1/receipts/{id}", may_be_missing=True)
         return None if body is None else self._understand(read_receipt, body)
 
-    # -- HTTP --------------------------------------------------------------------------------------------------------
+    # -- publications ------------------------------------------------------------------------------------------------
 
-    def _check(self) -> None:
-        """Check, without sending the key, that a countveil service is at this address."""
-        try:
-            reply = self._wire.send("GET", "/openapi.json", self._headers)
-        except BrokenError as broken:
-            raise self._unreachable(broken) from None
-        if reply.status != 200 and reply.problem is not None:
-            raise self._refusal(reply)
-        document = reply.json if reply.status == 200 else None
-        about = document.get("info") if isinstance(document, dict) else None
-        if not isinstance(about, dict) or about.get("title") != "countveil":
-            raise self._foreign(reply)
+    def publications(self) -> list[PublicationSummary]:
+        """The publications of the service and their editions: tables, margins, guarantee. Costs nothing.
 
-    def _ask(
-        self,
-        path: str,
-        body: Mapping[str, Any] | None = None,
-        where: object = None,
-        more: Mapping[str, str] | None = None,
-        *,
-        may_be_missing: bool = False,
-    ) -> Any:
-        """Send a request and return the parsed JSON response; None if `may_be_missing` and the service has nothing
-        there.
+        Returns:
+            A summary for each publication.
 
-        A request that may have been lost is sent again with the same headers and body.
+        Raises:
+            AccessError, ServiceError: As for `count`.
+
+        >>> [(each.name, each.dataset) for each in service.publications()]
+        [('yearbook', 'visitors')]
         """
-        headers = {**self._headers, "Authorization": f"Bearer {self._key}", **(more or {})}
-        sent = None if body is None else json.dumps(body).encode()
-        if sent is not None:
-            headers["Content-Type"] = "application/json"
-        for wait in (*WAITS, None):
-            try:
-                reply = self._wire.send("GET" if sent is None else "POST", path, headers, sent)
-            except BrokenError as broken:
-                if wait is None or broken.final:
-                    paid = "; if it was charged, the same question is now free" if path == "/v1/count" else ""
-                    raise self._unreachable(broken, paid) from None
-                time.sleep(wait)
-                continue
-            again = reply.again
-            if wait is None or again is None or again > PATIENCE:
-                break
-            time.sleep(max(wait, again))
-        if may_be_missing and reply.status == 404 and reply.problem is not None:
-            return None
-        if reply.status != 200:
-            raise self._refusal(reply, positions=not isinstance(where, Condition))
-        return reply.json
+        return self._understand(read_publications, self._ask("/v1/publications"))
 
-    def _understand(self, read: Callable[..., R], body: Any, *more: Any) -> R:
-        try:
-            if body["schema_version"] != 1:
-                raise ValueError
-            return read(body, *more)
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
-            raise ServiceError(
-                f"{self._wire.address} sent a response that this version of countveil cannot read; update countveil"
-            ) from None
+    def publication(self, name: str, edition: int | None = None, *, output: str | Path | None = None) -> Publication:
+        """A published edition: its files are downloaded and have the SHA-256 that its manifest states. Costs nothing.
 
-    def _unreachable(self, broken: BrokenError, more: str = "") -> ServiceError:
-        return ServiceError(f"{self._wire.address} cannot be reached: {self._line(str(broken))}{more}")
+        Args:
+            name: The name of a publication.
+            edition: Its number. Default: the newest.
+            output: A new folder for the files. Default: a temporary folder, deleted when the result is no longer used.
 
-    def _foreign(self, reply: Reply) -> ServiceError:
-        if 300 <= reply.status < 400:
-            return ServiceError(
-                f"{self._wire.address} redirects, and the key is not sent to other addresses; give the final address"
-            )
-        return ServiceError(f"{self._wire.address} did not respond like a countveil service (status {reply.status})")
+        Returns:
+            The publication in its folder; `to` makes frames, `verify` checks the numbers too.
 
-    def _refusal(self, reply: Reply, *, positions: bool = True) -> CountveilError:
-        """The error that a Curator would raise for the refusal in this reply."""
-        problem = reply.problem
-        if problem is None:
-            return self._foreign(reply)
-        if problem["error"].get("name") == "unauthorized":
-            return AccessError(f"{self._wire.address} does not know this key; ask its curator for one")
-        title, detail = self._line(problem["title"]), self._line(problem["detail"])
-        return read_refusal(title, detail, problem["error"], positions=positions)
+        Raises:
+            ConfigError: There is no such publication.
+            ParameterError: There is no such edition, or the folder has other files.
+            RequestError: There is no edition yet, or the folder cannot be written.
+            AccessError, ServiceError: As for `count`; or a file is not the one that the manifest names.
 
-    def _line(self, words: str) -> str:
-        """A text from the service on one line, shortened, with the key removed."""
-        return shorten(words.replace(self._key, "..."), 1000)
+        >>> service.publication("yearbook").to("region", "pyarrow").column_names[:2]
+        ['region', 'count']
+        """
+        number = find_edition(self.publications(), name, edition)
+        return download(self._fetch, self._wire.address, name, number, output)
 
 
 connect = Connection
@@ -357,17 +256,6 @@ connect = Connection
 
 
 # -- requests ----------------------------------------------------------------------------------------------------------
-
-
-def _check_key(given: object) -> str:
-    key = given.strip() if isinstance(given, str) else ""
-    if not key:
-        raise RequestError(
-            f"no key: set {ENVIRONMENT} or give key=...; a curator makes one with: countveil keys add NAME"
-        )
-    if not re.fullmatch("[!-~]{1,200}", key):
-        raise RequestError("key: not a valid key; a key is one word that begins with cvk_")
-    return key
 
 
 def _write_question(question: str | Question | None, grade: str | None, **form: Unpack[Form]) -> dict[str, Any]:

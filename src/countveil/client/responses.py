@@ -63,7 +63,7 @@ def read_table(body: dict[str, Any], kind: FrameKind | None) -> Table:
     values = list(zip(*rows, strict=True))
     data = [_read_column(column, of) for _, column, of in zip(columns, values, kinds, strict=True)]
     grid = read_grid(data[:-3], body.get("axes", range(len(columns) - 3)))
-    total, margins = _make_record(Total, body["total"]), body.get("sum_margins", {})
+    total, margins = make_record(Total, body["total"]), body.get("sum_margins", {})
     if any(type(margin) is not int for margin in margins.values()):
         raise ValueError
     released, low, high = (np.array(counts, dtype=np.int64) for counts in data[-3:])
@@ -99,13 +99,13 @@ def _read_column(values: tuple[Any, ...], kind: str) -> list[Any]:
 
 def read_dry_run(body: dict[str, Any]) -> DryRun:
     """Read a dry run from a response."""
-    return _make_record(DryRun, _read_grades({**body, "notes": tuple(body["notes"]), "truth": _read_truth(body)}))
+    return make_record(DryRun, _read_grades({**body, "notes": tuple(body["notes"]), "truth": _read_truth(body)}))
 
 
 def _read_truth(body: dict[str, Any]) -> Truth | None:
     """What is counted; None if the service has an earlier version that does not send it."""
     truth = body.get("truth")
-    return None if truth is None else _make_record(Truth, truth)
+    return None if truth is None else make_record(Truth, truth)
 
 
 def read_pools(body: dict[str, Any]) -> list[PoolBudget]:
@@ -120,35 +120,35 @@ def read_datasets(body: dict[str, Any]) -> list[DatasetSummary]:
 
 def _read_dataset(body: dict[str, Any]) -> DatasetSummary:
     columns = tuple(_read_column_summary(each) for each in body["columns"])
-    mechanism = _make_record(MechanismSummary, body["mechanism"])
-    return _make_record(DatasetSummary, _read_grades({**body, "columns": columns, "mechanism": mechanism}))
+    mechanism = make_record(MechanismSummary, body["mechanism"])
+    return make_record(DatasetSummary, _read_grades({**body, "columns": columns, "mechanism": mechanism}))
 
 
 def _read_column_summary(body: dict[str, Any]) -> ColumnSummary:
     lists = {name: tuple(body[name]) for name in ("values", "labels") if body.get(name) is not None}
-    return _make_record(ColumnSummary, {**body, **lists})
+    return make_record(ColumnSummary, {**body, **lists})
 
 
 def read_history(body: dict[str, Any]) -> list[HistoryEntry]:
     """Read the charged questions from a response."""
-    return [_make_record(HistoryEntry, each) for each in body["asked"]]
+    return [make_record(HistoryEntry, each) for each in body["asked"]]
 
 
 def read_receipt(body: dict[str, Any]) -> Receipt:
     """Read a receipt from a response."""
-    return _make_record(Receipt, _read_grades(body["receipt"]))
+    return make_record(Receipt, _read_grades(body["receipt"]))
 
 
 def _read_grades(body: dict[str, Any]) -> dict[str, Any]:
     """The body with its grades read. Earlier versions of the service send no grades."""
-    return {**body, "grades": tuple(_make_record(GradeBudget, each) for each in body.get("grades", ()))}
+    return {**body, "grades": tuple(make_record(GradeBudget, each) for each in body.get("grades", ()))}
 
 
 def _read_pool(body: dict[str, Any]) -> PoolBudget:
     shares = {who: _read_share(share) for who, share in (body["shares"] or {}).items()}
     notes = tuple(body.get("notes", ()))
     members = {"datasets": tuple(body["datasets"]), "shares": shares, "notes": notes}
-    return _make_record(PoolBudget, _read_grades({**body, **members}))
+    return make_record(PoolBudget, _read_grades({**body, **members}))
 
 
 def _read_share(body: dict[str, Any]) -> Share:
@@ -161,7 +161,7 @@ def _read_standing(body: dict[str, Any]) -> tuple[int, int]:
     return body["answers"], body["answers"] - body["left"]
 
 
-def _make_record(kind: type[R], body: dict[str, Any]) -> R:
+def make_record(kind: type[R], body: dict[str, Any]) -> R:
     """Make a dataclass from the members of a JSON object with the names of its fields.
 
     A later version of the service may send more members, which are ignored. An earlier version may send fewer; the

@@ -22,6 +22,8 @@ from urllib.parse import urlsplit
 from countveil.errors import ParameterError, RequestError
 
 PROBLEM = "urn:countveil:problem:"
+MOST_BYTES = 2 << 30
+"""The largest response that is read."""
 _ALLOWED = "an address such as https://counts.example.org"
 
 
@@ -136,12 +138,12 @@ class Wire:
         try:
             connection.request(method, self.address.path + path, body, dict(headers))
             response = connection.getresponse()
-            reply = Reply(response.status, response.headers.get("Retry-After") or "", response.read())
+            reply = Reply(response.status, response.headers.get("Retry-After") or "", _read_body(response))
         except (OSError, http.client.HTTPException) as error:
             connection.close()
             self.close()  # the server has likely closed the other idle connections too
             raise self._describe_failure(error, fresh) from None
-        except BaseException:  # interrupted: the rest of this reply must not be read as the next one
+        except BaseException:  # too large, or interrupted: the rest of this reply must not be read as the next one
             connection.close()
             raise
         if response.will_close:
@@ -181,6 +183,18 @@ class Wire:
         if isinstance(error, http.client.IncompleteRead):
             return BrokenError("the connection broke in the middle of the response")
         return BrokenError("the response is not HTTP")
+
+
+def _read_body(response: http.client.HTTPResponse) -> bytes:
+    """The body of a response, up to a limit."""
+    if response.length is not None and response.length <= MOST_BYTES:
+        return response.read()  # complete, or an error
+    body = bytearray()
+    while response.length is None and len(body) <= MOST_BYTES and (piece := response.read(1 << 20)):
+        body += piece
+    if response.length is not None or len(body) > MOST_BYTES:
+        raise BrokenError(f"its response has more than {MOST_BYTES:,} bytes", final=True)
+    return bytes(body)
 
 
 def _context(cafile: str | Path | None) -> ssl.SSLContext:

@@ -46,6 +46,7 @@ from countveil.errors import ConflictError, EngineError, LedgerError, ParameterE
 from countveil.ledger import Asked, Charge, Keyed, Ledger, Most, PlanRecord, Request
 from countveil.mechanism.intervals import Intervals
 from countveil.mechanism.mechanism import Mechanism
+from countveil.publication.layout import PUBLISH
 from countveil.query import Form, Question, ask
 from countveil.sampling.randomness import salt
 
@@ -383,8 +384,8 @@ class Curator(Publishing):
         return dataset.source if frame is None else replace(dataset.source, frame=frame)
 
     def read_recorded_table(self, charge: Charge) -> Table | None:
-        """The recorded answer of a charge as a table; None if the charge has no answer."""
-        if charge.payload is None:
+        """The recorded answer of a charge as a table; None if the charge has no answer, or is one of a publication."""
+        if charge.payload is None or charge.text.startswith(PUBLISH):
             return None
         question = ask(self.config.schemas, charge.text)
         if question.sha256 != charge.question:

@@ -11,6 +11,8 @@ from countveil.curator.summaries import DatasetSummary, HistoryEntry, summarise_
 from countveil.errors import QueryError, warn_deprecated
 from countveil.ledger import Charge, Ledger, Most
 from countveil.mechanism.mechanism import Mechanism
+from countveil.publication.editions import PublicationSummary, choose_edition, find_editions, summarise_publication
+from countveil.publication.publication import Publication
 from countveil.query import ask
 
 CHANGED = "unknown: the schema or the bounds of the dataset have changed since"
@@ -38,6 +40,40 @@ class Overview:
             for each in self.config.datasets.values()
             if each.ready
         ]
+
+    def publications(self) -> list[PublicationSummary]:
+        """The declared publications, with the editions that are in their `output`. Nothing is published here.
+
+        Returns:
+            A summary for each publication.
+
+        >>> [(each.name, each.dataset, len(each.editions)) for each in curator.publications()]
+        [('yearbook', 'visitors', 0)]
+        """
+        return [summarise_publication(each) for each in self.config.publications.values()]
+
+    def publication(self, name: str, edition: int | None = None) -> Publication:
+        """A published edition, from the publication's `output`. Nothing is published here.
+
+        Args:
+            name: The name of a `[publication.NAME]` of countveil.toml.
+            edition: Its number. Default: the newest.
+
+        Returns:
+            The publication in its folder.
+
+        Raises:
+            ConfigError: There is no such publication.
+            ParameterError: There is no such edition.
+            RequestError: There is no edition yet.
+
+        >>> curator.publication("yearbook")
+        Traceback (most recent call last):
+        countveil.errors.RequestError: publication yearbook has no edition yet; countveil publish makes one
+        """
+        declared = self.config.publication(name)
+        chosen = choose_edition(summarise_publication(declared), edition).edition
+        return Publication(find_editions(declared)[chosen])
 
     def history(self, analyst: str | None = None) -> list[HistoryEntry]:
         """The questions that were charged, oldest first.
@@ -81,6 +117,9 @@ class Overview:
 
     def _read_truth(self, charge: Charge) -> str:
         """What a charge counted, in words, if its dataset still has the schema and the bounds that it had then."""
+        for layout in self._plans.publications(charge.pool):
+            if charge.question in map(layout.digest_of, layout.tables):
+                return layout.question.truth.text
         dataset = self.config.datasets.get(charge.dataset)
         with suppress(QueryError):
             question = None if dataset is None else ask(dataset.schema, charge.text)
@@ -178,8 +217,9 @@ class Overview:
         return self._plans.replan(pool, reason)
 
     def left(self, dataset: Dataset, analyst: str, most: Most | None = None) -> int:
-        """How many answers an analyst can still ask for on this dataset, in all grades together."""
-        left = sum(self._plans.left(dataset, analyst, most).values())
+        """How many answers an analyst can still ask for on this dataset, in all grades of single questions."""
+        single = dataset.require_budget().grades
+        left = sum(many for grade, many in self._plans.left(dataset, analyst, most).items() if grade in single)
         if isinstance(most, int):
             left = min(left, most - self.ledger.spent_by(dataset.require_budget().pool, analyst))
         return max(0, left)

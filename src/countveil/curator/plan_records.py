@@ -9,14 +9,15 @@ from typing import Any
 from countveil.config.budget import Budget
 from countveil.errors import ConfigError, ParameterError, RequestError
 from countveil.ledger import STANDARD, GradeRecord, PlanRecord
+from countveil.ledger.records import PUBLICATION
 from countveil.numeric.exact_numbers import decimal_text, number
 from countveil.planning import Grade, plan
 from countveil.publication.accuracy import plan_publications
 from countveil.publication.layout import Layout
 from countveil.query.schema import Schema
 
-PUBLICATION, DIGEST, TABLE = "publication", "digest", "table"
-"""Terms of the grade of a published table: its publication, the digest of its layout, and its name."""
+DIGEST, TABLE = "digest", "table"
+"""Terms of the grade of a published table, besides its publication: the digest of its layout, and its name."""
 SENSITIVITY, CELLS = "sensitivity", "cells"
 """Terms of a grade whose answers one person changes in another way than the plan says."""
 
@@ -118,7 +119,7 @@ def check(record: PlanRecord, budget: Budget, schema: Schema, publications: Sequ
 
 def _own_grades(record: PlanRecord) -> list[GradeRecord]:
     """The grades of single questions."""
-    return [each for each in record.grades if PUBLICATION not in each.terms]
+    return [each for each in record.grades if each.is_single]
 
 
 def _check_publications(record: PlanRecord, publications: Sequence[Layout]) -> None:

@@ -16,7 +16,7 @@ from countveil.accounting.privacy_loss import float_below
 from countveil.config.budget import Budget
 from countveil.config.configuration import Config, Dataset
 from countveil.curator import plan_records
-from countveil.curator.plan_records import PUBLICATION, given_reason, lost_answers, notes_on, nothing_more
+from countveil.curator.plan_records import given_reason, lost_answers, notes_on, nothing_more
 from countveil.curator.receipts import GradeBudget, PoolBudget, Receipt, Share
 from countveil.errors import BudgetError, ConfigError, LedgerError, ParameterError, RequestError, shorten
 from countveil.ledger import Charge, GradeRecord, Ledger, Most, PlanRecord, Standing
@@ -77,7 +77,7 @@ class Plans:
         shares = (budget.shares or {}).items()
         wanted = {(who, grade): answers for who, mine in shares for grade, answers in mine.items()}
         if wanted:
-            wanted |= {(CURATOR, each.name): each.opened_answers for each in record.grades if PUBLICATION in each.terms}
+            wanted |= {(CURATOR, each.name): each.opened_answers for each in record.grades if not each.is_single}
         recorded = {(who, grade): 0 for who, mine in self._ledger.shares(budget.pool).items() for grade in mine}
         for (who, grade), answers in {**recorded, **wanted}.items():
             self._ledger.set_share(budget.pool, who, answers, grade)
@@ -89,9 +89,8 @@ class Plans:
         budget = dataset.require_budget()
         if grade is None:
             if not budget.default_grade:
-                raise ConfigError(
-                    f"dataset.{dataset.name}.budget",
-                    "pays for publications only; for single questions add answers, before anything is published",
+                raise RequestError(
+                    f"the budget of {dataset.name} pays for publications only; its curator can add answers and replan"
                 )
             return
         if any(grade in each.grades for each in self._config.publications_of(budget.pool)):
@@ -306,8 +305,8 @@ class Plans:
         more, words = integer("answers", answers, 1, MOST_ANSWERS), given_reason(reason)
         (pool,) = self.pools(name)
         record = self.of(self._datasets(pool)[0], opened=True)
-        names = [each.name for each in record.grades]
-        chosen = names[0] if grade is None and len(names) == 1 else grade
+        names, single = ([each.name for each in record.grades if every or each.is_single] for every in (True, False))
+        chosen = single[0] if grade is None and len(single) == 1 else grade
         if chosen not in names:
             given = "no grade" if chosen is None else chosen
             raise ParameterError("grade", given, f"a grade of pool {pool}: {', '.join(names)}")
@@ -366,8 +365,9 @@ class Plans:
         standings, shares = self._standing(dataset)
         pool, mine = dataset.require_budget().pool, shares.get(analyst, {})
         left = {name: each.left for name, each in standings.items()}
+        published = {grade for each in self._config.publications_of(pool) for grade in each.grades}
         for name in left:
-            if shares:
+            if shares and not (analyst == CURATOR and name in published):
                 left[name] = min(left[name], mine.get(name, Standing(0, 0)).left)
             if most is not None:
                 left[name] = min(left[name], self._ledger.limit(pool, analyst, name, most).left)
@@ -380,7 +380,8 @@ class Plans:
     def check_left(self, dataset: Dataset, grade: str, analyst: str, most: Most | None = None) -> None:
         """Raise the error that a charge would raise if no answer is left, without charging."""
         pool, (standings, shares) = dataset.require_budget().pool, self._standing(dataset)
-        spent, named = spent_error(pool, grade, standings), grade if len(standings) > 1 else None
+        spent = spent_error(pool, grade, standings, self._ledger.plan(pool))
+        named = grade if len(standings) > 1 else None
         if spent is not None:
             raise spent
         share = shares.get(analyst, {}).get(grade, Standing(0, 0))

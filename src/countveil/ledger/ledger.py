@@ -246,7 +246,7 @@ class Ledger(Budgets):
         rows = self._read(f"SELECT name, answers, spent, {any_share} FROM grade WHERE pool = ?", (pool,))
         standings = {name: Standing(answers, spent) for name, answers, spent, _ in rows}
         shared = any(row[3] for row in rows)
-        spent = spent_error(pool, grade, standings)
+        spent = spent_error(pool, grade, standings, self.plan(pool))
         if spent is not None:
             raise spent
         named = grade if len(standings) > 1 else None
@@ -360,12 +360,18 @@ class Ledger(Budgets):
             yield Charge(*row)
 
 
-def spent_error(pool: str, grade: str, standings: Mapping[str, Standing]) -> BudgetError | None:
-    """The error to raise if a grade has no answers left, else None. It names other grades that have answers left."""
+def spent_error(
+    pool: str, grade: str, standings: Mapping[str, Standing], plan: PlanRecord | None
+) -> BudgetError | None:
+    """The error to raise if a grade has no answers left, else None. It names other grades of single questions that
+    have answers left."""
     standing = standings.get(grade, Standing(0, 0))
     if standing.left > 0:
         return None
-    others = {name: each.left for name, each in standings.items() if each.left > 0}
+    single = standings.keys() if plan is None else {each.name for each in plan.grades if each.is_single}
+    others = {name: standings[name].left for name in standings if name in single and standings[name].left > 0}
+    if grade not in single:
+        others = {}
     return BudgetError(pool, standing.answers, grade=grade if len(standings) > 1 else None, others=others)
 
 

@@ -27,6 +27,8 @@ LATEST = 3
 """The latest format of a ledger, which is the number of migrations. Format 2 introduced a secret, format 3 grades."""
 STANDARD = "standard"
 """The name of the only grade of a plan that was made without grades."""
+PUBLICATION = "publication"
+"""The term that names the publication of a grade that pays for its tables. Other grades pay for single questions."""
 Most = int | Mapping[str, int]
 """The limit of one analyst in a pool: one number of answers, or one for each named grade (other grades have none)."""
 START = "0" * 64
@@ -67,6 +69,11 @@ class GradeRecord:
     """Answers that were added to the plan later."""
     debt: int = field(compare=False, default=0)
     """Answers of this grade that may have been given beyond its budget in history that was lost."""
+
+    @property
+    def is_single(self) -> bool:
+        """Whether this grade pays for single questions."""
+        return PUBLICATION not in self.terms
 
     @property
     def opened_answers(self) -> int:

@@ -11,6 +11,7 @@ charts        errors by size, and shares of quality marks, as pictures
 report        a page with these pictures, the guarantee, and small areas
 registry      an entry for public registries of differentially private releases
 folder        the folder of an edition: written whole, and read again
+editions      the editions in the declared output, and their summaries
 verification  what can be checked from these files alone
 change        the difference of two editions
 publication   `Publication`: an edition as its readers have it

@@ -19,6 +19,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
@@ -30,7 +31,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from countveil.errors import MissingExtraError, ParameterError, RequestError, shorten
+from countveil.errors import CountveilError, MissingExtraError, ParameterError, RequestError, shorten
 from countveil.files.durable_files import replace_file, sync_folder
 
 FORMAT, VERSION = "countveil-publication", 1
@@ -38,6 +39,9 @@ MANIFEST, REPORT, DEPLOYMENT = "manifest.json", "report.html", "deployment.json"
 FORMATS = ("csv", "parquet")
 LARGEST_MANIFEST = 64 << 20
 UNREADABLE = "give the folder of a publication, as countveil publish writes it"
+FILE = r"([a-z]{1,20}/)?[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}"
+"""The form of the names of files: none leads out of the folder."""
+AGAIN = "its numbers are on record: publish again, free"
 
 Columns = Mapping[str, NDArray[Any]]
 
@@ -55,15 +59,22 @@ class Folder:
         place = Path(path).expanduser()
         try:
             with (place / MANIFEST).open("rb") as file:
-                manifest = json.loads(file.read(LARGEST_MANIFEST))
-            if (manifest["format"], manifest["version"]) != (FORMAT, VERSION):
-                raise KeyError
-            for entry in (*manifest["tables"], *manifest["margins"]):
-                _check_name(entry["file"])
-                tuple(entry["by"])
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+                manifest = read_manifest(file.read(LARGEST_MANIFEST))
+        except (OSError, ValueError):
             raise ParameterError("folder", shorten(str(path), 200), UNREADABLE) from None
         return Folder(place, manifest)
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        """The SHA-256 of every file that the manifest names."""
+        return list_hashes(self.manifest)
+
+    def find_file(self, name: str) -> Path | None:
+        """The path of the manifest or of a file that it names; None if there is no such file, or only a link to one."""
+        if name != MANIFEST and name not in self.hashes:
+            return None
+        place = self.path / name
+        return place if place.resolve() == self.path.resolve() / name and place.is_file() else None
 
     def entry(self, name: str) -> Mapping[str, Any]:
         """The entry of a table or a margin in the manifest."""
@@ -91,16 +102,40 @@ class Folder:
             raise RequestError(f"{shorten(name)} is missing; restore it, or publish again") from None
 
 
+def read_manifest(content: bytes) -> dict[str, Any]:
+    """The manifest in a file; raises ValueError if it is not one, or names files that are not inside its folder."""
+    try:
+        manifest: dict[str, Any] = json.loads(content)
+        if (manifest["format"], manifest["version"]) != (FORMAT, VERSION):
+            raise ValueError
+        for entry in (*manifest["tables"], *manifest["margins"]):
+            tuple(entry["by"])
+        for name in list_hashes(manifest):
+            _check_name(name)
+    except (KeyError, TypeError, AttributeError, RecursionError):
+        raise ValueError from None
+    return manifest
+
+
+def list_hashes(manifest: Mapping[str, Any]) -> dict[str, str]:
+    """The SHA-256 of every file that a manifest names; empty where a file that each edition has is not named."""
+    laws = [each["law"] for each in manifest["tables"] if each["law"]]
+    listed = {each["file"]: each["sha256"] for each in (*manifest["tables"], *manifest["margins"], *laws)}
+    return {**listed, REPORT: "", DEPLOYMENT: "", **manifest["files"]}
+
+
 def _check_name(name: object) -> None:
     """Refuse a file that is not inside the folder."""
-    parts = Path(str(name)).parts
-    if not isinstance(name, str) or not parts or Path(name).is_absolute() or ".." in parts:
+    if not isinstance(name, str) or not re.fullmatch(FILE, name) or name == MANIFEST:
         raise ValueError
 
 
 @contextmanager
-def new_folder(target: Path) -> Iterator[Path]:
-    """A hidden folder that takes the name of the target when the body ends without an error."""
+def new_folder(target: Path, hint: str = AGAIN) -> Iterator[Path]:
+    """A hidden folder that takes the name of the target when the body ends without an error.
+
+    `hint` says what to do where the folder cannot be written.
+    """
     hidden = target.with_name(f".{target.name[:50]}.{uuid.uuid4().hex}.part")
     part = hidden / "edition"
     try:
@@ -113,11 +148,12 @@ def new_folder(target: Path) -> Iterator[Path]:
                 sync_folder(place)
             os.rename(part, target)
             sync_folder(target.parent)
+        except CountveilError:
+            raise
         except OSError as error:
             reason = error.strerror or type(error).__name__
             raise RequestError(
-                f"the publication could not be written to {shorten(str(target), 200)} ({reason}); its numbers are on "
-                "record: publish again, free"
+                f"the publication could not be written to {shorten(str(target), 200)} ({reason}); {hint}"
             ) from None
     finally:
         shutil.rmtree(hidden, ignore_errors=True)

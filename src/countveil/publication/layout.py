@@ -28,6 +28,8 @@ from countveil.query import Question, ask
 from countveil.query.public_tables import PublicTable
 from countveil.query.schema import Column, Schema
 
+PUBLISH = "PUBLISH "
+"""How the text of a charge for a published table begins; no question begins so."""
 MOST_CELLS = 20_000_000
 """The most finest cells of a publication: one process collects and reconciles them."""
 
@@ -74,7 +76,7 @@ class Layout:
 
     def text_of(self, table: DeclaredTable) -> str:
         """How the ledger names one table of this publication."""
-        return f"PUBLISH {self.name}: {table.name}"
+        return f"{PUBLISH}{self.name}: {table.name}"
 
     @cached_property
     def possible(self) -> Ints | None:

@@ -25,7 +25,7 @@ from countveil.consistency.tree import Tree
 from countveil.errors import CountveilError
 from countveil.laws.law import Law
 from countveil.mechanism.mechanism import Mechanism
-from countveil.publication.folder import DEPLOYMENT, MANIFEST, REPORT, Folder
+from countveil.publication.folder import MANIFEST, Folder
 
 
 @dataclass(frozen=True)
@@ -51,12 +51,8 @@ def check_folder(folder: Folder) -> list[Finding]:
 
 
 def check_hashes(folder: Folder) -> Iterator[Finding]:
-    """The files that were changed or are missing."""
-    manifest = folder.manifest
-    files = {each["file"]: each["sha256"] for each in (*manifest["tables"], *manifest["margins"])}
-    files |= {each["law"]["file"]: each["law"]["sha256"] for each in manifest["tables"] if each["law"]}
-    files |= {name: manifest["files"].get(name) for name in (REPORT, DEPLOYMENT)}
-    for name, stated in files.items():
+    """The files that are missing or changed."""
+    for name, stated in folder.hashes.items():
         try:
             content = folder.content(name)
         except CountveilError as error:

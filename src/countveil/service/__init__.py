@@ -1,4 +1,4 @@
-"""The service: datasets, dry runs, counts, budgets and receipts over HTTP.
+"""The service: datasets, dry runs, counts, budgets, receipts and publications over HTTP.
 
     app                the application: routes, error handlers, start and shutdown
     routes             one function for each route: read the request, call the library, write the response
@@ -13,7 +13,8 @@
     design_worker      designs in a separate process, with a time limit
     connection_limits  timeouts for slow clients, and the largest number of connections
     server             the server: its address, its workers, its shutdown
-    web                the web pages: explore mechanisms, ask, see the budget
+    publications       the files of published editions
+    web                the web pages: explore mechanisms, ask, see the budget and what was published
 
 The service computes nothing itself: it reads a request, calls the library, and writes the response.
 """

@@ -15,17 +15,22 @@ from countveil.curator.results import Table
 from countveil.curator.summaries import DatasetSummary
 from countveil.errors import ProblemKind
 from countveil.ledger import Request as Repeatable
+from countveil.publication.folder import MANIFEST
 from countveil.service import schemas
 from countveil.service.api_keys import Key
 from countveil.service.auth import require_curator, require_designer, require_holder
 from countveil.service.design_worker import BusyError, RefusedError, TooLongError
 from countveil.service.metrics import ANSWERS, exposition
 from countveil.service.problem_json import Problem, describe_problems, internal_problem
+from countveil.service.publications import FILE_PATTERN, MOST_EDITION, NAME_PATTERN, TYPES, send_file
 from countveil.service.strict_json import StrictRoute
 
 Holder = Annotated[Key, Depends(require_holder)]
 CuratorKey = Annotated[Key, Depends(require_curator)]
 Designer = Annotated[Key, Depends(require_designer)]
+PublicationName = Annotated[str, Path(pattern=NAME_PATTERN, description="The name of a publication.")]
+EditionNumber = Annotated[int, Path(ge=1, le=MOST_EDITION, description="The number of an edition, from 1.")]
+FileName = Annotated[str, Path(pattern=FILE_PATTERN, description="The manifest, or a file that it names.")]
 _ALWAYS = (
     ProblemKind.BAD_REQUEST,
     ProblemKind.UNAUTHORIZED,
@@ -38,6 +43,8 @@ _ALWAYS = (
 )
 _BODY = (*_ALWAYS, ProblemKind.TOO_LARGE, ProblemKind.UNSUPPORTED_MEDIA_TYPE, ProblemKind.BAD_PARAMETER)
 _ASKING = (*_BODY, ProblemKind.QUERY_NOT_ALLOWED, ProblemKind.DATA_DOES_NOT_FIT, ProblemKind.ENGINE)
+
+_PUBLISHED = (*_ALWAYS, ProblemKind.NOT_FOUND, ProblemKind.BAD_PARAMETER)
 
 _DEPRECATED = {"Deprecation": "@1794960000", "Link": '</v1/dry-run>; rel="successor-version"'}
 """Headers of RFC 9745 for a deprecated address: since when it is deprecated, and which address to use."""
@@ -156,6 +163,47 @@ def get_receipt(request: Request, id: Annotated[str, Path(pattern=schemas.RECEIP
     return json_response(
         {"receipt": asdict(receipt), "analyst": charge.analyst, "answered": charge.payload is not None}
     )
+
+
+@v1.get(
+    "/publications",
+    response_model=schemas.Publications,
+    responses=document_problems(*_ALWAYS),
+    tags=["publications"],
+)
+def publications(request: Request, key: Holder) -> Response:
+    """The publications and their editions: tables, margins, guarantee. The service publishes nothing itself."""
+    return json_response({"publications": [asdict(each) for each in get_curator(request).publications()]})
+
+
+@v1.get(
+    "/publications/{name}/{edition}",
+    responses={
+        **document_problems(*_PUBLISHED),
+        200: {"content": {"application/json": {"schema": {"type": "object"}}}},
+    },
+    response_class=Response,
+    tags=["publications"],
+)
+def get_manifest(request: Request, name: PublicationName, edition: EditionNumber, key: Holder) -> Response:
+    """The manifest of an edition: guarantee, tree, receipts, accuracy, and the names and hashes of its files."""
+    return send_file(get_curator(request), name, edition, MANIFEST)
+
+
+@v1.get(
+    "/publications/{name}/{edition}/{file:path}",
+    responses={
+        **document_problems(*_PUBLISHED),
+        200: {"content": {kind.partition(";")[0]: {} for kind in TYPES.values()}},
+    },
+    response_class=Response,
+    tags=["publications"],
+)
+def get_published_file(
+    request: Request, name: PublicationName, edition: EditionNumber, file: FileName, key: Holder
+) -> Response:
+    """A file of an edition: a table, a margin, a law, the report, or the entry for registries."""
+    return send_file(get_curator(request), name, edition, file)
 
 
 @v1.get(

@@ -11,7 +11,9 @@ from countveil.curator import receipts, results
 from countveil.curator.summaries import DatasetSummary, HistoryEntry
 from countveil.design.request import DesignMethod, DesignObjective
 from countveil.mechanism.certificate import Policy
+from countveil.publication.editions import PublicationSummary
 from countveil.query.truth import Truth
+from countveil.service.publications import FILE_PATTERN, NAME_PATTERN
 
 TEXT = r"^[^\x00]+$"
 DECIMAL = r"^[0-9]{1,20}(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,3})?$"
@@ -22,6 +24,8 @@ WORDS = {
     DECIMAL: "a number as text, such as 1, 0.5 or 1e-6",
     VISIBLE: "visible ASCII characters without spaces",
     RECEIPT: "the 24 hexadecimal digits of a receipt",
+    NAME_PATTERN: "the name of a publication",
+    FILE_PATTERN: "the name of a file, as the manifest gives it",
 }
 """What each pattern allows, in words, for error messages."""
 Text = Annotated[str, StringConstraints(min_length=1, max_length=100_000, pattern=TEXT)]
@@ -170,6 +174,11 @@ class BudgetResponse(BaseModel):
 class History(BaseModel):
     schema_version: int
     asked: list[HistoryEntry]
+
+
+class Publications(BaseModel):
+    schema_version: int
+    publications: list[PublicationSummary]
 
 
 class ReceiptDocument(BaseModel):

@@ -96,7 +96,7 @@ def test_single_questions_and_publications_share_one_plan(tmp_path: Path) -> Non
 def test_a_budget_for_publications_only_refuses_single_questions(tmp_path: Path) -> None:
     config = copy_place(tmp_path)
     with Curator.open(config) as curator:
-        with pytest.raises(ConfigError, match="pays for publications only"):
+        with pytest.raises(RequestError, match="pays for publications only"):
             curator.count(by="county")
         assert curator.budget()[0].default_grade.startswith("census-")
 

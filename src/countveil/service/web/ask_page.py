@@ -43,7 +43,11 @@ class Cell:
 
 def build_page(curator: Curator, key: Key, form: FormData) -> dict[str, Any]:
     """The values that the page's template shows for a submitted form."""
-    ready = {name: each for name, each in curator.config.datasets.items() if each.ready}
+    ready = {
+        name: each
+        for name, each in curator.config.datasets.items()
+        if each.ready and each.require_budget().grades  # without grades it pays for publications only
+    }
     if not ready:
         return {"datasets": [], "status": 200}
     name = str(form.get("dataset", ""))
@@ -72,7 +76,7 @@ def build_page(curator: Curator, key: Key, form: FormData) -> dict[str, Any]:
         **values,
         "schema": schema,
         "fields": fields,
-        **_list_grades(curator, key, ready[schema.name]),
+        **(_list_grades(curator, key, ready[schema.name]) if schema.name in ready else {}),
         "sql": sql,
         "format_value": fielding.format_value,
         "most": fielding.MOST_LISTED,
@@ -94,12 +98,13 @@ def _have_changed(curator: Curator, sql: str, fields: Fields, was: str) -> bool:
 def _list_grades(curator: Curator, key: Key, dataset: Dataset) -> dict[str, Any]:
     """The grades to choose from, with the answers left for this key. Empty if there is only one grade."""
     budget = dataset.require_budget()
-    if len(budget.grades) == 1:
+    if len(budget.grades) < 2:
         return {}
     grades: Sequence[object] = [{"name": name} for name in budget.grades]
     with suppress(CountveilError):  # the refusal of the question itself says why
         if curator.ledger.plan(budget.pool) is not None:  # without a plan, computing the margins would take seconds
-            grades = curator.grades_left(dataset, key.name, key.answers)
+            known = curator.grades_left(dataset, key.name, key.answers)
+            grades = [each for each in known if each.name in budget.grades]
     return {"grades": grades, "default_grade": budget.default_grade}
 
 

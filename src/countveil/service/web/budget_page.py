@@ -37,26 +37,31 @@ def build_page(curator: Curator, key: Key, verify: bool) -> dict[str, Any]:
 def _pools(curator: Curator, key: Key) -> list[dict[str, Any]]:
     """The budgets that the holder of a key sees: curators see whole pools, others their share of each pool.
 
-    An analyst without a share of a pool has None there.
+    An analyst without a share of a pool has None there. The answers are those of grades of single questions; the
+    grades of publications are listed too.
     """
     budgets = []
     for visible, whole in zip(list_pools(curator, key), curator.budget(), strict=True):
-        left, own = visible["answers_left"], _answers_of_key(whole, key)
+        published = {grade: each.name for each in curator.config.publications_of(whole.pool) for grade in each.grades}
+        single = [each for each in whole.grades if each.name not in published]
+        total, whole_left = sum(each.answers_total for each in single), sum(each.answers_left for each in single)
+        left, own = visible["answers_left"], _answers_of_key(whole, key, total)
         if key.role == "curator":
-            left, own = whole.answers_left, whole.answers_total
+            left, own = whole_left, total
             visible = {**visible, "grades": whole.grades}
-        budgets.append({**visible, "answers_left": left, "own": own, "whole_left": whole.answers_left})
+        more = {"answers_left": left, "own": own, "whole_left": whole_left, "single": len(single), "pays": published}
+        budgets.append({**visible, **more})
     return budgets
 
 
-def _answers_of_key(pool: PoolBudget, key: Key) -> int | None:
+def _answers_of_key(pool: PoolBudget, key: Key, total: int) -> int | None:
     """How many answers of a pool a key may pay for: its share, if the pool has shares, but at most the key's own limit.
 
     None if the pool has shares and the key has none.
     """
     if pool.shares and key.name not in pool.shares:
         return None
-    most = pool.shares[key.name].answers if pool.shares else pool.answers_total
+    most = pool.shares[key.name].answers if pool.shares else total
     if key.answers is None:
         return most
     return min(most, key.answers if isinstance(key.answers, int) else sum(key.answers.values()))

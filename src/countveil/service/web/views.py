@@ -1,4 +1,4 @@
-"""The routes of the web pages: explore, ask, budget, log in, and the documentation of the API.
+"""The routes of the web pages: explore, ask, budget, publications, log in, and the documentation of the API.
 
 Everything works with links and forms alone. A request by the page's JavaScript uses the same address and gets only the
 part of the page that changes.
@@ -23,16 +23,19 @@ from starlette.responses import RedirectResponse, Response
 
 from countveil.curator.table_files import to_csv, to_json
 from countveil.errors import CountveilError, ProblemKind
+from countveil.publication.layout import PUBLISH
 from countveil.service.api_keys import Key
 from countveil.service.auth import limit_client, limit_key
 from countveil.service.design_worker import BusyError, RefusedError, Stop, TooLongError
 from countveil.service.problem_json import Problem
+from countveil.service.publications import send_file
 from countveil.service.strict_json import StrictRequest
 from countveil.service.web import agency, ask_page, budget_page, explore_page, pictures, sessions
 
 page = APIRouter(include_in_schema=False)
 _templates = Environment(loader=PackageLoader("countveil.service.web"), autoescape=True, trim_blocks=True)
 _templates.filters["number"] = lambda value: f"{value:,}"
+_templates.tests["publication"] = lambda charge: charge.text.startswith(PUBLISH)
 _templates.globals["picture"] = lambda name, *rows: Markup(getattr(pictures, name)(*rows))
 _TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
 STATIC = {
@@ -44,9 +47,13 @@ STATIC = {
 
 def render(request: Request, template: str, status: int = 200, **values: Any) -> Response:
     """Render a page, or the part of a page that a script has requested."""
-    who = sessions.current_key(request)
+    state = request.app.state
     text = _templates.get_template(template).render(
-        who=who, path=request.url.path, open_design=request.app.state.settings.open_design, **values
+        who=sessions.current_key(request),
+        path=request.url.path,
+        open_design=state.settings.open_design,
+        publishes=bool(state.curator.config.publications),
+        **values,
     )
     return Response(text, status, media_type="text/html; charset=utf-8")
 
@@ -283,6 +290,24 @@ async def show_budget_page(request: Request) -> Response:
     if values["broken"] is not None:
         values["broken"].note(request)
     return render(request, "_chain.html" if is_part(request) else "budget.html", **values)
+
+
+# -- publications ------------------------------------------------------------------------------------------------------
+
+
+@page.get("/publications")
+def show_publications(request: Request) -> Response:
+    """The publications and their editions, with links to their files."""
+    _require_holder(request)
+    return render(request, "publications.html", publications=request.app.state.curator.publications())
+
+
+@page.get("/publications/{name}/{edition}/{file:path}")
+def show_published_file(request: Request, name: str, edition: str, file: str) -> Response:
+    """A file of an edition, at an address like its path in the folder, so that links between files work."""
+    _require_holder(request)
+    number = int(edition) if edition.isascii() and edition.isdecimal() and len(edition) < 7 else 0
+    return send_file(request.app.state.curator, name, number, file)
 
 
 # -- log in ------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,120 @@
+"""The editions of a publication that are in its declared output, and their summaries."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from countveil.config.publications import DeclaredPublication
+from countveil.errors import ParameterError, RequestError
+from countveil.publication.folder import MANIFEST, Folder
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """The guarantee of an edition, as it was stated when it was published."""
+
+    epsilon: str
+    delta: str
+    neighbours: str
+    answers: int
+    pool: str
+    covers: str
+
+
+@dataclass(frozen=True)
+class TableSummary:
+    """A published table: its columns, its cells, and the 95 % margin of its numbers."""
+
+    name: str
+    by: tuple[str, ...]
+    rows: int
+    margin_published: int
+    file: str
+
+
+@dataclass(frozen=True)
+class EditionSummary:
+    """An edition of a publication."""
+
+    edition: int
+    time: str
+    data_version: int
+    guarantee: Guarantee
+    tables: tuple[TableSummary, ...]
+
+
+@dataclass(frozen=True)
+class PublicationSummary:
+    """A declared publication, and the editions that can be read."""
+
+    name: str
+    dataset: str
+    editions: tuple[EditionSummary, ...] = field(metadata={"description": "Oldest first."})
+
+
+def summarise_publication(declared: DeclaredPublication) -> PublicationSummary:
+    """A declared publication with the editions in its output."""
+    editions = tuple(_summarise(folder) for folder in find_editions(declared).values())
+    return PublicationSummary(declared.name, declared.dataset, editions)
+
+
+def find_editions(declared: DeclaredPublication) -> dict[int, Folder]:
+    """The folders of the editions in the declared output by their numbers, oldest first.
+
+    Only real folders `edition-N` count whose manifest says that they are this edition of this publication: no links, no
+    folders that are still written.
+    """
+    editions = {}
+    with suppress(OSError):  # without the folder there are no editions
+        for place in declared.output.iterdir():
+            number = re.fullmatch(r"edition-([1-9][0-9]{0,5})", place.name)
+            if number is None or place.is_symlink():
+                continue
+            with suppress(ParameterError, KeyError, TypeError, ValueError):
+                folder = Folder.open(place)
+                own = folder.manifest["name"], _summarise(folder).edition
+                if own == (declared.name, int(number[1])) and folder.find_file(MANIFEST) is not None:
+                    editions[own[1]] = folder
+    return dict(sorted(editions.items()))
+
+
+def choose_edition(publication: PublicationSummary, edition: object) -> EditionSummary:
+    """An edition by its number, by default the newest; refuses one that is not present."""
+    present = {each.edition: each for each in publication.editions}
+    if not present:
+        raise RequestError(f"publication {publication.name} has no edition yet; countveil publish makes one")
+    chosen = max(present) if edition is None else edition
+    if type(chosen) is not int or chosen not in present:
+        raise ParameterError("edition", edition, "one of " + ", ".join(map(str, present)))
+    return present[chosen]
+
+
+def _summarise(folder: Folder) -> EditionSummary:
+    """The summary of an edition; raises KeyError, TypeError or ValueError for a manifest of another form."""
+    manifest = folder.manifest
+    given, tables = manifest["guarantee"], manifest["tables"]
+    return EditionSummary(
+        int(manifest["edition"]),
+        str(manifest["time"]),
+        int(manifest["data_version"]),
+        Guarantee(
+            str(given["epsilon"]),
+            str(given["delta"]),
+            str(given["neighbours"]),
+            int(given["answers"]),
+            str(given["pool"]),
+            str(given["covers"]),
+        ),
+        tuple(
+            TableSummary(
+                str(each["name"]),
+                tuple(map(str, each["by"])),
+                int(each["rows"]),
+                int(each["margin_published"]),
+                each["file"],
+            )
+            for each in tables
+        ),
+    )

@@ -1,0 +1,51 @@
+"""Pools that pay for publications and for questions: who may pay with which grade."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import countveil as cv
+from tests.support.curated import config_text, people, written
+
+BUDGET = 'epsilon = "10"\ndelta = "0.01"\nanswers = 1\nshares = { ann = 1 }\n'
+PUBLICATION = '[publication.yearbook]\ndataset = "people"\ntables = [{ by = ["region"] }]\n'
+
+
+@pytest.fixture
+def curator(tmp_path: Path) -> Iterator[cv.Curator]:
+    people(tmp_path)
+    with cv.Curator.open(written(tmp_path, config_text(budget=BUDGET) + PUBLICATION)) as opened:
+        yield opened
+
+
+def test_with_shares_the_curator_has_all_editions_and_analysts_have_none(curator: cv.Curator) -> None:
+    dataset = curator.config.dataset("people")
+    for editions in (1, 0):
+        assert curator.plan_publication("yearbook").editions_left == editions
+        assert [(each.name, each.answers_left) for each in curator.grades_left(dataset, "ann")] == [
+            ("standard", 1),
+            ("yearbook-1", 0),
+        ]
+        assert curator.left(dataset, "ann") == 1
+        assert curator.publish("yearbook").replayed is (editions == 0)
+
+
+def test_answers_are_added_to_the_only_grade_of_questions(curator: cv.Curator) -> None:
+    curator.publish("yearbook")
+    after = curator.extend_budget("people", 2, "a second report")
+    assert [(each.name, each.answers_total) for each in after.grades] == [("standard", 3), ("yearbook-1", 1)]
+
+
+def test_the_truth_of_a_charge_is_unknown_once_the_publication_has_changed(curator: cv.Curator) -> None:
+    id = curator.publish("yearbook").manifest["receipts"][0]
+    receipt, config = curator.receipt(id), curator.config.path
+    assert receipt is not None
+    assert receipt.truth == "people; at most 1 row each in a cell, 1 cell each"
+    written(config.parent, config.read_text().replace("tables =", "editions = 2\ntables ="))
+    with cv.Curator.open(config) as changed:
+        later = changed.receipt(id)
+    assert later is not None
+    assert later.truth.startswith("unknown: the schema or the bounds")
