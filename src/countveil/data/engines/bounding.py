@@ -65,18 +65,20 @@ class ContributionBounds:
         pairs = f"SELECT cell, least(count(*), {self.rows}) AS n FROM placed GROUP BY u, cell"
         return {"pairs": pairs}, "SELECT cell, CAST(sum(n) AS BIGINT) AS n FROM pairs GROUP BY 1"
 
-    def select_some(self, hashed: str, select_least: Callable[[int, int], str]) -> tuple[dict[str, str], str]:
+    def select_some(
+        self, hashed: str, select_least: Callable[[int, int], str], *, ignores_repeats: bool
+    ) -> tuple[dict[str, str], str]:
         """Count at most `cells_per_person` cells of each person.
 
         `hashed` is the hash of u, cell and salt; `select_least` selects so many least words w of every u in `words`,
-        given how many a u can have.
+        given how many a u can have, and may ignore repeats of a word.
         """
-        if self.cells_per_person == self.rows == 1:  # every row of a cell has the same word
-            return {"kept": f"SELECT min({self._word(hashed)}) AS w FROM placed GROUP BY u"}, self._count_words()
-        words = f"SELECT u, {self._word(hashed)} AS w FROM placed GROUP BY u, cell"
+        words = f"SELECT u, {self._word(hashed)} AS w FROM placed"
         least = "SELECT min(w) AS w FROM words GROUP BY u"
         if self.cells_per_person > 1:
             least = select_least(self.cells_per_person, self.cells)
+        if self.rows > 1 or not (self.cells_per_person == 1 or ignores_repeats):
+            words += " GROUP BY u, cell"  # otherwise every row of a cell has the same word, so repeats do no harm
         return {"words": words, "kept": least}, self._count_words()
 
     def _count_words(self) -> str:

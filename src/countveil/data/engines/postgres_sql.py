@@ -41,6 +41,7 @@ class PostgresDialect(Dialect):
     types: Mapping[Kind, str] = {**Dialect.types, "text": "text"}
 
     double = "float8"
+    ignores_repeats = True
 
     def name(self, name: str) -> str:
         return super().name(name).replace("%", "%%")  # the driver reads % as the start of a parameter
@@ -105,11 +106,12 @@ class PostgresDialect(Dialect):
         return f"(SELECT v, min(place) - 1 AS i FROM {values} GROUP BY v)"
 
     def select_least(self, limit: int, cells: int) -> str:
-        """A sorted array of each person, which takes 0.7 of the processor time of a window over all rows. It is held
-        in memory, so it is used only where nobody can have many words."""
+        """A sorted array of each person, which takes less processor time than a window over all rows. It is held in
+        memory, so it is used only where nobody can have many words."""
         if cells > LARGEST_ARRAY:
-            return super().select_least(limit, cells)
-        return f"SELECT unnest((array_agg(w ORDER BY w))[1:{limit}]) AS w FROM words GROUP BY u"
+            ranked = "SELECT u, w, dense_rank() OVER (PARTITION BY u ORDER BY w) AS place FROM words"
+            return f"SELECT w FROM ({ranked}) AS ranked WHERE place <= {limit} GROUP BY u, w"
+        return f"SELECT unnest((array_agg(DISTINCT w ORDER BY w))[1:{limit}]) AS w FROM words GROUP BY u"
 
     def whole(self, a: str, b: str) -> str:
         return f"({a} / {b})"

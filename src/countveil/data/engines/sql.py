@@ -75,6 +75,8 @@ class Dialect(StepDialect):
     """Standard SQL; the dialect of an engine overrides what differs."""
 
     types: Mapping[Kind, str] = {"text": "VARCHAR", "integer": "BIGINT", "boolean": "BOOLEAN", "date": "DATE"}
+    ignores_repeats = False
+    """Whether `select_least` may be given a w several times, which saves grouping the rows before."""
     integer_text = "^[+-]?[0-9]+([.]0*)?$"
     date_text = "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 
@@ -116,8 +118,8 @@ class Dialect(StepDialect):
         raise NotImplementedError
 
     def select_least(self, limit: int, cells: int) -> str:
-        """Select the `limit` least w of every u of the relation `words`, where no u has more than `cells` w and none
-        of them twice."""
+        """Select the `limit` least w of every u of the relation `words`, where no u has more than `cells` different w,
+        and none of them twice unless repeats are ignored."""
         ranked = "SELECT w, row_number() OVER (PARTITION BY u ORDER BY w) AS place FROM words"
         return f"SELECT w FROM ({ranked}) AS ranked WHERE place <= {limit}"
 
@@ -318,7 +320,9 @@ class Compiler:
                 more, result = bounds.select_all()
             else:
                 hashed = self.hash(question.schema.unit, self.bind(salt))
-                more, result = bounds.select_some(hashed, self.dialect.select_least)
+                more, result = bounds.select_some(
+                    hashed, self.dialect.select_least, ignores_repeats=self.dialect.ignores_repeats
+                )
             parts |= more
         elif any(is_joined(axis) and not axis.is_plain for axis in question.axes):  # several values of one bin
             result = "SELECT cell, CAST(sum(n) AS BIGINT) AS n FROM placed GROUP BY cell"
