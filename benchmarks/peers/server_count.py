@@ -35,17 +35,11 @@ WORD = "(({cell_hash} & -{step}) | cell)"
 WORDS = f"words AS (SELECT u, {WORD} AS w FROM placed GROUP BY u, cell), "
 RANKED = "SELECT w, row_number() OVER (PARTITION BY u ORDER BY w) AS place FROM words"
 END = " SELECT w & ({step} - 1) AS cell, count(*) AS n FROM kept GROUP BY 1"
-ROW_NUMBER = (
-    "SELECT region, {score}, count(*) AS n FROM (SELECT region, {score}, row_number() OVER (PARTITION BY person "
-    "ORDER BY {text_hash}) AS place FROM (SELECT DISTINCT person, region, {score} FROM {rows}) AS pairs) AS ranked "
-    "WHERE place <= {cells} GROUP BY 1, 2"
-)
 DISTINCT = "SELECT region, {score}, count(DISTINCT person) AS n FROM {rows} GROUP BY 1, 2"
-ONE = {"word": f"{PLACED}kept AS (SELECT min({WORD}) AS w FROM placed GROUP BY u){END}", "row_number": ROW_NUMBER}
+ONE = {"word": f"{PLACED}kept AS (SELECT min({WORD}) AS w FROM placed GROUP BY u){END}"}
 SEVERAL = {
     "window": f"{PLACED}words AS (SELECT DISTINCT u, {WORD} AS w FROM placed), "
     f"kept AS (SELECT w FROM ({RANKED}) AS ranked WHERE place <= {{cells}}){END}",
-    "row_number": ROW_NUMBER,
 }
 HANDS: dict[tuple[str, bool], dict[str, str]] = {
     ("postgres", False): ONE,
@@ -67,11 +61,8 @@ HANDS: dict[tuple[str, bool], dict[str, str]] = {
 }
 """Statements for one cell of a person, and for several; all hold the bounds."""
 HASHES = {
-    "postgres": {
-        "cell_hash": "hashint8extended(cell, hashint8extended(u, 77))",
-        "text_hash": "hashtextextended(region, hashint8extended({score}, hashint8extended(person, 77)))",
-    },
-    "spark": {"cell_hash": "xxhash64(u, cell, 77L)", "text_hash": "xxhash64(person, region, {score}, 77L)"},
+    "postgres": "hashint8extended(cell, hashint8extended(u, 77))",
+    "spark": "xxhash64(u, cell, 77L)",
 }
 
 
@@ -98,7 +89,7 @@ def compare(name: str, server: Server, scores: int, cells: int, turns: int) -> d
     question = question_of(scores, cells)
     step = 1 << (question.cells - 1).bit_length()
     names = {"rows": server.rows, "score": score_name(scores), "scores": scores, "cells": cells, "step": step}
-    names |= {key: text.format(score=score_name(scores)) for key, text in HASHES[name].items()}
+    names["cell_hash"] = HASHES[name]
     with closing(server.open_engine(question.schema)) as engine:
         ways: dict[str, Callable[[], int]] = {"ours": partial(count_all, engine, question)}
         for way, text in {**HANDS[name, cells > 1], "distinct": DISTINCT}.items():

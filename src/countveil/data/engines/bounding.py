@@ -65,21 +65,22 @@ class ContributionBounds:
         pairs = f"SELECT cell, least(count(*), {self.rows}) AS n FROM placed GROUP BY u, cell"
         return {"pairs": pairs}, "SELECT cell, CAST(sum(n) AS BIGINT) AS n FROM pairs GROUP BY 1"
 
-    def select_some(
-        self, hashed: str, select_least: Callable[[int, int], str], *, ignores_repeats: bool
-    ) -> tuple[dict[str, str], str]:
+    def select_some(self, hashed: str, least: str | None, *, ignores_repeats: bool) -> tuple[dict[str, str], str]:
         """Count at most `cells_per_person` cells of each person.
 
-        `hashed` is the hash of u, cell and salt; `select_least` selects so many least words w of every u in `words`,
-        given how many a u can have, and may ignore repeats of a word.
+        `hashed` is the hash of u, cell and salt. `least` unnests the least w of a group, which it holds in memory;
+        without it, a window over all rows finds them, which takes longer. Both may ignore repeats of a w.
         """
         words = f"SELECT u, {self._word(hashed)} AS w FROM placed"
-        least = "SELECT min(w) AS w FROM words GROUP BY u"
-        if self.cells_per_person > 1:
-            least = select_least(self.cells_per_person, self.cells)
+        kept = f"SELECT {least} AS w FROM words GROUP BY u"
+        if self.cells_per_person == 1:
+            kept = "SELECT min(w) AS w FROM words GROUP BY u"
+        elif least is None:
+            ranked = "SELECT u, w, dense_rank() OVER (PARTITION BY u ORDER BY w) AS place FROM words"
+            kept = f"SELECT w FROM ({ranked}) AS ranked WHERE place <= {self.cells_per_person} GROUP BY u, w"
         if self.rows > 1 or not (self.cells_per_person == 1 or ignores_repeats):
             words += " GROUP BY u, cell"  # otherwise every row of a cell has the same word, so repeats do no harm
-        return {"words": words, "kept": least}, self._count_words()
+        return {"words": words, "kept": kept}, self._count_words()
 
     def _count_words(self) -> str:
         """The result: cells and rows of the words that were kept."""

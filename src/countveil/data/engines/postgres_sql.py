@@ -28,8 +28,6 @@ NUMBERS = {"float4", "float8", "numeric"}
 """Types that have NaN."""
 LONGEST = 1_000_000
 """The most bytes of a text that is parsed: on hundreds of millions the server would fail for lack of memory."""
-LARGEST_ARRAY = 1_000_000
-"""The most words of a person that are collected in an array."""
 _LOW, _HIGH = -(2**63), 2**63 - 1
 _DIGITS = 19
 """The most digits of a 64-bit integer."""
@@ -41,7 +39,6 @@ class PostgresDialect(Dialect):
     types: Mapping[Kind, str] = {**Dialect.types, "text": "text"}
 
     double = "float8"
-    ignores_repeats = True
 
     def name(self, name: str) -> str:
         return super().name(name).replace("%", "%%")  # the driver reads % as the start of a parameter
@@ -105,13 +102,8 @@ class PostgresDialect(Dialect):
         values = f"unnest(CAST({parameter} AS {self.types[kind]}[])) WITH ORDINALITY AS listed (v, place)"
         return f"(SELECT v, min(place) - 1 AS i FROM {values} GROUP BY v)"
 
-    def select_least(self, limit: int, cells: int) -> str:
-        """A sorted array of each person, which takes less processor time than a window over all rows. It is held in
-        memory, so it is used only where nobody can have many words."""
-        if cells > LARGEST_ARRAY:
-            ranked = "SELECT u, w, dense_rank() OVER (PARTITION BY u ORDER BY w) AS place FROM words"
-            return f"SELECT w FROM ({ranked}) AS ranked WHERE place <= {limit} GROUP BY u, w"
-        return f"SELECT unnest((array_agg(DISTINCT w ORDER BY w))[1:{limit}]) AS w FROM words GROUP BY u"
+    def unnest_least(self, limit: int) -> str:
+        return f"unnest((array_agg(DISTINCT w ORDER BY w))[1:{limit}])"
 
     def whole(self, a: str, b: str) -> str:
         return f"({a} / {b})"

@@ -75,8 +75,8 @@ class Dialect(StepDialect):
     """Standard SQL; the dialect of an engine overrides what differs."""
 
     types: Mapping[Kind, str] = {"text": "VARCHAR", "integer": "BIGINT", "boolean": "BOOLEAN", "date": "DATE"}
-    ignores_repeats = False
-    """Whether `select_least` may be given a w several times, which saves grouping the rows before."""
+    ignores_repeats = True  # `unnest_least` leaves out a w that is repeated, so rows need not be grouped before
+    largest_array = 1_000_000  # the most w that `unnest_least` may hold in memory
     integer_text = "^[+-]?[0-9]+([.]0*)?$"
     date_text = "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 
@@ -117,11 +117,9 @@ class Dialect(StepDialect):
         of a person's cells is as good as random, over people and over salts."""
         raise NotImplementedError
 
-    def select_least(self, limit: int, cells: int) -> str:
-        """Select the `limit` least w of every u of the relation `words`, where no u has more than `cells` different w,
-        and none of them twice unless repeats are ignored."""
-        ranked = "SELECT w, row_number() OVER (PARTITION BY u ORDER BY w) AS place FROM words"
-        return f"SELECT w FROM ({ranked}) AS ranked WHERE place <= {limit}"
+    def unnest_least(self, limit: int) -> str:
+        """The `limit` least different w of a group, each in a row of its own; all w of the group are held in memory."""
+        raise NotImplementedError
 
     def trim(self, expression: str) -> str:
         """A text without the spaces around it; other white space stays."""
@@ -320,9 +318,8 @@ class Compiler:
                 more, result = bounds.select_all()
             else:
                 hashed = self.hash(question.schema.unit, self.bind(salt))
-                more, result = bounds.select_some(
-                    hashed, self.dialect.select_least, ignores_repeats=self.dialect.ignores_repeats
-                )
+                least = self.dialect.unnest_least(limit) if question.cells <= self.dialect.largest_array else None
+                more, result = bounds.select_some(hashed, least, ignores_repeats=self.dialect.ignores_repeats)
             parts |= more
         elif any(is_joined(axis) and not axis.is_plain for axis in question.axes):  # several values of one bin
             result = "SELECT cell, CAST(sum(n) AS BIGINT) AS n FROM placed GROUP BY cell"
