@@ -70,7 +70,6 @@ class DuckDBDialect(Dialect):
     """DuckDB's SQL."""
 
     ignores_repeats = False
-    largest_array = 2**63
 
     def characters(self, raw: str) -> str:
         return f'(CAST({raw} AS VARCHAR) COLLATE "binary")'
@@ -89,7 +88,7 @@ class DuckDBDialect(Dialect):
         under two salts would differ by a constant. The shift makes it a BIGINT."""
         return f"CAST(hash(hash({person}, {cell}, CAST({salt} AS BIGINT))) >> 1 AS BIGINT)"
 
-    def unnest_least(self, limit: int) -> str:
+    def unnest_least(self, limit: int, cells: int) -> str:
         """For few words the aggregate min(w, limit) is faster than a list, but it reserves room for `limit` words of
         everybody. A window over all rows takes twice the time and three times the memory of a list."""
         return f"unnest(min(w, {limit}))" if limit <= FEW else f"unnest(list_sort(list(w), 'ASC')[:{limit}])"

@@ -62,9 +62,6 @@ class SparkDialect(Dialect):
     def hash(self, person: str, cell: str, salt: str) -> str:
         return f"xxhash64({person}, {cell}, CAST({salt} AS BIGINT))"
 
-    def unnest_least(self, limit: int) -> str:
-        return f"explode(slice(sort_array(collect_set(w)), 1, {limit}))"
-
     def instant(self, seconds: str) -> str:
         return f"timestamp_seconds({seconds})"
 
