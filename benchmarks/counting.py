@@ -15,7 +15,8 @@ last digit has 6,000.
 - text: questions a second (parse, type, simplify, hash), and the check of CSV files.
 
 Ratios are of processor seconds, because other work on the machine stretches elapsed ones; both are shown. `--save`
-puts every part that ran, with date, machine and load, in its place in benchmarks/results/counting.txt.
+puts every part that ran, with date, machine and load, in its place in benchmarks/results/counting.txt; one with other
+`--rows` than usual has a place of its own.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ from countveil.query.schema import Column, Schema
 
 Turn = dict[str, Any]
 RESULTS = Path(__file__).parent / "results" / "counting.txt"
+ROWS = [20_000_000, 50_000_000]
 SERVER_ROWS = 1_000_000
 DISTINCT = {1: 0.6, 3: 2.5}
 """Goals for ours against count(DISTINCT person), with so many cells of a person."""
@@ -54,7 +56,7 @@ PAGE: list[str] = []
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, nargs="+", default=[20_000_000, 50_000_000])
+    parser.add_argument("--rows", type=int, nargs="+", default=ROWS)
     parser.add_argument("--turns", type=int, default=2, help="runs of each way of counting")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), help="some parts alone")
     parser.add_argument("--save", action="store_true", help="also write benchmarks/results/counting.txt")
@@ -63,7 +65,8 @@ def main() -> None:
         for part in options.only:
             PAGE.clear()
             before = os.getloadavg()[0]
-            say(f"{part}, {machine()}")
+            name = part if options.rows == ROWS else f"{part} with {' and '.join(map(str, options.rows))} rows"
+            say(f"{name}, {machine()}")
             stopped = False
             try:
                 PARTS[part](Path(folder), options)
@@ -73,7 +76,7 @@ def main() -> None:
             say(f"  load average {before:.1f} before and {os.getloadavg()[0]:.1f} after")
             say()
             if options.save:
-                save(part)
+                save(name)
             if stopped:
                 sys.exit(130)
 
@@ -86,12 +89,12 @@ def machine() -> str:
     )
 
 
-def save(part: str) -> None:
+def save(name: str) -> None:
     """Put a part in its place in the results; the other parts stay as they are."""
     old = RESULTS.read_text() if RESULTS.exists() else ""
     parts = {text.partition(",")[0]: text for text in re.split(r"^# ", old, flags=re.MULTILINE)[1:]}
-    parts[part] = "\n".join(PAGE) + "\n"
-    RESULTS.write_text("\n".join(f"# {parts[name].strip()}\n" for name in PARTS if name in parts))
+    parts[name] = "\n".join(PAGE)
+    RESULTS.write_text("\n".join(f"# {parts[each].strip()}\n" for each in sorted(parts)))
 
 
 def generate(folder: Path, rows: int) -> Path:
