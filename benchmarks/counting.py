@@ -65,7 +65,8 @@ def main() -> None:
         for part in options.only:
             PAGE.clear()
             before = os.getloadavg()[0]
-            name = part if options.rows == ROWS else f"{part} with {' and '.join(map(str, options.rows))} rows"
+            usual = options.rows == ROWS or part in ("servers", "text")
+            name = part if usual else f"{part} with {' and '.join(map(str, options.rows))} rows"
             say(f"{name}, {machine()}")
             stopped = False
             try:
