@@ -12,8 +12,8 @@ a constant: the hash only decides how evenly the cells are chosen. Three rules m
 
 **The choice.** A *word* is a 64-bit integer for a cell of a person: the high bits of the hash of person, cell and salt,
 then the number of the cell, then its rows less one. The least words of a person are its cells with the least hashes,
-and a word says which cell it is, so one aggregate chooses and no row is sorted. In a table of 2,000,000 cells a word
-has 42 bits of the hash; cells for which these bits are equal are ordered by their numbers.
+and a word says which cell it is, so one aggregate chooses, or a window in an engine that has no fast one. In a table of
+2,000,000 cells a word has 42 bits of the hash; cells for which these bits are equal are ordered by their numbers.
 
 Where a person may be in every cell there is no choice. Rows are never chosen: the least of their number and the bound
 is counted.
