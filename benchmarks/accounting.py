@@ -14,6 +14,8 @@
 4. The time of a plan of ten answers for people with many rows in many cells, policy nonnegative.
 5. Composition of different laws: bracket and time, and dp-accounting's on the same laws.
 
+Times are processor seconds, because other work on the machine stretches elapsed ones; 3 and 4 show both.
+
 `--save` writes the output, with date and machine, to benchmarks/results/accounting.txt.
 """
 
@@ -55,8 +57,10 @@ PEOPLE = ((1, 1), (10, 5), (20, 40), (100, 100), (1000, 10))
 DIFFERENT = (2, 10, 100)
 EPSILONS = {2: 4.0863, 10: 3.8486, 100: 3.798}
 """Where the delta of so many different laws is near 1e-6."""
-LIMIT = 20.0
-"""Seconds that dp-accounting may take for one bracket."""
+LIMIT = 60.0
+"""Seconds, not of the processor, that dp-accounting may take for one bracket."""
+GOAL = 10
+"""Seconds for a plan."""
 PAGE: list[str] = []
 
 
@@ -69,7 +73,7 @@ def main() -> None:
     say(f"{date.today()}, {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {packages}")
     busy = os.getloadavg()[0]
     if busy > 0.3:
-        say(f"Other work was running (load average {busy:.1f}): times are too long and noisy; run again when quiet.")
+        say(f"Other work was running (load average {busy:.1f}): processor times are somewhat too long.")
     say()
     brackets(("3", "1e-6"), MANY[:1] if options.quick else MANY)
     plans(BUDGETS[1:2] if options.quick else BUDGETS, ANSWERS[:7] if options.quick else ANSWERS)
@@ -93,9 +97,9 @@ def brackets(budget: tuple[str, str], many: tuple[int, ...]) -> None:
     say("          k  who                          lower            upper     bracket      time")
     for k in many:
         m = plan(epsilon=epsilon, delta=delta, answers=k, policy="signed").mechanism
-        started = time.perf_counter()
+        started = time.process_time()
         found = compose(m, k).delta(float(epsilon))
-        taken = time.perf_counter() - started
+        taken = time.process_time() - started
         allowed = 0.01 if k <= 10_000 else 0.1
         verdict = f"goal {100 * allowed:.0f} %, 1 s: {'met' if found.width <= allowed and taken <= 1 else 'MISSED'}"
         say(row(k, "countveil", found.lower, found.upper, taken, verdict))
@@ -132,7 +136,7 @@ def theirs_alone(law: Law, k: int, epsilon: float, interval: float, out: Connect
 
     here = {z: math.log(w / law.total) for z, w in law.items() if w}
     there = {z + 1: p for z, p in here.items()}
-    started = time.perf_counter()
+    started = time.process_time()
     found = [
         pld.from_two_probability_mass_functions(
             there, here, pessimistic_estimate=pessimistic, value_discretization_interval=interval, symmetric=False
@@ -141,7 +145,7 @@ def theirs_alone(law: Law, k: int, epsilon: float, interval: float, out: Connect
         .get_delta_for_epsilon(epsilon)
         for pessimistic in (False, True)
     ]
-    out.send((float(found[0]), float(found[1]), time.perf_counter() - started))
+    out.send((float(found[0]), float(found[1]), time.process_time() - started))
 
 
 # 2. Plans
@@ -155,14 +159,14 @@ def plans(budgets: tuple[tuple[str, str], ...], answers: tuple[int, ...]) -> Non
         for k in answers:
             target = float(epsilon), float(delta), k
             best = [geometric_variance(*target), gaussian_variance(*target)]
-            started = time.perf_counter()
+            started = time.process_time()
             try:
                 found = plan(epsilon=epsilon, delta=delta, answers=k, policy="signed")
             except CountveilError as problem:
                 say(f"  {epsilon:>7}  {delta}  {k:5d}  {problem}")
                 lost.append((epsilon, delta, k, math.inf))
                 continue
-            taken = time.perf_counter() - started
+            taken = time.process_time() - started
             assert found.certified.upper <= float(delta)
             ours = float(found.mechanism.certificate.variance)
             ratio = ours / min(best)
@@ -221,14 +225,15 @@ def weighted(parts: list[tuple[int, int, Mechanism]]) -> float:
 
 def people(sizes: tuple[tuple[int, int], ...]) -> None:
     say()
-    say("4. Time of a plan of 10 answers for (3, 1e-6), policy nonnegative; goal 10 s each")
+    say(f"4. Time of a plan of 10 answers for (3, 1e-6), policy nonnegative; goal {GOAL} s of processor time each")
     say("     rows x cells        D    variance      time   processor time")
     for rows, cells in sizes:
         started, process = time.perf_counter(), time.process_time()
         made = plan(epsilon="3", delta="1e-6", answers=10, sensitivity=rows, cells=cells).mechanism
         taken, used = time.perf_counter() - started, time.process_time() - process
         variance = float(made.certificate.variance)
-        say(f"  {rows:7d} x {cells:5d}  {made.D:7d}  {variance:10.4g}  {taken:6.2f} s  {used:6.2f} s")
+        verdict = "met" if used <= GOAL else "MISSED"
+        say(f"  {rows:7d} x {cells:5d}  {made.D:7d}  {variance:10.4g}  {taken:6.2f} s  {used:6.2f} s   {verdict}")
 
 
 # 5. Different laws
@@ -240,9 +245,9 @@ def different(numbers: tuple[int, ...]) -> None:
     say("       laws  who                          lower            upper     bracket      time")
     for number in numbers:
         laws = [discrete_gaussian(12 * number + 8 * i).laws for i in range(number)]
-        started = time.perf_counter()
+        started = time.process_time()
         found = Composition([(answer_of(law, 1), 10) for law in laws]).delta(EPSILONS[number])
-        say(row(number, "countveil", found.lower, found.upper, time.perf_counter() - started))
+        say(row(number, "countveil", found.lower, found.upper, time.process_time() - started))
         for interval in INTERVALS[:1]:
             theirs = theirs_together([law.stationary for law in laws], EPSILONS[number], interval)
             agree = found.lower <= theirs[1] and theirs[0] <= found.upper
@@ -253,7 +258,7 @@ def different(numbers: tuple[int, ...]) -> None:
 def theirs_together(laws: list[Law], epsilon: float, interval: float) -> tuple[float, float, float]:
     from dp_accounting.pld import privacy_loss_distribution as pld
 
-    started = time.perf_counter()
+    started = time.process_time()
     found = []
     for pessimistic in (False, True):
         whole = None
@@ -268,7 +273,7 @@ def theirs_together(laws: list[Law], epsilon: float, interval: float) -> tuple[f
             ).self_compose(10)
             whole = one if whole is None else whole.compose(one)
         found.append(float(whole.get_delta_for_epsilon(epsilon)) if whole is not None else 0.0)
-    return found[0], found[1], time.perf_counter() - started
+    return found[0], found[1], time.process_time() - started
 
 
 def geometric_variance(epsilon: float, delta: float, k: int) -> float:

@@ -165,10 +165,11 @@ def against_bare(folder: Path, seconds: float, rounds: int) -> None:
                 shares(found["fresh count"], found[name]) for name in ("bare endpoint", "bare, in memory")
             ]
     for clients, (plain, memory) in spread.items():
-        low, ratio, high = plain
+        low, ratio, high, spent = plain
         say(
             f"  fresh counts, durably charged, {clients:2d} clients: {ratio:.0f} %, half of the rounds "
-            f"{low:.0f}-{high:.0f} % ({goal(ratio, 30, 'at least 30 %')}); {memory[1]:.0f} % of the one in memory"
+            f"{low:.0f}-{high:.0f} % ({goal(ratio, 30, 'at least 30 %')}); {memory[1]:.0f} % of the one in memory; "
+            f"by processor time {spent:.0f} % of the bare endpoint, {memory[3]:.0f} % of the one in memory"
         )
     say(f"  the clients took {100 * statistics.median(own):.0f} % of one core (at most {100 * max(own):.0f} %)")
     say()
@@ -195,11 +196,13 @@ def variants(disk: Path, memory: Path, seconds: float, rounds: int) -> None:
                 say(f"  {clients:2d} clients  {name:15s} {figures(loads)}{told}")
 
 
-def shares(ours: list[Load], theirs: list[Load]) -> tuple[float, float, float]:
-    """Our rate in per cent of theirs: the median rates, between the quartiles of what rounds in turn gave."""
+def shares(ours: list[Load], theirs: list[Load]) -> tuple[float, float, float, float]:
+    """Our rate in per cent of theirs: the median rates, between the quartiles of what rounds in turn gave. Last, the
+    requests for the same processor time, which other work on the machine does not change."""
     each = sorted(100 * a.rate / b.rate for a, b in zip(ours, theirs, strict=True))
     median = 100 * statistics.median(a.rate for a in ours) / statistics.median(b.rate for b in theirs)
-    return each[len(each) // 4], median, each[-1 - len(each) // 4]
+    spent = 100 * statistics.median(b.spent for b in theirs) / statistics.median(a.spent for a in ours)
+    return each[len(each) // 4], median, each[-1 - len(each) // 4], spent
 
 
 def synced(folder: Path) -> float:

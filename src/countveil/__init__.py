@@ -194,13 +194,13 @@ if TYPE_CHECKING:
     from countveil.plots import plot as plot
     from countveil.ptables.lines import PTableError as PTableError
     from countveil.publication.change import TableChange as TableChange
-    from countveil.publication.outlook import PublicationOutlook as PublicationOutlook, TableOutlook as TableOutlook
     from countveil.publication.editions import (
         EditionSummary as EditionSummary,
         Guarantee as Guarantee,
         PublicationSummary as PublicationSummary,
         TableSummary as TableSummary,
     )
+    from countveil.publication.outlook import PublicationOutlook as PublicationOutlook, TableOutlook as TableOutlook
     from countveil.publication.publication import Publication as Publication
     from countveil.publication.verification import Finding as Finding
     from countveil.query import Condition as Condition, Question as Question, col as col

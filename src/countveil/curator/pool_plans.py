@@ -44,13 +44,13 @@ class Plans:
         self._epsilons: dict[str, tuple[PlanRecord, str]] = {}  # by pool
         self._valid_records: dict[str, PlanRecord] = {}  # by dataset: the last record that matched the configuration
         self._intervals: dict[str, Intervals] = {}  # by the hash of their mechanism
-        self._layouts: dict[str, list[Layout]] = {}  # by pool
+        self._layouts: dict[str, list[Layout]] = {}
 
     def publications(self, pool: str) -> list[Layout]:
         """The layouts of the publications that a pool pays for."""
         if pool not in self._layouts:
-            declared = self._config.publications_of(pool)
-            self._layouts[pool] = [lay_out(each, self._config.dataset(each.dataset).schema) for each in declared]
+            schemas = ((each, self._config.dataset(each.dataset).schema) for each in self._config.publications_of(pool))
+            self._layouts[pool] = [lay_out(*each) for each in schemas]
         return self._layouts[pool]
 
     def of(self, dataset: Dataset, *, opened: bool = False) -> PlanRecord:

@@ -73,6 +73,8 @@ MAX_TEXT = 64 << 20
 class DuckDBDialect(Dialect):
     """DuckDB's dialect of SQL."""
 
+    ignores_repeats = False
+
     def characters(self, raw: str) -> str:
         return f'(CAST({raw} AS VARCHAR) COLLATE "binary")'
 
@@ -93,14 +95,10 @@ class DuckDBDialect(Dialect):
         """
         return f"CAST(hash(hash({person}, {cell}, CAST({salt} AS BIGINT))) >> 1 AS BIGINT)"
 
-    def select_least(self, limit: int, cells: int) -> str:
-        """Choose each person's cells (by their words, see `bounding`) from one list per person.
-
-        A window over all rows would take twice the time and three times the memory. For few cells the aggregate
-        min(w, limit) is faster than a list, but it reserves room for `limit` words of everybody.
-        """
-        least = f"min(w, {limit})" if limit <= FEW else f"list_sort(list(w), 'ASC')[:{limit}]"
-        return f"SELECT unnest({least}) AS w FROM words GROUP BY u"
+    def unnest_least(self, limit: int, cells: int) -> str:
+        """For few words the aggregate min(w, limit) is faster than a list, but it reserves room for `limit` words of
+        everybody. A window over all rows takes twice the time and three times the memory of a list."""
+        return f"unnest(min(w, {limit}))" if limit <= FEW else f"unnest(list_sort(list(w), 'ASC')[:{limit}])"
 
 
 class DuckDBEngine(SqlEngine):

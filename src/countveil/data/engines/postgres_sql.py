@@ -110,15 +110,9 @@ class PostgresDialect(Dialect):
         values = f"unnest(CAST({parameter} AS {self.types[kind]}[])) WITH ORDINALITY AS listed (v, place)"
         return f"(SELECT v, min(place) - 1 AS i FROM {values} GROUP BY v)"
 
-    def select_least(self, limit: int, cells: int) -> str:
-        """Choose each person's cells (by their words, see `bounding`) from one sorted array per person.
-
-        This takes 0.7 of the time of a window over all rows. The array is held in memory, so it is used only if nobody
-        can have many cells.
-        """
-        if cells > LARGEST_ARRAY:
-            return super().select_least(limit, cells)
-        return f"SELECT unnest((array_agg(w ORDER BY w))[1:{limit}]) AS w FROM words GROUP BY u"
+    def unnest_least(self, limit: int, cells: int) -> str | None:
+        """A sorted array, which takes less processor time than a window over all rows, where nobody can have many."""
+        return f"unnest((array_agg(DISTINCT w ORDER BY w))[1:{limit}])" if cells <= LARGEST_ARRAY else None
 
     def whole(self, a: str, b: str) -> str:
         return f"({a} / {b})"

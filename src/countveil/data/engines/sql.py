@@ -64,6 +64,7 @@ class Dialect(StepDialect):
     """Writes standard SQL; the dialects of engines override what differs. Arguments and results are SQL expressions."""
 
     types: Mapping[Kind, str] = {"text": "VARCHAR", "integer": "BIGINT", "boolean": "BOOLEAN", "date": "DATE"}
+    ignores_repeats = True  # `unnest_least` leaves out a w that is repeated, so rows need not be grouped before
     integer_text = "^[+-]?[0-9]+([.]0*)?$"
     date_text = "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 
@@ -104,11 +105,10 @@ class Dialect(StepDialect):
         puts a person's cells in an order that is as good as random."""
         raise NotImplementedError
 
-    def select_least(self, limit: int, cells: int) -> str:
-        """Select the `limit` smallest words w of every person u from the relation `words`. No u has more than `cells`
-        words, and no word twice."""
-        ranked = "SELECT w, row_number() OVER (PARTITION BY u ORDER BY w) AS place FROM words"
-        return f"SELECT w FROM ({ranked}) AS ranked WHERE place <= {limit}"
+    def unnest_least(self, limit: int, cells: int) -> str | None:
+        """SQL for the `limit` smallest different words w of a group, each in a row of its own. Groups of up to `cells`
+        different words are held in memory. None if a window shall find the smallest words."""
+        return None
 
     def trim(self, expression: str) -> str:
         """A text without the spaces around it; other white space is kept."""
@@ -296,7 +296,8 @@ class Compiler:
                 more, result = bounds.select_all()
             else:
                 hashed = self.hash(question.schema.unit, self.bind(salt))
-                more, result = bounds.select_some(hashed, self.dialect.select_least)
+                least = self.dialect.unnest_least(limit, question.cells)
+                more, result = bounds.select_some(hashed, least, ignores_repeats=self.dialect.ignores_repeats)
             parts |= more
         elif any(is_joined(part) and not part.is_plain for part in question.parts):  # several values of one bin
             result = "SELECT cell, CAST(sum(n) AS BIGINT) AS n FROM placed GROUP BY cell"
