@@ -1,0 +1,119 @@
+"""Every key of `countveil.toml` and every environment variable, with what it takes and what it means.
+
+The reader of the file allows exactly these keys, and docs/configuration.md is generated from them. The keys of columns
+are in `query.declarations` and `query.derived`, below this package; a test compares.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Key:
+    """What a key takes, its default ("required" if it has none), and what it means."""
+
+    takes: str
+    default: str
+    meaning: str
+
+
+TOP = {
+    "dataset": Key("a table for every dataset", "required", "`[dataset.NAME]`; the name has letters, digits, _ and -"),
+    "ledger": Key("a table", "none", "where charges and answers are recorded"),
+    "service": Key("a table", "none", "settings of `countveil serve`"),
+}
+LEDGER = {
+    "path": Key(
+        "a path, or `postgresql://...`",
+        "`countveil.ledger`",
+        "the ledger: a file in the folder of the configuration, or a database",
+    ),
+    "anchor": Key(
+        "a path",
+        "the path of the ledger and `.anchor`",
+        "a small file that detects an older ledger that was restored; best on another disk",
+    ),
+}
+SERVICE = {
+    "keys": Key("a path", "`countveil.keys`", "the file of API keys"),
+    "open_design": Key("true, false", "true on loopback only", "whether designs and comparisons need no API key"),
+    "rate": Key("1 to 1000000", "600", "requests a minute for each API key, and for each address without one"),
+    "max_cells": Key("1 to 10000000", "1000000", "most cells of one answer over HTTP"),
+}
+DATASET = {
+    "source": Key("a path, a glob, or an address", "required", "the rows: CSV, Parquet, DuckDB, PostgreSQL or Spark"),
+    "table": Key("text", "none", "the table of a DuckDB or PostgreSQL database"),
+    "delimiter": Key("one ASCII character", "a comma", "the field separator of a CSV file"),
+    "engine": Key("text", "by the source", "the engine that counts, such as `spark` for Parquet files"),
+    "allow_spark_ui": Key("true, false", "false", "whether readers of Spark's UI or event log may see the data"),
+    "unit": Key("a column, or `row`", "required", "the column that identifies a person; `row` if a row is a person"),
+    "rows_per_person": Key("1 to 1000", "1", "most rows of one person that count in one cell"),
+    "cells_per_person": Key("1 to 10000", "1", "most cells of one table in which a person counts"),
+    "bounds_guessed": Key("true, false", "false", "true: the two bounds were guessed, and nothing is answered"),
+    "neighbours": Key("`add-remove`, `replace`", "`add-remove`", "which datasets the guarantee compares"),
+    "max_cells": Key("1 to 10000000000", "2000000", "most cells of one table"),
+    "columns": Key("a table", "required", "the public columns; see below"),
+    "budget": Key("a table", "none: nothing is answered", "what all answers together may cost; see below"),
+}
+BUDGET = {
+    "epsilon": Key("a decimal in quotes, 0.001 to 100", "required", "privacy loss of all answers together"),
+    "delta": Key("a decimal in quotes, 1e-15 to 0.1", "required", "delta of all answers together"),
+    "answers": Key("1 to 1000000", "required without grades", "number of answers; short for one grade, `standard`"),
+    "grades": Key("a table for every grade", "one, `standard`", "answers of different accuracy; see below"),
+    "default_grade": Key("a grade", "`standard`, or the only one", "pays for a question that names no grade"),
+    "pool": Key("text", "the dataset's name", "datasets about the same people name the same pool and budget"),
+    "policy": Key("`nonnegative`, `signed`, `floor`", "`nonnegative`", "the policy of grades that name none"),
+    "objective": Key("`variance`, `eta`, `margin`", "`variance`", "what the plan makes best"),
+    "shares": Key("a number, or a number for every grade, for each analyst", "none", "most answers of an analyst"),
+}
+GRADE = {
+    "answers": Key("1 to 1000000", "required", "the number of answers"),
+    "margin": Key("0 to 100000", "none", "a 95 % margin to keep"),
+    "variance": Key("a number", "none", "a variance to keep, for a typical count"),
+    "eta": Key("a decimal in quotes", "none", "a probability of an exact answer to keep, for a typical count"),
+    "D": Key("3 to 100000", "none", "no answer is ever further from the truth"),
+    "weight": Key("a number", "1", "the share of what the targets leave"),
+    "policy": Key("`nonnegative`, `signed`, `floor`", "the plan's", "the policy of this grade"),
+}
+COLUMN = {
+    "values": Key("a list, or a public CSV file", "or `min` and `max`", "the listed values; a list alone is short"),
+    "min": Key("a whole number or a date", "with `max`", "the least value; with `by`, the first period"),
+    "max": Key("a whole number or a date", "with `min`", "the greatest value; with `by`, the last period"),
+    "step": Key("a whole number", "1", "the width of the groups of a range"),
+    "type": Key("`text`, `integer`, `boolean`, `date`", "by the values", "the type of the values"),
+    "labels": Key("a list or a table of texts", "the values", "texts that are shown instead of values or groups"),
+    "guessed": Key("true, false", "false", "true: the domain was guessed from the data, and nothing is answered"),
+}
+DERIVED = {
+    "from": Key("a column", "required", "the source: a declared column, or one of the data that is not declared"),
+    "bands": Key("a list of integers or dates", "one of these four", "groups from each value up to the next"),
+    "bins": Key("a list of numbers", "one of these four", "groups from each value (included) up to the next"),
+    "by": Key(
+        "`year`, `quarter`, `month`, `week`, `weekday`, `day`", "one of these four", "periods of dates and times"
+    ),
+    "map": Key("a public CSV file", "one of these four", "groups by the label beside each value in the file"),
+    "below": Key("true, false", "false", "bands and bins: a group of everything below the first value"),
+    "zone": Key("a time zone, such as `Europe/Berlin`", "none", "by: the zone of time stamps that have one"),
+}
+SECTIONS = {
+    "The file": TOP,
+    "[ledger]": LEDGER,
+    "[service]": SERVICE,
+    "[dataset.NAME]": DATASET,
+    "[dataset.NAME.columns]": COLUMN,
+    "Derived columns": DERIVED,
+    "[dataset.NAME.budget]": BUDGET,
+    "[dataset.NAME.budget.grades]": GRADE,
+}
+"""The tables of the file, by title."""
+ENVIRONMENT = {
+    "COUNTVEIL_CONFIG": "the path of the configuration; an option `-c` or an argument wins",
+    "COUNTVEIL_LEDGER": "instead of `path` in `[ledger]`",
+    "COUNTVEIL_ANCHOR": "instead of `anchor` in `[ledger]`",
+    "COUNTVEIL_KEYS": "instead of `keys` in `[service]`",
+    "COUNTVEIL_SOURCE_NAME": "instead of `source` of the dataset `NAME`, whose name is in capitals, - as _",
+    "COUNTVEIL_KEY": "the API key of an analyst, for `cv.connect` and `--url`",
+    "COUNTVEIL_TRACE": "set to 1: an internal error shows its traceback, which can quote data",
+    "COUNTVEIL_SERVICE": "set by `countveil serve` for its workers; not for users",
+}
