@@ -28,6 +28,7 @@ nb_render_markdown_format = "myst"
 autodoc_default_options = {"members": True, "member-order": "bysource"}
 autodoc_typehints_format = "short"
 python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 88
 napoleon_numpy_docstring = False
 suppress_warnings = ["mystnb.unknown_mime_type"]
 
@@ -44,7 +45,9 @@ def quote_code(app: Sphinx, what: str, name: str, thing: object, options: object
         example = bool(line.strip()) and (example or line.lstrip().startswith(">>> "))
         if not example:
             parts = line.split("`")
-            lines[i] = "``".join(re.sub(r"([|*])", r"\\\1", part) if j % 2 == 0 else part for j, part in enumerate(parts))
+            lines[i] = "``".join(
+                re.sub(r"([|*])", r"\\\1", part) if j % 2 == 0 else part for j, part in enumerate(parts)
+            )
 
 
 def setup(app: Sphinx) -> None:

@@ -80,7 +80,9 @@ BEFORE = {"budget.md": ["countveil demo --out census"]}
 
 
 @pytest.mark.slow  # plans, figures and a demo, for every page that shows them
-@pytest.mark.parametrize("page", [p for p in PAGES if p not in (SERVED, *SESSIONS) and list_commands(p)], ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if p not in (SERVED, *SESSIONS) and list_commands(p)], ids=lambda p: p.name
+)
 def test_commands_shown_to_users_work(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -54,7 +54,9 @@ def render_page() -> str:
         note = f"{NOTES[title]}\n\n" if title in NOTES else ""
         rows = [f"| `{name}` | {key.takes} | {key.default} | {key.meaning} |" for name, key in keys.items()]
         heading = f"`{title}`" if title.startswith("[") else title
-        parts.append(f"## {heading}\n\n{note}| key | takes | default | meaning |\n|---|---|---|---|\n" + "\n".join(rows))
+        parts.append(
+            f"## {heading}\n\n{note}| key | takes | default | meaning |\n|---|---|---|---|\n" + "\n".join(rows)
+        )
     rows = [f"| `{name}` | {meaning} |" for name, meaning in ENVIRONMENT.items()]
     parts.append(
         "## Environment variables\n\nThey override the file; options of the command line override both.\n\n"
