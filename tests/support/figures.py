@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from countveil.plots import svg
+from countveil.display import svg
 
 REPOSITORY = Path(__file__).parents[2]
 RESULTS, FIGURES = REPOSITORY / "benchmarks" / "results", REPOSITORY / "docs" / "figures"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Key:
+class Setting:
     """What a key takes, its default ("required" if it has none), and what it means."""
 
     takes: str
@@ -19,82 +19,88 @@ class Key:
 
 
 TOP = {
-    "dataset": Key("a table for every dataset", "required", "`[dataset.NAME]`; the name has letters, digits, _ and -"),
-    "ledger": Key("a table", "none", "where charges and answers are recorded"),
-    "service": Key("a table", "none", "settings of `countveil serve`"),
+    "dataset": Setting(
+        "a table for every dataset", "required", "`[dataset.NAME]`; the name has letters, digits, _ and -"
+    ),
+    "ledger": Setting("a table", "none", "where charges and answers are recorded"),
+    "service": Setting("a table", "none", "settings of `countveil serve`"),
 }
 LEDGER = {
-    "path": Key(
+    "path": Setting(
         "a path, or `postgresql://...`",
         "`countveil.ledger`",
         "the ledger: a file in the folder of the configuration, or a database",
     ),
-    "anchor": Key(
+    "anchor": Setting(
         "a path",
         "the path of the ledger and `.anchor`",
         "a small file that detects an older ledger that was restored; best on another disk",
     ),
 }
 SERVICE = {
-    "keys": Key("a path", "`countveil.keys`", "the file of API keys"),
-    "open_design": Key("true, false", "true on loopback only", "whether designs and comparisons need no API key"),
-    "rate": Key("1 to 1000000", "600", "requests a minute for each API key, and for each address without one"),
-    "max_cells": Key("1 to 10000000", "1000000", "most cells of one answer over HTTP"),
+    "keys": Setting("a path", "`countveil.keys`", "the file of API keys"),
+    "open_design": Setting("true, false", "true on loopback only", "whether designs and comparisons need no API key"),
+    "rate": Setting("1 to 1000000", "600", "requests a minute for each API key, and for each address without one"),
+    "max_cells": Setting("1 to 10000000", "1000000", "most cells of one answer over HTTP"),
 }
 DATASET = {
-    "source": Key("a path, a glob, or an address", "required", "the rows: CSV, Parquet, DuckDB, PostgreSQL or Spark"),
-    "table": Key("text", "none", "the table of a DuckDB or PostgreSQL database"),
-    "delimiter": Key("one ASCII character", "a comma", "the field separator of a CSV file"),
-    "engine": Key("text", "by the source", "the engine that counts, such as `spark` for Parquet files"),
-    "allow_spark_ui": Key("true, false", "false", "whether readers of Spark's UI or event log may see the data"),
-    "unit": Key("a column, or `row`", "required", "the column that identifies a person; `row` if a row is a person"),
-    "rows_per_person": Key("1 to 1000", "1", "most rows of one person that count in one cell"),
-    "cells_per_person": Key("1 to 10000", "1", "most cells of one table in which a person counts"),
-    "bounds_guessed": Key("true, false", "false", "true: the two bounds were guessed, and nothing is answered"),
-    "neighbours": Key("`add-remove`, `replace`", "`add-remove`", "which datasets the guarantee compares"),
-    "max_cells": Key("1 to 10000000000", "2000000", "most cells of one table"),
-    "columns": Key("a table", "required", "the public columns; see below"),
-    "budget": Key("a table", "none: nothing is answered", "what all answers together may cost; see below"),
+    "source": Setting(
+        "a path, a glob, or an address", "required", "the rows: CSV, Parquet, DuckDB, PostgreSQL or Spark"
+    ),
+    "table": Setting("text", "none", "the table of a DuckDB or PostgreSQL database"),
+    "delimiter": Setting("one ASCII character", "a comma", "the field separator of a CSV file"),
+    "engine": Setting("text", "by the source", "the engine that counts, such as `spark` for Parquet files"),
+    "allow_spark_ui": Setting("true, false", "false", "whether readers of Spark's UI or event log may see the data"),
+    "unit": Setting(
+        "a column, or `row`", "required", "the column that identifies a person; `row` if a row is a person"
+    ),
+    "rows_per_person": Setting("1 to 1000", "1", "most rows of one person that count in one cell"),
+    "cells_per_person": Setting("1 to 10000", "1", "most cells of one table in which a person counts"),
+    "bounds_guessed": Setting("true, false", "false", "true: the two bounds were guessed, and nothing is answered"),
+    "neighbours": Setting("`add-remove`, `replace`", "`add-remove`", "which datasets the guarantee compares"),
+    "max_cells": Setting("1 to 10000000000", "2000000", "most cells of one table"),
+    "columns": Setting("a table", "required", "the public columns; see below"),
+    "budget": Setting("a table", "none: nothing is answered", "what all answers together may cost; see below"),
 }
 BUDGET = {
-    "epsilon": Key("a decimal in quotes, 0.001 to 100", "required", "privacy loss of all answers together"),
-    "delta": Key("a decimal in quotes, 1e-15 to 0.1", "required", "delta of all answers together"),
-    "answers": Key("1 to 1000000", "required without grades", "number of answers; short for one grade, `standard`"),
-    "grades": Key("a table for every grade", "one, `standard`", "answers of different accuracy; see below"),
-    "default_grade": Key("a grade", "`standard`, or the only one", "pays for a question that names no grade"),
-    "pool": Key("text", "the dataset's name", "datasets about the same people name the same pool and budget"),
-    "policy": Key("`nonnegative`, `signed`, `floor`", "`nonnegative`", "the policy of grades that name none"),
-    "objective": Key("`variance`, `eta`, `margin`", "`variance`", "what the plan makes best"),
-    "shares": Key("a number, or a number for every grade, for each analyst", "none", "most answers of an analyst"),
+    "epsilon": Setting("a decimal in quotes, 0.001 to 100", "required", "privacy loss of all answers together"),
+    "delta": Setting("a decimal in quotes, 1e-15 to 0.1", "required", "delta of all answers together"),
+    "answers": Setting("1 to 1000000", "required without grades", "number of answers; short for one grade, `standard`"),
+    "grades": Setting("a table for every grade", "one, `standard`", "answers of different accuracy; see below"),
+    "default_grade": Setting("a grade", "`standard`, or the only one", "pays for a question that names no grade"),
+    "pool": Setting("text", "the dataset's name", "datasets about the same people name the same pool and budget"),
+    "policy": Setting("`nonnegative`, `signed`, `floor`", "`nonnegative`", "the policy of grades that name none"),
+    "objective": Setting("`variance`, `eta`, `margin`", "`variance`", "what the plan makes best"),
+    "shares": Setting("a number, or a number for every grade, for each analyst", "none", "most answers of an analyst"),
 }
 GRADE = {
-    "answers": Key("1 to 1000000", "required", "the number of answers"),
-    "margin": Key("0 to 100000", "none", "a 95 % margin to keep"),
-    "variance": Key("a number", "none", "a variance to keep, for a typical count"),
-    "eta": Key("a decimal in quotes", "none", "a probability of an exact answer to keep, for a typical count"),
-    "D": Key("3 to 100000", "none", "no answer is ever further from the truth"),
-    "weight": Key("a number", "1", "the share of what the targets leave"),
-    "policy": Key("`nonnegative`, `signed`, `floor`", "the plan's", "the policy of this grade"),
+    "answers": Setting("1 to 1000000", "required", "the number of answers"),
+    "margin": Setting("0 to 100000", "none", "a 95 % margin to keep"),
+    "variance": Setting("a number", "none", "a variance to keep, for a typical count"),
+    "eta": Setting("a decimal in quotes", "none", "a probability of an exact answer to keep, for a typical count"),
+    "D": Setting("3 to 100000", "none", "no answer is ever further from the truth"),
+    "weight": Setting("a number", "1", "the share of what the targets leave"),
+    "policy": Setting("`nonnegative`, `signed`, `floor`", "the plan's", "the policy of this grade"),
 }
 COLUMN = {
-    "values": Key("a list, or a public CSV file", "or `min` and `max`", "the listed values; a list alone is short"),
-    "min": Key("a whole number or a date", "with `max`", "the least value; with `by`, the first period"),
-    "max": Key("a whole number or a date", "with `min`", "the greatest value; with `by`, the last period"),
-    "step": Key("a whole number", "1", "the width of the groups of a range"),
-    "type": Key("`text`, `integer`, `boolean`, `date`", "by the values", "the type of the values"),
-    "labels": Key("a list or a table of texts", "the values", "texts that are shown instead of values or groups"),
-    "guessed": Key("true, false", "false", "true: the domain was guessed from the data, and nothing is answered"),
+    "values": Setting("a list, or a public CSV file", "or `min` and `max`", "the listed values; a list alone is short"),
+    "min": Setting("a whole number or a date", "with `max`", "the least value; with `by`, the first period"),
+    "max": Setting("a whole number or a date", "with `min`", "the greatest value; with `by`, the last period"),
+    "step": Setting("a whole number", "1", "the width of the groups of a range"),
+    "type": Setting("`text`, `integer`, `boolean`, `date`", "by the values", "the type of the values"),
+    "labels": Setting("a list or a table of texts", "the values", "texts that are shown instead of values or groups"),
+    "guessed": Setting("true, false", "false", "true: the domain was guessed from the data, and nothing is answered"),
 }
 DERIVED = {
-    "from": Key("a column", "required", "the source: a declared column, or one of the data that is not declared"),
-    "bands": Key("a list of integers or dates", "one of these four", "groups from each value up to the next"),
-    "bins": Key("a list of numbers", "one of these four", "groups from each value (included) up to the next"),
-    "by": Key(
+    "from": Setting("a column", "required", "the source: a declared column, or one of the data that is not declared"),
+    "bands": Setting("a list of integers or dates", "one of these four", "groups from each value up to the next"),
+    "bins": Setting("a list of numbers", "one of these four", "groups from each value (included) up to the next"),
+    "by": Setting(
         "`year`, `quarter`, `month`, `week`, `weekday`, `day`", "one of these four", "periods of dates and times"
     ),
-    "map": Key("a public CSV file", "one of these four", "groups by the label beside each value in the file"),
-    "below": Key("true, false", "false", "bands and bins: a group of everything below the first value"),
-    "zone": Key("a time zone, such as `Europe/Berlin`", "none", "by: the zone of time stamps that have one"),
+    "map": Setting("a public CSV file", "one of these four", "groups by the label beside each value in the file"),
+    "below": Setting("true, false", "false", "bands and bins: a group of everything below the first value"),
+    "zone": Setting("a time zone, such as `Europe/Berlin`", "none", "by: the zone of time stamps that have one"),
 }
 SECTIONS = {
     "The file": TOP,

@@ -6,11 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from importlib.util import find_spec
+from itertools import islice
 from typing import Any, Literal, get_args
 
 from countveil.curator.estimates import Estimates
 from countveil.curator.grid import Grid, lay_out
 from countveil.curator.receipts import GradeBudget, Receipt
+from countveil.display.cards import Card, Drawable, Shown, draw_interval
 from countveil.errors import EngineError, MissingExtraError, ParameterError, RequestError, ServiceError
 from countveil.ledger import STANDARD, Charge
 from countveil.mechanism.intervals import Intervals, Ints
@@ -21,6 +23,8 @@ from countveil.query import Question
 from countveil.query.schema import Column
 from countveil.query.truth import Truth
 
+MOST_DRAWN = 40
+"""Most cells in a picture of a table."""
 MOST_COLLECTED = 20_000_000
 """Most cells of a table that is collected in memory."""
 FrameKind = Literal["pandas", "polars", "pyarrow"]
@@ -31,8 +35,8 @@ CONSISTENT = (
 )
 
 
-@dataclass(frozen=True)
-class DryRun:
+@dataclass(frozen=True, repr=False)
+class DryRun(Shown):
     """The cost and accuracy of a question. A dry run spends nothing and counts nothing."""
 
     question: str
@@ -57,6 +61,18 @@ class DryRun:
     truth: Truth | None = None
     """What is counted, and what the intervals are for; None from a service of an earlier version."""
 
+    def _line(self) -> str:
+        return f"{self.cells} cells ±{self.margin_95}, costs {self.cost} of {self.answers_left}: {self.text}"
+
+    def _card(self) -> Card:
+        facts = {
+            "question": self.text,
+            "costs": f"{self.cost} of {self.answers_left} answers left ({self.grade})",
+            "gives": f"{self.cells:,} counts, ±{self.margin_95:,} in 95 %, never more than {self.worst_error:,} off",
+            "counts": None if self.truth is None else self.truth.sentence,
+        }
+        return Card("Dry run", facts, notes=self.notes)
+
 
 @dataclass(frozen=True)
 class Total:
@@ -69,8 +85,8 @@ class Total:
     note: str = CONSISTENT
 
 
-@dataclass(frozen=True)
-class Table(Estimates):
+@dataclass(frozen=True, repr=False)
+class Table(Estimates, Drawable):
     """Released counts of every cell of a question, from a Curator or a service.
 
     The cells are all combinations of the labels of the group columns, in order, the last column changing fastest.
@@ -101,6 +117,25 @@ class Table(Estimates):
     """The axis of each group column, from 0; None: each has its own."""
     declared: tuple[Column, ...] = field(default=(), repr=False)
     """The group columns as the schema declares them; a service does not send them."""
+
+    def _line(self) -> str:
+        columns = ", ".join(self.columns[:-2])
+        return f"{self.cells} cells ±{self.margin_95}: {columns}; receipt {self.receipt.id}"
+
+    def _card(self) -> Card:
+        end = float(self.high.max()) if len(self.high) else 1.0
+        rows = ((*row[:-2], f"{row[-2]:,} to {row[-1]:,}", draw_interval(*_ends(row), end)) for row in self.rows)
+        notes = [f"±{self.margin_95:,} in 95 % of releases, never more than {self.worst_error:,} off"]
+        notes += [] if self.truth is None else [self.truth.sentence]
+        notes.append(f"receipt {self.receipt.id}: {self.receipt.answers_left} answers left")
+        head = (*self.columns[:-2], "95 % interval", "")
+        return Card(f"Table of {self.cells:,} cells", {}, "", head, rows, self.cells, notes)
+
+    def _chart(self) -> Any:
+        """The picture of `plot`."""
+        from countveil.plots.released import released_chart
+
+        return released_chart(self.columns, islice(self.rows, MOST_DRAWN), self.margin_95)
 
     @cached_property
     def grid(self) -> Grid:
@@ -216,6 +251,11 @@ class Table(Estimates):
             "receipt": asdict(self.receipt),
             "replayed": self.replayed,
         }
+
+
+def _ends(row: tuple[Any, ...]) -> tuple[float, float, float]:
+    """The low end, the count and the high end of a row."""
+    return float(row[-2]), float(row[-3]), float(row[-1])
 
 
 def make_table(

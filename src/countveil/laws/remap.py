@@ -19,6 +19,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
+from countveil.display.cards import Shown
 from countveil.laws.law import Law
 from countveil.numeric.exact_numbers import convolve
 
@@ -41,8 +42,8 @@ class _Move(NamedTuple):
     units: int
 
 
-@dataclass(frozen=True)
-class Remap:
+@dataclass(frozen=True, repr=False)
+class Remap(Shown):
     """Y = f(n + Z), with exact moves from n0 on; `D` bounds |Y - n| for every n.
 
     `negative` is the row of every y' < 0, and `rows[j]` the row of y' = j for j = 0..T. T is at most n0, so that the
@@ -56,6 +57,9 @@ class Remap:
     map_bits: int
     n0: int
     D: int
+
+    def _line(self) -> str:
+        return f"to counts from 0 on, D={self.D} n0={self.n0}: {self.source!r}"
 
     lo = 0
     hi = None

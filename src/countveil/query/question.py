@@ -14,6 +14,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from countveil.display.cards import Shown
 from countveil.errors import QueryError, shorten
 from countveil.query.axes import Axis, axes_of
 from countveil.query.condition import (
@@ -60,8 +61,8 @@ LONG_TEXT = 1_000
 """A text of at most so many characters can always be parsed again."""
 
 
-@dataclass(frozen=True)
-class Question:
+@dataclass(frozen=True, repr=False)
+class Question(Shown):
     """One count query on one dataset.
 
     `by` are the group columns in the order of the schema. `shown` are the same columns in the analyst's order, and
@@ -77,6 +78,9 @@ class Question:
     where: Typed | None
     shown: tuple[Column, ...]
     name: str = "count"
+
+    def _line(self) -> str:
+        return self.text
 
     @cached_property
     def axes(self) -> tuple[Axis, ...]:
