@@ -341,8 +341,10 @@ def make_dry_run(
 
 def choose_frame_kind() -> FrameKind:
     """The kind of frame if the caller names none: the first that is installed."""
-    installed: Iterator[FrameKind] = (kind for kind in KINDS if find_spec(kind))
-    return next(installed, "pyarrow")
+    for kind in KINDS:
+        if find_spec(kind):
+            return kind
+    raise MissingExtraError("pandas, polars or pyarrow, for a frame (table.rows needs none of them),", "parquet")
 
 
 def check_kind(kind: object) -> None:
