@@ -31,7 +31,7 @@ autodoc_typehints_format = "short"
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 88
 napoleon_numpy_docstring = False
-suppress_warnings = ["mystnb.unknown_mime_type"]
+suppress_warnings = ["toc.empty_glob"]
 
 
 def use_pages_of_the_site(app: Sphinx, page: str, source: list[str]) -> None:

@@ -28,7 +28,7 @@ MOST_DRAWN = 40
 MOST_COLLECTED = 20_000_000
 """Most cells of a table that is collected in memory."""
 FrameKind = Literal["pandas", "polars", "pyarrow"]
-KINDS = get_args(FrameKind)
+KINDS: tuple[FrameKind, ...] = get_args(FrameKind)
 CONSISTENT = (
     "sums of released cells: parts and totals agree by construction; a total that is asked for and paid for on its own "
     "is more accurate, and need not agree with its parts"
