@@ -26,12 +26,11 @@ myst_heading_anchors = 4
 nb_execution_mode = "off"  # notebooks have their outputs; a test runs them
 nb_render_markdown_format = "myst"
 
-autodoc_default_options = {"members": True, "member-order": "bysource"}
+autodoc_default_options = {"members": True, "member-order": "bysource", "inherited-members": "BaseException,tuple"}
 autodoc_typehints_format = "short"
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 88
 napoleon_numpy_docstring = False
-suppress_warnings = ["toc.empty_glob"]
 
 
 def use_pages_of_the_site(app: Sphinx, page: str, source: list[str]) -> None:
