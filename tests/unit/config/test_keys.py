@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from countveil.config import keys
-from countveil.config.configuration import Service
+from countveil.config.configuration import MOST_CELLS, MOST_CELLS_PER_PERSON, MOST_ROWS, Service
 from countveil.query import declarations, derived
 from countveil.query.schema import Schema
 from tests.support.configuration_page import list_checked_keys, list_variables
@@ -35,3 +35,9 @@ def test_stated_defaults_are_the_defaults() -> None:
     assert keys.DATASET["max_cells"].default == str(Schema.max_cells)
     assert keys.DATASET["rows_per_person"].default == str(Schema.rows_per_person)
     assert keys.DATASET["neighbours"].default == f"`{Schema.neighbours}`"
+
+
+def test_stated_limits_are_the_limits() -> None:
+    limits = {"rows_per_person": MOST_ROWS, "cells_per_person": MOST_CELLS_PER_PERSON, "max_cells": MOST_CELLS}
+    for name, most in limits.items():
+        assert keys.DATASET[name].takes == f"1 to {most}"
