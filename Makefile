@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 LONG := spark or postgres or browser or faults or fuzz or slow
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --durations 10 -rs
 
-.PHONY: demo test test-all test-system check bench vectors clean
+.PHONY: demo test test-all test-system check docs bench vectors clean
 
 $(VENV)/.installed: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -45,6 +45,10 @@ check: $(VENV)/.developed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The documentation site, in build/site/index.html.
+docs: $(VENV)/.developed
+	$(BIN)/python -m sphinx -W --keep-going -qE -d build/doctrees docs build/site
 
 bench: $(VENV)/.developed
 	$(BIN)/python benchmarks $(BENCH)

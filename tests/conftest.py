@@ -30,6 +30,8 @@ PLACES = {
     "faults": "faults",
     "service": "server",
     "test_docs": "docs",
+    "test_notebooks": "docs",
+    "test_site": "docs",
     "test_fuzz": "fuzz",
     "test_postgres": "postgres",
     "test_spark": "spark",

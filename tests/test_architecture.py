@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1] / "src" / "countveil"
 
 ORDER = (
-    *("errors", "numeric", "files"),
+    *("errors", "numeric", "files", "display"),
     *("laws", "sampling", "mechanism", "literature", "design", "accounting", "planning", "release"),
     *("ptables", "plots", "comparison", "paper_figures"),
     *("query", "ledger", "data", "config", "consistency", "publication", "curator"),

@@ -8,7 +8,8 @@ file, with {} for the figure and ... for any one word:
     82 %<!-- service.txt: durably charged, 16 clients: {} %, -->       in text
     seconds = 14.72  # scale.txt: 10,000,000 ... {} the driver         in code
 
-`python -m tests.test_docs` regenerates docs/cli.md and docs/errors.md, and updates the marked figures.
+`python -m tests.test_docs` regenerates docs/cli.md, docs/errors.md and the pages of `MADE`, and updates the marked
+figures.
 """
 
 from __future__ import annotations
@@ -21,13 +22,16 @@ import shlex
 import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from countveil.cli import cli
-from tests.support import figures
+from tests.support import api_page, configuration_page, figures, routes_page
 from tests.support.curated import runner
 from tests.support.error_page import list_errors, render_page
 from tests.support.serving import Server, clean
@@ -43,7 +47,10 @@ COMMANDS = (
     *("ptable", "ptable audit", "ptable design", "ptable export"),
     *("serve", "keys", "keys add", "keys list", "keys revoke"),
 )
-
+MADE = (api_page, configuration_page, routes_page)
+"""Modules that make a page of the reference; `api_page` makes docs/api.md."""
+SESSIONS = [ROOT / "docs" / name for name in ("tutorial.md", "many-rows.md", "schedule.md", "restore.md", "formats.md")]
+"""Pages that are one session: what an example writes, the next ones read."""
 
 LONG = {"composition.md", "paper.md"}
 """Pages whose examples compute figures of many mechanisms."""
@@ -54,7 +61,7 @@ LONG = {"composition.md", "paper.md"}
     [
         pytest.param(page, marks=pytest.mark.slow if page.name in LONG else (), id=page.name)
         for page in PAGES
-        if page != SERVED
+        if page not in (SERVED, *SESSIONS)
     ],
 )
 def test_python_examples_print_the_shown_output(page: Path) -> None:
@@ -73,7 +80,9 @@ BEFORE = {"budget.md": ["countveil demo --out census"]}
 
 
 @pytest.mark.slow  # plans, figures and a demo, for every page that shows them
-@pytest.mark.parametrize("page", [p for p in PAGES if p != SERVED and list_commands(p)], ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if p not in (SERVED, *SESSIONS) and list_commands(p)], ids=lambda p: p.name
+)
 def test_commands_shown_to_users_work(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -94,12 +103,36 @@ def test_examples_in_the_help_work(
         check_command(command, monkeypatch, capsys)
 
 
-def check_command(command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Check that a command succeeds and prints something."""
+def check_command(command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
+    """Check that a command succeeds and prints something; its output."""
     name, *words = shlex.split(command.split("  ")[0])[1:]
     done = runner(monkeypatch, capsys, name)(*words)
     assert done.code == 0, f"{command}: {done.err}"
     assert done.out, command
+    return done.out
+
+
+@pytest.mark.parametrize("page", SESSIONS, ids=lambda p: p.name)
+def test_a_session_runs_as_shown(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In one folder: Python, commands with the output that is shown, and configurations, which are written."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "110")
+    checker, names = doctest.OutputChecker(), dict[str, Any]()
+    for _, language, indented in re.findall(
+        r"^( *)```(console|python|toml)\n(.*?)^\1```$", page.read_text(), re.DOTALL | re.MULTILINE
+    ):
+        text = textwrap.dedent(indented)
+        if language == "toml":
+            Path("countveil.toml").write_text(text)
+        elif language == "python":
+            test = doctest.DocTestParser().get_doctest(text, names, page.name, str(page), 0)
+            assert doctest.DocTestRunner(checker, optionflags=doctest.ELLIPSIS).run(test, clear_globs=False).failed == 0
+            names = test.globs
+        for command, expected in commands(text) if language == "console" else ():
+            output = check_command(command, monkeypatch, capsys)
+            assert checker.check_output(expected, output, doctest.ELLIPSIS) or not expected, (command, output)
 
 
 def blocks(page: Path) -> list[tuple[str, str]]:
@@ -176,6 +209,11 @@ def test_the_page_of_the_service_names_every_route() -> None:
         assert f"{route.path}`" in text, f"docs/http.md does not name {route.path}"  # type: ignore[attr-defined]
 
 
+def path_of(maker: ModuleType) -> Path:
+    """The page that a module makes."""
+    return ROOT / "docs" / f"{maker.__name__.rpartition('.')[2].removesuffix('_page')}.md"
+
+
 def reference() -> str:
     """The command-line reference, made from the help of the commands."""
     parts = ["# Command line\n\nGenerated from `--help` by `python -m tests.test_docs`.\n"]
@@ -204,6 +242,11 @@ def test_the_page_of_errors_is_up_to_date() -> None:
     assert re.findall(r"^## (\w+)", page, re.MULTILINE) == [kind.__name__ for kind in list_errors()]
 
 
+@pytest.mark.parametrize("maker", MADE, ids=lambda maker: maker.__name__.rpartition(".")[2])
+def test_generated_pages_are_up_to_date(maker: ModuleType) -> None:
+    assert path_of(maker).read_text() == maker.render_page(), "run: python -m tests.test_docs"
+
+
 def test_links_between_pages_lead_to_existing_files() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
@@ -212,7 +255,7 @@ def test_links_between_pages_lead_to_existing_files() -> None:
 
 RESULTS = ROOT / "benchmarks" / "results"
 MARK = re.compile(
-    r"(?P<figure>[0-9][0-9.,]*)(?P<unit> %)?\s*(?:<!--|#) (?P<file>[a-z]+\.txt): (?P<row>.*?\{\}.*?)(?: -->|$)",
+    r"(?P<figure>[0-9][0-9.,]*)(?P<unit> %)?\s*(?:<!--|#) (?P<file>[a-z_]+\.txt): (?P<row>.*?\{\}.*?)(?: -->|$)",
     re.MULTILINE,
 )
 NUMBER = r"([0-9](?:[0-9.,]*[0-9])?(?:e[-+]?[0-9]+)?)"
@@ -255,9 +298,11 @@ def test_both_pages_show_the_same_figures_of_the_service() -> None:
     assert figures[0] == figures[1]
 
 
-def test_the_readme_title_states_the_number_of_questions() -> None:
+def test_the_title_states_the_number_of_questions() -> None:
     title, table = re.search(
-        r"^## (\w+) questions$.*?^\|---\|---\|\n(.*?)\n\n", PAGES[0].read_text(), re.MULTILINE | re.DOTALL
+        r"^## (\w+) questions$.*?^\|---\|---\|\n(.*?)\n\n",
+        (ROOT / "docs" / "mechanisms.md").read_text(),
+        re.MULTILINE | re.DOTALL,
     ).groups()
     assert title == ("Zero", "One", "Two", "Three", "Four", "Five", "Six", "Seven")[len(table.splitlines())]
 
@@ -312,5 +357,7 @@ def rewrite_figures(page: Path) -> None:
 if __name__ == "__main__":
     (ROOT / "docs" / "cli.md").write_text(reference())
     (ROOT / "docs" / "errors.md").write_text(render_page())
+    for maker in MADE:
+        path_of(maker).write_text(maker.render_page())
     for shown in PAGES:
         rewrite_figures(shown)

@@ -19,12 +19,13 @@ Mechanisms
     design              the best certified mechanism for given values of epsilon, delta, eta and D
     make_nonnegative    a signed mechanism made never negative, at no privacy cost
     compare             mechanisms of the literature and ours on equal terms
-    plot                a picture of a mechanism
+    plot                a picture of a mechanism, a comparison, a plan, a composition, a table or an audit
     Mechanism           laws of the noise with their certificate: release, save, load
     Certificate         the exact properties of a mechanism
     Law                 the law of the noise for one true count
     Laws                the laws of the noise for every true count
     CountProfile        bias, eta and mean squared error at one true count
+    Chart               the result of plot, shown inline by notebooks
     Comparison          the result of compare
     ComparisonRow       one mechanism of a comparison
 
@@ -192,6 +193,7 @@ if TYPE_CHECKING:
     )
     from countveil.planning.plans import Plan as Plan
     from countveil.plots import plot as plot
+    from countveil.plots.chart_files import Chart as Chart
     from countveil.ptables.lines import PTableError as PTableError
     from countveil.publication.change import TableChange as TableChange
     from countveil.publication.editions import (
@@ -239,6 +241,7 @@ _MODULES = {
     "planning": ("Grade", "PlanMethod", "PlanObjective", "PlanPolicy", "PlannedGrade", "plan"),
     "planning.plans": ("Plan",),
     "plots": ("plot",),
+    "plots.chart_files": ("Chart",),
     "ptables.lines": ("PTableError",),
     "publication.change": ("TableChange",),
     "publication.outlook": ("PublicationOutlook", "TableOutlook"),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from countveil.plots import svg
+from countveil.display import svg
 from tests.test_architecture import ORDER, ROOT, modules, part_of, parts_imported
 
 REPOSITORY = Path(__file__).parents[2]

@@ -1,6 +1,6 @@
-"""The pictures in docs/consistency.md, drawn from benchmarks/results.
+"""Pictures of the pages: of docs/consistency.md from benchmarks/results, and of README from a mechanism.
 
-    python -m tests.support.figures      writes docs/figures/zeros.svg and docs/figures/publication.svg
+    python -m tests.support.figures      writes zeros.svg, publication.svg and released.svg in docs/figures
 
 Lines differ in colour, lightness and dashes, and each has its name beside its end.
 """
@@ -9,9 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from fractions import Fraction
 from pathlib import Path
 
-from countveil.plots import svg
+import numpy as np
+
+import countveil as cv
+from countveil.display import svg
+from countveil.mechanism.intervals import Intervals
 
 REPOSITORY = Path(__file__).parents[2]
 RESULTS, FIGURES = REPOSITORY / "benchmarks" / "results", REPOSITORY / "docs" / "figures"
@@ -20,10 +25,11 @@ svg { background: #fff } text { font: 12px system-ui, sans-serif; fill: #1a1a1a 
 .quiet { fill: #6b6b6b } .grid { stroke: #e3e3e3 } .axis { stroke: #6b6b6b } path { fill: none; stroke-width: 2.2 }
 .ours { stroke: #0b3c6f } .plain { stroke: #5b8fb9; stroke-dasharray: 2 3 } .other { stroke: #d4600a;
 stroke-dasharray: 7 3 } .worse { stroke: #8a8f98; stroke-dasharray: 7 3 2 3 } rect.ours { fill: #0b3c6f; stroke: none }
-rect.plain { fill: #5b8fb9; stroke: none }
+rect.plain { fill: #5b8fb9; stroke: none } .whisker { stroke: #1a1a1a; stroke-width: 1.6 } .truth { fill: #d4600a }
 @media (prefers-color-scheme: dark) { svg { background: #14171c } text { fill: #e8e8e8 } .quiet { fill: #a0a7b1 }
 .grid { stroke: #2b313a } .axis { stroke: #a0a7b1 } .ours { stroke: #7fb2d9 } .plain { stroke: #a9c7df }
-.other { stroke: #f0904a } .worse { stroke: #858c97 } rect.ours { fill: #7fb2d9 } rect.plain { fill: #4d7ea6 } }
+.other { stroke: #f0904a } .worse { stroke: #858c97 } rect.ours { fill: #7fb2d9 } rect.plain { fill: #4d7ea6 }
+.whisker { stroke: #e8e8e8 } .truth { fill: #f0904a } }
 """
 NAMES = 170
 """Room for the names of lines, to the right of the axes."""
@@ -101,7 +107,61 @@ def draw_publication() -> str:
     return frame(parts, "Error of precincts against epsilon, for TopDown and for countveil", svg.WIDTH + NAMES)
 
 
-PICTURES = {"zeros.svg": draw_zeros, "publication.svg": draw_publication}
+VILLAGES = {"Ashby": 0, "Birch": 3, "Cedar": 9, "Dale": 14, "Elmley": 22, "Farrow": 31, "Glen": 43}
+"""True counts of an invented table."""
+
+
+def draw_released() -> str:
+    """Left: a table of counts, released, with intervals and the truth. Right: the law of the noise.
+
+    The draws are fixed quantiles of the laws, so that the picture is the same every time.
+    """
+    m = cv.design(epsilon="1", delta="1e-6")
+    names, truth = list(VILLAGES), list(VILLAGES.values())
+    released = [n + quantile(m.law(n), Fraction(2 * (3 * i % 7) + 1, 14)) for i, n in enumerate(truth)]
+    low, high = Intervals(m).of(np.array(released))
+    x, height = svg.linear(0, 50, 70, 440), 26.0
+    parts = [svg.text(8, 16, "people with a rare condition, released", kind="head")]
+    for tick in range(0, 51, 10):
+        parts.append(svg.line(x(tick), 26, x(tick), 222, "grid" if tick else "axis"))
+        parts.append(svg.text(x(tick), 238, str(tick), "middle", "quiet"))
+    for i, name in enumerate(names):
+        top = 32 + i * (height + 1)
+        parts.append(svg.text(62, top + 15, name, "end"))
+        parts.append(svg.rect(x(0), top + 3, x(released[i]) - x(0), height - 10, "plain"))
+        parts.append(svg.line(x(low[i]), top + 11, x(high[i]), top + 11, "whisker"))
+        parts += [svg.line(x(end), top + 6, x(end), top + 16, "whisker") for end in (low[i], high[i])]
+        parts.append(svg.circle(x(truth[i]), top + 11, 3.4, "truth"))
+        parts.append(svg.text(x(high[i]) + 8, top + 15, str(released[i])))
+    parts.append(
+        svg.text(70, 262, "bar: released; line: 95 % interval; dot: the truth, which stays secret", kind="quiet")
+    )
+    law, left = m.law(100), 500.0
+    across = svg.linear(-6.5, 6.5, left, left + 270)
+    up = svg.linear(0, 0.5, 222, 40)
+    parts.append(svg.text(left, 16, "the noise of one count", kind="head"))
+    for z in range(-6, 7):
+        p = law.weight(z) / law.total
+        parts.append(svg.rect(across(z - 0.42), up(p), across(z + 0.42) - across(z - 0.42), 222 - up(p), "ours"))
+        parts.append(svg.text(across(z), 238, f"{z:+d}" if z else "0", "middle", "quiet"))
+    parts.append(svg.line(left, 222, left + 270, 222, "axis"))
+    parts.append(svg.text(across(0), up(law.weight(0) / law.total) - 5, f"exact: {float(law.eta):.0%}", "middle"))
+    words = f"epsilon 1, delta 1e-6; never more than {m.D} off"
+    parts.append(svg.text(left, 262, words, kind="quiet"))
+    return frame(parts, "A released table with its 95 % intervals, and the noise behind one of its counts", 790, 272)
+
+
+def quantile(law: cv.Law, level: Fraction) -> int:
+    """The least z with P(Z <= z) >= level."""
+    below = 0
+    for z, weight in law.items():
+        below += weight
+        if below >= level * law.total:
+            return z
+    raise AssertionError("the weights of a law sum to their total")
+
+
+PICTURES = {"zeros.svg": draw_zeros, "publication.svg": draw_publication, "released.svg": draw_released}
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The table of rivals in README.md, docs/paper.md and docs/related-work.md.
+"""The table of rivals in docs/mechanisms.md, docs/paper.md and docs/related-work.md.
 
 python -m tests.support.rivals      measures every mechanism and writes the tables (about a minute)
 """
@@ -19,7 +19,7 @@ TERMS: tuple[dict[str, str | int], ...] = (
     {"epsilon": "3", "delta": "1e-6", "answers": 30},
 )
 SHORT = ("countveil", "countveil-signed", "canonical", "renyi", "cactus", "discrete-gaussian", "geometric", "skellam")
-PAGES = {"README.md": SHORT, "docs/paper.md": SHORT, "docs/related-work.md": tuple(CONTENDERS)}
+PAGES = {"docs/mechanisms.md": SHORT, "docs/paper.md": SHORT, "docs/related-work.md": tuple(CONTENDERS)}
 HEAD = """\
 | mechanism | kind | one answer, (1, 1e-6): variance | largest error | 10 answers, (3, 1e-6): variance | \
 30 answers, (3, 1e-6): variance | largest error |

@@ -29,6 +29,7 @@ from countveil.accounting import convolution
 from countveil.accounting.loss_grid import Losses, above, below, heaviest_loss
 from countveil.accounting.privacy_loss import LOSS_ERROR, Answer, Change, Pair, float_below
 from countveil.accounting.spectrum import UNIT
+from countveil.display.cards import Card, Drawable
 from countveil.errors import ParameterError
 from countveil.numeric.exact_numbers import Number, number
 from countveil.numeric.search import NoRootError, find_root
@@ -46,6 +47,8 @@ LARGEST_EPSILON = 700.0
 BEYOND = 3e5
 WIDEST = 2e5
 """The search for an epsilon goes no further than this."""
+SHOWN_EPSILONS = (0.5, 1.0, 2.0, 3.0, 5.0)
+"""The epsilons of the card in a notebook."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +77,8 @@ ADAPTIVE = (
 )
 
 
-@dataclass(frozen=True, eq=False)
-class Composition:
+@dataclass(frozen=True, eq=False, repr=False)
+class Composition(Drawable):
     """The privacy of all answers together, given in `terms`.
 
     `neighbours` is "add-remove" or "replace"; a person is in up to `cells` cells of a table. If g = `people` persons
@@ -90,6 +93,15 @@ class Composition:
     chosen_step: float | None = None
     points: int = CHEAP
     charges: Charges | None = None
+
+    def _line(self) -> str:
+        answers = sum(k for _, k in self.terms)
+        return f"of {answers} answers, {self.neighbours}, cells={self.cells} people={self.people}"
+
+    def _card(self) -> Card:
+        rows = [(f"{epsilon:g}", f"{self.upper(epsilon):.3g}") for epsilon in SHOWN_EPSILONS]
+        notes = (f"delta is an upper bound; {self.note}",)
+        return Card(f"Composition {self._line()}", head=("epsilon", "delta"), rows=rows, size=len(rows), notes=notes)
 
     @property
     def note(self) -> str:

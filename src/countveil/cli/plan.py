@@ -163,9 +163,7 @@ def plan(
         plan = library_plan(epsilon=epsilon, delta=delta, answers=answers, grades=_read_grades(grades), **terms)
     files = _save(plan, output) if output is not None else []
     if plot is not None:
-        from countveil.plots.prices import plot_prices
-
-        plot_prices(plan, plot)
+        plan.plot(plot)
         click.echo(f"plot saved to {plot}", err=True)
     if as_json:
         print_json(plan.describe())

@@ -92,10 +92,11 @@ def audit(
         start = integer("from", n0, 0, LARGEST_COUNT)
         measured = library_audit(table, epsilons=epsilons or EPSILONS, n0=start, curve=as_json or plot is not None)
     if plot is not None:
-        from countveil.plots import plot_ptable
+        from countveil.plots.chart_files import save
+        from countveil.plots.ptable import ptable_chart
 
         with show_spinner("drawing"):
-            plot_ptable(measured, plot, file.replace("\\", "/").rsplit("/", 1)[-1])
+            save(ptable_chart(measured, file.replace("\\", "/").rsplit("/", 1)[-1]), plot)
         click.echo(f"plots saved to {plot}", err=True)
     described = measured.describe()
     if as_json:

@@ -13,12 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from countveil.display.cards import Card, Drawable
 from countveil.errors import CountveilError, InfeasibleError, ParameterError
 from countveil.numeric.exact_numbers import Number, decimal_text
-from countveil.plots import plot_comparison
 
 if TYPE_CHECKING:
     from countveil.comparison.basis import Basis
@@ -40,14 +39,23 @@ SORT_KEYS: dict[str, Callable[[ComparisonRow], Fraction]] = {
 }
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(Drawable):
     """Mechanisms on equal terms, best first; `left_out` names those that cannot meet the terms, with the reason."""
 
     basis: Basis
     rows: tuple[ComparisonRow, ...]
     left_out: tuple[tuple[str, str], ...]
     sorted_by: str
+
+    def _line(self) -> str:
+        return f"of {len(self.rows)} mechanisms, by {self.sorted_by}: {', '.join(row.name for row in self.rows)}"
+
+    def _card(self) -> Card:
+        head = ("mechanism", "kind", "epsilon", "delta", "eta", "variance", "within 3", "largest error")
+        rows, names = [row.cells for row in self.rows], ", ".join(name for name, _ in self.left_out)
+        notes = (f"left out: {names}",) if names else ()
+        return Card(f"Comparison, best {self.sorted_by} first", {}, "", head, rows, len(rows), notes)
 
     @property
     def leaders(self) -> tuple[ComparisonRow, ...]:
@@ -75,23 +83,13 @@ class Comparison:
             "left_out": [{"mechanism": name, "reason": reason} for name, reason in self.left_out],
         }
 
-    def plot(self, path: str | Path) -> None:
-        """Save a picture of the comparison.
+    def _chart(self) -> Any:
+        """The picture of `plot`."""
+        from countveil.plots.comparison import comparison_chart
 
-        Args:
-            path: A file that ends in .svg, .png or .html.
-
-        Raises:
-            ParameterError: The file has another ending or cannot be written.
-            MissingExtraError: The extra `plots` is not installed.
-
-        >>> compare(epsilon="1", delta="1e-6", mechanisms=["geometric"]).plot("page.pdf")
-        Traceback (most recent call last):
-        countveil.errors.ParameterError: plot: got page.pdf, allowed is a name that ends in .svg, .png or .html
-        """
         shared = self.basis.shared.value
         measured = None if shared == "guarantee" or self.basis.epsilon is not None else "epsilon"
-        plot_comparison([vars(row) for row in self.rows], shared, measured, path)
+        return comparison_chart([vars(row) for row in self.rows], basis=shared, figure=measured)
 
 
 def compare(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from countveil.comparison.basis import Basis, typical_law
+from countveil.display.cards import Shown
 from countveil.laws.law import Law, distinct_counts
 from countveil.laws.remap import Remap
 from countveil.literature.member import NEGLIGIBLE, Member
@@ -16,8 +17,8 @@ SHOWN_NOISE = 40
 LARGEST_SCAN = 64
 
 
-@dataclass(frozen=True)
-class ComparisonRow:
+@dataclass(frozen=True, repr=False)
+class ComparisonRow(Shown):
     """The measured figures of one mechanism of a comparison.
 
     `epsilon` is None if the mechanism does not have the given delta at any epsilon, `worst_error` is None if the noise
@@ -41,6 +42,17 @@ class ComparisonRow:
     law: Law
     only_up_to: int | None = None
     """The largest count that the mechanism is defined for; None if it is defined for all counts."""
+
+    def _line(self) -> str:
+        return f"{self.name}: variance={decimal_text(self.variance, 6)} worst_error={self.worst_error} {self.kind}"
+
+    @property
+    def cells(self) -> tuple[object, ...]:
+        """The row of the card of a comparison."""
+        epsilon = "none" if self.epsilon is None else decimal_text(self.epsilon, 4, "up")
+        numbers = (decimal_text(x, 4) for x in (self.eta, self.variance, self.within_3))
+        largest = "none" if self.worst_error is None else str(self.worst_error)
+        return (self.name, self.kind, epsilon, decimal_text(self.delta, 3, "up"), *numbers, largest)
 
     @property
     def kind(self) -> str:

@@ -1,6 +1,7 @@
 """`countveil.toml`: which data, which public schema, which budget.
 
 configuration   the file as typed settings; unknown keys are errors
+keys            every key and environment variable, with its meaning
 budget          budgets: epsilon, delta, grades, shares
 values          single values, checked
 bounds          compares choices of contribution bounds and finds the one with the least total error

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from countveil.config import keys
 from countveil.config.values import (
     check_names,
     read_choice,
@@ -18,9 +19,6 @@ from countveil.config.values import (
 )
 from countveil.errors import ConfigError, ParameterError, RequestError, shorten
 from countveil.planning.grades import POLICIES, STANDARD, Grade, check_grades
-
-_BUDGET_KEYS = {"epsilon", "delta", "answers", "grades", "default_grade", "pool", "policy", "objective", "shares"}
-_GRADE_KEYS = {"answers", "margin", "variance", "eta", "D", "weight", "policy"}
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ def read_budget(name: str, entry: Mapping[str, object], published: bool = False)
     key = f"dataset.{name}.budget"
     if "on_new_data" in entry:
         raise ConfigError(f"{key}.on_new_data", "remove this line: new data always continues the pool's plan")
-    check_names(entry, _BUDGET_KEYS, f"{key}.")
+    check_names(entry, keys.BUDGET, f"{key}.")
     epsilon = read_epsilon(require(entry, "epsilon", key), f"{key}.epsilon")
     delta = read_decimal(require(entry, "delta", key), f"{key}.delta", "1e-15", "0.1")
     pool = read_text(entry.get("pool", name), f"{key}.pool")
@@ -96,7 +94,7 @@ def _read_grades(entry: Mapping[str, object], key: str, published: bool) -> Mapp
 
 
 def _read_grade(entry: Mapping[str, object], key: str) -> Grade:
-    check_names(entry, _GRADE_KEYS, f"{key}.")
+    check_names(entry, keys.GRADE, f"{key}.")
     answers = read_count(require(entry, "answers", key), f"{key}.answers", 1_000_000)
     for name, value in entry.items():
         if name != "policy" and (isinstance(value, bool) or not isinstance(value, int | str)):

@@ -44,6 +44,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from countveil.config import keys
 from countveil.config.budget import Budget, read_budget
 from countveil.config.public_files import PublicFiles
 from countveil.config.publications import DeclaredPublication, published_datasets, read_publications
@@ -66,22 +67,6 @@ MOST_CELLS_PER_PERSON = LARGEST_CELLS
 """The largest `cells_per_person`."""
 MOST_CELLS = 10**10
 """The most cells of a table if an engine's workers draw the noise. One process alone can collect fewer."""
-_DATASET_KEYS = {
-    "source",
-    "table",
-    "delimiter",
-    "engine",
-    "allow_spark_ui",
-    "unit",
-    "rows_per_person",
-    "cells_per_person",
-    "bounds_guessed",
-    "neighbours",
-    "max_cells",
-    "columns",
-    "cells",
-    "budget",
-}
 
 
 @dataclass(frozen=True)
@@ -256,10 +241,10 @@ def load(
 
 def read(table: Mapping[str, object], file: Path, environment: Mapping[str, str] = os.environ) -> Config:
     """Read a configuration from parsed TOML. Relative paths start from the folder of `file`."""
-    check_names(table, {"dataset", "ledger", "publication", "service"}, "")
+    check_names(table, keys.TOP, "")
     directory = file.resolve().parent
     ledger = read_table(table.get("ledger", {}), "ledger")
-    check_names(ledger, {"path", "anchor"}, "ledger.")
+    check_names(ledger, keys.LEDGER, "ledger.")
     path = environment.get("COUNTVEIL_LEDGER") or read_text(ledger.get("path", _LEDGER), "ledger.path")
     server, path = (path, _LEDGER) if path.startswith(("postgresql://", "postgres://")) else (None, path)
     anchor = environment.get("COUNTVEIL_ANCHOR") or read_text(ledger.get("anchor", f"{path}.anchor"), "ledger.anchor")
@@ -288,7 +273,7 @@ def _dataset(
     key = f"dataset.{name}"
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]{0,99}", name):
         raise ConfigError(key, "names of datasets have letters, digits, _ and -, and begin with a letter or _")
-    check_names(entry, _DATASET_KEYS, f"{key}.")
+    check_names(entry, keys.DATASET, f"{key}.")
     declared = read_text(require(entry, "source", key), f"{key}.source")
     location = environment.get(f"COUNTVEIL_SOURCE_{name.upper().replace('-', '_')}") or declared
     unit = read_text(
@@ -337,12 +322,12 @@ def _dataset(
 
 
 def _service(entry: Mapping[str, object], directory: Path, environment: Mapping[str, str]) -> Service:
-    check_names(entry, {"keys", "open_design", "rate", "max_cells"}, "service.")
-    keys = environment.get("COUNTVEIL_KEYS") or read_text(entry.get("keys", "countveil.keys"), "service.keys")
+    check_names(entry, keys.SERVICE, "service.")
+    keys_file = environment.get("COUNTVEIL_KEYS") or read_text(entry.get("keys", "countveil.keys"), "service.keys")
     open_design = read_flag(entry, "open_design", "service") if "open_design" in entry else None
     rate = read_count(entry.get("rate", Service.rate), "service.rate", 1_000_000)
     cells = read_count(entry.get("max_cells", Service.max_cells), "service.max_cells", 10**7)
-    return Service(directory / keys, open_design, rate, cells)
+    return Service(directory / keys_file, open_design, rate, cells)
 
 
 def _check_grades(publications: Mapping[str, DeclaredPublication], datasets: Mapping[str, Dataset]) -> None:

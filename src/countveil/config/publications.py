@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
+from countveil.config import keys
 from countveil.config.public_files import PublicFiles
 from countveil.config.values import check_names, read_choice, read_count, read_decimal, read_table, read_text, require
 from countveil.errors import ConfigError, shorten
@@ -34,7 +35,6 @@ MOST_EDITIONS = 1000
 RESERVED = ("count", "low", "high", "certain_low", "certain_high", "measured", "quality", "part_of", "margin")
 RESERVED_OF_MARGINS = ("estimate", "sum_of_cells", "gap")
 """The columns of published files; no column of a published table has such a name."""
-_KEYS = {"dataset", "tables", "editions", "margins", "cells", "count", "estimate", "output"}
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def _read_publication(
             shorten(key, 100),
             f"names of publications have up to 28 of a-z, 0-9, _ and -, begin with a letter, and are not {VERIFY}",
         )
-    check_names(entry, _KEYS, f"{key}.")
+    check_names(entry, keys.PUBLICATION, f"{key}.")
     dataset = read_text(require(entry, "dataset", key), f"{key}.dataset")
     if dataset not in schemas:
         raise ConfigError(f"{key}.dataset", f"{shorten(dataset)} is not declared; declared: {', '.join(schemas)}")
@@ -171,7 +171,7 @@ def _check_different(tables: tuple[DeclaredTable, ...], key: str) -> None:
 
 
 def _read_table(entry: Mapping[str, object], key: str, schema: Schema) -> DeclaredTable:
-    check_names(entry, {"by", "margin", "weight"}, f"{key}.")
+    check_names(entry, keys.PUBLISHED_TABLE, f"{key}.")
     (by,) = _read_lists([require(entry, "by", key, "[] is the total")], f"{key}.by")
     for column in by:
         if schema.column(column) is None:

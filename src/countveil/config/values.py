@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from fractions import Fraction
 
 from countveil.errors import ConfigError, ParameterError, shorten
 from countveil.numeric.exact_numbers import number
 
 
-def check_names(entry: Mapping[str, object], known: set[str], key: str) -> None:
-    unknown = sorted(set(entry) - known)
+def check_names(entry: Mapping[str, object], known: Collection[str], key: str) -> None:
+    unknown = sorted(set(entry) - set(known))
     if unknown:
         raise ConfigError(f"{key}{shorten(unknown[0])}", f"unknown key; allowed are {', '.join(sorted(known))}")
 

@@ -22,11 +22,12 @@ from countveil.consistency.simulation import Progress
 from countveil.consistency.sums import Groups, read_groups
 from countveil.consistency.tree import Floats, Ints, Tree
 from countveil.consistency.uniforms import Uniforms
+from countveil.display.cards import Shown
 from countveil.errors import ParameterError, RequestError
 
 
-@dataclass(frozen=True, eq=False)
-class ExpectedGaps:
+@dataclass(frozen=True, eq=False, repr=False)
+class ExpectedGaps(Shown):
     """For each group of cells the mean gap, and the standard error of that mean over the runs.
 
     The gap is by how much the sum of the published cells exceeds the true sum.
@@ -34,6 +35,9 @@ class ExpectedGaps:
 
     mean: Floats
     error: Floats
+
+    def _line(self) -> str:
+        return f"of {len(self.mean)} sums"
 
 
 def expect_gaps(

@@ -13,11 +13,12 @@ from countveil.consistency.bounds import CertainBounds
 from countveil.consistency.simulation import OUTWARD, Progress, Quantiles, Simulation
 from countveil.consistency.sums import Groups, find_margins, measure_sums, read_groups
 from countveil.consistency.tree import Floats, Ints, Labels, Tree
+from countveil.display.cards import MOST_ROWS, Card, Shown, draw_interval
 from countveil.errors import ParameterError
 
 
-@dataclass(frozen=True, eq=False)
-class ReconciledTable:
+@dataclass(frozen=True, eq=False, repr=False)
+class ReconciledTable(Shown):
     """One reconciled table: arrays with one value for each cell, in the order in which cells were declared.
 
     `count` is what to publish. The true count is within `low` and `high` with probability at least 95 %, and within
@@ -35,6 +36,20 @@ class ReconciledTable:
     certain_high: Ints
     estimate: Floats
     deviation: Floats
+
+    def _line(self) -> str:
+        return f"{self.name}: {len(self)} cells, total {int(self.count.sum()):,}"
+
+    def _card(self) -> Card:
+        labels = {**self.labels} or {"cell": np.arange(len(self))}
+        end, values = float(self.high.max(initial=1)), (self.count, self.low, self.high)
+        columns = [np.asarray(each)[:MOST_ROWS].tolist() for each in (*labels.values(), *values)]
+        rows = [
+            (*place, count, f"{low:,} to {high:,}", draw_interval(low, count, high, end))
+            for *place, count, low, high in zip(*columns, strict=True)
+        ]
+        head = (*map(str, labels), "count", "95 % interval", "")
+        return Card(f"Table {self.name}", {}, "", head, rows, len(self))
 
     def __len__(self) -> int:
         return len(self.count)
@@ -64,8 +79,8 @@ class ReconciledTable:
         return make_frame({**labels, **{name: getattr(self, name) for name in numbers}}, kind)
 
 
-@dataclass(frozen=True, eq=False)
-class MarginTable:
+@dataclass(frozen=True, eq=False, repr=False)
+class MarginTable(Shown):
     """Sums of cells that are not themselves cells of the tree: unbiased estimates, with intervals around them.
 
     `estimate` is the least-squares estimate rounded to the nearest whole number; the true sum is within `low` and
@@ -81,12 +96,22 @@ class MarginTable:
     sum_of_cells: Ints
     gap: Floats
 
+    def _line(self) -> str:
+        return f"of {len(self)} sums"
+
+    def _card(self) -> Card:
+        columns = [each[:MOST_ROWS].tolist() for each in (self.estimate, self.low, self.high, self.sum_of_cells)]
+        cells = enumerate(zip(*columns, strict=True))
+        rows = [(i, y, f"{low:,} to {high:,}", total) for i, (y, low, high, total) in cells]
+        head = ("group", "estimate", "95 % interval", "sum of cells")
+        return Card("Sums across the tree", {}, "", head, rows, len(self))
+
     def __len__(self) -> int:
         return len(self.estimate)
 
 
-@dataclass(frozen=True, eq=False)
-class Reconciliation:
+@dataclass(frozen=True, eq=False, repr=False)
+class Reconciliation(Shown):
     """The reconciled tables of a tree; `result["county"]` is one of them.
 
     `claim` says what the 95 % of the intervals hold for: "each cell" or, in very large trees, "cells on average" over a
@@ -99,8 +124,16 @@ class Reconciliation:
     uniform: str | None
     _simulation: Any
 
-    def __repr__(self) -> str:
-        return f"<Reconciliation of {self.tree!r}>"
+    def _line(self) -> str:
+        return f"of {self.tree!r}"
+
+    def _card(self) -> Card:
+        rows = [
+            (table.name, len(table), "yes" if table.measured else "summed", int(table.count.sum()))
+            for table in self.tables.values()
+        ]
+        notes = (f"the intervals hold for {self.claim} in 95 % of releases",)
+        return Card("Reconciliation", {}, "", ("table", "cells", "measured", "total"), rows, len(rows), notes)
 
     def __getitem__(self, name: str) -> ReconciledTable:
         return self.tables[self.tree.names[self.tree.place(name)]]

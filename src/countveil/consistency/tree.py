@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from countveil.consistency.hierarchy import TOTAL, Ints, Labels, read_hierarchy
+from countveil.display.cards import Shown
 from countveil.errors import ParameterError, RequestError
 
 __all__ = ["TOTAL", "Floats", "Ints", "Labels", "Level", "Tree", "make_tree"]
@@ -28,8 +29,8 @@ __all__ = ["TOTAL", "Floats", "Ints", "Labels", "Level", "Tree", "make_tree"]
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
-class Level:
+@dataclass(frozen=True, eq=False, repr=False)
+class Level(Shown):
     """The nodes of one table, in the order of their parents; a node is a cell that can exist.
 
     `above` is the place of the coarser level in the tree (-1 for the total), `parents` the node there for each node
@@ -54,6 +55,9 @@ class Level:
         object.__setattr__(self, "starts", starts)
         object.__setattr__(self, "widths", np.diff(np.append(starts, len(self.parents))))
         object.__setattr__(self, "filled", self.parents[starts])
+
+    def _line(self) -> str:
+        return f"{self.name}: {self.size} cells"
 
     def __len__(self) -> int:
         return len(self.parents)

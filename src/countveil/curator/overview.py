@@ -26,6 +26,9 @@ class Overview:
     ledger: Ledger
     _plans: Plans
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {', '.join(self.config.datasets)}>"
+
     def datasets(self) -> list[DatasetSummary]:
         """The datasets that answer questions: public schema, pool and mechanism. Nothing about the data.
 

@@ -17,7 +17,7 @@ from countveil.config.budget import Budget
 from countveil.config.configuration import Config, Dataset
 from countveil.curator import plan_records
 from countveil.curator.plan_records import given_reason, lost_answers, notes_on, nothing_more
-from countveil.curator.receipts import GradeBudget, PoolBudget, Receipt, Share
+from countveil.curator.receipts import GradeBudget, PoolBudget, Receipt, Share, describe_grade
 from countveil.errors import BudgetError, ConfigError, LedgerError, ParameterError, RequestError, shorten
 from countveil.ledger import Charge, GradeRecord, Ledger, Most, PlanRecord, Standing
 from countveil.ledger.ledger import spent_error
@@ -240,21 +240,8 @@ class Plans:
 
     def _grades(self, record: PlanRecord, left: Mapping[str, int]) -> tuple[GradeBudget, ...]:
         """The grades of a plan with their accuracy; `left` says how many answers are left of each."""
-        budgets = []
-        for each in record.grades:
-            mechanism = self._intervals_of(record, each).mechanism
-            budgets.append(
-                GradeBudget(
-                    each.name,
-                    each.opened_answers,
-                    left[each.name],
-                    mechanism.margin_95,
-                    mechanism.certificate.worst_error,
-                    each.policy,
-                    each.mechanism,
-                )
-            )
-        return tuple(budgets)
+        mechanisms = {each.name: self._intervals_of(record, each).mechanism for each in record.grades}
+        return tuple(describe_grade(each, mechanisms[each.name], left[each.name]) for each in record.grades)
 
     def pools(self, name: str | None = None) -> list[str]:
         """The names of all pools; with `name`, only the pool of this name, or the one that pays for this dataset."""

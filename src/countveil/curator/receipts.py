@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from countveil.display.cards import Card, Markup, Shown, draw_interval
 from countveil.errors import ParameterError
-from countveil.ledger import STANDARD, Standing
+from countveil.ledger import STANDARD, GradeRecord, Standing
+from countveil.mechanism.mechanism import Mechanism
 
 RECEIPT = "[0-9a-f]{24}"
 """The form of a receipt's id."""
@@ -31,6 +33,13 @@ class GradeBudget:
     mechanism: str
 
 
+def describe_grade(grade: GradeRecord, mechanism: Mechanism, left: int) -> GradeBudget:
+    """A recorded grade with the accuracy of its mechanism, and the number of answers that are left."""
+    worst = mechanism.certificate.worst_error
+    facts = (mechanism.margin_95, worst, grade.policy, grade.mechanism)
+    return GradeBudget(grade.name, grade.opened_answers, left, *facts)
+
+
 @dataclass(frozen=True)
 class Share(Standing):
     """What is left of an analyst's share of a pool: of all grades together, and of each grade."""
@@ -47,8 +56,8 @@ def _describe_standing(standing: Standing) -> dict[str, int]:
     return {"answers": standing.answers, "left": max(0, standing.left)}
 
 
-@dataclass(frozen=True)
-class Receipt:
+@dataclass(frozen=True, repr=False)
+class Receipt(Shown):
     """What was paid for: enough to check the guarantee, and nothing about the data."""
 
     id: str
@@ -70,9 +79,23 @@ class Receipt:
     truth: str = ""
     """What was counted, and the bounds on what one person adds."""
 
+    def _line(self) -> str:
+        return f"{self.id} of {self.pool}, {self.answers_left} of {self.answers} answers left: {self.text}"
 
-@dataclass(frozen=True)
-class PoolBudget:
+    def _card(self) -> Card:
+        facts = {
+            "question": self.text,
+            "counted": self.truth or None,
+            "paid from": f"{self.pool}, grade {self.grade}: {self.answers_left} of {self.answers} answers left",
+            "guarantee": f"epsilon {self.epsilon}, delta {self.delta} for all answers together",
+            "mechanism": self.mechanism[:12],
+            "time": self.time,
+        }
+        return Card(f"Receipt {self.id}", facts)
+
+
+@dataclass(frozen=True, repr=False)
+class PoolBudget(Shown):
     """What is left of a pool, with its grades and shares."""
 
     pool: str
@@ -90,6 +113,21 @@ class PoolBudget:
     default_grade: str = STANDARD
     """The grade that pays for a question that names none."""
     grades: tuple[GradeBudget, ...] = field(default=(), metadata=GRADES)
+
+    def _line(self) -> str:
+        return f"{self.pool}: {self.answers_left} of {self.answers_total} answers left, epsilon={self.epsilon}"
+
+    def _card(self) -> Card:
+        left, total = self.answers_left, self.answers_total
+        facts = {
+            "datasets": ", ".join(self.datasets),
+            "answers left": Markup(f"{left:,} of {total:,} {draw_interval(0, left, left, total)}"),
+            "guarantee": f"epsilon {self.epsilon}, delta {self.delta} for all answers together",
+            "lost": None if self.answers_lost == 0 else "unknown" if self.answers_lost is None else self.answers_lost,
+        }
+        head = ("grade", "answers left", "of", "95 % margin", "largest error")
+        rows = [(g.name, g.answers_left, g.answers_total, f"±{g.margin_95}", g.worst_error) for g in self.grades]
+        return Card(f"Budget {self.pool}", facts, "", head if rows else (), rows, len(rows), self.notes)
 
 
 def check_receipt_id(id: object) -> None:

@@ -6,11 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from importlib.util import find_spec
+from itertools import islice
 from typing import Any, Literal, get_args
 
 from countveil.curator.estimates import Estimates
 from countveil.curator.grid import Grid, lay_out
 from countveil.curator.receipts import GradeBudget, Receipt
+from countveil.display.cards import Card, Drawable, Shown, draw_interval
 from countveil.errors import EngineError, MissingExtraError, ParameterError, RequestError, ServiceError
 from countveil.ledger import STANDARD, Charge
 from countveil.mechanism.intervals import Intervals, Ints
@@ -21,18 +23,20 @@ from countveil.query import Question
 from countveil.query.schema import Column
 from countveil.query.truth import Truth
 
+MOST_DRAWN = 40
+"""Most cells in a picture of a table."""
 MOST_COLLECTED = 20_000_000
 """The most cells of a table that is collected in memory."""
 FrameKind = Literal["pandas", "polars", "pyarrow"]
-KINDS = get_args(FrameKind)
+KINDS: tuple[FrameKind, ...] = get_args(FrameKind)
 CONSISTENT = (
     "sums of released cells: parts and totals agree by construction; a total that is asked for and paid for on its own "
     "is more accurate, and need not agree with its parts"
 )
 
 
-@dataclass(frozen=True)
-class DryRun:
+@dataclass(frozen=True, repr=False)
+class DryRun(Shown):
     """The cost and accuracy of a question. A dry run spends nothing and counts nothing."""
 
     question: str
@@ -57,6 +61,18 @@ class DryRun:
     truth: Truth | None = None
     """What is counted, and what the intervals are for. None if the service has an earlier version that does not say."""
 
+    def _line(self) -> str:
+        return f"{self.cells} cells ±{self.margin_95}, costs {self.cost} of {self.answers_left}: {self.text}"
+
+    def _card(self) -> Card:
+        facts = {
+            "question": self.text,
+            "costs": f"{self.cost} of {self.answers_left} answers left ({self.grade})",
+            "gives": f"{self.cells:,} counts, ±{self.margin_95:,} in 95 %, never more than {self.worst_error:,} off",
+            "counts": None if self.truth is None else self.truth.sentence,
+        }
+        return Card("Dry run", facts, notes=self.notes)
+
 
 @dataclass(frozen=True)
 class Total:
@@ -70,8 +86,8 @@ class Total:
     note: str = CONSISTENT
 
 
-@dataclass(frozen=True)
-class Table(Estimates):
+@dataclass(frozen=True, repr=False)
+class Table(Estimates, Drawable):
     """The answer to a question, from a Curator or a service: a released count for every cell.
 
     The cells are all combinations of the labels of the group columns, in order, the last column changing fastest. Group
@@ -103,6 +119,25 @@ class Table(Estimates):
     """For each group column, the number of its axis, from 0. None if each column has an axis of its own."""
     declared: tuple[Column, ...] = field(default=(), repr=False)
     """The group columns as the schema declares them. Empty for a table from a service."""
+
+    def _line(self) -> str:
+        columns = ", ".join(self.columns[:-2])
+        return f"{self.cells} cells ±{self.margin_95}: {columns}; receipt {self.receipt.id}"
+
+    def _card(self) -> Card:
+        end = float(self.high.max()) if len(self.high) else 1.0
+        rows = ((*row[:-2], f"{row[-2]:,} to {row[-1]:,}", draw_interval(*_ends(row), end)) for row in self.rows)
+        notes = [f"±{self.margin_95:,} in 95 % of releases, never more than {self.worst_error:,} off"]
+        notes += [] if self.truth is None else [self.truth.sentence]
+        notes.append(f"receipt {self.receipt.id}: {self.receipt.answers_left} answers left")
+        head = (*self.columns[:-2], "95 % interval", "")
+        return Card(f"Table of {self.cells:,} cells", {}, "", head, rows, self.cells, notes)
+
+    def _chart(self) -> Any:
+        """The picture of `plot`."""
+        from countveil.plots.released import released_chart
+
+        return released_chart(self.columns, islice(self.rows, MOST_DRAWN), self.margin_95)
 
     @cached_property
     def grid(self) -> Grid:
@@ -220,6 +255,11 @@ class Table(Estimates):
         }
 
 
+def _ends(row: tuple[Any, ...]) -> tuple[float, float, float]:
+    """The low end, the count and the high end of a row."""
+    return float(row[-2]), float(row[-3]), float(row[-1])
+
+
 def make_table(
     question: Question,
     released: Ints,
@@ -304,8 +344,10 @@ def make_dry_run(
 
 def choose_frame_kind() -> FrameKind:
     """The kind of frame if the caller names none: the first library that is installed."""
-    installed: Iterator[FrameKind] = (kind for kind in KINDS if find_spec(kind))
-    return next(installed, "pyarrow")
+    for kind in KINDS:
+        if find_spec(kind):
+            return kind
+    raise MissingExtraError("pandas, polars or pyarrow, for a frame (table.rows needs none of them),", "parquet")
 
 
 def check_kind(kind: object) -> None:

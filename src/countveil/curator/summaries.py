@@ -7,13 +7,14 @@ from typing import Any
 
 from countveil.config.configuration import Dataset
 from countveil.curator.receipts import EPSILON, GRADES, GradeBudget, PoolBudget
+from countveil.display.cards import Card, Shown
 from countveil.ledger import STANDARD, Charge
 from countveil.mechanism.mechanism import Mechanism
 from countveil.query.schema import Column
 
 
-@dataclass(frozen=True)
-class ColumnSummary:
+@dataclass(frozen=True, repr=False)
+class ColumnSummary(Shown):
     """A declared column: its kind, and its declared values or range."""
 
     name: str
@@ -32,6 +33,9 @@ class ColumnSummary:
         default=None, metadata={"description": "The column that this one is a function of, if it is derived."}
     )
 
+    def _line(self) -> str:
+        return f"{self.name}: {self.kind}, {self.keys} groups"
+
 
 @dataclass(frozen=True)
 class MechanismSummary:
@@ -45,8 +49,8 @@ class MechanismSummary:
     worst_error: int
 
 
-@dataclass(frozen=True)
-class DatasetSummary:
+@dataclass(frozen=True, repr=False)
+class DatasetSummary(Shown):
     """A dataset that answers questions: its public schema, its pool, and the mechanisms of its answers."""
 
     name: str
@@ -63,6 +67,15 @@ class DatasetSummary:
     mechanism: MechanismSummary
     """The mechanism of the grade that pays for a question that names none."""
     grades: tuple[GradeBudget, ...] = field(default=(), metadata=GRADES)
+
+    def _line(self) -> str:
+        return f"{self.name}: {', '.join(column.name for column in self.columns)}"
+
+    def _card(self) -> Card:
+        bounds = f"{self.rows_per_person} rows in a cell, {self.cells_per_person} cells"
+        facts = {"unit": self.unit, "one person adds at most": bounds, "pool": self.pool}
+        rows = [(column.name, column.kind, column.keys) for column in self.columns]
+        return Card(f"Dataset {self.name}", facts, "", ("column", "kind", "groups"), rows, len(rows))
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from countveil.display import svg
 from countveil.files.durable_files import open_output
 from countveil.mechanism.sum_bias import bias_of_sum
-from countveil.plots import svg
 
 if TYPE_CHECKING:
     from countveil.curator.results import Table

@@ -22,14 +22,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from typing import Protocol
+from typing import Any, Protocol
 
+from countveil.display.cards import Shown, describe_facts
 from countveil.errors import ParameterError
-from countveil.numeric.exact_numbers import Number, number
+from countveil.numeric.exact_numbers import Number, decimal_text, number
 
 
-@dataclass(frozen=True, slots=True)
-class Law:
+@dataclass(frozen=True, slots=True, repr=False)
+class Law(Shown):
     """The law of the noise Z on -left..right: the weight of z is its probability times 2**bits, an integer.
 
     >>> coin = Law(weights=(1, 2, 1), left=1, bits=2)
@@ -44,6 +45,22 @@ class Law:
     def __post_init__(self) -> None:
         if not self.weights or min(self.weights) < 0 or sum(self.weights) != 1 << self.bits:
             raise ValueError("a law needs non-negative integer weights that sum to 2**bits")
+
+    def _line(self) -> str:
+        shown = {"eta": self.eta, "mean": self.mean, "variance": self.variance}
+        numbers = describe_facts({name: decimal_text(value, 6) for name, value in shown.items()})
+        return f"of Z from {self.least} to {self.greatest}: {numbers} bits={self.bits}"
+
+    def pmf(self) -> tuple[Any, Any]:
+        """The values of Z and their probabilities as numpy arrays, for pictures and checks; the weights are exact.
+
+        >>> z, p = Law(weights=(1, 2, 1), left=1, bits=2).pmf()
+        >>> z.tolist(), p.tolist()
+        ([-1, 0, 1], [0.25, 0.5, 0.25])
+        """
+        import numpy as np
+
+        return np.arange(-self.left, self.right + 1), np.array([weight / self.total for weight in self.weights])
 
     @property
     def right(self) -> int:
@@ -174,8 +191,8 @@ class Laws(Protocol):
         """The law of the noise Z = Y - n for the true count n."""
 
 
-@dataclass(frozen=True, slots=True)
-class LawsByCount:
+@dataclass(frozen=True, slots=True, repr=False)
+class LawsByCount(Shown):
     """Laws that are written out: `small` for the counts lo, lo+1, ..., `top` for the last counts up to hi.
 
     All counts between have the law `stationary`. Without a largest count, hi is None and `top` is empty.
@@ -192,6 +209,9 @@ class LawsByCount:
             raise ValueError("laws in `top` need a largest count; set `hi`")
         if self.hi is not None and self.hi < self.lo + max(1, len(self.small) + len(self.top)) - 1:
             raise ValueError("there are more laws in `small` and `top` than counts from lo to hi")
+
+    def _line(self) -> str:
+        return f"from {self.lo} on, {len(self.small) + len(self.top)} of their own: {self.stationary!r}"
 
     @property
     def stationary_from(self) -> int:

@@ -19,6 +19,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
+from countveil.display.cards import Shown
 from countveil.laws.law import Law
 from countveil.numeric.exact_numbers import convolve
 
@@ -41,8 +42,8 @@ class _Move(NamedTuple):
     units: int
 
 
-@dataclass(frozen=True)
-class Remap:
+@dataclass(frozen=True, repr=False)
+class Remap(Shown):
     """Laws of Y = f(n + Z): the signed noise Z has the law `source`, and f is the map. `D` bounds |Y - n| for every n.
 
     For negative values of n + Z the map uses the row `negative`, for the value j in 0..T the row `rows[j]`; larger
@@ -57,6 +58,9 @@ class Remap:
     map_bits: int
     n0: int
     D: int
+
+    def _line(self) -> str:
+        return f"to counts from 0 on, D={self.D} n0={self.n0}: {self.source!r}"
 
     lo = 0
     hi = None

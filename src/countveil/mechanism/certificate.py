@@ -12,10 +12,11 @@ from fractions import Fraction
 from itertools import accumulate
 from typing import Literal
 
+from countveil.display.cards import Card, Shown, describe_facts
 from countveil.laws import privacy
 from countveil.laws.law import Law, Laws, distinct_counts
 from countveil.laws.remap import CountProfile, Remap
-from countveil.numeric.exact_numbers import exp_bounds
+from countveil.numeric.exact_numbers import decimal_text, exp_bounds
 
 Policy = Literal["nonnegative", "signed", "floor"]
 """What happens to counts near zero. With `nonnegative` their noise depends on the count, so that no release is
@@ -48,8 +49,8 @@ class Terms:
     details: dict[str, object] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Certificate:
+@dataclass(frozen=True, slots=True, repr=False)
+class Certificate(Shown):
     """Exact properties of a mechanism. `delta` holds for every dataset, both directions, all neighbours.
 
     `delta` is exact at a rational lower bound of e^epsilon, so it is an upper bound at e^epsilon itself.
@@ -91,6 +92,33 @@ class Certificate:
     mse_at: dict[int, Fraction]
     bias_at: dict[int, Fraction]
     exact_at: dict[int, Fraction]
+
+    def _line(self) -> str:
+        shown = {"epsilon": self.epsilon, "delta": self.delta, "eta": self.eta, "variance": self.variance}
+        numbers = {
+            name: decimal_text(value, 6, "up" if name == "delta" else "nearest") for name, value in shown.items()
+        }
+        return describe_facts({**numbers, "worst_error": self.worst_error, "bits": self.bits})
+
+    def _card(self) -> Card:
+        return Card("Certificate", self.facts)
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """What is certified, in words."""
+        unbiased = "no count" if self.unbiased_from is None else f"n = {self.unbiased_from}"
+        return {
+            "guarantee": f"epsilon {decimal_text(self.epsilon, 6)}, delta {decimal_text(self.delta, 6, 'up')}",
+            "one person changes a count by": self.sensitivity,
+            "exactly right": f"{decimal_text(self.eta * 100, 4)} % of releases, from n = {self.eta_from} on",
+            "within 3": f"{decimal_text(self.within_3 * 100, 4)} % of releases",
+            "variance": decimal_text(self.variance, 6),
+            "unbiased from": f"{unbiased}; elsewhere at most {decimal_text(self.bias_below, 3, 'up')} off",
+            "largest error": self.worst_error,
+            "never negative": "yes" if self.never_negative else "no",
+            "worst pair of counts": f"{self.worst_pair[0]}, {self.worst_pair[1]}",
+            "weights over": f"2^{self.bits}",
+        }
 
 
 def measure(laws: Laws, epsilon: Fraction, sensitivity: int, counts: tuple[int, int | None]) -> Certificate:

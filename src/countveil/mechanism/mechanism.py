@@ -15,12 +15,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from countveil.display.cards import Card, Drawable, draw_bars
 from countveil.errors import InfeasibleError, ParameterError, warn_deprecated
 from countveil.laws import privacy
 from countveil.laws.law import Law, Laws
 from countveil.laws.remap import CountProfile
 from countveil.mechanism import document
-from countveil.mechanism.certificate import Certificate, Terms, margin_95, measure, profile
+from countveil.mechanism.certificate import LEVEL_95, Certificate, Terms, margin_95, measure, profile
 from countveil.numeric.exact_numbers import Number, decimal_text, exp_bounds, integer, log_upper, number
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ Build = Callable[[int], Laws]
 
 
 @dataclass(frozen=True, repr=False)
-class Mechanism:
+class Mechanism(Drawable):
     """A certified way to release counts: Y = n + Z, where the noise Z is drawn from the law of the true count n."""
 
     laws: Laws
@@ -51,12 +52,21 @@ class Mechanism:
     prices: tuple[dict[str, object], ...] = ()
     details: dict[str, object] | None = None
 
-    def __repr__(self) -> str:
+    def _line(self) -> str:
         c = self.certificate
         return (
-            f"<Mechanism epsilon={decimal_text(c.epsilon)} delta={decimal_text(c.delta, 6, 'up')} "
-            f"eta={decimal_text(c.eta, 6)} D={self.D} policy={self.policy} method={self.method}>"
+            f"epsilon={decimal_text(c.epsilon)} delta={decimal_text(c.delta, 6, 'up')} "
+            f"eta={decimal_text(c.eta, 6)} D={self.D} policy={self.policy} method={self.method}"
         )
+
+    def _card(self) -> Card:
+        c, law = self.certificate, self.law(self.certificate.typical)
+        facts = {"policy, method": f"{self.policy}, {self.method}", **c.facts, "95 % margin": self.margin_95}
+        reach = min(self.D, max(3, 2 * law.margin(LEVEL_95)))
+        heights = [law.weight(z) / law.total for z in range(-reach, reach + 1)]
+        within = [abs(z) <= c.typical_margin_95 for z in range(-reach, reach + 1)]
+        picture = draw_bars(heights, "P(Z = z) of a typical count; darker: 95 %", within, (f"z = {-reach}", f"{reach}"))
+        return Card("Mechanism", {**facts, "hash": self.hash[:12]}, picture)
 
     @property
     def epsilon(self) -> Fraction:
@@ -361,17 +371,9 @@ def bind(laws: Laws, terms: Terms) -> Mechanism:
 
 def _make(laws: Laws, certificate: Certificate, terms: Terms) -> Mechanism:
     """The Mechanism made of laws, the certificate measured on them, and the terms they were measured for."""
+    t = terms
     return Mechanism(
-        laws=laws,
-        certificate=certificate,
-        policy=terms.policy,
-        method=terms.method,
-        D=terms.D,
-        counts=terms.counts,
-        delta_paper_bound=terms.delta_paper_bound,
-        notes=terms.notes,
-        prices=terms.prices,
-        details=terms.details,
+        laws, certificate, t.policy, t.method, t.D, t.counts, t.delta_paper_bound, t.notes, t.prices, t.details
     )
 
 

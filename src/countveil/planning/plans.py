@@ -22,6 +22,7 @@ from countveil.accounting.privacy_loss import Floats, answer_of, float_below, pa
 from countveil.design import design
 from countveil.design.remap.designer import remap_nearly
 from countveil.design.remap.postprocessing import describe_map, details
+from countveil.display.cards import Card, Drawable
 from countveil.errors import CountveilError, InfeasibleError, RequestError
 from countveil.laws.law import Law, Laws, LawsByCount
 from countveil.laws.privacy import epsilon_order
@@ -79,8 +80,8 @@ class PlanRequest:
         return Target(float(self.epsilon), float(self.delta) * AIMED, self.pairs, self.sensitivity)
 
 
-@dataclass(frozen=True)
-class Plan:
+@dataclass(frozen=True, repr=False)
+class Plan(Drawable):
     """The grades of a plan within (epsilon, delta); `certified` bounds the delta of all their answers together.
 
     `ask` is the request. A plan of k equal answers has one grade, named `standard`. `answers` is the number of answers
@@ -92,6 +93,24 @@ class Plan:
     certified: Bounds
     notes: tuple[str, ...]
     price_list: tuple[dict[str, object], ...] = ()
+
+    def _line(self) -> str:
+        grades = ", ".join(f"{grade.name} {grade.answers} within ±{grade.mechanism.margin_95}" for grade in self.grades)
+        return f"epsilon={decimal_text(self.ask.epsilon)} delta={decimal_text(self.ask.delta)}: {grades}"
+
+    def _card(self) -> Card:
+        ask = self.ask
+        budget = f"epsilon {decimal_text(ask.epsilon)}, delta {decimal_text(ask.delta)}"
+        facts = {"all answers together": budget, "certified delta": f"{self.certified.upper:.6g}", "policy": ask.policy}
+        rows = [
+            (
+                *(grade.name, grade.answers, f"±{grade.mechanism.margin_95}", grade.mechanism.certificate.worst_error),
+                *(decimal_text(x, 4) for x in (grade.mechanism.certificate.variance, grade.mechanism.eta)),
+            )
+            for grade in self.grades
+        ]
+        head = ("grade", "answers", "95 % margin", "largest error", "variance", "eta")
+        return Card(f"Plan of {self.answers:,} answers", facts, "", head, rows, len(rows), self.notes)
 
     @property
     def answers(self) -> int:

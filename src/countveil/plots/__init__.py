@@ -3,11 +3,12 @@
     chart_files   saves charts as SVG, PNG or a self-contained HTML page, written whole or not at all
     theme         fonts, colours and sizes, in one place
     altair        the package altair, imported when the first chart is drawn
-    svg           shapes, scales and axes as text, for pages that draw without altair
     noise, small_counts, curve, knee, suspicion, usefulness  one picture of a mechanism each: rows, and their chart
     page          these six pictures on one page
     comparison    several mechanisms side by side
     prices        the price list of a plan
+    together      the guarantee of many answers
+    released      a released table with its intervals
     ptable        a p-table: its guarantee in four readings, and its probabilities
     figures       the paper's figures
     composition   the figure of many answers
@@ -18,28 +19,27 @@ vl-convert are the extra `plots`; importing this package does not import them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from countveil.plots.chart_files import check, save as _save
+from countveil.errors import ParameterError
+from countveil.plots.chart_files import Chart, check
 
-if TYPE_CHECKING:
-    from countveil.mechanism.mechanism import Mechanism
-    from countveil.ptables.audit import Audit
-
-__all__ = ["check", "plot", "plot_comparison", "plot_ptable"]
+__all__ = ["Chart", "check", "plot"]
 
 
-def plot(mechanism: Mechanism, path: str | Path) -> None:
-    """Draw the page of a mechanism: its noise, its guarantee, and what it does to small counts.
+def plot(shown: Any, path: str | Path | None = None) -> Chart:
+    """A picture of a mechanism, a comparison, a plan, a composition, a table or an audit of a p-table.
 
     Args:
-        mechanism: The mechanism.
-        path: A file that ends in .svg, .png or .html.
+        shown: What is drawn. The picture of a mechanism has its noise, its guarantee, and what it does to small counts.
+        path: A file that ends in .svg, .png or .html, to save the picture too.
+
+    Returns:
+        The chart, which a notebook shows inline: `chart.save(path)` saves it, `chart.altair` is the altair chart.
 
     Raises:
-        ParameterError: The file has another ending or cannot be written.
+        ParameterError: There is no picture of such an object, or the file has another ending or cannot be written.
         MissingExtraError: The extra `plots` is not installed.
 
     >>> import countveil as cv
@@ -47,26 +47,38 @@ def plot(mechanism: Mechanism, path: str | Path) -> None:
     Traceback (most recent call last):
     countveil.errors.ParameterError: plot: got page.pdf, allowed is a name that ends in .svg, .png or .html
     """
-    from countveil.plots.page import mechanism_page
-
     check(path)
-    _save(mechanism_page(mechanism), path)
+    chart = Chart(_draw(shown))
+    if path is not None:
+        chart.save(path)
+    return chart
 
 
-def plot_comparison(rows: Sequence[Mapping[str, Any]], basis: str, figure: str | None, path: str | Path) -> None:
-    """Draw the rows of a comparison and save the picture as .svg, .png or .html.
+def _draw(shown: Any) -> Any:
+    """The altair chart of an object; those of packages above this one draw themselves."""
+    from countveil.accounting.composition import Composition
+    from countveil.mechanism.mechanism import Mechanism
+    from countveil.planning.plans import Plan
+    from countveil.ptables.audit import Audit, audit
 
-    `basis` names what the mechanisms share, and `figure` the figure to show (None for the usual one).
-    """
-    from countveil.plots.comparison import comparison_chart
+    if isinstance(shown, Mechanism):
+        from countveil.plots.page import mechanism_page
 
-    check(path)
-    _save(comparison_chart(rows, basis=basis, figure=figure), path)
+        return mechanism_page(shown)
+    if isinstance(shown, Plan):
+        from countveil.plots.prices import plan_chart
 
+        return plan_chart(shown)
+    if isinstance(shown, Composition):
+        from countveil.plots.together import together_chart
 
-def plot_ptable(audit: Audit, path: str | Path, name: str = "") -> None:
-    """Draw the audit of a p-table (made with curve=True) and save the picture as .svg, .png or .html."""
-    from countveil.plots.ptable import ptable_chart
+        return together_chart(shown)
+    if isinstance(shown, Audit):
+        from countveil.plots.ptable import ptable_chart
 
-    check(path)
-    _save(ptable_chart(audit, name), path)
+        if not shown.curve:
+            shown = audit(shown.table, epsilons=[*shown.deltas["designed"]], n0=shown.n0, curve=True)
+        return ptable_chart(shown, "")
+    if not hasattr(shown, "_chart"):
+        raise ParameterError("plot", type(shown).__name__, "a mechanism, comparison, plan, composition, table or audit")
+    return shown._chart()

@@ -16,10 +16,33 @@ from countveil.files.durable_files import open_output
 from countveil.plots import altair as alt, theme
 
 PNG_SCALE = 2
+EXTRA = (("altair", "altair"), ("vl_convert", "vl-convert-python"))
+"""Modules and packages of the extra `plots`."""
 
 
-def check(path: str | Path) -> None:
-    """Raise those errors of `save` that do not depend on the chart, such as a wrong file ending."""
+class Chart:
+    """A picture that a notebook shows inline, as SVG: without scripts, and without network."""
+
+    def __init__(self, chart: alt.TopLevelMixin) -> None:
+        self.altair = chart
+
+    def __repr__(self) -> str:
+        return f"<Chart {type(self.altair).__name__}>"
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        return {"image/svg+xml": _render(_specification(self.altair), ".svg").decode()}
+
+    def save(self, path: str | Path) -> None:
+        """Write the picture to a file that ends in .svg, .png or .html; an HTML page needs no network either."""
+        save(self.altair, path)
+
+
+def check(path: str | Path | None) -> None:
+    """Raise the errors of `save` that do not depend on the chart."""
+    for name, package in () if path is not None else EXTRA:
+        _require(name, package)
+    if path is None:
+        return
     try:
         suffix = Path(path).suffix.lower()
         target = Path(os.path.realpath(path))
@@ -28,15 +51,19 @@ def check(path: str | Path) -> None:
         raise ParameterError("plot", path, "the path of a file") from None
     if suffix not in (".svg", ".png", ".html"):
         raise ParameterError("plot", str(path), "a name that ends in .svg, .png or .html")
-    for name, package in (("altair", "altair"), ("vl_convert", "vl-convert-python")):
-        try:
-            import_module(name)
-        except ImportError:
-            raise MissingExtraError(package, "plots") from None
+    for name, package in EXTRA:
+        _require(name, package)
     if not folder:
         raise ParameterError("plot", str(path), "a path that can be written (the folder does not exist)")
     if is_folder:
         raise ParameterError("plot", str(path), "a path that can be written (this is a folder)")
+
+
+def _require(name: str, package: str) -> None:
+    try:
+        import_module(name)
+    except ImportError:
+        raise MissingExtraError(package, "plots") from None
 
 
 def save(chart: alt.TopLevelMixin, path: str | Path) -> None:

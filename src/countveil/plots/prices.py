@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from countveil.errors import ParameterError
+from countveil.errors import ParameterError, RequestError
 from countveil.numeric.exact_numbers import decimal_text
+from countveil.planning.plans import Plan, price_list
 from countveil.plots import altair as alt, theme
-from countveil.plots.chart_files import check, save
 from countveil.plots.theme import Style, curves
-
-if TYPE_CHECKING:
-    from countveil.planning.plans import Plan
 
 MARGIN, DEVIATION = "95 % margin", "standard deviation"
 STYLES = [
@@ -62,11 +58,15 @@ def prices_chart(prices: Sequence[Mapping[str, Any]], budget: str = "the same bu
     return theme.picture(theme.title("What does a number of answers cost?", words, zero), *layers)
 
 
-def plot_prices(plan: Plan, path: str | Path) -> None:
-    """Draw the price list of a plan and save the picture as .svg, .png or .html."""
-    check(path)
+def plan_chart(plan: Plan) -> alt.LayerChart:
+    """The price list of a plan, computed if the plan has none."""
+    if len(plan.grades) > 1:
+        raise RequestError(
+            "the picture of a plan is the price list of answers of one accuracy; draw the mechanism of a grade: "
+            "plan.grades[0].mechanism.plot()"
+        )
     budget = f"epsilon {decimal_text(plan.ask.epsilon)}, delta {decimal_text(plan.ask.delta)}"
-    save(prices_chart(plan.price_list, budget), path)
+    return prices_chart(plan.price_list or price_list(plan), budget)
 
 
 def _answers(k: int) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from countveil.display.cards import Card, Drawable
 from countveil.errors import ParameterError
 from countveil.laws.privacy import Divergence
 from countveil.numeric.exact_numbers import Number, decimal_text, exp_bounds, integer, number
@@ -32,8 +33,8 @@ BREAKS = (
 """What the guarantee of a p-table assumes, and where it ends."""
 
 
-@dataclass(frozen=True)
-class Audit:
+@dataclass(frozen=True, repr=False)
+class Audit(Drawable):
     """The measured figures of one table.
 
     `deltas[reading][epsilon]` is an upper bound on delta: it is computed exactly, with e^epsilon rounded down.
@@ -46,6 +47,20 @@ class Audit:
     deltas: dict[str, dict[Fraction, Divergence]]
     floors: dict[str, Fraction]
     curve: dict[Fraction, dict[str, Fraction]]
+
+    def _line(self) -> str:
+        words = (f"delta({_brief(e)})={_short(d.value)}" for e, d in self.deltas["designed"].items())
+        return f"of {self.table!r}: {' '.join(words)}"
+
+    def _card(self) -> Card:
+        epsilons = list(self.deltas["designed"])
+        head = ("delta, in the reading", *(f"at epsilon {_brief(e)}" for e in epsilons), "at any epsilon")
+        rows = [
+            (name, *(_short(self.deltas[name][e].value) for e in epsilons), _short(self.floors[name]))
+            for name in READINGS
+        ]
+        facts = {"D": self.table.D, "rows": len(self.table.rows), "keys": self.table.keys}
+        return Card("Audit of a p-table", facts, "", head, rows, len(rows), meaning(self))
 
     def delta(self, reading: str, epsilon: Number) -> Fraction:
         """The delta in one of the four readings (assumptions about the counts), at one of the audited epsilons.

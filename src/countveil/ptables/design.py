@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from countveil.display.cards import Shown
 from countveil.errors import InfeasibleError, ParameterError, RequestError, SolverError
 from countveil.laws.rounding import SCALE
 from countveil.literature.maximum_entropy import maximum_entropy
@@ -36,8 +37,8 @@ _FAR = 16
 _ATTEMPTS = 6
 
 
-@dataclass(frozen=True)
-class Designed:
+@dataclass(frozen=True, repr=False)
+class Designed(Shown):
     """A table designed for the requirements `spec`, as it will be written; its figures are measured on its integers."""
 
     table: PTable
@@ -45,6 +46,9 @@ class Designed:
     objective: str
     format: Format
     notes: tuple[str, ...]
+
+    def _line(self) -> str:
+        return f"for {self.objective}: {self.table!r}"
 
     @property
     def largest_variance(self) -> Fraction:

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from countveil.display.cards import Shown
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -77,8 +79,8 @@ class Row:
         return max(abs(self.least), abs(self.greatest))
 
 
-@dataclass(frozen=True, slots=True)
-class PTable:
+@dataclass(frozen=True, slots=True, repr=False)
+class PTable(Shown):
     """A p-table: rows for the true counts 0..last, over one total; `keys` is K if a file has K integer cell keys."""
 
     rows: tuple[Row, ...]
@@ -93,6 +95,9 @@ class PTable:
             raise ValueError("all rows of a table must have the same total")
         if any(i + row.least < 0 for i, row in enumerate(self.rows)):
             raise ValueError("a published count must not be negative")
+
+    def _line(self) -> str:
+        return f"of {len(self.rows)} rows: D={self.D} units={self.total}"
 
     @property
     def total(self) -> int:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from countveil.plots import svg
-from countveil.plots.svg import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH
+from countveil.display import svg
+from countveil.display.svg import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH
 from countveil.plots.theme import decades, log_ticks
 from countveil.publication.edition import QUALITY, PublishedTable
 

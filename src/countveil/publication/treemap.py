@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from countveil.plots import svg
+from countveil.display import svg
 from countveil.publication.edition import PublishedTable
 from countveil.publication.labels import cut_text, write_labels
 

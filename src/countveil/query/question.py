@@ -14,6 +14,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from countveil.display.cards import Shown
 from countveil.errors import QueryError, shorten
 from countveil.query.axes import Axis
 from countveil.query.condition import (
@@ -61,8 +62,8 @@ LONG_TEXT = 1_000
 """Texts of at most this many characters need no check that they can be parsed again."""
 
 
-@dataclass(frozen=True)
-class Question:
+@dataclass(frozen=True, repr=False)
+class Question(Shown):
     """One count query on one dataset.
 
     `by` has the group columns in the order of the schema; `shown` has the same columns in the analyst's order. `people`
@@ -78,6 +79,9 @@ class Question:
     where: Typed | None
     shown: tuple[Column, ...]
     name: str = "count"
+
+    def _line(self) -> str:
+        return self.text
 
     @cached_property
     def axes(self) -> tuple[Axis | JointAxis, ...]:
@@ -385,14 +389,13 @@ def _convert(column: Column, constant: Constant) -> Value:
     if column.kind == "date" and isinstance(value, str):
         value = date_from_text(value) or value
     kinds = {"text": str, "integer": int, "boolean": bool, "date": datetime.date}
-    fits = isinstance(value, kinds[column.kind]) and not (column.kind == "integer" and isinstance(value, bool))
-    if not fits:
-        literal = {
-            "text": "text in quotes",
-            "integer": "a whole number",
-            "boolean": "TRUE or FALSE",
-            "date": "a date such as DATE '2026-01-31'",
-        }[column.kind]
-        what = f"{shorten(value, 40)} for the {column.kind} column {shorten(column.name, 40)}"
-        raise QueryError(what, f"write {literal}", constant.at)
-    return value
+    if isinstance(value, kinds[column.kind]) and not (column.kind == "integer" and isinstance(value, bool)):
+        return value
+    literal = {
+        "text": "text in quotes",
+        "integer": "a whole number",
+        "boolean": "TRUE or FALSE",
+        "date": "a date such as DATE '2026-01-31'",
+    }[column.kind]
+    what = f"the {column.kind} column {shorten(column.name, 40)}"
+    raise QueryError(f"{shorten(value, 40)} for {what}", f"write {literal}", constant.at)

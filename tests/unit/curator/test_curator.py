@@ -719,7 +719,8 @@ def test_true_counts_are_in_no_output_log_or_file(tmp_path: Path, caplog: pytest
         for i in range(3):
             sql = f"SELECT region, count(*) AS c{i} FROM people GROUP BY region"
             table = curator.count(sql)
-            seen += [repr(curator.dry_run(sql)), repr(table.receipt), repr(table.receipt.text), repr(curator.budget())]
+            for shown in (curator.dry_run(sql), table.receipt, *curator.budget()):
+                seen += [repr(shown), repr(vars(shown)), shown._repr_html_()]
         released = {str(y) for y in table.released.tolist()} | {str(table.total().value)}
         for sql in (f"{BY_REGION} HAVING count(*) > 99991", "SELECT count(*) FROM people WHERE region = 'x'"):
             with pytest.raises(QueryError) as refused:

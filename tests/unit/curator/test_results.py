@@ -16,7 +16,7 @@ from scipy import stats
 import countveil as cv
 from countveil.curator.recorded_counts import draw_counts
 from countveil.curator.results import CONSISTENT, Receipt, Table, make_table
-from countveil.errors import EngineError, ParameterError
+from countveil.errors import EngineError, MissingExtraError, ParameterError
 from countveil.mechanism.intervals import Intervals
 from countveil.query import ask
 from countveil.query.schema import Column, Schema
@@ -178,3 +178,11 @@ def test_engine_results_other_than_one_count_per_cell_are_refused(counts: Any) -
     with pytest.raises(EngineError, match=r"^the engine returned values that cannot be counts; the charge is kept$"):
         draw_counts(mechanism, counts, 1)
     assert draw_counts(mechanism, np.array([7]), 1).shape == (1,)
+
+
+def test_without_a_frame_package_the_error_names_the_extra_and_rows_still_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    released = table("SELECT ok, count(*) FROM people GROUP BY ok", [3, 4])
+    monkeypatch.setattr("countveil.curator.results.find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError, match=r"table\.rows needs none of them.*countveil\[parquet\]"):
+        _ = released.frame
+    assert [row[:2] for row in released.rows] == [(False, 3), (True, 4)]

@@ -13,9 +13,9 @@ from xml.etree import ElementTree
 import pytest
 
 import countveil as cv
-from countveil.errors import ParameterError
+from countveil.errors import ParameterError, RequestError
 from countveil.plots.chart_files import save
-from countveil.plots.prices import DEVIATION, MARGIN, plot_prices, price_rows, prices_chart
+from countveil.plots.prices import DEVIATION, MARGIN, plan_chart, price_rows, prices_chart
 
 
 def price(answers: int, variance: str, margin: int, *, chosen: bool = False) -> dict[str, object]:
@@ -86,14 +86,15 @@ def test_an_empty_price_list_is_refused() -> None:
         prices_chart([])
 
 
-def test_plot_prices_draws_a_plan(tmp_path: Path) -> None:
+def test_the_chart_of_a_plan_names_its_budget(tmp_path: Path) -> None:
     ask = SimpleNamespace(epsilon=Fraction(5, 2), delta=Fraction(1, 10**6))
-    plan = cast("Any", SimpleNamespace(ask=ask, price_list=tuple(LIST)))
-    plot_prices(plan, tmp_path / "prices.svg")
+    plan = cast("Any", SimpleNamespace(ask=ask, price_list=tuple(LIST), grades=(None,)))
+    save(plan_chart(plan), tmp_path / "prices.svg")
     words = " ".join(ElementTree.parse(tmp_path / "prices.svg").getroot().itertext())
     assert "epsilon 2.5, delta 1e-6" in words
-    with pytest.raises(ParameterError, match=r"ends in \.svg, \.png or \.html"):
-        plot_prices(plan, tmp_path / "prices.pdf")
+    plan.grades = (None, None)
+    with pytest.raises(RequestError, match="draw the mechanism of a grade"):
+        plan_chart(plan)
 
 
 @pytest.mark.slow

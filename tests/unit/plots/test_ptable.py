@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from countveil import ptables
-from countveil.plots import plot_ptable
+from countveil.plots.chart_files import save
 from countveil.plots.ptable import MOST_ROWS, STYLES, cell_rows, curve_rows, ptable_chart
 
 
@@ -43,5 +43,5 @@ def test_axes_have_titles(audit: ptables.Audit) -> None:
 def test_tables_without_noise_are_drawn(tmp_path: Path) -> None:
     frozen = ptables.PTable((ptables.Row(0, (1,), 1),))
     path = tmp_path / "none.svg"
-    plot_ptable(ptables.audit(frozen, curve=True), path, "none")
+    save(ptable_chart(ptables.audit(frozen, curve=True), "none"), path)
     ElementTree.fromstring(path.read_text())

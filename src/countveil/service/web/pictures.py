@@ -12,10 +12,10 @@ from itertools import pairwise
 from typing import Any
 from unicodedata import east_asian_width
 
+from countveil.display import svg
+from countveil.display.svg import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, line, rect, text
 from countveil.numeric.exact_numbers import decimal_text
-from countveil.plots import svg
 from countveil.plots.suspicion import posterior
-from countveil.plots.svg import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, line, rect, text
 from countveil.plots.theme import decades, log_ticks, percent
 from countveil.plots.usefulness import ERROR, MARGIN
 
