@@ -397,5 +397,5 @@ def _convert(column: Column, constant: Constant) -> Value:
         "boolean": "TRUE or FALSE",
         "date": "a date such as DATE '2026-01-31'",
     }[column.kind]
-    what = f"the {column.kind} column {shorten(column.name, 40)}"
-    raise QueryError(f"{shorten(value, 40)} for {what}", f"write {literal}", constant.at)
+    what = f"{shorten(value, 40)} for the {column.kind} column {shorten(column.name, 40)}"
+    raise QueryError(what, f"write {literal}", constant.at)
