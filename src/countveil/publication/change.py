@@ -95,8 +95,8 @@ def subtract(law: Law) -> Law:
 
     Of more than 128 bits the lowest are moved to the two ends, which makes no margin smaller.
 
-    >>> subtract(Law((1, 1), 0, 1))
-    Law(weights=(1, 2, 1), left=1, bits=2)
+    >>> subtract(Law((1, 1), 0, 1)).weights
+    (1, 2, 1)
     """
     size, width = len(law.weights), 2 * law.bits + len(law.weights).bit_length()
     product = _pack(law.weights, width) * _pack(law.weights[::-1], width)

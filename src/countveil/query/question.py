@@ -373,11 +373,9 @@ def _point(column: Column, constant: Constant) -> int | None:
         if point is None and column.kind == "text":
             near = difflib.get_close_matches(str(value)[:40], [str(v)[:40] for v in column.values[:2000]], 1)
             listed = shorten(", ".join(str(v)[:100] for v in column.values[:50]), 100)
-            raise QueryError(
-                f"{shorten(column.name, 40)} has no value {shorten(value, 40)}",
-                f"did you mean '{shorten(near[0])}'?" if near else f"declared are {listed}",
-                constant.at,
-            )
+            hint = f"did you mean '{shorten(near[0])}'?" if near else f"declared are {listed}"
+            what = f"{shorten(column.name, 40)} has no value {shorten(value, 40)}"
+            raise QueryError(what, hint, constant.at)
         return point
     number = value.toordinal() if isinstance(value, datetime.date) else int(value)
     return number if column.low <= number <= column.high else None
@@ -388,8 +386,8 @@ def _convert(column: Column, constant: Constant) -> Value:
     value = constant.value
     if column.kind == "date" and isinstance(value, str):
         value = date_from_text(value) or value
-    kinds = {"text": str, "integer": int, "boolean": bool, "date": datetime.date}
-    if isinstance(value, kinds[column.kind]) and not (column.kind == "integer" and isinstance(value, bool)):
+    kind = {"text": str, "integer": int, "boolean": bool, "date": datetime.date}[column.kind]
+    if isinstance(value, kind) and isinstance(value, bool) == (column.kind == "boolean"):
         return value
     literal = {
         "text": "text in quotes",
