@@ -295,7 +295,7 @@ def test_a_file_with_semicolons_is_refused_with_its_delimiter(run: Run, tmp_path
     assert load(tmp_path / "countveil.toml", {}).dataset("people").source.delimiter == ";"
 
 
-def test_the_option_table_is_refused_for_a_file(run: Run, tmp_path: Path) -> None:
+def test_the_table_option_is_refused_when_the_source_is_a_file(run: Run, tmp_path: Path) -> None:
     people(tmp_path)
     done = run("people.csv", "--table", "x")
     assert (done.code, done.out) == (2, "")

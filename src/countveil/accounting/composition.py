@@ -162,9 +162,10 @@ class Composition(Drawable):
 
     @cached_property
     def _attacks(self) -> list[list[tuple[Losses, int]]]:
-        """Attacks that exist, for the lower bound.
+        """Choices of neighbouring counts that an attacker can make, for the lower bound on delta.
 
-        Each attack chooses for every answer the pair of laws with the largest delta at one epsilon, small or large.
+        Each attack has one epsilon. For every answer it chooses the pair of laws whose delta at this epsilon is
+        largest. Small and large epsilons give different attacks.
         """
         attacks = []
         for way in self._ways:

@@ -115,7 +115,9 @@ def _verify(folder: str | None, as_json: bool) -> None:
     for each in findings:
         click.echo(str(each), err=True)
     if findings:
-        raise CertificateError(f"{folder} is not as it was published; restore it from a copy, or publish again: free")
+        raise CertificateError(
+            f"{folder} is not as it was published; restore it from a copy, or publish again, which costs nothing"
+        )
     if not as_json:
         tables = len(published.tables)
         click.echo(

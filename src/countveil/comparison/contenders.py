@@ -102,7 +102,7 @@ def _tune_paper(basis: Basis, epsilon: Fraction, D: int) -> Member:
 def _best_bound(basis: Basis, enough: Callable[[int], bool], at: Callable[[int], Member], what: str) -> Member:
     """The member of least variance, over noise bounds D near the least one for which `enough` holds.
 
-    `enough` tests the usual parameter at a given D.
+    `enough` says whether a bound D is large enough for a member of the family at all.
     """
     limit = basis.D or LARGEST_FREE_D
     first = least_positive(enough, limit)

@@ -136,7 +136,9 @@ def finite_set(basis: Basis) -> Member:
     require_one_answer(basis, "noise on a finite set")
     require_sensitivity_1(basis, "noise on a finite set")
     if basis.epsilon is None or basis.delta is None:
-        raise RequestError("noise on a finite set is only compared at the same guarantee; give epsilon and delta")
+        raise RequestError(
+            "noise on a finite set is only compared with mechanisms of the same epsilon and delta; give both"
+        )
     return finite_set_noise(basis.epsilon, basis.delta, min(basis.D or LARGEST_D, LARGEST_D))
 
 

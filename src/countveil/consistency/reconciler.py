@@ -96,7 +96,7 @@ class Reconciler:
         for level, law in zip(self.tree.levels, self.laws, strict=True):
             if law is not None and level.name not in measurements:
                 raise ParameterError(
-                    "measurements", ", ".join(measurements), f"every measured table, also {level.name}"
+                    "measurements", ", ".join(measurements), f"all measured tables; {level.name} is missing"
                 )
             given.append(None if law is None else level.select(read_measurement(level, measurements[level.name])))
         return given
@@ -107,7 +107,7 @@ def read_law(name: str, laws: LawsOfTables) -> Law:
     given: object = laws
     if isinstance(laws, Mapping):
         if name not in laws:
-            raise ParameterError("laws", ", ".join(laws) or "none", f"a law for every measured table, also {name}")
+            raise ParameterError("laws", ", ".join(laws) or "none", f"a law for every measured table; {name} has none")
         given = laws[name]
     if isinstance(given, Mechanism):
         family = given.laws

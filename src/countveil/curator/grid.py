@@ -60,7 +60,8 @@ class Grid:
         return np.arange(math.prod(sizes)) // math.prod(sizes[axis + 1 :]) % sizes[axis]
 
     def split(self, columns: Sequence[int]) -> list[tuple[Labels, NDArray[np.int64]]]:
-        """Group the cells by their labels in some columns: pairs of labels and the numbers of the cells with them."""
+        """Group the cells by their labels in some columns. For each combination of labels: the labels, and the
+        positions of its cells in the table."""
         number = np.zeros(math.prod(self.sizes), np.int64)
         parts: list[list[tuple[Labels, tuple[int, ...]]]] = []
         for axis in dict.fromkeys(self.axes[i] for i in columns):

@@ -129,11 +129,11 @@ def _check_publications(record: PlanRecord, publications: Sequence[Layout]) -> N
     for name in sorted({*recorded, *declared}):
         if recorded.get(name) == declared.get(name):
             continue
-        what = "does not have it" if name not in recorded else "has it" if name not in declared else "has another one"
+        what = "lacks" if name not in recorded else "has" if name not in declared else "has another version of"
         raise ConfigError(
             f"publication.{name}",
-            f"the plan of pool {record.pool} on record {what}: tables, accuracies, editions, columns and bounds are "
-            f"fixed by the plan; restore them in countveil.toml, {or_replan(record)}",
+            f"the recorded plan of pool {record.pool} {what} this publication, and a plan never changes; restore its "
+            f"tables, accuracies, editions, columns and bounds in countveil.toml, {or_replan(record)}",
         )
 
 

@@ -196,7 +196,9 @@ class ColumnProgram:
         return laws
 
     def _free_law(self, n: int, reach: int | None = None, upper: Sequence[int] = ()) -> _CountLaw:
-        """The law of n, a variable for every outcome; outcomes above both n and `reach` share the variables `upper`."""
+        """The variables of the linear program that stand for the law of the count n, one for every outcome y.
+
+        Outcomes above both n and `reach` get no variables of their own, but those in `upper`."""
         D = self.model.D
         top = n + D if self.model.cap is None else min(n + D, self.model.cap)
         law = _CountLaw(n)

@@ -1,9 +1,10 @@
 """Settle lost history: charge the budgets for everything that lost entries may have spent.
 
 A ledger that contains the entry in its anchor has lost nothing. A ledger that ends before that entry has lost entries.
-Each of them may have been a charge of any grade, or the answer to an open charge. So every grade of every pool, and
-every grade of later plans, is charged with as many answers as entries were lost (never more than the grade has), and
-open charges become void.
+Each of them may have been a charge of any grade, or the answer to an open charge. So every grade of every pool is
+charged with as many answers as entries were lost (never more than the grade has), and open charges become void. The
+same holds for plans that are made after the loss: a lost entry may belong to a pool that the restored ledger does not
+have yet.
 
 If a plan may be among the lost entries, the mechanisms of its answers are unknown. The entry of the restore records
 this, and from then on no epsilon is stated.

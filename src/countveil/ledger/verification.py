@@ -324,7 +324,9 @@ def _answer(state: State, entry: Entry) -> None:
 
 
 def _restore(state: State, entry: Entry) -> None:
-    """Apply a restore: every lost entry may have been a charge of any grade, and may have answered any open charge."""
+    """Count lost history as spent: charge every grade for each lost entry, and void the charges that have no answer.
+
+    A lost entry may have been a charge of any grade, or the answer of any of these charges."""
     lost = _units(entry, "lost", 0)
     _rule(type(entry.body.get("plan_lost", False)) is bool, entry)
     state.lost += lost

@@ -132,7 +132,7 @@ def _digits(x: Fraction | float, rounding: str = "nearest") -> str:
 
 
 def _share(pair: Pair, t: Fraction) -> Fraction:
-    """The share of releases y with p(y|n) > t p(y|m), for the pair of laws of the counts n and m."""
+    """If the true count is n: the probability of a release y with p(y|n) > t p(y|m), for a pair of counts n and m."""
     a, b = t.numerator, t.denominator
     here, there = pair
     return Fraction(sum(w for w, v in zip(here, there, strict=True) if b * w > a * v), sum(here))

@@ -86,9 +86,9 @@ class _Aim:
 
 
 def plan_publications(layouts: Sequence[Layout], own: Mapping[str, Grade], **terms: Any) -> Plan:
-    """The plan of a pool: the grades of single questions and those of all tables of its publications together.
+    """Make the plan of a pool: one plan with a grade for every published table, beside the grades of single questions.
 
-    `terms` are the arguments of `plan` without grades.
+    `own` are the grades of single questions, `terms` the other arguments of `planning.plan`, such as epsilon.
     """
     try:
         return _find_plan(layouts, own, **terms)

@@ -148,7 +148,8 @@ def group_margin(layout: Layout, by: tuple[str, ...]) -> tuple[str, Ints, dict[s
 
 
 def check_layout(layout: Layout) -> None:
-    """Refuse tables that cross, lists of cells with a fault, and margins that no table adds up to."""
+    """Refuse a publication that cannot be measured: tables that are no tree, a faulty list of possible cells, or a sum
+    that is not a sum of cells of any table."""
     _ = layout.tree
     for margin in layout.declared.margins:
         group_margin(layout, margin.by)

@@ -143,5 +143,5 @@ def hash_description(described: object) -> str:
 
 @lru_cache(maxsize=256)
 def make_axis(source: Column, columns: tuple[Column, ...]) -> Axis:
-    """The axis of these columns of a source."""
+    """The axis of a source column, for group columns that are the source itself or derived from it; cached."""
     return Axis(source, columns)

@@ -131,7 +131,9 @@ def _join_axes(parts: tuple[Axis, ...], possible: PossibleCells) -> tuple[Axis |
 
 
 def _list_combinations(parts: Sequence[Axis], possible: PossibleCells) -> NDArray[np.int64]:
-    """The numbers of the combinations of bins in which some row of the list has a value, in order."""
+    """Number the combinations of bins of all parts, and return, sorted, the numbers of those that can exist.
+
+    A combination can exist if a row of the public list lies in it."""
     import numpy as np
 
     rows = np.array(possible.rows, np.int64).reshape(len(possible.rows), len(possible.columns))

@@ -5,9 +5,9 @@ The other columns and the order of the rows are kept. The added columns `margin_
 are functions of the mechanism and the released count alone. The true count is within the certain range if it is inside
 the range that the mechanism was designed for.
 
-`columns` has the noise and the guarantee of all columns together. Rows are read, checked and written in batches, so a
-file may be larger than memory. A value that is not a count is refused, with its row (the first row after the header is
-row 1). The output file appears when it is complete, or not at all.
+The module `columns` adds the noise, and states the guarantee for all columns of counts together. Rows are read, checked
+and written in batches, so a file may be larger than memory. A value that is not a count is refused, with its row (the
+first row after the header is row 1). The output file appears when it is complete, or not at all.
 """
 
 from __future__ import annotations

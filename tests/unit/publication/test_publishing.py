@@ -170,7 +170,7 @@ def test_another_publication_than_the_plan_was_made_for_is_refused(tmp_path: Pat
     changed = config_text(tables='[{ by = [] }, { by = ["town"] }]')
     for name, text in (("census", changed), ("other", changed.replace("publication.census", "publication.other"))):
         config.write_text(text)
-        with Curator.open(config) as curator, pytest.raises(ConfigError, match="plan of pool people on record"):
+        with Curator.open(config) as curator, pytest.raises(ConfigError, match="recorded plan of pool people"):
             curator.publish(name)
 
 
@@ -180,7 +180,7 @@ def test_a_hierarchy_that_changed_between_editions_is_refused(tmp_path: Path) ->
         curator.publish("census", output=tmp_path / "out")
     towns = (tmp_path / "towns.csv").read_text()
     (tmp_path / "towns.csv").write_text(towns.replace("c,A", "c,B"))
-    with Curator.open(config) as curator, pytest.raises(ConfigError, match="has another one"):
+    with Curator.open(config) as curator, pytest.raises(ConfigError, match="has another version of this publication"):
         curator.publish("census", output=tmp_path / "next")
 
 

@@ -194,7 +194,8 @@ def open_engine(source: Source, schema: Schema | None = None, engine: str | None
         raise EngineError(f"engine {shorten(name)} is not installed; installed engines: {', '.join(sorted(engines))}")
     instance = engines[name].load()(source, schema)
     if not isinstance(instance, Engine):
-        raise EngineError(f"engine {shorten(name)} is not a subclass of countveil.data.engines.Engine; update it")
+        base = "countveil.data.engines.Engine"
+        raise EngineError(f"engine {shorten(name)} is not a subclass of {base}; update the package that provides it")
     return instance
 
 
