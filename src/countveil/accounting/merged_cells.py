@@ -53,5 +53,6 @@ def measure_gap(law: Law) -> float:
 
 
 def cost_of_gap(law: Law, total: int, answers: int) -> float:
-    """How much of epsilon, and relatively of delta, is lost at most to the gap of a law, for changes of this total."""
+    """The most that the gap of a law costs: in epsilon, and as a share of delta. `total` is the largest change by one
+    person, `answers` the number of answers with this law."""
     return (measure_gap(law) + ROUNDING) * answers * (total + 1)

@@ -93,7 +93,7 @@ def publish(
 
 
 def _refuse_what_if(epsilon: str | None, table: str | None, margin: str | None) -> None:
-    """Refuse the options of a dry run where nothing is imagined."""
+    """Refuse --epsilon, --table and --margin outside of a dry run."""
     from countveil.errors import RequestError
 
     if (epsilon, table, margin) != (None, None, None):

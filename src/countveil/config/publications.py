@@ -55,7 +55,7 @@ class DeclaredTable:
 
 @dataclass(frozen=True)
 class DeclaredPublication:
-    """A publication as the configuration declares it."""
+    """A publication as countveil.toml declares it, checked but not planned."""
 
     name: str
     dataset: str
@@ -79,7 +79,7 @@ class DeclaredPublication:
         return tuple(map(self.grade_of, range(len(self.tables))))
 
     def grade_of(self, place: int) -> str:
-        """The name of the grade that pays for the table at this place."""
+        """The name of the grade that pays for the table with this index in `tables`."""
         return f"{self.name}-{place + 1}"
 
 
@@ -95,7 +95,7 @@ def read_publications(
 
 
 def published_datasets(entries: Mapping[str, object]) -> set[object]:
-    """The datasets that publications name, before anything else of them is checked."""
+    """The names of the datasets that have a publication, read before publications are checked."""
     return {entry.get("dataset") for entry in entries.values() if isinstance(entry, Mapping)}
 
 
@@ -150,7 +150,7 @@ def _read_tables(value: object, key: str, schema: Schema) -> tuple[DeclaredTable
 
 
 def _read_margins(value: object, key: str, schema: Schema) -> tuple[DeclaredTable, ...]:
-    """Sums across the tree: lists of columns, or tables with a list of columns and a weight."""
+    """Read `margins`: each entry is a list of columns, or a table with a list of columns and a weight."""
     if not isinstance(value, list) or len(value) > MOST_TABLES:
         raise ConfigError(key, f"got {shorten(value)}, allowed is a list of at most {MOST_TABLES} lists of columns")
     entries = [each if isinstance(each, Mapping) else {"by": each} for each in value]
@@ -187,7 +187,7 @@ def _read_table(entry: Mapping[str, object], key: str, schema: Schema) -> Declar
 
 
 def _read_lists(value: object, key: str) -> tuple[tuple[str, ...], ...]:
-    """A list of lists of different names."""
+    """Read a list of lists of column names, in each of which no name occurs twice."""
     allowed = 'lists of names in quotes, such as ["county", "sex"]'
     if not isinstance(value, list):
         raise ConfigError(key, f"got {shorten(value)}, allowed are {allowed}")

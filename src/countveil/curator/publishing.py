@@ -197,7 +197,7 @@ class Publishing(Overview):
         )
 
     def _imagine_plan(self, dataset: Dataset, layout: Layout, epsilon: str | None) -> PlanRecord:
-        """The plan of a dataset's pool if it had another epsilon, and this layout of a publication."""
+        """Make the plan that a dataset's pool would get with another epsilon or another publication."""
         budget = dataset.require_budget()
         if epsilon is not None:
             budget = replace(budget, epsilon=read_epsilon(epsilon))
@@ -214,7 +214,7 @@ class Publishing(Overview):
 
 
 def _derive(layout: Layout, mechanisms: Mapping[str, Mechanism], charges: list[Charge], progress: Progress) -> Edition:
-    """The edition of the recorded measurements of all tables."""
+    """Make the edition from the measurements that the ledger has recorded for all tables."""
     measurements: dict[str, Any] = {}
     for table, charge in zip(mechanisms, charges, strict=True):
         size = len(layout.tree.levels[layout.tree.place(table)])
@@ -225,14 +225,14 @@ def _derive(layout: Layout, mechanisms: Mapping[str, Mechanism], charges: list[C
 
 
 def _ask(ready: Ready, layout: Layout, table: DeclaredTable, grade: str) -> Asked:
-    """What the ledger is asked to charge for one table."""
+    """The request to the ledger to charge one table of an edition."""
     return ready.asked._replace(question=layout.digest_of(table), text=layout.text_of(table), grade=grade)
 
 
 def _imagine_table(
     declared: DeclaredPublication, table: int | str | None, margin: int | str | None
 ) -> DeclaredPublication:
-    """The publication if one of its tables had another margin."""
+    """The publication as it would be declared if one of its tables had another margin."""
     if (table is None) != (margin is None):
         raise RequestError("give a table and its margin together, or neither")
     if table is None or margin is None:

@@ -52,7 +52,7 @@ FEW, SEVERAL = 4, 16
 
 @dataclass
 class _Aim:
-    """A table that is measured: the variance or the weight of its grade."""
+    """What a measured table asks of the plan: a variance for its measurement, or a weight."""
 
     layout: Layout
     place: int
@@ -69,12 +69,12 @@ class _Aim:
 
     @property
     def loosest(self) -> float:
-        """The largest variance that is planned for a margin: it adds little to what the other tables say."""
+        """The largest variance with which a table with a margin is measured; with more it would add nothing."""
         return LOOSE * (float(self.table.margin or 0) / NORMAL_95) ** 2
 
     @property
     def is_loose(self) -> bool:
-        """Whether the other tables keep the margin nearly alone."""
+        """Whether the variance is at its limit, because the other tables nearly keep the margin without this one."""
         return self.variance is not None and self.variance >= self.loosest * (1 - 1e-6)
 
     def grade(self) -> Grade:
@@ -97,7 +97,7 @@ def plan_publications(layouts: Sequence[Layout], own: Mapping[str, Grade], **ter
 
 
 def _name_tables(text: str, layouts: Sequence[Layout]) -> str:
-    """The explanation of a plan that was not found, about tables and margins instead of grades and variances."""
+    """Rewrite the explanation why no plan was found: name tables and margins instead of grades and variances."""
     for layout in layouts:
         for grade, table in zip(layout.declared.grades, layout.tables, strict=True):
             nearest = re.search(rf"the nearest variance of {grade}( \D*)is ([0-9.e]+)", text)
@@ -124,7 +124,7 @@ def _find_plan(layouts: Sequence[Layout], own: Mapping[str, Grade], **terms: Any
 
 
 def _aim(layout: Layout, exponent: float) -> list[_Aim]:
-    """The tables that are worth measuring, with the variance that a margin needs, or the weight of the grade."""
+    """Choose the tables that are worth measuring; each gets the variance that its margin needs, or a weight."""
     tree, tables = layout.tree, layout.tables
     sensitivity = {table.name: layout.sensitivity_of(table)[0] for table in tables}
     sums = {table.name: layout.sensitivity_of(table)[1] ** 0.5 for table in tables}
@@ -161,7 +161,7 @@ def _aim(layout: Layout, exponent: float) -> list[_Aim]:
 
 
 def _correct(aims: list[_Aim], planned: Plan, exponent: float, *, last: bool) -> bool:
-    """Correct the variances of tables whose published numbers miss their margin; whether there are any."""
+    """Correct the variances of tables whose published numbers miss their margins. Returns whether any was corrected."""
     mechanisms = {grade.name: grade.mechanism for grade in planned.grades}
     changed = False
     for layout in {id(aim.layout): aim.layout for aim in aims}.values():
@@ -238,7 +238,7 @@ def estimate_margins(layout: Layout, mechanisms: Mapping[str, Mechanism]) -> dic
 
 
 def _plain(layout: Layout) -> tuple[int, int]:
-    """The sensitivity and the cells of a table that is the refinement itself."""
+    """By how much one person changes a cell of the finest cells, and in how many of these cells a person is."""
     return layout.question.sensitivity, layout.question.schema.cells_per_person
 
 
@@ -260,10 +260,10 @@ def _check_merged(aims: Sequence[_Aim], planned: Plan) -> None:
 
 
 def _shrink(value: str) -> str:
-    """A privacy parameter without the slack that merged cells need."""
+    """Reduce a privacy parameter by the slack that merged cells need."""
     return decimal_text(Fraction(value) * (1 - Fraction(SLACK)))
 
 
 def _decimal(value: float, low: float, high: float) -> str:
-    """A positive number with six digits, within limits, as a decimal."""
+    """Write a number as a decimal text of six digits, after it is moved into the limits."""
     return decimal_text(Fraction(f"{min(max(value, low), high):.6g}"))

@@ -91,7 +91,7 @@ def compare_editions(first: Folder, second: Folder) -> dict[str, TableChange]:
 
 
 def subtract(law: Law) -> Law:
-    """The law of the difference of two independent values of a law.
+    """The law of Z1 - Z2, if Z1 and Z2 are independent and have the given law.
 
     Of more than 128 bits the lowest are moved to the two ends, which makes no margin smaller.
 
@@ -110,7 +110,7 @@ def subtract(law: Law) -> Law:
 
 
 def _pack(weights: Sequence[int], width: int) -> int:
-    """Weights as the digits of one integer, so that a product of integers is a sum of products."""
+    """Pack weights into one integer, `width` bits each: one product of integers then is a whole convolution."""
     return sum(weight << (i * width) for i, weight in enumerate(weights))
 
 

@@ -66,7 +66,7 @@ class Edition:
 
     @cached_property
     def reconciler(self) -> Reconciler:
-        """The public part of the derivation, seeded by the receipts."""
+        """The reconciler of this edition; its random rounding is seeded by the receipts, so it can be repeated."""
         seed = hashlib.sha256("\n".join([self.layout.digest, *self.receipts]).encode()).digest()
         return Reconciler.of(self.layout.tree, self.mechanisms, tuple(self.mechanisms), seed)
 
@@ -114,7 +114,7 @@ class Edition:
 
 
 def label_columns(layout: Layout, keys: Mapping[str, Ints]) -> Columns:
-    """The labels of cells, from the indexes of their labels."""
+    """Look up the labels of cells: `keys` has, for every column, the index of the label of each cell."""
     columns: Columns = {}
     for column, indexes in keys.items():
         labels = np.empty(len(layout.labels(column)), dtype=object)

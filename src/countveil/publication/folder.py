@@ -94,7 +94,7 @@ class Folder:
             ) from None
 
     def content(self, name: str) -> bytes:
-        """A file of the folder."""
+        """The bytes of a file of the folder."""
         _check_name(name)
         try:
             return (self.path / name).read_bytes()
@@ -192,7 +192,7 @@ def write_file(path: Path, content: bytes) -> str:
 
 
 def name_file(folder: str, place: int, by: Iterable[str], style: str) -> str:
-    """The name of the file of a table: its place, and its columns as far as they are plain letters."""
+    """The name of the file of a table: the number of the table, then the letters and digits of its columns."""
     words = ["".join(c for c in name if c.isascii() and (c.isalnum() or c == "_")) for name in by]
     return f"{folder}/{place}-{'-'.join(word for word in words if word)[:60] or 'total'}.{style}"
 
@@ -219,7 +219,7 @@ def write_columns(path: Path, columns: Columns, style: str, facts: Mapping[str, 
 
 
 def kinds_of(columns: Columns) -> dict[str, str]:
-    """The kind of each column, for reading it again: integer, boolean, date or text."""
+    """The kind of each column, which a reader of the file needs: integer, boolean, date or text."""
     kinds = {}
     for name, column in columns.items():
         first = column[0].item() if isinstance(column[0], np.generic) else column[0]

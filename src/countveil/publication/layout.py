@@ -90,7 +90,7 @@ class Layout:
         return _read_keys(self.question, numbers)
 
     def labels(self, column: str) -> list[Any]:
-        """The labels of a column, by index."""
+        """The labels of a column; `keys` has their indexes."""
         return _column(self.question, column).key_labels()
 
     @cached_property
@@ -103,12 +103,12 @@ class Layout:
             raise ConfigError(f"publication.{self.name}.tables", str(error)) from None
 
     def group(self, by: Sequence[str]) -> Grouping:
-        """The finest cells grouped by columns; groups are numbered as the cells of a table by these columns are."""
+        """Group the finest cells by some columns. Groups are numbered as the cells of a table by these columns."""
         rows = self.question.cells if self.possible is None else len(self.possible)
         return group_rows("", [_number(self.keys[column]) for column in by], rows, tuple(by))
 
     def sum_table(self, counts: Ints, table: DeclaredTable) -> Ints:
-        """The counts of a table from those of the refinement; cells that cannot exist are left out."""
+        """Add up the counts of a table from the counts of the finest cells. Cells that cannot exist are left out."""
         possible = counts if self.possible is None else counts[self.possible]
         groups = self.group(table.by)
         sums = np.zeros(len(groups), dtype=np.int64)
@@ -134,7 +134,11 @@ def lay_out(declared: DeclaredPublication, schema: Schema) -> Layout:
 
 
 def group_margin(layout: Layout, by: tuple[str, ...]) -> tuple[str, Ints, dict[str, Ints]]:
-    """The smallest table whose cells add up to a margin, the group of each of its cells, and the labels of groups."""
+    """Find the smallest table whose cells add up to a sum across the tree.
+
+    Returns its name, for each of its cells the number of the sum that the cell belongs to, and for each column of the
+    sum the indexes of the labels of all sums.
+    """
     margin = layout.group(by)
     for table in sorted(layout.tables, key=lambda table: len(layout.tree.levels[layout.tree.place(table.name)])):
         cells = layout.group(table.by)
@@ -160,7 +164,7 @@ def _column(question: Question, name: str) -> Column:
 
 
 def _read_keys(question: Question, numbers: Ints) -> dict[str, Ints]:
-    """The index of the label of every column, for some cells of a question."""
+    """For every column of a question, the index of the label of each of the cells with these numbers."""
     keys: dict[str, Ints] = {}
     stride = question.cells
     for axis in question.axes:
@@ -172,7 +176,7 @@ def _read_keys(question: Question, numbers: Ints) -> dict[str, Ints]:
 
 
 def _number(keys: Ints) -> Ints:
-    """0, 1, 2, ... for the different keys, in their order."""
+    """Renumber keys as 0, 1, 2, ... without gaps, in the same order."""
     present = np.zeros(int(keys.max()) + 1, dtype=np.int64)
     present[keys] = 1
     numbers: Ints = (np.cumsum(present) - 1)[keys]

@@ -143,7 +143,7 @@ def _note_margins(layout: Layout, mechanisms: Mapping[str, Mechanism]) -> list[s
 
 
 def _suggest(layout: Layout, by: tuple[str, ...]) -> str:
-    """The change of the tables that would have a margin inside of the tree."""
+    """Suggest which table to add or leave out, so that a sum across the tree becomes a table of it."""
     tables = [table.by for table in layout.tables]
     if _is_tree(layout, [*tables, by]):
         columns = ", ".join(f'"{column}"' for column in by)

@@ -30,7 +30,7 @@ from countveil.publication.report import write_report
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of an edition besides its numbers; nothing of it depends on the data."""
+    """What the manifest says of an edition besides its numbers. Nothing of this depends on the data."""
 
     edition: int
     version: int
