@@ -118,6 +118,7 @@ Errors, each with the next step in its message
 from typing import TYPE_CHECKING, Any
 
 from countveil.design import design as design  # at once, because countveil.design is a package too
+from countveil.display import cards as _cards
 
 if TYPE_CHECKING:
     from countveil.accounting import (
@@ -254,6 +255,16 @@ _MODULES = {
 """For each module, the public names that it defines; a module is imported when one of its names is first used."""
 _OLD_NAMES = {"answers_within": "affordable_answers", "nonnegative": "make_nonnegative"}
 _PLACES = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def _draw(shown: Any, path: Any = None) -> Any:
+    """`plot`, imported when it is first used."""
+    from countveil.plots import plot
+
+    return plot(shown, path)
+
+
+_cards.set_painter(_draw)
 
 
 def __dir__() -> list[str]:

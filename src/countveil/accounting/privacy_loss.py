@@ -99,7 +99,9 @@ class Pair:
         return self._delta(epsilon, 1)
 
     def delta_lower(self, epsilon: float) -> float:
-        """The delta of P against Q: the sum of max(0, P - e^epsilon Q). **Guarantee.** Rounded down."""
+        """The delta of P against Q, which is the sum of max(0, P - e^epsilon Q).
+
+        **Guarantee.** The result is rounded down, so the true delta is at least as large."""
         return self._delta(epsilon, -1)
 
     def _delta(self, epsilon: float, sign: int) -> float:

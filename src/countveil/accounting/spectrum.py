@@ -149,9 +149,9 @@ class _Product:
             self.log_most += k * (logs + _log_growth(length, 2 * error))
 
     def drop(self, rest: int) -> None:
-        """Drop the frequencies at which the product is negligible, whatever `rest` more transforms are.
+        """Drop the frequencies at which the product is negligible, also after `rest` more transforms are multiplied in.
 
-        Each of these has an absolute value of at most 1 + 2F, where F is its error.
+        Every one of those transforms has an absolute value of at most 1 + 2F, where F is its error.
         """
         kept = self.log_most + rest * 2 * self.slow > NEGLIGIBLE
         if kept.sum() < 0.9 * len(kept):

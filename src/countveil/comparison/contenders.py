@@ -150,9 +150,10 @@ def gaussian(basis: Basis) -> Member:
 def gaussian_by_parameter(basis: Basis) -> Member:
     """For a shared variance, the discrete Gaussian whose parameter s2 is that number, as the paper compares."""
     if basis.shared is not Shared.VARIANCE:
-        raise RequestError("the Gaussian by parameter is only compared at the same variance; give a variance")
-    member = discrete_gaussian(basis.variance or Fraction(1))
-    return Member(member.family, "Gaussian by parameter", member.laws, member.cut, member.parameters)
+        raise RequestError(
+            "the discrete Gaussian with a given parameter is only compared with mechanisms of one variance; give
+            variance" ) member = discrete_gaussian(basis.variance or Fraction(1)) return Member(member.family, "Gaussian
+            by parameter", member.laws, member.cut, member.parameters)
 
 
 def geometric_within_D(basis: Basis) -> Member:

@@ -127,7 +127,8 @@ def _choose_default_grade(entry: Mapping[str, object], key: str, grades: Mapping
 
 
 def _read_share(declared: object, key: str, grades: Mapping[str, Grade]) -> Mapping[str, int]:
-    """Read the most answers of one analyst, by grade. If there is only one grade, a number is enough."""
+    """Read how many answers of each grade one analyst may have at most. If there is only one grade, a number is
+    enough."""
     if not isinstance(declared, Mapping):
         if len(grades) > 1:
             shown = ", ".join(f"{name} = 1" for name in grades)

@@ -112,7 +112,9 @@ def read_law(name: str, laws: LawsOfTables) -> Law:
     if isinstance(given, Mechanism):
         family = given.laws
         if given.policy != "signed" or not isinstance(family, LawsByCount) or family.small or family.top or family.lo:
-            raise ParameterError(f"law of {name}", given, "signed noise, the same for every count: policy signed")
+            raise ParameterError(
+                f"law of {name}", given, "a mechanism of policy signed, whose noise is the same for every count"
+            )
         given = family.stationary
     if not isinstance(given, Law):
         raise ParameterError(f"law of {name}", type(given).__name__, "a Law, or a Mechanism of policy signed")

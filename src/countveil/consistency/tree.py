@@ -200,7 +200,11 @@ def make_tree(
     labels: Sequence[Labels] | None = None,
     added: tuple[str, ...] = (),
 ) -> Tree:
-    """The tree of declared cells: cells that cannot exist are left out, and nodes are sorted by their parents."""
+    """The tree of tables that are given coarse to fine; cells that cannot exist are left out.
+
+    For each table: its name, the place of the next coarser table (`above`), for each cell the number of the cell there
+    that it is part of (`parents`), which cells can exist, and their labels. `added` names tables that were not asked
+    for. The nodes of each table are sorted by their parents."""
     levels: list[Level] = []
     nodes: list[Ints] = []  # the node of each declared cell
     for i, name in enumerate(names):

@@ -297,6 +297,11 @@ class Plans:
         if chosen not in names:
             given = "no grade" if chosen is None else chosen
             raise ParameterError("grade", given, f"a grade of pool {pool}: {', '.join(names)}")
+        if chosen not in single:
+            raise RequestError(
+                f"grade {chosen} pays for one table of a publication; for more editions, raise editions in "
+                f"countveil.toml and make a new plan: countveil budget {pool} --replan --reason WHY"
+            )
         after = replace(
             record, grades=tuple(_add(each, more) if each.name == chosen else each for each in record.grades)
         )

@@ -7,7 +7,7 @@ and colours from the page, so they are readable in light and dark. **Guarantee.*
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from itertools import islice
@@ -39,6 +39,14 @@ class Card:
     size: int = 0
     """The number of rows."""
     notes: Sequence[str] = ()
+
+
+_painters: list[Callable[[Any, str | Path | None], Any]] = []
+
+
+def set_painter(painter: Callable[[Any, str | Path | None], Any]) -> None:
+    """Set the function that draws objects. The packages of pictures are above this one, so the top package sets it."""
+    _painters.append(painter)
 
 
 class Shown:
@@ -82,9 +90,7 @@ class Drawable(Shown):
         >>> cv.design(epsilon="1", eta="0.5", D=3, policy="signed").plot()
         <Chart ConcatChart>
         """
-        import countveil  # the public function: pictures are above every object that has one
-
-        return countveil.plot(self, path)
+        return _painters[-1](self, path)
 
 
 def render(card: Card) -> str:

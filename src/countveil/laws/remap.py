@@ -168,7 +168,9 @@ class Remap(Shown):
             near = _Move(2, 1, rest) if moment >= 0 else _Move(1, 2, rest)
             moves[n] = [move for move in (_Move(1, far, units), near) if move.units]
             if units + rest > min(self.source.weight(1), self.source.weight(2)) << self.map_bits:
-                raise ValueError("the map leaves more bias than moves from z = 1 and z = 2 can remove")
+                raise ValueError(
+                    "this map cannot be corrected: moves from z = 1 and z = 2 cannot remove all of its bias"
+                )
         return moves
 
     @cached_property

@@ -54,8 +54,9 @@ class QueuedChange(Generic[T]):
     def fail(self, error: BaseException) -> None:
         """Record that the transaction failed or never began, so that the change was not made.
 
-        A change that was refused gets this error too: it may have been refused only because another change of the same
-        transaction would have spent the last answer.
+        A change that was refused gets this error in place of its refusal. It may have been refused because another
+        change of the same transaction spent the last answer; as nothing was spent now, it may succeed when it is tried
+        again.
         """
         self._error = error if isinstance(error, Exception) else LedgerError(FAILED)
 

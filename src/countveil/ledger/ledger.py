@@ -363,8 +363,9 @@ class Ledger(Budgets):
 def spent_error(
     pool: str, grade: str, standings: Mapping[str, Standing], plan: PlanRecord | None
 ) -> BudgetError | None:
-    """The error to raise if a grade has no answers left, else None. It names other grades of single questions that
-    have answers left."""
+    """The error for a grade that has no answers left; None if it has some.
+
+    The error names the other grades that have answers left for questions (not those that pay for publications)."""
     standing = standings.get(grade, Standing(0, 0))
     if standing.left > 0:
         return None

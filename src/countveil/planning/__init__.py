@@ -124,7 +124,7 @@ def plan(
     if method == "program":
         _check_program(policy, sensitivity, max_bias)
     if (answers is None) == (grades is None):
-        raise RequestError("give either answers, for answers of one accuracy, or grades")
+        raise RequestError("give either answers (a number, if all have one accuracy) or grades")
     named = () if grades is None else check_grades(grades)
     if named and (method == "program" or objective == "margin"):
         what = "method program" if method == "program" else "objective margin"

@@ -3,9 +3,9 @@
 `split_search` proposes a symmetric law for each grade. The laws are rounded to integers, made never negative where that
 is asked for (which is post-processing), and the composition of all of them is certified on those integers.
 
-A grade that asks for a margin keeps it for every count, small ones included. A map to the non-negative integers moves
-small counts. So a signed law that only just keeps the margin may not be enough: it is then required to keep the margin
-with a higher probability than 95 %.
+A grade that asks for a margin m gets it for every count: a released number is within m of the truth with 95 %. Making
+releases never negative moves those of small counts, so 95 % of signed noise within m may not be enough. Then the search
+asks for a signed law with a higher probability of noise within m.
 """
 
 from __future__ import annotations

@@ -203,7 +203,9 @@ def _read_possible(declared: DeclaredPublication, question: Question) -> Ints:
         for own, bins, stride in places:
             labels = tuple(fields[i] for i in own)
             if labels not in bins:
-                raise ConfigError(key, f"{table.name}, line {line}: {shorten(', '.join(labels), 60)} is not a cell")
+                raise ConfigError(
+                    key, f"{table.name}, line {line}: no cell has the labels {shorten(', '.join(labels), 60)}"
+                )
             numbers[row] += bins[labels] * stride
     if not len(numbers):
         raise ConfigError(key, f"{table.name} lists no cell; list at least one")

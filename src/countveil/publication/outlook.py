@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from countveil.consistency.tree import Floats, Tree
+from countveil.display.cards import Card, Shown
 from countveil.errors import CountveilError
 from countveil.mechanism.mechanism import Mechanism
 from countveil.publication.accuracy import estimate_margins, find_margins
@@ -38,8 +39,8 @@ class TableOutlook:
     worst_error: int | None
 
 
-@dataclass(frozen=True)
-class PublicationOutlook:
+@dataclass(frozen=True, repr=False)
+class PublicationOutlook(Shown):
     """What a publication will contain and cost."""
 
     name: str
@@ -54,6 +55,18 @@ class PublicationOutlook:
     seconds: int
     """About how long it takes, without counting the data."""
     notes: tuple[str, ...]
+
+    def _line(self) -> str:
+        return f"{self.name}: {', '.join(f'{each.name} ±{each.margin_published}' for each in self.tables)}"
+
+    def _card(self) -> Card:
+        facts = {
+            "costs": f"{self.cost} answers; {self.editions_left} editions left",
+            "guarantee": f"epsilon {self.epsilon}, delta {self.delta} for all answers of pool {self.pool}",
+        }
+        rows = [(t.name, t.cells, t.margin_measured or "no", t.margin_published, t.worst_error) for t in self.tables]
+        head = ("table", "cells", "measured ±", "published ±", "never more than ±")
+        return Card(f"Publication {self.name}, before it is published", facts, "", head, rows, len(rows), self.notes)
 
 
 def foresee(

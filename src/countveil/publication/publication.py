@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from countveil.consistency.frames import make_frame
+from countveil.display.cards import Card, Shown
 from countveil.publication.change import TableChange, compare_editions
 from countveil.publication.folder import Folder
 from countveil.publication.verification import Finding, check_folder
 
 
-class Publication:
+class Publication(Shown):
     """One published edition; open its folder with `Publication.open`, or get it from `Curator.publish`.
 
     `publication["county*sex"]` are the columns of a table or of a margin, as arrays.
@@ -65,8 +66,19 @@ class Publication:
         """The names of the sums across the tree."""
         return tuple(each["name"] for each in self.manifest["margins"])
 
-    def __repr__(self) -> str:
-        return f"<Publication {self.name}, edition {self.manifest['edition']}: {', '.join(self.tables)}>"
+    def _line(self) -> str:
+        return f"{self.name}, edition {self.manifest['edition']}: {', '.join(self.tables)}"
+
+    def _card(self) -> Card:
+        guarantee = self.manifest["guarantee"]
+        facts = {
+            "guarantee": f"epsilon {guarantee['epsilon']}, delta {guarantee['delta']} for all answers of its pool",
+            "folder": str(self.path),
+        }
+        tables = [(t["name"], t["rows"], f"±{t['margin_published']}") for t in self.manifest["tables"]]
+        rows = [*tables, *((m["name"], m["rows"], "across the tree") for m in self.manifest["margins"])]
+        head = ("table", "cells", "margin (95 %)")
+        return Card(f"Publication {self.name}, edition {self.manifest['edition']}", facts, "", head, rows, len(rows))
 
     def __getitem__(self, name: str) -> dict[str, Any]:
         return self.folder.columns(name)

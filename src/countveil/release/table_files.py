@@ -144,7 +144,8 @@ def _csv_batches(source: Path, rows: Iterator[list[str]], width: int) -> Iterato
 
 
 def _replace(release: NoisyColumns, batch: list[list[Any]], positions: list[int]) -> None:
-    """Replace the true counts in a batch of rows by noisy ones, and append the margins to each row."""
+    """Replace the true counts in a batch of rows by noisy ones, and append the columns of 95 % margins and certain
+    ranges to each row."""
     texts = ([row[position] for row in batch] for position in positions)
     drawn = release.draw([_parse_counts(release, column, given) for column, given in enumerate(texts)])
     margin = release.mechanism.margin_95

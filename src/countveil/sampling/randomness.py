@@ -43,7 +43,8 @@ class Bits(Protocol):
         """Fill `words` with the first 16 bits of the cells first, first + 1, ... in a source (NOISE or MAP)."""
 
     def blocks(self, source: int, cells: NDArray[np.int64]) -> Blocks:
-        """The 128 bits after the first 16 of some cells in a source (NOISE or MAP), as rows (high half, low half)."""
+        """For each of some cells, 128 bits of a source (NOISE or MAP): those after its first 16 bits, as high and low
+        half."""
 
 
 class NoiseKey:

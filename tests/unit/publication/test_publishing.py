@@ -141,8 +141,8 @@ def test_cells_that_cannot_exist_are_not_measured_and_not_published(tmp_path: Pa
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("sex,town,county\nf,a,B\n", "cells.csv, line 2: a, B is not a cell"),
-        ("sex,town,county\nf,a,A\nx,a,A\n", "cells.csv, line 3: x is not a cell"),
+        ("sex,town,county\nf,a,B\n", "cells.csv, line 2: no cell has the labels a, B"),
+        ("sex,town,county\nf,a,A\nx,a,A\n", "cells.csv, line 3: no cell has the labels x"),
         ("sex,town\nf,a\n", "has the columns sex, town; give"),
         ("sex,town,county\n", "at least one record"),
         ('sex,town,county\nf,"a"b,A\n', "line 2"),

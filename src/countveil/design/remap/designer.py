@@ -120,7 +120,7 @@ class Remapper:
         if request.has_promise:
             raise RequestError("method remap is only for all counts n >= 0; use method program for counts LO:HI")
         if request.objective == "singleton":
-            raise RequestError("method remap is for the exact delta, not for objective singleton; use method program")
+            raise RequestError("method remap has no objective singleton; use method program, or objective delta")
         self.request = request
         self.signed = signed
 
@@ -262,7 +262,8 @@ class Remapper:
         return mechanism
 
     def _prices(self, laws: Remap) -> tuple[dict[str, object], ...]:
-        """The price list: the mean squared error at the count 0 for a few values of n0 (floats, for display)."""
+        """What lack of bias from a smaller count on would cost: the mean squared error at the count 0, for a few values
+        of n0, the count from which on there is no bias. Floats, for display."""
         side = pulls.geometric_side(laws.source)
         if side is None:
             return ()
