@@ -151,9 +151,10 @@ def gaussian_by_parameter(basis: Basis) -> Member:
     """For a shared variance, the discrete Gaussian whose parameter s2 is that number, as the paper compares."""
     if basis.shared is not Shared.VARIANCE:
         raise RequestError(
-            "the discrete Gaussian with a given parameter is only compared with mechanisms of one variance; give
-            variance" ) member = discrete_gaussian(basis.variance or Fraction(1)) return Member(member.family, "Gaussian
-            by parameter", member.laws, member.cut, member.parameters)
+            "the discrete Gaussian with a given parameter is only compared with mechanisms of one variance; give it"
+        )
+    member = discrete_gaussian(basis.variance or Fraction(1))
+    return Member(member.family, "Gaussian by parameter", member.laws, member.cut, member.parameters)
 
 
 def geometric_within_D(basis: Basis) -> Member:
