@@ -281,3 +281,23 @@ def test_the_difference_of_two_editions_has_an_interval(tmp_path: Path) -> None:
     assert change["total"].clear.all()
     with pytest.raises(RequestError, match="same edition"):
         editions[0].change(editions[0])
+
+
+def test_a_publication_looks_good_in_a_notebook(tmp_path: Path) -> None:
+    config = copy_place(tmp_path)
+    with Curator.open(config) as curator:
+        outlook, published = curator.plan_publication("census"), curator.publish("census", output=tmp_path / "out")
+    assert repr(published) == "<Publication census, edition 1: total, county, town, town*sex>"
+    assert repr(outlook).startswith("<PublicationOutlook census: total ±")
+    for card in (published._repr_html_(), outlook._repr_html_()):
+        assert "town*sex" in card
+        assert "epsilon 5" in card
+
+
+def test_the_grade_of_one_published_table_is_not_extended_alone(tmp_path: Path) -> None:
+    config = copy_place(tmp_path)
+    with Curator.open(config) as curator:
+        curator.publish("census", output=tmp_path / "out")
+        grade = curator.budget()[0].grades[0].name
+        with pytest.raises(RequestError, match="pays for one table of a publication; for more editions"):
+            curator.extend_budget("people", 1, "one more", grade=grade)
