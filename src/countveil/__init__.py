@@ -117,8 +117,8 @@ Errors, each with the next step in its message
 
 from typing import TYPE_CHECKING, Any
 
+import countveil.display.cards as _cards
 from countveil.design import design as design  # at once, because countveil.design is a package too
-from countveil.display import cards as _cards
 
 if TYPE_CHECKING:
     from countveil.accounting import (
