@@ -88,7 +88,7 @@ def publish(
             stop()
             return show_progress(numbers, "margins")
 
-        published = curator.publish(name, output=output, format=style or "csv", progress=steps)
+        published = curator.publish(name, output=output, format=style, progress=steps)
     _print_published(published, as_json)
 
 
@@ -121,8 +121,8 @@ def _verify(folder: str | None, as_json: bool) -> None:
     if not as_json:
         tables = len(published.tables)
         click.echo(
-            f"{published.name}, edition {published.manifest['edition']}: {tables} tables add up, within the certain "
-            "bounds of their measurements; all files and laws have their hashes"
+            f"{published.name}, edition {published.manifest['edition']}: {tables} tables are what their measurements, "
+            "laws and receipts give; compare the receipts with the curator's"
         )
 
 
@@ -150,10 +150,10 @@ def _print_outlook(outlook: PublicationOutlook, as_json: bool) -> None:
 
 def _print_published(published: Publication, as_json: bool) -> None:
     manifest = published.manifest
-    guarantee = manifest["guarantee"]
+    guarantee = published.guarantee
     if as_json:
-        keys = ("name", "dataset", "edition", "guarantee", "receipts", "tables", "margins")
-        facts = {"folder": str(published.path), "replayed": published.replayed}
+        keys = ("name", "dataset", "edition", "receipts", "tables", "margins")
+        facts = {"folder": str(published.path), "replayed": published.replayed, "guarantee": guarantee}
         print_json({"schema_version": 1, **facts, **{key: manifest[key] for key in keys}})
         return
     shown = make_table()

@@ -19,7 +19,15 @@ from countveil.publication.editions import (
     TableSummary,
     choose_edition,
 )
-from countveil.publication.folder import MANIFEST, check_target, list_hashes, new_folder, read_manifest, write_file
+from countveil.publication.folder import (
+    MANIFEST,
+    find_published,
+    list_hashes,
+    new_folder,
+    read_manifest,
+    read_target,
+    write_file,
+)
 from countveil.publication.publication import Publication
 from countveil.publication.verification import check_hashes
 
@@ -69,8 +77,8 @@ def download(
             f"{address} sent a manifest that this version of countveil cannot read; update countveil"
         ) from None
     if output is not None:
-        target = Path(output).expanduser().absolute()
-        known = check_target(target, manifest.get("receipts"))
+        target = read_target(output)
+        known = find_published(target, manifest.get("receipts", ()))
         if known is not None:
             changed = next(check_hashes(known), None)
             if changed is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from countveil.config.configuration import Config, Dataset
+from countveil.curator.plan_records import digest_laws
 from countveil.curator.pool_plans import Plans
 from countveil.curator.receipts import GradeBudget, PoolBudget, Receipt, check_receipt_id
 from countveil.curator.summaries import DatasetSummary, HistoryEntry, summarise_charge, summarise_dataset
@@ -12,6 +13,7 @@ from countveil.errors import QueryError, warn_deprecated
 from countveil.ledger import Charge, Ledger, Most
 from countveil.mechanism.mechanism import Mechanism
 from countveil.publication.editions import PublicationSummary, choose_edition, find_editions, summarise_publication
+from countveil.publication.layout import PUBLISH
 from countveil.publication.publication import Publication
 from countveil.query import ask
 
@@ -120,9 +122,12 @@ class Overview:
 
     def _read_truth(self, charge: Charge) -> str:
         """What a charge counted, in words, if its dataset still has the schema and the bounds that it had then."""
-        for layout in self._plans.publications(charge.pool):
-            if charge.question in map(layout.digest_of, layout.tables):
-                return layout.question.truth.text
+        plan = self.ledger.plan_of(charge)
+        if plan is not None and charge.text.startswith(PUBLISH):
+            for layout in self._plans.publications(charge.pool):
+                laws = digest_laws(plan, layout.name)
+                if charge.question in [layout.digest_of(table, laws) for table in layout.tables]:
+                    return layout.question.truth.text
         dataset = self.config.datasets.get(charge.dataset)
         with suppress(QueryError):
             question = None if dataset is None else ask(dataset.schema, charge.text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
@@ -69,6 +70,12 @@ def _published_terms(publications: Sequence[Layout]) -> dict[str, dict[str, str]
 def cells_of(grade: GradeRecord, record: PlanRecord) -> int:
     """In how many cells of one answer of a grade a person can be."""
     return int(grade.terms.get(CELLS, record.cells))
+
+
+def digest_laws(record: PlanRecord, publication: str) -> str:
+    """The hash of the laws of all measured tables of a publication."""
+    laws = (f"{table}\n{grade.mechanism}" for table, grade in published_tables(record, publication).items())
+    return hashlib.sha256("\n".join(laws).encode()).hexdigest()
 
 
 def merges_cells(record: PlanRecord) -> bool:

@@ -88,10 +88,6 @@ class Plans:
         """Refuse a grade that the dataset's pool does not have and never had."""
         budget = dataset.require_budget()
         if grade is None:
-            if not budget.default_grade:
-                raise RequestError(
-                    f"the budget of {dataset.name} pays for publications only; its curator can add answers and replan"
-                )
             return
         if any(grade in each.grades for each in self._config.publications_of(budget.pool)):
             raise ParameterError("grade", grade, "a grade of single questions", "countveil publish pays with this one")
@@ -109,6 +105,10 @@ class Plans:
         known = [each for each in paid if each.payload is not None] or paid
         if known:
             return min(known, key=lambda each: self._error_of(each, record)).grade
+        if not dataset.require_budget().default_grade:
+            raise RequestError(
+                f"the budget of {dataset.name} pays for publications only; its curator can add answers and replan"
+            )
         return dataset.require_budget().default_grade
 
     def _error_of(self, charge: Charge, record: PlanRecord) -> tuple[int, Fraction]:

@@ -21,7 +21,7 @@ from countveil.config.configuration import Dataset
 from countveil.config.publications import DeclaredPublication, DeclaredTable
 from countveil.curator.overview import Overview
 from countveil.curator.parquet_results import Ready
-from countveil.curator.plan_records import make, published_tables
+from countveil.curator.plan_records import digest_laws, make, published_tables
 from countveil.curator.pool_plans import CURATOR
 from countveil.curator.recorded_counts import draw_counts, pack_counts, unpack_counts
 from countveil.errors import ConfigError, ParameterError, RequestError
@@ -30,11 +30,11 @@ from countveil.mechanism.mechanism import Mechanism
 from countveil.numeric.exact_numbers import integer
 from countveil.planning.grades import LARGEST_MARGIN
 from countveil.publication.edition import Edition, Progress
-from countveil.publication.folder import check_format, check_target
-from countveil.publication.layout import Layout, check_layout, lay_out
+from countveil.publication.folder import check_format, check_new, find_published, read_target
+from countveil.publication.layout import PUBLISH, Layout, check_layout, lay_out
 from countveil.publication.outlook import PublicationOutlook, foresee
 from countveil.publication.publication import Publication
-from countveil.publication.verification import check_hashes
+from countveil.publication.verification import check_same
 from countveil.publication.writing import Facts, write_edition
 from countveil.query import Question
 from countveil.sampling.randomness import salt
@@ -59,7 +59,7 @@ class Publishing(Overview):
         name: str,
         *,
         output: str | Path | None = None,
-        format: str = "csv",
+        format: str | None = None,
         progress: Progress = iter,
     ) -> Publication:
         """Publish an edition: all tables of a publication, paid for at once, adding up, in a new folder.
@@ -69,7 +69,7 @@ class Publishing(Overview):
         Args:
             name: The name of a `[publication.NAME]` of countveil.toml.
             output: A new folder. Default: edition-N in the publication's `output`.
-            format: "csv" or "parquet".
+            format: "csv" or "parquet". Default: csv, or that of the edition that is there already.
             progress: Wraps the numbers of steps, to show progress.
 
         Returns:
@@ -89,30 +89,47 @@ class Publishing(Overview):
         True
         """
         declared, dataset, layout = self._lay_out(name)
-        check_format(format)
-        target = None if output is None else Path(output).expanduser().absolute()
-        if target is not None:
-            check_target(target)
+        check_format(format or "csv")
+        target = None if output is None else read_target(output)
         check_layout(layout)  # before anything is charged
         with self._prepare(layout.question, dataset, CURATOR, declared.grade_of(0)) as ready:
             grades = published_tables(ready.record, name)
             tables = [table for table in layout.tables if table.name in grades]
-            charges = self.ledger.charge_all(
-                [_ask(ready, layout, t, grades[t.name].name) for t in tables], ready.record
-            )
+            laws = digest_laws(ready.record, name)
+            asked = [_ask(ready, layout, table, laws, grades[table.name].name) for table in tables]
+            number = self._number_edition(ready, name, laws)
+            place = target or read_target(declared.output / f"edition-{number}")
+            known = [self.ledger.find(a.pool, a.dataset, a.version, a.question, a.grade) for a in asked]
+            replayed = all(charge is not None and charge.payload is not None for charge in known)
+            if not replayed:
+                check_new(place)
+            charges = self.ledger.charge_all(asked, ready.record)
             mechanisms = {t.name: self._plans.of_charge(c).mechanism for t, c in zip(tables, charges, strict=True)}
-            replayed = all(charge.payload is not None for charge in charges)
             if not replayed:
                 with self._anchor_failures():
                     charges = self._measure(ready, layout, mechanisms, charges)
-        edition = _derive(layout, mechanisms, charges, progress)
-        facts = self._describe(declared, ready.record, charges, layout)
-        if target is None:
-            target = declared.output / f"edition-{facts.edition}"
-        known = check_target(target, [charge.id for charge in charges])
-        if known is not None and (findings := list(check_hashes(known))):
-            raise RequestError(f"{findings[0]}; give another folder with -o: the numbers are on record, and free")
-        return Publication(known or write_edition(target, edition, facts, format), replayed)
+        facts = self._describe(ready.record, charges, layout, number)
+        folder = find_published(place, facts.receipts)
+        if folder is None:
+            edition = _derive(layout, mechanisms, charges, progress)
+            try:
+                folder = write_edition(place, edition, facts, format or "csv")
+            except RequestError:
+                folder = find_published(place, facts.receipts)  # another process may have written it first
+                if folder is None:
+                    raise
+        check_same(folder, declared, format)
+        return Publication(folder, replayed, facts.guarantee)
+
+    def _number_edition(self, ready: Ready, name: str, laws: str) -> int:
+        """The number of the edition of the present data: after all earlier ones that were recorded, from 1."""
+        made: dict[tuple[str, int, str], None] = {}
+        for charge in self.ledger.charges(pool=ready.record.pool):
+            if charge.answered is not None and charge.text.startswith(f"{PUBLISH}{name}: "):
+                plan = self.ledger.plan_of(charge) or ready.record
+                made[charge.dataset, charge.version, digest_laws(plan, name)] = None
+        here = (ready.asked.dataset, ready.asked.version, laws)
+        return list(made).index(here) + 1 if here in made else len(made) + 1
 
     def _measure(
         self, ready: Ready, layout: Layout, mechanisms: Mapping[str, Mechanism], charges: list[Charge]
@@ -127,17 +144,15 @@ class Publishing(Overview):
                 payloads.append(pack_counts(draw_counts(mechanisms[table.name], sums, len(sums))))
         return self.ledger.record_all(list(zip(charges, payloads, strict=True)))
 
-    def _describe(
-        self, declared: DeclaredPublication, record: PlanRecord, charges: list[Charge], layout: Layout
-    ) -> Facts:
+    def _describe(self, record: PlanRecord, charges: list[Charge], layout: Layout, number: int) -> Facts:
         """What the manifest says of an edition besides its numbers."""
-        receipt = self._plans.make_receipt(charges[0], charges[0].question, layout.question.truth.text)
         first = charges[0]
-        made = [each.id for each in self.ledger.charges(pool=record.pool) if each.text == first.text]
+        receipt = self._plans.make_receipt(first, first.question, layout.question.truth.text)
+        time = first.answered or first.time
         return Facts(
-            edition=made.index(first.id) + 1,
+            edition=number,
             version=first.version,
-            time=first.answered or first.time,
+            time=time,
             receipts=tuple(charge.id for charge in charges),
             guarantee={
                 "epsilon": receipt.epsilon,
@@ -145,7 +160,7 @@ class Publishing(Overview):
                 "neighbours": record.neighbours,
                 "answers": receipt.answers,
                 "pool": record.pool,
-                "covers": "all answers of the pool together, those of all editions included",
+                "covers": "all answers of the pool together that it had when this folder was written",
             },
             truth=asdict(layout.question.truth),
         )
@@ -186,14 +201,13 @@ class Publishing(Overview):
             stated, left = record.epsilon, {}
         grades = published_tables(record, name)
         mechanisms = {name: Mechanism.from_text(grade.document) for name, grade in grades.items()}
-        first = next(iter(grades.values()))
         return foresee(
             layout,
             mechanisms,
             epsilon=stated,
             delta=record.delta,
             pool=record.pool,
-            editions_left=left.get(first.name, first.answers),
+            editions_left=min(left.get(grade.name, grade.answers) for grade in grades.values()),
         )
 
     def _imagine_plan(self, dataset: Dataset, layout: Layout, epsilon: str | None) -> PlanRecord:
@@ -224,9 +238,9 @@ def _derive(layout: Layout, mechanisms: Mapping[str, Mechanism], charges: list[C
     return Edition(layout, mechanisms, measurements, [charge.id for charge in charges], progress)
 
 
-def _ask(ready: Ready, layout: Layout, table: DeclaredTable, grade: str) -> Asked:
+def _ask(ready: Ready, layout: Layout, table: DeclaredTable, laws: str, grade: str) -> Asked:
     """The request to the ledger to charge one table of an edition."""
-    return ready.asked._replace(question=layout.digest_of(table), text=layout.text_of(table), grade=grade)
+    return ready.asked._replace(question=layout.digest_of(table, laws), text=layout.text_of(table), grade=grade)
 
 
 def _imagine_table(

@@ -67,7 +67,7 @@ class Edition:
     @cached_property
     def reconciler(self) -> Reconciler:
         """The reconciler of this edition; its random rounding is seeded by the receipts, so it can be repeated."""
-        seed = hashlib.sha256("\n".join([self.layout.digest, *self.receipts]).encode()).digest()
+        seed = make_seed(self.layout.digest, self.receipts)
         return Reconciler.of(self.layout.tree, self.mechanisms, tuple(self.mechanisms), seed)
 
     @cached_property
@@ -111,6 +111,11 @@ class Edition:
         columns |= {"estimate": sums.estimate, "low": sums.low, "high": sums.high}
         columns |= {"sum_of_cells": sums.sum_of_cells, "gap": np.rint(sums.gap).astype(np.int64)}
         return PublishedMargin("*".join(by), by, columns)
+
+
+def make_seed(digest: str, receipts: Sequence[str]) -> bytes:
+    """The seed of the random rounding and of the simulation of an edition."""
+    return hashlib.sha256("\n".join([digest, *receipts]).encode()).digest()
 
 
 def label_columns(layout: Layout, keys: Mapping[str, Ints]) -> Columns:

@@ -22,7 +22,7 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,7 +97,10 @@ class Folder:
         """The bytes of a file of the folder."""
         _check_name(name)
         try:
-            return (self.path / name).read_bytes()
+            place = self.path / name
+            if place.resolve() != self.path.resolve() / name:
+                raise OSError  # a link to a file elsewhere
+            return place.read_bytes()
         except OSError:
             raise RequestError(f"{shorten(name)} is missing; restore it, or publish again") from None
 
@@ -159,17 +162,31 @@ def new_folder(target: Path, hint: str = AGAIN) -> Iterator[Path]:
         shutil.rmtree(hidden, ignore_errors=True)
 
 
-def check_target(target: Path, receipts: list[str] | None = None) -> Folder | None:
-    """Refuse a target that has other files; return the folder if it has the publication with these receipts."""
-    if not target.exists() or (target.is_dir() and not any(target.iterdir())):
+def read_target(output: str | Path) -> Path:
+    """The absolute path of an output folder; refused if no folder can have it."""
+    try:
+        place = Path(output).expanduser().absolute()
+        place.exists()
+    except (OSError, ValueError, RuntimeError, TypeError):
+        raise ParameterError("output", shorten(str(output), 200), "the path of a folder that can be made") from None
+    return place
+
+
+def check_new(target: Path) -> None:
+    """Refuse a target that is not a new or an empty folder."""
+    if target.exists() and not (target.is_dir() and not any(target.iterdir())):
+        raise ParameterError("output", str(target), "a folder that does not exist yet, or is empty")
+
+
+def find_published(target: Path, receipts: Sequence[str]) -> Folder | None:
+    """The edition with these receipts in a folder, checked; None for a new or empty folder; else it is refused."""
+    if not (target / MANIFEST).is_file():
+        check_new(target)
         return None
-    if receipts is not None and (target / MANIFEST).is_file():
-        folder = Folder.open(target)
-        if folder.manifest.get("receipts") == receipts:
-            return folder  # the caller checks its files
-    if receipts is None and (target / MANIFEST).is_file():
-        return None  # decided when the receipts are known
-    raise ParameterError("output", str(target), "a folder that does not exist yet, or is empty")
+    folder = Folder.open(target)
+    if folder.manifest.get("receipts") != list(receipts):
+        raise ParameterError("output", str(target), "a new folder: this one has another edition or publication")
+    return folder
 
 
 def check_format(style: str) -> None:
@@ -241,7 +258,7 @@ def read_columns(path: Path, kinds: Mapping[str, str]) -> dict[str, NDArray[Any]
             raise ValueError from None
     with path.open(newline="", encoding="utf-8") as file:
         reader = csv.reader(file, strict=True)
-        header = next(reader)
+        header = next(reader, [])
         if header != list(kinds):
             raise ValueError
         columns = list(zip(*reader, strict=True)) or [()] * len(header)

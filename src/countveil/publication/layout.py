@@ -54,6 +54,7 @@ class Layout:
     def digest(self) -> str:
         """The hash of all that decides what is measured: tables, accuracies, editions, columns, hierarchies, bounds."""
         declared = self.declared
+        measured = {column for table in declared.tables for column in table.by}
         body = {
             "name": declared.name,
             "tables": [[list(table.by), table.margin, table.weight] for table in declared.tables],
@@ -62,7 +63,7 @@ class Layout:
             "cells": None if declared.cells is None else [list(record) for _, record in declared.cells.records],
             "question": self.question.sha256,
             "hierarchies": [
-                [[column.name, *map(str, axis.labels(column))] for column in axis.columns]
+                [[column.name, *map(str, axis.labels(column))] for column in axis.columns if column.name in measured]
                 for axis in self.question.axes
                 if not axis.is_plain
             ],
@@ -70,9 +71,13 @@ class Layout:
         written = json.dumps(body, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(f"publication\n{written}".encode()).hexdigest()
 
-    def digest_of(self, table: DeclaredTable) -> str:
-        """The hash of one table of this publication: what its charge is for."""
-        return hashlib.sha256(f"{self.digest}\n{json.dumps(table.by)}".encode()).hexdigest()
+    def digest_of(self, table: DeclaredTable, plan: str) -> str:
+        """The hash of one table of this publication: what its charge is for.
+
+        `plan` is a digest of the laws of all measured tables. So after a new plan the same data is a new edition, and
+        no edition has measurements of two plans.
+        """
+        return hashlib.sha256(f"{self.digest}\n{plan}\n{json.dumps(table.by)}".encode()).hexdigest()
 
     def text_of(self, table: DeclaredTable) -> str:
         """How the ledger names one table of this publication."""

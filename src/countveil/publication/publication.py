@@ -19,10 +19,14 @@ class Publication(Shown):
     `publication["county*sex"]` are the columns of a table or of a margin, as arrays.
     """
 
-    def __init__(self, folder: Folder, replayed: bool | None = None) -> None:
+    def __init__(
+        self, folder: Folder, replayed: bool | None = None, guarantee: Mapping[str, Any] | None = None
+    ) -> None:
         self.folder = folder
         self.replayed = replayed
         """Whether its numbers were on record before; None for a folder that was only opened."""
+        self.guarantee = folder.manifest["guarantee"] if guarantee is None else guarantee
+        """What all answers of the pool cost together: now, if a curator published it; else when it was written."""
 
     @staticmethod
     def open(folder: str | Path) -> Publication:
@@ -70,7 +74,7 @@ class Publication(Shown):
         return f"{self.name}, edition {self.manifest['edition']}: {', '.join(self.tables)}"
 
     def _card(self) -> Card:
-        guarantee = self.manifest["guarantee"]
+        guarantee = self.guarantee
         facts = {
             "guarantee": f"epsilon {guarantee['epsilon']}, delta {guarantee['delta']} for all answers of its pool",
             "folder": str(self.path),

@@ -13,7 +13,7 @@ import pytest
 import countveil as cv
 from countveil.curator.curator import Curator
 from countveil.errors import BudgetError, ConfigError, ParameterError, RequestError
-from tests.support.published import TOWNS, config_text, copy_place, rows, write_people, write_place
+from tests.support.published import TABLES, TOWNS, config_text, copy_place, rows, write_people, write_place
 
 
 def true_counts(number: int = 400) -> dict[str, Counter[Any]]:
@@ -292,6 +292,60 @@ def test_a_publication_looks_good_in_a_notebook(tmp_path: Path) -> None:
     for card in (published._repr_html_(), outlook._repr_html_()):
         assert "town*sex" in card
         assert "epsilon 5" in card
+
+
+@pytest.mark.slow  # two plans are designed
+def test_after_a_new_plan_the_same_data_is_a_new_edition_with_one_count(tmp_path: Path) -> None:
+    """Another plan can measure other tables; their measurements are never mixed with those of the plan before."""
+    config = copy_place(tmp_path)
+    with Curator.open(config) as curator:
+        first = curator.publish("census")
+    config.write_text(config_text(budget="answers = 30", tables=TABLES.replace("9", "20")))
+    with Curator.open(config) as curator:
+        curator.replan_budget("people", "more questions")
+        second = curator.publish("census")
+        (budget,) = curator.budget()
+    assert (first.manifest["edition"], second.manifest["edition"]) == (1, 2)
+    assert not set(first.manifest["receipts"]) & set(second.manifest["receipts"])
+    assert (second.replayed, second.verify(), second.path.name) == (False, [], "edition-2")
+    assert second.guarantee["epsilon"] == budget.epsilon
+    assert float(budget.epsilon) > float(first.manifest["guarantee"]["epsilon"])
+    truth = true_counts()
+    for table in second.tables:
+        true = np.array([truth[table][each] for each in labels(second, table)])
+        assert ((second[table]["certain_low"] <= true) & (true <= second[table]["certain_high"])).all()
+
+
+def test_a_folder_of_another_edition_is_refused_before_anything_is_charged(tmp_path: Path) -> None:
+    config = copy_place(tmp_path)
+    with Curator.open(config) as curator:
+        curator.publish("census", output=tmp_path / "out")
+    write_people(tmp_path, 450)
+    with Curator.open(config) as curator:
+        with pytest.raises(ParameterError, match="a folder that does not exist yet, or is empty"):
+            curator.publish("census", output=tmp_path / "out")
+        assert {grade.answers_left for grade in curator.budget()[0].grades} == {1}
+
+
+def test_another_format_or_estimate_of_a_published_edition_needs_another_folder(tmp_path: Path) -> None:
+    config = copy_place(tmp_path)
+    with Curator.open(config) as curator:
+        curator.publish("census", output=tmp_path / "out")
+        assert curator.publish("census", output=tmp_path / "out").replayed
+        with pytest.raises(RequestError, match="in another format; give another folder"):
+            curator.publish("census", output=tmp_path / "out", format="parquet")
+    config.write_text(config_text(more='estimate = "unbiased"'))
+    with Curator.open(config) as curator, pytest.raises(RequestError, match="another estimate or other margins"):
+        curator.publish("census", output=tmp_path / "out")
+
+
+@pytest.mark.parametrize("output", ["x" * 300, "~nobody-of-this-name/x"])
+def test_a_path_that_no_folder_can_have_is_refused_in_one_line(tmp_path: Path, output: str) -> None:
+    config = copy_place(tmp_path)
+    with Curator.open(config) as curator:
+        with pytest.raises(ParameterError, match="the path of a folder that can be made"):
+            curator.publish("census", output=output)
+        assert curator.history() == []
 
 
 def test_the_grade_of_one_published_table_is_not_extended_alone(tmp_path: Path) -> None:
