@@ -117,7 +117,7 @@ def test_a_large_source_is_surveyed_by_a_sample_of_people(monkeypatch: pytest.Mo
     assert table.best.noise == pytest.approx(full.best.noise, rel=0.2)  # of the cell's rows, not of the sample's
 
 
-def test_a_source_without_people_gets_the_narrowest_bounds() -> None:
+def test_the_bounds_proposed_for_a_source_without_rows_are_1_and_1() -> None:
     frame = pa.table({"person": pa.array([], pa.int64()), "cell": pa.array([], pa.int64())})
     engine = open_engine(Source(frame=frame))
     try:

@@ -329,7 +329,7 @@ def test_a_share_can_be_removed(tmp_path: Path) -> None:
         curator.ledger.verify()
 
 
-def test_a_share_is_enforced_although_another_process_configures_none(tmp_path: Path) -> None:
+def test_a_recorded_share_limits_also_a_process_whose_configuration_has_no_shares(tmp_path: Path) -> None:
     people(tmp_path)
     mine = written(tmp_path, config_text() + "\n[dataset.people.budget.shares]\nalice = 1\n", "mine.toml")
     same_ledger = f'[ledger]\npath = "{load(mine).ledger}"\nanchor = "{load(mine).anchor}"\n'

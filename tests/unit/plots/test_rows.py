@@ -122,7 +122,7 @@ def test_the_knee_is_at_tanh_of_half_epsilon(mechanism: cv.Mechanism) -> None:
         assert row["delta"] == pytest.approx(delta, rel=1e-6, abs=1e-13)
 
 
-def test_signed_optima_lie_on_the_line_of_least_delta() -> None:
+def test_the_best_signed_mechanisms_lie_on_the_curve_of_least_delta() -> None:
     mechanism = cv.design(epsilon="1", eta="0.5", D=9, policy="signed")
     on_line = [row["delta"] for row in knee.knee_rows(mechanism) if row["eta"] == float(mechanism.eta)]
     assert on_line == pytest.approx([float(mechanism.delta)], rel=1e-6)
