@@ -279,9 +279,7 @@ def test_replacing_a_person_composes_one_cell_up_and_one_down(law: Law, k: int, 
 
 @given(laws_by_count(), EPSILONS)
 @examples(40)
-def test_with_neighbours_replace_the_pairs_of_both_changed_cells_are_composed(
-    laws: LawsByCount, epsilon: float
-) -> None:
+def test_for_replace_neighbours_the_pairs_of_both_changed_cells_are_composed(laws: LawsByCount, epsilon: float) -> None:
     up, down = changes(laws)
     bounds = composed(laws, 1, neighbours="replace").delta(epsilon)
     assert encloses(bounds, [together(pair) for pair in product(up, down)], epsilon)

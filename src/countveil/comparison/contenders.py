@@ -100,7 +100,7 @@ def _tune_paper(basis: Basis, epsilon: Fraction, D: int) -> Member:
 
 
 def _best_bound(basis: Basis, enough: Callable[[int], bool], at: Callable[[int], Member], what: str) -> Member:
-    """The member of least variance, over noise bounds D near the least one for which `enough` holds.
+    """The member of least variance with a noise bound near D, the smallest bound for which `enough` holds.
 
     `enough` says whether a bound D is large enough for a member of the family at all.
     """
@@ -151,7 +151,7 @@ def gaussian_by_parameter(basis: Basis) -> Member:
     """For a shared variance, the discrete Gaussian whose parameter s2 is that number, as the paper compares."""
     if basis.shared is not Shared.VARIANCE:
         raise RequestError(
-            "the discrete Gaussian with a given parameter is only compared with mechanisms of one variance; give it"
+            "a discrete Gaussian with a given parameter is only compared with mechanisms of one variance; give variance"
         )
     member = discrete_gaussian(basis.variance or Fraction(1))
     return Member(member.family, "Gaussian by parameter", member.laws, member.cut, member.parameters)

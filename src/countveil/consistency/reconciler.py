@@ -107,7 +107,7 @@ def read_law(name: str, laws: LawsOfTables) -> Law:
     given: object = laws
     if isinstance(laws, Mapping):
         if name not in laws:
-            raise ParameterError("laws", ", ".join(laws) or "none", f"a law for every measured table; {name} has none")
+            raise ParameterError("laws", f"laws for {', '.join(laws) or 'no table'} only", f"also a law for {name}")
         given = laws[name]
     if isinstance(given, Mechanism):
         family = given.laws

@@ -202,9 +202,9 @@ def make_tree(
 ) -> Tree:
     """The tree of tables that are given coarse to fine; cells that cannot exist are left out.
 
-    For each table: its name, the place of the next coarser table (`above`), for each cell the number of the cell there
-    that it is part of (`parents`), which cells can exist, and their labels. `added` names tables that were not asked
-    for. The nodes of each table are sorted by their parents."""
+    For each table the arguments give: its name; `above`, the position of the next coarser table; `parents`, for each of
+    its cells the number of the enclosing cell in that coarser table; `possible`, which cells can exist; and `labels`.
+    `added` names tables that were not asked for. The nodes of each table are sorted by their parents."""
     levels: list[Level] = []
     nodes: list[Ints] = []  # the node of each declared cell
     for i, name in enumerate(names):

@@ -198,7 +198,7 @@ class ColumnProgram:
     def _free_law(self, n: int, reach: int | None = None, upper: Sequence[int] = ()) -> _CountLaw:
         """The variables of the linear program that stand for the law of the count n, one for every outcome y.
 
-        Outcomes above both n and `reach` get no variables of their own, but those in `upper`."""
+        Outcomes above both n and `reach` share the variables in `upper`; every other outcome has one of its own."""
         D = self.model.D
         top = n + D if self.model.cap is None else min(n + D, self.model.cap)
         law = _CountLaw(n)

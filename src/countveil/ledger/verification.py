@@ -326,7 +326,7 @@ def _answer(state: State, entry: Entry) -> None:
 def _restore(state: State, entry: Entry) -> None:
     """Count lost history as spent: charge every grade for each lost entry, and void the charges that have no answer.
 
-    A lost entry may have been a charge of any grade, or the answer of any of these charges."""
+    Nobody knows what a lost entry was: a charge of any grade, or the answer to a charge that now has none."""
     lost = _units(entry, "lost", 0)
     _rule(type(entry.body.get("plan_lost", False)) is bool, entry)
     state.lost += lost

@@ -3,9 +3,9 @@
 `split_search` proposes a symmetric law for each grade. The laws are rounded to integers, made never negative where that
 is asked for (which is post-processing), and the composition of all of them is certified on those integers.
 
-A grade that asks for a margin m gets it for every count: a released number is within m of the truth with 95 %. Making
-releases never negative moves those of small counts, so 95 % of signed noise within m may not be enough. Then the search
-asks for a signed law with a higher probability of noise within m.
+A margin m means that, for every count, the released number is within m of the truth with probability 95 %. Making
+releases never negative changes the releases of small counts, and may move them away from the truth. So signed noise
+that is within m with probability 95 % may not be enough; then the search asks for a law with a higher probability.
 """
 
 from __future__ import annotations

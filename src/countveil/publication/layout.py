@@ -157,8 +157,8 @@ def group_margin(layout: Layout, by: tuple[str, ...]) -> tuple[str, Ints, dict[s
 
 
 def check_layout(layout: Layout) -> None:
-    """Refuse a publication that cannot be measured: tables that are no tree, a faulty list of possible cells, or a sum
-    that is not a sum of cells of any table."""
+    """Refuse a publication that cannot be measured: tables that do not form a tree, a faulty list of possible cells, or
+    a sum across the tree that cannot be made by adding cells of one table."""
     _ = layout.tree
     for margin in layout.declared.margins:
         group_margin(layout, margin.by)

@@ -43,7 +43,7 @@ class Bits(Protocol):
         """Fill `words` with the first 16 bits of the cells first, first + 1, ... in a source (NOISE or MAP)."""
 
     def blocks(self, source: int, cells: NDArray[np.int64]) -> Blocks:
-        """For each of some cells, 128 bits of a source (NOISE or MAP): those after its first 16 bits, as high and low
+        """For each cell: the 128 bits after the first 16 that the source (NOISE or MAP) has for it, as high and low
         half."""
 
 

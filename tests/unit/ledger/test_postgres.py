@@ -568,7 +568,7 @@ def test_a_settlement_by_the_host_with_the_latest_anchor_holds_for_all_hosts(gro
     assert ground.spent("two") == ground.spent() == 1 + 6
 
 
-def test_entries_that_another_host_settled_count_as_lost_for_this_hosts_anchor(ground: Ground) -> None:
+def test_this_hosts_anchor_treats_entries_settled_by_another_host_as_lost(ground: Ground) -> None:
     ground.open("two").close()
     with closing(ground.open()) as ledger:
         answered(ledger, "d")

@@ -136,7 +136,7 @@ def test_between_edge_and_knee_the_exact_delta_is_D_times_delta_star() -> None:
     ("epsilon", "eta", "D", "ratio"),
     [("0.5", "0.1165", 6, 6.9306), ("0.1", "0.15", 2, 2.8940), ("0.5", "0.15", 2, 2.5255), ("0.5", "0.2", 2, 2)],
 )
-def test_just_above_the_failure_edge_of_the_paper_the_rise_from_p0_to_p1_adds_to_delta(
+def test_the_rise_from_p0_to_p1_increases_delta_just_above_the_papers_failure_edge(
     epsilon: str, eta: str, D: int, ratio: float
 ) -> None:
     curves = three(Fraction(epsilon), Fraction(eta), D)

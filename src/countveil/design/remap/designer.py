@@ -262,8 +262,8 @@ class Remapper:
         return mechanism
 
     def _prices(self, laws: Remap) -> tuple[dict[str, object], ...]:
-        """What lack of bias from a smaller count on would cost: the mean squared error at the count 0, for a few values
-        of n0, the count from which on there is no bias. Floats, for display."""
+        """The price of releases without bias from a smaller count on. From the count n0 on there is no bias:
+        for a few values of n0, the mean squared error at the count 0. Floats, for display."""
         side = pulls.geometric_side(laws.source)
         if side is None:
             return ()
