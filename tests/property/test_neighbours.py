@@ -205,7 +205,7 @@ def restored_history(folder: Path, knows: bool) -> list[Any]:
                 try:
                     dry, table = curator.dry_run(sql), curator.count(sql)
                     receipt = {k: v for k, v in asdict(table.receipt).items() if k not in ("id", "time")}
-                    seen.append((dry, receipt, table.replayed, table.total().margin_95))
+                    seen.append((asdict(dry), receipt, table.replayed, table.total().margin_95))
                 except CountveilError as error:
                     seen.append((type(error), str(error)))
             return seen + visible_entries(curator)
@@ -222,7 +222,7 @@ def restored_history(folder: Path, knows: bool) -> list[Any]:
     path.write_text(before.replace('epsilon = "10"', 'epsilon = "2"'))
     with Curator.open(path) as curator:
         try:
-            shapes.append(curator.replan_budget("people", "after a loss"))
+            shapes.append(asdict(curator.replan_budget("people", "after a loss")))
         except CountveilError as error:
             shapes.append((type(error), str(error)))
             path.write_text(before)
