@@ -77,7 +77,7 @@ class Publication(Shown):
         guarantee = self.guarantee
         facts = {
             "guarantee": f"epsilon {guarantee['epsilon']}, delta {guarantee['delta']} for all answers of its pool",
-            "folder": str(self.path),
+            "folder": str(_shorten_path(self.path)),
         }
         tables = [(t["name"], t["rows"], f"±{t['margin_published']}") for t in self.manifest["tables"]]
         rows = [*tables, *((m["name"], m["rows"], "across the tree") for m in self.manifest["margins"])]
@@ -135,3 +135,9 @@ class Publication(Shown):
         countveil.errors.RequestError: these are the same edition: give an earlier one and a later one
         """
         return compare_editions(self.folder, later.folder)
+
+
+def _shorten_path(path: Path) -> Path:
+    """A path as seen from the current folder, if it lies in it."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
