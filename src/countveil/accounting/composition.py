@@ -53,7 +53,10 @@ SHOWN_EPSILONS = (0.5, 1.0, 2.0, 3.0, 5.0)
 
 @dataclass(frozen=True)
 class Bounds:
-    """A number that is not known exactly, but proved to be between `lower` and `upper`, as `estimate` is."""
+    """A number that is not known exactly, but is proved to be between `lower` and `upper`.
+
+    `estimate` is the best guess, also between them.
+    """
 
     lower: float
     estimate: float

@@ -188,7 +188,10 @@ def _unit_power(unit: Complex, k: int) -> Complex:
 
 
 def _log_growth(length: Floats, more: float) -> Floats:
-    """An upper bound of ln((length + more)/length): the quotient more/length where that is small, as in most places."""
+    """An upper bound of ln(1 + more/length).
+
+    Where more/length is small, as at most frequencies, it is more/length itself, which saves the logarithm.
+    """
     ratio = more / length
     large = ratio > GROWTH
     ratio[large] = np.log1p(ratio[large])

@@ -1,8 +1,8 @@
 """The terms of a comparison: what all mechanisms share, and what is then measured.
 
 same guarantee       (epsilon, delta), for one answer or for k together: each mechanism has the least noise for it
-same variance        (epsilon, variance) or (delta, variance): compare delta, or epsilon
-same eta and bound   (epsilon, eta, D) or (delta, eta, D): compare delta, or epsilon
+same variance        (epsilon, variance) or (delta, variance): compare delta or epsilon, respectively
+same eta and bound   (epsilon, eta, D) or (delta, eta, D): compare delta or epsilon, respectively
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def spread(basis: Basis) -> float:
 
 
 def inverse(x: Fraction) -> Fraction:
-    """1/x as a short decimal, rounded down: never less noise than requested."""
+    """The epsilon 1/x as a short decimal, rounded down, because a smaller epsilon has more noise."""
     return Fraction(decimal_text(1 / x, DIGITS, "down"))
 
 

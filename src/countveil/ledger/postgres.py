@@ -323,7 +323,7 @@ class PostgresLedger(Ledger):
         return LedgerError("the ledger could not be read or written; nothing was answered")
 
     def backup(self, target: Path) -> int:
-        raise RequestError(f"{DUMP}; give pg_dump this file name")
+        raise RequestError(f"{DUMP}; run pg_dump with --format custom --file {target}")
 
     # -- settling ----------------------------------------------------------------------------------------------------
 

@@ -125,7 +125,7 @@ class Plan(Drawable):
         return self.grades[0].mechanism
 
     def describe(self) -> dict[str, object]:
-        """The plan as JSON values. `per_answer` describes the mechanism of a plan with one grade, else it is None."""
+        """The plan as JSON values. `per_answer` is the mechanism if the plan has only one grade, otherwise None."""
         ask, alone = self.ask, len(self.grades) == 1
         return {
             "schema_version": 1,

@@ -96,7 +96,10 @@ def is_joined(axis: Axis) -> bool:
 
 
 def bins_by_value(axis: Axis) -> tuple[list[Value], list[int]]:
-    """The values of an axis for which `is_joined` is true, and the number of each value's bin."""
+    """All values of the source of `axis` that lie in a bin, and the number of each value's bin.
+
+    The axis must be one that `is_joined`.
+    """
     source = axis.source
     if axis.is_plain:
         return list(source.values), list(range(len(source.values)))
