@@ -38,7 +38,7 @@ GROWTH = 1e-6
 FEW = 8
 """If a sum has at most this many terms, the transform of each is computed at all frequencies."""
 NEGLIGIBLE = -62.0
-"""The product of transforms is set to 0 where its logarithm is below this, so where it is less than rounding errors."""
+"""The product of transforms is set to 0 where its logarithm is below this: there it is less than rounding errors."""
 BLOCK, BATCH = 512, 64
 """The number of grid points in a block of a sum, and of terms in a product of matrices."""
 
@@ -96,7 +96,8 @@ def sum_law(terms: Sequence[Term], size: int, *, bounded: bool = True) -> tuple[
 class _Product:
     """The product of the transforms so far, at the frequencies that matter.
 
-    `units` are its complex directions; its absolute values, and upper bounds of these, are kept as logarithms.
+    It is kept in polar form. `units` are complex numbers of absolute value 1, `log_size` are the logarithms of the
+    absolute values, and `log_most` are upper bounds of `log_size`.
     """
 
     def __init__(self, terms: Sequence[Term], size: int, bounded: bool) -> None:

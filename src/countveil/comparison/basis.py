@@ -49,7 +49,7 @@ class Basis:
     answers: int = 1
 
     def judge(self, member: Member) -> tuple[Fraction, Fraction]:
-        """Two figures that tell whether a mechanism has enough noise: it has if the first is at most the second."""
+        """Two figures of a mechanism. It has enough noise if the first is at most the second."""
         if self.shared is Shared.VARIANCE:
             return self.variance or Fraction(0), typical_law(member).variance
         if self.shared is Shared.ETA:

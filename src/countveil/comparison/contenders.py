@@ -263,4 +263,4 @@ CONTENDERS: dict[str, Contender] = {
     "p-table": p_table,
 }
 NOT_ASKED = {"countveil-variance", "discrete-gaussian-parameter", "staircase", "finite-set", "canonical"}
-"""Mechanisms that are left out without a word if they cannot meet the terms, unless the caller named them."""
+"""Mechanisms that are left out silently if they cannot meet the terms, unless the caller named them."""

@@ -155,7 +155,7 @@ class Whole:
         return self._mechanism(self._program(epsilon, D, eta, None), n0, D)
 
     def _bounds(self, epsilon: Fraction) -> tuple[int, int]:
-        """The least and the largest D to consider: the D of signed noise, and one so large that more gains little."""
+        """The least and the largest D to consider: the D of signed noise, and one beyond which little is gained."""
         if epsilon == 0 and self.request.eta is None:
             raise InfeasibleError("epsilon 0 needs D", "give D, the largest error of a count")
         least = self.signed.parameters.D

@@ -328,7 +328,7 @@ class PostgresLedger(Ledger):
     # -- settling ----------------------------------------------------------------------------------------------------
 
     def settle(self, *, accept_loss: bool = False, latest: bool = False) -> int:
-        """Record the loss of entries that this host's anchor remembers and the ledger lacks, as spent; their number."""
+        """Count as spent the entries that this host's anchor remembers but the ledger lacks; return their number."""
         with self.anchor.lock(), self._using():  # no process on this host can answer until this is done
             with self._changing("restore"):
                 entries, mark = self._read_checked(), self.anchor.read()
