@@ -1,4 +1,4 @@
-"""countveil: publish counts that protect the people counted.
+"""Publish counts that protect the people counted.
 
     import countveil as cv
 
@@ -71,7 +71,7 @@ Counting
     Question            a checked question
     Table               released counts with their margins
     Total               a sum of released counts with its margin
-    Truth               what an answer counts, and within which bounds
+    Truth               what an answer's counts count (rows or people), and the bounds on what one person adds
     ParquetTable        released counts in Parquet files
     Receipt             what was paid for an answer
     DryRun              cost and accuracy of a question, before it is asked

@@ -84,7 +84,7 @@ def test_a_key_is_sent_once_and_stored_nowhere(visit: Visit, served: Served, key
 
 
 @pytest.mark.parametrize("wrong", ["hello", "cvk_" + "0" * 10 + "_" + "f" * 64, "<b>cvk_</b>"])
-def test_a_wrong_key_is_refused_and_not_repeated(visit: Visit, watch: Watch, wrong: str) -> None:
+def test_a_wrong_key_is_refused_and_not_shown_or_stored(visit: Visit, watch: Watch, wrong: str) -> None:
     watch.refusals = {401}
     page = visit("/login?to=/budget")
     page.get_by_label("Your key").fill(wrong)

@@ -2,10 +2,10 @@
 
 **What is composed.** Adding a person moves the true count of every answer from some n to n + s, with s at most the
 sensitivity. So the laws of each answer before and after are one of the mechanism's pairs (P, Q); which one may depend
-on all earlier answers. For each answer, one pair is composed that dominates all of these, that is, has at least their
-delta at every epsilon. This bounds the delta of all queries, adaptive or not, as long as the mechanisms are fixed in
-advance. Adding and removing are composed separately; the larger delta counts. Replacing one person by another moves one
-cell up and another down: both pairs are composed. docs/proofs.md has the proof.
+on all earlier answers. For each answer, the pair that is composed dominates all of these: at every epsilon its delta is
+at least theirs. This bounds the delta of all queries, adaptive or not, as long as the mechanisms are fixed in advance.
+Adding and removing are composed separately; the larger delta counts. Replacing one person by another moves one cell up
+and another down: both pairs are composed. docs/proofs.md has the proof.
 
 **Mechanisms chosen adaptively.** If the choice of the next mechanism depends on earlier answers, only basic composition
 is proved. Each answer is charged the (epsilon, delta) that its mechanism was certified at, before it is drawn. A budget
@@ -53,7 +53,10 @@ SHOWN_EPSILONS = (0.5, 1.0, 2.0, 3.0, 5.0)
 
 @dataclass(frozen=True)
 class Bounds:
-    """A number that is not known exactly, but proved to be between `lower` and `upper`, as `estimate` is."""
+    """A number that is not known exactly, but is proved to be between `lower` and `upper`.
+
+    `estimate` is the best guess, also between them.
+    """
 
     lower: float
     estimate: float

@@ -107,7 +107,10 @@ ROUNDED = 1e-7
 
 
 def heaviest_loss(pairs: Sequence[Pair], deviation: float) -> float:
-    """The size of the likeliest loss in a law that dominates all pairs; the exact loss of a pair, not a grid point."""
+    """The size of the likeliest loss in a law that dominates all pairs.
+
+    It is the exact loss of one of the pairs, not a grid point.
+    """
     if len(pairs) == 1 or deviation <= 0:
         return pairs[0].heaviest_loss
     extent = max(float(np.abs(pair.loss).max()) for pair in pairs)

@@ -25,7 +25,7 @@ from countveil.laws.law import Law
 SLACK = 1e-6
 """The share of epsilon and of delta that a plan with merged cells leaves unused."""
 ROUNDING = 1e-12
-"""More than the logarithms of weights below 2^128 and their interpolation lose to rounding."""
+"""A bound on the rounding error of logarithms of weights below 2^128, and of their interpolation."""
 
 
 def measure_gap(law: Law) -> float:

@@ -38,7 +38,7 @@ GROWTH = 1e-6
 FEW = 8
 """If a sum has at most this many terms, the transform of each is computed at all frequencies."""
 NEGLIGIBLE = -62.0
-"""The product of transforms is set to 0 where its logarithm is below this, so where it is less than rounding errors."""
+"""The product of transforms is set to 0 where its logarithm is below this: there it is less than rounding errors."""
 BLOCK, BATCH = 512, 64
 """The number of grid points in a block of a sum, and of terms in a product of matrices."""
 
@@ -96,7 +96,8 @@ def sum_law(terms: Sequence[Term], size: int, *, bounded: bool = True) -> tuple[
 class _Product:
     """The product of the transforms so far, at the frequencies that matter.
 
-    `units` are its complex directions; its absolute values, and upper bounds of these, are kept as logarithms.
+    It is kept in polar form. `units` are complex numbers of absolute value 1, `log_size` are the logarithms of the
+    absolute values, and `log_most` are upper bounds of `log_size`.
     """
 
     def __init__(self, terms: Sequence[Term], size: int, bounded: bool) -> None:
@@ -188,7 +189,10 @@ def _unit_power(unit: Complex, k: int) -> Complex:
 
 
 def _log_growth(length: Floats, more: float) -> Floats:
-    """An upper bound of ln((length + more)/length): the quotient more/length where that is small, as in most places."""
+    """An upper bound of ln(1 + more/length).
+
+    Where more/length is small, as at most frequencies, it is more/length itself, which saves the logarithm.
+    """
     ratio = more / length
     large = ratio > GROWTH
     ratio[large] = np.log1p(ratio[large])

@@ -49,9 +49,10 @@ def init(
     It says for each column why it is proposed or not: ids and index columns are not, long lists of values go to a CSV
     file beside OUT, decimals get bins and dates months.
 
-    Domains are guessed from the data and marked as guessed, and so are the contribution bounds: of a coarse grid, those
-    of least total error in tables by one column, or in the tables of --by. No query is answered until the curator
-    confirms all of them: --confirm asks about each. All output contains facts of the data: for the curator only.
+    Domains are guessed from the data and marked as guessed, and so are the contribution bounds: those on a coarse grid
+    that have the least total error in tables by one column, or in the tables of --by. No query is answered until the
+    curator confirms all of them: --confirm asks about each. All output contains facts of the data: for the curator
+    only.
 
     \b
     Examples:

@@ -147,9 +147,13 @@ def plan(
     if epsilon is None or delta is None or (answers is None and not grades):
         raise RequestError("a plan needs --epsilon, --delta and --answers or --grade (or -m FILE and two of the first)")
     if people != "1":
-        raise RequestError("--people needs -m FILE: a plan protects one person; leave it out")
+        raise RequestError(
+            "--people is allowed only with -m FILE; a plan always protects one person, so leave --people out"
+        )
     if adaptive:
-        raise RequestError("--adaptive needs -m FILE: a plan fixes the mechanism in advance; leave it out")
+        raise RequestError(
+            "--adaptive is allowed only with -m FILE; a plan fixes its mechanisms in advance, so leave --adaptive out"
+        )
     if grades and plot is not None:
         raise RequestError("--plot draws the price list of answers of one accuracy; leave it out with --grade")
     terms |= {"prices": prices or plot is not None, **design}

@@ -96,7 +96,7 @@ def download(
 
 
 def _save(fetch: Callable[[str], bytes], address: object, path: str, manifest: bytes, target: Path) -> Publication:
-    """Write every file that a manifest names to a new folder, whole or not at all."""
+    """Fetch all files that a manifest names into a new folder, which appears when all of them are there and correct."""
     with new_folder(target, "make room or give another folder, and ask again") as part:
         for file, stated in list_hashes(read_manifest(manifest)).items():
             content = fetch(f"{path}/{file}")

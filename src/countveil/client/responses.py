@@ -37,7 +37,8 @@ R = TypeVar("R")
 def read_refusal(title: str, detail: str, facts: Mapping[str, Any], *, positions: bool = True) -> CountveilError:
     """The error that a problem document describes.
 
-    If `positions`, a position in it refers to text that the caller wrote, and the error keeps it.
+    With `positions`, a position in the document refers to text that the caller wrote, and the error keeps this
+    position.
     """
     kind = REFUSALS.get(str(facts.get("name")), ServiceError)
     if kind is QueryError:

@@ -1,8 +1,8 @@
 """The terms of a comparison: what all mechanisms share, and what is then measured.
 
 same guarantee       (epsilon, delta), for one answer or for k together: each mechanism has the least noise for it
-same variance        (epsilon, variance) or (delta, variance): compare delta, or epsilon
-same eta and bound   (epsilon, eta, D) or (delta, eta, D): compare delta, or epsilon
+same variance        (epsilon, variance) or (delta, variance): compare delta or epsilon, respectively
+same eta and bound   (epsilon, eta, D) or (delta, eta, D): compare delta or epsilon, respectively
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Basis:
     answers: int = 1
 
     def judge(self, member: Member) -> tuple[Fraction, Fraction]:
-        """Two figures that tell whether a mechanism has enough noise: it has if the first is at most the second."""
+        """Two figures of a mechanism. It has enough noise if the first is at most the second."""
         if self.shared is Shared.VARIANCE:
             return self.variance or Fraction(0), typical_law(member).variance
         if self.shared is Shared.ETA:

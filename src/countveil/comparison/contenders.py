@@ -78,7 +78,11 @@ def papers_law(basis: Basis) -> Member:
 
 
 def _papers_law_of_many(basis: Basis) -> Member:
-    """The paper's law for several answers: at the knee of a smaller epsilon; edges take a thirtieth of delta."""
+    """The paper's law for several answers.
+
+    Its epsilon (smaller than that of the whole budget) is tuned, eta is `knee(epsilon)`, and D is so large that the two
+    ends of the noise take about 1/30 of delta.
+    """
     depth = edge_depth(basis, SHARES[1])
 
     def member(x: Fraction) -> Member:
@@ -259,4 +263,4 @@ CONTENDERS: dict[str, Contender] = {
     "p-table": p_table,
 }
 NOT_ASKED = {"countveil-variance", "discrete-gaussian-parameter", "staircase", "finite-set", "canonical"}
-"""Mechanisms that are left out without a word if they cannot meet the terms, unless the caller named them."""
+"""Mechanisms that are left out silently if they cannot meet the terms, unless the caller named them."""

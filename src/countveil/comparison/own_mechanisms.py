@@ -119,7 +119,7 @@ def _make_within_D(basis: Basis, epsilon: Fraction, policy: Policy) -> Mechanism
 
 
 def _ample_D(basis: Basis, epsilon: Fraction) -> int:
-    """The D to use if none is given: the edges then cost a delta of about 1e-24, or far less than the given delta."""
+    """The D to use if none is given: cutting the noise at D costs a delta of about 1e-24, or far less than is given."""
     edge = 55.0 if basis.delta is None else 8 - math.log(basis.delta)
     return max(4, min(LARGEST_FREE_D, math.ceil(edge * basis.sensitivity / float(epsilon))))
 

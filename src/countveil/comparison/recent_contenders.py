@@ -1,6 +1,6 @@
 """The mechanisms of the newest papers, each with the least noise that meets the shared terms of a comparison.
 
-For families of two parameters, a few values of one are tried: the share of delta at the edges of bounded noise, the
+For families of two parameters, a few values of one are tried: the share of delta at the ends of bounded noise, the
 shape of the offset Gaussian, the order of the Renyi divergence. For each value, the other parameter is tuned.
 """
 
@@ -46,8 +46,8 @@ VARIANCES = (0.02, 9900.0)
 def canonical(basis: Basis) -> Member:
     """The discrete canonical noise for the shared terms.
 
-    For one answer it is the law of the guarantee itself. For many it is that of a smaller guarantee; several deltas for
-    each answer are tried.
+    If the guarantee of one answer is shared, this is the law of that guarantee. For many answers, several deltas of one
+    answer are tried, and epsilon is tuned for each.
     """
     require_sensitivity_1(basis, "canonical noise")
     if basis.epsilon is None:

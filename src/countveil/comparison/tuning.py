@@ -29,7 +29,7 @@ _WIDEST = 60.0
 PARAMETERS = (0.01, 1000.0)
 """The range of 1/epsilon that all families support."""
 SHARES = (Fraction(1, 1000), Fraction(1, 30), Fraction(1, 3))
-"""Shares of delta that the edges of bounded noise may take: the larger, the smaller the bound on the noise."""
+"""Shares of delta that the ends of bounded noise may take: the larger, the smaller the bound on the noise."""
 
 
 def tune(
@@ -94,7 +94,7 @@ def spread(basis: Basis) -> float:
 
 
 def inverse(x: Fraction) -> Fraction:
-    """1/x as a short decimal, rounded down: never less noise than requested."""
+    """The epsilon 1/x as a short decimal, rounded down, because a smaller epsilon has more noise."""
     return Fraction(decimal_text(1 / x, DIGITS, "down"))
 
 
@@ -131,9 +131,8 @@ def _judge(basis: Basis, member: Member) -> Fraction:
 
 
 def edge_depth(basis: Basis, share: Fraction) -> float:
-    """ln(1/p), where p is the probability that one edge of one answer may have.
-
-    With this p, the edges of all answers together take the given share of delta.
+    """ln(1/p), where p is the probability that the noise of one answer may have at one end. With this p, the ends of
+    all answers together take the given share of delta.
     """
     delta = basis.delta or Fraction(1, 10**24)
     return math.log(basis.answers * basis.sensitivity / float(delta * share))

@@ -132,7 +132,9 @@ def _read_share(declared: object, key: str, grades: Mapping[str, Grade]) -> Mapp
     if not isinstance(declared, Mapping):
         if len(grades) > 1:
             shown = ", ".join(f"{name} = 1" for name in grades)
-            raise ConfigError(key, f"got {shorten(declared)}, allowed are answers of each grade: {{ {shown} }}")
+            raise ConfigError(
+                key, f"got {shorten(declared)}; give a number of answers for each grade, such as {{ {shown} }}"
+            )
         return {name: read_count(declared, key, int(grade.answers)) for name, grade in grades.items()}
     check_names(declared, set(grades), f"{key}.")
     return {name: read_count(share, f"{key}.{name}", int(grades[name].answers)) for name, share in declared.items()}

@@ -198,7 +198,7 @@ class Config:
         return SqliteLedger(self.ledger, self.anchor, create=create)
 
     def restore_ledger(self, copy: Path | None, *, accept_loss: bool = False, latest: bool = False) -> int:
-        """Replace the ledger by a copy, or without a copy settle the present one; return how many entries it lost."""
+        """Replace the ledger by a copy, or settle the present ledger; return the number of entries that were lost."""
         if self.server is None:
             from countveil.ledger.restoration import restore
 

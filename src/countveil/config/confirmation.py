@@ -87,4 +87,5 @@ def confirm(text: str, guess: Guess, labels: Sequence[str] = ()) -> str:
                 return changed
         except ValueError:  # of TOML: not this mark
             continue
-    raise ConfigError(guess.key, "this mark cannot be removed from the file by a command; edit the file")
+    mark = "`bounds_guessed = true`" if guess.column is None else "`guessed = true`"
+    raise ConfigError(guess.key, f"this command cannot remove the mark {mark}; delete it in the file by hand")

@@ -30,7 +30,7 @@ from countveil.errors import ParameterError, RequestError
 class ExpectedGaps(Shown):
     """For each group of cells the mean gap, and the standard error of that mean over the runs.
 
-    The gap is by how much the sum of the published cells exceeds the true sum.
+    The gap is the sum of the published cells minus the true sum.
     """
 
     mean: Floats

@@ -28,8 +28,8 @@ Labels = Mapping[str, NDArray[Any]]
 class Hierarchy:
     """Tables sorted by their number of cells, coarse to fine.
 
-    `above` is the place of the next coarser table of each, `parents` gives for each cell the cell there that it is part
-    of, and `added` names the tables that were not asked for.
+    For each table, `above` is the index of the next coarser table, and `parents` has for each cell the number of the
+    cell in that table that it is part of. `added` names the tables that were not asked for.
     """
 
     names: list[str]
@@ -61,7 +61,7 @@ class Grouping:
 
 
 def read_hierarchy(cells: Any, tables: Sequence[Sequence[str] | str], names: Sequence[str]) -> Hierarchy:
-    """The tables by columns, as a hierarchy, with the coarser tables that they lack; see `Tree.from_columns`."""
+    """The hierarchy of the tables by these columns, with missing common parts added; see `Tree.from_columns`."""
     columns = read_columns(cells)
     rows = len(next(iter(columns.values())))
     wanted = [(table,) if isinstance(table, str) else tuple(table) for table in tables]
@@ -179,7 +179,7 @@ def join_groupings(one: Grouping, other: Grouping, codes: Mapping[str, Ints]) ->
 
 
 def find_coarser_tables(groupings: Sequence[Grouping]) -> list[int]:
-    """For each table the place of its next coarser table; `groupings` must be sorted by their number of cells.
+    """For each table the index of its next coarser table; `groupings` must be sorted by their number of cells.
 
     Raises RequestError if two tables cross.
     """

@@ -60,7 +60,8 @@ class LeastSquares:
         return estimates
 
     def weigh(self, targets: Sequence[Floats]) -> list[Floats]:
-        """The weight of every measurement in a sum of estimates that gives the nodes the weights `targets`.
+        """The weight of every measurement in the weighted sum of estimates in which `targets` are the weights of the
+        nodes.
 
         This is `estimate`, transposed.
         """

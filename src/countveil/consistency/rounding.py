@@ -9,9 +9,9 @@ u is drawn for the family: the number that covers [a, b) becomes floor(b + u) - 
 or its ceiling, and the mean over u is the number itself.
 
 **Guarantee.** The result is additive, whole and within the certain bounds whatever the estimates are. Once the real
-numbers are found, all steps use integers, in units of 2^-32, and what floats made too little or too much is corrected
-within the bounds. Rounding to the largest remainders would not do: the estimates of siblings nearly always differ by
-whole numbers, so their remainders are equal, and the order of declaration would decide.
+numbers are found, all steps use integers, in units of 2^-32, and rounding errors of floats are corrected within the
+bounds. Rounding to the largest remainders would not do: the estimates of siblings nearly always differ by whole
+numbers, so their remainders are equal, and the order of declaration would decide.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class _Families:
         self.multiplier = np.clip(gap / np.add.reduceat(variances, starts), self.least, self.most)
 
     def step(self) -> tuple[Floats, np.typing.NDArray[np.bool_]]:
-        """Evaluate every family: returns its numbers, and whether their sum is right; moves the other multipliers."""
+        """Return the numbers of every family and whether their sum is right, and move the multipliers by one step."""
         x = self.at(self.multiplier)
         excess = np.add.reduceat(x, self.starts) - self.sums
         inside = np.where((x > self.low) & (x < self.high), self.variances, 0.0)

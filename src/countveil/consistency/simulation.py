@@ -86,7 +86,7 @@ class Simulation:
 
     @cached_property
     def _family_sums(self) -> dict[int, FamilySums]:
-        """For finest tables with large families: what draws the sums of whole families at once."""
+        """For each finest table with large families, the object that draws the sums of whole families at once."""
         pairs = enumerate(zip(self.tree.levels, self.laws, strict=True))
         return {
             i: FamilySums(level, law, Uniforms(self.keys.next()))

@@ -61,14 +61,14 @@ def split_budget(
 
     Args:
         tree: The public tree.
-        weights: How much the mean variance of the published numbers of a table, or of one of `margins`, counts. The
-            weighted sum of these variances is minimised. Default: 1 for every measured table, if there are no targets.
+        weights: The weight of a table, or of one of `margins`, in the weighted sum of the mean variances of published
+            numbers, which is minimised. Default: 1 for every measured table, if there are no targets.
         targets: For a table, or one of `margins`: the 95 % margin of error that its published numbers keep on average.
         margins: Sums across the tree: for each name a table and the group of each of its cells (-1 for none).
         measured: The tables that are measured. Default: all but the total.
         sensitivity: How much one person changes one cell of a table. Default: 1.
         exponent: A measurement costs (sensitivity^2 / variance)^(exponent/2); from 1 (few answers) to 2 (many).
-        budget: The sum of all costs. Default: 1, or what the targets need if there are no weights.
+        budget: The sum of all costs. Default: 1, or with targets what these need; weights then have no effect.
 
     Returns:
         A BudgetSplit.

@@ -1,10 +1,10 @@
 """Sums of cells, in the tree or across it: unbiased estimates with exact variances and margins.
 
 A sum of cells is a linear function of the least-squares estimates. One transposed pass gives the weight of every
-measurement in this sum, and so its exact variance. The margin of a sum comes from simulation of the whole tree, as that
-of a cell. In large trees it comes from the normal law, if a proved bound on the distance to the normal law is small.
-That bound is the one of Berry and Esseen for independent summands X_i, with Shevtsova's constant 0.56 (2010): with b =
-0.56 sum E|X_i|^3 / sd^3, P(|error| <= q sd) >= 2 Phi(q) - 1 - 2 b.
+measurement in this sum, and so its exact variance. The margin of a sum comes from simulation of the whole tree, as the
+margin of a cell does. In large trees it comes from the normal law if a proved bound on the distance to the normal law
+is small. That bound is the one of Berry and Esseen for independent summands X_i, with Shevtsova's constant 0.56 (2010):
+with b = 0.56 sum E|X_i|^3 / sd^3, P(|error| <= q sd) >= 2 Phi(q) - 1 - 2 b.
 """
 
 from __future__ import annotations

@@ -33,9 +33,9 @@ Floats = NDArray[np.float64]
 class Level(Shown):
     """The nodes of one table, in the order of their parents; a node is a cell that can exist.
 
-    `above` is the place of the coarser level in the tree (-1 for the total), `parents` the node there for each node
-    here. `size` counts declared cells, structural zeros (cells that cannot exist) included; `declared` is the declared
-    cell of each node, or None if the nodes are all cells in declared order.
+    `above` is the index of the coarser level in the tree (-1 for the total), and `parents` has for each node the index
+    of its parent in that level. `size` counts declared cells, structural zeros (cells that cannot exist) included;
+    `declared` is the declared cell of each node, or None if the nodes are all cells in declared order.
     """
 
     name: str
@@ -116,11 +116,11 @@ class Tree:
         return self.names.index(name)
 
     def below(self, place: int) -> list[int]:
-        """The indices of the levels whose tables divide the nodes of the level `place`."""
+        """The indices of the levels whose tables divide the nodes of the level with the index `place`."""
         return [i for i, level in enumerate(self.levels) if level.above == place]
 
     def find_leaves(self, place: int) -> NDArray[np.bool_]:
-        """A mask of the nodes of the level `place` that no finer table divides."""
+        """A mask of those nodes of the level with the index `place` that no finer table divides."""
         alone = np.ones(len(self.levels[place]), dtype=bool)
         for i in self.below(place):
             alone[self.levels[i].filled] = False
@@ -181,7 +181,7 @@ class Tree:
             A Tree; `added` names the tables that were added.
 
         Raises:
-            ParameterError: A table names a column that there is not.
+            ParameterError: A table names a column that does not exist.
             RequestError: Two tables cross, or two tables have the same cells.
 
         >>> cells = {"county": ["A", "A", "B"], "town": ["a", "b", "c"]}

@@ -1,10 +1,10 @@
 """The workflow: ask, charge, count, draw, record, answer.
 
 **Guarantee.** Each grade of each plan of a pool has one mechanism. All answers about the pool's people, over all
-datasets, versions, analysts and processes and in any order, are computed from releases of these mechanisms alone. Of
-each mechanism there are at most as many releases as were opened and as the stated epsilon covers. A question is paid
-for before the data is looked at. An answer goes out only when it is on disk as the one answer of its charge. The same
-question on the same data is answered from the record.
+datasets, versions, analysts and processes and in any order, are computed from releases of these mechanisms alone. A
+mechanism makes at most as many releases as answers were opened for it, and the stated epsilon covers all of these. A
+question is paid for before the data is looked at. An answer goes out only when it is on disk as the one answer of its
+charge. The same question on the same data is answered from the record.
 """
 
 from __future__ import annotations

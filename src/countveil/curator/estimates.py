@@ -73,7 +73,7 @@ class Estimates:
             column: The ordered group column; not needed if there is only one.
 
         Returns:
-            The label of its bin, with the bins between which it lies in 95 %.
+            The label of its bin, and the labels of the first and last bin of its 95 % interval.
 
         Raises:
             ParameterError: A column without an order, or a q outside of 0..1.
@@ -110,7 +110,8 @@ class Estimates:
             column: The group column of numbers; not needed if there is only one.
 
         Returns:
-            The mean with every value in the middle of its bin. Its interval also covers where in their bins values lie.
+            The mean, computed as if every value lay in the middle of its bin. Its interval holds wherever in their bins
+            the values lie.
 
         Raises:
             ParameterError: A column that has no numbers, or an open bin.

@@ -1,4 +1,7 @@
-"""The cells of a table: all combinations of the bins of its axes. A bin has a label for each group column there."""
+"""The cells of a table: all combinations of the bins of its axes.
+
+A bin has a label for each group column of its axis.
+"""
 
 from __future__ import annotations
 

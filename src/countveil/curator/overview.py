@@ -18,7 +18,7 @@ from countveil.publication.publication import Publication
 from countveil.query import ask
 
 CHANGED = "unknown: the schema or the bounds of the dataset have changed since"
-"""What a receipt says instead of the truth if its question would mean something else today."""
+"""The text that a receipt has in place of what was counted, if its question would mean something else today."""
 
 
 class Overview:

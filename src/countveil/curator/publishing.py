@@ -177,15 +177,15 @@ class Publishing(Overview):
 
         Args:
             name: The name of a `[publication.NAME]` of countveil.toml.
-            epsilon: What if the pool's budget had this epsilon?
-            table, margin: What if this table, by its number from 1 or its name, had this 95 % margin?
+            epsilon: Plan as if the pool's budget had this epsilon.
+            table, margin: Plan as if this table, given by its number (from 1) or its name, had this 95 % margin.
 
         Returns:
             Tables with their margins, the guarantee, and notes.
 
         Raises:
             ConfigError: There is no such publication, or the plan on record has other tables.
-            ParameterError, InfeasibleError: What if is not possible.
+            ParameterError, InfeasibleError: This epsilon, table or margin is not possible.
 
         >>> outlook = curator.plan_publication("yearbook")
         >>> [(each.name, each.cells) for each in outlook.tables]

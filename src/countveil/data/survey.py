@@ -83,7 +83,11 @@ def survey_people(engine: Engine, schema: Schema) -> PeopleSurvey:
 
 
 def count_impossible(engine: Engine, schema: Schema) -> int | None:
-    """The rows with values of every column of the list of possible cells, but in no cell of it; None without a list."""
+    """How many rows have a declared value in every column of the list of possible cells, but are in no cell of that
+    list.
+
+    None if there is no list.
+    """
     if schema.possible is None:
         return None
     rows = replace(schema, unit="row", rows_per_person=1, cells_per_person=1)

@@ -286,7 +286,7 @@ class ColumnProgram:
                     yield law, _translate(stationary, law.n + s - stationary.n)
 
     def _compare(self, a: _CountLaw, b: _CountLaw) -> None:
-        """Constrain by how much the law a exceeds E times the law b, as the objective measures it, to at most delta."""
+        """Constrain the excess of the law a over E times the law b, as the objective measures it, to at most delta."""
         if not self.model.singleton:
             self.program.constrain_divergence(a.cells, b.cells, self.E, self.delta)
             return

@@ -1,8 +1,8 @@
 """`design` and `make_nonnegative`, and the choice of the designer: closed forms, the linear program or the remap.
 
-`auto` takes closed forms wherever they are valid. For policy nonnegative it takes the linear program while the
-noise bound is moderate, and the remap beyond, and says so in the notes. The designers import numpy, so they are
-imported when they are first needed.
+`auto` takes closed forms wherever they are valid. For policy nonnegative it takes the linear program if the noise bound
+is moderate, else the remap, and the notes say so. The designers import numpy, so they are imported when they are first
+needed.
 """
 
 from __future__ import annotations

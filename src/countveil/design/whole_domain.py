@@ -14,10 +14,10 @@ The default n0 is the smallest whose price is small: delta at most twice the sig
 where delta is given, eta at least 98 % of the signed optimum. All computed prices are reported.
 
 The solver works best with deltas above its tolerance and few laws. A noise bound smaller than the given D is allowed,
-so the program uses D only as far as it lowers delta visibly. (If method program is requested explicitly for the largest
-eta at D, it uses all of D, because that eta still grows with D in its fourth digit.) Up to LARGEST_FREE_D all laws are
-free. Above it, laws are tied: outer laws are expressed by few variables (see `column_program`). Tents are the
-exception: their sides rise and cannot be tied.
+so the program uses D only as far as that lowers delta visibly. (If method program is requested explicitly for the
+largest eta at D, it uses D as far as the solver can resolve, because that eta still grows with D in its fourth digit.)
+Up to LARGEST_FREE_D all laws are free. Above it, laws are tied: outer laws are expressed by few variables (see
+`column_program`). Tents are the exception: their sides rise and cannot be tied.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def design(request: DesignRequest, signed: Signed) -> Mechanism:
     """The best never-negative mechanism for all counts by linear program.
 
     If the solver fails, it is tried again with a slightly smaller noise bound. If method program is requested
-    explicitly for the largest eta at D, all of D is tried first. Some probabilities in that program are so small that
-    the solver may report it infeasible by mistake; only the report of the program with the smaller bound is trusted.
+    explicitly for the largest eta at D, the thorough program is tried first. Some of its probabilities are so small
+    that the solver may report it infeasible by mistake, so only such a report on the usual program is trusted.
     """
     if request.method == "program" and request.question is DesignQuestion.LARGEST_ETA:
         for spared in range(RETRIES):
@@ -84,7 +84,8 @@ def bias_floor(epsilon: Fraction, n0: int, D: int, sensitivity: int) -> Fraction
 class Whole:
     """The designer of never-negative laws by linear program; `signed` designs signed noise, for comparison.
 
-    The program uses noise up to D - `spared`; a `thorough` designer uses all of D, however small its probabilities get.
+    The program uses D only as far as that lowers delta visibly, or if `thorough` as far as the solver can resolve.
+    `spared` lowers the bound further, for retries after the solver failed.
     """
 
     def __init__(self, request: DesignRequest, signed: Signed, spared: int = 0, *, thorough: bool = False) -> None:
@@ -154,7 +155,7 @@ class Whole:
         return self._mechanism(self._program(epsilon, D, eta, None), n0, D)
 
     def _bounds(self, epsilon: Fraction) -> tuple[int, int]:
-        """The least and the largest D to consider: the D of signed noise, and one so large that more gains little."""
+        """The least and the largest D to consider: the D of signed noise, and one beyond which little is gained."""
         if epsilon == 0 and self.request.eta is None:
             raise InfeasibleError("epsilon 0 needs D", "give D, the largest error of a count")
         least = self.signed.parameters.D

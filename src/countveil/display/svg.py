@@ -73,7 +73,8 @@ def axes(
 ) -> list[str]:
     """The ticks, grid lines and label of both axes.
 
-    `across` are the ticks of the x axis, which has the label; `up` are those of the y axis, written by `written`.
+    `across` are the ticks of the x axis, which has the label; `up` are those of the y axis, whose texts `written`
+    makes.
     """
     bottom, right = HEIGHT - BOTTOM, WIDTH - RIGHT
     parts = [line(LEFT, y(tick), right, y(tick), "grid") for tick in up]

@@ -142,7 +142,7 @@ def _pair_laws(laws: Laws, worst: Divergence) -> tuple[Law, Law, Fraction]:
 def _active_weight(p: Law, q: Law, order: Fraction) -> Fraction:
     """The total probability under q of the outcomes with p(z) > order * q(z).
 
-    By so much the hockey-stick divergence falls for each unit by which the order rises.
+    The hockey-stick divergence falls by this probability for each unit by which the order rises.
     """
     bits = max(p.bits, q.bits)
     active = sum(v for x, v in zip(_excesses(p, q, order), align(p, q), strict=True) if x > 0)

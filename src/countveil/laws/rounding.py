@@ -2,7 +2,7 @@
 
 Designers compute with decimals of 120 digits, whose exponents cannot overflow; none of these decimals is a guarantee. A
 proposal is a probability times 2**SCALE, rounded to an integer: far finer than any law. To round proposals to the
-weights of a law, their partial sums are rounded, from the edge inwards: no error accumulates, and each weight is within
+weights of a law, their partial sums are rounded, from the ends inwards: no error accumulates, and each weight is within
 one unit of its proposal. Zeros stay zero and positive proposals stay positive, however small: if a tail were rounded to
 zero, the outcome before it would become one that a neighbouring count cannot have, at a cost in privacy.
 `countveil.mechanism.certificate` measures what rounding costs.
@@ -50,7 +50,8 @@ def _proposal(value: Decimal) -> int:
 def even_weight(eta: int, bits: int) -> int:
     """The largest even weight over 2**bits that is at most `eta`, which is a proposal (a probability times 2**SCALE).
 
-    Even, so that the two sides of a symmetric law can share the rest equally; at least 2, so that it is never zero.
+    It is even, so that the two sides of a symmetric law can share the rest equally, and at least 2, so that it is never
+    zero.
     """
     return min(max(2, eta >> (SCALE - bits) & ~1), (1 << bits) - 2)
 

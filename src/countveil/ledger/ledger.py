@@ -191,8 +191,10 @@ class Ledger(Budgets):
         ]
 
     def record_all(self, answers: Sequence[tuple[Charge, bytes]]) -> list[Charge]:
-        """Record the answers of several charges in one transaction; return them with the answers that were recorded
-        first, which are all of this call or all of another."""
+        """Record the answers of several charges in one transaction; return the charges with their recorded answers.
+
+        If another process recorded answers first, all of these are its answers.
+        """
         recorded = self._commit("answer", lambda: [self._insert_answer(*answer) for answer in answers])
         self._sendable.update(charge.id for charge in recorded)
         return recorded

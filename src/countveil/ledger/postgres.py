@@ -323,12 +323,12 @@ class PostgresLedger(Ledger):
         return LedgerError("the ledger could not be read or written; nothing was answered")
 
     def backup(self, target: Path) -> int:
-        raise RequestError(f"{DUMP}; give pg_dump this file name")
+        raise RequestError(f"{DUMP}; run pg_dump with --format custom --file {target}")
 
     # -- settling ----------------------------------------------------------------------------------------------------
 
     def settle(self, *, accept_loss: bool = False, latest: bool = False) -> int:
-        """Record the loss of entries that this host's anchor remembers and the ledger lacks, as spent; their number."""
+        """Count as spent the entries that this host's anchor remembers but the ledger lacks; return their number."""
         with self.anchor.lock(), self._using():  # no process on this host can answer until this is done
             with self._changing("restore"):
                 entries, mark = self._read_checked(), self.anchor.read()

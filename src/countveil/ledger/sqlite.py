@@ -130,7 +130,7 @@ class SqliteLedger(Ledger):
 
     @contextmanager
     def _inside(self) -> Iterator[None]:
-        """Within this block, what the thread reads is read in its own transaction, not on a separate connection."""
+        """Within this block, the thread reads in its own transaction, not on a separate connection."""
         before, self._changer = self._changer, threading.get_ident()
         try:
             yield

@@ -48,7 +48,7 @@ class Cumulants:
         return top + math.log(float(np.max(self._rows @ np.exp(exponents - top))))
 
     def at_each(self, orders: Floats) -> Floats:
-        """The cumulant K(t), described at `at`, for each of several t."""
+        """K(t), as defined in `at`, for every t in `orders`."""
         exponents = np.outer(orders, self._errors)
         top = exponents.max(axis=1)
         largest = (np.exp(exponents - top[:, None]) @ self._rows.T).max(axis=1)
@@ -92,10 +92,10 @@ class MappedCumulants:
         return math.log(largest * (1 + _SLACK)) + _SLACK
 
     def at_each(self, orders: Floats) -> Floats:
-        """The cumulant K(t), described at `at`, for each of several t, rounded up.
+        """K(t), as defined in `at`, for every t in `orders`, rounded up.
 
-        If there are many t, K is computed at a few of them only, with straight lines between: as K is convex, these
-        lines are above K.
+        For many t, K is computed at a few points only and interpolated by straight lines. K is convex, so these lines
+        are never below it.
         """
         some = orders
         if len(orders) > MOST_ORDERS:

@@ -182,9 +182,9 @@ def _map_distances(targets: tuple[int, ...], below: Ints, above: Ints, first: in
 
 
 def _least_of_covers(starts: Ints, stops: Ints, values: Ints, size: int) -> Ints:
-    """For every place 0..size - 1 the least value of a range that covers it, or _NONE if no range does.
+    """For every index 0..size - 1 the least value of a range that covers it, or _NONE if no range does.
 
-    Range i covers the places starts[i]..stops[i] - 1 and has the value values[i]. Every range is the union of two
+    Range i covers the indexes starts[i]..stops[i] - 1 and has the value values[i]. Every range is the union of two
     ranges, which may overlap, whose length is a power of two. Beginning with the longest, the ranges of each length are
     split into halves. The time is linear in the number of ranges, and proportional to size * log(size).
     """

@@ -91,7 +91,7 @@ COLUMNS = ("series", "D", "epsilon", "eta", "stated", "exact", "ratio")
 
 
 def _edge(epsilon: Fraction) -> list[Fraction]:
-    """Some eta just below the one where the theorem begins to hold, and that one itself, as written to CSV.
+    """The eta at which the theorem begins to hold, and some eta just below it, rounded as in the CSV.
 
     There the ratio of the true delta to the stated one falls steeply.
     """

@@ -16,7 +16,7 @@ STEEPEST = 1e12
 
 
 class Slope(Protocol):
-    """A function with its gradient, for `descend`; it remembers the best place at which it was evaluated."""
+    """A function with its gradient, for `descend`; it remembers the best point at which it was evaluated."""
 
     def value(self, x: Floats) -> float:
         """The value at x; infinite where the function is not defined."""
@@ -26,7 +26,7 @@ class Slope(Protocol):
 
 
 def descend(slope: Slope, x: Floats, steps: int = STEPS) -> None:
-    """Go downhill from x by at most `steps` steps; the function remembers the best place.
+    """Go downhill from x by at most `steps` steps; the function remembers the best point.
 
     The descent ends when three steps in turn gain less than LEAST_GAIN, or when no step gains anything.
     """

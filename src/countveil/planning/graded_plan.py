@@ -54,7 +54,10 @@ def _is_plannable(ask: PlanRequest) -> bool:
 
 
 def _targets_of(ask: PlanRequest) -> list[GradePart]:
-    """The grades of a request in the form that the search needs, before margins have to hold for small counts too."""
+    """The grades of a request in the form that the search needs.
+
+    Their margins hold for signed noise only; `_find_plan` asks for more where they must hold for small counts too.
+    """
     return [part_of(ask_of(ask, grade), grade) for _, grade in ask.grades]
 
 

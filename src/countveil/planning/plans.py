@@ -48,7 +48,7 @@ LARGEST_SHARE = Fraction(20)
 AIMED = 1 - 5e-5
 """The search aims at this share of delta; the rest is for rounding."""
 EDGES = (1.0, 0.1, 0.01)
-"""Factors for the share of delta that the edges of a law may take, in the order in which they are tried."""
+"""Factors for the share of delta that cutting a law at its ends may take, in the order in which they are tried."""
 FINER = (1.0, 2.0, 3.0)
 EDGES_TOO_LIKELY = "the probability of the largest noise values (near -D and D) uses too much of delta"
 
@@ -125,7 +125,7 @@ class Plan(Drawable):
         return self.grades[0].mechanism
 
     def describe(self) -> dict[str, object]:
-        """The plan as JSON values. `per_answer` describes the mechanism of a plan with one grade, else it is None."""
+        """The plan as JSON values. `per_answer` is the mechanism if the plan has only one grade, otherwise None."""
         ask, alone = self.ask, len(self.grades) == 1
         return {
             "schema_version": 1,

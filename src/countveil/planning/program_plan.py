@@ -40,13 +40,13 @@ ORDERS = 8
 DIPS = (0.01, 0.03, 0.1)
 """By how much the centre of the stationary law is lowered; tried in this order."""
 EDGE = 0.05
-"""The edges of the signed law may take up to this share of delta, to make D smaller."""
+"""Cutting the signed law at its ends may take up to this share of delta, to make D smaller."""
 SPARED = 0.98
 """The curve that bounds those of all laws aims at this share of delta."""
 CLEAR = 1 - 3e-6
 """The share of epsilon to aim at. If k times the largest loss is exactly epsilon, rounding must not push it beyond."""
 OUTSIDE = 0.6
-"""The edge of the stationary law is at most this share of the edge of the signed law."""
+"""The outermost weight of the stationary law is at most this share of that of the signed law."""
 TRIES = 6
 STEPS = 200
 """The largest privacy loss spans this many grid steps."""
@@ -119,7 +119,7 @@ def _check_size(D: int) -> None:
 
 
 def _shorten(half: Floats, target: Target) -> Floats:
-    """Cut off the edges of a law if they take less than a share of delta: a smaller D makes a smaller program."""
+    """Cut off the ends of a law that take less than a share of delta: a smaller D makes a smaller program."""
     for D in range(3, len(half) - 1):
         if half[D] * target.answers <= EDGE * target.delta:
             return normalise(np.log(half[: D + 1]))
@@ -127,7 +127,7 @@ def _shorten(half: Floats, target: Target) -> Floats:
 
 
 def _lower_centre(half: Floats, by: float, curve: Curve) -> Law | None:
-    """The law with a lower centre and a smaller edge, which leaves other laws some room below the curve.
+    """The law with a lower centre and a smaller outermost weight, which leaves other laws some room below the curve.
 
     None if no such law is below the curve. A lower centre raises all other weights; if the law then exceeds the curve,
     its losses are scaled down a little too.

@@ -10,9 +10,10 @@ of outcome z, and L the loss of the other k - 1 answers,
 
     d delta / d w_z = k ( P(L > epsilon - l_z) - e^epsilon Q(L > epsilon - l_(z+1)) ),
 
-which takes one more Fourier transform. Between a few places z, called knots, the logarithms of the weights are linear
-in z, so that there are few unknowns. Every step rescales the logarithms so that delta is met, and quasi-Newton steps
-(BFGS) lower the cost. The delta of laws on a lattice of losses has jumps; the search ends at a step without a gain.
+which takes one more Fourier transform. Between a few values of z, called knots, the logarithms of the weights are
+linear in z, so that there are few unknowns. Every step rescales the logarithms so that delta is met, and quasi-Newton
+steps (BFGS) lower the cost. The delta of laws on a lattice of losses has jumps; the search ends at a step without a
+gain.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ FINE = 200.0
 POLISHED_ANSWERS = 100
 """From this many answers on, a shape is as good as weights that are optimised freely."""
 SHARES = (1e-5, 1e-3, 0.02, 0.2, 0.9)
-"""Shares of delta that the edges of a law may take: the larger the share, the smaller D."""
+"""Shares of delta that cutting a law at its ends may take: the larger the share, the smaller D."""
 USUAL_SHARE = 5e-3
 WIDE, SMALL_SENSITIVITY = 60, 4
 """Laws wider than about this standard deviation take the shape of a narrower one, unless the sensitivity is small."""
@@ -77,8 +78,8 @@ def cost_of(objective: str, D: int) -> Floats:
 def search(target: Target, objective: str, *, edge: float = 1.0, polish: bool = True) -> Candidate:
     """The best law for the target that the search finds; raises NoRootError if it finds none.
 
-    `edge` scales the share of delta that the edges may take; without `polish` the search is fast and rough. A wide law
-    has nearly the shape of a narrower one, so at a large sensitivity the shape is found at a smaller one.
+    `edge` scales the share of delta that the ends of the noise may take; without `polish` the search is fast and rough.
+    A wide law has nearly the shape of a narrower one, so at a large sensitivity the shape is found at a smaller one.
     """
     small = max(1, math.ceil(WIDE * target.epsilon / math.sqrt(8 * target.answers)))
     if target.sensitivity <= max(small, SMALL_SENSITIVITY):
@@ -306,7 +307,7 @@ def _delta_gradient(half: Floats, target: Target, step: float | None = None) -> 
 
 
 def _knots(D: int) -> np.typing.NDArray[np.int64]:
-    """Places from 0 to D between which logarithms of weights are linear: 0, 1, 2, ..., and wider apart towards D."""
+    """The z between which logarithms of weights are linear: 0, 1, 2, ..., and wider apart towards D."""
     knots, width = [0], 1.0
     while knots[-1] < D:
         knots.append(min(D, knots[-1] + round(width)))

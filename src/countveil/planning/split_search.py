@@ -33,9 +33,9 @@ from countveil.planning.shapes import enough_D, normalise, pair, power_law, vari
 POWERS = (1.0, 1.25, 1.6, 2.0)
 EXPONENTS = (1 / 2, 2 / 3)
 SHARE = 5e-3
-"""The edges of all laws together may take this share of delta."""
+"""Cutting all laws at their ends may take this share of delta."""
 EDGE_SHARE = 0.3
-"""The edges of the law of a grade with a bound D may take this share of delta."""
+"""Cutting the law of a grade with a bound D at -D and D may take this share of delta."""
 COARSE, FINE = 40.0, 160.0
 """Grid steps in the smallest standard deviation of a loss: for the search, and for the last tuning."""
 SMALLEST_POWER, LARGEST_POWER = 1.0, 3.0
@@ -160,7 +160,7 @@ class _Search:
         ]
 
     def _largest_scale(self, i: int, power: float) -> float:
-        """The scale at which the edges of part i take their share of delta; infinite if the part has no bound D."""
+        """The scale at which cutting the noise of part i at D takes its share of delta; infinite without a bound D."""
         D = self.parts[i].D
         if D is None:
             return math.inf

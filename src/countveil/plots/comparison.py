@@ -162,7 +162,7 @@ def _bar_chart(shown: Shown, all_shown: list[Shown], figure: str, *, last: bool)
 
 
 def _share(value: float, domain: list[float], log: bool) -> float:
-    """The place of a value on its axis, from 0 at the beginning to 1 at the end."""
+    """The position of a value on its axis, from 0 at the beginning to 1 at the end."""
     low, high = domain
     if log:
         return math.log(value / low) / math.log(high / low)

@@ -11,7 +11,10 @@ MOST_LETTERS = 60
 
 
 def released_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> theme.Rows:
-    """Rows {place, cell, count, low, high}; cells with equal names stay apart by their place."""
+    """Rows {place, cell, count, low, high}.
+
+    `place` is the number of the row; it keeps cells with the same (shortened) name apart.
+    """
     return [
         {
             "place": f"{i:04}",

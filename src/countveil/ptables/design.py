@@ -237,7 +237,7 @@ def _may_be_infeasible(spec: Spec) -> bool:
 
 
 def _reach(spec: Spec, epsilon: Fraction, units: int) -> int:
-    """The largest noise to solve for: D, or for formats of many decimals that beyond which the best law rounds to 0."""
+    """The largest noise to solve for: D, or less if the format has many decimals and the best law rounds to 0 there."""
     if units < FINE:
         return spec.D
     return max(spec.js + 1, min(spec.D, math.floor(math.log(units) / float(epsilon))))

@@ -69,7 +69,7 @@ class _Aim:
 
     @property
     def loosest(self) -> float:
-        """The largest variance with which a table with a margin is measured; with more it would add nothing."""
+        """The largest variance with which a table with a margin is measured; with more noise it would add nothing."""
         return LOOSE * (float(self.table.margin or 0) / NORMAL_95) ** 2
 
     @property
@@ -186,9 +186,12 @@ def _correct(aims: list[_Aim], planned: Plan, exponent: float, *, last: bool) ->
 def _solve_variances(
     layout: Layout, aims: list[_Aim], planned: Plan, exponent: float, parts: Mapping[str, float]
 ) -> None:
-    """Set the variances of tables with margins so that these are just kept, if the others pay for them in equal parts.
+    """Set the variances of the tables with margins so that the margins are just kept.
 
-    `parts` are the parts that the margins take now; that margins are simulated makes a factor that changes little.
+    The other grades pay for this: all their variances are multiplied by one factor.
+
+    `parts` are the present margins over the allowed ones. Present margins are simulated; new ones are estimated in
+    proportion to the exact standard deviation.
     """
     variances = {grade.name: float(grade.mechanism.certificate.variance) for grade in planned.grades}
     fixed = {aim.name: aim.table.name for aim in aims if aim.table.name in parts}
@@ -238,7 +241,7 @@ def estimate_margins(layout: Layout, mechanisms: Mapping[str, Mechanism]) -> dic
 
 
 def _plain(layout: Layout) -> tuple[int, int]:
-    """By how much one person changes a cell of the finest cells, and in how many of these cells a person is."""
+    """By how much one person changes one of the finest cells, and in how many of these cells a person can be."""
     return layout.question.sensitivity, layout.question.schema.cells_per_person
 
 

@@ -93,7 +93,8 @@ def compare_editions(first: Folder, second: Folder) -> dict[str, TableChange]:
 def subtract(law: Law) -> Law:
     """The law of Z1 - Z2, if Z1 and Z2 are independent and have the given law.
 
-    Of more than 128 bits the lowest are moved to the two ends, which makes no margin smaller.
+    If its weights would need more than 128 bits, they are rounded down, and the two ends get what is left over. This
+    makes no margin smaller.
 
     >>> subtract(Law((1, 1), 0, 1)).weights
     (1, 2, 1)

@@ -23,7 +23,7 @@ BAR = 120
 
 
 def spread_ranks(size: int, most: int) -> list[int]:
-    """At most so many ranks of a sorted array, evenly spread, the first and the last among them.
+    """At most `most` ranks of a sorted array of this size, evenly spread from the first to the last.
 
     >>> spread_ranks(3, 5), spread_ranks(101, 3)
     ([0, 1, 2], [0, 50, 100])
@@ -93,7 +93,7 @@ def _choose_ticks(ticks: Sequence[float], scale: svg.Scale, ends: Sequence[float
 
 
 def _draw_limits(x: svg.Scale, y: svg.Scale, across: tuple[float, float], up: tuple[float, float]) -> list[str]:
-    """Where the half width is the largest of a quality mark: straight lines on log axes, labelled near the bottom."""
+    """A line for each quality mark, at the largest half width that it allows, labelled near the bottom."""
     parts = []
     for place, (_, limit) in enumerate(QUALITY):
         start, end = max(across[0], up[0] / limit), min(across[1], up[1] / limit)

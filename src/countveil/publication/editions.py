@@ -63,8 +63,8 @@ def summarise_publication(declared: DeclaredPublication) -> PublicationSummary:
 def find_editions(declared: DeclaredPublication) -> dict[int, Folder]:
     """The folders of the editions in the declared output by their numbers, oldest first.
 
-    Only real folders `edition-N` count whose manifest says that they are this edition of this publication: no links, no
-    folders that are still written.
+    A folder `edition-N` counts if its manifest says that it is this edition of this publication. Links do not count,
+    nor do folders that are still being written.
     """
     editions = {}
     with suppress(OSError):  # without the folder there are no editions

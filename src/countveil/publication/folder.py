@@ -121,7 +121,10 @@ def read_manifest(content: bytes) -> dict[str, Any]:
 
 
 def list_hashes(manifest: Mapping[str, Any]) -> dict[str, str]:
-    """The SHA-256 of every file that a manifest names; empty where a file that each edition has is not named."""
+    """The SHA-256 of every file that a manifest names.
+
+    For the report and the registry entry, which every edition has, it is an empty text if they are not named.
+    """
     laws = [each["law"] for each in manifest["tables"] if each["law"]]
     listed = {each["file"]: each["sha256"] for each in (*manifest["tables"], *manifest["margins"], *laws)}
     return {**listed, REPORT: "", DEPLOYMENT: "", **manifest["files"]}
@@ -179,7 +182,10 @@ def check_new(target: Path) -> None:
 
 
 def find_published(target: Path, receipts: Sequence[str]) -> Folder | None:
-    """The edition with these receipts in a folder, checked; None for a new or empty folder; else it is refused."""
+    """The edition with these receipts in a folder, checked; None if the folder is new or empty.
+
+    A folder with other content is refused.
+    """
     if not (target / MANIFEST).is_file():
         check_new(target)
         return None

@@ -110,8 +110,10 @@ def foresee(
 
 
 def _bound_errors(tree: Tree, mechanisms: Mapping[str, Mechanism]) -> list[int]:
-    """The largest certain error of the published numbers of each table: twice its D, or the sum of its parts' if that
-    is less."""
+    """The largest certain error of the published numbers of each table.
+
+    For each cell it is twice the table's D, or the sum of the errors of its parts if that is less.
+    """
     errors: list[Floats] = [np.full(len(level), np.inf) for level in tree.levels]
     for i in range(len(tree.levels) - 1, -1, -1):
         level = tree.levels[i]

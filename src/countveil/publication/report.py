@@ -254,7 +254,7 @@ def _write_verification(manifest: Mapping[str, Any]) -> str:
 
 
 def _write_table(heads: Sequence[str], rows: Iterable[Sequence[str]], bar: int | None = None) -> str:
-    """An HTML table of cells that are escaped; a row of one cell is a heading, `bar` the column that has pictures."""
+    """An HTML table whose cells are escaped. A row of one cell is a heading; the column `bar` has pictures."""
     head = "".join(f"<th>{words}</th>" for words in heads)
     body = "".join(
         f"<tr>{''.join(_write_cells(cells, bar))}</tr>"

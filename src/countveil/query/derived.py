@@ -334,7 +334,7 @@ def _parse_by(entry: Mapping[str, object], source: Column | None, key: str) -> S
     low, high = calendar.read_day(ends[0]), calendar.read_day(ends[1], last=True)
     for end, written, day in zip(("min", "max"), ends, (low, high), strict=True):
         if written is not None and day is None:
-            raise ConfigError(f"{key}.{end}", f"{shorten(written)} is not a date or a period; write 2024-01")
+            raise ConfigError(f"{key}.{end}", f"{shorten(written)} is not a date or a period, such as 2024-01")
     if source is not None and source.kind == "date":
         days = source.values if source.is_listed else (source.value(source.low), source.value(source.high))
         known = [day for day in days if isinstance(day, datetime.date)]

@@ -1,4 +1,4 @@
-"""The axes of a table, of which a public list may say which combinations can exist.
+"""The axes of a table. A public list may say which combinations of their bins can exist.
 
 The cells of a table are the product of its axes. Each source of group columns has an axis of its own, but sources of
 the columns of a public list share a `JointAxis`: a cell can exist if some row of the list has a value in it. This
@@ -32,8 +32,10 @@ LARGEST_PRODUCT = 2**62
 
 @dataclass(frozen=True, eq=False)
 class JointAxis:
-    """The combinations of bins of several axes that can exist. `numbers` are their numbers in the product of the parts,
-    the last part changing fastest, in order."""
+    """The combinations of bins of several axes that can exist.
+
+    `numbers` are their numbers in the product of the parts, ascending; the last part changes fastest.
+    """
 
     parts: tuple[Axis, ...]
     numbers: NDArray[np.int64]
@@ -69,7 +71,7 @@ class JointAxis:
         return [labels[key] for key in self.keys(column).tolist()]
 
     def order(self, shown: Sequence[Column]) -> list[int]:
-        """The combinations sorted by the labels' declared order, of the first shown column first."""
+        """The indexes of the combinations, sorted by their labels: in the first shown column, then in the next."""
         import numpy as np
 
         keys = [self.keys(column) for column in shown if column in self.columns]
@@ -78,7 +80,7 @@ class JointAxis:
 
     @cached_property
     def known(self) -> list[Membership]:
-        """For every source, that its value is in some combination."""
+        """For every source, the test that its value occurs in some combination."""
         import numpy as np
 
         points = [part.points(np.unique(own).tolist()) for part, own in zip(self.parts, self._bins, strict=True)]
@@ -114,8 +116,10 @@ def axes_of(by: Sequence[Column], schema: Schema) -> tuple[Axis | JointAxis, ...
 
 @lru_cache(maxsize=64)
 def _join_axes(parts: tuple[Axis, ...], possible: PossibleCells) -> tuple[Axis | JointAxis, ...]:
-    """Axes with exactly the combinations of these that can exist: one for each part if the combinations are a product,
-    so that equal tables have equal axes."""
+    """The axes with exactly those combinations of bins that can exist.
+
+    If these combinations are a product, each part keeps an axis of its own, so that equal tables have equal axes.
+    """
     import numpy as np
 
     joint = JointAxis(parts, _list_combinations(parts, possible))

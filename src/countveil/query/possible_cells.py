@@ -2,8 +2,9 @@
 
     cells = "possible.csv"      # municipality,age_group,housing: one row for each combination that can exist
 
-A field is a value of its column or a label, as an answer shows it. Refused with the line are columns that are not
-declared, values outside a domain, combinations that occur twice, and those that the columns themselves exclude.
+A field is a value of its column or a label, as an answer shows it. Columns that are not declared, values outside a
+domain, combinations that occur twice and combinations that the columns themselves exclude are refused; the message
+names the line.
 """
 
 from __future__ import annotations

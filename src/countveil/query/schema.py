@@ -101,8 +101,10 @@ class Column:
 
     @cached_property
     def runs(self) -> list[tuple[int, int, int]]:
-        """The points of the root by the number of their bin, as sorted intervals; neighbours differ. For a source of
-        many values it is long."""
+        """Sorted intervals (low, high, bin) of points of the root, each with the number of its bin.
+
+        Neighbouring intervals have different bins. The list is long if the source has many values.
+        """
         return sorted((low, high, i) for i in range(self.keys) for low, high in self.block(i))
 
     @cached_property

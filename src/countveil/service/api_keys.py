@@ -70,7 +70,7 @@ class Keyring:
             return list(self._keys.values())
 
     def recognise(self, given: str) -> Key | None:
-        """The key that this text is; None if it is unknown or revoked."""
+        """The key with this text; None if the key is unknown or revoked."""
         match = SHAPE.fullmatch(given)
         with self._lock:
             self._refresh()

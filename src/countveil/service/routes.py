@@ -261,7 +261,8 @@ def run_task(request: Request, task: str, arguments: dict[str, Any]) -> Response
     except TooLongError:
         raise Problem(
             ProblemKind.BAD_PARAMETER,
-            f"this takes too long for the service; run it on your machine: countveil {task} --help",
+            f"this takes too long for the service; run countveil {task} on your own machine "
+            f"(options: countveil {task} --help)",
         ) from None
     except BusyError:
         raise Problem(

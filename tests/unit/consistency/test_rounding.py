@@ -65,7 +65,7 @@ def test_sums_and_bounds_hold_whatever_the_real_numbers_are(seed: int) -> None:
         assert ((low <= counts) & (counts <= high)).all()
 
 
-def test_units_add_up_to_the_missing_whole_numbers() -> None:
+def test_fractions_of_a_family_add_up_to_its_sum_less_the_integer_parts() -> None:
     level = families(3)
     units = np.array([UNIT // 3] * 3)
     low, high = np.zeros(3, dtype=np.int64), np.full(3, 5)

@@ -62,7 +62,7 @@ def test_cumulants_of_policy_floor_are_the_largest_over_all_counts(sign: int) ->
     assert cumulants(mechanism).at(t) == pytest.approx(exact, abs=1e-12)
 
 
-def test_cumulants_of_many_orders_are_never_below_those_of_each(mapped: Mechanism) -> None:
+def test_cumulants_computed_for_many_t_at_once_are_never_below_those_computed_one_by_one(mapped: Mechanism) -> None:
     fast = cumulants(mapped)
     for orders in (np.array([-0.1, 0.02]), np.linspace(-0.2, 0.1, 60), np.linspace(0.01, 0.1, 40)):
         exact = np.array([define_cumulant(mapped, float(t)) for t in orders])

@@ -223,7 +223,7 @@ def test_laws_are_sorted_and_without_zeros() -> None:
     assert sum(row["p"] for row in rows) == 1
 
 
-def test_laws_end_at_the_floor() -> None:
+def test_a_drawn_law_ends_where_its_probability_falls_to_the_floor() -> None:
     rows = law_rows(law_of((10, 0, 2, 1), 4), floor=1 / 12)
     assert [row["z"] for row in rows] == [-2, -1, 0, 1, 2]
     assert [row["p"] for row in rows] == [0.125, 1 / 12, 0.625, 1 / 12, 0.125], "gaps are no deeper than the floor"

@@ -1,4 +1,4 @@
-"""Families of physical types: which there are, and as which declared kinds each can be read."""
+"""The families of physical types, and the declared kinds that each family can be read as."""
 
 from __future__ import annotations
 

@@ -243,8 +243,10 @@ class PostgresEngine(SqlEngine):
         return {name: family_of(*kind) for name, *kind, _ in self._look[2]}
 
     def scales(self) -> Mapping[str, int]:
-        """For numeric columns, 18: the most digits after the point that an edge can have. PostgreSQL compares all
-        scales exactly."""
+        """For numeric columns, 18: the most digits after the point that the edge of a bin can have.
+
+        PostgreSQL compares numbers of any scale exactly.
+        """
         return {name: 18 for name, kind, *_ in self._look[2] if kind == "numeric"}
 
     def compiler(self) -> PostgresCompiler:

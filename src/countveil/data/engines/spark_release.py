@@ -168,8 +168,11 @@ def add_empty_cells(session: Any, cells: int, counts: Any) -> Any:
 
 
 def parts_of(session: Any, cells: int) -> int:
-    """How many tasks draw and write, each one file: one for each core, unless there are too few or too many cells for
-    that."""
+    """The number of tasks that draw noise; each writes one file.
+
+    One task per core, but fewer if a task would have under CELLS_OF_A_TASK cells, and more if it would have over
+    CELLS_OF_A_PART.
+    """
     useful = min(int(session.sparkContext.defaultParallelism), -(-cells // CELLS_OF_A_TASK))
     return max(1, useful, -(-cells // CELLS_OF_A_PART))
 

@@ -383,5 +383,8 @@ class Compiler:
         return self.dialect.list_bins(self.bind(values), self.bind(bins), axis.source.kind)
 
     def numbering(self, axis: JointAxis) -> str:
-        """A relation (v, i) of the combinations that can exist: their numbers in the product of the parts, and here."""
+        """A relation (v, i) of the combinations that can exist.
+
+        v is the number of a combination in the product of the parts, i its index among those that can exist.
+        """
         return self.dialect.list_values(self.bind(axis.numbers.tolist()), "integer")

@@ -31,7 +31,7 @@ from countveil.query.schema import MAX_VALUES, Column, Kind, Value
 NUMBER = "^[+-]?([0-9]{1,200}([.][0-9]{0,200})?|[.][0-9]{1,200})([eE][+-]?[0-9]{1,2})?$"
 """The form of numbers in text. Their length is limited: none is too large or too small for a 64-bit float."""
 TEXT_SCALE = 19
-"""The most digits on each side of the point in a decimal that is read from text; one more than an edge may have."""
+"""The most digits on each side of the point in a decimal that is read from text; one more than the edge of a bin may have."""
 DECIMAL = f"^-?[0-9]{{1,{TEXT_SCALE}}}([.][0-9]{{1,{TEXT_SCALE}}})?$"
 INSTANT = (
     "^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{1,9})?"
@@ -96,7 +96,10 @@ def is_joined(axis: Axis) -> bool:
 
 
 def bins_by_value(axis: Axis) -> tuple[list[Value], list[int]]:
-    """The values of an axis for which `is_joined` is true, and the number of each value's bin."""
+    """All values of the source of `axis` that lie in a bin, and the number of each value's bin.
+
+    The axis must be one that `is_joined`.
+    """
     source = axis.source
     if axis.is_plain:
         return list(source.values), list(range(len(source.values)))

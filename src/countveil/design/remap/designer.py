@@ -233,7 +233,7 @@ class Remapper:
     def _first_bound(self, epsilon: Fraction, eta: Fraction, target: Fraction) -> int:
         """The first noise bound to try: there the signed law and its moves should stay within the delta `target`.
 
-        Moves cost about (1 + E)/(E - 1) times the probability at the edge of the law, where E = e^epsilon.
+        Moves cost about (1 + E)/(E - 1) times the probability of the outermost noise, where E = e^epsilon.
         """
         if not self.signed.closed:
             return max(3, self._quarter.D)
@@ -262,8 +262,10 @@ class Remapper:
         return mechanism
 
     def _prices(self, laws: Remap) -> tuple[dict[str, object], ...]:
-        """The price of releases without bias from a smaller count on. From the count n0 on there is no bias:
-        for a few values of n0, the mean squared error at the count 0. Floats, for display."""
+        """What it costs to be unbiased from a smaller count n0 on.
+
+        For a few values of n0, this is the mean squared error at the count 0: floats, for display.
+        """
         side = pulls.geometric_side(laws.source)
         if side is None:
             return ()
