@@ -31,7 +31,7 @@ from countveil.query.schema import MAX_VALUES, Column, Kind, Value
 NUMBER = "^[+-]?([0-9]{1,200}([.][0-9]{0,200})?|[.][0-9]{1,200})([eE][+-]?[0-9]{1,2})?$"
 """The form of numbers in text. Their length is limited: none is too large or too small for a 64-bit float."""
 TEXT_SCALE = 19
-"""The most digits on each side of the point in a decimal that is read from text; one more than the edge of a bin may have."""
+"""The most digits on each side of the point in a decimal that is read from text; one more than an edge may have."""
 DECIMAL = f"^-?[0-9]{{1,{TEXT_SCALE}}}([.][0-9]{{1,{TEXT_SCALE}}})?$"
 INSTANT = (
     "^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{1,9})?"
