@@ -87,5 +87,5 @@ def confirm(text: str, guess: Guess, labels: Sequence[str] = ()) -> str:
                 return changed
         except ValueError:  # of TOML: not this mark
             continue
-    mark = "`bounds_guessed = true`" if guess.column is None else "`guessed = true`"
-    raise ConfigError(guess.key, f"this command cannot remove the mark {mark}; delete it in the file by hand")
+    key = "bounds_guessed" if guess.column is None else "guessed"
+    raise ConfigError(guess.key, f"this command cannot remove the mark `{key} = true`; delete it in the file by hand")
