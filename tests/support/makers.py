@@ -11,6 +11,7 @@ import math
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -215,8 +216,8 @@ class NotHeld(DuckDBEngine):
 
 def opened(name: str, rows: list[Row], types: Types, folder: Path, schema: Schema) -> Engine:
     """The engine of a maker's source."""
-    source = MAKERS[name](rows, types, folder)
-    return NotHeld(source, schema) if name.endswith("-not-held") else open_engine(source, schema, ENGINE.get(name))
+    source = replace(MAKERS[name](rows, types, folder), engine=ENGINE.get(name))
+    return NotHeld(source, schema) if name.endswith("-not-held") else open_engine(source, schema)
 
 
 @contextmanager

@@ -75,7 +75,6 @@ class Dataset:
 
     schema: Schema
     source: Source
-    engine: str | None
     budget: Budget | None
     bounds_guessed: bool = False
     """Whether the contribution bounds were chosen from the data and are not confirmed."""
@@ -311,14 +310,16 @@ def _dataset(
         )
     budget = read_budget(name, read_table(entry["budget"], f"{key}.budget"), published) if "budget" in entry else None
     allow_ui, bounds_guessed = (read_flag(entry, name, key) for name in ("allow_spark_ui", "bounds_guessed"))
-    source = Source(location, table, delimiter, directory=directory, schema=schema, allow_spark_ui=allow_ui)
+    source = Source(
+        location, table, delimiter, directory=directory, schema=schema, engine=engine, allow_spark_ui=allow_ui
+    )
     if source.useless_setting is not None:
         raise ConfigError(f"{key}.{source.useless_setting[0]}", source.useless_setting[1])
     if "allow_spark_ui" in entry and "spark" not in (engine, source.scheme):
         raise ConfigError(
             f"{key}.allow_spark_ui", 'is only for datasets that Spark counts; set engine = "spark", or remove it'
         )
-    return Dataset(schema, source, engine, budget, bounds_guessed)
+    return Dataset(schema, source, budget, bounds_guessed)
 
 
 def _service(entry: Mapping[str, object], directory: Path, environment: Mapping[str, str]) -> Service:

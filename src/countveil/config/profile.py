@@ -51,7 +51,7 @@ def inspect(dataset: Dataset, by: Sequence[str] = ()) -> Inspection:
     Contribution bounds are compared in tables grouped `by` these columns; see `choose_tables`.
     """
     schema = dataset.schema
-    engine = open_engine(dataset.source, schema, dataset.engine)
+    engine = open_engine(dataset.source, schema)
     try:
         columns = tuple(survey_column(engine, column) for column in schema.columns)
         people = None if schema.unit_is_row else survey_people(engine, schema)

@@ -291,7 +291,7 @@ class Curator(Publishing):
         self, question: Question, dataset: Dataset, snapshot: Snapshot, *, keep: bool = False
     ) -> Iterator[Engine]:
         """The engine for this snapshot of a dataset. A question that the engine cannot answer is refused."""
-        with self._engines.use(snapshot, dataset.schema, dataset.engine, keep=keep) as engine:
+        with self._engines.use(snapshot, dataset.schema, keep=keep) as engine:
             check_collectable(question, engine.writes_files)
             yield engine
 

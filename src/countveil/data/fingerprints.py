@@ -47,7 +47,7 @@ class Fingerprints:
         self._entries: dict[Keyed, list[Keyed]] = {}
         """For the keyed name of each source: the keyed traces of its files, and its fingerprint."""
         self._lock = threading.Lock()
-        self._servers: dict[tuple[str, str | None], Engine] = {}
+        self._servers: dict[tuple[str, str | None, str | None], Engine] = {}
         self._storage: Storage | None = None
         if cache is not None:
             with suppress(OSError):
@@ -148,11 +148,12 @@ class Fingerprints:
 
     def _ask_server(self, source: Source) -> str:
         """The fingerprint that a server computes for its table. The connection to the server stays open."""
-        where = (source.location, source.table)
+        where = (source.location, source.table, source.engine)
         with self._lock:
             engine = self._servers.get(where)
             if engine is None:
-                if source.scheme not in ENGINES:  # the message omits the address: it may have a password
+                if source.engine is None and source.scheme not in ENGINES:
+                    # the message omits the address: it may have a password
                     raise EngineError(f"source: no engine for {shorten(source.scheme, 20)}:// is installed")
                 engine = self._servers[where] = open_engine(source)
         return engine.fingerprint()

@@ -48,6 +48,8 @@ class Source:
     """The declared columns, if known: when Spark stores rows, only these columns are stored."""
     stored: object = None
     """The stored rows of a Spark source; see `spark_storage`."""
+    engine: str | None = None
+    """The name of the engine that reads the source, if it is not the usual one for sources of this kind."""
     allow_spark_ui: bool = False
     """Whether counting is allowed if readers of the Spark session's UI or event log can see row counts."""
 

@@ -58,5 +58,5 @@ def test_codes_get_labels_when_they_are_confirmed(tmp_path: Path) -> None:
 def test_a_mark_that_cannot_be_removed_safely_is_refused(tmp_path: Path) -> None:
     text = config_text(columns='region = { values = ["a"], "guessed" = true }')
     (guess,) = list_guesses(load(written(tmp_path, text), {}))
-    with pytest.raises(ConfigError, match="edit the file"):
+    with pytest.raises(ConfigError, match="delete it in the file by hand"):
         confirm(text, guess)

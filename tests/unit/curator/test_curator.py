@@ -326,9 +326,7 @@ class Meanwhile(DuckDBEngine):
 
 @pytest.fixture
 def meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "countveil.data.engines.engine.open_engine", lambda source, schema, engine: Meanwhile(source, schema)
-    )
+    monkeypatch.setattr("countveil.data.engines.engine.open_engine", lambda source, schema: Meanwhile(source, schema))
 
 
 @pytest.mark.usefixtures("meanwhile")
@@ -357,9 +355,9 @@ def test_a_source_written_while_it_is_opened_charges_nothing(
 ) -> None:
     """An engine must read the content that was fingerprinted; otherwise nothing is charged."""
 
-    def opening(source: Source, schema: Any, engine: Any) -> Any:
+    def opening(source: Source, schema: Any) -> Any:
         people(config.parent, "EEEEEEEE")
-        opened = open_engine(source, schema, engine)
+        opened = open_engine(source, schema)
         if back:
             people(config.parent)
         return opened
@@ -390,12 +388,12 @@ def test_a_path_whose_files_change_while_they_are_opened_counts_the_old_files(
     now.symlink_to(few)
     with_plan(config)
 
-    def opening(source: Source, schema: Any, engine: Any) -> Any:
+    def opening(source: Source, schema: Any) -> Any:
         now.unlink()
         now.symlink_to(many)
         (tmp_path / "part-2.csv").hardlink_to(many)
         try:
-            return open_engine(source, schema, engine)
+            return open_engine(source, schema)
         finally:
             (tmp_path / "part-2.csv").unlink()
             now.unlink()

@@ -178,12 +178,12 @@ def check_columns(schema: Schema, families: Mapping[str, Family]) -> None:
         )
 
 
-def open_engine(source: Source, schema: Schema | None = None, engine: str | None = None) -> Engine:
+def open_engine(source: Source, schema: Schema | None = None) -> Engine:
     """Open the engine for a source. If a schema is given, the source's columns are checked against it."""
     if source.useless_setting is not None:
         setting, reason = source.useless_setting
         raise ParameterError(setting, getattr(source, setting), "nothing", reason)
-    name = engine or ENGINES.get(source.scheme)
+    name = source.engine or ENGINES.get(source.scheme)
     if name is None:
         raise EngineError(
             f"source: countveil cannot read {shorten(source.location, 100)}; "
@@ -221,15 +221,12 @@ class EnginePool:
         self._retired: list[_Member] = []
 
     @contextmanager
-    def use(
-        self, snapshot: Snapshot, schema: Schema, engine: str | None = None, *, keep: bool = False
-    ) -> Iterator[Engine]:
-        """The engine of a dataset for a snapshot of its source, opened if needed. `engine` is the configured engine's
-        name.
+    def use(self, snapshot: Snapshot, schema: Schema, *, keep: bool = False) -> Iterator[Engine]:
+        """The engine of a dataset for a snapshot of its source, opened if needed.
 
         With `keep` the engine stays open until the pool is closed, because files that it wrote are read later.
         """
-        member = self._join(snapshot, schema, engine)
+        member = self._join(snapshot, schema)
         try:
             yield member.engine
         finally:
@@ -237,13 +234,13 @@ class EnginePool:
                 member.users -= 0 if keep else 1
             self._close_unused()
 
-    def _join(self, snapshot: Snapshot, schema: Schema, engine: str | None) -> _Member:
+    def _join(self, snapshot: Snapshot, schema: Schema) -> _Member:
         with self._lock:
             member = self._current.get(schema.name)
             if member is None or member.state != snapshot.state or not member.engine.alive():
                 if member is not None:
                     self._retired.append(self._current.pop(schema.name))
-                member = self._current[schema.name] = _Member(snapshot.state, _open_on(snapshot, schema, engine))
+                member = self._current[schema.name] = _Member(snapshot.state, _open_on(snapshot, schema))
             member.users += 1
         self._close_unused()
         return member
@@ -263,9 +260,9 @@ class EnginePool:
             self._retired.clear()
 
 
-def _open_on(snapshot: Snapshot, schema: Schema, name: str | None) -> Engine:
+def _open_on(snapshot: Snapshot, schema: Schema) -> Engine:
     """Open an engine, then check that the source is still as in the snapshot, because opening may copy rows."""
-    engine = open_engine(snapshot.source, schema, name)
+    engine = open_engine(snapshot.source, schema)
     try:
         if not snapshot.is_current():
             raise EngineError("source: the data changed while it was opened; nothing was charged; ask again")

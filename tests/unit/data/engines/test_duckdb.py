@@ -544,7 +544,7 @@ def test_engines_are_found_by_scheme_and_by_name(tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="countveil cannot read"):
         open_engine(Source("rows.txt"))
     with pytest.raises(EngineError, match=r"is not installed; installed engines: .*duckdb"):
-        open_engine(Source("rows.csv"), engine="abacus")
+        open_engine(Source("rows.csv", engine="abacus"))
     with pytest.raises(CountveilError):
         open_engine(Source("postgresql://host/db", table="t"))
 

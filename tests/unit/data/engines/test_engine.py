@@ -54,12 +54,14 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def seen(fingerprint: str = "a", *, certain: bool = True, now: str | None = None) -> Snapshot:
-    return Snapshot(Source("rows.csv"), Keyed(fingerprint), (), certain, lambda: Keyed(now or fingerprint))
+    return Snapshot(
+        Source("rows.csv", engine="abacus"), Keyed(fingerprint), (), certain, lambda: Keyed(now or fingerprint)
+    )
 
 
 @pytest.mark.usefixtures("installed")
 def test_a_third_party_engine_needs_only_the_required_methods() -> None:
-    opened = open_engine(Source("rows.csv"), SCHEMA, "abacus")
+    opened = open_engine(Source("rows.csv", engine="abacus"), SCHEMA)
     assert opened.count(ask(SCHEMA, by=["x"]), salt=b"").tolist() == [0, 1, 2]
     assert opened.alive()
     assert not opened.writes_files
@@ -70,19 +72,30 @@ def test_a_third_party_engine_needs_only_the_required_methods() -> None:
 def test_an_engine_that_is_not_a_subclass_is_refused(installed: dict[str, Any]) -> None:
     installed["abacus"] = lambda source, schema: object()
     with pytest.raises(EngineError, match=r"engine abacus is not a subclass of countveil\.data\.engines\.Engine"):
-        open_engine(Source("rows.csv"), engine="abacus")
+        open_engine(Source("rows.csv", engine="abacus"))
     with pytest.raises(TypeError, match="abstract"):
         type("Half", (Engine,), {"count": None})()
 
 
 @pytest.mark.usefixtures("installed")
 def test_an_engine_without_sql_cannot_be_inspected(monkeypatch: pytest.MonkeyPatch) -> None:
-    dataset: Any = SimpleNamespace(schema=SCHEMA, source=Source("rows.csv"), engine="abacus")
+    dataset: Any = SimpleNamespace(schema=SCHEMA, source=Source("rows.csv", engine="abacus"))
     with pytest.raises(EngineError, match="this engine cannot be inspected"):
         inspect(dataset)
     monkeypatch.setitem(engine.ENGINES, "csv", "abacus")
     with pytest.raises(EngineError, match=r"cannot be inspected; write countveil\.toml by hand"):
         propose(Source("rows.csv"))
+
+
+@pytest.mark.usefixtures("installed")
+def test_the_configured_engine_of_a_server_is_asked_for_its_fingerprint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Abacus, "fingerprint", lambda self: "beads")
+    known = Fingerprints(Secret("of these tests").make_keyed_hash)
+    server = Source("abacus://somewhere", table="t", engine="abacus")
+    assert known.look(server).fingerprint == known.look(server).fingerprint
+    known.close()
+    with pytest.raises(EngineError, match="no engine for abacus:// is installed"):
+        known.look(replace(server, engine=None))
 
 
 @pytest.mark.usefixtures("installed")
@@ -101,9 +114,9 @@ def test_an_engine_that_cannot_detect_changed_data_is_refused(monkeypatch: pytes
 @pytest.mark.usefixtures("installed")
 def test_an_engine_is_opened_once_for_each_state_and_closed_after_its_last_question() -> None:
     pool = EnginePool()
-    with pool.use(seen(), SCHEMA, "abacus") as first, pool.use(seen(), SCHEMA, "abacus") as same:
+    with pool.use(seen(), SCHEMA) as first, pool.use(seen(), SCHEMA) as same:
         assert same is first
-        with pool.use(seen("b"), SCHEMA, "abacus") as second, pool.use(seen("b"), OTHER, "abacus") as other:
+        with pool.use(seen("b"), SCHEMA) as second, pool.use(seen("b"), OTHER) as other:
             assert len({id(each) for each in (first, second, other)}) == 3, "one for each dataset"
         assert (first.closed, second.closed) == (0, 0)  # type: ignore[attr-defined]
     assert (first.closed, second.closed) == (1, 0)  # type: ignore[attr-defined]
@@ -114,12 +127,12 @@ def test_an_engine_is_opened_once_for_each_state_and_closed_after_its_last_quest
 @pytest.mark.usefixtures("installed")
 def test_an_engine_is_reopened_if_its_session_ended_or_its_state_is_uncertain() -> None:
     pool = EnginePool()
-    with pool.use(seen(), SCHEMA, "abacus") as first:
+    with pool.use(seen(), SCHEMA) as first:
         first.here = False  # type: ignore[attr-defined]
-    with pool.use(seen(), SCHEMA, "abacus") as second:
+    with pool.use(seen(), SCHEMA) as second:
         assert first.closed == 1  # type: ignore[attr-defined]
     unsure = seen(certain=False)
-    with pool.use(unsure, SCHEMA, "abacus") as third, pool.use(unsure, SCHEMA, "abacus") as fourth:
+    with pool.use(unsure, SCHEMA) as third, pool.use(unsure, SCHEMA) as fourth:
         assert len({id(each) for each in (first, second, third, fourth)}) == 4
     pool.close()
 
@@ -127,9 +140,9 @@ def test_an_engine_is_reopened_if_its_session_ended_or_its_state_is_uncertain() 
 @pytest.mark.usefixtures("installed")
 def test_a_kept_engine_stays_open_until_the_pool_is_closed() -> None:
     pool = EnginePool()
-    with pool.use(seen(), SCHEMA, "abacus", keep=True) as first:
+    with pool.use(seen(), SCHEMA, keep=True) as first:
         pass
-    with pool.use(seen("b"), SCHEMA, "abacus"):
+    with pool.use(seen("b"), SCHEMA):
         assert first.closed == 0  # type: ignore[attr-defined]
     pool.close()
     assert first.closed == 1  # type: ignore[attr-defined]
@@ -145,7 +158,7 @@ def test_an_engine_is_closed_if_its_data_changed_while_it_was_opened(installed: 
     installed["abacus"] = opening
     pool = EnginePool()
     refused = pytest.raises(EngineError, match="the data changed while it was opened; nothing was charged; ask again")
-    with refused, pool.use(seen(now="b"), SCHEMA, "abacus"):
+    with refused, pool.use(seen(now="b"), SCHEMA):
         pytest.fail("nothing is counted")
     assert [each.closed for each in made] == [1]
     pool.close()

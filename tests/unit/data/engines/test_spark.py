@@ -462,7 +462,7 @@ ONE = Schema("people", (Column("x", "integer", low=0, high=9),))
 
 def counts_of(path: Path, engine: str, schema: Schema = ONE, by: str = "x") -> list[int]:
     spark()
-    opened = open_engine(Source(str(path)), schema, engine)
+    opened = open_engine(Source(str(path), engine=engine), schema)
     try:
         return opened.count(ask(schema, by=[by]), salt=b"s").tolist()
     finally:
@@ -565,16 +565,16 @@ def test_floats_are_accepted_as_ids_and_codes_only_while_they_are_exact_integers
     ids = [2.0**53, 2.0**53 + 2, 2.0**53 - 1, 1.5, float("inf"), float("nan"), None, 7.0, 7.0, -0.0]
     table = {"person": pa.array(ids, pa.float64()), "x": [5.0] * 10, "y": pa.array([5] * 10, pa.float32())}
     pq.write_table(pa.table(table), tmp_path / "rows.parquet")
-    source = Source("rows.parquet", directory=tmp_path)
     declared = Column("x", "text", ("5", "5.0")), Column("y", "text", ("5",))
     for name in ("duckdb", "spark"):
         schema = Schema("people", declared, "person")
-        engine = open_engine(source, schema, name)
+        source = Source("rows.parquet", directory=tmp_path, engine=name)
+        engine = open_engine(source, schema)
         found = [engine.count(ask(schema, dataset="people", by=by), salt=b"").tolist() for by in ((), "x", "y")]
         engine.close()
         assert found == [[3], [3, 0], [3]], name
         with pytest.raises(DataError, match="people are identified by integers or text, not single values"):
-            open_engine(source, Schema("people", declared[:1], "y"), name)
+            open_engine(source, Schema("people", declared[:1], "y"))
 
 
 @pytest.mark.parametrize("column", KINDS, ids=lambda column: column.name)

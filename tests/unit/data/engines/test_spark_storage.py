@@ -280,7 +280,7 @@ def test_the_cache_of_the_users_session_is_not_counted(tmp_path: Path) -> None:
     cached = spark().read.parquet(str(path)).cache()
     assert cached.count() == 2
     pq.write_table(pa.table({"x": [3, 3, 3]}), path)
-    engine = open_engine(Source(str(path)), ONE, "spark")
+    engine = open_engine(Source(str(path), engine="spark"), ONE)
     try:
         assert engine.count(ask(ONE, by=["x"]), salt=b"s").tolist() == [0, 0, 0, 3, *[0] * 6]
     finally:
@@ -302,8 +302,12 @@ def test_the_users_calendar_setting_does_not_change_old_dates(mode: str, tmp_pat
         user.conf.set(key, mode)
     try:
         user.sql(f"CREATE TABLE old_days (d DATE) USING parquet LOCATION '{path.parent}'")
-        for source in (Source(str(path)), Source("spark://old_days"), Source(frame=user.sql(f"SELECT {day} AS d"))):
-            engine = open_engine(source, DAYS, "spark")
+        for source in (
+            Source(str(path), engine="spark"),
+            Source("spark://old_days"),
+            Source(frame=user.sql(f"SELECT {day} AS d")),
+        ):
+            engine = open_engine(source, DAYS)
             found = engine.count(ask(DAYS, by=["d"]), salt=b"s")
             engine.close()
             assert found.nonzero()[0].tolist() == [datetime.date(1500, 3, 1).toordinal() - 1]
