@@ -61,7 +61,7 @@ def test_bounds_enclose_the_delta_of_known_laws_closely(case: dict[str, Any]) ->
             assert found.upper - found.lower <= 0.01 * exact + 1e-12 * (exact < 1e-9), (epsilon, found)
 
 
-def test_the_vectors_have_tiny_deltas_and_detect_a_wrong_number_of_answers() -> None:
+def test_the_expected_deltas_are_tiny_and_detect_a_wrong_number_of_answers() -> None:
     """The least positive delta of the vectors is below 1e-14, and bounds for k - 1 or k + 1
     answers contain no delta that the vectors give for k."""
     positive = [float(d) for case in CASES for _, d in case.get("deltas", []) if float(d) > 0]

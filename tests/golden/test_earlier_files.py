@@ -48,7 +48,7 @@ def check_replay(table: Any, answer: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(EXPECTED["mechanisms"]))
-def test_mechanism_files_have_the_same_hash_and_claims(name: str, tmp_path: Path) -> None:
+def test_earlier_mechanism_files_keep_their_hash_and_claims(name: str, tmp_path: Path) -> None:
     file, expected = BEFORE / "mechanisms" / f"{name}.json", EXPECTED["mechanisms"][name]
     mechanism = cv.Mechanism.load(file)
     assert mechanism.hash == expected["hash"] == json.loads(file.read_text())["hash"]
@@ -58,7 +58,7 @@ def test_mechanism_files_have_the_same_hash_and_claims(name: str, tmp_path: Path
     assert (tmp_path / "again.json").read_bytes() == file.read_bytes()
 
 
-def test_the_earlier_mechanism_files_have_every_method_and_policy() -> None:
+def test_the_earlier_mechanism_files_include_every_method_and_policy() -> None:
     files = {file.stem for file in (BEFORE / "mechanisms").iterdir()}
     assert files == set(EXPECTED["mechanisms"])
     shown = EXPECTED["mechanisms"].values()
@@ -66,7 +66,7 @@ def test_the_earlier_mechanism_files_have_every_method_and_policy() -> None:
     assert {each["policy"] for each in shown} == {"nonnegative", "signed", "floor"}
 
 
-def test_questions_have_the_same_text_and_hash(config: Path) -> None:
+def test_questions_to_the_earlier_ledger_keep_their_text_and_hash(config: Path) -> None:
     with cv.Curator.open(config) as curator:
         for sql, text, sha256, cells in LEDGER["questions"]:
             question = curator.question(sql)
@@ -81,7 +81,7 @@ def test_the_earlier_ledger_is_verified_without_an_error(
     assert done.code == 0, done.err
 
 
-def test_the_budget_is_the_recorded_one(config: Path) -> None:
+def test_the_budget_of_the_earlier_ledger_is_stated_as_before(config: Path) -> None:
     with cv.Curator.open(config) as curator:
         (budget,) = curator.budget()
         shown = {**vars(budget), "shares": {who: [s.answers, s.spent] for who, s in budget.shares.items()}}
@@ -92,7 +92,7 @@ def test_the_budget_is_the_recorded_one(config: Path) -> None:
         assert json.loads(json.dumps(shown)) == LEDGER["budget"]
 
 
-def test_answers_are_replayed_without_a_charge(config: Path) -> None:
+def test_answers_of_the_earlier_ledger_are_replayed_without_a_charge(config: Path) -> None:
     people = config.with_name("people.csv")
     content = people.read_text()
     with cv.Curator.open(config) as curator:

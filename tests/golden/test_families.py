@@ -46,29 +46,29 @@ def check(member: Member, case: dict[str, Any], sensitivity: int = 1) -> None:
 
 
 @pytest.mark.parametrize("case", of("gaussian"), ids=lambda c: c["s2"][:8])
-def test_discrete_gaussians_equal_the_vectors(case: dict[str, Any]) -> None:
+def test_discrete_gaussians_agree_with_the_independent_computation(case: dict[str, Any]) -> None:
     check(discrete_gaussian(case["s2"]), case)
     assert vectors.close(parameter_for_variance(Fraction(case["variance"])), case["s2"], "1e-27")
 
 
 @pytest.mark.parametrize("case", of("truncated"), ids=vectors.ident)
-def test_truncated_geometric_laws_equal_the_vectors(case: dict[str, Any]) -> None:
+def test_truncated_geometric_laws_agree_with_the_independent_computation(case: dict[str, Any]) -> None:
     check(truncated_geometric(case["epsilon"], int(case["D"])), case)
 
 
 @pytest.mark.parametrize("case", of("laplace"), ids=vectors.ident)
-def test_rounded_laplace_laws_equal_the_vectors(case: dict[str, Any]) -> None:
+def test_rounded_laplace_laws_agree_with_the_independent_computation(case: dict[str, Any]) -> None:
     check(rounded_laplace(case["epsilon"]), case)
 
 
 @pytest.mark.parametrize("case", of("staircase"), ids=vectors.ident)
-def test_staircases_equal_the_vectors(case: dict[str, Any]) -> None:
+def test_staircases_agree_with_the_independent_computation(case: dict[str, Any]) -> None:
     d = int(case["d"])
     check(staircase(case["epsilon"], d, int(case["r"])), case, d)
 
 
 @pytest.mark.parametrize("case", of("fair"), ids=vectors.ident)
-def test_explicit_fair_mechanisms_equal_the_vectors(case: dict[str, Any]) -> None:
+def test_explicit_fair_mechanisms_agree_with_the_independent_computation(case: dict[str, Any]) -> None:
     member = explicit_fair(case["epsilon"], int(case["N"]))
     for n, column in enumerate(case["columns"]):
         for y, expected in enumerate(column):
@@ -77,7 +77,7 @@ def test_explicit_fair_mechanisms_equal_the_vectors(case: dict[str, Any]) -> Non
 
 
 @pytest.mark.parametrize("case", of("clamped", "folded"), ids=lambda c: vectors.ident(c) + c["n"])
-def test_clamped_and_folded_geometric_laws_equal_the_vectors(case: dict[str, Any]) -> None:
+def test_clamped_and_folded_geometric_laws_agree_with_the_independent_computation(case: dict[str, Any]) -> None:
     make = clamped_geometric if case["kind"] == "clamped" else folded_geometric
     n = int(case["n"])
     law = make(case["epsilon"], None if case["N"] is None else int(case["N"])).laws.law(n)
@@ -86,12 +86,12 @@ def test_clamped_and_folded_geometric_laws_equal_the_vectors(case: dict[str, Any
 
 
 @pytest.mark.parametrize("case", of("entropy"), ids=vectors.ident)
-def test_the_last_rows_of_maximum_entropy_equal_the_vectors(case: dict[str, Any]) -> None:
+def test_the_last_rows_of_maximum_entropy_agree_with_the_independent_computation(case: dict[str, Any]) -> None:
     check(maximum_entropy(int(case["D"]), case["V"]), case)
 
 
 @pytest.mark.parametrize("case", of("entropy row"), ids=vectors.ident)
-def test_small_rows_of_maximum_entropy_equal_the_vectors(case: dict[str, Any]) -> None:
+def test_small_rows_of_maximum_entropy_agree_with_the_independent_computation(case: dict[str, Any]) -> None:
     n = int(case["n"])
     law = maximum_entropy(int(case["D"]), case["V"], monotone=False, exact_variance=True).laws.law(n)
     assert len(law.weights) == len(case["column"])

@@ -15,7 +15,7 @@ CASES = vectors.cases("optimal")
 
 
 @pytest.mark.parametrize("case", CASES, ids=vectors.ident)
-def test_signed_designs_have_the_least_delta_of_the_simplex(case: dict[str, Any]) -> None:
+def test_signed_designs_have_the_least_delta_that_an_exact_simplex_finds(case: dict[str, Any]) -> None:
     m = cv.design(
         epsilon=case["epsilon"],
         eta=case["eta"],
@@ -29,7 +29,7 @@ def test_signed_designs_have_the_least_delta_of_the_simplex(case: dict[str, Any]
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c["sensitivity"] == "1"][::4], ids=vectors.ident)
-def test_the_program_agrees_with_the_closed_form(case: dict[str, Any]) -> None:
+def test_designs_by_linear_program_have_the_delta_of_the_closed_form(case: dict[str, Any]) -> None:
     m = cv.design(epsilon=case["epsilon"], eta=case["eta"], D=int(case["D"]), policy="signed", method="program")
     assert vectors.close(m.delta, case["delta"], "2e-7")
 
@@ -44,7 +44,7 @@ def test_the_program_agrees_with_the_closed_form(case: dict[str, Any]) -> None:
         ("1.0", "0.4", 20, "1.34324717904171e-8", "1.06249284671957e-9"),
     ],
 )
-def test_designs_have_the_printed_deltas_and_the_closed_form(
+def test_designs_have_the_printed_deltas_and_those_of_the_closed_form(
     epsilon: str, eta: str, D: int, paper_law: str, best: str
 ) -> None:
     same = {"epsilon": epsilon, "eta": eta, "D": D, "policy": "signed"}
@@ -62,7 +62,7 @@ def test_a_design_for_epsilon_1_and_delta_1e_6_has_eta_0_462_and_D_14() -> None:
     assert m.delta <= Fraction("1e-6")
 
 
-def test_the_knee_is_tanh_of_half_epsilon() -> None:
+def test_delta_begins_to_grow_where_eta_is_tanh_of_half_epsilon() -> None:
     """Just below the knee delta is negligible, above it delta grows at once."""
     below = cv.design(epsilon="1.1", eta="0.500", D=60, policy="signed").delta
     above = cv.design(epsilon="1.1", eta="0.502", D=60, policy="signed").delta

@@ -20,7 +20,7 @@ CASES = vectors.cases("paper")
 
 
 @pytest.mark.parametrize("case", CASES, ids=vectors.ident)
-def test_the_closed_form_equals_the_vectors(case: dict[str, Any]) -> None:
+def test_the_closed_form_agrees_with_the_independent_computation(case: dict[str, Any]) -> None:
     epsilon, eta, D = Fraction(case["epsilon"]), Fraction(case["eta"]), int(case["D"])
     form = paper.closed_form(epsilon, eta, D)
     assert form.k == int(case["k"])

@@ -18,7 +18,7 @@ PAPER = [c for c in CASES if c["kind"] == "paper"]
 
 
 @pytest.mark.parametrize("case", WHOLE, ids=vectors.ident)
-def test_the_program_reaches_the_proved_optimum(case: dict[str, Any]) -> None:
+def test_the_linear_program_reaches_the_proved_optimum(case: dict[str, Any]) -> None:
     model = Model(
         epsilon=Fraction(case["epsilon"]),
         D=int(case["D"]),
@@ -33,7 +33,7 @@ def test_the_program_reaches_the_proved_optimum(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("case", [c for c in WHOLE if c["objective"] == "exact"], ids=vectors.ident)
-def test_certified_designs_reach_the_optimum(case: dict[str, Any]) -> None:
+def test_certified_designs_reach_the_proved_optimum(case: dict[str, Any]) -> None:
     """The delta certified on integer weights is at most 1e-6 above the proved optimum (relatively)."""
     m = cv.design(
         epsilon=case["epsilon"], eta=case["eta"], D=int(case["D"]), unbiased_from=int(case["n0"]), method="program"
@@ -46,7 +46,7 @@ def test_certified_designs_reach_the_optimum(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("case", PAPER, ids=vectors.ident)
-def test_the_papers_general_program_reaches_its_proved_optimum(case: dict[str, Any]) -> None:
+def test_the_general_program_of_the_paper_reaches_its_proved_optimum(case: dict[str, Any]) -> None:
     m = cv.design(
         epsilon=case["epsilon"],
         eta=case["eta"],

@@ -56,14 +56,14 @@ def label(case: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("case", of("canonical"), ids=label)
-def test_canonical_noise_is_the_law_of_its_authors_code(case: dict[str, Any]) -> None:
+def test_canonical_noise_has_the_law_that_the_code_of_its_authors_computes(case: dict[str, Any]) -> None:
     member = canonical_noise(case["epsilon"], case["delta"])
     check(member, case)
     assert member.laws.stationary.worst_error == int(case["D"])
 
 
 @pytest.mark.parametrize("case", of("printed canonical"), ids=label)
-def test_canonical_noise_has_the_printed_digits_and_design_returns_it_certified(case: dict[str, Any]) -> None:
+def test_canonical_noise_and_its_certified_design_have_the_printed_digits(case: dict[str, Any]) -> None:
     law = canonical_noise(case["epsilon"], case["delta"]).laws.stationary
     designed = cv.design(epsilon=case["epsilon"], delta=case["delta"], policy="signed")
     for eta, variance, D in (
@@ -80,29 +80,31 @@ def test_canonical_noise_has_the_printed_digits_and_design_returns_it_certified(
 
 
 @pytest.mark.parametrize("case", of("truncated gaussian"), ids=label)
-def test_the_truncated_gaussian_equals_the_vectors(case: dict[str, Any]) -> None:
+def test_the_truncated_gaussian_agrees_with_the_independent_computation(case: dict[str, Any]) -> None:
     check(truncated_gaussian(case["s2"], int(case["D"])), case)
 
 
 @pytest.mark.parametrize("case", of("offset gaussian"), ids=label)
-def test_the_offset_gaussian_equals_the_vectors(case: dict[str, Any]) -> None:
+def test_the_offset_gaussian_agrees_with_the_independent_computation(case: dict[str, Any]) -> None:
     check(offset_gaussian(case["s2"], case["m"]), case)
 
 
 @pytest.mark.parametrize("case", of("skellam"), ids=label)
-def test_skellam_noise_equals_the_vectors(case: dict[str, Any]) -> None:
+def test_skellam_noise_agrees_with_the_independent_computation(case: dict[str, Any]) -> None:
     check(skellam(case["V"]), case)
 
 
 @pytest.mark.parametrize("case", of("truncated laplace"), ids=label)
-def test_truncated_laplace_equals_the_vectors_and_keeps_its_guarantee(case: dict[str, Any]) -> None:
+def test_truncated_laplace_agrees_with_the_independent_computation_and_keeps_its_guarantee(
+    case: dict[str, Any],
+) -> None:
     member = truncated_laplace(case["epsilon"], case["delta"])
     check(member, case)
     assert member.delta(exp_bounds(Fraction(case["epsilon"]))[0]) <= Fraction(case["delta"]) * (1 + Fraction(1, 10**20))
 
 
 @pytest.mark.parametrize("case", of("bounded laplace"), ids=label)
-def test_bounded_laplace_equals_the_vectors(case: dict[str, Any]) -> None:
+def test_bounded_laplace_agrees_with_the_independent_computation(case: dict[str, Any]) -> None:
     member = bounded_laplace(case["epsilon"], int(case["N"]))
     for n, column in enumerate(case["columns"]):
         for y, expected in enumerate(column):
@@ -111,12 +113,12 @@ def test_bounded_laplace_equals_the_vectors(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("case", of("doubly exponential"), ids=label)
-def test_the_bounded_law_for_many_queries_equals_the_vectors(case: dict[str, Any]) -> None:
+def test_the_bounded_law_for_many_queries_agrees_with_the_independent_computation(case: dict[str, Any]) -> None:
     check(doubly_exponential(case["R"]), case)
 
 
 @pytest.mark.parametrize("case", of("unbiased"), ids=lambda c: c["epsilon"] + "-" + c["n"])
-def test_the_unbiased_geometric_equals_the_vectors_and_has_no_bias(case: dict[str, Any]) -> None:
+def test_the_unbiased_geometric_agrees_with_the_independent_computation_and_has_no_bias(case: dict[str, Any]) -> None:
     n = int(case["n"])
     law = unbiased_geometric(case["epsilon"]).laws.law(n)
     for y, expected in case["column"].items():
@@ -126,14 +128,14 @@ def test_the_unbiased_geometric_equals_the_vectors_and_has_no_bias(case: dict[st
 
 
 @pytest.mark.parametrize("case", of("finite set"), ids=label)
-def test_noise_on_a_finite_set_is_the_optimum_of_its_program(case: dict[str, Any]) -> None:
+def test_noise_on_a_finite_set_is_the_optimum_of_its_linear_program(case: dict[str, Any]) -> None:
     member = finite_set_noise(case["epsilon"], case["delta"], int(case["D"]))
     assert vectors.close(member.laws.law(int(case["D"])).variance, case["variance"], "1e-7")
     assert member.delta(exp_bounds(Fraction(case["epsilon"]))[0]) <= Fraction(case["delta"]) * (1 + Fraction(1, 10**20))
 
 
 @pytest.mark.parametrize("case", of("renyi"), ids=label)
-def test_the_renyi_optimal_law_against_another_solver(case: dict[str, Any]) -> None:
+def test_the_renyi_optimal_law_agrees_with_another_solver(case: dict[str, Any]) -> None:
     V, order = float(case["V"]), float(case["order"])
     half, tail = optimise(V, order)
     assert math.isclose(divergence(half, tail, order, 1), float(case["divergence"]), rel_tol=1e-5)
@@ -142,7 +144,7 @@ def test_the_renyi_optimal_law_against_another_solver(case: dict[str, Any]) -> N
 
 @pytest.mark.slow  # Newton's method with two hundred weights that hardly interact
 @pytest.mark.parametrize("case", of("printed cactus"), ids=label)
-def test_the_divergence_of_the_published_cactus_laws(case: dict[str, Any]) -> None:
+def test_the_published_cactus_laws_have_their_published_divergence(case: dict[str, Any]) -> None:
     """The continuous law of a standard deviation s at sensitivity 1 is nearly the integer one of 8 s at 8."""
     cells = 8
     V = (float(case["deviation"]) * cells) ** 2 - 1 / 12
@@ -151,7 +153,7 @@ def test_the_divergence_of_the_published_cactus_laws(case: dict[str, Any]) -> No
 
 
 @pytest.mark.slow  # bounds epsilon of three compositions, by many evaluations each
-def test_the_epsilons_that_the_authors_print_for_ten_answers() -> None:
+def test_ten_answers_have_the_epsilons_that_the_authors_print() -> None:
     (case,) = of("printed renyi")
     V, k = case["V"], int(case["answers"])
     members = {

@@ -17,7 +17,7 @@ NUMERIC = [c for c in CASES if c["epsilon"] != "ln 2"]
 
 
 @pytest.mark.parametrize("case", NUMERIC, ids=vectors.ident)
-def test_remaps_have_the_least_n0_and_the_eta_of_the_vectors(case: dict[str, Any]) -> None:
+def test_remaps_have_the_least_n0_and_the_eta_of_the_independent_computation(case: dict[str, Any]) -> None:
     m = cv.design(epsilon=case["epsilon"], delta="1e-9", method="remap")
     if case["epsilon"] != "0.6931471805599453":  # within 1e-16 of ln 2, where the least n0 changes
         assert m.unbiased_from == int(case["needed_n0"])
@@ -39,6 +39,6 @@ def test_the_remap_at_epsilon_1_equals_its_closed_form() -> None:
     assert vectors.close(m.certificate.bias_at[0], case["bias"][0], "1e-6")
 
 
-def test_pulls_at_ln_2_use_all_their_capacity() -> None:
+def test_at_epsilon_ln_2_one_pull_is_just_enough() -> None:
     assert pulls.least_T(0.5) == 1
     assert pulls.geometric_need(0.5) == 0.5**-1  # what the one pull, of 1 to 0, can compensate

@@ -8,7 +8,7 @@ from tests.support.rivals import PAGES, measure_all, read_table, render_table
 
 
 @pytest.mark.slow  # tunes every mechanism for one answer, for ten and for thirty
-def test_the_pages_show_the_measured_table() -> None:
+def test_the_pages_show_the_table_of_rivals_as_it_is_measured() -> None:
     measured = measure_all()
     for page, mechanisms in PAGES.items():
         assert read_table(page) == render_table(measured, mechanisms), "run: python -m tests.support.rivals"

@@ -152,7 +152,7 @@ def test_hostile_text_is_refused_with_a_position_and_reaches_no_engine(text: str
 
 
 @pytest.mark.parametrize("text", [line for line in LINES if line.startswith(START)])
-def test_the_same_text_is_refused_as_a_condition(text: str) -> None:
+def test_hostile_text_is_refused_as_a_condition_too(text: str) -> None:
     with pytest.raises(QueryError):
         ask(SCHEMA, dataset="people", where=text.removeprefix(START))
 

@@ -89,7 +89,7 @@ def beside_a_loss(pair: Ratios, which: int, ulps: int) -> float:
 
 @given(LAWS, st.integers(1, 4), st.lists(EPSILONS, min_size=3, max_size=3), st.integers(0, 100), TINY)
 @examples(100)
-def test_bounds_enclose_the_delta_of_answers_of_one_law(
+def test_bounds_enclose_the_delta_of_several_answers_of_one_law(
     law: Law, k: int, epsilons: list[float], which: int, ulps: int
 ) -> None:
     """For both changes and any epsilon, also next to a loss, where rounding decides which losses count."""
@@ -102,7 +102,7 @@ def test_bounds_enclose_the_delta_of_answers_of_one_law(
 
 @given(falling_laws(), st.integers(2, 4), st.floats(0, 3))
 @examples(40)
-def test_the_bounds_are_narrow(law: Law, k: int, epsilon: float) -> None:
+def test_the_bounds_of_a_composed_delta_are_narrow(law: Law, k: int, epsilon: float) -> None:
     """That bounds enclose delta is not enough: 0 and 1 always do."""
     bounds = composed(LawsByCount(law), k).delta(epsilon)
     assert bounds.width < 0.02, bounds
@@ -110,7 +110,7 @@ def test_the_bounds_are_narrow(law: Law, k: int, epsilon: float) -> None:
 
 @given(laws(), st.integers(1, 3), st.integers(2, 3), EPSILONS)
 @examples(60)
-def test_bounds_cover_every_mixture_of_shifts_up_to_the_sensitivity(
+def test_the_upper_bound_holds_for_every_mixture_of_shifts_up_to_the_sensitivity(
     law: Law, k: int, sensitivity: int, epsilon: float
 ) -> None:
     """For a person with up to d rows the upper bound covers every mixture of shifts 1..d; some mixture reaches the
@@ -153,7 +153,9 @@ def laws_by_count(draw: st.DrawFn) -> LawsByCount:
 
 @given(laws_by_count(), st.integers(1, 3), EPSILONS, st.integers(0, 100), TINY)
 @examples(100)
-def test_bounds_cover_every_mixture_of_laws(laws: LawsByCount, k: int, epsilon: float, which: int, ulps: int) -> None:
+def test_bounds_hold_for_every_mixture_of_the_laws_of_counts(
+    laws: LawsByCount, k: int, epsilon: float, which: int, ulps: int
+) -> None:
     """An analyst chooses the cell of every answer: all products of the laws' pairs, in both directions."""
     composition = compose(mechanism(laws), k)
     ways = [together(choice) for pairs in changes(laws) for choice in combinations_with_replacement(pairs, k)]
@@ -180,7 +182,7 @@ def same_count(laws: Laws, k: int, epsilon: float) -> Fraction:
     return max(hockey_stick(together([pair] * k), low) for pairs in changes(laws) for pair in pairs)
 
 
-def test_the_maximum_over_counts_is_unsound_and_compose_is_sound() -> None:
+def test_composing_each_count_with_itself_is_unsound_and_compose_is_sound() -> None:
     epsilon = math.log(5)
     ways = [together(choice) for pairs in changes(COUNTEREXAMPLE) for choice in combinations_with_replacement(pairs, 2)]
     low, _ = order_bounds(epsilon)
@@ -236,7 +238,7 @@ def weight_pairs(laws: Laws, n: int, m: int, bits: int) -> list[tuple[int, int]]
 
 @pytest.mark.parametrize("request_", [{"epsilon": "1", "delta": "1e-3"}, {"epsilon": "0.7", "eta": "0.3", "D": 8}])
 @pytest.mark.parametrize("epsilon", [-0.4, 0.7, 2.0, 6.0])
-def test_bounds_cover_the_actual_laws_of_a_remap(request_: dict[str, object], epsilon: float) -> None:
+def test_bounds_hold_for_the_actual_laws_of_a_remap(request_: dict[str, object], epsilon: float) -> None:
     m = cv.design(**request_, method="remap")  # type: ignore[arg-type]
     bits = max(m.law(n).bits for n in range(6))
     upper = compose(m, 2).upper(epsilon)
@@ -267,7 +269,9 @@ def test_bounds_enclose_the_delta_of_a_list_of_mechanisms(a: Law, b: Law, i: int
 
 @given(LAWS, st.integers(1, 2), st.integers(1, 2), EPSILONS)
 @examples(80)
-def test_replacing_a_person_composes_one_cell_up_and_one_down(law: Law, k: int, cells: int, epsilon: float) -> None:
+def test_replacing_a_person_is_composed_as_one_cell_up_and_one_cell_down(
+    law: Law, k: int, cells: int, epsilon: float
+) -> None:
     (up,), (down,) = changes(LawsByCount(law))
     both = together([up, down] * k * cells if k * cells < 4 else [up, down] * 2)
     bounds = composed(LawsByCount(law), k, neighbours="replace", cells=cells).delta(epsilon)
@@ -285,7 +289,7 @@ def test_for_replace_neighbours_the_pairs_of_both_changed_cells_are_composed(law
     assert encloses(bounds, [together(pair) for pair in product(up, down)], epsilon)
 
 
-def test_replacing_differs_from_twice_the_worse_change() -> None:
+def test_replacing_a_person_differs_from_the_worse_change_made_twice() -> None:
     """For an asymmetric law, one move up and one down can be worse than two moves in the same direction."""
     law, epsilon = Law((1, 12, 3), 1, 4), math.log(8)
     (up,), (down,) = changes(LawsByCount(law))
@@ -318,7 +322,9 @@ def partitions(g: int, largest: int | None = None) -> list[tuple[int, ...]]:
 
 @given(st.one_of(symmetric_laws(), falling_laws()), st.integers(1, 2), st.integers(2, 3), st.floats(-1, 9))
 @examples(60)
-def test_bounds_cover_every_distribution_of_a_group_over_cells(law: Law, k: int, people: int, epsilon: float) -> None:
+def test_the_upper_bound_holds_for_every_distribution_of_a_group_over_cells(
+    law: Law, k: int, people: int, epsilon: float
+) -> None:
     """g persons in one cell (a shift of g), in g different cells, or any distribution between."""
     laws = LawsByCount(law)
     bounds = composed(laws, k, people=people).delta(epsilon)
@@ -328,7 +334,7 @@ def test_bounds_cover_every_distribution_of_a_group_over_cells(law: Law, k: int,
             assert covers(bounds.upper, together(steps * k), epsilon), shares
 
 
-def test_bounds_of_a_group_cover_one_person_added_and_another_removed() -> None:
+def test_the_upper_bound_of_a_group_holds_if_one_person_is_added_and_another_removed() -> None:
     """One person added and another removed, in different cells, are also a group of two."""
     law = Law((1, 12, 3), 1, 4)
     (up,), (down,) = changes(LawsByCount(law))
@@ -365,7 +371,7 @@ def bounds_with_error(error: str, k: int, epsilon: float) -> Bounds:
     "error",
     ["none", "only add", "only remove", "edge mass dropped", "one answer less", "one answer more", "losses halved"],
 )
-def test_planted_errors_are_detected(error: str, k: int) -> None:
+def test_the_check_of_bounds_detects_planted_errors(error: str, k: int) -> None:
     ways = [together([pair] * k) for (pair,) in changes(ASYMMETRIC)]
     detected = [
         not encloses(bounds_with_error(error, k, epsilon), ways, epsilon) for epsilon in (-1.0, 0.0, 1.0, 3.0, 50.0)
@@ -373,7 +379,7 @@ def test_planted_errors_are_detected(error: str, k: int) -> None:
     assert any(detected) == (error != "none")
 
 
-def test_the_check_uses_the_worse_change() -> None:
+def test_the_check_of_bounds_uses_the_worse_change() -> None:
     """The check rejects the delta of the better change, and accepts that of the worse one."""
     law = Law((1, 3, 12), 1, 4)
     ways = [together([pair] * 2) for (pair,) in changes(LawsByCount(law))]

@@ -25,7 +25,7 @@ def nodes_of(result: Reconciliation, name: str) -> list[Ints]:
 
 @pytest.mark.slow  # hundreds of trees
 @pytest.mark.parametrize("part", range(4))
-def test_published_tables_keep_every_promise_at_extreme_noise(part: int) -> None:
+def test_at_extreme_noise_published_tables_add_up_and_are_within_their_certain_bounds(part: int) -> None:
     for seed in SEEDS[part::4]:
         example = random_example(seed)
         result = reconcile(example)
@@ -49,7 +49,7 @@ def test_published_tables_keep_every_promise_at_extreme_noise(part: int) -> None
 
 
 @pytest.mark.slow  # hundreds of trees
-def test_unbiased_tables_add_up_and_are_next_to_their_estimates() -> None:
+def test_unbiased_tables_add_up_and_are_within_one_of_their_estimates() -> None:
     for seed in SEEDS:
         example = random_example(seed)
         result = reconcile(example, "unbiased")
@@ -62,7 +62,7 @@ def test_unbiased_tables_add_up_and_are_next_to_their_estimates() -> None:
             assert ((table.low <= table.count) & (table.count <= table.high)).all(), seed
 
 
-def test_the_examples_have_every_feature() -> None:
+def test_among_the_random_trees_every_feature_occurs() -> None:
     examples = [random_example(seed) for seed in range(60)]
     trees = [example.tree for example in examples]
     assert any(len(tree.below(i)) > 1 for tree in trees for i in range(len(tree.levels)))

@@ -171,7 +171,7 @@ LISTED = ["municipality", "fine", "ok"]
 
 @examples(60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 2**32))
-def test_hashes_with_a_list_of_possible_cells_are_those_of_what_is_counted(seed: int) -> None:
+def test_with_a_list_of_possible_cells_equal_hashes_have_equal_meanings(seed: int) -> None:
     """Equal hashes have equal meanings; without a condition, also the other way round."""
     rng = random.Random(seed)
     every = list(itertools.product(*(VALUES[name] for name in LISTED)))
@@ -220,7 +220,7 @@ def test_two_spellings_of_one_question_have_the_same_hash(name: str) -> None:
     assert one.text == other.text
 
 
-def test_grouping_by_a_hierarchy_is_grouping_by_its_finest_column() -> None:
+def test_grouping_by_a_hierarchy_and_by_its_finest_column_are_one_question() -> None:
     narrow = Schema("t", tuple(column for column in SCHEMA.columns if column.name != "county"))
     fine = ask(SCHEMA, by="municipality")
     assert fine.sha256 == ask(SCHEMA, by=["county", "municipality"]).sha256 == ask(narrow, by="municipality").sha256
@@ -229,7 +229,7 @@ def test_grouping_by_a_hierarchy_is_grouping_by_its_finest_column() -> None:
     assert ask(SCHEMA, by="county").sha256 != fine.sha256
 
 
-def test_the_content_of_a_file_is_part_of_the_question() -> None:
+def test_the_content_of_a_public_file_is_part_of_the_question() -> None:
     def hash_with(old: bytes, new: bytes, **form: Any) -> str:
         table = read_public_table(FILE.replace(old, new), "geography.csv", "key")
         declared = {"county": {"from": "district", "map": "geography.csv"}}

@@ -44,7 +44,7 @@ def test_designs_for_promised_counts_have_p1_p2_and_p3(epsilon: Fraction, eta: F
 
 @given(EPSILONS, st.integers(3, 9))
 @examples(80)
-def test_designs_by_remap_agree_with_their_profile_and_brute_force(epsilon: Fraction, digits: int) -> None:
+def test_the_profile_and_the_delta_of_a_remap_agree_with_brute_force(epsilon: Fraction, digits: int) -> None:
     assume(epsilon >= Fraction(1, 10))
     delta = Fraction(1, 10**digits)
     m = cv.design(epsilon=epsilon, delta=delta, method="remap")

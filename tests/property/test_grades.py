@@ -84,25 +84,31 @@ EPSILONS = st.floats(-0.5, 3.0)
 @pytest.mark.slow  # exact recursion over every strategy, in hundreds of cases
 @examples(300)
 @given(grades(2), EPSILONS)
-def test_two_answers_in_any_order_stay_below_the_bound(given: list[tuple[LawsByCount, int, int]], x: float) -> None:
+def test_the_delta_of_two_answers_in_any_order_of_grades_is_within_the_bound(
+    given: list[tuple[LawsByCount, int, int]], x: float
+) -> None:
     check(given, x)
 
 
 @pytest.mark.slow  # as above
 @examples(300)
 @given(grades(3), EPSILONS)
-def test_three_answers_in_any_order_stay_below_the_bound(given: list[tuple[LawsByCount, int, int]], x: float) -> None:
+def test_the_delta_of_three_answers_in_any_order_of_grades_is_within_the_bound(
+    given: list[tuple[LawsByCount, int, int]], x: float
+) -> None:
     check(given, x)
 
 
 @pytest.mark.slow  # as above
 @examples(150)
 @given(grades(4), EPSILONS)
-def test_four_answers_in_any_order_stay_below_the_bound(given: list[tuple[LawsByCount, int, int]], x: float) -> None:
+def test_the_delta_of_four_answers_in_any_order_of_grades_is_within_the_bound(
+    given: list[tuple[LawsByCount, int, int]], x: float
+) -> None:
     check(given, x)
 
 
-def test_the_adversary_finds_attacks_that_need_a_grade_more_often_than_it_was_bought() -> None:
+def test_the_adversary_exceeds_a_bound_for_too_few_answers_of_a_grade() -> None:
     """The recursion would notice a bound for too few answers of one grade."""
     fine, coarse = LawsByCount(Law((1, 14, 1), 1, 4)), LawsByCount(Law((5, 6, 5), 1, 4))
     parts = [(pairs_of(fine, 1, added=True), 2), (pairs_of(coarse, 1, added=True), 1)]

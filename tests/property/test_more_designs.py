@@ -16,7 +16,7 @@ EPSILONS = st.sampled_from(["0.3", "0.7", "1", "1.5", "3"])
 
 @given(EPSILONS, st.sampled_from(["0.05", "0.2", "0.4"]), st.integers(1, 5), st.integers(3, 60), st.integers(1, 3))
 @examples(40)
-def test_capped_designs_stay_within_the_counts_and_are_unbiased_inside(
+def test_capped_designs_stay_within_the_counts_and_are_unbiased_away_from_the_ends(
     epsilon: str, eta: str, D: int, high: int, n0: int
 ) -> None:
     """Never above HI, never below 0, zero bias from n0 to HI - n0, the same eta for 1..HI - 1."""
@@ -45,7 +45,7 @@ def test_designs_by_program_of_larger_sensitivity_have_p1_p2_and_p3(
 @pytest.mark.slow  # exact designs by the hundred
 @given(EPSILONS, st.sampled_from(["1e-2", "1e-4", "1e-7"]))
 @examples(12)
-def test_every_question_meets_its_target(epsilon: str, delta: str) -> None:
+def test_designs_meet_the_target_of_every_kind_of_request(epsilon: str, delta: str) -> None:
     best = cv.design(epsilon=epsilon, delta=delta)
     eta = str(round(float(best.eta) * 0.9, 3))
     for request in (
@@ -152,7 +152,7 @@ def test_the_worked_example_has_its_published_values() -> None:
 @pytest.mark.parametrize(
     ("epsilon", "eta", "D"), [("1", "0.1", 24), ("0.5", "0.05", 24), ("0.3", "0.02", 30), ("20", "0.5", 500)]
 )
-def test_auto_has_at_most_twice_the_delta_of_remap_or_a_smaller_D(epsilon: str, eta: str, D: int) -> None:
+def test_method_auto_has_at_most_twice_the_delta_of_remap_and_of_a_smaller_D(epsilon: str, eta: str, D: int) -> None:
     auto = cv.design(epsilon=epsilon, eta=eta, D=D)
     other = cv.design(epsilon=epsilon, eta=eta, D=D, method="remap")
     smaller = cv.design(epsilon=epsilon, eta=eta, D=16)
@@ -162,7 +162,7 @@ def test_auto_has_at_most_twice_the_delta_of_remap_or_a_smaller_D(epsilon: str, 
 
 @pytest.mark.slow  # exact designs by the hundred
 @pytest.mark.parametrize("policy", ["signed", "floor", "nonnegative"])
-def test_a_large_delta_needs_no_epsilon(policy: str) -> None:
+def test_a_large_delta_needs_almost_no_epsilon(policy: str) -> None:
     m = cv.design(delta="0.9", eta="0.4", D=14, policy=policy)
     assert m.epsilon <= Fraction(1, 10**5)
     assert m.delta <= Fraction("0.9")

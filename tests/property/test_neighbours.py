@@ -244,7 +244,7 @@ def test_a_restored_ledger_and_a_new_plan_do_not_depend_on_the_person(knows: boo
 
 
 @pytest.mark.slow  # asks hundreds of questions of two datasets
-def test_the_only_person_is_not_visible(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_whether_a_file_has_one_person_or_none_is_not_visible(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     def only(folder: Path, more: bool) -> str:
         (folder / "people.csv").write_bytes(",".join(NAMES).encode() + b"\n" + (ORDINARY if more else b""))
         return "people.csv"

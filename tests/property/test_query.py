@@ -255,7 +255,7 @@ def assert_fixed_point(question: Question) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_valid_queries_parse_reach_a_fixed_point_and_count_like_the_definition(
+def test_valid_queries_parse_to_a_fixed_point_and_count_like_the_definition(
     seed: int, rows: list[Row], engine: DuckDBEngine
 ) -> None:
     """20 x 50 queries count 400 rows through the engine; the values are text, some are missing, some are invalid."""

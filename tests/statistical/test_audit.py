@@ -77,7 +77,7 @@ def bugs(m: cv.Mechanism) -> dict[str, Callable[[Counts], Counts]]:
 
 
 @pytest.mark.parametrize("bug", list(bugs(MECHANISMS["program"])))
-def test_planted_bugs_are_refuted(bug: str) -> None:
+def test_samplers_with_planted_bugs_are_refuted(bug: str) -> None:
     m = MECHANISMS["program"]
     assert audit(m, 200_000, release=bugs(m)[bug]).is_refuted
 

@@ -51,7 +51,7 @@ def p_value(noise: dict[int, int], row: ptables.Row) -> float:
     return float(chisquare(observed, wanted).pvalue)
 
 
-def test_the_check_accepts_the_law_and_rejects_narrower_and_wider_noise() -> None:
+def test_the_check_of_noise_accepts_the_law_and_rejects_narrower_and_wider_noise() -> None:
     row = ptables.Row(-1, (1, 2, 1), 4)
     assert p_value({-1: 250, 0: 500, 1: 250}, row) > 0.9
     assert p_value({-1: 325, 0: 350, 1: 325}, row) < SURE
@@ -61,7 +61,7 @@ def test_the_check_accepts_the_law_and_rejects_narrower_and_wider_noise() -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("made", ["mechanism", "design"])
-def test_the_package_adds_the_noise_of_our_table(made: str, python: Path, tmp_path: Path) -> None:
+def test_the_ons_package_adds_noise_with_the_law_of_our_table(made: str, python: Path, tmp_path: Path) -> None:
     if made == "mechanism":
         table = ptables.export(cv.design(epsilon="1", eta="0.4", D=7), "ons", keys=KEYS).table
     else:

@@ -64,7 +64,7 @@ def laws() -> dict[str, cv.Mechanism]:
 
 
 @pytest.mark.slow  # hundreds of publications
-def test_intervals_cover_cells_of_every_level_zero_cells_margins_and_sums() -> None:
+def test_intervals_cover_the_true_counts_of_cells_and_of_zero_cells_in_every_table_and_of_margins() -> None:
     tree, truth = sparse_tree()
     fixed = Reconciler.of(tree, laws(), ("county", "group", "age"))
     fixed.simulate()
@@ -98,7 +98,7 @@ def test_intervals_cover_cells_of_every_level_zero_cells_margins_and_sums() -> N
 
 
 @pytest.mark.slow  # a publication and the simulation of its margins, many times
-def test_intervals_of_margins_as_published_cover_the_truth() -> None:
+def test_intervals_of_published_margins_cover_the_true_sums() -> None:
     tree, truth = sparse_tree()
     fixed = Reconciler.of(tree, laws(), ("county", "group", "age"))
     rng = np.random.default_rng(10)
@@ -115,7 +115,7 @@ def test_intervals_of_margins_as_published_cover_the_truth() -> None:
 
 
 @pytest.mark.slow  # hundreds of publications, and the simulation of their margins
-def test_intervals_cover_sums_across_the_tree() -> None:
+def test_intervals_of_sums_of_cells_from_several_parents_cover_the_true_sums() -> None:
     """Sums of two cells of different towns, of a cell of every town, and of half of all cells."""
     tree, truth = sparse_tree()
     fixed = Reconciler.of(tree, laws(), ("county", "group", "age"))
@@ -216,7 +216,7 @@ def judge_dallas(dallas: Dallas, look: Callable[[ReconciledTable, Ints], list[bo
 
 
 @pytest.mark.slow  # sixty publications of 46,000 cells
-def test_intervals_cover_the_cells_of_dallas(dallas: Dallas) -> None:
+def test_intervals_cover_the_true_counts_of_cells_in_dallas(dallas: Dallas) -> None:
     """Of every run 20 random cells, which share next to no noise."""
     rng = np.random.default_rng(3)
 
@@ -228,7 +228,7 @@ def test_intervals_cover_the_cells_of_dallas(dallas: Dallas) -> None:
 
 
 @pytest.mark.slow  # sixty publications of 46,000 cells
-def test_intervals_cover_the_empty_cells_of_dallas(dallas: Dallas) -> None:
+def test_intervals_cover_zero_for_empty_cells_in_dallas(dallas: Dallas) -> None:
     rng = np.random.default_rng(4)
 
     def look(table: ReconciledTable, truth: Ints) -> list[bool]:
@@ -240,7 +240,7 @@ def test_intervals_cover_the_empty_cells_of_dallas(dallas: Dallas) -> None:
 
 
 @pytest.mark.slow  # thousands of runs of 46,000 cells, then sixty publications
-def test_intervals_cover_the_precincts_of_dallas(dallas: Dallas) -> None:
+def test_intervals_cover_the_true_sums_of_precincts_in_dallas(dallas: Dallas) -> None:
     """A precinct crosses block groups: a margin. Of every run 20 random ones, which share next to no noise."""
     fixed, truth, precincts = dallas
     level = fixed.tree.levels[3]

@@ -43,14 +43,14 @@ def choice_of(draft: Draft, rows: int, cells: int) -> BoundsChoice:
     return next(each for each in draft.bounds.choices if each.bounds == (rows, cells))
 
 
-def test_the_file_has_a_heavy_tail() -> None:
+def test_the_file_of_visits_has_a_heavy_tail() -> None:
     counts = visits.visits_of_people()
     assert (counts.sum(), len(counts), counts.max()) == (visits.VISITS, visits.PEOPLE, visits.MOST)
     assert np.median(counts) == 1
     assert counts[:1000].sum() > visits.VISITS / 3  # 3 % of the people have over a third of the visits
 
 
-def test_the_narrowest_bounds_leave_out_most_rows_and_the_proposed_ones_keep_most(draft: Draft) -> None:
+def test_the_proposed_bounds_keep_far_more_rows_than_one_row_per_person(draft: Draft) -> None:
     assert draft.bounds is not None
     best, narrow = draft.bounds.best, choice_of(draft, 1, 1)
     assert narrow.rows_kept == pytest.approx(visits.PEOPLE / visits.VISITS)
@@ -66,7 +66,7 @@ def test_the_proposed_bounds_have_the_least_error_of_the_grid(draft: Draft) -> N
     assert draft.bounds.best.error == min(choice.error for choice in draft.bounds.choices)
 
 
-def test_a_proposal_takes_seconds(folder: Path) -> None:
+def test_bounds_are_proposed_within_five_seconds(folder: Path) -> None:
     began = time.process_time()
     propose(Source("visits.parquet", directory=folder), unit="person")
     assert time.process_time() - began < 5
@@ -127,7 +127,7 @@ def test_the_intervals_cover_the_count_within_the_proposed_bounds(folder: Path, 
 
 
 @pytest.mark.slow  # a plan, and 400 releases of three tables
-def test_with_the_narrowest_bounds_hardly_an_interval_covers_the_number_of_rows(folder: Path, draft: Draft) -> None:
+def test_with_the_narrowest_bounds_hardly_an_interval_covers_the_number_of_all_rows(folder: Path, draft: Draft) -> None:
     """Why the words stand beside the interval; and the binomial test detects it."""
     narrow = re.sub("(rows|cells)_per_person = [0-9]+", r"\1_per_person = 1", draft.text)
     config = confirm(folder, narrow, "narrow.toml")

@@ -104,7 +104,7 @@ def cells(everyone: list[Person]) -> list[int]:
     return sorted(found)
 
 
-def test_tables_of_real_people_keep_the_worst_error_and_their_intervals(
+def test_tables_of_real_people_are_within_the_worst_error_and_their_intervals_hold(
     curator: Curator, everyone: list[Person]
 ) -> None:
     """Every release is within the worst error and never negative; 95 % of the intervals contain the true count."""
@@ -128,7 +128,7 @@ def test_tables_of_real_people_keep_the_worst_error_and_their_intervals(
     assert stats.binomtest(held, cells, 0.95, "less").pvalue > TINY
 
 
-def test_the_noise_of_answers_is_the_planned_noise(curator: Curator, everyone: list[Person]) -> None:
+def test_the_noise_of_answers_has_the_planned_law(curator: Curator, everyone: list[Person]) -> None:
     """About 700 cells of 35 tables are exact as often as designed, and have the mean and variance of the laws."""
     exact = tried = 0
     centred: list[float] = []
@@ -196,7 +196,7 @@ def test_ten_thousand_draws_have_the_certified_bias_eta_and_largest_error(
 
 
 @pytest.mark.parametrize("stretch", [0.7, 1.3])
-def test_the_check_rejects_other_noise(stretch: float, mechanism: cv.Mechanism) -> None:
+def test_the_checks_of_noise_reject_other_noise(stretch: float, mechanism: cv.Mechanism) -> None:
     """It rejects noise that is 30 % too small or large, a shift by a fifth of a deviation, half and twice the eta."""
     c, n = mechanism.certificate, 10**6
     law, deviation = mechanism.law(n), float(c.variance) ** 0.5
