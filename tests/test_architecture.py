@@ -68,7 +68,7 @@ def parts_imported(path: Path) -> set[str]:
     return parts
 
 
-def test_every_module_is_in_a_package_of_the_order() -> None:
+def test_every_module_is_in_a_package_of_the_declared_order() -> None:
     """`ls src/countveil` is the architecture."""
     packages = {path.parent.name for path in ROOT.glob("*/__init__.py")}
     assert packages == set(ORDER) - {"errors", "countveil"}
@@ -224,7 +224,7 @@ def test_no_two_public_classes_have_the_same_name() -> None:
     assert not {name for name in names if names.count(name) > 1}
 
 
-def test_functions_are_verbs_and_results_are_nouns() -> None:
+def test_few_functions_are_named_by_participles_and_few_results_are_named_found() -> None:
     """Fewer than 40 function names look like a participle, and fewer than 40 results are called `found`."""
     text = "\n".join(path.read_text() for path in modules())
     participles = re.findall(r"def (_?[a-z]+(?:ed|en|wn|ld|pt|ught))\(", text)

@@ -113,7 +113,7 @@ def check_command(command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
 
 
 @pytest.mark.parametrize("page", SESSIONS, ids=lambda p: p.name)
-def test_a_session_runs_as_shown(
+def test_the_session_on_a_page_runs_as_shown(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In one folder: Python, commands with the output that is shown, and configurations, which are written."""
@@ -291,14 +291,14 @@ def test_pictures_are_drawn_from_the_benchmark_results(name: str) -> None:
     assert (figures.FIGURES / name).read_text() == figures.PICTURES[name](), "run: python -m tests.support.figures"
 
 
-def test_both_pages_show_the_same_figures_of_the_service() -> None:
+def test_the_pages_on_http_and_reliability_show_the_same_figures_of_the_service() -> None:
     pages = [(ROOT / "docs" / name).read_text() for name in ("http.md", "reliability.md")]
     figures = [{(m["row"], m["figure"]) for m in MARK.finditer(page) if m["file"] == "service.txt"} for page in pages]
     assert len(figures[0]) == 3
     assert figures[0] == figures[1]
 
 
-def test_the_title_states_the_number_of_questions() -> None:
+def test_the_title_on_the_page_of_mechanisms_states_the_number_of_questions() -> None:
     title, table = re.search(
         r"^## (\w+) questions$.*?^\|---\|---\|\n(.*?)\n\n",
         (ROOT / "docs" / "mechanisms.md").read_text(),
@@ -322,7 +322,7 @@ def test_files_named_in_texts_exist() -> None:
             assert any((place / name).exists() for place in places), f"{path.relative_to(ROOT)} names {name}"
 
 
-def test_make_bench_runs_every_benchmark_and_each_starts() -> None:
+def test_make_bench_runs_every_benchmark_and_every_benchmark_starts() -> None:
     """`make bench` runs every benchmark; here each prints its help, which needs all of its imports."""
     alone = {
         name: value for name, value in os.environ.items() if not name.startswith("MAKE")

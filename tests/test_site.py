@@ -68,7 +68,7 @@ def test_the_site_has_the_version_and_every_public_name(site: Path) -> None:
     assert not [name for name in dir(cv) if not name.startswith("_") and f'id="countveil.{name}"' not in text]
 
 
-def test_every_page_is_in_the_index(site: Path) -> None:
+def test_the_index_shows_the_four_groups_of_pages(site: Path) -> None:
     """Pages without a place in the index are a warning of the build; the groups are what readers look for."""
     text = (site / "index.html").read_text()
     assert [word for word in ("Tutorial", "How to", "Reference", "Explanation") if f">{word}<" in text] == [

@@ -228,7 +228,7 @@ def test_a_chart_states_how_many_cells_it_shows(visit: Visit, keys: dict[str, st
     assert page.locator("#answer figcaption").count() == 0
 
 
-def test_another_dataset_has_other_fields(visit: Visit, keys: dict[str, str]) -> None:
+def test_choosing_another_dataset_shows_the_fields_of_that_dataset(visit: Visit, keys: dict[str, str]) -> None:
     page = visit("/login")
     enter(page, keys["ana"])
     page.locator("fieldset", has_text="region").get_by_label("North").check()
@@ -337,7 +337,9 @@ def test_a_dry_run_shows_the_price_and_asking_shows_the_recorded_answer(
         expect(receipt).to_contain_text(value)
 
 
-def test_the_same_question_again_is_free_and_the_same(visit: Visit, served: Served, keys: dict[str, str]) -> None:
+def test_a_repeated_question_is_free_and_shows_the_recorded_answer(
+    visit: Visit, served: Served, keys: dict[str, str]
+) -> None:
     page = visit("/login")
     enter(page, keys["ana"])
     text = "SELECT sex, count(*) FROM people GROUP BY sex"

@@ -138,7 +138,7 @@ def test_a_changed_ledger_is_reported_on_the_page_and_in_the_log(visit: Visit, s
     assert "ledger" in [line.get("problem") for line in served.lines()], "the log reports it too"
 
 
-def test_missing_data_are_reported_on_the_page_and_in_the_log(visit: Visit, served: Served, watch: Watch) -> None:
+def test_a_missing_source_is_reported_on_the_page_and_in_the_log(visit: Visit, served: Served, watch: Watch) -> None:
     watch.refusals = {503}
     page = visit("/login")
     enter(page, served.key("cora", "curator"))

@@ -60,7 +60,7 @@ def facts(page: Page) -> list[str]:
     return page.locator(".fact b").all_text_contents()
 
 
-def test_moving_a_slider_shows_the_design_of_the_library(visit: Visit) -> None:
+def test_moving_a_slider_shows_the_design_that_the_library_makes(visit: Visit) -> None:
     page = visit("/explore")
     expect_facts(page, cv.design(epsilon="1", delta="1e-6", method="remap"))
     before = facts(page)
@@ -208,7 +208,7 @@ def test_the_curve_and_the_comparison_are_loaded_after_the_facts(visit: Visit) -
         expect(page.locator(selector, has_text="in 99 % of releases").filter(has_text="at most")).to_be_visible()
 
 
-def test_several_answers_show_a_plan(visit: Visit) -> None:
+def test_a_design_for_several_answers_is_shown_as_a_plan(visit: Visit) -> None:
     page = visit("/explore?epsilon=3&delta=1e-6")
     page.locator("#answers").fill("3")
     page.locator("#answers").press("Enter")
@@ -284,7 +284,9 @@ def readings(page: Page) -> dict[str, str]:
     return dict(pairs)
 
 
-def test_the_parameters_of_statistical_offices_give_the_p_table_of_the_library(visit: Visit, tmp_path: Path) -> None:
+def test_parameters_of_statistical_offices_give_the_p_table_that_the_library_makes(
+    visit: Visit, tmp_path: Path
+) -> None:
     page = visit("/explore")
     page.get_by_role("link", name="Parameters of statistical offices").click()
     assert page.locator("#V").input_value() == "2"
@@ -374,7 +376,9 @@ def test_a_long_design_shows_progress_and_can_be_cancelled(visit: Visit, served:
     expect_facts(page, design_from_fields(page))
 
 
-def test_after_a_killed_helper_the_page_shows_the_command_and_still_works(visit: Visit, served: Served) -> None:
+def test_after_the_design_helper_is_killed_the_page_shows_the_command_and_still_works(
+    visit: Visit, served: Served
+) -> None:
     """The helper is killed here, as it is when its time limit has passed."""
     page = visit("/explore?epsilon=0.83&delta=1e-6")  # not in the cache, so a helper is started
     until(page, "!document.querySelector('#more')")  # no other request is under way

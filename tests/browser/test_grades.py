@@ -31,7 +31,7 @@ def served(tmp_path: Path) -> Iterator[Server]:
     service.stop()
 
 
-def test_a_grade_is_chosen_priced_and_paid(visit: Visit, served: Served) -> None:
+def test_a_question_can_be_priced_and_paid_in_a_chosen_grade(visit: Visit, served: Served) -> None:
     page = visit("/login")
     enter(page, served.key("ana"))
     page.locator("#sql").fill("SELECT count(*) FROM people")

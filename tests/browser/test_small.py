@@ -19,7 +19,7 @@ def scrolls_sideways(page: Page) -> bool:
     return bool(page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"))
 
 
-def test_the_curve_adapts_to_the_window_and_the_theme(visit: Visit) -> None:
+def test_the_curve_follows_the_width_of_the_window_and_the_theme(visit: Visit) -> None:
     page = visit("/explore")
     picture = page.get_by_role("img", name="delta at every epsilon")
     expect(picture).to_be_visible()
@@ -55,7 +55,7 @@ def test_pointing_at_the_curve_shows_delta_rounded_up(visit: Visit, scripts: boo
 
 
 @pytest.mark.parametrize("name", ["D", "eta", "n0"])
-def test_a_slider_sets_a_computed_value_and_a_button_resets_it(visit: Visit, name: str) -> None:
+def test_a_slider_overrides_a_computed_value_and_a_button_computes_it_again(visit: Visit, name: str) -> None:
     page = visit("/explore")
     page.get_by_text("More: eta, D").click()
     back = page.get_by_role("button", name=f"{name}: compute it again")
@@ -105,7 +105,7 @@ def test_loading_the_curve_can_be_cancelled(visit: Visit) -> None:
     assert [url for url in aborted if "/explore/more" in url]
 
 
-def test_flags_and_questions_fit_on_a_phone(visit: Visit, served: Served) -> None:
+def test_flags_of_imprecise_counts_and_long_questions_fit_on_a_phone(visit: Visit, served: Served) -> None:
     page = visit("/login", phone=True)
     enter(page, served.key("cora", "curator"))
     for label in page.locator("label:has(> input[type=checkbox]), summary").all():

@@ -39,7 +39,9 @@ def test_the_watch_reports_a_request_to_another_host(browser: Browser, served: S
         "a.click()",
     ],
 )
-def test_the_policy_blocks_inline_scripts_and_other_hosts(browser: Browser, served: Served, script: str) -> None:
+def test_the_content_security_policy_blocks_inline_scripts_and_other_hosts(
+    browser: Browser, served: Served, script: str
+) -> None:
     """The browser blocks inline scripts, inline styles and other hosts, and `Watch` records the error."""
     watch, context = Watch(served.url), opened(browser)
     watch.over(context)

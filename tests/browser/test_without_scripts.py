@@ -85,7 +85,7 @@ def test_a_question_can_be_written_priced_asked_and_replayed(
     expect(page.get_by_role("link", name="Log in")).to_be_visible()
 
 
-def test_curators_verify_the_ledger(visit: Visit, served: Served) -> None:
+def test_curators_can_verify_the_ledger_without_scripts(visit: Visit, served: Served) -> None:
     page = log_in(visit, served.key("cora", "curator"), "/budget")
     page.get_by_role("link", name="Verify it now").click()
     expect(page.get_by_text("Chain verified")).to_be_visible()

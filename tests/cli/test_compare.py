@@ -43,13 +43,13 @@ def test_the_table_fits_80_columns_and_lists_the_mechanisms_left_out() -> None:
     assert "left out: paper" in left_out.stdout
 
 
-def test_a_mechanism_on_few_counts_has_every_column() -> None:
+def test_the_row_of_a_mechanism_on_the_counts_0_to_3_has_every_column() -> None:
     done = run("--epsilon", "1", "--delta", "1e-6", "--largest-count", "3", "-m", "explicit-fair", "-m", "geometric")
     line = next(line for line in done.stdout.splitlines() if "explicit fair" in line and "never" in line)
     assert line.split()[-2:] == ["-", "never"]
 
 
-def test_several_names_and_answers_at_the_command_line() -> None:
+def test_the_options_take_several_mechanisms_and_a_number_of_answers() -> None:
     done = run(
         "--epsilon", "3", "--delta", "1e-6", "--answers", "4", "--only", "discrete-gaussian,geometric", "-m", "skellam"
     )

@@ -77,7 +77,7 @@ def test_a_new_ledger_is_announced_once_by_the_command_that_creates_it(
         assert (first(*words, "--json").err, budget("--json").err, count(TOTAL, "--json").err) == ("", "", "")
 
 
-def test_json_has_the_rows_and_the_receipt_and_a_replay_has_the_same(config: Path, count: Run) -> None:
+def test_json_has_rows_and_a_receipt_and_a_replay_prints_the_same_ones(config: Path, count: Run) -> None:
     done = count(BY_REGION, "--json")
     assert (done.code, done.err) == (0, "")
     table = json.loads(done.out)
@@ -468,7 +468,7 @@ def test_no_command_prints_a_true_count(
 # A CSV file that one record breaks
 
 
-def test_one_record_that_breaks_a_csv_file_is_refused_with_its_line(
+def test_a_csv_file_with_one_broken_record_is_refused_with_the_line_of_the_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A reader that tolerates the broken record would count 150 instead of 1000 people in each region."""

@@ -42,7 +42,7 @@ def command(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_two_answers_are_paid_one_question_is_refused_and_one_is_replayed(first_run: dict[str, Any]) -> None:
+def test_of_the_four_questions_two_are_paid_and_one_is_refused_and_one_is_replayed(first_run: dict[str, Any]) -> None:
     first, second, refused, again = first_run["asked"]
     assert [a["answer"]["replayed"] for a in (first, second, again)] == [False, False, True]
     assert refused["answer"] is None

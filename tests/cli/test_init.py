@@ -220,7 +220,7 @@ def test_the_dataset_is_named_after_the_file(file: str, name: str, run: Run, tmp
     assert dataset.source.paths() == [str(tmp_path / file)]
 
 
-def test_each_column_that_is_not_proposed_says_why(run: Run, tmp_path: Path) -> None:
+def test_every_column_left_out_of_the_draft_is_listed_with_a_reason(run: Run, tmp_path: Path) -> None:
     rows = [(i, i // 9, 1000 + i, f"person {i}", f"note {i // 6}", i % 7, "") for i in range(900)]
     header = ["__index_level_0__", "house_id", "case", "name", "note", "day", "empty"]
     write_rows(tmp_path / "people.csv", header, rows)
@@ -239,7 +239,7 @@ def test_each_column_that_is_not_proposed_says_why(run: Run, tmp_path: Path) -> 
     assert list(load(tmp_path / "countveil.toml", {}).dataset("people").schema.by_name) == ["day"]
 
 
-def test_long_lists_go_to_a_file_that_is_guessed_too(run: Run, tmp_path: Path) -> None:
+def test_a_long_list_of_values_is_written_to_a_file_and_marked_as_guessed(run: Run, tmp_path: Path) -> None:
     rows = [(f'district "{i % 70}", x',) for i in range(1400)] + [("",)]
     write_rows(tmp_path / "people.csv", ["Old District"], rows)
     assert "give -o FILE" in run("people.csv", "--unit", "row", "-o", "-").out
@@ -255,7 +255,7 @@ def test_long_lists_go_to_a_file_that_is_guessed_too(run: Run, tmp_path: Path) -
     assert run("people.csv", "--unit", "row", "--force").code == 0
 
 
-def test_a_list_is_never_written_into_the_source(run: Run, tmp_path: Path) -> None:
+def test_a_list_of_values_is_not_written_to_a_path_that_the_source_would_match(run: Run, tmp_path: Path) -> None:
     write_rows(tmp_path / "p.csv", ["district"], [(f"district {i % 70}",) for i in range(700)])
     done = run("*.csv", "--unit", "row")
     assert (done.code, done.out) == (2, "")
@@ -263,7 +263,7 @@ def test_a_list_is_never_written_into_the_source(run: Run, tmp_path: Path) -> No
     assert sorted(path.name for path in tmp_path.iterdir()) == ["p.csv"]
 
 
-def test_decimals_get_bins_dates_months_and_codes_room_for_labels(run: Run, tmp_path: Path) -> None:
+def test_decimals_get_bins_and_dates_get_months_and_codes_get_room_for_labels(run: Run, tmp_path: Path) -> None:
     days = [datetime.date(2026, 1, 1) + datetime.timedelta(i) for i in range(100)]
     table = {
         "income": [float("nan"), float("inf"), -3.5, *(1000.0 + 37.25 * i for i in range(97))],
@@ -326,7 +326,7 @@ def test_a_file_name_that_is_not_text_is_refused(file: str, run: Run, tmp_path: 
     assert "internal" not in done.err
 
 
-def test_the_likely_unit_column_is_a_comment(run: Run, tmp_path: Path) -> None:
+def test_the_column_that_is_likely_the_unit_is_commented_out(run: Run, tmp_path: Path) -> None:
     write_rows(tmp_path / "people.csv", ["person_id", "age"], [(1, 5), (2, 6)])
     run("people.csv")
     text = (tmp_path / "countveil.toml").read_text()
@@ -334,7 +334,7 @@ def test_the_likely_unit_column_is_a_comment(run: Run, tmp_path: Path) -> None:
     assert "\nage = " in text
 
 
-def test_the_advised_spelling_of_a_tab_is_accepted(run: Run, tmp_path: Path) -> None:
+def test_the_spelling_of_a_tab_that_a_refusal_advises_is_accepted(run: Run, tmp_path: Path) -> None:
     (tmp_path / "tab.csv").write_text("id\tregion\n1\tN\n2\tS\n")
     assert '--delimiter "\\t"' in run("tab.csv", "--unit", "id", "-o", "-").err
     done = run("tab.csv", "--unit", "id", "-o", "-", "--delimiter", "\\t")
@@ -366,7 +366,7 @@ def test_bounds_are_proposed_from_the_data_and_marked_as_guessed(run: Run, tmp_p
     assert all(len(line) <= 80 for line in done.out.splitlines()[:-1])
 
 
-def test_the_tables_to_be_asked_for_decide_the_bounds(run: Run, tmp_path: Path) -> None:
+def test_the_proposed_bounds_depend_on_the_tables_given_with_the_option_by(run: Run, tmp_path: Path) -> None:
     write_visits(tmp_path)
     for by, bounds in (("region", (3, 1)), ("month", (1, 3)), ("region,month", (1, 3))):
         done = run("visits.csv", "--unit", "person", "--by", by, "--json", "--force")
@@ -374,7 +374,7 @@ def test_the_tables_to_be_asked_for_decide_the_bounds(run: Run, tmp_path: Path) 
         assert (best["rows_per_person"], best["cells_per_person"]) == bounds
 
 
-def test_the_file_says_nothing_about_the_rows_that_bounds_leave_out(run: Run, tmp_path: Path) -> None:
+def test_the_draft_file_does_not_state_how_many_rows_the_bounds_leave_out(run: Run, tmp_path: Path) -> None:
     """The configuration is shown to others; what is known from the data is only printed."""
     write_visits(tmp_path)
     run("visits.csv", "--unit", "person")
@@ -383,7 +383,7 @@ def test_the_file_says_nothing_about_the_rows_that_bounds_leave_out(run: Run, tm
         assert fact not in text
 
 
-def test_a_smaller_budget_gives_narrower_bounds(run: Run, tmp_path: Path) -> None:
+def test_for_a_smaller_budget_narrower_bounds_are_proposed(run: Run, tmp_path: Path) -> None:
     write_visits(tmp_path)
     bounds = []
     for epsilon in ("3", "0.01"):
@@ -422,7 +422,9 @@ def test_guesses_are_confirmed_one_by_one(run: Run, answer: Callable[..., None],
     load(tmp_path / "countveil.toml", {}).dataset("people").check_confirmed()
 
 
-def test_answers_that_end_early_keep_what_was_confirmed(run: Run, answer: Callable[..., None], tmp_path: Path) -> None:
+def test_guesses_confirmed_before_the_input_ends_stay_confirmed(
+    run: Run, answer: Callable[..., None], tmp_path: Path
+) -> None:
     people(tmp_path)
     run("people.csv", "--unit", "person")
     answer("yes")
@@ -432,7 +434,7 @@ def test_answers_that_end_early_keep_what_was_confirmed(run: Run, answer: Callab
     assert load(tmp_path / "countveil.toml", {}).dataset("people").guesses == ("columns.region", "columns.age")
 
 
-def test_the_option_confirm_takes_no_other_option(run: Run, tmp_path: Path) -> None:
+def test_the_option_confirm_is_refused_beside_other_options(run: Run, tmp_path: Path) -> None:
     people(tmp_path)
     for words in (["people.csv", "--confirm"], ["--confirm", "--unit", "row"]):
         done = run(*words)

@@ -48,7 +48,7 @@ def test_json_counts_the_values_inside_and_outside_the_domains(run: Run, tmp_pat
     assert dataset["people"] == {"people": 3, "rows": 5, "unnamed": 1, "most_rows": 2, "over": 1}
 
 
-def test_guessed_domains_stay_on_one_line(run: Run, tmp_path: Path) -> None:
+def test_guessed_domains_are_marked_and_listed_on_one_line(run: Run, tmp_path: Path) -> None:
     people(tmp_path)
     columns = 'region = { values = ["North"], guessed = true }\nage = { min = 0, max = 9, guessed = true }'
     written(tmp_path, config_text(columns=columns))
@@ -100,7 +100,7 @@ def test_bad_input_is_refused_in_one_line(
     assert done.err.count("\n") == 1
 
 
-def test_columns_may_have_the_names_of_generated_sql(run: Run, tmp_path: Path) -> None:
+def test_columns_may_have_the_names_that_generated_sql_uses(run: Run, tmp_path: Path) -> None:
     write_rows(tmp_path / "people.csv", ["u", "v", "n\x1b[2J"], [(1, 2, 3), (1, 9, 3)])
     written(tmp_path, config_text(unit="u", columns="v = { min = 0, max = 5 }"))
     done = run()
@@ -116,7 +116,7 @@ def test_columns_may_have_the_names_of_generated_sql(run: Run, tmp_path: Path) -
 VISITS = [(i, "North", 5) for i in range(300) for _ in range(2)] + [(i + 1000, "South", 5) for i in range(300)]
 
 
-def test_the_declared_bounds_are_compared_with_other_choices(run: Run, tmp_path: Path) -> None:
+def test_the_declared_bounds_are_compared_with_other_bounds(run: Run, tmp_path: Path) -> None:
     write_rows(tmp_path / "people.csv", ["person", "region", "age"], VISITS)
     written(tmp_path, config_text(columns=COLUMNS.splitlines()[0]))
     done = run()
@@ -131,7 +131,7 @@ def test_the_declared_bounds_are_compared_with_other_choices(run: Run, tmp_path:
     assert all(len(line) <= 80 for line in done.out.splitlines())
 
 
-def test_json_has_every_choice_and_the_worst_cells(run: Run, tmp_path: Path) -> None:
+def test_json_lists_the_compared_bounds_and_the_cells_that_lose_most(run: Run, tmp_path: Path) -> None:
     write_rows(tmp_path / "people.csv", ["person", "region", "age"], VISITS)
     written(tmp_path)
     (dataset,) = json.loads(run("--json", "--by", "region").out)["datasets"]
@@ -142,7 +142,7 @@ def test_json_has_every_choice_and_the_worst_cells(run: Run, tmp_path: Path) -> 
     assert bounds["declared"]["worst_left_out"] == 0.5
 
 
-def test_without_a_budget_the_choices_are_compared_without_noise(run: Run, tmp_path: Path) -> None:
+def test_without_a_budget_bounds_are_compared_without_their_noise(run: Run, tmp_path: Path) -> None:
     write_rows(tmp_path / "people.csv", ["person", "region", "age"], VISITS)
     written(tmp_path, config_text().split("[dataset.people.budget]")[0])
     done = run()
@@ -169,7 +169,7 @@ def test_an_unknown_table_is_refused(words: list[str], run: Run, tmp_path: Path)
     assert "out of: region, age" in done.err
 
 
-def test_guessed_bounds_are_named_as_such(run: Run, tmp_path: Path) -> None:
+def test_guessed_bounds_are_reported_as_guessed(run: Run, tmp_path: Path) -> None:
     people(tmp_path)
     written(tmp_path, config_text(more="bounds_guessed = true"))
     assert "the bounds are guessed: confirm them in the file" in " ".join(run().out.split())
@@ -208,7 +208,7 @@ def test_a_weekly_job_stops_when_a_new_region_appears(run: Run, tmp_path: Path) 
     assert run().code == 0
 
 
-def test_rows_in_no_possible_cell_are_counted_and_stop_the_weekly_job(run: Run, tmp_path: Path) -> None:
+def test_rows_outside_the_possible_cells_are_counted_and_stop_the_weekly_job(run: Run, tmp_path: Path) -> None:
     """A South that has no children in the list; rows outside of a column's domain are counted there, not here."""
     columns = 'region = ["North", "South"]\nyears = { from = "age", bands = [0, 18] }'
     written(tmp_path, config_text(columns=columns, more='cells = "possible.csv"'))
@@ -232,7 +232,7 @@ def test_rows_in_no_possible_cell_are_counted_and_stop_the_weekly_job(run: Run, 
     )
 
 
-def test_bounds_are_compared_in_tables_by_derived_columns(run: Run, tmp_path: Path) -> None:
+def test_bounds_can_be_compared_in_tables_by_derived_columns(run: Run, tmp_path: Path) -> None:
     write_rows(tmp_path / "people.csv", ["person", "region", "age"], VISITS)
     written(tmp_path, config_text(columns='region = ["North", "South"]\nyears = { from = "age", bands = [0, 18] }'))
     (dataset,) = json.loads(run("--json", "--by", "years,region").out)["datasets"]
@@ -262,7 +262,7 @@ def test_the_option_since_shows_what_changed_and_keeps_its_record_private(run: R
     ]
 
 
-def test_data_that_strict_refuses_is_not_recorded(run: Run, tmp_path: Path) -> None:
+def test_data_that_the_option_strict_refuses_is_not_recorded(run: Run, tmp_path: Path) -> None:
     people(tmp_path)
     written(tmp_path)
     run("--since")
@@ -290,7 +290,7 @@ RECORDS = [
 
 
 @pytest.mark.parametrize("text", RECORDS)
-def test_another_file_is_not_taken_for_the_record(text: str, run: Run, tmp_path: Path) -> None:
+def test_since_refuses_a_file_that_is_no_record_of_inspections(text: str, run: Run, tmp_path: Path) -> None:
     people(tmp_path)
     written(tmp_path)
     (tmp_path / "countveil.ledger.inspected").write_text(text)

@@ -71,7 +71,7 @@ def run(folder: Path, *words: str) -> Iterator[Terminal]:
         os.close(screen)
 
 
-def test_an_interrupted_plan_was_shown_from_two_seconds_on_and_leaves_no_file(tmp_path: Path) -> None:
+def test_a_plan_shows_that_it_is_at_work_after_two_seconds_and_leaves_no_file_if_interrupted(tmp_path: Path) -> None:
     started = time.monotonic()
     with run(tmp_path, "plan", *WIDE, "-o", "mechanism.json") as terminal:
         terminal.read_until(lambda: b"planning" in terminal.shown)

@@ -147,7 +147,9 @@ def test_ids_cannot_be_recomputed_from_the_log_and_the_data(both: tuple[Session,
                 assert id not in printed
 
 
-def test_the_output_of_neighbours_differs_only_in_the_released_numbers(both: tuple[Session, Session]) -> None:
+def test_the_output_for_neighbouring_datasets_differs_only_in_the_released_numbers(
+    both: tuple[Session, Session],
+) -> None:
     """With the same random bytes, both sessions print the same ids, versions and texts."""
     first, second = both
     for count in (0, 1, 2, 6):
@@ -161,7 +163,9 @@ def test_the_output_of_neighbours_differs_only_in_the_released_numbers(both: tup
     assert not members & {"hash", "fingerprint", "keyed_fingerprint", "nonce", "check", "ledger", "anchor"}
 
 
-def test_the_tables_of_neighbours_differ_only_in_noise_and_keyed_values(both: tuple[Session, Session]) -> None:
+def test_the_ledger_tables_of_neighbouring_datasets_differ_only_in_noise_and_keyed_values(
+    both: tuple[Session, Session],
+) -> None:
     assert both[0].rows() == both[1].rows()
 
 

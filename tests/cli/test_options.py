@@ -49,7 +49,7 @@ def refusal(arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytes
     return text.err
 
 
-def test_the_parametrised_tests_cover_every_command() -> None:
+def test_the_parametrised_tests_run_for_every_command() -> None:
     paths = [path for path, _ in commands(cli.cli)]
     assert {(), ("release",), ("ledger", "restore"), ("ptable", "audit"), ("keys", "add")} <= set(paths)
     assert len(options(multiple=False)) > 100

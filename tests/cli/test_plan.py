@@ -56,7 +56,7 @@ def test_method_program_makes_a_never_negative_plan() -> None:
     assert json.loads(run(*budget).stdout)["method"] == "remap"
 
 
-def test_a_saved_mechanism_affords_the_planned_answers(plan_file: Path) -> None:
+def test_a_saved_mechanism_affords_the_planned_number_of_answers(plan_file: Path) -> None:
     done = run("-m", str(plan_file), "--epsilon", "3", "--delta", "1e-6", "--json")
     result = json.loads(done.stdout)
     assert result["answers"] == 10

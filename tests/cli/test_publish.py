@@ -61,7 +61,7 @@ def test_an_edition_is_published_and_verified(run: Run) -> None:
 
 
 @pytest.mark.parametrize("change", ["number", "missing", "law", "manifest"])
-def test_a_folder_that_was_changed_does_not_verify(run: Run, change: str) -> None:
+def test_the_verification_of_a_changed_folder_fails(run: Run, change: str) -> None:
     run("census", "-o", "out")
     published = Publication.open("out")
     table = published.folder.entry("town*sex")

@@ -285,7 +285,7 @@ def test_columns_do_not_share_noise(signed_file: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("file", ["signed", "remap"])
-def test_the_guarantee_of_several_columns_is_composed(
+def test_the_guarantee_of_several_columns_is_that_of_their_composition(
     file: str, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, run: Run
 ) -> None:
     """Epsilon is above that of one column, at most that of basic composition, and at most 2 % above the least one."""
@@ -309,7 +309,9 @@ def test_the_guarantee_of_several_columns_is_composed(
     assert f"guarantee of all columns together: epsilon {clip(summary['epsilon'], 6, 'up')}, delta " in done.err
 
 
-def test_disjoint_columns_have_the_guarantee_of_one(signed_file: Path, tmp_path: Path, run: Run) -> None:
+def test_disjoint_columns_together_have_the_guarantee_of_one_column(
+    signed_file: Path, tmp_path: Path, run: Run
+) -> None:
     write_table(tmp_path / "in.csv", FEW)
     options = ("--column", "F", "--column", "M", "--disjoint")
     done = run(tmp_path / "in.csv", *options, "-m", signed_file, "-o", tmp_path / "out.csv", "--json")
@@ -322,7 +324,9 @@ def test_disjoint_columns_have_the_guarantee_of_one(signed_file: Path, tmp_path:
     assert "counted in one row of one of the columns" in done.err
 
 
-def test_python_states_the_same_guarantee(signed_file: Path, tmp_path: Path) -> None:
+def test_the_python_function_states_the_guarantee_of_composed_and_of_disjoint_columns(
+    signed_file: Path, tmp_path: Path
+) -> None:
     write_table(tmp_path / "in.csv", FEW)
     mechanism = cv.Mechanism.load(signed_file)
     arguments = (mechanism, tmp_path / "in.csv", ["F", "M"], tmp_path / "out.csv")
@@ -346,7 +350,7 @@ def test_python_states_the_same_guarantee(signed_file: Path, tmp_path: Path) -> 
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_unknown_repeated_or_text_columns_are_refused(
+def test_columns_that_are_unknown_or_repeated_or_text_are_refused(
     kind: str, names: list[str], words: str, signed_file: Path, tmp_path: Path, run: Run
 ) -> None:
     source, target = tmp_path / f"in.{kind}", tmp_path / f"out.{kind}"
@@ -434,7 +438,7 @@ def test_every_row_has_noise_of_its_own(
             assert (parts[i] != parts[j]).mean() > 0.3
 
 
-def test_two_releases_differ(signed_file: Path, tmp_path: Path, run: Run) -> None:
+def test_two_releases_of_one_table_differ(signed_file: Path, tmp_path: Path, run: Run) -> None:
     write_csv(tmp_path / "in.csv", ["n"], [[100]] * 500)
     for name in ("one.csv", "two.csv"):
         assert run(tmp_path / "in.csv", "--column", "n", "-m", signed_file, "-o", tmp_path / name).code == 0
@@ -596,7 +600,7 @@ def test_a_parquet_file_with_broken_pages_is_refused(signed_file: Path, tmp_path
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_messages_number_rows_across_batches(
+def test_the_row_number_in_a_message_counts_across_batches(
     kind: str, signed_file: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(table_files, "CSV_BATCH", 100)
@@ -707,7 +711,7 @@ def test_a_full_disk_is_reported_for_the_output(
     check_refusal(run, tmp_path, tmp_path / "in.csv", signed_file, words, tmp_path / "out.csv")
 
 
-def test_without_pyarrow_only_csv_is_released(signed_file: Path, tmp_path: Path) -> None:
+def test_without_pyarrow_csv_is_released_and_parquet_is_refused(signed_file: Path, tmp_path: Path) -> None:
     """Parquet exits with 6 and says what to install; CSV does not need pyarrow."""
     (tmp_path / "shim").mkdir()
     (tmp_path / "shim" / "pyarrow.py").write_text("raise ImportError('not here')\n")

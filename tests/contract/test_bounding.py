@@ -82,7 +82,7 @@ CONSTANT = "(CAST({salt} AS BIGINT) & 0)"
 @pytest.mark.parametrize("distinct", [False, True])
 @examples(15, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_one_person_changes_no_more_than_declared(
+def test_one_person_changes_counts_by_no_more_than_the_declared_bounds(
     name: str, constant: str | None, distinct: bool, data: st.DataObject
 ) -> None:
     check_bounds(name, constant, distinct, data)
@@ -93,7 +93,7 @@ def test_one_person_changes_no_more_than_declared(
 @pytest.mark.parametrize("constant", [None, CONSTANT], ids=["own-hash", "constant-hash"])
 @examples(2, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_one_person_changes_no_more_than_declared_on_slow_engines(
+def test_one_person_changes_counts_by_no_more_than_the_declared_bounds_on_slow_engines(
     name: str, constant: str | None, data: st.DataObject
 ) -> None:
     check_bounds(name, constant, data.draw(st.booleans()), data)
@@ -145,7 +145,7 @@ def test_the_salt_alone_selects_the_cells_of_a_person(name: str) -> None:
 
 @pytest.mark.parametrize("name", choices())
 @pytest.mark.parametrize(("cells", "most"), [(1, 1), (1, 3), (3, 1), (3, 2), (7, 1), (7, 2)])
-def test_of_equal_hashes_the_lowest_cells_are_selected(name: str, cells: int, most: int) -> None:
+def test_if_hashes_are_equal_the_lowest_cells_of_a_person_are_selected(name: str, cells: int, most: int) -> None:
     schema, types, rows = crowd(20, cells, most)
     by, rows = ["region", "age"], [*rows, *rows[40:], *rows[::-1]]  # the first person has two rows in each cell
     (lowest,) = counts(name, schema, types, rows, naive.sql(schema, by), b"salt", constant=CONSTANT)
@@ -154,7 +154,7 @@ def test_of_equal_hashes_the_lowest_cells_are_selected(name: str, cells: int, mo
 
 @pytest.mark.parametrize("name", choices())
 @pytest.mark.parametrize("most", [1, 3])
-def test_nothing_is_selected_where_a_person_may_be_in_every_cell(name: str, most: int) -> None:
+def test_the_salt_has_no_effect_if_a_person_may_be_in_every_cell(name: str, most: int) -> None:
     schema, types, rows = crowd(5, 40, most)
     by, rows = ["region", "age"], [*rows, *rows[7:100]]
     first, other = counts(name, schema, types, rows, naive.sql(schema, by), b"one", b"two")
@@ -173,7 +173,7 @@ EVEN = [(1, "int64"), (3, "int64"), (7, "int64"), (1, "text")]
 
 @pytest.mark.parametrize("name", choices(["pyarrow", "postgres", "spark"]))
 @pytest.mark.parametrize(("cells", "kind"), EVEN)
-def test_cells_are_selected_evenly(name: str, cells: int, kind: str) -> None:
+def test_every_cell_is_selected_for_about_as_many_people(name: str, cells: int, kind: str) -> None:
     """Over people: 2000 people in all 40 cells."""
     schema, types, rows = crowd(2000, cells, kind=kind)
     (selected,) = counts(name, schema, types, rows, naive.sql(schema, ["region", "age"]), b"salt")
@@ -214,7 +214,7 @@ def fresh_evenness(name: str, kind: str, constant: str | None = None) -> float:
 
 @pytest.mark.parametrize("name", choices(["pyarrow", "postgres", "spark"]))
 @pytest.mark.parametrize("kind", ["int64", "text"])
-def test_every_salt_selects_cells_afresh(name: str, kind: str) -> None:
+def test_two_salts_select_the_cell_of_a_person_independently(name: str, kind: str) -> None:
     assert fresh_evenness(name, kind) > RARE
 
 
@@ -223,7 +223,7 @@ def test_numbers_of_many_digits_are_hashed_too() -> None:
     assert fresh_evenness("postgres", "huge") > RARE
 
 
-def test_uneven_hashes_are_detected() -> None:
+def test_the_test_of_evenness_detects_uneven_hashes() -> None:
     """DuckDB's hash combines its last argument by XOR: neither the cell nor the salt may be the last one."""
     schema, types, rows = crowd(2000, 1)
     last = "CAST(hash({salt}, u, cell) >> 1 AS BIGINT)"
@@ -233,7 +233,7 @@ def test_uneven_hashes_are_detected() -> None:
         assert fresh_evenness("pyarrow", "int64", weak) < RARE
 
 
-def test_planted_faults_are_detected() -> None:
+def test_a_naive_count_with_a_wrong_bound_differs_from_the_count_of_the_engine() -> None:
     """A naive count with a wrong bound differs from the engine's, so the comparison can fail."""
     schema, types, rows = crowd(5, 2, most=2)
     by = ["region", "age"]

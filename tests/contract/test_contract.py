@@ -67,7 +67,7 @@ def count_and_compare(
     return expected
 
 
-def test_the_tables_of_a_publication_are_sums_of_one_count(make: Any, tmp_path: Path) -> None:
+def test_the_true_tables_of_a_publication_are_sums_of_one_table_of_counts(make: Any, tmp_path: Path) -> None:
     """Every person is counted once, in the finest cells of all tables, so the true tables add up on every engine."""
     columns = (Column("region", "text", ("North", "South")), Column("age", "integer", low=0, high=99, step=50))
     schema = Schema("people", columns, "id")
@@ -170,7 +170,7 @@ def test_ranges_at_the_limits_of_64_bits_are_counted(make: Any, low: int, high: 
 
 
 @pytest.mark.parametrize("kind", ["float32", "float64"])
-def test_whole_floats_are_integers(make: Any, kind: str) -> None:
+def test_whole_floats_are_counted_as_integers(make: Any, kind: str) -> None:
     inf, nan = float("inf"), float("nan")
     values = [0.0, -0.0, 1.0, 1.5, -1.0, nan, nan, None, inf, -inf, 1e30, -1e30, 2.0**63, -(2.0**63), 0.25, 3.0]
     assert check(make, values, kind, Column("x", "integer", low=-1, high=3)) == [1, 2, 1, 0, 1]
@@ -178,13 +178,13 @@ def test_whole_floats_are_integers(make: Any, kind: str) -> None:
 
 
 @pytest.mark.parametrize(("kind", "limit"), [("float32", 2**24), ("float64", 2**53)])
-def test_floats_too_large_to_be_exact_integers_are_outside(make: Any, kind: str, limit: int) -> None:
+def test_floats_too_large_to_be_exact_integers_are_outside_the_domain(make: Any, kind: str, limit: int) -> None:
     values = [float(sign * n) for n in (limit - 1, limit, limit + 2) for sign in (1, -1)]
     listed = Column("x", "integer", tuple(sign * n for n in (limit - 1, limit, limit + 2) for sign in (1, -1)))
     assert check(make, values, kind, listed) == [1, 1, 0, 0, 0, 0]
 
 
-def test_whole_decimals_are_integers(make: Any) -> None:
+def test_whole_decimals_are_counted_as_integers(make: Any) -> None:
     digits = ["0", "-0.0", "1.0", "1.0000000001", "3", "9999999999999999999999999999.9999999999", "9223372036854775807"]
     values = [Decimal(d) for d in digits] + [None, Decimal(-(10**27))]
     assert check(make, values, "decimal", Column("x", "integer", low=0, high=3)) == [2, 1, 0, 1]
@@ -352,7 +352,9 @@ def test_tables_of_every_size_and_shape_are_counted(make: Any, size: int, unit: 
             count_and_compare(engine, schema, rows, by, where, distinct=True)
 
 
-def test_columns_returns_names_and_families(make: Any, request: pytest.FixtureRequest) -> None:
+def test_the_method_columns_returns_the_names_and_type_families_of_columns(
+    make: Any, request: pytest.FixtureRequest
+) -> None:
     schema = Schema("people", (REGION, AGE, ADULT, BORN), unit="id")
     columns = dict(make([person(1)], TYPES, schema).columns())
     families = {"id": "integer", "region": "text", "age": "integer", "adult": "boolean", "born": "date"}
@@ -360,7 +362,7 @@ def test_columns_returns_names_and_families(make: Any, request: pytest.FixtureRe
     assert columns == (dict.fromkeys(families, "text") if untyped else families)
 
 
-def test_source_columns_may_have_the_names_of_generated_sql(make: Any) -> None:
+def test_source_columns_may_have_the_names_that_generated_sql_uses(make: Any) -> None:
     """The generated SQL has aliases such as u, k0 and cell."""
     names = [
         "u",

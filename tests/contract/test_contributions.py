@@ -63,7 +63,7 @@ def naive_kept(people: dict[Any, Counter[Any]], r: int, c: int) -> dict[Any, flo
 
 
 @pytest.mark.parametrize("name", choices())
-def test_a_survey_equals_a_naive_computation(name: str, tmp_path: Path) -> None:
+def test_a_survey_of_contributions_equals_a_naive_computation(name: str, tmp_path: Path) -> None:
     rows = make_rows()
     engine = opened(name, rows, TYPES, tmp_path, None)  # type: ignore[arg-type]
     try:
@@ -91,7 +91,7 @@ def check_survey(survey: TableContributions, table: tuple[Column, ...], people: 
 
 @pytest.mark.parametrize("name", choices(["parquet", "postgres", "spark"]))
 @pytest.mark.parametrize("kind", ["int64", "text"])
-def test_a_sample_has_all_rows_of_some_of_the_people(name: str, kind: str, tmp_path: Path) -> None:
+def test_a_sampled_survey_has_all_rows_of_the_sampled_people(name: str, kind: str, tmp_path: Path) -> None:
     people = range(400) if kind == "int64" else [f"person {i} é" for i in range(400)]
     rows: list[Row] = [{"id": person, "region": "N"} for person in people for _ in range(3)]
     engine = opened(name, rows, {"id": kind, "region": "text"}, tmp_path, None)  # type: ignore[arg-type]

@@ -260,7 +260,7 @@ def test_bins_of_fractions_are_counted(make: Any, kind: str) -> None:
     compare(make, {"x": kind}, rows, declared, naive, [[], ["income"], ["x"], ["income", "x"]])
 
 
-def test_edges_with_more_digits_than_the_decimals_split_them_exactly(make: Any) -> None:
+def test_decimals_are_split_exactly_by_edges_with_more_digits(make: Any) -> None:
     edges = ["0.00000000005", "0.1", "0.100000000000000001"]
     labels = ["0.00000000005 to under 0.1", "0.1 to under 0.100000000000000001", "0.100000000000000001+"]
     values = [Decimal(d) for d in ("0", "0.0000000001", "0.1", "0.1000000001", "5")]
@@ -453,7 +453,7 @@ def test_times_with_a_zone_are_counted_by_periods_of_a_stated_zone(make: Any, zo
     )
 
 
-def test_a_day_of_a_zone_begins_at_its_own_instant(make: Any) -> None:
+def test_in_a_zone_a_day_begins_at_midnight_of_that_zone(make: Any) -> None:
     """The day on which summer time begins: a few instants, so that this runs in `make test`."""
     ends = "2024-03-30", "2024-03-31"
     declared = {"day": {"from": "t", "by": "day", "min": ends[0], "max": ends[1], "zone": "Europe/Berlin"}}
@@ -537,7 +537,7 @@ def test_text_with_an_offset_from_utc_is_an_instant_in_files_and_frames(make: An
     assert counts.tolist() == [2, 6]
 
 
-def test_times_without_a_zone_are_no_instants(make: Any) -> None:
+def test_times_without_a_zone_are_refused_as_instants(make: Any) -> None:
     declared = {"year": {"from": "t", "by": "year", "min": "2024", "max": "2024", "zone": "Europe/Berlin"}}
     if make.name == "pandas-objects" or make.as_text:
         return  # every value is outside: of text, and of objects, because one value can make any column one of objects
@@ -578,7 +578,9 @@ HIERARCHY: dict[str, Any] = {
 
 @pytest.mark.parametrize("listed", [True, False])
 @pytest.mark.parametrize("terms", [{}, {"unit": "id", "rows_per_person": 1000, "cells_per_person": 9}])
-def test_hierarchies_have_the_combinations_that_exist(make: Any, listed: bool, terms: dict[str, Any]) -> None:
+def test_a_table_by_a_hierarchy_has_only_the_combinations_that_exist(
+    make: Any, listed: bool, terms: dict[str, Any]
+) -> None:
     places = ["d1", "d2", "d,3", "d4", "d5", "d9", "D1", "", None]
     rows: list[Row] = [{"id": 1, "district": places[i * i % 9], "age": i % 100} for i in range(300)]
     declared = {**HIERARCHY, "group": {"from": "age", "bands": [0, 18, 65]}}
@@ -599,7 +601,7 @@ def test_hierarchies_have_the_combinations_that_exist(make: Any, listed: bool, t
     compare(make, {"id": "int64", "district": "text", "age": "int32"}, rows, declared, naive, by, **terms)
 
 
-def test_counts_are_right_with_a_long_map(make: Any) -> None:
+def test_counts_by_the_labels_of_a_map_of_3000_codes_are_right(make: Any) -> None:
     """3,000 codes: a list that is bound, and a map of whole numbers with labels."""
     lines = "".join(f"{i},group {i % 7}\n" for i in range(3000))
     declared = {"code": {"values": list(range(3001))}, "label": {"from": "code", "map": "codes.csv"}}
@@ -617,7 +619,7 @@ def test_counts_are_right_with_a_long_map(make: Any) -> None:
     assert engine.count(chosen, salt=b"").tolist() == [sum(expected.values()) - expected[3]]
 
 
-def test_planted_faults_are_detected() -> None:
+def test_the_comparison_of_counts_detects_a_moved_edge() -> None:
     """The comparison fails if an edge moves by the least amount."""
     rows = [{"x": value} for value in FLOATS]
     naive = {

@@ -52,7 +52,7 @@ class LedgerContract(ABC):
 
     # -- plans ---------------------------------------------------------------------------------------------------------
 
-    def test_the_first_plan_of_a_pool_stays(self, ledger: Ledger, reopen: Open) -> None:
+    def test_a_second_plan_does_not_replace_the_first_plan_of_a_pool(self, ledger: Ledger, reopen: Open) -> None:
         other = reopen()
         other.open_plan(plan(1000))
         assert other.plan("people") == ledger.plan("people") == plan(3)
@@ -89,7 +89,7 @@ class LedgerContract(ABC):
         assert self.charge(ledger, "a", version=1).id != self.charge(ledger, "a", version=2).id
         assert ledger.standing("people").spent == 2
 
-    def test_pools_are_separate_and_datasets_of_a_pool_share_it(self, ledger: Ledger) -> None:
+    def test_pools_have_separate_answers_and_the_datasets_of_a_pool_share_them(self, ledger: Ledger) -> None:
         ledger.open_plan(plan(1, "other"))
         self.charge(ledger, "a", pool="other")
         with pytest.raises(BudgetError):
@@ -112,7 +112,7 @@ class LedgerContract(ABC):
 
     # -- answers -------------------------------------------------------------------------------------------------------
 
-    def test_only_the_first_recorded_answer_counts(self, ledger: Ledger, reopen: Open) -> None:
+    def test_the_first_answer_recorded_for_a_charge_is_kept(self, ledger: Ledger, reopen: Open) -> None:
         charge = self.charge(ledger, "a")
         assert charge.payload is None
         assert ledger.record(charge, b"first").payload == b"first"
@@ -330,7 +330,7 @@ class LedgerContract(ABC):
         assert graded.shares("people") == {"ann": {"standard": Standing(2, 1)}, "bob": {"fine": Standing(1, 1)}}
         assert graded.verify() == 2 + 2 + 2
 
-    def test_a_limit_is_a_number_for_all_grades_or_one_for_each(self, graded: Ledger) -> None:
+    def test_a_limit_may_be_one_number_for_all_grades_or_a_number_for_each_grade(self, graded: Ledger) -> None:
         self.pay(graded, "a", "standard", most=2)
         self.pay(graded, "b", "coarse", most=2)
         with pytest.raises(BudgetError) as error:

@@ -145,7 +145,7 @@ BY = [
 
 
 @pytest.mark.parametrize("terms", [{}, {"unit": "id", "rows_per_person": 1000, "cells_per_person": 10_000}])
-def test_tables_have_the_cells_that_can_exist_and_count_what_is_in_them(make: Any, terms: dict[str, Any]) -> None:
+def test_tables_have_only_possible_cells_with_the_counts_of_a_naive_reading(make: Any, terms: dict[str, Any]) -> None:
     schema = schema_of(**terms)
     rows = some_rows()
     engine = make(rows, schema)

@@ -67,7 +67,7 @@ def test_no_answer_is_sent_if_any_sync_or_write_fails(faulty: Workers, tmp_path:
     audit(place)
 
 
-def test_each_step_of_an_answer_is_on_disk_before_the_next_one(faulty: Workers, tmp_path: Path) -> None:
+def test_each_step_of_an_answer_is_on_disk_before_the_next_step_begins(faulty: Workers, tmp_path: Path) -> None:
     """The data is read only after the charge is on disk; an answer is sent only after ledger and anchor have it on
     disk.
     """

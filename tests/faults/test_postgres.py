@@ -64,7 +64,7 @@ def test_32_processes_of_4_hosts_get_exactly_the_last_answers_of_two_grades(work
     assert refused == 3 * 2 * PROCESSES - ANSWERS - 3
 
 
-def test_16_processes_with_one_question_pay_once(workers: Workers, tmp_path: Path) -> None:
+def test_one_question_of_16_processes_is_charged_once(workers: Workers, tmp_path: Path) -> None:
     places = race(workers, tmp_path, [["the question"]] * PROCESSES)
     assert audit(places[0]) == {"charges": 1, "open": 0, "sent": PROCESSES}
     assert len({line["payload"] for line in lines(tmp_path)}) == 1

@@ -75,7 +75,7 @@ def opened() -> None:
     open_place()
 
 
-def test_a_kill_at_any_step_loses_nothing_and_draws_nothing_twice(tmp_path: Path) -> None:
+def test_after_a_kill_at_any_step_no_measurement_is_lost_or_drawn_twice(tmp_path: Path) -> None:
     whole = tmp_path / "whole"
     copy_place(whole)
     steps = publish(whole)
@@ -114,7 +114,7 @@ def test_processes_that_publish_at_once_publish_the_same_numbers(tmp_path: Path)
         assert {grade.answers_left for grade in curator.budget()[0].grades} == {1}
 
 
-def test_a_full_disk_keeps_the_numbers_on_record(tmp_path: Path) -> None:
+def test_numbers_recorded_before_the_disk_is_full_are_published_later(tmp_path: Path) -> None:
     """A quota of the process stands for a full disk: files above it cannot be written."""
     import resource
 

@@ -63,7 +63,7 @@ def test_one_question_of_32_processes_is_charged_once(workers: Workers, tmp_path
     assert sum(line["fresh"] for line in lines(tmp_path)) <= 1
 
 
-def test_a_share_of_3_pays_for_exactly_3_of_12_answers(workers: Workers, tmp_path: Path) -> None:
+def test_a_share_of_3_pays_for_exactly_3_of_12_questions(workers: Workers, tmp_path: Path) -> None:
     place = Place(tmp_path).make()
     race(workers, tmp_path, [[f"{i}"] for i in range(12)], share=3)
     assert audit(place) == {"charges": 3, "open": 0, "sent": 3}
@@ -303,7 +303,7 @@ def test_a_child_forked_in_the_middle_of_a_change_is_refused(tmp_path: Path) -> 
     assert audit(place)["charges"] == 1
 
 
-def test_two_open_ledgers_are_independent(tmp_path: Path) -> None:
+def test_two_ledgers_open_in_one_process_are_independent(tmp_path: Path) -> None:
     one, two = (Place(tmp_path / name).make() for name in "ab")
     first, second = one.open(), two.open()
     assert first.identity != second.identity
@@ -319,7 +319,7 @@ def test_two_open_ledgers_are_independent(tmp_path: Path) -> None:
         SqliteLedger(one.ledger, two.anchor)
 
 
-def test_verify_succeeds_while_others_write(workers: Workers, tmp_path: Path) -> None:
+def test_verify_succeeds_while_other_processes_write(workers: Workers, tmp_path: Path) -> None:
     """Verification reads one snapshot; an anchor that is behind a new charge is not taken for damage."""
     place = Place(tmp_path).make()
     ledger = place.open()

@@ -20,7 +20,7 @@ MASTERS = {"local[2,4]": ["fails"], "local-cluster[2,1,1024]": ["lost"], "hosts"
 
 
 @pytest.mark.parametrize("master", MASTERS)
-def test_faults_of_tasks_change_no_number_and_charge_nothing_more(master: str, tmp_path: Path) -> None:
+def test_faults_of_spark_tasks_change_no_number_and_are_not_charged_again(master: str, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.support.spark_faults", master, str(tmp_path), *MASTERS[master]],
         cwd=ROOT,

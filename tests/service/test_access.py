@@ -178,14 +178,14 @@ def test_a_request_without_a_key_is_refused_before_its_body_is_read(server: Serv
         assert connection.recv(1 << 16).startswith(b"HTTP/1.1 401 ")
 
 
-def test_a_wrong_key_is_refused_where_none_is_needed(server: Server, ann: str) -> None:
+def test_a_wrong_key_is_refused_even_where_no_key_is_needed(server: Server, ann: str) -> None:
     wanted = {"epsilon": "1", "eta": "0.5", "D": 3}
     assert server.ask("POST", "/v1/design", wanted).status == 200
     assert server.ask("POST", "/v1/design", wanted, key=ann).status == 200
     assert server.ask("POST", "/v1/design", wanted, key=FOREIGN).problem == "unauthorized"
 
 
-def test_designs_can_be_restricted_to_keys(tmp_path: Path) -> None:
+def test_designs_can_be_restricted_to_requests_with_a_key(tmp_path: Path) -> None:
     with serving(place(tmp_path, service=UNLIMITED + "open_design = false\n")) as closed:
         key = closed.key("ann")
         assert {"/v1/design", "/v1/compare"} <= {path for _, path in operations(closed)}
@@ -309,7 +309,7 @@ def left(server: Server, key: str) -> int:
     return int(server.get("/v1/budget", key).json()["pools"][0]["answers_left"])
 
 
-def test_a_key_pays_for_exactly_its_answers(server: Server) -> None:
+def test_a_key_limited_to_3_answers_pays_for_exactly_3(server: Server) -> None:
     capped, other = server.key("carl", answers=3), server.key("dora")
     before, of_all = charged(server.config), left(server, other)
     seen, rows = [left(server, capped)], []
@@ -404,7 +404,7 @@ def test_each_key_and_each_address_has_its_own_rate_limit(tmp_path: Path) -> Non
         assert server.get("/healthz").status == 200
 
 
-def test_rates_are_exact() -> None:
+def test_a_rate_limit_allows_exactly_its_rate() -> None:
     now = 0.0
     rates = Rates(60, lambda: now)
     assert [rates.take("a") for _ in range(11)] == [0.0] * 10 + [1.0]
@@ -466,7 +466,7 @@ def test_max_cells_of_the_service_limits_every_question(tmp_path: Path) -> None:
         assert charged(server.config) == 1
 
 
-def test_only_json_is_read(server: Server, ann: str) -> None:
+def test_a_body_of_another_type_than_json_is_refused(server: Server, ann: str) -> None:
     for kind in ("text/plain", "application/x-www-form-urlencoded", "application/jsonx", "", "multipart/form-data"):
         refused = server.ask("POST", "/v1/dry-run", {"sql": ALL}, key=ann, headers={"Content-Type": kind})
         assert (refused.status, refused.problem) == (415, "unsupported-media-type")
@@ -682,7 +682,7 @@ def test_a_key_is_recognised_and_its_file_holds_only_its_hash(tmp_path: Path) ->
         assert ring(tmp_path).recognise(wrong) is None
 
 
-def test_the_file_is_for_its_owner_alone(tmp_path: Path) -> None:
+def test_only_its_owner_can_read_the_file_of_keys(tmp_path: Path) -> None:
     file = tmp_path / "x.keys"
     before = os.umask(0)
     try:
@@ -699,7 +699,7 @@ def test_the_file_is_for_its_owner_alone(tmp_path: Path) -> None:
         os.umask(before)
 
 
-def test_a_name_has_one_key_at_a_time(tmp_path: Path) -> None:
+def test_a_name_can_have_only_one_valid_key(tmp_path: Path) -> None:
     first = ring(tmp_path).add("ann")[1]
     with pytest.raises(RequestError, match="ann has a key; revoke it first"):
         ring(tmp_path).add("ann")
@@ -713,7 +713,7 @@ def test_a_name_has_one_key_at_a_time(tmp_path: Path) -> None:
     assert ring(tmp_path).recognise(second) is not None
 
 
-def test_a_keyring_sees_changes_of_others(tmp_path: Path) -> None:
+def test_a_keyring_sees_changes_made_by_other_processes(tmp_path: Path) -> None:
     here, there = ring(tmp_path), ring(tmp_path)
     assert here.keys() == []
     text = there.add("ann")[1]
@@ -890,7 +890,7 @@ def keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     return runner(monkeypatch, capsys, "keys")
 
 
-def test_the_command_adds_lists_and_revokes(keys: Run, tmp_path: Path) -> None:
+def test_the_command_keys_adds_and_lists_and_revokes_keys(keys: Run, tmp_path: Path) -> None:
     assert keys("list").out == "there is no key yet; add one with: countveil keys add NAME\n"
     added = keys("add", "ann", "--answers", 3)
     assert added.code == 0
@@ -946,7 +946,9 @@ def test_the_command_adds_lists_and_revokes(keys: Run, tmp_path: Path) -> None:
         (("remove", "ann"), "No such command 'remove'"),
     ],
 )
-def test_bad_input_is_refused_in_one_line(words: tuple[str, ...], message: str, keys: Run, tmp_path: Path) -> None:
+def test_the_command_keys_refuses_bad_input_in_one_line(
+    words: tuple[str, ...], message: str, keys: Run, tmp_path: Path
+) -> None:
     done = keys(*words)
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith("countveil: ")
@@ -956,7 +958,7 @@ def test_bad_input_is_refused_in_one_line(words: tuple[str, ...], message: str, 
     assert not (tmp_path / "countveil.keys").exists()
 
 
-def test_the_command_reports_a_damaged_file(keys: Run, tmp_path: Path) -> None:
+def test_the_command_keys_reports_a_damaged_file(keys: Run, tmp_path: Path) -> None:
     (tmp_path / "countveil.keys").write_text('{"format": "countveil-keys", "version": 1, "keys": [{"id": []}]}')
     for words in (("list",), ("add", "ann"), ("revoke", "ann"), ("list", "--json")):
         done = keys(*words)
@@ -964,7 +966,7 @@ def test_the_command_reports_a_damaged_file(keys: Run, tmp_path: Path) -> None:
         assert done.err == "countveil: service.keys: countveil.keys is not a file of keys, or it is damaged\n"
 
 
-def test_every_error_of_the_library_has_a_status() -> None:
+def test_every_error_of_the_library_has_an_http_status() -> None:
     """The HTTP status of each class; a new class needs a decision here."""
     from countveil import errors
     from countveil.service.problem_json import to_problem

@@ -102,7 +102,9 @@ GROUPS = [
 
 @pytest.mark.parametrize("kind", FRAMES)
 @pytest.mark.parametrize("by", GROUPS, ids=" ".join)
-def test_frames_equal_those_of_a_curator(by: list[str], kind: str, service: cv.Connection, curator: cv.Curator) -> None:
+def test_frames_from_a_service_equal_those_of_a_curator(
+    by: list[str], kind: str, service: cv.Connection, curator: cv.Curator
+) -> None:
     there = service.count(by=by, frame=kind)
     here = curator.count(by=by, frame=kind)
     assert type(there.frame) is type(here.frame)
@@ -119,14 +121,14 @@ def test_frames_equal_those_of_a_curator(by: list[str], kind: str, service: cv.C
     assert isinstance(there.receipt, Receipt)
 
 
-def test_a_comparison_of_frames_can_fail(service: cv.Connection) -> None:
+def test_the_comparison_of_frames_detects_other_labels(service: cv.Connection) -> None:
     table = service.count(by="day")
     for kind, same in FRAMES.items():
         with pytest.raises((AssertionError, pytest.fail.Exception)):
             same(table.to(kind), replace(table, labels=(["x"] * 3,)).to(kind))
 
 
-def test_values_have_their_python_types(service: cv.Connection) -> None:
+def test_values_from_a_service_have_their_python_types(service: cv.Connection) -> None:
     (day, ok, *_) = next(iter(service.count(by=["day", "ok"]).rows))
     assert (day, ok) == (datetime.date(2026, 1, 31), False)
     assert type(ok) is bool
@@ -191,7 +193,7 @@ def test_datasets_history_and_receipts_equal_those_of_a_curator(
                 source.receipt(wrong)  # type: ignore[arg-type]
 
 
-def test_subtotals_equal_those_of_a_curator(curator: cv.Curator, service: cv.Connection) -> None:
+def test_subtotals_from_a_service_equal_those_of_a_curator(curator: cv.Curator, service: cv.Connection) -> None:
     here, there = curator.count(by=["region", "ok"]), service.count(by=["region", "ok"])
     assert there.subtotals("ok") == here.subtotals("ok")
     assert there.subtotals(["ok", "region"]) == here.subtotals(["ok", "region"])
@@ -209,7 +211,9 @@ def test_the_old_address_of_dry_runs_works_and_says_that_it_is_deprecated(server
     assert "deprecated" not in paths["/v1/dry-run"]["post"]
 
 
-def test_budgets_equal_those_of_a_curator(server: Server, curator: cv.Curator, service: cv.Connection) -> None:
+def test_budgets_from_a_service_equal_those_of_a_curator(
+    server: Server, curator: cv.Curator, service: cv.Connection
+) -> None:
     local = curator.budget()
     assert service.budget() == service.budget("people") == local
     with pytest.raises(cv.ConfigError) as there:
@@ -268,7 +272,7 @@ BAD: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("question", BAD, ids=str)
 @pytest.mark.parametrize("call", ["count", "dry_run"])
-def test_refusals_equal_those_of_a_curator(
+def test_refusals_from_a_service_equal_those_of_a_curator(
     call: str, question: dict[str, Any], server: Server, service: cv.Connection, curator: cv.Curator
 ) -> None:
     before = charged(server.config)
@@ -362,7 +366,7 @@ def test_the_key_is_in_no_repr_pickle_traceback_or_log(server: Server, key: str,
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 409, 422, 429, 500, 503])
-def test_a_key_repeated_by_the_service_is_not_shown(status: int, quick: list[float]) -> None:
+def test_a_key_that_the_service_repeats_in_an_error_is_not_shown(status: int, quick: list[float]) -> None:
     with Fake() as fake, cv.connect(fake.url, KEY) as service:
         for name in (*responses.REFUSALS, "unheard-of"):
             fake.prepare(status, problem(name, f"Bearer {KEY}\n {KEY}"), {"Retry-After": "99"})
@@ -625,7 +629,7 @@ def test_invalid_responses_raise_a_service_error(wrong: Any) -> None:
                 call()
 
 
-def test_subtotals_and_a_mechanism_that_a_service_does_not_send_are_refused() -> None:
+def test_asking_for_subtotals_or_a_mechanism_that_the_service_did_not_send_is_refused() -> None:
     with Fake() as fake, cv.connect(fake.url, KEY) as service:
         fake.prepare(200, json.dumps(TABLE).encode())  # an older version states only the margin of the total
         table = service.count(by="day")

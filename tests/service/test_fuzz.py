@@ -210,7 +210,7 @@ class Sender:
             assert response.status_code in (400, 401, 405), "without a key everything is refused"
 
 
-def test_the_table_names_every_operation(schema: Any) -> None:
+def test_the_table_of_numbers_of_requests_has_every_operation(schema: Any) -> None:
     assert set(CASES) == {(result.ok().method.upper(), result.ok().path) for result in schema.get_all_operations()}
 
 
@@ -250,7 +250,7 @@ def test_random_requests_get_documented_responses(
 
 
 @pytest.mark.parametrize("with_key", [True, False], ids=["key", "no key"])
-def test_every_boundary_of_the_document_gets_documented_responses(
+def test_requests_at_every_boundary_of_the_document_get_documented_responses(
     with_key: bool, schema: Any, server: Server, key: str
 ) -> None:
     """The coverage cases of schemathesis: every limit, type, member and method."""

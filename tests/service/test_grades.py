@@ -43,7 +43,7 @@ def own_server(tmp_path: Path) -> Iterator[Server]:
         yield started
 
 
-def test_a_connection_offers_what_a_curator_offers(server: Server) -> None:
+def test_a_connection_answers_in_each_grade_as_a_curator_does(server: Server) -> None:
     _, key = server.keyring.add("boss", "curator")
     with cv.connect(server.url, key) as service, Curator.open(server.config) as curator:
         for grade in (None, "fine"):

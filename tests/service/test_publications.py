@@ -98,7 +98,7 @@ def manifest_of(folder: Path) -> dict[str, Any]:
 # -- routes ------------------------------------------------------------------------------------------------------------
 
 
-def test_the_list_has_the_publications_and_editions_of_the_curator(
+def test_the_list_of_publications_over_http_is_that_of_the_curator(
     server: Server, ann: str, curator: cv.Curator
 ) -> None:
     listed = server.get("/v1/publications", ann).json()
@@ -111,7 +111,7 @@ def test_the_list_has_the_publications_and_editions_of_the_curator(
     assert server.get("/v1/publications").problem == "unauthorized"
 
 
-def test_only_whole_editions_of_this_publication_count(
+def test_only_complete_editions_in_folders_with_their_own_number_are_listed(
     server: Server, edition: Path, ann: str, curator: cv.Curator
 ) -> None:
     output = edition.parent
@@ -134,7 +134,7 @@ def test_only_whole_editions_of_this_publication_count(
         shutil.rmtree(other.parent)
 
 
-def test_the_files_that_a_manifest_names_are_served_as_they_are(server: Server, edition: Path, ann: str) -> None:
+def test_the_files_that_a_manifest_names_are_served_unchanged(server: Server, edition: Path, ann: str) -> None:
     place, manifest = "/v1/publications/yearbook/1", manifest_of(edition)
     files = list_hashes(manifest)
     assert {"tables/0-total.csv", "tables/1-region.csv", "report.html", "deployment.json"} < set(files)
@@ -152,7 +152,7 @@ def test_the_files_that_a_manifest_names_are_served_as_they_are(server: Server, 
     assert server.ask("HEAD", f"{place}/report.html", key=ann).body == b""
 
 
-def test_nothing_else_is_served(server: Server, edition: Path, ann: str) -> None:
+def test_files_that_the_manifest_does_not_name_are_not_served(server: Server, edition: Path, ann: str) -> None:
     secret = edition / "secret.csv"
     secret.write_text("region,count\n")
     place, law = "/v1/publications/yearbook/1", manifest_of(edition)["tables"][1]["law"]["file"]
@@ -181,7 +181,7 @@ def test_nothing_else_is_served(server: Server, edition: Path, ann: str) -> None
         assert server.get(f"/v1/publications/{path}", ann).problem == "bad-parameter", path
 
 
-def test_the_document_of_the_api_describes_the_routes(server: Server) -> None:
+def test_the_openapi_document_describes_published_files_and_editions(server: Server) -> None:
     document = server.get("/openapi.json").json()
     file = document["paths"]["/v1/publications/{name}/{edition}/{file}"]["get"]
     assert set(file["responses"]["200"]["content"]) == {kind.partition(";")[0] for kind in TYPES.values()} | {
@@ -195,7 +195,9 @@ def test_the_document_of_the_api_describes_the_routes(server: Server) -> None:
 # -- client ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_connection_reads_what_a_curator_reads(service: cv.Connection, curator: cv.Curator, tmp_path: Path) -> None:
+def test_a_connection_reads_the_same_publications_as_a_curator(
+    service: cv.Connection, curator: cv.Curator, tmp_path: Path
+) -> None:
     assert service.publications() == curator.publications()
     there, here = service.publication("yearbook", output=tmp_path / "copy"), curator.publication("yearbook")
     assert there.manifest == here.manifest
@@ -212,7 +214,7 @@ def test_a_connection_reads_what_a_curator_reads(service: cv.Connection, curator
         service.publication("yearbook", output=tmp_path)
 
 
-def test_a_temporary_folder_lasts_as_long_as_the_publication(service: cv.Connection) -> None:
+def test_the_temporary_folder_of_a_publication_lasts_as_long_as_the_object(service: cv.Connection) -> None:
     publication: Publication | None = service.publication("yearbook")
     assert publication is not None
     place = publication.path
@@ -222,7 +224,9 @@ def test_a_temporary_folder_lasts_as_long_as_the_publication(service: cv.Connect
     assert not place.parent.exists()
 
 
-def test_what_is_not_there_is_refused_with_the_same_errors(service: cv.Connection, curator: cv.Curator) -> None:
+def test_missing_publications_and_editions_are_refused_with_the_errors_of_a_curator(
+    service: cv.Connection, curator: cv.Curator
+) -> None:
     for source in (service, curator):
         with pytest.raises(cv.ConfigError, match="almanac is not declared"):
             source.publication("almanac")
@@ -233,7 +237,7 @@ def test_what_is_not_there_is_refused_with_the_same_errors(service: cv.Connectio
                 source.publication("yearbook", wrong)
 
 
-def test_a_file_that_was_changed_or_is_missing_leaves_no_folder(
+def test_a_download_with_a_changed_or_missing_file_leaves_no_folder(
     service: cv.Connection, edition: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = edition / "tables" / "1-region.csv"
@@ -289,7 +293,7 @@ def test_the_page_links_to_reports_tables_and_manifests(server: Server, ann: str
     assert (away.status, away.header("location")) == (303, "/login?to=" + quote(f"{place}/report.html", safe=""))
 
 
-def test_charges_of_publications_have_receipts_and_no_table(
+def test_charges_of_publications_have_receipts_but_no_table(
     server: Server, boss: str, ann: str, curator: cv.Curator
 ) -> None:
     asked = server.get("/v1/asked", boss).json()["asked"]
@@ -311,7 +315,9 @@ def test_charges_of_publications_have_receipts_and_no_table(
     assert "for publications only" in page
 
 
-def test_budgets_list_the_grades_of_publications_and_answers_of_questions_only(server: Server, boss: str) -> None:
+def test_budgets_list_the_grades_of_publications_but_add_up_answers_for_questions_only(
+    server: Server, boss: str
+) -> None:
     bert = server.key("bert")
     people_, visits = server.get("/v1/budget", bert).json()["pools"]
     grades = {each["name"]: each["answers_left"] for each in people_["grades"]}
@@ -323,7 +329,7 @@ def test_budgets_list_the_grades_of_publications_and_answers_of_questions_only(s
     assert "yearbook-2" not in server.ask("GET", "/ask", headers={"Cookie": cookie}).body.decode()
 
 
-def test_a_dataset_that_pays_for_publications_only_is_listed_and_not_offered(server: Server, ann: str) -> None:
+def test_a_dataset_that_pays_for_publications_only_is_listed_but_takes_no_questions(server: Server, ann: str) -> None:
     listed = {each["name"]: each for each in server.get("/v1/datasets", ann).json()["datasets"]}
     assert [each["name"] for each in listed["visits"]["grades"]] == ["places-1"]
     cookie = log_in(server, ann)
@@ -339,7 +345,7 @@ def test_a_dataset_that_pays_for_publications_only_is_listed_and_not_offered(ser
     assert (page.status, "pays for publications only" in page.body.decode()) == (422, True)
 
 
-def test_a_spent_budget_does_not_name_grades_of_publications(server: Server, ann: str) -> None:
+def test_the_refusal_of_a_spent_budget_names_no_grade_of_a_publication(server: Server, ann: str) -> None:
     carl = server.key("carl")
     statuses = [server.count(f"{ALL} WHERE age > {age}", carl).status for age in (10, 20)]
     assert statuses[-1] == 402

@@ -89,7 +89,9 @@ def test_an_infeasible_design_is_refused(tmp_path: Path) -> None:
         assert "no epsilon up to 100" in answer.json()["detail"]
 
 
-def test_the_anchor_covers_answered_and_failed_charges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_anchor_is_at_the_last_entry_after_an_answer_and_after_a_failed_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An older copy can lose neither an answer with an idempotency key nor a charge whose count failed."""
     with Curator.open(load(place(tmp_path))) as curator:
         curator.count(BY_REGION, request=Request("k" * 64, "b" * 64))
@@ -115,7 +117,9 @@ def test_the_anchor_covers_answered_and_failed_charges(tmp_path: Path, monkeypat
         ("/v1/receipts/mine", None, "path.id: give the 24 hexadecimal digits of a receipt"),
     ],
 )
-def test_invalid_members_are_refused_with_what_is_allowed(tmp_path: Path, path: str, body: object, words: str) -> None:
+def test_invalid_members_of_a_body_are_refused_with_the_allowed_values(
+    tmp_path: Path, path: str, body: object, words: str
+) -> None:
     with serving(place(tmp_path)) as server:
         reply = server.ask("GET" if body is None else "POST", path, body, key=server.key("ann"))
         assert (reply.status, reply.json()["detail"]) == (422, words)

@@ -255,7 +255,9 @@ def test_hostile_dataset_column_and_count_names_are_refused(name: str, server: S
         assert answer.json()["detail"].isprintable()
 
 
-def test_undeclared_columns_are_refused_and_absent_values_are_in_the_answer(server: Server, ann: str) -> None:
+def test_undeclared_columns_are_refused_and_declared_values_absent_from_the_data_have_a_row(
+    server: Server, ann: str
+) -> None:
     for column in ("person", "nothing", "*", "count(*)", '"region '):
         sql = f"SELECT {column}, count(*) FROM people GROUP BY {column}"
         for body in ({"sql": sql}, {"dataset": "people", "by": [column]}):
@@ -374,7 +376,7 @@ def test_hostile_json_is_refused_with_little_work(name: str, server: Server, ann
     assert charged(server.config) == before
 
 
-def test_similar_json_without_the_hostile_part_is_accepted(server: Server, ann: str) -> None:
+def test_json_like_the_refused_bodies_but_harmless_is_accepted(server: Server, ann: str) -> None:
     """So each refusal above is caused by its hostile part."""
     for body in (
         b'{"sql": "SELECT count(*) FROM people"}',

@@ -30,7 +30,7 @@ def key(served: Served) -> str:
     return served.key("vera")
 
 
-def test_answers_over_http_have_the_bounds(served: Served, key: str) -> None:
+def test_answers_over_http_state_the_bounds_within_which_they_count(served: Served, key: str) -> None:
     dry_run = served.ask("POST", "/v1/dry-run", {"sql": ASKED}, key=key).json()
     table = served.count(ASKED, key).json()
     receipt = served.get(f"/v1/receipts/{table['receipt']['id']}", key).json()["receipt"]
@@ -40,7 +40,7 @@ def test_answers_over_http_have_the_bounds(served: Served, key: str) -> None:
     assert receipt["truth"] == table["receipt"]["truth"] == TEXT
 
 
-def test_a_connection_gives_the_same_bounds_as_a_local_curator(served: Served, key: str) -> None:
+def test_a_connection_states_the_same_bounds_as_a_local_curator(served: Served, key: str) -> None:
     with cv.connect(served.url, key) as service:
         table, dry_run = service.count(ASKED), service.dry_run(ASKED)
         people = service.dry_run(PEOPLE)
@@ -72,6 +72,6 @@ def post(served: Served, path: str, form: dict[str, str], cookie: str = "") -> A
     return served.ask("POST", path, urlencode(form).encode(), headers=headers)
 
 
-def test_the_document_of_the_api_describes_the_bounds(served: Served, key: str) -> None:
+def test_the_openapi_document_describes_the_bounds(served: Served, key: str) -> None:
     schemas = served.get("/openapi.json").json()["components"]["schemas"]
     assert {"text", "interval", "rows_per_person", "cells_per_person"} <= set(schemas["Truth"]["properties"])

@@ -111,7 +111,9 @@ def test_pages_and_designs_without_a_key_are_limited_by_address(slow: Server, me
 
 
 @pytest.mark.parametrize(("source", "trusted"), [("127.0.0.8", False), ("127.0.0.7", True), ("127.0.1.9", True)])
-def test_only_listed_proxies_are_trusted(slow: Server, source: str, trusted: bool) -> None:
+def test_the_client_address_in_a_header_is_trusted_only_from_listed_proxies(
+    slow: Server, source: str, trusted: bool
+) -> None:
     clients = [f"192.0.{source.rpartition('.')[2]}.{i}" for i in range(8)]
     seen = [ask(slow, "GET", "/docs", source=source, x_forwarded_for=client).status for client in clients]
     assert (seen == [200] * 8) is trusted
@@ -126,7 +128,7 @@ def test_only_listed_proxies_are_trusted(slow: Server, source: str, trusted: boo
         (Place(behind_proxy=True, proxies=("*",)), r"proxy: got \*, allowed is an address"),
     ],
 )
-def test_proxies_other_than_addresses_are_refused(place: Place, words: str) -> None:
+def test_a_setting_of_proxies_that_are_no_addresses_is_refused(place: Place, words: str) -> None:
     with pytest.raises((RequestError, ParameterError), match=words):
         place.check()
 
@@ -231,7 +233,7 @@ def test_head_is_answered_as_get_without_a_body(server: Server, path: str) -> No
     assert {"HEAD", "GET"} <= {line["method"] for line in server.lines()}
 
 
-def test_one_group_column_needs_no_list(server: Server) -> None:
+def test_one_group_column_may_be_given_without_a_list(server: Server) -> None:
     key = server.key("by")
     one, listed = (
         server.ask("POST", "/v1/dry-run", {"dataset": "people", "by": by}, key=key).json()
