@@ -44,7 +44,7 @@ def resolve(name: str) -> typing.Any:
     return value
 
 
-def test_help_is_short_and_names_everything() -> None:
+def test_the_help_of_the_package_is_short_and_names_every_public_name() -> None:
     text = pydoc.render_doc(cv, renderer=pydoc.plaintext)
     lines = text.splitlines()
     assert len(lines) < 300

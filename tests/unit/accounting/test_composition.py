@@ -54,7 +54,7 @@ def test_epsilon_and_delta_may_be_decimal_texts_or_fractions(adaptive: bool) -> 
         composition.epsilon("0")
 
 
-def test_adaptive_mechanisms_compose_to_the_same_type() -> None:
+def test_adaptive_and_fixed_mechanisms_compose_to_one_type_with_different_notes() -> None:
     m = cv.design(epsilon="0.5", delta="1e-9", policy="signed")
     fixed, adaptive = compose(m, 3), compose(m, 3, adaptive=True)
     assert type(fixed) is type(adaptive) is Composition
@@ -104,7 +104,7 @@ def test_bounds_enclose_delta_at_and_beside_the_largest_loss(law: Law, k: int, e
 
 @pytest.mark.parametrize("step", [0.003, 0.05, 0.4])
 @pytest.mark.parametrize("laws", [SYMMETRIC, ASYMMETRIC, BY_COUNT], ids=["symmetric", "asymmetric", "by count"])
-def test_the_grid_laws_enclose_the_pairs(laws: Laws, step: float) -> None:
+def test_laws_on_the_loss_grid_enclose_the_exact_pairs(laws: Laws, step: float) -> None:
     """One answer: the law above dominates every pair at every order, the law below is dominated by its pair."""
     counts = [(n, n + 1) for n in range(3)]
     pairs = [pair_of(laws.law(n), laws.law(m).shift(m - n)) for n, m in counts]
@@ -133,7 +133,7 @@ def test_larger_groups_have_larger_deltas() -> None:
     assert compose(m, 5, people=3).upper(-1.0) == 1.0
 
 
-def test_replacing_costs_more_than_adding_and_cells_count_like_answers() -> None:
+def test_replacing_a_person_costs_more_than_adding_one_and_cells_count_like_answers() -> None:
     m = cv.design(epsilon="0.2", delta="1e-9", policy="signed")
     assert compose(m, 6, neighbours="replace").upper(1.0) > compose(m, 6).upper(1.0)
     assert compose(m, 6, neighbours="replace").upper(1.0) == pytest.approx(compose(m, 12).upper(1.0), rel=1e-3)
@@ -150,7 +150,7 @@ def test_affordable_answers_returns_the_largest_number_within_the_budget() -> No
 
 
 @pytest.mark.parametrize("k", [100, 10_000])
-def test_bounds_of_many_answers_are_within_one_percent(k: int) -> None:
+def test_the_bounds_on_delta_of_many_answers_are_within_one_percent(k: int) -> None:
     s2 = k / 2  # about (3, 1e-6)
     bounds = composed(discrete_gaussian(s2).laws, k).delta(3.0 * math.sqrt(2) * 1.5)
     assert 0 < bounds.width <= 0.01

@@ -51,7 +51,7 @@ def laws() -> list[Law]:
 
 
 @pytest.mark.parametrize("law", laws(), ids=["binomial", "flat", "steep", "designed"])
-def test_no_split_exceeds_the_bound_of_one_cell(law: Law) -> None:
+def test_no_split_of_a_change_over_cells_exceeds_the_bound_for_one_cell(law: Law) -> None:
     gap = measure_gap(law)
     for total in (2, 3):
         for order in ORDERS:
@@ -61,7 +61,7 @@ def test_no_split_exceeds_the_bound_of_one_cell(law: Law) -> None:
                 assert divergence(law, split, order) <= bound * (1 + Fraction(1, 10**9)), (split, order)
 
 
-def test_a_law_with_two_peaks_has_a_large_gap_and_a_split_that_exceeds_one_cell() -> None:
+def test_a_law_with_two_peaks_has_a_large_gap_and_a_split_that_is_worse_than_one_cell() -> None:
     """Without log-concavity the claim is false, so the check is needed."""
     law = Law((7, 1, 16, 1, 7), 2, 5)
     order = Fraction(5)

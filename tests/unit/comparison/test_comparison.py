@@ -52,7 +52,7 @@ def test_every_mechanism_has_the_guarantee_and_little_more_noise_than_needed(gua
             assert row.eta <= best.eta * (1 + Fraction("1e-9"))
 
 
-def test_less_noise_would_not_have_the_guarantee(guarantee: cv.Comparison) -> None:
+def test_a_geometric_law_with_less_noise_would_miss_the_guarantee(guarantee: cv.Comparison) -> None:
     chosen = Fraction(by_name(guarantee)["geometric"].parameters["epsilon"])
     order, _ = exp_bounds(Fraction(1))
     assert geometric(chosen).delta(order) <= Fraction("1e-6")
@@ -77,7 +77,7 @@ def test_figures_equal_their_definitions_on_the_law(guarantee: cv.Comparison) ->
         assert row.variance == sum(z * z * p for z, p in pairs) - mean**2
 
 
-def test_rows_have_the_sign_bias_and_worst_error_of_small_counts(guarantee: cv.Comparison) -> None:
+def test_rows_state_whether_counts_can_be_negative_and_their_bias_and_worst_error(guarantee: cv.Comparison) -> None:
     rows = by_name(guarantee)
     assert rows["countveil"].never_negative
     assert rows["clamped-geometric"].never_negative
@@ -123,7 +123,7 @@ def test_at_the_same_variance_our_signed_law_has_the_least_delta() -> None:
 
 
 @pytest.mark.slow  # tunes every contender
-def test_at_the_same_eta_and_D_every_row_has_this_eta_and_D() -> None:
+def test_rows_compared_at_the_same_eta_and_D_have_that_eta_and_D() -> None:
     table = cv.compare(epsilon="1", eta="0.4", D=8)
     for row in table.rows:
         assert abs(row.eta - Fraction("0.4")) < Fraction("1e-9"), row.name
@@ -173,7 +173,7 @@ def test_mechanisms_that_cannot_meet_the_terms_are_left_out_with_a_reason(guaran
 @pytest.mark.slow  # tunes every contender
 @pytest.mark.parametrize("epsilon", ["0.02", "0.3", "4", "9"])
 @pytest.mark.parametrize("delta", ["1e-3", "1e-10"])
-def test_every_guarantee_can_be_compared(epsilon: str, delta: str) -> None:
+def test_mechanisms_can_be_compared_at_any_guarantee(epsilon: str, delta: str) -> None:
     """At epsilon 0.02 only the older mechanisms: the laws of the newer ones are wide and take a minute."""
     asked = [key for key in CONTENDERS if epsilon != "0.02" or key not in RECENT]
     left_out = {"countveil-variance", "discrete-gaussian-parameter", "staircase", "p-table", "finite-set"}
@@ -282,7 +282,7 @@ def test_bias_worst_error_and_sign_are_measured_on_all_laws() -> None:
     assert row.bias_at == {n: again.law(n).mean for n in (0, 1, 2, 5)}
 
 
-def test_a_bounded_range_is_measured_at_its_middle_count() -> None:
+def test_a_mechanism_on_a_bounded_range_is_measured_at_its_middle_count() -> None:
     rows = by_name(cv.compare(epsilon="1", delta="1e-6", largest_count=20, mechanisms=["explicit-fair"]))
     row = rows["explicit-fair"]
     member = explicit_fair(row.parameters["epsilon"], 20)
@@ -332,7 +332,7 @@ def test_the_leader_of_each_kind_has_its_least_variance(guarantee: cv.Comparison
 RIVALS = ["countveil", "countveil-signed", "discrete-gaussian", "geometric", "cactus", "skellam"]
 
 
-def test_many_answers_share_one_certified_guarantee() -> None:
+def test_several_answers_together_have_the_requested_guarantee() -> None:
     table = cv.compare(epsilon="3", delta="1e-6", answers=10, mechanisms=RIVALS)
     rows = by_name(table)
     assert set(rows) == set(RIVALS)
@@ -372,6 +372,6 @@ def test_composing_one_direction_is_enough_on_a_mirrored_range() -> None:
 @pytest.mark.parametrize(
     "given", [{"variance": "2", "delta": None}, {"D": 9}, {"eta": "0.4", "delta": None, "D": 5}], ids=str
 )
-def test_many_answers_need_a_guarantee_alone(given: dict[str, object]) -> None:
+def test_several_answers_can_be_compared_only_at_a_guarantee(given: dict[str, object]) -> None:
     with pytest.raises(cv.RequestError, match="several answers"):
         cv.compare(**{"epsilon": "3", "delta": "1e-6", "answers": 5, **given})  # type: ignore[arg-type]

@@ -42,7 +42,7 @@ def compare(
         return compare_bounds(engine, "person", [(CELL,)], size or len(rows), planned, declared)
 
 
-def test_with_one_row_of_each_person_the_narrowest_bounds_lose_nothing() -> None:
+def test_if_each_person_has_one_row_the_narrowest_bounds_lose_nothing() -> None:
     table = compare([(i, i % 10) for i in range(3000)])
     assert table.best.bounds == (1, 1)
     assert (table.best.rows_kept, table.best.people_kept, table.best.left_out) == (1, 1, 0)
@@ -67,14 +67,14 @@ def test_few_people_keep_narrow_bounds_because_noise_dominates() -> None:
     assert table.best.bounds == (1, 1)
 
 
-def test_the_error_is_the_loss_and_the_margin_of_a_median_cell() -> None:
+def test_the_error_of_bounds_is_the_loss_plus_the_margin_of_a_median_cell() -> None:
     rows = [(i, i % 10) for i in range(5_000) for _ in range(2)]
     choice = next(each for each in compare(rows).choices if each.bounds == (1, 1))
     assert choice.noise == pytest.approx(PLANNED.margin(1, 1) / 1000)
     assert choice.error == pytest.approx(0.5 + PLANNED.margin(1, 1) / 1000)
 
 
-def test_people_in_many_cells_need_many_cells() -> None:
+def test_if_people_are_in_five_cells_bounds_of_five_cells_are_proposed() -> None:
     table = compare([(i, (i + j) % 10) for i in range(20_000) for j in range(5)])
     assert table.best.bounds == (1, 5)
     assert table.best.people_kept == pytest.approx(1)
@@ -91,12 +91,12 @@ def test_declared_bounds_off_the_grid_are_compared_with_their_worst_cells() -> N
     ]
 
 
-def test_only_choices_of_the_grid_are_proposed() -> None:
+def test_declared_bounds_that_are_not_on_the_grid_are_not_proposed() -> None:
     rows = [(i, i % 10) for i in range(10_000) for _ in range(4)]
     assert compare(rows, declared=(4, 1)).best.bounds == (5, 1)
 
 
-def test_without_a_budget_nothing_is_said_about_noise_and_all_rows_are_kept() -> None:
+def test_without_a_budget_the_noise_is_unknown_and_the_proposed_bounds_keep_all_rows() -> None:
     table = compare([(i, i % 10) for i in range(100) for _ in range(3)], planned=None)
     assert (table.best.bounds, table.best.margin_95, table.best.noise) == ((3, 1), None, None)
 
@@ -127,7 +127,7 @@ def test_the_bounds_proposed_for_a_source_without_rows_are_1_and_1() -> None:
     assert (table.best.bounds, table.best.rows_kept) == ((1, 1), 1)
 
 
-def test_efficient_choices_keep_more_rows_for_more_noise() -> None:
+def test_among_efficient_bounds_those_with_more_noise_keep_more_rows() -> None:
     table = compare([(i // 6, (i // 2) % 10) for i in range(9_000)], declared=(1, 1))
     shown = table.efficient
     assert {table.best.bounds, (1, 1)} <= {choice.bounds for choice in shown}
@@ -136,7 +136,7 @@ def test_efficient_choices_keep_more_rows_for_more_noise() -> None:
     assert len(shown) < len(table.choices)
 
 
-def test_everything_can_be_written_as_json() -> None:
+def test_a_comparison_of_bounds_can_be_written_as_json() -> None:
     described = compare([(i, i % 10) for i in range(100) for _ in range(3)], declared=(1, 1)).describe()
     plain = json.loads(json.dumps(described))
     assert plain["tables"] == [["cell"]]
@@ -148,20 +148,20 @@ def test_everything_can_be_written_as_json() -> None:
 # Tables
 
 
-def test_without_a_choice_there_is_a_table_for_each_small_column() -> None:
+def test_if_no_tables_are_named_there_is_one_for_each_small_column() -> None:
     assert choose_tables([CELL, WIDE, OTHER]) == [(CELL,), (OTHER,)]
     assert choose_tables([WIDE]) == [()]
     many = [Column(f"c{i}", "integer", low=0, high=9) for i in range(20)]
     assert choose_tables(many) == [(column,) for column in many[:8]]
 
 
-def test_tables_are_chosen_by_names_with_commas() -> None:
+def test_tables_are_chosen_by_column_names_separated_by_commas() -> None:
     columns = [CELL, WIDE, OTHER]
     assert choose_tables(columns, ["other, cell", "wide", "cell,other"]) == [(OTHER, CELL), (WIDE,)]
     assert choose_tables(columns, [""]) == [()]
 
 
 @pytest.mark.parametrize("names", ["nope", "cell,nope", "cell,cell", "cell;other"])
-def test_unknown_or_repeated_columns_are_refused(names: str) -> None:
+def test_tables_by_unknown_or_repeated_columns_are_refused(names: str) -> None:
     with pytest.raises(ParameterError, match="out of: cell, other"):
         choose_tables([CELL, OTHER], [names])

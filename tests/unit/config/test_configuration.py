@@ -77,12 +77,12 @@ def test_a_dataset_without_source_or_unit_is_refused(missing: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize("missing", ["epsilon", "delta", "answers"])
-def test_a_budget_without_epsilon_delta_or_answers_is_refused(missing: str, tmp_path: Path) -> None:
+def test_a_budget_without_epsilon_or_delta_or_answers_is_refused(missing: str, tmp_path: Path) -> None:
     text = "\n".join(line for line in config_text().splitlines() if not line.startswith(missing))
     assert refusal(tmp_path, text).key == f"{BUDGET}.{missing}"
 
 
-def test_a_file_without_datasets_columns_or_budget_is_refused(tmp_path: Path) -> None:
+def test_a_file_without_datasets_or_columns_or_a_budget_is_refused(tmp_path: Path) -> None:
     assert refusal(tmp_path, "").key == "dataset"
     assert refusal(tmp_path, config_text(columns="")).key == "dataset.people.columns"
     config = load(written(tmp_path, config_text().split("[dataset.people.budget]")[0]), {})
@@ -348,7 +348,7 @@ def test_answers_alone_declare_one_grade_called_standard(tmp_path: Path) -> None
     assert (short.answers, short.default_grade, dict(short.grades)) == (4, "standard", {"standard": Grade(4)})
 
 
-def test_grades_have_targets_weights_and_policies(tmp_path: Path) -> None:
+def test_the_targets_and_weights_and_policies_of_grades_are_read(tmp_path: Path) -> None:
     grades = """fine = { answers = 2, margin = 3 }
 standard = { answers = 10, policy = "signed" }
 coarse = { answers = 40, weight = "0.25" }

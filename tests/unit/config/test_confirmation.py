@@ -29,7 +29,7 @@ def test_every_guess_is_listed_and_named_by_the_refusal(tmp_path: Path) -> None:
         config.dataset("people").check_confirmed()
 
 
-def test_confirming_each_guess_leaves_all_else_as_it_was(tmp_path: Path) -> None:
+def test_confirming_a_guess_leaves_the_rest_of_the_file_unchanged(tmp_path: Path) -> None:
     config = load(written(tmp_path, TEXT), {})
     text = TEXT
     for guess in list_guesses(config):

@@ -9,7 +9,7 @@ from countveil.query.schema import Schema
 from tests.support.configuration_page import list_checked_keys, list_variables
 
 
-def test_every_table_of_the_file_reads_documented_keys_only() -> None:
+def test_every_table_of_the_configuration_reads_documented_keys_only() -> None:
     """`set(grades)` are names of the file's own grades."""
     names = ("TOP", "LEDGER", "SERVICE", "DATASET", "BUDGET", "GRADE", "PUBLICATION", "PUBLISHED_TABLE")
     tables = {f"keys.{name}" for name in names}
@@ -28,7 +28,7 @@ def test_every_environment_variable_is_documented() -> None:
     assert list_variables() == set(keys.ENVIRONMENT)
 
 
-def test_stated_defaults_are_the_defaults() -> None:
+def test_documented_defaults_are_the_actual_defaults() -> None:
     assert (keys.SERVICE["rate"].default, keys.SERVICE["max_cells"].default) == (
         str(Service.rate),
         str(Service.max_cells),
@@ -38,7 +38,7 @@ def test_stated_defaults_are_the_defaults() -> None:
     assert keys.DATASET["neighbours"].default == f"`{Schema.neighbours}`"
 
 
-def test_stated_limits_are_the_limits() -> None:
+def test_documented_limits_are_the_actual_limits() -> None:
     limits = {"rows_per_person": MOST_ROWS, "cells_per_person": MOST_CELLS_PER_PERSON, "max_cells": MOST_CELLS}
     for name, most in limits.items():
         assert keys.DATASET[name].takes == f"1 to {most}"

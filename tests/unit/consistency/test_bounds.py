@@ -13,7 +13,7 @@ from countveil.errors import ParameterError, RequestError
 from tests.support.trees import random_example, sum_errors
 
 
-def test_bounds_are_the_extremes_of_all_tables_within_the_noise_bounds() -> None:
+def test_certain_bounds_are_the_extremes_of_all_tables_within_the_noise_bounds() -> None:
     """By brute force over all tables of a small tree."""
     tree = Tree.from_parents({"a": (None, [0, 0]), "b": ("a", [0, 0, 1])})
     rng = np.random.default_rng(1)
@@ -46,7 +46,7 @@ def test_the_reference_table_adds_up_and_is_within_the_bounds(seed: int) -> None
         assert ((low <= counts) & (counts <= high)).all()
 
 
-def test_fill_gives_no_cell_more_than_its_capacity() -> None:
+def test_the_function_fill_gives_no_cell_more_than_its_capacity() -> None:
     level = Tree.from_parents({"a": (None, [0, 0]), "b": ("a", [0, 0, 0, 1, 1])}).levels[2]
     assert fill(level, np.array([5, 1]), np.array([2, 2, 9, 0, 4])).tolist() == [2, 2, 1, 0, 1]
 

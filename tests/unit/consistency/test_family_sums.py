@@ -18,7 +18,7 @@ LAW = Law((1, 2, 8, 3, 2), 2, 4)
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 40])
-def test_probabilities_are_those_of_the_exact_convolution(size: int) -> None:
+def test_the_law_of_a_family_sum_is_the_exact_convolution(size: int) -> None:
     weights = [1]
     for _ in range(size):
         weights = convolve(weights, LAW.weights)
@@ -28,14 +28,14 @@ def test_probabilities_are_those_of_the_exact_convolution(size: int) -> None:
     assert np.abs(law.ends - exact).max() < 1e-12
 
 
-def test_draws_are_the_inverse_of_the_cumulated_probabilities() -> None:
+def test_family_sums_are_drawn_by_inverting_the_cumulated_probabilities() -> None:
     law = SumLaw.of(LAW, 5)
     uniform = np.random.default_rng(1).random(20_000)
     assert law.draw(uniform).tolist() == (np.searchsorted(law.ends, uniform, side="right") - 10).tolist()
     assert law.draw(np.array([0.0, 1 - 2.0**-53])).tolist()[0] == -10
 
 
-def test_chosen_nodes_have_the_law_and_the_sums_that_of_their_family() -> None:
+def test_chosen_nodes_have_the_law_and_their_family_sums_have_its_convolution() -> None:
     level = Tree.from_parents({"a": (None, [0] * 3), "b": ("a", [0] * 6 + [1] + [2] * 4)}).levels[2]
     sums = FamilySums(level, LAW, Uniforms())
     nodes = np.array([2, 6, 9])
@@ -52,7 +52,7 @@ def test_chosen_nodes_have_the_law_and_the_sums_that_of_their_family() -> None:
     assert np.corrcoef(own[:, 0], totals[:, 2])[0, 1] == pytest.approx(0, abs=0.05)
 
 
-def test_sums_are_drawn_where_families_are_large_and_tables_small() -> None:
+def test_drawing_family_sums_pays_only_if_families_are_large_and_the_table_is_small() -> None:
     wide = Tree.from_parents({"a": (None, [0] * 8)}).levels[1]
     narrow = Tree.from_parents({"a": (None, [0] * 8), "b": ("a", list(range(8)) * 2)}).levels[2]
     assert FamilySums.pays(wide, LAW)

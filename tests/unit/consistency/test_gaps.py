@@ -22,7 +22,7 @@ def measure(rng: np.random.Generator) -> dict[str, np.typing.NDArray[np.int64]]:
     return {name: counts + rng.choice([-3, 0, 0, 3], len(counts)) for name, counts in TRUTH.items()}
 
 
-def test_the_gap_of_a_margin_has_the_mean_that_is_expected_from_the_truth() -> None:
+def test_the_mean_gap_of_a_margin_is_the_one_expected_from_the_truth() -> None:
     """Both are the mean excess of the sum of published cells over the true sum."""
     fixed = Reconciler.of(TREE, LAW, ("town", "sex"))
     fixed.simulation = type(fixed.simulation)(fixed.fit, fixed.laws, runs=20)  # intervals do not matter here
@@ -41,7 +41,7 @@ def test_the_gap_of_a_margin_has_the_mean_that_is_expected_from_the_truth() -> N
     assert expected.mean[0] < -15 * expected.error[0]
 
 
-def test_nothing_is_expected_where_no_count_is_small() -> None:
+def test_no_gap_is_expected_where_no_count_is_small() -> None:
     guess = {"town": np.full(TOWNS, 100), "sex": np.full(2 * TOWNS, 50)}
     expected = cv.expect_gaps(TREE, guess, LAW, "sex", SEXES)
     assert (np.abs(expected.mean) < 6 * expected.error).all()

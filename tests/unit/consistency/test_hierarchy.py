@@ -24,7 +24,7 @@ def parents_of(tree: Tree) -> dict[str, str]:
     return {level.name: tree.levels[level.above].name for level in tree.levels[1:]}
 
 
-def test_a_hierarchy_is_read_from_the_cells() -> None:
+def test_the_hierarchy_of_tables_is_read_from_the_cells() -> None:
     tree = Tree.from_columns(CELLS, [["town", "sex", "age"], ["county"], ["town"], [], ["town", "sex"]])
     assert parents_of(tree) == {
         "county": "total",
@@ -44,7 +44,7 @@ def test_a_missing_common_coarsening_is_added_and_named() -> None:
     assert parents_of(tree) == {"county": "total", "town": "county", "town*sex": "town", "town*age": "town"}
 
 
-def test_only_possible_cells_are_cells() -> None:
+def test_a_tree_has_no_cells_but_the_given_ones() -> None:
     kept = [i for i, (town, sex, _) in enumerate(ROWS) if (town, sex) != ("b", "m")]
     cells = {name: [values[i] for i in kept] for name, values in CELLS.items()}
     tree = Tree.from_columns(cells, [["town"], ["town", "sex"]])
@@ -59,7 +59,7 @@ def test_a_common_coarsening_that_no_column_names_is_found_by_connected_rows() -
     assert [len(level) for level in tree.levels] == [1, 2, 3, 3]
 
 
-def test_crossing_tables_are_refused_with_the_pair() -> None:
+def test_tables_that_cross_are_refused_and_named() -> None:
     with pytest.raises(RequestError, match="tables county and sex cross, and town\\*sex is finer than both"):
         Tree.from_columns(CELLS, [["county"], ["sex"], ["town", "sex"]])
     with pytest.raises(RequestError, match="tables town\\*sex and town\\*age cross"):
@@ -80,7 +80,7 @@ def test_equal_tables_and_unknown_columns_are_refused() -> None:
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
-def test_cells_can_be_a_frame(kind: str) -> None:
+def test_the_cells_of_a_tree_can_be_a_frame(kind: str) -> None:
     import narwhals as nw
 
     frame = nw.from_dict(CELLS, backend=kind).to_native()

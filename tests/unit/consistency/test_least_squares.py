@@ -54,7 +54,7 @@ def test_estimates_variances_and_weights_equal_those_of_a_dense_solver(part: int
                 assert not weights[ends[i] : ends[i + 1]].any()
 
 
-def test_many_sets_are_estimated_at_once() -> None:
+def test_many_sets_of_measurements_are_estimated_at_once() -> None:
     example = random_example(3)
     fit = example.fix().fit
     rng = np.random.default_rng(1)
@@ -66,7 +66,7 @@ def test_many_sets_are_estimated_at_once() -> None:
             assert np.allclose(a[k], b, atol=1e-12)
 
 
-def test_a_table_that_nothing_divides_must_be_measured() -> None:
+def test_a_table_that_no_finer_table_divides_must_be_measured() -> None:
     tree = Tree.from_parents({"county": (None, [0, 0]), "town": ("county", [0, 0])})
     with pytest.raises(RequestError, match="table county has cells that no finer table divides"):
         solve(tree, [None, None, 1.0])

@@ -24,7 +24,7 @@ def result() -> cv.Reconciliation:
     return cv.reconcile(cv.Tree.from_columns(CELLS, TABLES), GIVEN, LAW)
 
 
-def test_tables_have_labels_and_add_up(result: cv.Reconciliation) -> None:
+def test_reconciled_tables_have_labels_and_add_up(result: cv.Reconciliation) -> None:
     towns, sexes = result["town"], result["town*sex"]
     assert towns.labels["town"].tolist() == ["a", "b", "c"]
     assert towns.count.tolist() == sexes.count.reshape(3, 2).sum(axis=1).tolist()
@@ -60,7 +60,7 @@ def test_an_unknown_kind_of_frame_is_refused(result: cv.Reconciliation) -> None:
         result["town"].to("excel")
 
 
-def test_margins_are_unbiased_estimates_beside_the_sums_of_cells(result: cv.Reconciliation) -> None:
+def test_margins_have_an_unbiased_estimate_and_the_sum_of_published_cells(result: cv.Reconciliation) -> None:
     margin = result.margin("town*sex", "sex")
     cells = result["town*sex"]
     sums = [cells.estimate[::2].sum(), cells.estimate[1::2].sum()]
@@ -78,7 +78,7 @@ def test_a_sum_of_a_whole_family_has_the_deviation_of_its_parent(result: cv.Reco
     assert result.sum("town*sex", [0, 1]).deviation == pytest.approx(result["town"].deviation[:1])
 
 
-def test_mechanisms_can_stand_for_laws() -> None:
+def test_a_signed_mechanism_may_be_given_in_place_of_its_law() -> None:
     mechanism = cv.design(epsilon="1", delta="1e-6", policy="signed")
     tree = cv.Tree.from_parents({"town": (None, [0, 0])})
     assert cv.reconcile(tree, {"town": [5, 7]}, {"town": mechanism})["town"].measured
@@ -116,7 +116,7 @@ def test_bad_arguments_are_refused_in_one_line(result: cv.Reconciliation) -> Non
         cv.reconcile(tree, {"county": [1, 2]}, LAW)
 
 
-def test_progress_sees_the_simulation() -> None:
+def test_the_argument_progress_is_called_during_the_simulation() -> None:
     steps = []
 
     def watch(items: object) -> object:

@@ -29,7 +29,7 @@ def random_problem(seed: int) -> tuple[Level, Floats, Floats, Ints, Ints, Ints]:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_projection_has_the_right_sums_and_is_optimal(seed: int) -> None:
+def test_the_projection_has_the_right_sums_and_is_the_nearest_one(seed: int) -> None:
     level, estimates, variances, low, high, sums = random_problem(seed)
     x = project(level, estimates, variances, low, high, sums)
     assert np.abs(level.sum_families(x) - sums).max() < 1e-6
@@ -46,7 +46,7 @@ def test_projection_has_the_right_sums_and_is_optimal(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_rounding_keeps_sums_bounds_and_floors_exactly(seed: int) -> None:
+def test_rounding_keeps_sums_and_bounds_exactly_and_moves_no_value_by_more_than_one(seed: int) -> None:
     level, estimates, variances, low, high, sums = random_problem(seed)
     x = project(level, estimates, variances, low, high, sums)
     counts = round_families(level, x, low, high, sums, Uniforms())
@@ -56,7 +56,7 @@ def test_rounding_keeps_sums_bounds_and_floors_exactly(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_sums_and_bounds_hold_whatever_the_real_numbers_are(seed: int) -> None:
+def test_rounding_keeps_sums_and_bounds_even_if_the_projection_failed(seed: int) -> None:
     """Even if the projection failed altogether."""
     level, _, _, low, high, sums = random_problem(seed)
     for x in (low + 0.5, high - 0.5, np.random.default_rng(seed).uniform(low, high + 1e-9), high * 1.0, low * 1.0):

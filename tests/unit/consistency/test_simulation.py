@@ -41,7 +41,7 @@ def test_nodes_of_one_class_have_equal_variances(seed: int) -> None:
             assert np.ptp(values) <= 1e-9 * values.max()
 
 
-def test_classes_tell_unlike_trees_apart() -> None:
+def test_nodes_with_unlike_descendants_are_in_different_classes() -> None:
     parents = {"a": (None, [0, 0, 0, 0]), "b": ("a", [0, 0, 1, 1, 2, 2, 3]), "c": ("a", [0, 1, 1, 2, 3, 3])}
     classes = classify(Tree.from_parents(parents))
     assert classes[1].tolist()[0] == classes[1].tolist()[2]
@@ -50,7 +50,7 @@ def test_classes_tell_unlike_trees_apart() -> None:
     assert [int(ids.max()) for ids in classify(regular)] == [0, 0, 0]
 
 
-def test_draws_have_the_law_of_the_noise() -> None:
+def test_simulated_noise_has_the_law_of_its_table() -> None:
     example = random_example(3)
     fixed = example.fix()
     noise = Simulation.of(fixed.fit, fixed.laws).draw(3000)

@@ -51,7 +51,7 @@ def grid_optimum(tree: Tree, weights: dict[str, float], exponent: float) -> floa
 
 @pytest.mark.parametrize("exponent", [1.0, 2.0])
 @pytest.mark.parametrize("name", TREES)
-def test_the_split_is_within_two_percent_of_a_fine_grid(name: str, exponent: float) -> None:
+def test_the_split_is_within_two_percent_of_the_best_one_on_a_fine_grid(name: str, exponent: float) -> None:
     tree = Tree.from_parents(TREES[name])
     for weights in WEIGHTS:
         split = split_budget(tree, weights=weights, exponent=exponent)
@@ -61,7 +61,7 @@ def test_the_split_is_within_two_percent_of_a_fine_grid(name: str, exponent: flo
         assert sum(split.shares.values()) == pytest.approx(1)
 
 
-def test_the_split_of_a_margin_across_the_tree_prefers_the_finest_table() -> None:
+def test_for_a_margin_that_is_no_table_the_split_prefers_the_finest_table() -> None:
     tree = Tree.from_parents({"a": (None, [0] * 4), "b": ("a", [0, 1, 2, 3] * 25)})
     groups = np.arange(100) // 4 % 5
     across = split_budget(tree, weights={"m": 1}, margins={"m": ("b", groups)})
@@ -77,7 +77,7 @@ def test_the_split_of_a_margin_across_the_tree_prefers_the_finest_table() -> Non
 
 
 @pytest.mark.parametrize("exponent", [1.0, 2.0])
-def test_targets_are_met_at_the_least_cost(exponent: float) -> None:
+def test_margin_targets_are_met_at_the_least_cost(exponent: float) -> None:
     tree = Tree.from_parents(TREES["uneven"])
     targets = {"a": 6.0, "c": 4.0}
     split = split_budget(tree, targets=targets, exponent=exponent)
@@ -91,7 +91,7 @@ def test_targets_are_met_at_the_least_cost(exponent: float) -> None:
     assert split.cost < 1.03 * best
 
 
-def test_targets_and_weights_share_a_budget() -> None:
+def test_tables_with_targets_and_tables_with_weights_share_a_budget() -> None:
     tree = Tree.from_parents(TREES["regular"])
     needed = split_budget(tree, targets={"a": 5})
     split = split_budget(tree, targets={"a": 5}, weights={"c": 1}, budget=2 * needed.cost)
@@ -103,7 +103,7 @@ def test_targets_and_weights_share_a_budget() -> None:
         split_budget(tree, targets={"a": 5}, weights={"c": 1}, budget=needed.cost / 2)
 
 
-def test_sensitivity_raises_the_share_of_its_table() -> None:
+def test_a_table_of_larger_sensitivity_gets_noise_of_larger_variance() -> None:
     tree = Tree.from_parents(TREES["regular"])
     plain = split_budget(tree, exponent=2)
     dear = split_budget(tree, sensitivity={"a": 3}, exponent=2)

@@ -10,7 +10,7 @@ from countveil.consistency.sums import Groups, find_margins, measure_sums, third
 from tests.support.trees import random_example, three_point_law
 
 
-def test_groups_sum_by_number_and_leave_out_negative_ones() -> None:
+def test_groups_sum_cells_by_group_number_and_leave_out_negative_numbers() -> None:
     groups = Groups.of(0, np.array([2, 0, -1, 2, 0]), 4)
     values = np.array([1, 10, 100, 1000, 10000])
     assert groups.sum(values).tolist() == [10010, 0, 1001, 0]
@@ -42,7 +42,7 @@ def test_deviations_of_sums_are_exact(seed: int) -> None:
     assert np.allclose(found, np.sqrt(variance), rtol=1e-9, atol=1e-9)
 
 
-def test_third_moments_are_those_of_the_law() -> None:
+def test_third_moments_of_noise_are_those_of_its_law() -> None:
     assert third_moment(three_point_law(3, 2)) == 27 / 2
 
 

@@ -19,7 +19,7 @@ def test_nodes_are_sorted_by_their_parents_and_restored_to_declared_order() -> N
     assert town.sum_families(town.select(declared)).tolist() == [20, 40, 40]
 
 
-def test_structural_zeros_are_no_nodes_and_spread_up_and_down() -> None:
+def test_structural_zeros_are_no_nodes_and_make_zeros_of_coarser_and_finer_cells() -> None:
     tables = {"county": (None, [0, 0]), "town": ("county", [0, 0, 1]), "sex": ("town", [0, 0, 1, 1, 2, 2])}
     tree = Tree.from_parents(tables, zeros={"sex": np.array([False, True, True, True, False, False])})
     assert [len(level) for level in tree.levels] == [1, 2, 2, 3]
@@ -28,7 +28,7 @@ def test_structural_zeros_are_no_nodes_and_spread_up_and_down() -> None:
     assert [len(level) for level in below.levels] == [1, 1, 1, 2]
 
 
-def test_a_table_can_be_all_zeros_where_its_parents_are() -> None:
+def test_a_table_whose_parents_are_all_structural_zeros_has_no_nodes() -> None:
     tables = {"county": (None, [0, 0]), "town": ("county", [1, 1])}
     tree = Tree.from_parents(tables, zeros={"county": np.array([False, True])})
     assert [len(level) for level in tree.levels] == [1, 1, 0]

@@ -23,7 +23,7 @@ from tests.support.trees import random_example, sum_errors, three_point_law
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_exact_estimates_add_up_and_are_exact_on_exact_measurements(seed: int) -> None:
+def test_exact_estimates_from_measurements_without_noise_are_the_truth(seed: int) -> None:
     """Without noise the estimates are the truth, as a linear estimate with weights that add up to 1 must be."""
     example = random_example(seed)
     fit = example.fix().fit
@@ -40,7 +40,7 @@ def test_exact_estimates_add_up_and_are_exact_on_exact_measurements(seed: int) -
         assert np.allclose(differences, errors, rtol=1e-6, atol=1e-6)
 
 
-def test_the_mean_over_every_u_is_exactly_the_estimate() -> None:
+def test_the_mean_of_the_rounded_counts_over_every_u_is_exactly_the_estimate() -> None:
     tree = Tree.from_parents({"a": (None, [0, 0, 0]), "b": ("a", [0, 0, 1, 1, 1, 2])})
     fit = random_fit(tree)
     values = [[-5], [7, -14, 2], [3, 4, -20, 1, 5, 2]]
@@ -61,7 +61,7 @@ def random_fit(tree: Tree) -> object:
     return Reconciler.of(tree, three_point_law(2, 3), ("a", "b")).fit
 
 
-def test_shares_add_up_to_exactly_one() -> None:
+def test_the_rounded_shares_of_a_family_add_up_to_exactly_one() -> None:
     level = Tree.from_parents({"a": (None, [0] * 3), "b": ("a", [0] * 7 + [1] + [2] * 1000)}).levels[2]
     shares = np.concatenate([np.full(7, 1 / 7), [1.0], np.full(1000, 1e-3)])
     assert level.sum_families(round_shares(level, shares)).tolist() == [ONE] * 3
@@ -87,7 +87,7 @@ def test_unbiased_counts_are_unbiased_where_nearest_ones_are_not() -> None:
     assert np.mean(means["nearest"]) > 6.2 * deviation
 
 
-def test_the_uniform_is_recorded_as_a_fraction() -> None:
+def test_the_uniform_number_of_the_rounding_is_recorded_as_a_fraction() -> None:
     tree = Tree.from_parents({"a": (None, [0, 0])})
     _, text = round_exactly(random_leaf_fit(tree), [None, np.array([3, -1])], Uniforms())
     u, bits = text.split("/2^")

@@ -77,7 +77,7 @@ def test_count_returns_bounded_counts_and_charges_one_answer(curator: Curator) -
     assert left(curator) == 3
 
 
-def test_noise_is_drawn_and_not_shifted(config: Path) -> None:
+def test_as_many_empty_cells_are_released_as_0_as_the_law_says(config: Path) -> None:
     """480 cells, nearly all empty: as many are released as 0 as the law says, up to p = 1e-9."""
     written(config.parent, config_text(columns=COLUMNS.replace(", step = 10", "")))
     with Curator.open(config) as curator:
@@ -89,7 +89,7 @@ def test_noise_is_drawn_and_not_shifted(config: Path) -> None:
     assert 0 < exact < 480
 
 
-def test_without_any_budget_every_request_is_refused(tmp_path: Path) -> None:
+def test_without_a_declared_budget_every_request_is_refused(tmp_path: Path) -> None:
     people(tmp_path)
     with Curator.open(written(tmp_path, config_text().split("[dataset.people.budget]")[0])) as curator:
         for request in (lambda: curator.budget(), lambda: curator.budget("people"), lambda: curator.dry_run(TOTAL)):
@@ -252,7 +252,7 @@ def test_columns_come_in_the_order_asked(curator: Curator) -> None:
     assert [row[0] for row in two.rows][:5] == ["0-9"] * 4 + ["10-19"]
 
 
-def test_the_count_can_have_any_name(curator: Curator) -> None:
+def test_the_column_of_counts_can_have_any_name(curator: Curator) -> None:
     table = curator.count(dataset="people", by="region", name="n")
     assert table.columns == ["region", "n", "n_low", "n_high"]
 
@@ -292,7 +292,7 @@ def test_the_version_number_is_read_again_when_the_plan_record_changes(
     assert len(calls) == 2
 
 
-def test_rewriting_the_same_bytes_is_the_same_version(config: Path) -> None:
+def test_a_source_rewritten_with_the_same_bytes_keeps_its_version(config: Path) -> None:
     with Curator.open(config) as curator:
         first = curator.count(BY_REGION)
         people(config.parent)
@@ -593,7 +593,7 @@ def test_two_datasets_of_a_pool_share_its_budget(tmp_path: Path) -> None:
 
 @pytest.mark.slow  # many processes
 @pytest.mark.parametrize("terms", ["", "cells_per_person = 2\nneighbours = 'replace'"])
-def test_more_budget_is_certified_and_stays_on_record(terms: str, tmp_path: Path) -> None:
+def test_an_extended_budget_is_certified_and_recorded(terms: str, tmp_path: Path) -> None:
     people(tmp_path)
     path = written(tmp_path, config_text(more=terms))
     with_plan(path)
@@ -622,7 +622,7 @@ def test_more_budget_is_certified_and_stays_on_record(terms: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("delta", ["1e-5", "0.007", "1e-3"])
-def test_the_delta_of_more_budget_is_rounded_down(delta: str, tmp_path: Path) -> None:
+def test_the_delta_of_an_extended_budget_is_rounded_down(delta: str, tmp_path: Path) -> None:
     people(tmp_path)
     path = written(tmp_path, config_text(budget=f'epsilon = "10"\ndelta = "{delta}"\nanswers = 2'))
     with Curator.open(path) as curator:
@@ -649,7 +649,7 @@ def test_invalid_answers_and_reasons_add_no_budget(answers: Any, curator: Curato
     assert left(curator) == 4
 
 
-def test_more_answers_than_delta_allows_are_refused(curator: Curator) -> None:
+def test_an_extension_by_more_answers_than_delta_allows_is_refused(curator: Curator) -> None:
     with pytest.raises(RequestError, match="no epsilon covers 100000 more answers"):
         curator.extend_budget("people", 10**5, "everything")
     assert left(curator) == 4

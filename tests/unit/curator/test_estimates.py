@@ -119,7 +119,7 @@ def covers(table: Table, counts: list[int], q: float) -> tuple[bool, bool]:
     return quantile.low <= true <= quantile.high, Fraction(mean.low) <= average <= Fraction(mean.high)
 
 
-def test_so_many_releases_tell_90_from_95_per_cent() -> None:
+def test_the_number_of_simulated_releases_is_enough_to_tell_90_from_95_per_cent() -> None:
     assert 0.9 * RELEASES < most_rejected() < 0.95 * RELEASES
     assert (100**RELEASES - at_most(90)[most_rejected()]) * 10**9 <= 100**RELEASES
 
@@ -145,7 +145,7 @@ def test_intervals_of_quantiles_and_means_hold_in_95_of_100_releases(
 
 
 @pytest.mark.parametrize(("counts", "q"), [([4, 3], 0.5), ([0, 9], 0.25), ([40, 41], 0.5), ([1, 30], 0.02)])
-def test_the_coverage_of_two_bins_is_at_least_95_per_cent_exactly(counts: list[int], q: float) -> None:
+def test_the_exact_coverage_of_estimates_from_two_bins_is_at_least_95_per_cent(counts: list[int], q: float) -> None:
     """Every pair of releases of a small mechanism with its exact probability."""
     mechanism = cv.design(epsilon="1", delta="1e-2")
     schema = Schema("people", (Column("score", "integer", low=0, high=1),))
@@ -165,7 +165,7 @@ def test_the_coverage_of_two_bins_is_at_least_95_per_cent_exactly(counts: list[i
     assert all(Fraction(n, math.prod(law.total for law in laws)) >= Fraction(95, 100) for n in held)
 
 
-def test_a_weighted_sum_has_the_margin_of_its_weights() -> None:
+def test_the_margin_of_a_weighted_sum_scales_with_its_weights() -> None:
     intervals = Intervals(MECHANISM)
     weighted, plain = intervals.of_weighted_sum([(1.0, 50)]), intervals.of_sum(50)
     assert abs(weighted - plain) <= 0.1 * plain + 1

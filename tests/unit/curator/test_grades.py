@@ -57,7 +57,7 @@ def check_epsilon(stated: str, composed: Sequence[tuple[Mechanism, int]]) -> Non
     assert together.delta(epsilon).upper <= Fraction("0.01") < together.delta(epsilon * 0.99).upper
 
 
-def test_the_plan_covers_all_answers_of_all_grades(config: Path) -> None:
+def test_the_plan_keeps_epsilon_and_delta_for_all_answers_of_all_grades(config: Path) -> None:
     with Curator.open(config) as curator:
         record = curator.ledger.plan("people")
         assert record is not None
@@ -162,7 +162,7 @@ def test_a_dry_run_shows_every_grade(config: Path) -> None:
 
 
 @pytest.mark.slow  # all answers are composed
-def test_more_answers_of_a_grade_restate_the_epsilon_of_everything(config: Path) -> None:
+def test_more_answers_of_one_grade_are_included_in_the_stated_epsilon_of_all_grades(config: Path) -> None:
     with Curator.open(config) as curator:
         with pytest.raises(ParameterError, match="allowed is a grade of pool people: fine, standard"):
             curator.extend_budget("people", 1, "which?")
@@ -203,7 +203,7 @@ def test_lost_answers_count_in_the_epsilon_for_every_grade(config: Path) -> None
 
 
 @pytest.mark.slow  # all answers are composed
-def test_a_plan_without_grades_is_followed_by_one_with_grades(tmp_path: Path) -> None:
+def test_a_new_plan_may_add_grades_to_a_pool_without_grades(tmp_path: Path) -> None:
     people(tmp_path)
     path = written(tmp_path, config_text(budget=QUICK))
     with_plan(path)
@@ -322,7 +322,7 @@ def test_http_and_the_pages_show_every_grade(config: Path) -> None:
         assert "<dt>grade fine</dt>" in page
 
 
-def test_opening_the_page_to_ask_plans_nothing(tmp_path: Path) -> None:
+def test_opening_the_page_to_ask_makes_no_plan(tmp_path: Path) -> None:
     """A plan takes seconds: until there is one, the page shows only the names of grades."""
     from starlette.datastructures import FormData
 

@@ -76,7 +76,7 @@ def test_a_deep_hierarchy_is_declared_briefly_and_has_only_the_cells_that_exist(
     assert rows[-1][4:6] == ("85+", "female")
 
 
-def test_parents_in_another_place_are_beside_their_children(curator: cv.Curator, table: cv.Table) -> None:
+def test_the_columns_of_a_hierarchy_may_be_asked_for_in_any_order(curator: cv.Curator, table: cv.Table) -> None:
     shuffled = curator.count(by=["sex", "district", "age_group", *LEVELS[:3]])
     assert shuffled.replayed
     assert shuffled.receipt.id == table.receipt.id  # what is left may differ: other tests ask questions too
@@ -109,7 +109,9 @@ def listed(folder: Path) -> cv.Curator:
     return cv.Curator.open(folder / "listed.toml")
 
 
-def test_a_list_of_possible_cells_takes_the_others_out_of_a_hierarchy(listed: cv.Curator, folder: Path) -> None:
+def test_a_table_by_a_hierarchy_has_no_cell_outside_the_list_of_possible_cells(
+    listed: cv.Curator, folder: Path
+) -> None:
     table = listed.count(by=["age_group", "district", "country", "sex"])
     assert table.cells == DISTRICTS + 250
     rows = [row[:4] for row in table.rows]
@@ -124,7 +126,7 @@ def test_a_list_of_possible_cells_takes_the_others_out_of_a_hierarchy(listed: cv
     assert abs(young[1].value - true) <= 2 * young[1].margin_95
 
 
-def test_files_and_the_wire_have_the_possible_cells_in_order(listed: cv.Curator, tmp_path: Path) -> None:
+def test_files_and_json_have_exactly_the_possible_cells_of_the_table(listed: cv.Curator, tmp_path: Path) -> None:
     import json
 
     table = listed.count(by=["region", "sex", "age_group"])
@@ -139,7 +141,7 @@ def test_files_and_the_wire_have_the_possible_cells_in_order(listed: cv.Curator,
 
 
 @pytest.mark.slow  # 48,000 cells as JSON and back
-def test_a_service_sends_the_same_table(table: cv.Table) -> None:
+def test_a_table_by_a_hierarchy_is_the_same_after_it_was_sent_as_json(table: cv.Table) -> None:
     import json
 
     received = read_table(json.loads(json.dumps(describe_table(table))), None)
@@ -151,7 +153,9 @@ def test_a_service_sends_the_same_table(table: cv.Table) -> None:
         read_table(damaged, None)
 
 
-def test_files_of_an_equal_question_have_the_columns_that_were_asked_first(curator: cv.Curator, tmp_path: Path) -> None:
+def test_an_answer_in_files_is_refused_to_an_equal_question_with_other_columns(
+    curator: cv.Curator, tmp_path: Path
+) -> None:
     first = curator.count_to_parquet(by="municipality", output=tmp_path)
     assert first.frame.column_names == ["municipality", "count"]
     with pytest.raises(RequestError, match="files with the columns municipality; ask with these columns"):

@@ -129,7 +129,7 @@ def stated_epsilons(config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
 
 
 @pytest.mark.slow  # plans are searched for
-def test_the_epsilon_stated_after_a_restore_covers_lost_answers(
+def test_the_epsilon_stated_after_a_restore_includes_lost_answers(
     config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lost = spend_and_restore(config)
@@ -147,7 +147,7 @@ def test_the_epsilon_stated_after_a_restore_covers_lost_answers(
         assert composed.delta(float_below(Fraction(more.epsilon)) * 0.99).upper > Fraction(record.delta)
 
 
-def test_epsilon_is_unknown_if_none_covers_the_lost_answers(
+def test_epsilon_is_unknown_if_none_is_large_enough_for_the_lost_answers(
     config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lost = spend_and_restore(config, 150)
@@ -279,7 +279,7 @@ def test_renaming_the_dataset_gives_no_new_budget(config: Path) -> None:
         curator.count("SELECT count(*) FROM folk")
 
 
-def test_partition_folders_give_no_new_budget(tmp_path: Path) -> None:
+def test_renamed_partition_folders_and_other_patterns_give_no_new_budget(tmp_path: Path) -> None:
     """Another pattern adds a column to the same files and people; a renamed folder is a new version."""
     frame = pd.DataFrame({"person": [1, 2], "region": ["North", "South"], "age": [20, 30]})
     (tmp_path / "year=2026").mkdir()

@@ -21,7 +21,7 @@ def curator(tmp_path: Path) -> Iterator[cv.Curator]:
         yield opened
 
 
-def test_with_shares_the_curator_has_all_editions_and_analysts_have_none(curator: cv.Curator) -> None:
+def test_in_a_pool_with_shares_editions_are_for_the_curator_and_not_for_analysts(curator: cv.Curator) -> None:
     dataset = curator.config.dataset("people")
     for editions in (1, 0):
         assert curator.plan_publication("yearbook").editions_left == editions
@@ -33,13 +33,13 @@ def test_with_shares_the_curator_has_all_editions_and_analysts_have_none(curator
         assert curator.publish("yearbook").replayed is (editions == 0)
 
 
-def test_answers_are_added_to_the_only_grade_of_questions(curator: cv.Curator) -> None:
+def test_answers_added_without_a_grade_go_to_the_only_grade_for_questions(curator: cv.Curator) -> None:
     curator.publish("yearbook")
     after = curator.extend_budget("people", 2, "a second report")
     assert [(each.name, each.answers_total) for each in after.grades] == [("standard", 3), ("yearbook-1", 1)]
 
 
-def test_the_truth_of_a_charge_is_unknown_once_the_publication_has_changed(curator: cv.Curator) -> None:
+def test_a_receipt_states_that_what_it_counted_is_unknown_once_the_publication_has_changed(curator: cv.Curator) -> None:
     id = curator.publish("yearbook").manifest["receipts"][0]
     receipt, config = curator.receipt(id), curator.config.path
     assert receipt is not None

@@ -101,7 +101,7 @@ def test_old_answers_replay_with_their_own_mechanism(config: Path) -> None:
 
 
 @pytest.mark.slow  # plans are searched for
-def test_epsilon_covers_opened_answers_and_several_new_plans(config: Path) -> None:
+def test_the_stated_epsilon_includes_opened_answers_and_several_new_plans(config: Path) -> None:
     with Curator.open(config) as curator:
         ask(curator, 1)
         first = curator.mechanism("people")

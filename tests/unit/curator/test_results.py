@@ -81,7 +81,7 @@ def test_interval_columns_never_take_the_name_of_a_group_column() -> None:
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
-def test_frames_hold_the_rows(kind: str) -> None:
+def test_frames_of_a_table_hold_its_rows(kind: str) -> None:
     result = table(by("day", "ok", "region", "age"), kind=kind)
     assert type(result.frame).__module__.startswith(kind)
     frame = result.frame if kind == "pandas" else result.frame.to_pandas()
@@ -102,7 +102,7 @@ def test_unknown_kinds_of_frames_are_refused(kind: Any) -> None:
         table(by("ok")).to(kind)
 
 
-def test_json_says_everything_in_plain_values() -> None:
+def test_the_json_of_a_table_has_everything_in_plain_values() -> None:
     described = json.loads(json.dumps(table(by("day", "ok"), [2**62, *range(7)]).describe()))
     assert described["columns"] == ["day", "ok", "count", "count_low", "count_high"]
     assert described["rows"][0][:3] == ["2026-01-30", False, 2**62]
@@ -123,7 +123,7 @@ def test_totals_are_sums_of_what_was_released() -> None:
     assert "need not agree" in total.note
 
 
-def test_subtotals_agree_with_parts_and_totals() -> None:
+def test_subtotals_are_the_sums_of_their_cells_and_add_up_to_the_total() -> None:
     rng = np.random.default_rng(1)
     result = table(by("region", "ok", "code"), rng.integers(0, 100, 12))
     frame = result.to("pandas")
@@ -160,12 +160,12 @@ def test_the_margin_of_a_total_holds_on_the_running_sampler(n: int) -> None:
     assert stats.binomtest(int((off > total.margin_95).sum()), tables, 0.05, "greater").pvalue > TINY
 
 
-def test_a_total_asked_for_on_its_own_is_more_accurate() -> None:
+def test_a_total_asked_for_on_its_own_is_more_accurate_than_a_sum_of_cells() -> None:
     result = table(by("region", "ok", "code"))
     assert result.mechanism.margin_95 < result.total().margin_95
 
 
-def test_the_description_says_that_it_is_a_replay() -> None:
+def test_the_description_of_a_replayed_table_says_that_it_is_a_replay() -> None:
     assert replace(table(by("ok")), replayed=True).describe()["replayed"] is True
 
 

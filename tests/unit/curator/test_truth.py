@@ -44,7 +44,7 @@ def test_tables_dry_runs_and_receipts_have_the_unit_and_the_bounds(config: Path)
     assert table.describe()["truth"]["interval"] == WITHIN
 
 
-def test_a_receipt_from_before_other_bounds_does_not_claim_the_new_ones(config: Path) -> None:
+def test_after_the_bounds_have_changed_an_old_receipt_does_not_claim_the_new_ones(config: Path) -> None:
     with Curator.open(config) as curator:
         id = curator.count(BY_REGION).receipt.id
     config.write_text(config_text(more="rows_per_person = 2\ncells_per_person = 2"))
@@ -54,7 +54,7 @@ def test_a_receipt_from_before_other_bounds_does_not_claim_the_new_ones(config: 
     assert receipt.truth == CHANGED
 
 
-def test_the_words_depend_on_the_schema_only(config: Path) -> None:
+def test_the_statement_of_what_is_counted_depends_on_the_schema_only(config: Path) -> None:
     """Other rows, other people, no rows: the same words and bounds."""
     truths = []
     for regions in ("N", "NNNNSSEEWW", ""):
@@ -64,7 +64,7 @@ def test_the_words_depend_on_the_schema_only(config: Path) -> None:
     assert len(set(truths)) == 1
 
 
-def test_metadata_of_parquet_files_says_what_large_tables_count(config: Path, tmp_path: Path) -> None:
+def test_the_metadata_of_parquet_files_says_what_a_large_table_counts(config: Path, tmp_path: Path) -> None:
     with Curator.open(config) as curator:
         table = curator.count_to_parquet(BY_REGION, output=tmp_path / "tables")
     assert table.truth.text == table.receipt.truth == TEXT
@@ -97,14 +97,14 @@ def count(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
     return runner(monkeypatch, capsys, "count")
 
 
-def test_the_screen_names_the_bounds_beside_the_intervals(config: Path, count: Run) -> None:
+def test_the_screen_states_the_bounds_beside_the_intervals(config: Path, count: Run) -> None:
     for words in (["--dry-run"], []):
         out = count(BY_REGION, *words).out
         assert f"counts {TEXT}; {WITHIN}" in " ".join(out.split())
         assert all(len(line) <= 80 for line in out.splitlines())
 
 
-def test_json_on_the_screen_and_in_files_has_the_bounds(config: Path, count: Run, tmp_path: Path) -> None:
+def test_json_on_the_screen_and_in_files_states_the_bounds(config: Path, count: Run, tmp_path: Path) -> None:
     count(BY_REGION, "-o", "table.json")
     documents = [
         json.loads((tmp_path / "table.json").read_text()),
@@ -117,7 +117,7 @@ def test_json_on_the_screen_and_in_files_has_the_bounds(config: Path, count: Run
     assert [document["receipt"]["truth"] for document in documents if "receipt" in document] == [TEXT] * 3
 
 
-def test_csv_and_parquet_files_have_the_bounds(config: Path, count: Run, tmp_path: Path) -> None:
+def test_csv_and_parquet_files_state_the_bounds(config: Path, count: Run, tmp_path: Path) -> None:
     for ending in ("csv", "parquet"):
         assert count(BY_REGION, "-o", f"table.{ending}").code == 0
     with (tmp_path / "table.csv").open(newline="") as file:
@@ -128,7 +128,7 @@ def test_csv_and_parquet_files_have_the_bounds(config: Path, count: Run, tmp_pat
     assert (facts["truth"]["text"], facts["receipt"]["truth"]) == (TEXT, TEXT)
 
 
-def test_where_every_row_is_one_person_the_interval_is_for_the_count(tmp_path: Path, count: Run) -> None:
+def test_if_every_row_is_one_person_the_screen_states_no_bounds(tmp_path: Path, count: Run) -> None:
     people(tmp_path)
     path = written(tmp_path, config_text(unit="row"))
     with_plan(path)

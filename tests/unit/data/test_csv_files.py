@@ -66,7 +66,7 @@ FIELDS = [b"a,", b"a\n", b'"a",', b'"a\r\n""",', b'""\n']
 )
 @example([b'"', *[b"a"] * 63, b'"'], ",", b"", 64)
 @example([b"a"] * 62 + [b"\r"], ",", b"", 64)
-def test_exactly_the_files_of_the_grammar_are_accepted_for_every_chunk_size(
+def test_with_every_chunk_size_exactly_the_files_of_rfc_4180_are_accepted(
     pieces: list[bytes], delimiter: str, mark: bytes, chunk: int
 ) -> None:
     content = mark + b"".join(pieces)
@@ -104,7 +104,9 @@ INSIDE, AFTER, OPEN = (
     ],
 )
 @pytest.mark.parametrize("way", ["plain", "gzip", "CRLF", "byte order mark", "several files", "semicolons"])
-def test_the_refusal_gives_line_and_reason(tmp_path: Path, record: bytes, line: str, reason: str, way: str) -> None:
+def test_the_refusal_of_a_csv_file_gives_the_line_and_the_reason(
+    tmp_path: Path, record: bytes, line: str, reason: str, way: str
+) -> None:
     content, name, delimiter = HEAD + b"1,North,20\n" + record, "people.csv", None
     if way == "byte order mark":
         content = b"\xef\xbb\xbf" + content
@@ -136,7 +138,7 @@ def test_correctly_quoted_fields_are_read(tmp_path: Path, end: bytes, last: byte
     assert count(source, BY_AGE)[20:25] == [1] * 5
 
 
-def test_records_of_one_column_are_counted_once_for_all_line_ends(tmp_path: Path) -> None:
+def test_records_of_one_column_are_counted_once_whatever_their_line_ends(tmp_path: Path) -> None:
     schema = Schema("people", (Column("age", "integer", low=0, high=9),))
     source = source_of(tmp_path, b'age\n1\r\n2\n"3"\r\n\n5')
     assert count(source, ALL, "SELECT count(*) FROM people WHERE age IS NULL", schema=schema) == [5, 1]
@@ -154,7 +156,7 @@ def test_long_records_without_quotes_are_skipped(tmp_path: Path) -> None:
     assert count(source, ALL) == [2]
 
 
-def test_the_refusal_of_a_header_with_another_separator_suggests_it(tmp_path: Path) -> None:
+def test_the_refusal_of_a_header_with_another_delimiter_suggests_that_delimiter(tmp_path: Path) -> None:
     for name, mark, shown in (("a.csv", b";", ";"), ("b.csv", b"\t", r"\\t"), ("c.tsv", b",", ",")):
         source = source_of(tmp_path, HEAD.replace(b",", mark) + b'"1"' + mark + b'"North"' + mark + b"20\n", name)
         with pytest.raises(DataError, match=f'--delimiter "{shown}", or delimiter = "{shown}" in countveil.toml'):

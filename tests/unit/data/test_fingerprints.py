@@ -57,7 +57,7 @@ def test_the_order_of_files_does_not_change_the_fingerprint(tmp_path: Path) -> N
     assert Fingerprints().of(files) != first
 
 
-def test_values_of_folders_change_the_fingerprint_where_they_are_columns(tmp_path: Path) -> None:
+def test_names_of_folders_change_the_fingerprint_only_if_they_are_columns(tmp_path: Path) -> None:
     for region, name in (("N", "one"), ("S", "two")):
         (tmp_path / f"region={region}").mkdir()
         pq.write_table(pa.table({"name": [name]}), tmp_path / f"region={region}" / "rows.parquet")
@@ -157,7 +157,7 @@ def test_a_new_file_of_a_glob_changes_the_fingerprint(tmp_path: Path) -> None:
     assert Fingerprints().of(glob) == first
 
 
-def test_one_file_under_two_names_is_read_once_and_counted_twice(
+def test_one_file_under_two_names_is_hashed_once_and_is_twice_in_the_fingerprint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "p1.csv").write_text("a\n1\n")
@@ -186,7 +186,9 @@ def test_only_changed_files_are_read_again(tmp_path: Path, monkeypatch: pytest.M
     assert paths_read == ["p1.csv", "p2.csv", "p3.csv", "p1.csv", "p2.csv", "p3.csv"]
 
 
-def test_a_file_written_just_before_it_is_read_is_not_certain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_snapshot_of_a_file_written_just_before_it_is_read_is_not_certain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """However long reading takes: a second write within the same clock tick would leave the same traces."""
     path = tmp_path / "a.csv"
     path.write_text("a\n1\n")

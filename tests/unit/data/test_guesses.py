@@ -18,7 +18,7 @@ DECIMALS = st.decimals(-(10**15), 10**15, allow_nan=False, allow_infinity=False,
 
 
 @given(DECIMALS, DECIMALS)
-def test_round_edges_begin_below_the_low_end_and_stop_at_the_high_end(a: Decimal, b: Decimal) -> None:
+def test_round_edges_begin_at_or_below_the_low_end_and_stop_at_or_below_the_high_end(a: Decimal, b: Decimal) -> None:
     low, high = min(a, b), max(a, b)
     edges = round_edges(low, high)
     assert edges[0] <= low
@@ -37,7 +37,9 @@ def guess(folder: Path, values: list[object]) -> ColumnGuess:
 @pytest.mark.parametrize(
     ("values", "coded"), [([0, 1, 1], True), ([1, 2], True), ([0, 2], False), ([1, 1], False), ([0, 1, 2], False)]
 )
-def test_two_neighbouring_codes_are_listed(values: list[object], coded: bool, tmp_path: Path) -> None:
+def test_two_neighbouring_integers_from_0_or_1_are_taken_for_codes(
+    values: list[object], coded: bool, tmp_path: Path
+) -> None:
     assert guess(tmp_path, values).is_coded == coded
 
 
@@ -49,7 +51,7 @@ def test_texts_with_few_rows_per_value_are_taken_for_names(tmp_path: Path) -> No
     assert (rare.column, rare.reason) == (None, "names or free text: fewer than 10 rows per value")
 
 
-def test_outliers_do_not_stretch_the_bins(tmp_path: Path) -> None:
+def test_outliers_do_not_widen_the_guessed_bins(tmp_path: Path) -> None:
     values = ["1e14", "-1e14", "1e99", *(f"{i / 10}" for i in range(200))]
     assert guess(tmp_path, list(values)).bins == ("0", "5", "10", "15")
     assert guess(tmp_path, list(values)).below

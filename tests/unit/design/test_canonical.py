@@ -36,7 +36,7 @@ def test_no_design_is_worse_than_canonical_noise(epsilon: Fraction, delta: Fract
 
 
 @given(EPSILONS, DELTAS)
-def test_canonical_noise_is_never_worse_than_the_closed_form_that_aims_at_less(
+def test_canonical_noise_is_better_than_the_closed_form_that_aims_at_a_smaller_delta(
     epsilon: Fraction, delta: Fraction
 ) -> None:
     """The closed form was certified at delta * SPARE, to leave room for rounding: its eta is smaller by that."""
@@ -60,7 +60,7 @@ def test_a_larger_D_than_needed_changes_neither_eta_nor_the_worst_error(policy: 
     assert any("Awan" in note for note in wide.notes)
 
 
-def test_a_fixed_eta_keeps_its_closed_form() -> None:
+def test_a_design_with_a_given_eta_is_by_the_closed_form() -> None:
     m = cv.design(epsilon="1", delta="1e-6", eta="0.45", policy="signed")
     assert not any("Awan" in note for note in m.notes)
 

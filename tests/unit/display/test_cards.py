@@ -80,13 +80,13 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     }
 
 
-def test_every_object_has_a_short_line(shown: dict[str, Any]) -> None:
+def test_every_object_has_a_repr_of_one_short_line(shown: dict[str, Any]) -> None:
     for name, thing in shown.items():
         assert 10 < len(repr(thing)) <= MOST_LETTERS + 40, name
         assert "\n" not in repr(thing), name
 
 
-def test_every_card_is_whole_escaped_and_without_colours(shown: dict[str, Any]) -> None:
+def test_every_card_is_well_formed_and_escaped_and_sets_no_colours(shown: dict[str, Any]) -> None:
     for name, thing in shown.items():
         html = thing._repr_html_()
         page = Page(html)
@@ -128,7 +128,7 @@ def test_long_texts_are_cut() -> None:
     assert len(Long()._repr_html_()) < 1000
 
 
-def test_only_markup_is_not_escaped() -> None:
+def test_every_text_but_markup_is_escaped() -> None:
     html = render(Card("t", {"text": "<i>", "markup": Markup("<i>x</i>")}))
     assert html.count("<i>") == 1
     assert "&lt;i&gt;" in html
@@ -175,6 +175,6 @@ def test_plots_show_inline_as_svg_and_can_be_saved(shown: dict[str, Any], tmp_pa
     assert "Released counts by region" in shown["table"].plot()._repr_mimebundle_()["image/svg+xml"]
 
 
-def test_what_has_no_picture_is_refused() -> None:
+def test_plotting_an_object_without_a_picture_is_refused() -> None:
     with pytest.raises(cv.ParameterError, match="plot: got int, allowed is a mechanism, comparison"):
         cv.plot(3)

@@ -39,7 +39,7 @@ def test_a_new_file_has_its_mode_before_its_first_byte(mask: int, tmp_path: Path
     os.close(open_private(tmp_path / "a"))
 
 
-def test_an_existing_part_is_replaced_and_never_written_to(tmp_path: Path) -> None:
+def test_an_existing_part_file_is_replaced_and_never_written_to(tmp_path: Path) -> None:
     """A part may be left by a crash or planted by another user, who may have it open."""
     part = tmp_path / f".a.{os.getpid()}.part"
     part.touch()
@@ -89,7 +89,7 @@ def test_file_and_folder_are_synced_around_the_rename(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.parametrize(("mask", "expected"), [(0o022, 0o644), (0o077, 0o600), (0o000, 0o666)])
-def test_an_output_gets_the_default_mode_of_new_files(mask: int, expected: int, tmp_path: Path) -> None:
+def test_an_output_file_gets_the_default_mode_of_new_files(mask: int, expected: int, tmp_path: Path) -> None:
     before = os.umask(mask)
     try:
         with open_output(tmp_path / "a") as file:
@@ -99,7 +99,7 @@ def test_an_output_gets_the_default_mode_of_new_files(mask: int, expected: int, 
     assert mode(tmp_path / "a") == expected
 
 
-def test_two_threads_that_write_one_file_do_not_share_a_part(tmp_path: Path) -> None:
+def test_two_threads_that_write_one_file_do_not_share_a_part_file(tmp_path: Path) -> None:
     """The file has the complete content of the last writer to finish."""
     inside, done = threading.Event(), threading.Event()
 
@@ -179,7 +179,7 @@ def test_an_output_is_written_although_its_folder_cannot_be_synced(
         replace_private(tmp_path / "b", b"secret")
 
 
-def test_two_writers_of_one_output_never_share_a_part(tmp_path: Path) -> None:
+def test_two_writers_of_one_output_never_share_a_part_file(tmp_path: Path) -> None:
     """Thread ids are not unique across hosts, so outputs must not rely on them."""
     with open_output(tmp_path / "a") as first:
         first.write(b"first")

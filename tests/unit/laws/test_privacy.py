@@ -32,7 +32,9 @@ def test_hockey_stick_agrees_with_its_definition(p: Law, q: Law, order: Fraction
 
 
 @given(laws(), laws(), laws(), ORDERS, st.integers(1, 3))
-def test_delta_covers_every_neighbouring_pair(a: Law, b: Law, c: Law, order: Fraction, sensitivity: int) -> None:
+def test_delta_is_the_largest_over_all_neighbouring_pairs(
+    a: Law, b: Law, c: Law, order: Fraction, sensitivity: int
+) -> None:
     """Laws a, b, then c for all larger counts: brute force over many more counts than `delta` checks."""
     laws = LawsByCount(c, small=(a, b))
     outcomes = {n: {n + z: Fraction(w, law.total) for z, w in law.items()} for n in range(12) for law in [laws.law(n)]}
@@ -46,7 +48,7 @@ def test_delta_covers_every_neighbouring_pair(a: Law, b: Law, c: Law, order: Fra
 
 
 @given(laws(), laws(), laws(), st.integers(3, 9), st.integers(1, 2))
-def test_delta_covers_top_laws_and_clamped_counts(a: Law, b: Law, c: Law, high: int, sensitivity: int) -> None:
+def test_delta_includes_top_laws_and_clamped_counts(a: Law, b: Law, c: Law, high: int, sensitivity: int) -> None:
     laws = LawsByCount(b, small=(a,), top=(c,), lo=1, hi=high)
     order = Fraction(3, 2)
     worst = Fraction(0)
@@ -57,7 +59,7 @@ def test_delta_covers_top_laws_and_clamped_counts(a: Law, b: Law, c: Law, high: 
     assert privacy.delta(laws, order, sensitivity).value == worst, "clamped counts included"
 
 
-def test_delta_covers_both_directions_every_shift_and_the_stationary_law() -> None:
+def test_delta_includes_both_directions_and_every_shift_and_the_stationary_law() -> None:
     """Each of these laws attains its delta at a pair that an incomplete loop would miss."""
     order = Fraction(2)
     narrow, wide, point = Law((1, 2, 1), 1, 2), Law((2, 4, 4, 4, 2), 2, 4), Law((4,), 0, 2)

@@ -12,7 +12,7 @@ POSITIVE = st.integers(0, 10**9)
 
 
 @given(st.lists(POSITIVE, min_size=1, max_size=12), st.integers(1, 99), st.sampled_from([16, 64, 128]))
-def test_symmetric_law_keeps_eta_and_zero_mean(side: list[int], percent: int, bits: int) -> None:
+def test_rounding_a_symmetric_law_keeps_eta_and_zero_mean(side: list[int], percent: int, bits: int) -> None:
     assume(sum(side) > 0)
     rest = (100 - percent) * (1 << SCALE) // 200
     half = [percent * (1 << SCALE) // 100, *(w * rest // sum(side) for w in side)]
@@ -32,7 +32,9 @@ def test_symmetric_law_keeps_eta_and_zero_mean(side: list[int], percent: int, bi
     st.integers(1, 98),
     st.sampled_from([32, 64]),
 )
-def test_column_law_keeps_its_centre_and_zero_mean(low: list[int], high: list[int], percent: int, bits: int) -> None:
+def test_rounding_a_law_of_zero_mean_keeps_its_centre_and_zero_mean(
+    low: list[int], high: list[int], percent: int, bits: int
+) -> None:
     """Any zero-mean law with a given centre, three-point laws included."""
     assume(sum(low) and sum(high))
     below = sum((i + 1) * w for i, w in enumerate(low[::-1]))

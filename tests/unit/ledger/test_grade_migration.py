@@ -60,7 +60,7 @@ def old(request: pytest.FixtureRequest, tmp_path: Path) -> Old:
     return Old(request.param, tmp_path)
 
 
-def test_every_answer_is_of_grade_standard_and_no_entry_changes(old: Old) -> None:
+def test_after_the_migration_every_answer_is_of_grade_standard_and_no_entry_has_changed(old: Old) -> None:
     before = old.rows("SELECT seq, hash FROM entry ORDER BY seq")
     assert (old.format(), len(before)) == (2, ENTRIES)
     with closing(old.open()) as ledger:
@@ -81,7 +81,7 @@ def test_every_answer_is_of_grade_standard_and_no_entry_changes(old: Old) -> Non
         assert ledger.verify() == ENTRIES, "a ledger is brought to the latest format once"
 
 
-def test_answers_are_replayed_and_the_grade_pays_for_new_ones(old: Old) -> None:
+def test_after_the_migration_answers_are_replayed_and_grade_standard_pays_for_new_ones(old: Old) -> None:
     with Curator.open(old.loaded) as curator:
         for answer in EXPECTED["answers"]:
             table = curator.count(answer["sql"])
@@ -126,7 +126,7 @@ def test_a_kill_at_any_statement_leaves_the_old_ledger_or_the_new(old: Old) -> N
         assert ledger.standings("people") == {"standard": Standing(13, 8)}
 
 
-def test_processes_that_open_it_at_once_migrate_it_once(old: Old) -> None:
+def test_processes_that_open_an_old_ledger_at_once_migrate_it_once(old: Old) -> None:
     children = []
     for _ in range(4):
         pid = os.fork()

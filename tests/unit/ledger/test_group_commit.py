@@ -115,7 +115,7 @@ def test_changes_that_wait_share_one_transaction(ledger: SqliteLedger, steps: St
     assert ledger.standing("people").spent == 100
 
 
-def test_a_change_that_waits_with_no_other_keeps_its_own_name(ledger: SqliteLedger, steps: Steps) -> None:
+def test_a_change_alone_in_its_transaction_keeps_its_own_name(ledger: SqliteLedger, steps: Steps) -> None:
     ledger.record(ask(ledger, "a"), b"x")
     assert steps.seen["charge:begin"] == steps.seen["answer:begin"] == steps.transactions // 2 == 1
 
@@ -190,7 +190,7 @@ def test_a_change_refused_after_it_has_written_fails_the_whole_transaction(ledge
     assert (ledger.verify(), charges(ledger)) == (before, [])
 
 
-def test_the_last_answers_go_to_the_first_in_line(tmp_path: Path, steps: Steps) -> None:
+def test_the_last_answers_go_to_the_changes_that_were_queued_first(tmp_path: Path, steps: Steps) -> None:
     ledger = opened(tmp_path, step=steps)
     ledger.open_plan(plan(10))
     came = together(ledger, [lambda i=i: ask(ledger, f"{i}") for i in range(50)])
@@ -222,7 +222,7 @@ def test_one_question_and_one_idempotency_key_are_charged_once_in_a_transaction(
     assert [entry.kind for entry in ledger.entries()].count("request") == 1
 
 
-def test_the_first_recorded_answer_of_a_transaction_stays(ledger: SqliteLedger) -> None:
+def test_of_several_answers_to_one_charge_in_a_transaction_the_first_is_kept(ledger: SqliteLedger) -> None:
     charge = ask(ledger, "a")
     came = together(ledger, [lambda i=i: ledger.record(charge, b"%d" % i) for i in range(20)])
     assert {what.payload for what in came} == {b"0"}
@@ -421,7 +421,9 @@ def test_the_queue_of_a_child_is_empty() -> None:
 
 
 @pytest.mark.parametrize("way", ["requested", "charge_of", "charge"])
-def test_the_anchor_covers_a_replayed_answer_whose_recorder_died_before_moving_it(tmp_path: Path, way: str) -> None:
+def test_a_replay_moves_the_anchor_if_the_recorder_of_the_answer_died_before_moving_it(
+    tmp_path: Path, way: str
+) -> None:
     """The process that recorded the answer stops before it moves the anchor; another process replays the answer."""
     request, steps = Request("k" * 64, "b" * 64), Steps()
     first = opened(tmp_path, step=steps)

@@ -102,7 +102,7 @@ def test_only_the_owner_can_read_the_file_that_gets_the_secret(tmp_path: Path) -
             assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
 
 
-def test_answers_are_replayed_free_and_the_budget_stays(old: Old) -> None:
+def test_after_the_migration_answers_are_replayed_free_and_the_budget_is_unchanged(old: Old) -> None:
     with Curator.open(old.loaded) as curator:
         (budget,) = curator.budget()
         assert [budget.answers_total, budget.answers_left, budget.epsilon] == old.expected["budget"]
@@ -134,7 +134,7 @@ def test_answers_are_replayed_free_and_the_budget_stays(old: Old) -> None:
         assert curator.count("SELECT count(*) FROM people WHERE age >= 60").replayed
 
 
-def test_earlier_entries_stay_and_later_ones_are_keyed(old: Old) -> None:
+def test_the_migration_changes_no_earlier_entry_and_later_entries_are_keyed(old: Old) -> None:
     before = old.sql("SELECT seq, hash FROM entry ORDER BY seq")
     versions = old.sql("SELECT fingerprint FROM version ORDER BY number")
     with closing(old.open()) as ledger:
@@ -180,7 +180,7 @@ def test_a_kill_at_any_statement_leaves_the_old_ledger_or_the_new(old: Old) -> N
         assert ledger.verify() == ENTRIES + 1
 
 
-def test_processes_that_open_it_at_once_migrate_it_once(old: Old) -> None:
+def test_processes_that_open_an_old_ledger_at_once_migrate_it_once(old: Old) -> None:
     children = []
     for _ in range(4):
         pid = os.fork()
@@ -198,14 +198,14 @@ def test_processes_that_open_it_at_once_migrate_it_once(old: Old) -> None:
         assert ledger.verify() == ENTRIES + 1
 
 
-def test_a_missing_secret_refuses_to_start(old: Old) -> None:
+def test_a_ledger_whose_secret_is_missing_is_refused(old: Old) -> None:
     old.open().close()
     old.sql("DELETE FROM secret", triggers=False)
     with pytest.raises(LedgerError, match=r"the ledger's secret is missing, .*; restore a backup that has the secret"):
         old.open()
 
 
-def test_a_different_secret_refuses_to_start(old: Old) -> None:
+def test_a_ledger_with_a_different_secret_is_refused(old: Old) -> None:
     old.open().close()
     old.sql(f"UPDATE secret SET value = '{'0' * 64}'", triggers=False)
     with pytest.raises(LedgerError, match="the ledger's secret is not the one that its entries were made with"):

@@ -487,7 +487,7 @@ def test_maintenance_by_the_server_is_not_taken_for_a_restore(ground: Ground) ->
     assert ground.spent() == ground.spent("new") == 3
 
 
-def test_the_documented_database_is_closed_to_others(tmp_path: Path) -> None:
+def test_other_roles_cannot_connect_to_the_documented_database(tmp_path: Path) -> None:
     """This matters because anyone who can connect can hold the ledger's lock."""
     page = (Path(__file__).parents[3] / "docs" / "budget.md").read_text()
     (statements,) = re.findall(r"```sql\n(CREATE ROLE curator.*?)```", page, re.DOTALL)
@@ -499,7 +499,7 @@ def test_the_documented_database_is_closed_to_others(tmp_path: Path) -> None:
         psycopg.connect(location.replace("curator@", "reader@"))
 
 
-def test_a_settlement_interrupted_before_its_anchor_is_kept(ground: Ground) -> None:
+def test_a_settlement_interrupted_before_the_anchor_moves_is_kept(ground: Ground) -> None:
     def step(name: str) -> None:
         if name == "restore:anchor":
             raise KeyboardInterrupt

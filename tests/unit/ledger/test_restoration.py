@@ -128,7 +128,7 @@ def test_a_damaged_anchor_is_refused(backed: Path, content: bytes) -> None:
 # -- what is accepted --------------------------------------------------------------------------------------------------
 
 
-def test_an_equal_copy_is_accepted(backed: Path) -> None:
+def test_restoring_an_equal_copy_loses_nothing(backed: Path) -> None:
     ledger = opened(backed)
     ledger.backup(backed / "equal")
     ledger.close()
@@ -204,7 +204,7 @@ def test_a_pool_whose_plan_was_lost_does_not_get_its_answers_again(tmp_path: Pat
     ledger.close()
 
 
-def test_losses_add_up(backed: Path) -> None:
+def test_the_losses_of_repeated_restores_add_up(backed: Path) -> None:
     """Restoring the same old backup repeatedly never gives answers back."""
     ledger = opened(backed)
     ledger.extend("people", 50, "3", "for this test")

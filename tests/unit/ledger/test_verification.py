@@ -360,7 +360,7 @@ def test_an_anchor_behind_its_ledger_catches_up(folder: Path) -> None:
     assert (folder / "x.anchor").read_bytes() == after
 
 
-def test_an_edit_that_changes_nothing_is_accepted(folder: Path) -> None:
+def test_a_ledger_edited_without_a_change_is_accepted(folder: Path) -> None:
     """So the tests of damage can fail."""
     before = seen(folder)
     edit(folder, lambda db: db.execute("UPDATE grade SET spent = spent"))

@@ -10,14 +10,14 @@ from countveil.numeric.exact_numbers import exp_bounds
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [("0.1", "1e-9"), ("1", "1e-6"), ("4", "0.01")])
-def test_truncated_laplace_has_its_delta_at_epsilon_but_not_at_less(epsilon: str, delta: str) -> None:
+def test_truncated_laplace_has_its_delta_at_its_epsilon_but_not_at_a_smaller_one(epsilon: str, delta: str) -> None:
     member = truncated_laplace(epsilon, delta)
     assert member.delta(exp_bounds(Fraction(epsilon))[0]) <= Fraction(delta) * (1 + Fraction(1, 10**20))
     assert member.delta(exp_bounds(Fraction(epsilon) * Fraction(9, 10))[0]) > Fraction(delta)
 
 
 @pytest.mark.parametrize("N", [1, 2, 9, 30])
-def test_bounded_laplace_stays_in_its_range_and_needs_more_than_its_rate(N: int) -> None:
+def test_bounded_laplace_stays_in_its_range_and_has_a_larger_epsilon_than_its_rate(N: int) -> None:
     member = bounded_laplace("1", N)
     for n in range(N + 1):
         law = member.laws.law(n)

@@ -33,7 +33,7 @@ def test_rounded_weights_never_exceed_delta_and_use_nearly_all_of_it(
 
 
 @given(EPSILONS, DELTAS)
-def test_the_tails_obey_the_recurrence(epsilon: Fraction, delta: Fraction) -> None:
+def test_the_tails_of_canonical_noise_obey_their_recurrence(epsilon: Fraction, delta: Fraction) -> None:
     half = [Fraction(p) for p in ideal_half(epsilon, delta)]
     E = exp_bounds(epsilon)[0]
     tails = [Fraction(0), *accumulate(reversed(half[1:]))][::-1]
@@ -42,7 +42,7 @@ def test_the_tails_obey_the_recurrence(epsilon: Fraction, delta: Fraction) -> No
         assert abs(following - max(Fraction(0), (tail - delta) / E)) < Fraction(1, 10**50)
 
 
-def test_a_law_on_the_lattice_has_no_dyadic_weights() -> None:
+def test_the_uniform_law_at_epsilon_0_cannot_have_dyadic_weights() -> None:
     """At epsilon 0 and delta 1/5 the law is uniform on -2..2, which weights over 2^64 cannot be."""
     with pytest.raises(InfeasibleError):
         round_down(Fraction(1), Fraction(1, 5), 2, 64)

@@ -27,6 +27,6 @@ def test_every_law_is_fair_and_exactly_private(N: int, epsilon: str) -> None:
 
 
 @pytest.mark.parametrize("N", [0, -1, 1001, "many", None, 1.5])
-def test_bad_N_is_refused(N: object) -> None:
+def test_a_bad_N_is_refused(N: object) -> None:
     with pytest.raises(ParameterError, match="N: got"):
         explicit_fair(1, N)  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ def test_without_a_delta_the_law_is_geometric_and_exactly_private() -> None:
     assert member.delta(E) < Fraction(1, 2**150)
 
 
-def test_every_count_has_the_same_noise_modulo_the_number_of_counts() -> None:
+def test_the_noise_of_every_count_has_the_same_weights_in_another_order() -> None:
     member = finite_set_noise("1", "0.05", 2)
     laws = [member.laws.law(n) for n in range(5)]
     assert member.counts == (0, 4)
@@ -26,6 +26,6 @@ def test_every_count_has_the_same_noise_modulo_the_number_of_counts() -> None:
 
 
 @pytest.mark.parametrize("D", [0, 5, "x"])
-def test_only_small_bounds_are_allowed(D: object) -> None:
+def test_a_noise_bound_other_than_1_to_4_is_refused(D: object) -> None:
     with pytest.raises(ParameterError, match="D: got"):
         finite_set_noise("1", "0.1", D)  # type: ignore[arg-type]

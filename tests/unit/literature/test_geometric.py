@@ -23,7 +23,7 @@ EPSILONS = st.fractions(Fraction(1, 5), 4, max_denominator=20)
 
 
 @given(EPSILONS)
-def test_members_are_private_at_epsilon_and_not_below_it(epsilon: Fraction) -> None:
+def test_geometric_laws_are_private_at_epsilon_and_not_below_it(epsilon: Fraction) -> None:
     for member in (geometric(epsilon), clamped_geometric(epsilon), folded_geometric(epsilon, 5)):
         assert member.delta(exp_bounds(epsilon)[0]) <= ALMOST_NOTHING
         assert member.delta(exp_bounds(epsilon * 3 / 4)[0]) > Fraction(1, 100) or member.name == "folded geometric"
@@ -42,7 +42,9 @@ def test_the_delta_of_truncation_is_the_mass_at_the_edge(epsilon: Fraction, D: i
 
 
 @given(st.sampled_from(["clamped", "folded"]), st.sampled_from(["1", "2.5"]), st.sampled_from([None, 1, 4, 9, 300]))
-def test_laws_are_the_source_law_after_post_processing(kind: str, epsilon: str, N: int | None) -> None:
+def test_clamped_and_folded_laws_are_the_geometric_law_after_post_processing(
+    kind: str, epsilon: str, N: int | None
+) -> None:
     member = (clamped_geometric if kind == "clamped" else folded_geometric)(epsilon, N)
     noise = geometric(epsilon).laws.stationary
     last = member.laws.stationary_from if N is None else N
@@ -61,7 +63,7 @@ def test_laws_are_the_source_law_after_post_processing(kind: str, epsilon: str, 
 
 @pytest.mark.parametrize("N", [None, 1, 3, 20, 400])
 @pytest.mark.parametrize("order", ["1", "1.5", "2.5"])
-def test_the_delta_of_the_source_is_the_delta_of_the_clamped_laws(N: int | None, order: str) -> None:
+def test_clamped_laws_have_the_delta_of_the_geometric_law(N: int | None, order: str) -> None:
     member = clamped_geometric("1", N)
     direct = privacy.delta(member.laws, Fraction(order)).value
     assert direct <= member.delta(Fraction(order)) <= direct + ALMOST_NOTHING
@@ -91,7 +93,7 @@ def test_counts_outside_the_range_are_moved_to_the_nearest_end() -> None:
     assert laws.law(-2) == laws.law(0).shift(2)
 
 
-def test_a_truncated_law_has_no_source() -> None:
+def test_a_truncated_geometric_law_is_one_law_for_all_counts() -> None:
     member = truncated_geometric("1", 3)
     assert isinstance(member.laws, LawsByCount)
     assert isinstance(member.laws.stationary, Law)
@@ -99,14 +101,14 @@ def test_a_truncated_law_has_no_source() -> None:
 
 
 @pytest.mark.parametrize("epsilon", ["0", "-1", "101", "0.0001", "one", None])
-def test_bad_epsilon_is_refused(epsilon: object) -> None:
+def test_a_bad_epsilon_is_refused(epsilon: object) -> None:
     for make in (geometric, clamped_geometric, folded_geometric):
         with pytest.raises(ParameterError, match="epsilon: got"):
             make(epsilon)  # type: ignore[arg-type, operator]
 
 
 @pytest.mark.parametrize("bad", [0, -3, 2.5, "x", 10**10])
-def test_bad_bounds_are_refused(bad: object) -> None:
+def test_bad_bounds_of_counts_are_refused(bad: object) -> None:
     with pytest.raises(ParameterError, match="D: got"):
         truncated_geometric(1, bad)  # type: ignore[arg-type]
     with pytest.raises(ParameterError, match="N: got"):
@@ -130,6 +132,6 @@ def test_rounded_laplace_has_the_probabilities_of_its_formula(epsilon: Fraction)
     assert "Mironov" in member.notes[-1]
 
 
-def test_bad_epsilon_of_laplace_is_refused() -> None:
+def test_a_bad_epsilon_of_rounded_laplace_is_refused() -> None:
     with pytest.raises(ParameterError, match="epsilon: got"):
         rounded_laplace("0")

@@ -15,7 +15,9 @@ CLOSE = Fraction(1, 2**150)
 
 @pytest.mark.slow  # exact arithmetic on large laws
 @given(st.integers(2, 9), st.integers(1, 30), st.integers(0, 3), st.sampled_from([None, "0.3", "0.6"]))
-def test_rows_meet_mean_variance_blocked_counts_and_monotony(D: int, tenths: int, js: int, pstay: str | None) -> None:
+def test_rows_meet_the_mean_and_the_variance_and_blocked_counts_and_monotony(
+    D: int, tenths: int, js: int, pstay: str | None
+) -> None:
     V, js = Fraction(tenths * D, 20), min(js, D - 1)
     try:
         member = maximum_entropy(D, V, pstay, js)
@@ -36,20 +38,20 @@ def test_rows_meet_mean_variance_blocked_counts_and_monotony(D: int, tenths: int
 
 
 @pytest.mark.parametrize("monotone", [True, False])
-def test_exact_variance_holds_in_every_row(monotone: bool) -> None:
+def test_with_exact_variance_every_row_has_the_given_variance(monotone: bool) -> None:
     member = maximum_entropy(5, 2, exact_variance=True, monotone=monotone)
     for n in range(1, 6):
         assert abs(member.laws.law(n).variance - 2) < CLOSE
 
 
-def test_entropy_is_largest() -> None:
+def test_a_row_has_the_largest_entropy_for_its_mean_and_variance() -> None:
     """At the maximum, log p has no component along any direction that keeps sum, mean and variance."""
     law = maximum_entropy(4, 2, monotone=False, exact_variance=True).laws.law(2)
     ratio = [law.probability(z) * law.probability(z + 2) / law.probability(z + 1) ** 2 for z in range(-2, 3)]
     assert all(abs(a / ratio[0] - 1) < CLOSE for a in ratio)  # log p is a quadratic: equal second differences
 
 
-def test_a_stay_probability_is_a_floor() -> None:
+def test_a_given_stay_probability_is_a_lower_limit_of_eta() -> None:
     assert abs(maximum_entropy(5, 3, "0.5").laws.stationary.eta - Fraction(1, 2)) < CLOSE
     loose = maximum_entropy(5, 3).laws.stationary
     assert maximum_entropy(5, 3, loose.eta / 2).laws.stationary == loose
@@ -70,7 +72,7 @@ def test_infeasible_rows_say_what_is_possible() -> None:
         maximum_entropy(5, 1, js=2)
 
 
-def test_variance_range_is_least_and_greatest_possible_variance() -> None:
+def test_the_function_variance_range_gives_the_least_and_the_greatest_possible_variance() -> None:
     assert variance_range([-1, 0, 1, 2, 3], 0) == (0, 3)
     assert variance_range([-1, 2, 3], 0) == (2, 3)
     assert variance_range([-1, 0, 1, 2], 2) == (0, Fraction(6, 5))

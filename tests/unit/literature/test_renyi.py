@@ -23,14 +23,14 @@ def test_no_small_change_that_keeps_the_constraints_lowers_the_divergence(V: flo
             assert divergence(half + sign * change, tail, order, 1) >= least * (1 - 1e-8)
 
 
-def test_high_orders_tend_to_the_geometric_law() -> None:
+def test_renyi_optimal_laws_of_high_order_tend_to_the_geometric_law() -> None:
     etas = [float(renyi_optimal("5", order).laws.stationary.eta) for order in ("4", "16", "60")]
     limit = float(geometric("0.6216").laws.stationary.eta)  # of variance 5
     assert etas == sorted(etas)
     assert 0 < limit - etas[-1] < 0.01
 
 
-def test_order_1_is_called_cactus() -> None:
+def test_the_renyi_optimal_law_of_order_1_is_called_cactus() -> None:
     assert renyi_optimal("2", "1").name == "Cactus"
 
 

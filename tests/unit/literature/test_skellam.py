@@ -11,7 +11,7 @@ from countveil.literature.skellam import skellam
 
 
 @given(st.fractions(Fraction(1, 50), 500, max_denominator=50))
-def test_the_variance_is_the_parameter(V: Fraction) -> None:
+def test_the_variance_of_skellam_noise_is_its_parameter(V: Fraction) -> None:
     assert abs(skellam(V).laws.stationary.variance - V) <= V * Fraction(1, 2**80)
 
 

@@ -20,12 +20,12 @@ def test_every_count_is_unbiased_and_only_a_noisy_zero_is_negative(epsilon: str)
 
 
 @pytest.mark.parametrize("order", ["1.5", "2.5"])
-def test_post_processing_does_not_raise_delta(order: str) -> None:
+def test_the_stated_delta_is_at_least_that_of_the_laws(order: str) -> None:
     member = unbiased_geometric("1")
     assert privacy.delta(member.laws, Fraction(order)).value <= member.delta(Fraction(order))
 
 
-def test_a_negative_count_is_treated_as_zero() -> None:
+def test_a_negative_count_has_the_outcomes_of_zero() -> None:
     laws = unbiased_geometric("2").laws
     assert laws.law(-3) == laws.law(0).shift(3)
     assert laws.law(laws.stationary_from) == laws.stationary

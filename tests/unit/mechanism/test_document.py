@@ -168,7 +168,9 @@ def other_format(d: dict[str, Any]) -> None:
     ],
     ids=lambda f: f.__name__,
 )
-def test_forgeries_are_refused(tmp_path: Path, name: str, forge: Callable[[dict[str, Any]], None]) -> None:
+def test_mechanism_files_with_forged_claims_are_refused(
+    tmp_path: Path, name: str, forge: Callable[[dict[str, Any]], None]
+) -> None:
     path = tmp_path / "m.json"
     cv.design(**DESIGNS[name]).save(path)  # type: ignore[arg-type]
     document = json.loads(path.read_text())
@@ -180,7 +182,7 @@ def test_forgeries_are_refused(tmp_path: Path, name: str, forge: Callable[[dict[
 
 
 @pytest.mark.parametrize("name", ["remap", "capped"])
-def test_unknown_members_are_refused_at_every_level(name: str) -> None:
+def test_unknown_members_of_a_mechanism_file_are_refused_at_every_level(name: str) -> None:
     """They are refused even if the hash is right, because an unknown member may be a limit."""
     document = json.loads(cv.design(**DESIGNS[name]).to_text())  # type: ignore[arg-type]
     places = members(document)
@@ -211,7 +213,7 @@ def test_a_claimed_delta_may_exceed_the_measured_one(tmp_path: Path) -> None:
     assert cv.Mechanism.load(path).delta < 1e-6
 
 
-def test_changed_content_needs_its_hash(tmp_path: Path) -> None:
+def test_a_mechanism_file_whose_content_does_not_fit_its_hash_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "m.json"
     cv.design(**DESIGNS["signed"]).save(path)  # type: ignore[arg-type]
     document = json.loads(path.read_text())
@@ -252,7 +254,7 @@ def test_notes_of_a_file_are_shown_as_plain_text(tmp_path: Path) -> None:
         cv.Mechanism.load(path)
 
 
-def test_saving_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_save_that_fails_leaves_no_file_and_a_save_follows_links(tmp_path: Path) -> None:
     m = cv.design(**DESIGNS["signed"])  # type: ignore[arg-type]
     for bad in (tmp_path, "", tmp_path / "no" / "folder.json", "a\0b"):
         with pytest.raises(cv.ParameterError):
@@ -267,7 +269,7 @@ def test_saving_leaves_nothing_behind(tmp_path: Path) -> None:
     m.save("/dev/null")
 
 
-def test_duplicate_members_are_refused(tmp_path: Path) -> None:
+def test_duplicate_members_of_a_mechanism_file_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "m.json"
     path.write_text('{"format": "a", "format": "b"}')
     with pytest.raises(cv.CertificateError, match="twice"):

@@ -76,7 +76,7 @@ def test_intervals_of_planned_mechanisms_contain_every_count_with_95_percent(pol
     assert all(coverage(intervals, n) >= LEVEL for n in unlike(planned))
 
 
-def test_coverage_detects_intervals_that_are_too_short(mechanism: cv.Mechanism) -> None:
+def test_the_check_of_coverage_detects_intervals_that_are_too_short(mechanism: cv.Mechanism) -> None:
     if mechanism.eta > LEVEL:
         pytest.skip("the released count alone is an interval of 95 %")
     intervals = Intervals(mechanism, level=Fraction(1, 2))
@@ -223,7 +223,7 @@ def define_intervals(mechanism: cv.Mechanism, first: int, last: int) -> dict[int
 
 @pytest.mark.parametrize("make", [random_step_map, random_map, random_floor])
 @pytest.mark.parametrize(("widest", "tries"), [(4, 20), (12, 8), (60, 1)])
-def test_intervals_are_as_defined(make: Callable[[Random, int], cv.Mechanism], widest: int, tries: int) -> None:
+def test_intervals_equal_their_definition(make: Callable[[Random, int], cv.Mechanism], widest: int, tries: int) -> None:
     random = Random(widest)
     for _ in range(tries):
         mechanism = make(random, widest)

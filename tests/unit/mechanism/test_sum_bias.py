@@ -49,7 +49,7 @@ def test_the_sum_of_many_empty_cells_has_the_stated_bias() -> None:
     assert f"up to {-(-stated.high // 1):,} too high on average" in stated.sentence
 
 
-def test_figures_are_rounded_up_and_small_biases_give_no_warning() -> None:
+def test_stated_biases_are_rounded_up_and_small_ones_give_no_warning() -> None:
     m = cv.design(epsilon="1", delta="1e-4")
     one = bias_of_sum(m, 1)
     figure = one.sentence.split("to within ")[1].split(",")[0]

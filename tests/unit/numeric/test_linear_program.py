@@ -86,7 +86,7 @@ def programs(draw: st.DrawFn) -> tuple[list[Fraction], list[list[Fraction]], lis
 
 @examples(150, deadline=None)
 @given(programs())
-def test_optimum_agrees_with_rational_simplex(
+def test_the_optimum_agrees_with_a_rational_simplex(
     case: tuple[list[Fraction], list[list[Fraction]], list[Fraction]],
 ) -> None:
     cost, rows, upper = case
@@ -105,7 +105,7 @@ def test_optimum_agrees_with_rational_simplex(
 
 @examples(60, deadline=None)
 @given(programs(), st.data())
-def test_warm_start_does_not_change_the_optimum(
+def test_a_warm_start_does_not_change_the_optimum(
     case: tuple[list[Fraction], list[list[Fraction]], list[Fraction]], data: st.DataObject
 ) -> None:
     cost, rows, upper = case
@@ -137,7 +137,7 @@ def chain(length: int, growth: Fraction) -> tuple[Program, range]:
     return made, x
 
 
-def test_tiny_optimum_has_full_relative_accuracy() -> None:
+def test_a_tiny_optimum_has_full_relative_accuracy() -> None:
     growth = Fraction(100) + Fraction(1, 2**200)
     made, x = chain(6, growth)
     solution = made.minimize([(x[6], 1)])
@@ -148,7 +148,7 @@ def test_tiny_optimum_has_full_relative_accuracy() -> None:
     assert solution.rounds >= 1
 
 
-def test_tiny_difference_of_large_terms_is_accurate() -> None:
+def test_a_tiny_difference_of_large_terms_is_accurate() -> None:
     made = Program()
     x, y, t = made.variables(3)
     made.constrain([(x, 1), (y, 1)], 1, 1)
@@ -177,7 +177,7 @@ def test_crossed_bounds_are_infeasible() -> None:
     assert stop.value.reason == "infeasible"
 
 
-def test_unbounded_program_is_detected() -> None:
+def test_an_unbounded_program_is_detected() -> None:
     made = Program()
     x, y = made.variables(2, lower=None)
     made.constrain([(x, 1), (y, -1)], 0, 0)
@@ -213,7 +213,7 @@ def test_rows_and_variables_can_be_added_between_calls() -> None:
     assert abs(made.minimize([(x, -1)])[x] - Fraction(13, 9)) < TINY
 
 
-def test_expected_sizes_do_not_change_the_optimum() -> None:
+def test_expected_sizes_of_variables_do_not_change_the_optimum() -> None:
     growth = Fraction(100)
     made, x = chain(6, growth)
     made.expect((x[i], growth**-i) for i in range(7))
@@ -229,7 +229,7 @@ def test_a_program_without_rows_or_objective_is_solved() -> None:
     assert solution[y] == 0
 
 
-def test_unknown_variable_is_an_index_error() -> None:
+def test_an_unknown_variable_is_an_index_error() -> None:
     with pytest.raises(IndexError):
         Program().constrain([(0, 1)])
 
@@ -268,7 +268,7 @@ def whole_domain(E: Fraction, eta: Fraction, D: int, n0: int) -> tuple[Program, 
         (4.0, Fraction(9, 10), 6, 3, 1.01170427499e-10),
     ],
 )
-def test_whole_domain_program_reaches_the_known_optimum(
+def test_the_whole_domain_program_reaches_the_known_optimum(
     epsilon: float, eta: Fraction, D: int, n0: int, expected: float
 ) -> None:
     made, delta = whole_domain(Fraction(exp(epsilon)), eta, D, n0)

@@ -70,7 +70,7 @@ def test_zcdp_epsilon_equals_its_formula() -> None:
     assert zcdp_epsilon(0.5) == pytest.approx(0.5 + 2 * math.sqrt(0.5 * math.log(1e6)))
 
 
-def test_basic_and_advanced_equal_their_formulas() -> None:
+def test_basic_and_advanced_composition_equal_their_formulas() -> None:
     m = cv.design(epsilon="0.1", delta="1e-12", policy="signed")
     assert float(basic_epsilon(m, 1)) == pytest.approx(0.1, rel=1e-4)
     assert basic_epsilon(m, 7) <= Fraction(7, 10)
@@ -83,7 +83,7 @@ def test_basic_and_advanced_equal_their_formulas() -> None:
 
 
 @pytest.mark.slow  # computes whole figures
-def test_a_bracket_encloses_an_independent_computation() -> None:
+def test_the_bracket_of_an_exact_epsilon_encloses_an_independent_computation() -> None:
     m = cv.design(epsilon="0.5", delta="1e-9", policy="signed")
     low, high = (float(x) for x in bracket(answer_of(m.laws, 1), 3))
     assert 0 < low < high < low * (1 + 1e-4)
@@ -93,7 +93,7 @@ def test_a_bracket_encloses_an_independent_computation() -> None:
 
 
 @pytest.mark.slow  # computes whole figures
-def test_exact_is_never_above_a_bound() -> None:
+def test_the_exact_epsilon_is_never_above_a_bound() -> None:
     for k in COUNTS:
         exact = value("exact", k, "epsilon")
         assert exact <= value("basic", k, "epsilon") * (1 + 1e-6)
@@ -104,14 +104,14 @@ def test_exact_is_never_above_a_bound() -> None:
 
 
 @pytest.mark.slow  # computes whole figures
-def test_more_answers_cost_more() -> None:
+def test_more_answers_cost_more_epsilon_in_every_series() -> None:
     for series in COST:
         costs = [value(series, k, "epsilon") for k in COUNTS]
         assert all(a < b for a, b in pairwise(costs))
 
 
 @pytest.mark.slow  # computes whole figures
-def test_the_gaussian_is_worse_for_few_answers_and_better_for_many() -> None:
+def test_the_gaussian_costs_more_for_few_answers_and_less_for_many() -> None:
     assert value("gaussian", 1, "epsilon") > 2 * value("exact", 1, "epsilon")
     assert value("gaussian", 1000, "epsilon") < 0.7 * value("exact", 1000, "epsilon")
 
@@ -143,7 +143,7 @@ def test_plans_need_the_least_variance() -> None:
 # As a figure
 
 
-def test_composition_is_computed_only_on_request() -> None:
+def test_the_figure_of_composition_is_computed_only_on_request() -> None:
     assert MORE == ("composition",)
     assert _choose_figures(None) == list(NAMES)
     assert _choose_figures(["composition", "noise"]) == ["noise", "composition"]
@@ -152,7 +152,7 @@ def test_composition_is_computed_only_on_request() -> None:
 
 
 @pytest.mark.slow  # computes whole figures
-def test_csv_has_a_line_for_every_point() -> None:
+def test_the_csv_of_a_figure_has_a_line_for_every_point() -> None:
     lines = composition_figure().csv().splitlines()
     assert lines[0] == ",".join(COLUMNS)
     assert len(lines) == 1 + len(COUNTS) * (len(COST) + len(NEED))

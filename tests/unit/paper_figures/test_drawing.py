@@ -40,7 +40,7 @@ def test_every_figure_has_a_chart() -> None:
 
 
 @pytest.mark.slow  # draws every figure
-def test_all_files_are_written(folder: Path) -> None:
+def test_every_figure_is_written_in_every_format(folder: Path) -> None:
     expected = {f"{name}.{ending}" for name in NAMES for ending in ("svg", "png", "csv")}
     assert set(os.listdir(folder)) == expected
 
@@ -99,7 +99,7 @@ def test_the_delta_axis_of_the_gaussian_figure_starts_below_every_curve() -> Non
 
 
 @pytest.mark.slow  # draws every figure
-def test_tied_laws_are_labelled_as_a_lower_bound(folder: Path) -> None:
+def test_eta_from_laws_tied_together_is_labelled_as_a_lower_bound(folder: Path) -> None:
     words = " ".join(ElementTree.parse(folder / "zero-bias.svg").getroot().itertext())
     assert "at least the shown value" in words
     assert "at least the shown value" in " ".join(PAGE.read_text(encoding="utf-8").split())

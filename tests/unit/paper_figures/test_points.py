@@ -39,7 +39,7 @@ def value(name: str, column: str, **where: object) -> Fraction:
 # The paper's printed numbers
 
 
-def test_noise_has_the_printed_probabilities() -> None:
+def test_the_figure_of_noise_has_the_printed_probabilities() -> None:
     printed = {("paper", 1): "0.08987", ("paper", 2): "0.00960", ("gaussian-parameter", 1): "0.11685"}
     for (series, z), text in printed.items():
         assert f"{float(value('noise', 'probability', series=series, z=z)):.5f}" == text
@@ -54,7 +54,7 @@ def test_noise_has_the_printed_probabilities() -> None:
     ]
 
 
-def test_a_gaussian_at_equal_parameter_has_another_variance() -> None:
+def test_a_gaussian_at_the_same_parameter_has_another_variance() -> None:
     facts = computed_figure("noise").facts
     assert facts["paper_variance"].startswith("0.2660")
     assert facts["gaussian_parameter_variance"].startswith("0.2370")
@@ -214,7 +214,7 @@ def test_the_boundary_equals_its_closed_form(D: int) -> None:
 
 
 @pytest.mark.parametrize("D", [1, 2, 6, 20])
-def test_failing_eta_are_an_interval(D: int) -> None:
+def test_the_values_of_eta_at_which_the_theorem_fails_are_an_interval(D: int) -> None:
     for text in ("0.1", "0.7", "1.1", "2.2", "5"):
         epsilon = Fraction(text)
         edge = boundary(epsilon, D)
@@ -266,7 +266,7 @@ def test_zero_bias_eta_grows_with_n0_up_to_the_signed_optimum() -> None:
 
 
 @pytest.mark.slow  # computes whole figures
-def test_zero_bias_agrees_with_design() -> None:
+def test_the_figure_of_zero_bias_agrees_with_design() -> None:
     import countveil as cv
 
     m = cv.design(epsilon="1", delta="1e-6", D=14, unbiased_from=2)
@@ -280,7 +280,7 @@ def test_zero_bias_agrees_with_design() -> None:
 
 @pytest.mark.slow  # computes whole figures
 @pytest.mark.parametrize("name", NAMES)
-def test_csv_has_every_point(name: str) -> None:
+def test_the_csv_of_a_figure_has_every_point(name: str) -> None:
     chart = computed_figure(name)
     rows = list(csv.DictReader(io.StringIO(chart.csv())))
     assert len(rows) == len(chart.points) > 20
@@ -297,7 +297,7 @@ def test_csv_has_every_point(name: str) -> None:
 
 @pytest.mark.slow  # computes whole figures
 @pytest.mark.parametrize("name", ["epsilon", "eta-1.1", "eta-2.2", "gaussian", "failure"])
-def test_parameters_are_written_exactly(name: str) -> None:
+def test_parameters_are_written_exactly_in_the_csv(name: str) -> None:
     """Values computed at a point hold for the epsilon and eta in the CSV."""
     chart = computed_figure(name)
     for point in chart.points:

@@ -100,7 +100,7 @@ def test_invalid_texts_of_grades_are_refused(text: str) -> None:
         {"grades": {"a": Grade(1)}, "method": "program"},
     ],
 )
-def test_grades_that_do_not_fit_other_arguments_are_refused(given: dict[str, Any]) -> None:
+def test_grades_beside_arguments_that_exclude_them_are_refused(given: dict[str, Any]) -> None:
     with pytest.raises(cv.RequestError):
         plan(epsilon="3", delta="1e-6", **given)
 
@@ -152,7 +152,7 @@ def test_two_weights_split_the_budget() -> None:
         (("3", "1e-6"), ((2, 16), (10, 4), (40, 1)), 10865.06),
     ],
 )
-def test_the_weighted_variance_is_the_least_of_its_family(
+def test_the_weighted_variance_is_the_least_that_a_fine_grid_finds(
     setting: tuple[str, str], grades: tuple[tuple[int, int], ...], least: float
 ) -> None:
     """`least` is what `benchmarks/grade_search.py` prints: grids over splits and powers, ever finer around the best
@@ -252,7 +252,7 @@ def test_a_grade_that_is_too_fine_is_named_with_what_would_fit() -> None:
 
 
 @pytest.mark.slow  # plans are searched for
-def test_targets_that_fit_only_apart_are_named_together() -> None:
+def test_targets_that_fit_alone_but_not_together_are_all_named() -> None:
     with pytest.raises(cv.InfeasibleError, match=r"targets of grades a, b together.*nearest variance of b"):
         graded(a=Grade(2, margin=2), b=Grade(2, variance="1"))
 
@@ -266,7 +266,7 @@ def test_targets_that_fit_only_apart_are_named_together() -> None:
         ("1", {"a": Grade(2, margin=9), "c": Grade(3, margin=9)}),
     ],
 )
-def test_the_advised_epsilon_and_margin_fit(epsilon: str, grades: dict[str, Grade]) -> None:
+def test_the_epsilon_and_the_margin_that_a_refusal_advises_fit(epsilon: str, grades: dict[str, Grade]) -> None:
     """Also for policy nonnegative, whose margins hold for small counts, and beside grades without a target."""
     with pytest.raises(cv.InfeasibleError) as refused:
         cv.plan(epsilon=epsilon, delta="1e-6", grades=grades)

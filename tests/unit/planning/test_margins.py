@@ -25,7 +25,9 @@ from countveil.planning.plans import PlanRequest, estimate
         ("10", 100, {}),
     ],
 )
-def test_the_estimate_is_within_a_tenth_or_two_of_the_search(epsilon: str, answers: int, more: dict[str, int]) -> None:
+def test_the_estimated_margin_is_within_a_tenth_or_two_of_the_searched_one(
+    epsilon: str, answers: int, more: dict[str, int]
+) -> None:
     ask = PlanRequest(Fraction(epsilon), Fraction(1, 10**6), answers, policy="signed", **more)  # type: ignore[arg-type]
     margin = estimate(ask).stationary.margin(LEVEL_95)
     assert estimate_margin(float(epsilon), 1e-6, answers, **more) == pytest.approx(margin, rel=0.1, abs=2)  # type: ignore[arg-type]

@@ -34,7 +34,7 @@ def signed(epsilon: str, delta: str, answers: int, **more: Any) -> Plan:
 
 
 @pytest.mark.parametrize(("answers", "goal"), [(10, 20.1), (30, 70.0)])
-def test_the_variance_is_below_that_of_geometric_and_gaussian_laws(answers: int, goal: float) -> None:
+def test_the_variance_of_a_plan_is_below_that_of_geometric_and_gaussian_laws(answers: int, goal: float) -> None:
     """The geometric law needs 22.06 and 125.8 here, the discrete Gaussian 23.91 and 72.1."""
     best = signed("3", "1e-6", answers)
     check(best)
@@ -69,7 +69,7 @@ def test_a_never_negative_plan_has_the_variance_of_the_signed_plan() -> None:
 
 
 @pytest.mark.parametrize("objective", ["eta", "margin"])
-def test_every_objective_is_at_least_as_good_in_its_own_measure(objective: str) -> None:
+def test_a_plan_for_an_objective_is_at_least_as_good_in_that_measure_as_the_usual_plan(objective: str) -> None:
     usual, best = signed("3", "1e-6", 10), signed("3", "1e-6", 10, objective=objective)
     check(best)
     if objective == "eta":
@@ -79,7 +79,7 @@ def test_every_objective_is_at_least_as_good_in_its_own_measure(objective: str) 
 
 
 @pytest.mark.slow  # plans are searched for
-def test_replacing_a_person_or_two_cells_doubles_the_composed_answers() -> None:
+def test_replacing_a_person_and_two_cells_a_person_each_double_the_composed_answers() -> None:
     plain = signed("3", "1e-6", 10)
     for more in ({"neighbours": "replace"}, {"cells": 2}):
         best = signed("3", "1e-6", 5, **more)
@@ -92,7 +92,7 @@ def test_replacing_a_person_or_two_cells_doubles_the_composed_answers() -> None:
     assert with_shift.mechanism.certificate.variance > signed("3", "1e-6", 3).mechanism.certificate.variance
 
 
-def test_the_budget_of_a_plan_pays_for_its_answers() -> None:
+def test_the_budget_of_a_plan_pays_for_its_answers_and_at_most_one_more() -> None:
     best = signed("3", "1e-6", 10)
     assert 10 <= affordable_answers(best.mechanism, "3", "1.001e-6") <= 11
 
@@ -219,7 +219,7 @@ def test_a_budget_that_bounded_noise_cannot_meet_is_refused() -> None:
         ("5", "1e-9", 2, "signed"),
     ],
 )
-def test_composition_agrees_with_plans_of_even_shares(epsilon: str, delta: str, answers: int, policy: str) -> None:
+def test_plans_are_within_their_budget_when_composed_again(epsilon: str, delta: str, answers: int, policy: str) -> None:
     best = plan(epsilon=epsilon, delta=delta, answers=answers, policy=policy)
     assert best.certified.upper <= float(delta)
     assert compose(best.mechanism, answers, fine=True).upper(float(epsilon)) <= float(delta)

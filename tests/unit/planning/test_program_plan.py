@@ -109,7 +109,7 @@ def test_certified_bounds_enclose_the_exact_delta_of_two_answers() -> None:
     assert Fraction(best.certified.upper) <= Fraction("1e-6")
 
 
-def test_a_wrong_law_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proposed_law_that_exceeds_delta_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The wrong law exceeds delta by the definition, and the planner refuses it."""
     best = program_plan()
     laws = best.mechanism.laws
@@ -140,7 +140,7 @@ def test_laws_that_exceed_delta_are_planned_again_with_a_lower_target(monkeypatc
     assert targets[1] < targets[0]
 
 
-def test_curves_are_below_the_heights_and_below_the_chords_between_them() -> None:
+def test_privacy_curves_are_below_the_heights_and_the_chords_between_them() -> None:
     source, law = law_of(power_law(1.7, 1.4, 6)), law_of(power_law(1.75, 1.4, 7))
     total = source.total
     shift = [(source.weight(z), source.weight(z - 1)) for z in range(-6, 8)]
@@ -175,7 +175,7 @@ def test_small_counts_have_the_same_eta_as_large_ones() -> None:
 
 
 @pytest.mark.slow  # plans are searched for
-def test_unbiased_from_can_be_given() -> None:
+def test_a_plan_by_program_can_be_unbiased_from_a_given_count() -> None:
     usual, early = program_plan(answers=3), program_plan(answers=3, n0=2)
     assert usual.mechanism.unbiased_from == 4
     assert early.mechanism.unbiased_from == 2
@@ -192,7 +192,7 @@ def test_replacing_one_person_costs_as_much_as_two_answers() -> None:
     assert best.mechanism.certificate.variance == program_plan().mechanism.certificate.variance
 
 
-def test_plans_of_one_answer_or_much_epsilon_are_designs() -> None:
+def test_plans_of_one_answer_or_of_a_large_epsilon_are_designs_by_program() -> None:
     one = program_plan(answers=1)
     assert one.mechanism.laws == cv.design(epsilon="3", delta="1e-6", method="program").laws
     much = program_plan("10", "1e-6", 2)

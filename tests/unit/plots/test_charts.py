@@ -111,7 +111,7 @@ def test_png_is_drawn_at_twice_the_size(signed: cv.Mechanism, tmp_path: Path) ->
 
 
 @pytest.mark.slow  # draws pictures
-def test_html_needs_no_network(signed: cv.Mechanism, tmp_path: Path) -> None:
+def test_a_picture_as_html_needs_no_network(signed: cv.Mechanism, tmp_path: Path) -> None:
     plot(signed, tmp_path / "page.html")
     content = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "What happens to small counts" in content
@@ -122,7 +122,7 @@ def test_html_needs_no_network(signed: cv.Mechanism, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["page.pdf", "page", ".svg", "page.svg.txt", ""])
-def test_other_endings_are_refused(name: str, signed: cv.Mechanism, tmp_path: Path) -> None:
+def test_other_file_endings_are_refused(name: str, signed: cv.Mechanism, tmp_path: Path) -> None:
     with pytest.raises(
         ParameterError, match=r"plot: got .*, allowed is a name that ends in \.svg, \.png or \.html"
     ) as e:
@@ -145,7 +145,7 @@ def test_paths_that_cannot_be_written_are_refused(signed: cv.Mechanism, tmp_path
 
 
 @pytest.mark.slow  # draws pictures
-def test_a_full_disk_keeps_the_old_file(signed: cv.Mechanism, tmp_path: Path) -> None:
+def test_on_a_full_disk_the_old_picture_is_kept(signed: cv.Mechanism, tmp_path: Path) -> None:
     """A limit on file sizes stands for the full disk."""
     code = """
 import resource, signal, sys, countveil as cv
@@ -217,7 +217,7 @@ def drawn(spec: Any) -> list[Any]:
     return [spec]
 
 
-def test_laws_are_sorted_and_without_zeros() -> None:
+def test_the_rows_of_a_drawn_law_are_sorted_and_without_zeros() -> None:
     rows = law_rows(law_of((8, 3, 1, 0), 4))
     assert [row["z"] for row in rows] == [-2, -1, 0, 1, 2]
     assert sum(row["p"] for row in rows) == 1
@@ -229,7 +229,7 @@ def test_a_drawn_law_ends_where_its_probability_falls_to_the_floor() -> None:
     assert [row["p"] for row in rows] == [0.125, 1 / 12, 0.625, 1 / 12, 0.125], "gaps are no deeper than the floor"
 
 
-def test_wide_laws_keep_the_largest_of_each_step() -> None:
+def test_a_wide_law_is_drawn_by_the_largest_probability_of_each_step() -> None:
     law = Law((1, 0, 0, 0, 2, 1, 0, 0, 0, 0, 12), 5, 4)
     assert [(row["z"], 16 * row["p"]) for row in law_rows(law, 0.01, step=5)] == [(-5, 1), (0, 2), (5, 12)]
 
@@ -314,7 +314,9 @@ def test_a_comparison_is_drawn_from_its_rows(tmp_path: Path) -> None:
         ({"basis": "eta and D", "figure": "epsilon"}, "epsilon"),
     ],
 )
-def test_comparison_keeps_the_order_and_shows_the_figure(options: dict[str, Any], figure: str, tmp_path: Path) -> None:
+def test_the_chart_of_a_comparison_keeps_the_order_of_rows_and_shows_the_compared_figure(
+    options: dict[str, Any], figure: str, tmp_path: Path
+) -> None:
     rows = [
         compared(),
         compared(name="geometric", delta=Fraction(0), worst_error=None, variance=Fraction("1.84"), never_negative=True),

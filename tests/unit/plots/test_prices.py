@@ -34,7 +34,7 @@ def drawn(spec: Any) -> list[Any]:
     return [spec]
 
 
-def test_price_rows_are_errors_in_people() -> None:
+def test_the_rows_of_a_price_list_are_errors_in_people() -> None:
     rows = price_rows(LIST)
     people = {(row["series"], row["answers"]): row["people"] for row in rows}
     assert people == {
@@ -46,7 +46,7 @@ def test_price_rows_are_errors_in_people() -> None:
     }, "a margin of 0 has no place on a log scale"
 
 
-def test_the_planned_number_is_marked() -> None:
+def test_the_planned_number_of_answers_is_marked() -> None:
     spec = prices_chart(LIST, "epsilon 3, delta 1e-6").to_dict()
     texts = [text for text in drawn(spec) if isinstance(text, str)]
     assert "planned: 10" in texts
@@ -72,7 +72,7 @@ def test_axes_are_logarithmic_and_lines_differ_without_colour() -> None:
 
 
 @pytest.mark.parametrize("rows", [LIST, LIST[:1], LIST[1:2], LIST[2:]], ids=lambda rows: str(len(rows)))
-def test_every_list_can_be_drawn(rows: list[dict[str, object]], tmp_path: Path) -> None:
+def test_every_price_list_can_be_drawn(rows: list[dict[str, object]], tmp_path: Path) -> None:
     save(prices_chart(rows), tmp_path / "prices.svg")
     text = (tmp_path / "prices.svg").read_text()
     ElementTree.fromstring(text)

@@ -42,7 +42,7 @@ def law_of_y(mechanism: cv.Mechanism, n: int) -> dict[int, Fraction]:
     return {n + z: Fraction(w, law.total) for z, w in law.items() if w}
 
 
-def test_noise_is_the_law_of_a_typical_count(mechanism: cv.Mechanism) -> None:
+def test_the_picture_of_noise_shows_the_law_of_a_typical_count(mechanism: cv.Mechanism) -> None:
     rows = noise.noise_rows(mechanism)
     law = mechanism.law(mechanism.certificate.typical)
     assert {row["z"]: row["p"] for row in rows if row["p"]} == {z: w / law.total for z, w in law.items() if w}
@@ -53,7 +53,7 @@ def test_noise_is_the_law_of_a_typical_count(mechanism: cv.Mechanism) -> None:
     assert next(row["p"] for row in rows if row["z"] == 0) == float(mechanism.eta)
 
 
-def test_small_counts_are_the_first_of_the_promise(mechanism: cv.Mechanism) -> None:
+def test_the_picture_of_small_counts_shows_the_first_promised_counts(mechanism: cv.Mechanism) -> None:
     rows = small_counts.small_count_rows(mechanism)
     low, high = mechanism.counts
     shown = sorted({row["n"] for row in rows})
@@ -101,7 +101,7 @@ def test_the_curve_never_rises() -> None:
     assert all(before >= after for before, after in pairwise(deltas))
 
 
-def test_large_mechanisms_get_fewer_points() -> None:
+def test_the_curve_of_a_large_mechanism_has_fewer_points() -> None:
     mechanism = cv.design(epsilon="0.0002", delta="1e-6", policy="signed")
     assert mechanism.D > 20_000
     grid = curve._grid(mechanism)
@@ -151,7 +151,9 @@ def exceeding(mechanism: cv.Mechanism, prior: Fraction, bound: Fraction) -> Frac
 
 
 @pytest.mark.parametrize("prior", [Fraction(1, 2), Fraction(1, 50), Fraction(9, 10)], ids=str)
-def test_the_share_equals_bayes_rule(mechanism: cv.Mechanism, prior: Fraction) -> None:
+def test_the_share_of_releases_above_the_bound_follows_from_bayes_rule(
+    mechanism: cv.Mechanism, prior: Fraction
+) -> None:
     t = suspicion.order(mechanism)
     assert t >= exp_bounds(mechanism.epsilon)[1]
     bound = prior * t / (prior * t + 1 - prior)
@@ -174,7 +176,7 @@ def wide() -> cv.Mechanism:
 
 
 @pytest.mark.slow  # draws pictures
-def test_wide_remaps_are_measured_on_their_laws(wide: cv.Mechanism) -> None:
+def test_the_suspicion_of_a_wide_remap_is_the_largest_over_the_compared_counts(wide: cv.Mechanism) -> None:
     def share(n: int, m: int, t: Fraction) -> Fraction:
         here, there = law_of_y(wide, n), law_of_y(wide, m)
         return sum((p for y, p in here.items() if p > t * there.get(y, Fraction(0))), Fraction(0))
@@ -191,7 +193,7 @@ def test_wide_remaps_are_measured_on_their_laws(wide: cv.Mechanism) -> None:
 
 
 @pytest.mark.slow  # draws pictures
-def test_the_picture_says_how_many_pairs_were_compared(wide: cv.Mechanism) -> None:
+def test_the_picture_of_suspicion_says_how_many_pairs_were_compared(wide: cv.Mechanism) -> None:
     def words(mechanism: cv.Mechanism) -> str:
         return " ".join(suspicion.suspicion_chart(mechanism).to_dict()["title"]["subtitle"])
 
@@ -213,7 +215,7 @@ def test_a_selection_of_pairs_has_only_the_smallest_and_the_largest_shift(monkey
     assert set(few) < set(every)
 
 
-def test_the_bound_uses_1_01_times_epsilon() -> None:
+def test_the_bound_on_suspicion_uses_1_01_times_epsilon() -> None:
     """A fixed margin such as 0.001 would be a tenth of a small epsilon like 0.01."""
     for epsilon in ("0.01", "1"):
         mechanism = cv.design(epsilon=epsilon, delta="1e-6", policy="signed")
@@ -262,7 +264,9 @@ def test_an_infinite_bound_turns_any_positive_prior_into_certainty() -> None:
 
 
 @pytest.mark.parametrize("tolerance", [Fraction(1, 10), Fraction(1, 3), Fraction(2), Fraction(1, 50)], ids=str)
-def test_useful_from_is_the_least_useful_count(mechanism: cv.Mechanism, tolerance: Fraction) -> None:
+def test_a_cell_is_useful_from_the_least_count_whose_margin_is_tolerated(
+    mechanism: cv.Mechanism, tolerance: Fraction
+) -> None:
     low, high = mechanism.counts
     last = 60 * mechanism.margin_95 + mechanism.laws.stationary_from + 50 if high is None else high
     bad = [n for n in range(low, last + 1) if mechanism.law(n).margin(Fraction(95, 100)) > tolerance * n]

@@ -55,14 +55,14 @@ def test_designed_tables_meet_every_requirement_of_the_request(case: tuple[dict[
     assert found.largest_variance == max(row.variance for row in table.rows)
 
 
-def test_the_last_row_has_the_least_delta() -> None:
+def test_the_last_row_of_a_designed_table_has_the_least_delta() -> None:
     """If the limit on the variance does not matter, this is the closed form's delta, up to rounding."""
     found = ptables.design(D=7, V=4, js=2)
     delta = ptables.audit(found.table, epsilons=["1"]).delta("last_row", 1)
     assert Fraction("0.0004216") < delta < Fraction("0.0004217")
 
 
-def test_with_zero_frozen_delta_is_at_least_the_bound_of_the_note() -> None:
+def test_if_zero_is_frozen_delta_is_at_least_the_bound_in_the_note() -> None:
     found = ptables.design(D=7, V=4)
     delta = ptables.audit(found.table, epsilons=["6"]).delta("zero_frozen", 6)
     assert delta >= Fraction(1, 5)
@@ -116,7 +116,7 @@ def test_a_table_designed_against_an_incumbent_is_at_least_as_good_in_every_read
     assert (other.spec.D, other.spec.max_variance, other.spec.js) == (6, 2, 0)
 
 
-def test_notes_say_where_the_incumbent_stays_better() -> None:
+def test_a_note_says_where_the_incumbent_is_better() -> None:
     """With variance 1, the count 1 is published as 0 at most half of the time, so delta is large."""
     found = ptables.design(against=ptables.design(D=7, V=4, js=2).table, V=1, js=0)
     assert "cannot be kept" in found.notes[0]

@@ -77,7 +77,7 @@ def test_with_k_cell_keys_delta_is_at_least_1_over_k(mechanism: cv.Mechanism) ->
         assert any(f"1/{keys}" in note for note in exported.notes)
 
 
-def test_frozen_zero_delta_is_at_least_the_probability_that_one_person_shows(mechanism: cv.Mechanism) -> None:
+def test_if_zero_is_frozen_delta_is_at_least_the_probability_that_one_person_shows(mechanism: cv.Mechanism) -> None:
     table = ptables.export(mechanism).table
     found = ptables.audit(table, epsilons=["1", "9"])
     shows = 1 - Fraction(table.rows[1].weight(-1), table.total)

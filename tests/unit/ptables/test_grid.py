@@ -48,7 +48,7 @@ def test_eight_decimals_change_probabilities_by_little(law: dict[int, int], keep
 
 
 @given(unbiased_laws(), st.sampled_from([10**8, 4096]))
-def test_the_centre_is_kept(law: dict[int, int], units: int) -> None:
+def test_rounding_to_a_grid_keeps_the_given_centre(law: dict[int, int], units: int) -> None:
     centre = nearest_even(law.get(0, 0), TOTAL, units)
     try:
         row = round_row(law, TOTAL, units, unbiased=True, centre=centre)
@@ -59,7 +59,7 @@ def test_the_centre_is_kept(law: dict[int, int], units: int) -> None:
 
 
 @given(st.lists(st.integers(0, TOTAL >> 5), min_size=1, max_size=12), st.sampled_from([10**8, 4096, 256, 255]))
-def test_symmetric_laws_stay_symmetric(side: list[int], units: int) -> None:
+def test_rounding_to_a_grid_keeps_symmetric_laws_symmetric(side: list[int], units: int) -> None:
     law = {0: TOTAL - 2 * sum(side)} | {s * v: w for v, w in enumerate(side, 1) for s in (1, -1) if w}
     row = round_row(law, TOTAL, units, unbiased=True)
     assert all(row.weight(v) == row.weight(-v) for v in range(len(side) + 1))

@@ -109,7 +109,7 @@ SAME = {
 
 
 @pytest.mark.parametrize("name", SAME)
-def test_every_format_reads_the_same_table(name: str, tmp_path: Path) -> None:
+def test_a_table_is_read_alike_from_every_format(name: str, tmp_path: Path) -> None:
     text, kind = SAME[name]
     path = tmp_path / "table"
     path.write_bytes(text.encode())
@@ -146,7 +146,7 @@ def test_without_pyyaml_only_cellkey_files_are_refused(tmp_path: Path) -> None:
             assert done.stderr == f"countveil: {missing}\n"
 
 
-def test_bounds_take_precedence_over_the_printed_p(tmp_path: Path) -> None:
+def test_bounds_of_intervals_take_precedence_over_the_printed_probability(tmp_path: Path) -> None:
     path = tmp_path / "table.txt"
     path.write_text(PLAIN.replace("1;1;0.4;", "1;1;0.39999;"))
     table = ptables.read(path)
@@ -172,7 +172,7 @@ def integer_keys(keys: int = 4) -> str:
     return '"pcv","ckey","pvalue"\n' + "\n".join(rows) + "\n"
 
 
-def test_integer_keys_give_750_rows_of_which_the_last_250_repeat(tmp_path: Path) -> None:
+def test_with_integer_keys_counts_above_750_reuse_the_last_250_rows(tmp_path: Path) -> None:
     path = tmp_path / "keys.csv"
     path.write_text(integer_keys())
     table, fmt = formats.read(path)
@@ -185,7 +185,7 @@ def test_integer_keys_give_750_rows_of_which_the_last_250_repeat(tmp_path: Path)
     assert table.row(1001) == table.rows[501]
 
 
-def test_missing_pairs_mean_no_noise_and_order_does_not_matter(tmp_path: Path) -> None:
+def test_missing_pairs_mean_no_noise_and_the_order_of_lines_does_not_matter(tmp_path: Path) -> None:
     header, *lines = integer_keys().splitlines()
     kept = [line for line in lines if line != "3,1,0"]
     path = tmp_path / "keys.csv"

@@ -48,7 +48,7 @@ def tables(draw: st.DrawFn) -> PTable:
 
 
 @given(tables(), st.sampled_from([Fraction(1), E, Fraction(3, 2), Fraction(20)]), st.integers(0, 6))
-def test_readings_equal_their_definition(table: PTable, order: Fraction, n0: int) -> None:
+def test_the_deltas_of_all_readings_equal_their_definition(table: PTable, order: Fraction, n0: int) -> None:
     found = readings(table, order, n0)
     beyond = table.last - table.repeat + 1
     assert found["designed"].value == by_definition(table, order, 0)
@@ -58,7 +58,7 @@ def test_readings_equal_their_definition(table: PTable, order: Fraction, n0: int
 
 
 @given(tables(), st.integers(0, 5))
-def test_the_worst_pair_attains_the_value(table: PTable, n0: int) -> None:
+def test_the_worst_pair_of_a_reading_attains_its_delta(table: PTable, n0: int) -> None:
     for name, worst in readings(table, E, n0).items():
         assert abs(worst.n - worst.m) == 1
         assert min(worst.n, worst.m) >= (n0 if name == "from_n0" else 0)
@@ -93,7 +93,7 @@ def test_the_last_row_is_compared_with_its_own_translation() -> None:
     assert readings(table, E)["last_row"].value == 1
 
 
-def test_zero_is_frozen_in_one_reading_only() -> None:
+def test_zero_is_frozen_in_the_reading_zero_frozen_and_not_in_designed() -> None:
     table = PTable((coin(3, 1, least=0), coin(1, 2, 1, least=-1)))
     found = readings(table, E)
     assert found["zero_frozen"].value == Fraction(3, 4)

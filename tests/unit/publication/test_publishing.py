@@ -32,7 +32,7 @@ def labels(publication: cv.Publication, table: str) -> list[tuple[Any, ...]]:
     return list(zip(*(columns[name] for name in entry["by"]), strict=True)) or [()]
 
 
-def test_tables_add_up_and_are_within_their_certain_bounds(tmp_path: Path) -> None:
+def test_published_tables_add_up_and_are_within_their_certain_bounds(tmp_path: Path) -> None:
     config = copy_place(tmp_path)
     with Curator.open(config) as curator:
         publication = curator.publish("census", output=tmp_path / "out")
@@ -64,7 +64,7 @@ def test_a_replay_writes_the_same_bytes_and_is_free(tmp_path: Path) -> None:
     assert all((first.path / each).read_bytes() == (second.path / each).read_bytes() for each in files)
 
 
-def test_editions_are_counted_on_new_data_until_none_is_left(tmp_path: Path) -> None:
+def test_new_data_gives_a_new_edition_until_none_is_left(tmp_path: Path) -> None:
     config = copy_place(tmp_path)
     for edition, number in enumerate((400, 450), start=1):
         write_people(tmp_path, number)
@@ -101,7 +101,7 @@ def test_a_budget_for_publications_only_refuses_single_questions(tmp_path: Path)
         assert curator.budget()[0].default_grade.startswith("census-")
 
 
-def test_published_margins_are_those_that_were_asked_for(tmp_path: Path) -> None:
+def test_the_margins_of_error_are_as_asked_for_and_as_stated_before_publishing(tmp_path: Path) -> None:
     config = copy_place(tmp_path)
     with Curator.open(config) as curator:
         outlook = curator.plan_publication("census")
@@ -112,7 +112,7 @@ def test_published_margins_are_those_that_were_asked_for(tmp_path: Path) -> None
     assert all(abs(stated[name] - margins[name]) <= 1 for name in margins)
 
 
-def test_margins_across_the_tree_have_an_interval_around_their_estimate(tmp_path: Path) -> None:
+def test_the_interval_of_a_margin_that_is_no_table_contains_its_estimate(tmp_path: Path) -> None:
     config = copy_place(tmp_path, more='margins = [["sex"], ["county", "sex"]]')
     with Curator.open(config) as curator:
         notes = " ".join(curator.plan_publication("census").notes)
@@ -195,7 +195,7 @@ def test_a_folder_with_other_files_is_refused_before_anything_is_charged(tmp_pat
     assert (tmp_path / "out" / "note.txt").read_text() == "mine"
 
 
-def test_a_published_folder_that_was_changed_is_not_passed_on_as_published(tmp_path: Path) -> None:
+def test_a_published_folder_that_was_changed_is_not_accepted_as_a_replay(tmp_path: Path) -> None:
     config = copy_place(tmp_path)
     with Curator.open(config) as curator:
         published = curator.publish("census", output=tmp_path / "out")
@@ -205,7 +205,7 @@ def test_a_published_folder_that_was_changed_is_not_passed_on_as_published(tmp_p
             curator.publish("census", output=tmp_path / "out")
 
 
-def test_unbiased_estimates_add_up_too(tmp_path: Path) -> None:
+def test_a_publication_of_unbiased_estimates_verifies_and_states_no_worst_error(tmp_path: Path) -> None:
     config = copy_place(tmp_path, more='estimate = "unbiased"')
     with Curator.open(config) as curator:
         published = curator.publish("census", output=tmp_path / "out")
@@ -235,7 +235,7 @@ def test_people_in_several_cells_move_coarser_tables_by_all_of_their_rows(tmp_pa
     assert sensitivities == [("6", "1"), ("2", "3")]
 
 
-def test_tables_of_people_need_one_cell_a_person(tmp_path: Path) -> None:
+def test_tables_of_people_are_refused_if_a_person_may_be_in_several_cells(tmp_path: Path) -> None:
     config = write_place(
         tmp_path, config_text(dataset="rows_per_person = 2\ncells_per_person = 3", more='count = "people"')
     )
@@ -244,7 +244,7 @@ def test_tables_of_people_need_one_cell_a_person(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow  # a plan is designed
-def test_what_if_answers_without_data_and_without_a_ledger_entry(tmp_path: Path) -> None:
+def test_a_dry_run_of_a_publication_needs_no_data_and_adds_no_ledger_entry(tmp_path: Path) -> None:
     config = copy_place(tmp_path)
     (tmp_path / "people.csv").unlink()
     with Curator.open(config) as curator:
@@ -284,7 +284,7 @@ def test_the_difference_of_two_editions_has_an_interval(tmp_path: Path) -> None:
         editions[0].change(editions[0])
 
 
-def test_a_publication_looks_good_in_a_notebook(tmp_path: Path) -> None:
+def test_a_publication_is_shown_in_a_notebook_by_a_line_and_a_card(tmp_path: Path) -> None:
     config = copy_place(tmp_path)
     with Curator.open(config) as curator:
         outlook, published = curator.plan_publication("census"), curator.publish("census", output=tmp_path / "out")
@@ -296,7 +296,7 @@ def test_a_publication_looks_good_in_a_notebook(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow  # two plans are designed
-def test_after_a_new_plan_the_same_data_is_a_new_edition_with_one_count(tmp_path: Path) -> None:
+def test_after_a_new_plan_the_same_data_gives_a_new_edition_from_new_measurements(tmp_path: Path) -> None:
     """Another plan can measure other tables; their measurements are never mixed with those of the plan before."""
     config = copy_place(tmp_path)
     with Curator.open(config) as curator:

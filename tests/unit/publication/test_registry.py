@@ -54,14 +54,14 @@ def manifest(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return dict(folder.manifest)
 
 
-def test_the_entry_has_the_fields_of_the_schema(manifest: dict[str, Any]) -> None:
+def test_the_registry_entry_has_the_fields_of_the_schema(manifest: dict[str, Any]) -> None:
     entry = describe_deployment(manifest)
     assert list(entry) == ["url_slug", "deployment"]
     assert {name: " ".join(section) for name, section in entry["deployment"].items()} == FIELDS
     assert set(find_unknown(entry)) == CURATORS
 
 
-def test_the_entry_states_what_the_manifest_states(manifest: dict[str, Any]) -> None:
+def test_the_registry_entry_states_what_the_manifest_states(manifest: dict[str, Any]) -> None:
     deployment = describe_deployment(manifest)["deployment"]
     loss, implementation = deployment["privacy_loss"], deployment["implementation"]
     assert deployment["basic"]["name"] == "yearbook"
@@ -78,7 +78,7 @@ def test_the_entry_states_what_the_manifest_states(manifest: dict[str, Any]) -> 
     assert "never negative" in implementation["post_processing"]
 
 
-def test_later_editions_replaced_people_and_lost_records(tmp_path: Path) -> None:
+def test_the_registry_entry_describes_later_editions_and_replaced_people_and_lost_records(tmp_path: Path) -> None:
     edition = make_edition(estimate="unbiased", margins=False)
     changed: dict[str, Any] = {"epsilon": "unknown, at most 9 answers", "neighbours": "replace"}
     folder = write_small(tmp_path / "out", edition, number=2, version=2, **changed)

@@ -99,7 +99,7 @@ def test_labels_are_escaped_and_shortened(tmp_path: Path) -> None:
     assert "W" * 100 not in page
 
 
-def test_nothing_is_loaded_and_nothing_runs(folder: Folder) -> None:
+def test_the_page_loads_nothing_and_runs_no_script(folder: Folder) -> None:
     page = read(folder)
     reader = Page(page)
     assert not re.search(r"https?:|url\(|@import|javascript:", page)
@@ -121,11 +121,11 @@ def test_equal_editions_have_equal_pages(folder: Folder, tmp_path: Path) -> None
         ({"epsilon": "unknown, at most 9 answers"}, "no number is stated for all answers together"),
     ],
 )
-def test_the_guarantee_is_in_words(tmp_path: Path, changed: dict[str, str], words: str) -> None:
+def test_the_page_states_the_guarantee_in_words(tmp_path: Path, changed: dict[str, str], words: str) -> None:
     assert words in Page(read(write_small(tmp_path / "out", make_edition(margins=False), **changed))).text
 
 
-def test_negative_counts_have_no_area_and_a_place_in_the_chart(tmp_path: Path) -> None:
+def test_negative_counts_have_no_area_but_a_place_in_the_chart(tmp_path: Path) -> None:
     folder = write_small(tmp_path / "out", make_edition(estimate="unbiased", ages=8))
     assert (folder.columns("region*age")["count"] < 0).any()
     reader = Page(read(folder))
@@ -144,7 +144,7 @@ def make_table(by: tuple[str, ...], counts: Any, parts: Any, coarser: str | None
     return PublishedTable("*".join(by) or "total", by, columns, coarser, True, 35)
 
 
-def test_many_cells_make_no_large_page(folder: Folder) -> None:
+def test_the_page_of_an_edition_with_many_cells_is_small(folder: Folder) -> None:
     """The page shows samples: 100 times as many cells hardly change its size."""
     sizes = []
     for towns, jobs in ((400, 5), (4_000, 50)):

@@ -58,7 +58,7 @@ def test_the_largest_of_many_cells_are_shown_and_the_rest_together() -> None:
     assert sum(area.count for area in areas) == counts.sum()
 
 
-def test_the_chain_has_the_most_cells_that_fit() -> None:
+def test_the_chosen_chain_of_tables_has_the_most_cells_that_fit() -> None:
     total_, region, age = TABLES
     assert choose_chain(TABLES) == [region, age]
     assert choose_chain([total_]) == []

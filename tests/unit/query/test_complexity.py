@@ -153,7 +153,7 @@ def test_a_question_is_refused_after_exactly_its_limit_of_effort() -> None:
         effort.spend(1)
 
 
-def test_ordinary_questions_are_cheap() -> None:
+def test_ordinary_questions_take_few_calls() -> None:
     """200 questions, less than two thousand calls each; a benchmark measures the rate."""
     texts = [
         f"SELECT count(*) FROM t WHERE {c(1)} >= 65",

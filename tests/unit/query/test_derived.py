@@ -190,7 +190,7 @@ def test_every_day_belongs_to_one_period(by: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["Europe/Berlin", "America/Sao_Paulo", "Pacific/Apia", "Africa/Monrovia", "UTC"])
-def test_a_day_begins_at_the_first_second_of_its_date(name: str) -> None:
+def test_in_every_zone_a_day_begins_at_the_first_second_of_its_date(name: str) -> None:
     zone = load_zone(name)
     assert zone is not None
     for days in range(0, 80_000, 97):

@@ -96,7 +96,7 @@ def test_different_questions_that_look_alike_have_different_hashes(name: str) ->
     assert hash_where(one) != hash_where(other)
 
 
-def test_column_order_count_name_and_case_do_not_change_a_question() -> None:
+def test_the_order_of_columns_and_the_name_of_the_count_and_case_do_not_change_a_question() -> None:
     first = ask(SCHEMA, "SELECT region, ok, count(*) FROM people GROUP BY region, ok")
     second = ask(SCHEMA, 'select OK, "region", Count ( * ) as "how many" from People group by REGION, ok;')
     assert first.sha256 == second.sha256
@@ -107,7 +107,7 @@ def test_column_order_count_name_and_case_do_not_change_a_question() -> None:
 
 
 @pytest.mark.parametrize("test", ["region IS NOT NULL", "region IN ('North', 'South', 'West')", "NOT region IS NULL"])
-def test_a_test_that_grouping_implies_does_not_change_a_question(test: str) -> None:
+def test_a_condition_that_grouping_implies_does_not_change_a_question(test: str) -> None:
     plain = ask(SCHEMA, "SELECT region, count(*) FROM people GROUP BY region")
     tested = ask(SCHEMA, f"SELECT region, count(*) FROM people WHERE {test} GROUP BY region")
     assert tested.sha256 == plain.sha256
@@ -115,7 +115,7 @@ def test_a_test_that_grouping_implies_does_not_change_a_question(test: str) -> N
     assert ask(SCHEMA, f"SELECT count(*) FROM people WHERE {test}").sha256 != ask(SCHEMA, dataset="people").sha256
 
 
-def test_different_group_columns_are_different_questions() -> None:
+def test_questions_with_different_group_columns_are_different() -> None:
     by = [(), ("region",), ("ok",), ("region", "ok")]
     assert len({ask(SCHEMA, by=columns).sha256 for columns in by}) == len(by)
 

@@ -42,7 +42,7 @@ def labels(question: Question) -> list[tuple[Any, ...]]:
     return list(zip(*(axis.labels(column) for column in axis.columns), strict=True))
 
 
-def test_values_and_labels_of_every_kind_are_read() -> None:
+def test_a_list_may_have_values_and_labels_of_every_kind() -> None:
     schema = schema_of("ok,sex,tens,day,district\ntrue,male,10-19,2026-01-02,d1\nfalse,2,90-99,2026-01-01,d4\n")
     assert schema.possible is not None
     written = [
@@ -105,7 +105,7 @@ def test_questions_with_the_same_cells_are_equal() -> None:
     assert hash_of(every, "county", "band") == hash_of(plain, "county", "band")
 
 
-def test_what_a_question_uses_of_the_list_is_part_of_its_hash() -> None:
+def test_the_part_of_the_list_that_a_question_uses_changes_its_hash() -> None:
     one = schema_of("county,band\neast,0-17\nwest,18-64\nwest,0-17\n")
     reordered = schema_of("county,band\nwest,18-64\nwest,0-17\neast,0-17\n")
     other = schema_of("county,band\neast,18-64\nwest,18-64\nwest,0-17\n")
@@ -114,7 +114,7 @@ def test_what_a_question_uses_of_the_list_is_part_of_its_hash() -> None:
     assert ask(one, by="band").sha256 == ask(other, by="band").sha256
 
 
-def test_caps_count_the_cells_that_exist() -> None:
+def test_the_limit_of_cells_applies_to_the_possible_cells_only() -> None:
     schema = replace(schema_of("district,age\nd1,3\nd2,4\n"), max_cells=100)
     assert ask(schema, by=["district", "age"]).cells == 2
     with pytest.raises(QueryError, match="a table of 124 cells"):

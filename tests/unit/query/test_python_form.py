@@ -126,7 +126,7 @@ def test_numpy_scalars_are_accepted() -> None:
 
 
 @pytest.mark.slow  # counting calls is slow
-def test_long_chains_are_accepted_quickly() -> None:
+def test_long_chains_of_conditions_are_accepted_quickly() -> None:
     with within(3_000_000):
         both, either = col("age") >= 0, col("age") == 0
         for i in range(10_000):
@@ -148,7 +148,7 @@ def test_deep_conditions_are_refused_quickly() -> None:
             ask_where(deep)
 
 
-def test_too_many_parts_are_refused() -> None:
+def test_a_condition_of_too_many_parts_is_refused() -> None:
     with pytest.raises(QueryError, match="too many parts"):
         ask_where(Both(tuple(col("age") != 1 for _ in range(20_001))))
 

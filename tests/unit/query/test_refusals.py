@@ -125,7 +125,7 @@ def test_a_refusal_names_construct_position_and_allowed_form(
     assert error.value.position == position
 
 
-def test_refusals_say_what_is_counted_within_the_bounds() -> None:
+def test_the_refusal_of_another_count_says_what_the_allowed_counts_count() -> None:
     visits = Schema("visits", SCHEMA.columns, unit="person", rows_per_person=3)
     meaning = r"count\(DISTINCT person\) counts people; count\(\*\) counts rows, at most 3 of a person in a cell"
     with pytest.raises(QueryError, match=meaning):
@@ -141,14 +141,14 @@ def test_arithmetic_in_python_is_refused_as_in_text() -> None:
             compute()
 
 
-def test_a_condition_alone_is_refused_the_same_way() -> None:
+def test_a_condition_alone_is_refused_like_a_query() -> None:
     with pytest.raises(QueryError, match="at position 9: a second statement"):
         parse_condition("age = 5;; DROP TABLE people")
     with pytest.raises(QueryError, match="at position 9: the word GROUP"):
         parse_condition("age = 5 GROUP BY age")
 
 
-def test_the_quoted_spelling_of_a_group_column_decides() -> None:
+def test_if_two_spellings_of_a_group_column_differ_the_quoted_one_decides() -> None:
     assert ask(SCHEMA, 'SELECT REGION, count(*) FROM people GROUP BY "region"').by[0].name == "region"
     with pytest.raises(QueryError, match="REGION is not declared"):
         ask(SCHEMA, 'SELECT region, count(*) FROM people GROUP BY "REGION"')

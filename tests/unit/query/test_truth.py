@@ -23,7 +23,9 @@ PEOPLE = Schema("people", (REGION,))
         (PEOPLE, "count(*)", "rows; every row is one person", PLAIN),
     ],
 )
-def test_a_table_says_what_it_counts(schema: Schema, count: str, text: str, interval: str) -> None:
+def test_a_question_says_what_it_counts_and_within_which_bounds(
+    schema: Schema, count: str, text: str, interval: str
+) -> None:
     truth = ask(schema, f"SELECT region, {count} FROM {schema.name} GROUP BY region").truth
     assert (truth.text, truth.interval, truth.bounded) == (text, interval, interval == WITHIN)
     assert truth.sentence == (f"{text}; {WITHIN}" if truth.bounded else text)
@@ -40,7 +42,7 @@ def test_counting_people_in_no_more_cells_than_the_bound_leaves_nobody_out() -> 
     assert ask(VISITS, "SELECT region, count(DISTINCT patient) FROM visits GROUP BY region").truth.interval == WITHIN
 
 
-def test_a_total_of_rows_is_within_the_bounds_too() -> None:
+def test_a_total_of_rows_counts_within_the_bounds_too() -> None:
     assert ask(VISITS, "SELECT count(*) FROM visits").truth.bounded
 
 
@@ -49,7 +51,7 @@ def test_rows_are_described_as_people_only_if_each_person_has_one() -> None:
     assert counted == ["rows", "people", "rows"]
 
 
-def test_large_bounds_are_readable() -> None:
+def test_large_bounds_are_written_with_commas() -> None:
     schema = Schema("visits", (REGION,), "patient", 1000, 10_000)
     assert ask(schema, "SELECT count(*) FROM visits").truth.text.endswith(
         "1,000 rows each in a cell, 10,000 cells each"

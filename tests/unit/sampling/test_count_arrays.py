@@ -128,7 +128,7 @@ def test_releases_near_the_largest_integer_do_not_overflow() -> None:
         assert abs(M.release(count) - count) <= M.D
 
 
-def test_bounds_and_margins_cover_the_true_count() -> None:
+def test_bounds_and_margins_contain_the_true_count() -> None:
     low, high = M.bounds(np.array([0, 3, 1000]))
     assert low.tolist() == [0, 0, 1000 - M.certificate.worst_error]
     assert high.tolist() == [M.certificate.worst_error + y for y in (0, 3, 1000)]

@@ -116,7 +116,7 @@ class _At:
         return self.key.blocks(source, cells + self.cell)
 
 
-def test_the_small_remap_has_moves() -> None:
+def test_the_remap_that_is_drawn_exhaustively_has_moves() -> None:
     """Otherwise the exhaustive test would not cover moves."""
     assert any(MAPPED.moves.values())
     assert all(MAPPED.law(n).mean == 0 for n in range(2, 9))
@@ -147,7 +147,7 @@ def test_draws_on_a_64_bit_boundary_use_all_bits(bits: int) -> None:
 # Addresses
 
 
-def test_cells_have_fixed_bits_in_any_batch_order_and_offset() -> None:
+def test_the_bits_of_a_cell_do_not_depend_on_batch_or_order_or_offset() -> None:
     key = NoiseKey()
     whole = np.empty(1000, dtype=np.uint16)
     key.dense(MAP, 0, whole)
@@ -191,7 +191,7 @@ def test_retried_and_reordered_tasks_draw_the_same_noise() -> None:
     assert not np.array_equal(draws.release(counts, NoiseKey()), whole)
 
 
-def test_another_process_draws_the_same_noise_for_the_same_key_and_cells(tmp_path: Path) -> None:
+def test_another_process_draws_the_same_noise_from_the_same_key_for_the_same_cells(tmp_path: Path) -> None:
     m = cv.design(epsilon="1", delta="1e-6", method="remap")
     m.save(tmp_path / "m.json")
     key, counts = NoiseKey(), np.arange(5000, dtype=np.int64) % 40

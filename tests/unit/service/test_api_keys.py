@@ -12,7 +12,7 @@ from countveil.service.api_keys import Keyring
 from tests.support.curated import runner, written
 
 
-def test_a_limit_is_a_number_or_numbers_by_grade(tmp_path: Path) -> None:
+def test_a_limit_may_be_a_number_or_a_number_for_each_grade(tmp_path: Path) -> None:
     ring = Keyring(tmp_path / "keys")
     for name, answers in (("ann", 5), ("bob", {"fine": 1, "standard": 4}), ("cyd", None)):
         ring.add(name, answers=answers)
@@ -41,7 +41,7 @@ def test_a_damaged_limit_in_the_file_is_refused(tmp_path: Path, limit: object) -
         Keyring(file).keys()
 
 
-def test_the_command_takes_a_number_or_a_number_for_each_grade(
+def test_the_command_keys_takes_a_number_or_a_number_for_each_grade(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

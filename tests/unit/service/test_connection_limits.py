@@ -165,7 +165,9 @@ def test_a_connection_without_a_complete_body_is_closed(here: Here, path: bytes,
         assert read_response(connection).startswith(b"HTTP/1.1 200 ")
 
 
-def test_an_idle_connection_may_wait_longer_than_half_a_request(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_idle_connection_may_wait_longer_than_one_with_half_a_request(
+    here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(connection_limits, "IDLE", 60.0)
     kept, half = here.connect(GET), here.connect(GET)
     assert read_response(kept)
@@ -247,7 +249,7 @@ def test_a_new_connection_is_closed_if_all_others_are_being_answered(waiting: Wa
     ("files", "allowed"),
     [(300, 200), (1024, 768), (1 << 20, MOST), (resource.RLIM_INFINITY, MOST), (64, 8)],
 )
-def test_the_most_connections_are_fewer_than_the_most_files(files: int, allowed: int) -> None:
+def test_the_limit_of_connections_is_below_the_limit_of_open_files(files: int, allowed: int) -> None:
     assert count_allowed(files) == allowed
 
 

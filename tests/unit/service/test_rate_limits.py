@@ -22,7 +22,7 @@ PROXIES = tuple(ip_network(each) for each in ("10.0.0.0/24", "2001:db8:ffff::/64
         ("::ffff:192.0.2.1", "::ffff:192.0.2.2", False),
     ],
 )
-def test_a_client_is_an_address_or_a_64_of_ipv6(one: str, other: str, same: bool) -> None:
+def test_a_client_is_an_ipv4_address_or_a_64_bit_network_of_ipv6(one: str, other: str, same: bool) -> None:
     assert (name_client(one, (), ()) == name_client(other, (), ())) is same
 
 

@@ -228,7 +228,7 @@ def test_a_count_that_exceeds_memory_spills_to_disk(tmp_path: Path) -> None:
         (b"x,w,\xc3\xa9\n1,a,\n", 1),
     ],
 )
-def test_rows_of_csv_with_broken_records_are_counted(tmp_path: Path, data: bytes, rows: int) -> None:
+def test_the_readable_rows_of_csv_with_broken_records_are_counted(tmp_path: Path, data: bytes, rows: int) -> None:
     assert total(csv_of(tmp_path, data)) == rows
     assert total(csv_of(tmp_path, gzip.compress(data), "rows.csv.gz")) == rows
 
@@ -261,7 +261,7 @@ def test_a_field_that_is_not_utf_8_is_in_no_cell(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\n", b"x,w,x\n1,a,1\n", b"x,w,W\n1,a,1\n", b"x,w,\n1,a,1\n"])
-def test_a_header_without_different_column_names_is_refused(tmp_path: Path, data: bytes) -> None:
+def test_a_header_with_a_missing_or_repeated_column_name_is_refused(tmp_path: Path, data: bytes) -> None:
     with pytest.raises(DataError, match=r"the header of .* needs a different name for every column"):
         total(csv_of(tmp_path, data))
 
@@ -298,7 +298,7 @@ def test_no_bytes_in_a_csv_file_make_a_question_fail(tmp_path_factory: pytest.Te
 
 
 @pytest.mark.slow
-def test_where_records_end_does_not_depend_on_threads(tmp_path: Path) -> None:
+def test_the_ends_of_csv_records_do_not_depend_on_the_number_of_threads(tmp_path: Path) -> None:
     """Fields that look like the start of other records, in a file of several buffers."""
     odd = ["a", "b", "", '\n1,a\n"', 'x\n2,b\n3,"a', "\r\n", '","', 'a"\nb"']
     text = io.StringIO()
@@ -338,7 +338,7 @@ def test_a_configured_delimiter_separates_fields_and_invalid_ones_are_refused(tm
 # -- Parquet -----------------------------------------------------------------------------------------------------------
 
 
-def test_files_whose_types_differ_are_refused(tmp_path: Path) -> None:
+def test_files_of_one_source_whose_column_types_differ_are_refused(tmp_path: Path) -> None:
     """Whether reading the second file as the type of the first fails would depend on its values."""
     pq.write_table(pa.table({"x": pa.array([1], pa.int32())}), tmp_path / "a.parquet")
     for values in ([1], [2**40]):
@@ -352,7 +352,7 @@ def broken_text() -> pa.Array:
     return pa.Array.from_buffers(pa.string(), 4, raw.buffers())
 
 
-def test_text_that_is_not_unicode_is_outside(tmp_path: Path) -> None:
+def test_text_that_is_not_unicode_is_outside_the_domain(tmp_path: Path) -> None:
     table = pa.table({"w": broken_text(), "x": [1, 2, 3, 4]})
     pq.write_table(table, tmp_path / "rows.parquet")
     split = pa.table({"w": broken_text().dictionary_encode(), "x": [1, 2, 3, 4]})
@@ -478,7 +478,7 @@ def test_a_column_of_a_type_that_cannot_be_declared_is_refused(kind: pa.DataType
 @pytest.mark.parametrize(
     "kind", [pa.decimal256(50, 2), pa.decimal128(5, -2), pa.float16(), pa.time32("s"), pa.binary(), pa.duration("s")]
 )
-def test_unusual_arrow_types_are_read(kind: pa.DataType) -> None:
+def test_frames_with_columns_of_unusual_arrow_types_are_read(kind: pa.DataType) -> None:
     assert sum(counted(Source(frame=pa.table({"y": pa.nulls(2, kind), "x": [1, 2]})))) == 2
     assert sum(counted(Source(frame=pa.table({"x": pa.nulls(2, kind)})))) == 0
 
@@ -503,7 +503,7 @@ def test_a_column_of_type_null_is_missing_in_every_row(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
-def test_time_stamps_beyond_the_range_of_dates_are_outside(unit: str) -> None:
+def test_time_stamps_beyond_the_range_of_dates_are_outside_the_domain(unit: str) -> None:
     day = Schema("people", (Column("x", "date", low=1, high=datetime.date.max.toordinal(), step=1_000_000),))
     table = pa.table({"x": pa.array([2**62, -(2**62), 0, 2**63 - 1, -(2**63) + 1], pa.timestamp(unit))})
     assert sum(counted(Source(frame=table), day)) >= 1
@@ -524,7 +524,7 @@ def test_an_object_that_is_not_a_frame_is_refused(frame: Any) -> None:
 
 
 @pytest.mark.parametrize("names", [["x", "x"], [0, "x"], ["", "x"]])
-def test_a_frame_without_different_text_names_is_refused(names: list[Any]) -> None:
+def test_a_frame_with_repeated_or_empty_or_numeric_column_names_is_refused(names: list[Any]) -> None:
     with pytest.raises(DataError, match="a different name, as text"):
         open_engine(Source(frame=pd.DataFrame([[1, 2]], columns=names)), SCHEMA)
 
@@ -537,7 +537,7 @@ def test_undeclared_columns_change_no_count() -> None:
 # -- finding engines ---------------------------------------------------------------------------------------------------
 
 
-def test_engines_are_found_by_scheme_and_by_name(tmp_path: Path) -> None:
+def test_the_engine_of_a_source_is_found_by_scheme_or_by_name(tmp_path: Path) -> None:
     engine = open_engine(csv_of(tmp_path, b"x\n1\n"))
     assert isinstance(engine, Engine)
     engine.close()
@@ -643,7 +643,9 @@ def test_floats_identify_people_only_below_their_limit_of_precision(way: str, tm
 
 
 @pytest.mark.parametrize(("kind", "people"), [(pa.float32(), [2**24 - 1, 5]), (pa.float16(), [2047, 5])])
-def test_short_floats_identify_people_only_below_their_own_limit(kind: Any, people: list[int], tmp_path: Path) -> None:
+def test_floats_of_32_and_16_bits_identify_people_only_below_their_own_limit_of_precision(
+    kind: Any, people: list[int], tmp_path: Path
+) -> None:
     ids = pa.array([float(2 * (people[0] + 1)), float(people[0] + 1), *map(float, people)], pa.float64()).cast(kind)
     table = pa.table({"person": ids, "x": [1] * 4})
     assert total(Source(frame=table), PEOPLE) == 2
@@ -683,7 +685,7 @@ def test_only_small_files_are_copied_to_memory(tmp_path: Path, monkeypatch: pyte
     assert not copied(rows)
 
 
-def test_a_copied_file_is_not_read_again(tmp_path: Path) -> None:
+def test_a_file_copied_to_memory_is_not_read_again(tmp_path: Path) -> None:
     source = csv_of(tmp_path, b"x,w\n1,a\n1,b\n")
     engine = DuckDBEngine(source, BOTH)
     (tmp_path / "rows.csv").unlink()
@@ -695,7 +697,9 @@ def test_a_copied_file_is_not_read_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("unit", ["row", "u"])
-def test_columns_of_a_copied_file_may_have_the_names_of_generated_sql(tmp_path: Path, unit: str) -> None:
+def test_columns_of_a_file_copied_to_memory_may_have_the_names_that_generated_sql_uses(
+    tmp_path: Path, unit: str
+) -> None:
     names = ["i", "v", "source", "d0", "k0", "n", "cell", "u", "counted", "placed"]
     rows = [[f"{name}{j % 2}" for name in names[:7]] + [str(j), "", "else"] for j in range(6)]
     source = csv_of(tmp_path, "\n".join(",".join(row) for row in [names, *rows]).encode() + b"\n")
@@ -709,7 +713,7 @@ def test_columns_of_a_copied_file_may_have_the_names_of_generated_sql(tmp_path: 
     assert counted(source, schema, "SELECT placed, count(*) FROM people GROUP BY placed") == [0]
 
 
-def test_a_copied_file_is_grouped_by_the_columns_of_the_question(tmp_path: Path) -> None:
+def test_a_file_copied_to_memory_is_grouped_by_the_columns_of_the_question(tmp_path: Path) -> None:
     """With listed dates, values outside the domain and another order; also for a schema that the engine was not opened
     with.
     """
@@ -730,7 +734,7 @@ def test_a_copied_file_is_grouped_by_the_columns_of_the_question(tmp_path: Path)
 
 
 @pytest.mark.slow  # large files
-def test_records_that_cannot_be_read_do_not_depend_on_the_size_of_the_file(tmp_path: Path) -> None:
+def test_which_records_cannot_be_read_does_not_depend_on_the_size_of_the_file(tmp_path: Path) -> None:
     """A field that is not UTF-8 hides its record only from questions about its column."""
     broken = b"x,w\n1,a\n2,\xff\n3,b\n"
     small, large = csv_of(tmp_path, broken), csv_of(tmp_path, broken + b"4,a\n" * 5_000_000, "large.csv")
@@ -755,7 +759,7 @@ def test_an_unreadable_record_does_not_change_how_quotes_in_others_are_counted(t
 
 
 @pytest.mark.slow  # large files
-def test_a_copied_file_with_many_listed_columns_is_counted(tmp_path: Path) -> None:
+def test_a_file_with_many_listed_columns_is_counted_after_it_was_copied_to_memory(tmp_path: Path) -> None:
     long = tuple(str(i) for i in range(40))
     columns = tuple(Column(f"c{i}", "text", long if i % 4 == 0 else ("1", "0")) for i in range(120))
     rows = [",".join(str((i + j) % 3) for i in range(120)) for j in range(9)]
@@ -767,7 +771,7 @@ def test_a_copied_file_with_many_listed_columns_is_counted(tmp_path: Path) -> No
         assert found == ([3, 3, 3] + [0] * 37 if i % 4 == 0 else [3, 3])
 
 
-def test_statements_that_differ_only_in_values_are_checked_once() -> None:
+def test_questions_that_differ_only_in_values_have_one_statement_text() -> None:
     table = pa.table({"x": [1, 2, 3], "w": ["a", "b", "c"]})
     engine = DuckDBEngine(Source(frame=table), BOTH)
     texts = {

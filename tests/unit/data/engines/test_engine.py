@@ -112,7 +112,7 @@ def test_an_engine_that_cannot_detect_changed_data_is_refused(monkeypatch: pytes
 
 
 @pytest.mark.usefixtures("installed")
-def test_an_engine_is_opened_once_for_each_state_and_closed_after_its_last_question() -> None:
+def test_an_engine_is_opened_once_for_each_state_of_the_source_and_closed_after_its_last_question() -> None:
     pool = EnginePool()
     with pool.use(seen(), SCHEMA) as first, pool.use(seen(), SCHEMA) as same:
         assert same is first

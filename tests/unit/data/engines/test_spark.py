@@ -109,7 +109,9 @@ def check_law(found: np.ndarray, mechanism: Any) -> None:
         assert stats.chi2.sf(statistic, len(pairs) - 1) > 1e-9
 
 
-def test_driver_and_workers_draw_the_certified_law_for_every_cell(way: str, config: Path, tmp_path: Path) -> None:
+def test_noise_drawn_by_the_driver_or_by_workers_has_the_certified_law_in_every_cell(
+    way: str, config: Path, tmp_path: Path
+) -> None:
     with Curator.open(config) as curator:
         assert curator.dry_run(to_parquet=True, **ASKED).cost == 1
         table = curator.count_to_parquet(output=tmp_path / "out", **ASKED)
@@ -306,7 +308,9 @@ def test_an_answer_in_memory_can_be_written_to_files_later(engine: str, tmp_path
     assert charged(config) == 2
 
 
-def test_files_of_a_crash_before_the_record_are_never_returned(config: Path, tmp_path: Path, monkeypatch: Any) -> None:
+def test_files_left_by_a_crash_before_they_were_recorded_are_never_returned(
+    config: Path, tmp_path: Path, monkeypatch: Any
+) -> None:
     chosen("driver", monkeypatch)
     out = tmp_path / "out"
     with Curator.open(config) as curator:
@@ -330,7 +334,9 @@ def failing(*given: object) -> None:
     raise LedgerError("the disk is full")
 
 
-def test_files_of_a_crash_after_the_record_are_returned(config: Path, tmp_path: Path, monkeypatch: Any) -> None:
+def test_files_left_by_a_crash_after_they_were_recorded_are_returned(
+    config: Path, tmp_path: Path, monkeypatch: Any
+) -> None:
     chosen("driver", monkeypatch)
     with Curator.open(config) as curator:
         with pytest.MonkeyPatch.context() as patch:
@@ -345,7 +351,7 @@ def test_files_of_a_crash_after_the_record_are_returned(config: Path, tmp_path: 
         assert os.listdir(tmp_path / "out") == [table.path.name]
 
 
-def test_two_processes_can_move_the_same_recorded_files(config: Path, tmp_path: Path, monkeypatch: Any) -> None:
+def test_two_processes_can_move_the_same_recorded_files_at_once(config: Path, tmp_path: Path, monkeypatch: Any) -> None:
     chosen("driver", monkeypatch)
     real, out = os.rename, tmp_path / "out"
 
@@ -371,7 +377,7 @@ def test_two_processes_can_move_the_same_recorded_files(config: Path, tmp_path: 
     assert os.listdir(out) == [table.path.name]
 
 
-def test_the_files_recorded_first_are_the_answer_of_both_processes(
+def test_two_curators_that_ask_at_once_both_return_the_files_recorded_first(
     config: Path, tmp_path: Path, monkeypatch: Any
 ) -> None:
     chosen("driver", monkeypatch)
@@ -504,7 +510,7 @@ def test_files_that_spark_would_skip_are_refused(name: str, tmp_path: Path) -> N
     assert charged(path) == 0
 
 
-def test_files_with_other_columns_or_another_format_are_refused(tmp_path: Path) -> None:
+def test_files_of_one_source_with_different_columns_or_formats_are_refused(tmp_path: Path) -> None:
     write_x(tmp_path / "a.parquet", 1)
     for other in (pa.table({"y": [1]}), pa.table({"x": ["1"]}), pa.table({"x": [1], "y": [1]})):
         pq.write_table(other, tmp_path / "b.parquet")
@@ -552,7 +558,7 @@ def test_time_stamps_in_milliseconds_are_refused_whatever_their_values(extreme: 
     assert counts_of(tmp_path / "x.parquet", "spark") == [0, len(times), *[0] * 8], "columns that nobody asks about"
 
 
-def test_both_engines_ignore_the_same_unreadable_ids(tmp_path: Path) -> None:
+def test_duckdb_and_spark_ignore_the_same_unreadable_ids(tmp_path: Path) -> None:
     names = pa.array([b"a\xff", b"a\xfe", b"who?", b"\xef\xbf\xbd", b"b", b"b", None], pa.binary())
     text = pa.Array.from_buffers(pa.string(), len(names), names.buffers())
     pq.write_table(pa.table({"who": text, "x": [1, 1, 1, 2, 3, 3, 4]}), tmp_path / "x.parquet")
@@ -612,7 +618,7 @@ def test_the_noise_of_a_cell_does_not_depend_on_the_order_of_cells(config: Path)
     assert spark_release.draw_cells(mechanism, cells[:0], counts[:0], NoiseKey()).tolist() == []
 
 
-def test_an_incomplete_table_is_refused(tmp_path: Path) -> None:
+def test_an_incomplete_table_in_files_is_refused(tmp_path: Path) -> None:
     question = ask(Schema("people", KINDS), by=["range"])
     parquet_results.write_counts(question, np.array([1, 2]), tmp_path / "table")
     with pytest.raises(EngineError, match="incomplete"):

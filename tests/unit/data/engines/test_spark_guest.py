@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.slow, JAVA]
 ROOT = Path(__file__).parents[4]
 
 
-def test_a_users_session_is_unchanged_and_changes_no_count(tmp_path: Path) -> None:
+def test_the_session_of_a_user_is_left_unchanged_and_its_settings_change_no_count(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "tests.support.spark_guest", str(tmp_path)]
     temporary = tmp_path / "tmp"
     temporary.mkdir()

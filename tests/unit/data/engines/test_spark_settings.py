@@ -77,7 +77,7 @@ def other(default: str) -> str | None:
     return str(int(default) + 1) if default.isdigit() else flipped
 
 
-def test_our_statements_ignore_the_users_settings() -> None:
+def test_the_settings_of_a_user_have_no_effect_on_our_statements() -> None:
     """Every setting of the session has Spark's default or our value, except those that only divide the work."""
     user = spark().newSession()
     changed = {}
@@ -99,7 +99,7 @@ def test_our_statements_ignore_the_users_settings() -> None:
         assert storing.conf.get(key) == STORING.get(key, value)
 
 
-def test_dates_are_read_and_written_in_one_calendar() -> None:
+def test_dates_are_read_and_written_in_the_same_calendar() -> None:
     for kind in ("datetime", "int96"):
         for way in ("Read", "Write"):
             assert SETTINGS[f"spark.sql.parquet.{kind}RebaseModeIn{way}"] == "CORRECTED"

@@ -98,7 +98,7 @@ def laws(draw: st.DrawFn) -> Law:
 
 @pytest.mark.slow  # linear programs
 @given(laws(), st.integers(1, 12), st.sampled_from(["1e-1", "1e-2", "1e-4", "1e-6"]))
-def test_maps_of_random_laws_keep_the_bias_and_the_privacy(law: Law, n0: int, bias: str) -> None:
+def test_maps_of_random_laws_have_the_allowed_bias_and_lose_no_privacy(law: Law, n0: int, bias: str) -> None:
     try:
         laws = map_program.map_within(law, n0, Fraction(bias))
     except InfeasibleError:
@@ -114,7 +114,7 @@ def test_maps_of_random_laws_keep_the_bias_and_the_privacy(law: Law, n0: int, bi
 
 @pytest.mark.slow  # linear programs
 @given(laws(), st.integers(1, 8))
-def test_the_program_is_at_least_as_good_as_pulls_alone(law: Law, n0: int) -> None:
+def test_a_map_by_linear_program_has_no_larger_error_than_pulls_alone(law: Law, n0: int) -> None:
     """At the bias of a map that only pulls, the program has no larger total error."""
     pulled = remap_nearly(law)
     bias = map_program.bias_from(pulled, n0)
@@ -142,14 +142,14 @@ def test_a_changed_weight_fails_the_check() -> None:
 
 
 @pytest.mark.slow  # linear programs
-def test_errors_name_the_least_bias() -> None:
+def test_the_refusal_of_an_impossible_bias_names_the_least_one() -> None:
     with pytest.raises(InfeasibleError, match=r"the least is about 0\.1"):
         map_program.best_map(GAUSSIAN, 5)
     with pytest.raises(RequestError, match="the least is about"):
         cv.plan(epsilon="3", delta="1e-6", answers=10, unbiased_from=2)
 
 
-def test_identity_rows_at_the_end_are_dropped() -> None:
+def test_rows_at_the_end_of_a_map_that_move_nothing_are_dropped() -> None:
     one = 1 << 64
     rows = [((0, one),), ((0, one // 2), (1, one // 2)), ((2, one),), ((3, one),)]
     assert map_program.without_moves(GEOMETRIC, rows).T == 1
@@ -171,7 +171,7 @@ def test_a_signed_mechanism_is_made_never_negative_with_the_same_privacy(tmp_pat
     assert all(again.release(n) >= 0 for n in (0, 1, 2, 3) for _ in range(50))
 
 
-def test_unbiased_from_and_max_bias_have_defaults() -> None:
+def test_the_arguments_unbiased_from_and_max_bias_have_defaults() -> None:
     signed = gaussian("20", epsilon="1", D=30)
     assert cv.make_nonnegative(signed).describe()["n0"] == cv.make_nonnegative(signed).certificate.nearly_unbiased_from
     assert Fraction(str(cv.make_nonnegative(signed, max_bias="1e-3").describe()["bias_from_n0"])) <= Fraction("1e-3")
@@ -203,7 +203,7 @@ def test_only_signed_mechanisms_can_be_made_never_negative() -> None:
         cv.plan(epsilon="3", delta="1e-6", answers=10, policy="signed", unbiased_from=6)
 
 
-def test_gaussian_has_the_weights_of_the_discrete_gaussian() -> None:
+def test_the_gaussian_mechanism_has_the_weights_of_the_discrete_gaussian() -> None:
     m = gaussian("72", epsilon="1", D=60)
     assert isinstance(m.laws, LawsByCount)
     law = m.laws.stationary

@@ -76,7 +76,7 @@ def test_fields_survive_conversion_to_sql_and_back(original: Fields) -> None:
         "region IS NULL OR region = 'North'",
     ],
 )
-def test_sql_that_says_more_than_fields_is_marked(where: str) -> None:
+def test_sql_that_the_form_fields_cannot_express_sets_beyond(where: str) -> None:
     assert from_question(ask(KNOWN, f"SELECT count(*) FROM people WHERE {where}")).beyond
 
 
@@ -124,5 +124,5 @@ def test_typed_values_are_literals_or_refused() -> None:
         ("people.age", 1, ("", "people", ".age")),
     ],
 )
-def test_the_word_at_fault_is_marked(sql: str, position: int, parts: tuple[str, str, str]) -> None:
+def test_the_word_at_the_position_of_an_error_is_marked(sql: str, position: int, parts: tuple[str, str, str]) -> None:
     assert split_at_error(sql, position) == parts

@@ -54,7 +54,7 @@ def test_every_picture_of_a_design_is_valid_xml(fields: dict[str, str]) -> None:
 
 
 @pytest.mark.slow  # designs in a process of its own
-def test_the_facts_equal_those_of_the_library() -> None:
+def test_the_facts_of_a_view_equal_those_of_the_library() -> None:
     m = cv.design(epsilon="1", delta="1e-6", method="remap")
     facts = explore_page.make_view(CASES[0])["facts"]
     assert (facts["hash"], facts["D"], facts["margin_95"]) == (m.hash, m.D, m.margin_95)
@@ -76,7 +76,7 @@ def test_incomplete_or_extra_parameters_for_several_answers_are_refused() -> Non
             explore_page.make_view(fields)
 
 
-def test_the_view_of_statistical_offices_keeps_its_limits() -> None:
+def test_the_view_for_statistical_offices_keeps_to_D_and_the_variance() -> None:
     view = agency.make_view(agency.DEFAULTS)
     assert view["facts"]["D"] == 5
     assert float(view["facts"]["variance"]) <= 2
@@ -93,7 +93,7 @@ def test_counts_of_any_size_are_drawn(rows: list[tuple[int, int, int]]) -> None:
     assert "&lt;b&gt;" in check_xml(pictures.answers(labels, rows, [False] * len(rows)))
 
 
-def test_labels_fit_into_the_picture_and_differ() -> None:
+def test_long_labels_are_shortened_to_fit_and_still_differ() -> None:
     long = "Landkreis mit einem sehr langen Namen, Bezirk"
     labels = [(f"{long} {i}", f"{sex} and so on and so on") for i in range(3) for sex in ("female", "male")]
     labels += [("W" * 40, "M" * 40, "x" * 40), tuple("key number" for _ in range(30)), ("人口" * 30,), ("all",)]

@@ -38,7 +38,7 @@ def log_in(ring: Keyring, key: Key) -> str:
     return line.partition("=")[2].partition(";")[0]
 
 
-def test_a_session_has_its_key_and_contains_no_secret(ring: Keyring) -> None:
+def test_the_cookie_of_a_session_leads_to_its_key_and_contains_no_secret(ring: Keyring) -> None:
     key, text = ring.add("alice")
     cookie = log_in(ring, key)
     assert text.rpartition("_")[2] not in cookie

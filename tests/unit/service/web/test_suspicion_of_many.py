@@ -59,7 +59,7 @@ def test_the_epsilon_at_delta_one_hundredth_is_below_the_shown_loss() -> None:
     assert hundredth.upper < true_quantile(m, 4) <= explore_page.loss_leaving(composed.upper, points(8.0))
 
 
-def test_the_figure_of_the_page_bounds_the_true_suspicion() -> None:
+def test_the_suspicion_shown_on_the_page_is_at_least_the_true_one() -> None:
     fields = {"epsilon": "3", "delta": "1e-2", "answers": "3", "policy": "signed"}
     m = explore_page.make_mechanism(fields).mechanism
     suspicion = explore_page.make_guarantee(fields)["suspicion"]
@@ -70,6 +70,6 @@ def test_the_figure_of_the_page_bounds_the_true_suspicion() -> None:
     assert "at most, in 99 % of releases</text>" in picture
 
 
-def test_unbounded_losses_are_infinite() -> None:
+def test_a_loss_without_a_bound_is_infinite() -> None:
     assert explore_page.loss_leaving(lambda _: 0.02, [0.0, 1.0]) == math.inf
     assert explore_page.loss_leaving(lambda e: 0.0 if e >= 3 else 1.0, [0.0, 1.0]) == pytest.approx(3, rel=0.01)
