@@ -1,4 +1,4 @@
-"""Grades on the pages: chosen from a list, priced, paid, and shown with what is left."""
+"""Grades on the pages: a grade is chosen from a list, its price is shown and paid, and its answers left are shown."""
 
 from __future__ import annotations
 

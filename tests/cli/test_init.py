@@ -146,7 +146,7 @@ def test_bad_input_is_refused_and_writes_no_file(
 
 
 def weird() -> dict[str, Any]:
-    """Columns whose names or values have broken configuration files."""
+    """Columns whose names or values once gave invalid configuration files."""
     return {
         "a.b": [1, 2, 3],
         'quo"te': ["x", "'", '"'],

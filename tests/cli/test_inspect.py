@@ -209,7 +209,7 @@ def test_a_weekly_job_stops_when_a_new_region_appears(run: Run, tmp_path: Path) 
 
 
 def test_rows_outside_the_possible_cells_are_counted_and_stop_the_weekly_job(run: Run, tmp_path: Path) -> None:
-    """A South that has no children in the list; rows outside of a column's domain are counted there, not here."""
+    """The list has no children in South. Rows outside a column's domain are counted with that column, not here."""
     columns = 'region = ["North", "South"]\nyears = { from = "age", bands = [0, 18] }'
     written(tmp_path, config_text(columns=columns, more='cells = "possible.csv"'))
     (tmp_path / "possible.csv").write_text("years,region\n0-17,North\n18+,North\n18+,South\n")

@@ -1,4 +1,4 @@
-"""`countveil publish`: dry runs, editions, verification, and what it refuses."""
+"""`countveil publish`: dry runs, editions, verification, and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract of derived columns: on every engine the counts of a naive reading in Python, written from the rules."""
+"""The contract of derived columns: every engine counts like a naive reading in Python, written from the rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract of ledgers: one suite for all. A ledger on another database is one more class at the end."""
+"""The contract of ledgers: one suite for every kind. For a ledger on another database, add a class at the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract of a public list of possible cells: on every engine the counts of a naive reading in Python.
+"""The contract of a public list of possible cells: every engine counts like a naive reading in Python.
 
 The naive reading goes through every combination of source values and asks of each whether the list has it.
 """

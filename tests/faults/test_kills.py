@@ -21,7 +21,7 @@ CYCLES: Counter[str] = Counter()
 
 @pytest.fixture(scope="module", autouse=True)
 def enough() -> Iterator[None]:
-    """After all three tests, in any order: there were many kills."""
+    """After all three tests, in whatever order they ran, check that there were many kills."""
     yield
     if len(CYCLES) == 3:
         assert sum(CYCLES.values()) >= 300, CYCLES
@@ -90,7 +90,7 @@ def test_kills_at_random_moments_charge_nothing_twice(workers: Workers, tmp_path
             {"task": "answering", "folder": str(tmp_path), "questions": rng.sample(questions, len(questions))}
             for _ in range(3)
         ]
-        begun = cycle % 2 == 0  # every other time while they still open the ledger, or thereabouts
+        begun = cycle % 2 == 0  # about every other time while they still open the ledger
         when = {"kill_after": rng.uniform(0, 0.01 if begun else 0.1), "once_sent": rng.randint(1, 6) if begun else 0}
         assert workers.run(*tasks, **when) == [KILLED] * 3
         found = audit(place, complete=cycle % 4 == 3)

@@ -24,7 +24,7 @@ SENTENCES = (
     "the connection to the ledger's server was lost; nothing was answered; ask again",
     "the ledger's server postgresql://127.0.0.1:PORT/ledgers could not be reached; nothing was answered; "
     "check the address, the role and its password, and ask again",
-    "the ledger could not be read or written; nothing was answered",  # what a server says that comes back from a crash
+    "the ledger could not be read or written; nothing was answered",  # while a server recovers from a crash
 )
 
 

@@ -40,7 +40,7 @@ def test_32_processes_get_exactly_7_answers(workers: Workers, tmp_path: Path) ->
 
 
 def test_32_processes_get_exactly_the_last_answers_of_two_grades(workers: Workers, tmp_path: Path) -> None:
-    """Each asks for both grades, half of them for the fine one first; exactly as many of each as planned."""
+    """Every process asks for both grades, half of them for grade fine first; each grade gives exactly its answers."""
     place = Place(tmp_path).make()
     order = (("fine", "standard", "fine"), ("standard", "fine", "standard"))
     asked = [[f"{i}.{j}@{grade}" for j, grade in enumerate(order[i % 2])] for i in range(PROCESSES)]

@@ -1,4 +1,4 @@
-"""Many answers together against sums from the definition, made independently at 60 digits."""
+"""The delta of many answers together against sums from the definition, computed independently at 60 digits."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def test_bounds_enclose_the_delta_of_known_laws_closely(case: dict[str, Any]) ->
 
 
 def test_the_expected_deltas_are_tiny_and_detect_a_wrong_number_of_answers() -> None:
-    """The least positive delta of the vectors is below 1e-14, and bounds for k - 1 or k + 1
-    answers contain no delta that the vectors give for k."""
+    """The least positive expected delta is below 1e-14, and bounds for k - 1 or k + 1
+    answers contain no delta that is expected for k."""
     positive = [float(d) for case in CASES for _, d in case.get("deltas", []) if float(d) > 0]
     assert min(positive) < 1e-14
     case = next(c for c in of("gaussian") if c["k"] == 30)

@@ -1,4 +1,4 @@
-"""Mechanism files and a ledger of an earlier version are accepted as they are: tests/data/before, see make.py there."""
+"""Mechanism files and a ledger of an earlier version are accepted unchanged; tests/data/before/make.py made them."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def of(kind: str) -> list[dict[str, Any]]:
 
 
 def near(measured: Fraction, expected: str) -> bool:
-    """To 25 digits, or to what cutting off leaves."""
+    """Whether they agree to 25 digits, or up to the mass of the tails that were cut off."""
     return vectors.close(measured, expected, "1e-25") or abs(measured - Fraction(expected)) <= TINY
 
 

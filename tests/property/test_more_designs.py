@@ -1,4 +1,4 @@
-"""Corner cases of designs, by definition: caps, promises, sensitivities, variance limits and every question."""
+"""Corner cases of designs, by definition: caps, promises, sensitivities, variance limits and every kind of request."""
 
 from __future__ import annotations
 

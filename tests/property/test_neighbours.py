@@ -468,7 +468,7 @@ def test_a_row_that_gives_a_column_an_odd_type_changes_counts_by_at_most_one(lib
                 try:
                     frame = make([*rows, {"x": extra, "g": "a"}])
                 except (TypeError, pa.ArrowException, pl.exceptions.PolarsError, OverflowError):
-                    continue  # the library has no column for both
+                    continue  # the library has no column type for both values
                 more = [a - b for a, b in zip(counts_of(frame, schema), without, strict=True)]
                 assert all(0 <= n <= 1 for n in more), (kind, common, extra)
         assert counts_of(make([{"x": value, "g": "a"} for value in values]), schema)[-1] <= len(values)

@@ -386,7 +386,7 @@ def test_receipts_of_others_are_not_found(server: Server, ann: str, boss: str) -
 
 
 def test_each_key_and_each_address_has_its_own_rate_limit(tmp_path: Path) -> None:
-    """One a minute: ten seconds' worth is less than one, and one is always allowed."""
+    """The rate is one a minute. Ten seconds' worth is less than one request, but one is always allowed."""
     with serving(place(tmp_path, service="[service]\nrate = 1\n")) as server:
         ann, bob, eve = server.key("ann"), server.key("bob"), server.key("eve")
         assert server.count(BY_REGION, ann).status == 200

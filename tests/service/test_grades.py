@@ -101,7 +101,7 @@ def test_an_idempotency_key_belongs_to_one_question_in_one_grade(own_server: Ser
 
 
 def test_a_response_of_an_earlier_version_is_read(server: Server) -> None:
-    """It states no grades, so there is one."""
+    """The response states no grades, so there is one."""
     from countveil.client.responses import read_dry_run, read_pools, read_receipt
 
     with Curator.open(server.config) as curator:

@@ -124,7 +124,7 @@ def test_a_refusal_names_the_invalid_parameter(argument: str, path: str, server:
 
 
 def test_designs_with_valid_parameters_are_accepted(server: Server) -> None:
-    """So each refusal above is caused by its one invalid argument."""
+    """This shows that each refusal above is caused by its one invalid argument."""
     for argument, good in (("epsilon", "1"), ("delta", "0.01"), ("eta", "0.5"), ("D", 3)):
         answer = server.ask("POST", "/v1/design", {**GIVEN[argument], argument: good})
         assert answer.status == 200, answer
@@ -377,7 +377,7 @@ def test_hostile_json_is_refused_with_little_work(name: str, server: Server, ann
 
 
 def test_json_like_the_refused_bodies_but_harmless_is_accepted(server: Server, ann: str) -> None:
-    """So each refusal above is caused by its hostile part."""
+    """This shows that each refusal above is caused by its hostile part."""
     for body in (
         b'{"sql": "SELECT count(*) FROM people"}',
         b"{}",  # there is one dataset, so this is its total

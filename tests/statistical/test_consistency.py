@@ -217,7 +217,7 @@ def judge_dallas(dallas: Dallas, look: Callable[[ReconciledTable, Ints], list[bo
 
 @pytest.mark.slow  # sixty publications of 46,000 cells
 def test_intervals_cover_the_true_counts_of_cells_in_dallas(dallas: Dallas) -> None:
-    """Of every run 20 random cells, which share next to no noise."""
+    """Every run looks at 20 random cells, which share next to no noise."""
     rng = np.random.default_rng(3)
 
     def look(table: ReconciledTable, truth: Ints) -> list[bool]:
@@ -241,7 +241,7 @@ def test_intervals_cover_zero_for_empty_cells_in_dallas(dallas: Dallas) -> None:
 
 @pytest.mark.slow  # thousands of runs of 46,000 cells, then sixty publications
 def test_intervals_cover_the_true_sums_of_precincts_in_dallas(dallas: Dallas) -> None:
-    """A precinct crosses block groups: a margin. Of every run 20 random ones, which share next to no noise."""
+    """A precinct crosses block groups, so its sum is a margin. Every run looks at 20, which share next to no noise."""
     fixed, truth, precincts = dallas
     level = fixed.tree.levels[3]
     names, numbers = np.unique(precincts, return_inverse=True)

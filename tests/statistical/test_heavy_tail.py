@@ -1,4 +1,4 @@
-"""A heavy-tailed file, 200,000 visits of 31,490 people: what `init` proposes and keeps, what the intervals cover."""
+"""A heavy-tailed file, 200,000 visits of 31,490 people: which bounds `init` proposes, and what the intervals cover."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def confirm(folder: Path, text: str, name: str) -> Path:
 
 
 def cover(config: Path, truth_of: Callable[[Engine, Question], Ints]) -> tuple[int, int]:
-    """In how many cells of many releases the interval covers the truth, and of how many."""
+    """The number of intervals that cover the truth in many releases, and the number of all intervals."""
     dataset = load(config, {}).dataset("visits")
     engine = open_engine(dataset.source, dataset.schema)
     covered = tried = 0
@@ -128,7 +128,7 @@ def test_the_intervals_cover_the_count_within_the_proposed_bounds(folder: Path, 
 
 @pytest.mark.slow  # a plan, and 400 releases of three tables
 def test_with_the_narrowest_bounds_hardly_an_interval_covers_the_number_of_all_rows(folder: Path, draft: Draft) -> None:
-    """Why the words stand beside the interval; and the binomial test detects it."""
+    """So an answer has to state its bounds beside the interval; the binomial test detects the difference."""
     narrow = re.sub("(rows|cells)_per_person = [0-9]+", r"\1_per_person = 1", draft.text)
     config = confirm(folder, narrow, "narrow.toml")
     covered, tried = cover(config, count_within_bounds)

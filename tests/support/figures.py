@@ -54,7 +54,7 @@ def frame(parts: Sequence[str], title: str, width: float, height: float = svg.HE
 
 
 def draw_zeros() -> str:
-    """Left: the mean error of a cell by its true count. Right: how far sums across the tree are off, in percent."""
+    """Left: the mean error of a cell by its true count. Right: how far sums across branches are off, in percent."""
     rows = read_rows("zeros.txt")
     cells = [[float(word) for word in (row[0], *row[2:])] for row in rows if len(row) == 5 and row[0].isdigit()]
     x, y = (

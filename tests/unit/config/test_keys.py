@@ -10,7 +10,7 @@ from tests.support.configuration_page import list_checked_keys, list_variables
 
 
 def test_every_table_of_the_configuration_reads_documented_keys_only() -> None:
-    """`set(grades)` are names of the file's own grades."""
+    """`set(grades)` stands for the names of the grades, which the file chooses."""
     names = ("TOP", "LEDGER", "SERVICE", "DATASET", "BUDGET", "GRADE", "PUBLICATION", "PUBLISHED_TABLE")
     tables = {f"keys.{name}" for name in names}
     assert list_checked_keys() == tables | {"set(grades)"}, "declare new keys in config/keys.py"

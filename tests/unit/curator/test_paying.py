@@ -190,7 +190,7 @@ def rewrite(config: Path, *change: str) -> None:
 def test_epsilon_is_unknown_if_a_new_plan_was_lost(
     config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], forgotten: bool
 ) -> None:
-    """The mechanism of its answers is unknown, also if fewer answers were lost than were left."""
+    """The mechanism of its answers is unknown, even if fewer answers were lost than were left."""
     loaded, larger = load(config), ('epsilon = "10"', 'epsilon = "20"')
     with Curator.open(config) as curator:
         ask(curator, 1)
@@ -375,7 +375,7 @@ def test_nothing_is_counted_before_it_is_paid_for(config: Path, monkeypatch: pyt
 def test_an_answer_that_was_not_recorded_is_evaluated_again_with_new_salt_and_noise(
     config: Path, monkeypatch: pytest.MonkeyPatch, to_parquet: bool
 ) -> None:
-    """No noise key meets a second count: the evaluation before is dropped with its salt and its noise key."""
+    """No noise key is used for a second count: the first evaluation is dropped with its salt and its noise key."""
     count, release, salts, noise = DuckDBEngine.count, Sampler.release, [], []
 
     def count_and_note(self: DuckDBEngine, question: Question, *, salt: bytes) -> Any:

@@ -255,7 +255,7 @@ def test_one_more_record_does_not_change_how_others_are_read(
 def test_one_more_record_changes_the_counts_by_that_record_alone(
     folder: Path, records: list[tuple[bytes, bytes]], extra: bytes, end: bytes, place: int
 ) -> None:
-    """Or the file is refused, also when the record is the only one."""
+    """Or the file with the record is refused, even if it is the only record."""
     lines, added = [b"".join(record) for record in records], extra + end
     before, after, alone = (HEAD + b"".join(rows) for rows in (lines, [*lines[:place], added, *lines[place:]], [added]))
     without = count(source_of(folder, before), *QUESTIONS)

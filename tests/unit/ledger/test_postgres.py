@@ -594,7 +594,7 @@ def test_an_anchor_of_another_ledger_is_refused(ground: Ground, tmp_path: Path) 
         other.settle(accept_loss=True)
 
 
-# -- choosing it -------------------------------------------------------------------------------------------------------
+# -- choosing the ledger ----------------------------------------------------------------------------------------------
 
 CONFIG = """
 [ledger]

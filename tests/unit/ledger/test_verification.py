@@ -146,7 +146,7 @@ def test_a_changed_byte_of_the_anchor_is_detected(
                 mark = Anchor(folder / "x.anchor").read()
             except LedgerError:
                 refused += 1
-                if refused % 100 == 0:  # what reads an anchor is the same whoever asks: a few show that it is asked
+                if refused % 100 == 0:  # for a few, check that opening the ledger reads the anchor
                     with pytest.raises(LedgerError, match="anchor"):
                         seen(folder)
                 continue
@@ -361,7 +361,7 @@ def test_an_anchor_behind_its_ledger_catches_up(folder: Path) -> None:
 
 
 def test_a_ledger_edited_without_a_change_is_accepted(folder: Path) -> None:
-    """So the tests of damage can fail."""
+    """The counterpart of the tests above: not every edit is refused."""
     before = seen(folder)
     edit(folder, lambda db: db.execute("UPDATE grade SET spent = spent"))
     assert seen(folder) == before

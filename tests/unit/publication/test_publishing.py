@@ -1,4 +1,4 @@
-"""Publications from a configuration to a folder: they add up, cover the truth, replay, and count their editions."""
+"""Publications from a configuration to a folder: tables add up, bounds hold, editions are numbered and replayed."""
 
 from __future__ import annotations
 

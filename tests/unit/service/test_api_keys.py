@@ -1,4 +1,4 @@
-"""Limits of keys: a number of answers, or numbers of each grade."""
+"""Limits of keys: a number of answers, or a number for each grade."""
 
 from __future__ import annotations
 

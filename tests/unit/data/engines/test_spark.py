@@ -357,7 +357,7 @@ def test_two_processes_can_move_the_same_recorded_files_at_once(config: Path, tm
 
     def second(*given: Any) -> None:
         real(*given)
-        real(*given)  # as the slower one of two
+        real(*given)  # as the slower one of two processes does
 
     with Curator.open(config) as curator:
         with pytest.MonkeyPatch.context() as patch:

@@ -101,7 +101,7 @@ def test_a_frame_is_evaluated_once_into_a_private_folder(tmp_path: Path, tempora
         assert stored.column_names == ["c0", "c1", "c2", "h"]  # x, y, who and the hash of the row; no z
         assert "hidden" not in str(stored.to_pylist())
         assert len(os.listdir(marks)) == 3
-        shutil.rmtree(folder)  # as by whoever cleans up among temporary files
+        shutil.rmtree(folder)  # as a program that cleans up temporary files does
         assert curator.count("SELECT x, count(*) FROM people GROUP BY x").replayed
         assert len(os.listdir(marks)) == 6
     assert os.listdir(temporary) == []
