@@ -317,7 +317,7 @@ def test_bad_input_is_refused_in_one_line(given: dict[str, object], words: str) 
     assert "\n" not in str(caught.value)
 
 
-def test_the_leader_of_each_kind_has_its_least_variance(guarantee: cv.Comparison) -> None:
+def test_the_leader_of_each_kind_has_the_least_variance_of_its_kind(guarantee: cv.Comparison) -> None:
     leaders = guarantee.leaders
     assert {row.kind for row in leaders} == {row.kind for row in guarantee.rows}
     for row in guarantee.rows:

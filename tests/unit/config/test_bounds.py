@@ -51,7 +51,7 @@ def test_if_each_person_has_one_row_the_narrowest_bounds_lose_nothing() -> None:
     assert table.worst_cells == ()
 
 
-def test_many_people_with_three_rows_get_wide_enough_bounds() -> None:
+def test_for_many_people_with_three_rows_bounds_of_three_rows_are_proposed() -> None:
     """In cells of 3,000 rows, leaving two thirds of the rows out is worse than three times the noise."""
     table = compare([(i, i % 10) for i in range(10_000) for _ in range(3)])
     assert table.best.bounds == (3, 1)
@@ -62,7 +62,7 @@ def test_many_people_with_three_rows_get_wide_enough_bounds() -> None:
     assert (narrow.left_out, narrow.larger) == (pytest.approx(2 / 3), "left out")
 
 
-def test_few_people_keep_narrow_bounds_because_noise_dominates() -> None:
+def test_for_few_people_narrow_bounds_are_proposed_because_noise_dominates() -> None:
     table = compare([(i, i % 10) for i in range(100) for _ in range(3)])
     assert table.best.bounds == (1, 1)
 

@@ -244,7 +244,7 @@ def test_epsilon_is_unknown_if_the_first_plan_was_lost(tmp_path: Path) -> None:
         assert curator.budget()[0].epsilon == "unknown"
 
 
-def test_a_restore_entry_of_an_earlier_format_may_have_lost_a_plan() -> None:
+def test_a_restore_entry_of_an_earlier_format_with_lost_entries_counts_as_a_lost_plan() -> None:
     for body, unknown in (({"lost": 2}, True), ({"lost": 0}, False), ({"lost": 2, "plan_lost": False}, False)):
         first = seal(None, "now", "open", {"ledger": "x"})
         entries = [first, seal(first, "now", "restore", {"anchor": [4, "0" * 64], **body}, 4)]

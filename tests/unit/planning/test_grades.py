@@ -173,7 +173,7 @@ def test_equal_grades_get_the_law_of_one_plan() -> None:
 
 
 @pytest.mark.slow  # plans are searched for
-def test_targets_are_kept_for_every_count() -> None:
+def test_every_grade_keeps_its_target_of_margin_or_variance_or_eta() -> None:
     best = graded(policy="nonnegative", fine=Grade(2, margin=4), usual=Grade(5, variance=40), rest=Grade(3))
     check(best)
     fine, usual, _ = (grade.mechanism for grade in best.grades)
@@ -194,7 +194,7 @@ def test_a_noise_bound_leaves_the_accuracy_to_the_weight() -> None:
 
 
 @pytest.mark.slow  # plans are searched for
-def test_every_grade_has_its_own_policy_sensitivity_and_cells() -> None:
+def test_every_grade_has_a_policy_and_a_sensitivity_and_cells_of_its_own() -> None:
     best = graded(
         a=Grade(2, policy="nonnegative"), b=Grade(2, sensitivity=3, cells=2), c=Grade(2, policy="floor", cells=2)
     )
