@@ -34,7 +34,7 @@ def exp(epsilon: Fraction) -> Decimal:
 
 
 def fraction(x: Decimal) -> Fraction:
-    """x rounded to a multiple of 2**-SCALE, the resolution of proposals."""
+    """x rounded down to a multiple of 2**-SCALE, the resolution of proposals; 0 if x is negative."""
     return Fraction(_proposal(x), 1 << SCALE)
 
 
@@ -112,7 +112,7 @@ def _balancing(weights: Sequence[int], left: int, missing: int, moment: int) -> 
                     added[z] = added.get(z, 0) + count
                 if not left_over and all(weights[z + left] + count >= 0 for z, count in added.items()):
                     return added
-    raise ValueError("no two or three cells can absorb the rounding error")
+    raise ValueError("no two or three outcomes can absorb the rounding error")
 
 
 def _absorb(side: list[int], missing: int) -> None:
