@@ -116,7 +116,7 @@ class Mechanism(Drawable):
         return self.laws
 
     def delta_at(self, epsilon: Number) -> Fraction:
-        """The exact delta at any epsilon, also at a negative one. **Guarantee.** Rounded up, never down.
+        """The exact delta at any epsilon, even at a negative one. **Guarantee.** Rounded up, never down.
 
         Args:
             epsilon: From -700 to 700.
@@ -224,7 +224,7 @@ class Mechanism(Drawable):
         """The least and the largest true count that can be behind a released count y. They depend only on y.
 
         Args:
-            y: A released count, or a numpy array of them.
+            y: A released count, or a numpy array of released counts.
 
         Returns:
             The two ends; arrays for an array.
