@@ -66,9 +66,9 @@ def round_down(order: Fraction, delta: Fraction, D: int, bits: int) -> Law:
     **Guarantee.** Its exact delta at `order` is at most `delta`.
 
     The weight of 0 is the largest even one that a symmetric law with this delta can have. Every further weight is at
-    most 1/E of the one before. So max(0, p(z) - E p(z + 1)) is p(z) - E p(z + 1) on that side, and the sum of these
-    terms telescopes. Where rounding leaves a few units for values beyond D, they are added to the weight of D, and P(Z
-    = 0) is lowered until the guarantee holds.
+    most 1/E of the one before. So for z >= 0, max(0, p(z) - E p(z + 1)) is p(z) - E p(z + 1), and the sum of these
+    terms telescopes. If rounding leaves a few units over, they are added to the weight of D, and P(Z = 0) is lowered
+    until the guarantee holds.
     """
     total = 1 << bits
     largest = (total * (order - 1 + 2 * delta) / (order + 1)).__floor__() & ~1
