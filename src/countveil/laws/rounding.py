@@ -65,7 +65,8 @@ def symmetric_law(half: Sequence[int], bits: int) -> Law:
     side = _cumulative(half[:0:-1], bits)[::-1]
     missing = ((1 << bits) - centre) // 2 - sum(side)
     if max(side) + missing < 0:
-        raise InfeasibleError(f"the probabilities are too small for weights over 2^{bits}", "give more bits, up to 128")
+        what = f"the probabilities are too small for weights that sum to 2^{bits}"
+        raise InfeasibleError(what, "give more bits, up to 128")
     _absorb(side, missing)
     return Law((*side[::-1], centre, *side), len(side), bits)
 

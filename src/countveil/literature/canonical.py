@@ -86,7 +86,8 @@ def round_down(order: Fraction, delta: Fraction, D: int, bits: int) -> Law:
         law = Law((*side[::-1], centre, *side), D, bits)
         if hockey_stick(law, law.shift(1), order) <= delta:
             return law
-    raise InfeasibleError(f"delta is too small for weights over 2^{bits}", "allow more bits, or raise delta")
+    what = f"delta is too small for weights that sum to 2^{bits}"
+    raise InfeasibleError(what, "allow more bits, up to 128, or raise delta")
 
 
 def widen(law: Law, D: int) -> Law:

@@ -88,7 +88,7 @@ class MappedCumulants:
         mirrored[left + T + 1 - len(some) :] = some
         products, error = _convolve(np.exp(t * self._pulls), mirrored)
         expectations += products[T : T + len(counts)]
-        largest = max(float(np.max(expectations)) + error, float(above[0]))  # above[0]: counts at which n + Z is above T
+        largest = max(float(np.max(expectations)) + error, float(above[0]))  # above[0]: counts with n + Z > T
         return math.log(largest * (1 + _SLACK)) + _SLACK
 
     def at_each(self, orders: Floats) -> Floats:

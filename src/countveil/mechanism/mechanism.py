@@ -189,10 +189,10 @@ class Mechanism(Drawable):
         """Noisy counts. Every call is a separate release, with a fresh noise key that is used once and discarded.
 
         Args:
-            counts: A true count, a numpy array, or a pandas, polars or pyarrow column of true counts.
+            counts: A true count, or a list, a numpy array, or a pandas, polars or pyarrow column of true counts.
 
         Returns:
-            The released counts: an int for an int, else the same kind of array or column.
+            The released counts: an int for an int, else the same kind of list, array or column.
 
         Raises:
             ParameterError: A count is negative or too large.

@@ -79,7 +79,7 @@ def _series(sampler: Sampler, counts: Any, top: int) -> Any:
         series = nw.from_native(counts, series_only=True, allow_series=True)
     except (TypeError, NarwhalsError):
         given = type(counts).__name__
-        raise ParameterError("count", given, "an int, a numpy array, or a pandas, polars or pyarrow column") from None
+        raise ParameterError("count", given, "an int, a list, a numpy array, or a pandas, polars or pyarrow column") from None
     missing = series.is_null()
     if missing.any():
         row = int(missing.to_numpy().argmax()) + 1
