@@ -64,7 +64,7 @@ def test_several_names_and_answers_at_the_command_line() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((), "nothing given"),
+        ((), "got nothing, which"),
         (("--epsilon", "x", "--delta", "1e-6"), "epsilon: got x"),
         (("--epsilon", "1", "--delta", "1e-6", "-m", "magic"), "mechanism: got magic"),
         (("--epsilon", "1", "--delta", "1e-6", "--sort", "beauty"), "sort: got beauty"),

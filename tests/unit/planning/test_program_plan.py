@@ -120,7 +120,7 @@ def test_a_wrong_law_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         return ProposedLaws(with_wrong_law(laws), 0.01, ())
 
     monkeypatch.setattr(plans, "propose", propose)
-    with pytest.raises(cv.InfeasibleError, match="exceed the delta"):
+    with pytest.raises(cv.InfeasibleError, match="exceed delta together"):
         cv.plan(epsilon="3", delta="1e-6", answers=2, method="program")
 
 
