@@ -117,7 +117,7 @@ def test_the_option_plot_draws_the_price_list(tmp_path: Path) -> None:
         ),
         (
             ("--epsilon", "3", "--delta", "1e-6", "--answers", "40", "--method", "program", "--no-prices"),
-            "method program plans noise up to 48",
+            "method program allows noise up to D = 48",
         ),
         (
             ("-m", "missing.json", "--method", "program", "--epsilon", "3", "--answers", "2"),

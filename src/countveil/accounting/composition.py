@@ -1,9 +1,9 @@
 """The privacy of many answers together: a lower and an upper bound on delta(epsilon).
 
 **What is composed.** Adding a person moves the true count of every answer from some n to n + s, with s at most the
-sensitivity. So the laws of each answer before and after are one of the mechanism's pairs (P, Q); which one may depend
-on all earlier answers. For each answer, the pair that is composed dominates all of these: at every epsilon its delta is
-at least theirs. This bounds the delta of all queries, adaptive or not, as long as the mechanisms are fixed in advance.
+sensitivity. So the laws of each answer before and after are one of the mechanism's pairs (P, Q); which pair it is may
+depend on all earlier answers. For each answer, the pair that is composed dominates all of these: at every epsilon its
+delta is at least theirs. This bounds the delta of all queries, adaptive or not, if the mechanisms are fixed in advance.
 Adding and removing are composed separately; the larger delta counts. Replacing one person by another moves one cell up
 and another down: both pairs are composed. docs/proofs.md has the proof.
 

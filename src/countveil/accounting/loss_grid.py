@@ -132,7 +132,7 @@ def below(pair: Pair, step: float) -> Losses:
     cells = np.ceil(losses / step - 1e-9)
     q = pair.p * np.exp(-losses)
     order = np.exp(cells * step)
-    lacking = np.maximum(0.0, order * q - pair.p)  # what takes an outcome to the grid point above it
+    lacking = np.maximum(0.0, order * q - pair.p)  # P-probability to add for the loss to be on the grid
     outcomes = [array.tolist() for array in (pair.p, q, cells, order, lacking)]
     if pair.infinite:
         for values, last in zip(outcomes, (pair.infinite * (1 - 2.0**-50), 0.0, 0.0, 1.0, 0.0), strict=True):

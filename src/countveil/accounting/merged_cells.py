@@ -1,7 +1,7 @@
 """One cell that moves by L stands for every change of total L, if the law of the noise is nearly log-concave.
 
 One person in m cells, r rows each, can change a coarser table by r in m cells, by m * r in one cell, or by anything
-between. For noise with a log-concave law, the single change by L = m * r has the largest divergence at every order
+in between. For noise with a log-concave law, the single change by L = m * r has the largest divergence at every order
 (docs/proofs.md). Rounded integer weights are not exactly log-concave, so the distance to a log-concave law is measured:
 
     gap = the least t such that some log-concave weights lie between w and e^t w.
@@ -53,6 +53,8 @@ def measure_gap(law: Law) -> float:
 
 
 def cost_of_gap(law: Law, total: int, answers: int) -> float:
-    """The most that the gap of a law costs: in epsilon, and as a share of delta. `total` is the largest change by one
-    person, `answers` the number of answers with this law."""
+    """An upper bound on what the gap of a law costs: in epsilon, and as a share of delta.
+
+    `total` is the largest change by one person, `answers` the number of answers with this law.
+    """
     return (measure_gap(law) + ROUNDING) * answers * (total + 1)

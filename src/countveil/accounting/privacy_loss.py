@@ -61,7 +61,7 @@ class Pair:
     def deviation(self) -> float:
         """The standard deviation of the finite losses under P."""
         share = self.p / self.p.sum()
-        mean = float((share * self.loss).sum())  # not share @ loss: threads for so short a product cost more
+        mean = float((share * self.loss).sum())  # not share @ loss, which would start threads for a short product
         return math.sqrt(max(0.0, float((share * (self.loss - mean) ** 2).sum())))
 
     def spacing(self, base: float) -> float:
@@ -111,7 +111,7 @@ class Pair:
 
 
 def pair_of(p: Law, q: Law) -> Pair:
-    """The losses of the law p against the law q of the same outcomes."""
+    """The `Pair` of two laws p and q: the losses ln(p/q) of the outcomes that both have."""
     bits = max(p.bits, q.bits)
     first, last = max(-p.left, -q.left), min(p.right, q.right)
     mine = [w << (bits - p.bits) for w in p.weights[first + p.left : max(0, last + 1 + p.left)]]

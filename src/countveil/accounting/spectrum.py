@@ -1,7 +1,7 @@
 """The Fourier transform of the law of a sum: the product of the transforms of all its terms, every error bounded.
 
 The transform f of a law has, at each of N frequencies, a complex value of absolute value at most 1; k equal terms
-contribute f^k. The product of many different transforms soon is next to nothing at nearly all frequencies, whatever the
+contribute f^k. The product of many different transforms is soon next to nothing at nearly all frequencies, whatever the
 remaining terms are. At these frequencies it is set to 0, and its bound is counted as error. At the few frequencies
 left, the other transforms are not computed by fast Fourier transforms, but as sums over their own grid points, for many
 terms together.
@@ -150,9 +150,9 @@ class _Product:
             self.log_most += k * (logs + _log_growth(length, 2 * error))
 
     def drop(self, rest: int) -> None:
-        """Drop the frequencies at which the product is negligible, also after `rest` more transforms are multiplied in.
+        """Drop the frequencies at which the product is negligible, and stays so when it gets `rest` more factors.
 
-        Every one of those transforms has an absolute value of at most 1 + 2F, where F is its error.
+        Each factor is a transform, whose absolute value is at most 1 + 2F, where F is its error.
         """
         kept = self.log_most + rest * 2 * self.slow > NEGLIGIBLE
         if kept.sum() < 0.9 * len(kept):
@@ -191,7 +191,7 @@ def _unit_power(unit: Complex, k: int) -> Complex:
 def _log_growth(length: Floats, more: float) -> Floats:
     """An upper bound of ln(1 + more/length).
 
-    Where more/length is small, as at most frequencies, it is more/length itself, which saves the logarithm.
+    Where more/length is small, which is nearly everywhere, the bound is more/length itself: that saves a logarithm.
     """
     ratio = more / length
     large = ratio > GROWTH

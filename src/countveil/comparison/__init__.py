@@ -59,7 +59,7 @@ class Comparison(Drawable):
 
     @property
     def leaders(self) -> tuple[ComparisonRow, ...]:
-        """For each kind of mechanism its best row, best first."""
+        """The first row of each kind of mechanism (`ComparisonRow.kind`), in the order of `rows`."""
         best: dict[str, ComparisonRow] = {}
         for row in self.rows:
             best.setdefault(row.kind, row)
@@ -112,11 +112,11 @@ def compare(
         epsilon, delta, variance, eta, D: The shared terms: epsilon and delta, one of them with a variance, or one of
             them with eta and D.
         sensitivity: How much one person can change the count.
-        largest_count: The true counts 0, 1, ..., up to this one are compared.
+        largest_count: The N of the mechanisms that are defined for true counts 0..N only.
         answers: How many answers of a mechanism have the guarantee together; needs epsilon and delta.
         mechanisms: Names of the mechanisms. Default: all that can meet the terms.
         sort: The figure by which rows are sorted, best first.
-        progress: Wraps the names, to show progress.
+        progress: A function that wraps the list of names, to show progress.
 
     Returns:
         A Comparison: a row for each mechanism, and why others were left out.

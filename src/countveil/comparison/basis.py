@@ -138,7 +138,7 @@ def parse(
     else:
         names = [name for name in values if name in given] + (["D"] if bound is not None else [])
         raise RequestError(
-            f"{', '.join(names) or 'nothing'} given, which is no basis for a comparison; give (epsilon, delta), "
+            f"got {', '.join(names) or 'nothing'}, which is no basis for a comparison; give (epsilon, delta), "
             "(epsilon, variance), (delta, variance), (epsilon, eta, D) or (delta, eta, D)"
         )
     several = integer("answers", answers, 1, LARGEST_ANSWERS)

@@ -104,9 +104,10 @@ def _tune_paper(basis: Basis, epsilon: Fraction, D: int) -> Member:
 
 
 def _best_bound(basis: Basis, enough: Callable[[int], bool], at: Callable[[int], Member], what: str) -> Member:
-    """The member of least variance with a noise bound near D, the smallest bound for which `enough` holds.
+    """The member of least variance whose noise bound is the smallest one with `enough(D)`, or near it.
 
-    `enough` says whether a bound D is large enough for a member of the family at all.
+    `enough(D)` says whether any member with noise bound D meets the terms, `at(D)` makes the one with least noise, and
+    `what` names the family in errors.
     """
     limit = basis.D or LARGEST_FREE_D
     first = least_positive(enough, limit)
@@ -152,10 +153,10 @@ def gaussian(basis: Basis) -> Member:
 
 
 def gaussian_by_parameter(basis: Basis) -> Member:
-    """For a shared variance, the discrete Gaussian whose parameter s2 is that number, as the paper compares."""
+    """For a shared variance, the discrete Gaussian whose parameter s2 is that number, as in the paper's comparison."""
     if basis.shared is not Shared.VARIANCE:
         raise RequestError(
-            "a discrete Gaussian with a given parameter is only compared with mechanisms of one variance; give variance"
+            "a discrete Gaussian with a given parameter is only compared at the same variance; give variance"
         )
     member = discrete_gaussian(basis.variance or Fraction(1))
     return Member(member.family, "Gaussian by parameter", member.laws, member.cut, member.parameters)

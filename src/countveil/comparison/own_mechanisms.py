@@ -71,7 +71,7 @@ def _as_member(name: str, mechanism: Mechanism) -> Member:
 
 
 def _bind_law(law: Law, basis: Basis, epsilon: Fraction, policy: Policy) -> Mechanism:
-    """The mechanism made of a signed law: as it is for policy signed, else remapped to be never negative."""
+    """The mechanism made of a signed law: unchanged for policy signed, else remapped to be never negative."""
     if policy == "signed":
         return bind(LawsByCount(law), Terms(epsilon, policy, "optimal", law.worst_error, sensitivity=basis.sensitivity))
     laws = remap_law(law)
@@ -104,7 +104,7 @@ def _within_variance(basis: Basis, policy: Policy) -> Mechanism:
 
 
 def _make_within_D(basis: Basis, epsilon: Fraction, policy: Policy) -> Mechanism:
-    """The mechanism of least delta, within D if D is given.
+    """The mechanism of least delta with at most the shared variance; if D is given, its error is at most D.
 
     A remap adds to the error, so D of the signed law is lowered until the remapped law fits.
     """
@@ -173,7 +173,7 @@ def least_variance(basis: Basis) -> Member:
     if basis.shared is not Shared.GUARANTEE:
         raise RequestError("the law of least variance is only compared at the same guarantee; give epsilon and delta")
     if basis.answers > 1:
-        raise RequestError("for several answers, countveil-signed is the plan of least variance")
+        raise RequestError("the law of least variance is for one answer; for several, compare countveil-signed")
     epsilon, delta = basis.epsilon or Fraction(1), basis.delta or Fraction(0)
     D = basis.D or _best(basis, "signed").D + 2
     model = Model(

@@ -48,7 +48,7 @@ class ComparisonRow(Shown):
 
     @property
     def cells(self) -> tuple[object, ...]:
-        """The row of the card of a comparison."""
+        """The cells of this row in the card of a comparison."""
         epsilon = "none" if self.epsilon is None else decimal_text(self.epsilon, 4, "up")
         numbers = (decimal_text(x, 4) for x in (self.eta, self.variance, self.within_3))
         largest = "none" if self.worst_error is None else str(self.worst_error)
@@ -123,7 +123,7 @@ def worst_error(member: Member) -> int | None:
     if isinstance(laws, Remap):
         return laws.D
     each = [laws.law(n) for n in distinct_counts(laws)]
-    if member.cut:  # the ideal law is positive on the whole support, also where its weight rounds to 0
+    if member.cut:  # the ideal law is positive on the whole support, even where its weight rounds to 0
         return max(max(law.left, law.right) for law in each)
     return max(law.worst_error for law in each)
 

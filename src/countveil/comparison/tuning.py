@@ -2,7 +2,7 @@
 
 Floats only guide the search. The resulting parameter is a short decimal, and `Basis.noisy_enough` confirms that it
 gives enough noise: exactly for one answer, by certified composition for many. For families of two parameters, a few
-values of one are tried, each with the least value of the other.
+values of one are tried, each with the value of the other that gives the least noise.
 """
 
 from __future__ import annotations
@@ -105,13 +105,14 @@ def require_sensitivity_1(basis: Basis, what: str) -> None:
 
 def require_one_answer(basis: Basis, what: str) -> None:
     if basis.answers > 1:
-        raise RequestError(f"{what} is compared for one answer only")
+        raise RequestError(f"{what} is compared for one answer only; leave answers out")
 
 
 def best_of(basis: Basis, members: Iterable[Callable[[], Member]], what: str) -> Member:
-    """The best of several members, leaving out those that cannot be made.
+    """The best of several members: least variance for a shared guarantee, else least delta or epsilon.
 
-    For a shared guarantee it is the one of least variance, else the one of least delta or epsilon.
+    Each of `members` makes one member; those that raise a CountveilError are left out. `what` names the family in the
+    error that is raised if none is left.
     """
     found: list[tuple[Fraction, Member]] = []
     for make in members:

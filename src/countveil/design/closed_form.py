@@ -132,9 +132,9 @@ def _tent(E: Decimal, centre: Decimal, side: Decimal, D: int) -> Optimum:
 
 
 def _one_sided_tent(E: Decimal, centre: Decimal, side: Decimal, D: int) -> tuple[Decimal, Decimal, int]:
-    """The numbers a and x that determine a tent (see `_tent`), and its number of rising steps, if a is E eta.
+    """The tent with a = E eta, which is the least a: the numbers a and x (see `_tent`), and how many steps rise.
 
-    E eta is the least value that a can have; x is then such that the probabilities of a side sum to `side`.
+    x is such that the probabilities of a side sum to `side`.
     """
     a = E * centre
 

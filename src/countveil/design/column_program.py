@@ -34,7 +34,7 @@ Cells = dict[int, Term]
 
 ONE = Fraction(1)
 _RELAXATION = Fraction(1, 10**7)
-"""To keep later stages well posed, an objective may become worse than its optimum by this share in them."""
+"""In later stages an objective may be worse than its optimum by this share, which keeps these stages well posed."""
 _STEEPEST = Fraction(16)
 _TINIEST = Fraction(1, 10**40)
 _FEASIBLE = Fraction(1, 10**40)
@@ -221,7 +221,7 @@ class ColumnProgram:
         return law
 
     def _tied_laws(self) -> list[_CountLaw]:
-        """The explicit laws of 0..window and the stationary law, that of D + 1; `_tied_law` makes those between."""
+        """The explicit laws of 0..window and the stationary law, that of D + 1; `_tied_law` makes the others."""
         model, D = self.model, self.model.D
         W, reach = model.window, model.reach
         if W is None or reach is None:

@@ -49,7 +49,7 @@ def design(
     Args:
         epsilon, delta: The guarantee.
         eta: P(Y = n), the probability that the exact count is released.
-        D: The noise bound: a release is never more than D away from the truth.
+        D: The noise bound: a release is at most D away from the count n (with policy floor, from max(n, D)).
         policy: "nonnegative" (never a negative release), "signed" (negative releases are possible) or "floor" (never a
             negative release, because every count below D is treated as D).
         unbiased_from: For policy nonnegative, the count from which on the bias is zero.
@@ -98,14 +98,19 @@ def make_nonnegative(
 ) -> Mechanism:
     """The signed mechanism followed by a fixed random map to 0, 1, 2, ...: the same epsilon and delta.
 
+    Without `unbiased_from` and `max_bias`, the map only pulls small releases down, and the bias is tiny from about two
+    standard deviations on. With one of them, a linear program finds the map of least total mean squared error whose
+    bias is small enough. Laws too wide for that program get a simpler map.
+
     Args:
         signed: A mechanism of policy signed.
-        unbiased_from: The bias is at most `max_bias` from this count on. Default: about 1.5 standard deviations.
-        max_bias: The allowed bias. Default: 1e-8, or where that raises errors too much, the least bias with which no
-            count has a mean squared error above 5/4 of the variance.
+        unbiased_from: The bias is at most `max_bias` from this count on. Default, if `max_bias` is given: 1.5 standard
+            deviations.
+        max_bias: The largest allowed bias. Default, if `unbiased_from` is given: 1e-8 or, where that raises errors too
+            much, the least bias tried with which no count has a mean squared error above 5/4 of the variance.
 
     Returns:
-        The mechanism of least mean squared error under this condition.
+        The mechanism that releases never-negative counts.
 
     Raises:
         ParameterError: An argument is not allowed.
@@ -208,7 +213,11 @@ def _expected_D(request: DesignRequest, signed: Signed) -> int:
 
 
 def _noise_never_reaches_zero(independent: Signed) -> bool:
-    """Whether all counts are promised to be at least D, so that every closed form is valid."""
+    """Whether the signed design answers the request: all counts are promised to be at least D.
+
+    False if the request asks for what only laws that depend on n have (`cap`, `unbiased_from`, method program or
+    remap), or if there is no such signed design.
+    """
     request = independent.request
     low, _ = request.counts
     if low == 0 or request.cap or request.unbiased_from is not None or request.method in ("program", "remap"):

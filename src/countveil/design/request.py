@@ -108,7 +108,7 @@ class Designer(Protocol[Outcome]):
     """
 
     def at(self, epsilon: Fraction, eta: Fraction, D: int) -> Outcome:
-        """The design of least delta or, if delta is given, of least variance within it."""
+        """The design of least delta or, if delta is given, of least variance within that delta."""
 
     def best_accuracy(self, epsilon: Fraction) -> Outcome:
         """The design of largest eta and, among those, of least D."""

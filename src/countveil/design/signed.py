@@ -92,8 +92,8 @@ class Signed:
         if self.share == 1:
             return Signed(request, SPARE).design()
         raise InfeasibleError(
-            f"delta {show(request.delta)} is too small for weights over 2^{mechanism.certificate.bits}",
-            "allow more bits, or raise delta",
+            f"delta {show(request.delta)} is too small for weights that sum to 2^{mechanism.certificate.bits}",
+            "allow more bits, up to 128, or raise delta",
         )
 
     # The questions
@@ -116,7 +116,7 @@ class Signed:
             floor = closed_form.least_delta(epsilon, eta, D)
             raise InfeasibleError(
                 f"D = {D} is too small for epsilon {show(epsilon)} and delta {show(self.request.delta)}",
-                f"at the largest eta, {show(eta, 6, 'down')}, its delta is {floor:.3e}; D = {least} is enough",
+                f"at the largest eta, {show(eta, 6, 'down')}, this D has delta {floor:.3e}; D = {least} is enough",
             )
         return Parameters(epsilon, eta, D)
 
@@ -221,7 +221,7 @@ class Signed:
         )
 
     def law(self, epsilon: Fraction, eta: Fraction, D: int) -> tuple[str, list[int], tuple[str, ...]]:
-        """The best law at these parameters: the method that found it, its proposed weights P(Z = 0..D), and notes."""
+        """The best law at these parameters: the method that found it, proposals of P(Z = z) for z = 0..D, and notes."""
         request = self.request
         if request.method == "paper" or (
             request.objective == "singleton"
@@ -274,7 +274,7 @@ class Signed:
                 f"the paper's closed form does not hold at epsilon {show(epsilon)}, eta {show(eta)}, D {D}: it puts "
                 f"P(Z = 1) = {form.half[1]:.6f} above e^epsilon * eta + delta*, so its law has delta "
                 f"{show(true.delta, 7, 'up')} (singleton {show(true.certificate.delta_singleton, 7, 'up')})",
-                f"method optimal has delta {better:.6e} there",
+                f"method optimal has delta {better:.6e} at these parameters",
             )
         return half
 

@@ -10,14 +10,15 @@ n0 on. For each question, what is optimised first, what next among equals:
     least D         D, then as for least delta
     least epsilon   epsilon, then as for least delta
 
-The default n0 is the smallest whose price is small: delta at most twice the signed optimum at the same eta and D or,
-where delta is given, eta at least 98 % of the signed optimum. All computed prices are reported.
+The price of an n0 is the least delta or, where delta is given, the largest eta that it allows. The default n0 is the
+smallest with a good price: delta at most twice the signed optimum at the same eta and D, or eta at least 98 % of the
+signed optimum. All computed prices are reported.
 
 The solver works best with deltas above its tolerance and few laws. A noise bound smaller than the given D is allowed,
 so the program uses D only as far as that lowers delta visibly. (If method program is requested explicitly for the
 largest eta at D, it uses D as far as the solver can resolve, because that eta still grows with D in its fourth digit.)
-Up to LARGEST_FREE_D all laws are free. Above it, laws are tied: outer laws are expressed by few variables (see
-`column_program`). Tents are the exception: their sides rise and cannot be tied.
+Up to LARGEST_FREE_D every probability is a variable of its own. Above it, laws are tied: outer laws are expressed by
+few variables (see `column_program`). Tents (see `closed_form`) are the exception: their sides rise and cannot be tied.
 """
 
 from __future__ import annotations
@@ -186,7 +187,7 @@ class Whole:
     def _choose_n0(self, program: ColumnProgram, good: Callable[[Fraction], bool], epsilon: Fraction, D: int) -> int:
         """The requested n0 or, if none is requested, the least n0 whose price is good.
 
-        The price of an n0 is the least delta or the largest eta that it allows; every computed price is recorded.
+        Every computed price, which the module's docstring defines, is recorded.
         """
         given = self.request.unbiased_from
         if given is None and self.request.objective == "singleton":
@@ -240,7 +241,10 @@ class Whole:
             raise RequestError("cap needs counts that begin at 0: give counts 0:HI (--counts 0:500 --cap)")
         small_range = high is not None and high - low <= 2 * _stationary(D) + 2
         if small_range and high is not None and high - low > LARGEST_EXPLICIT:
-            raise RequestError(f"counts {low}:{high} with D = {D} are too many for the program; lower D")
+            raise RequestError(
+                f"counts {low}:{high} at D = {D} need {high - low + 1} laws, and method program allows at most "
+                f"{LARGEST_EXPLICIT + 1}; lower D, or promise fewer counts"
+            )
         if not small_range:
             D = self._useful_D(epsilon, D, eta)
             if D > LARGEST_TENT_D and eta is not None and epsilon > 0 and closed_form.is_tent(epsilon, eta, D):
@@ -378,7 +382,7 @@ class Whole:
                 nearest += 1
             return InfeasibleError(
                 f"{message}: never-negative counts unbiased from {n0} on need delta >= {decimal_text(floor, 4, 'up')}",
-                f"unbiased_from {nearest} or more removes this floor",
+                f"unbiased_from {nearest} or more needs no such delta",
             )
         hint = "raise unbiased_from, D, delta or epsilon, or use method remap or policy signed"
         return InfeasibleError(message, hint)

@@ -195,7 +195,7 @@ class Laws(Protocol):
 class LawsByCount(Shown):
     """Laws that are written out: `small` for the counts lo, lo+1, ..., `top` for the last counts up to hi.
 
-    All counts between have the law `stationary`. Without a largest count, hi is None and `top` is empty.
+    All counts in between have the law `stationary`. Without a largest count, hi is None and `top` is empty.
     """
 
     stationary: Law
@@ -248,9 +248,9 @@ def neighbour_pairs(laws: Laws, sensitivity: int) -> Iterator[tuple[int, int]]:
     """Pairs of counts (n, n + s), s = 1..sensitivity, whose laws represent those of all neighbouring pairs.
 
     From the stationary count M on all laws are the same, so (M, M + s) stands for every (n, n + s) with n >= M. If the
-    stationary law is unimodal and there is no largest count, its largest shift has the largest divergence at every
-    order and in both directions (docs/proofs.md), so (M, M + sensitivity) stands for all s. If there is a largest
-    count, pairs that reach the laws in `top` are added. Counts outside lo..hi add nothing: each is treated as the
+    stationary law is unimodal and there is no largest count, the largest s has the largest divergence at every order
+    and in both directions (docs/proofs.md), so (M, M + sensitivity) stands for all s. If there is a largest count,
+    pairs that reach the laws in `top` are added. Counts outside lo..hi add nothing: each is treated as the
     nearest end, so its pairs have a smaller s.
     """
     starts = set(distinct_counts(laws))

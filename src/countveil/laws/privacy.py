@@ -54,7 +54,7 @@ def delta(laws: Laws, order: Fraction, sensitivity: int = 1) -> Divergence:
 
     **Guarantee.** For remapped laws the value is an upper bound. The signed law before the map has some delta at every
     order E' <= E; adding slack * (1 + E') covers the moves of the remap, and the least of these sums is the bound. It
-    is exact up to the part for the slack.
+    exceeds the exact delta by at most slack * (1 + E).
     """
     if isinstance(laws, Remap):
         return _remapped_delta(laws, order, sensitivity)
@@ -65,8 +65,9 @@ def _remapped_delta(laws: Remap, order: Fraction, sensitivity: int) -> Divergenc
     """An upper bound on the delta of remapped laws at the order E.
 
     For every order E' <= E, the delta of the signed law at E' plus slack * (1 + E') is such a bound; the least of them
-    is returned. The bound is convex in E'. It rises where the outcomes with p > E' q have less probability under q than
-    the slack. So the next E' to try is the largest one at which they have at least the slack.
+    is returned. The bound is convex in E'. Let p and q be the laws of the worst pair of counts. The bound rises with E'
+    where the outcomes with p > E' q have less probability under q than the slack. So the next E' to try is the largest
+    one at which these outcomes have at least that probability.
     """
     signed = LawsByCount(laws.source)
     far = laws.stationary_from
@@ -132,7 +133,7 @@ def epsilon_order(laws: Laws, target: Fraction, sensitivity: int = 1, guess: Fra
 def _pair_laws(laws: Laws, worst: Divergence) -> tuple[Law, Law, Fraction]:
     """The laws of the released count at the two counts of a divergence, both as offsets from `worst.n`, and the slack.
 
-    The slack is the largest share of a law that a remap moves; it is 0 for laws of the other kind.
+    The slack is the largest share of a law that a remap moves; it is 0 for `LawsByCount`.
     """
     n, m = worst.n, worst.m
     slack = laws.slack if isinstance(laws, Remap) else Fraction(0)

@@ -131,7 +131,7 @@ class Remap(Shown):
 
     @cached_property
     def targets(self) -> tuple[int, ...] | None:
-        """f(0), ..., f(T) if the map f is not random, never falls and has no moves; else None.
+        """f(0), ..., f(T) if f is not random, never falls, sends negative values to 0 and has no moves; else None.
 
         For such a map, Y <= y exactly if n + Z <= h, where h is the last value with f(h) <= y. So a quantile of Y is f
         of the same quantile of n + Z.
@@ -175,7 +175,7 @@ class Remap(Shown):
 
     @cached_property
     def slack(self) -> Fraction:
-        """The largest share of the weight of any law that moves give another value."""
+        """The largest share of its weight that a law gives to other values by moves, over all counts n."""
         most = max((sum(move.units for move in moves) for moves in self.moves.values()), default=0)
         return Fraction(most, 1 << self.bits)
 
@@ -187,7 +187,7 @@ class Remap(Shown):
         one, left, T = 1 << self.map_bits, self.source.left, self.T
         reversed_law = [self.source.weight(-u) for u in range(-T, left + 1)]
         change = [sum(w * y**power for y, w in self.rows[j]) - j**power * one for j in range(T + 1)]
-        unit = one if self.targets is not None else 1  # of a map that is not random, every change is a multiple of one
+        unit = one if self.targets is not None else 1  # `one` divides every change of a map that is not random
         raised = convolve(reversed_law, [max(0, c) // unit for c in change])
         lowered = convolve(reversed_law, [max(0, -c) // unit for c in change])
         excess = [(up - down) * unit for up, down in zip(raised[T:], lowered[T:], strict=True)]

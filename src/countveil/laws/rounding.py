@@ -34,7 +34,7 @@ def exp(epsilon: Fraction) -> Decimal:
 
 
 def fraction(x: Decimal) -> Fraction:
-    """x rounded to a multiple of 2**-SCALE, the resolution of proposals."""
+    """x rounded down to a multiple of 2**-SCALE, the resolution of proposals; 0 if x is negative."""
     return Fraction(_proposal(x), 1 << SCALE)
 
 
@@ -65,7 +65,8 @@ def symmetric_law(half: Sequence[int], bits: int) -> Law:
     side = _cumulative(half[:0:-1], bits)[::-1]
     missing = ((1 << bits) - centre) // 2 - sum(side)
     if max(side) + missing < 0:
-        raise InfeasibleError(f"the probabilities are too small for weights over 2^{bits}", "give more bits, up to 128")
+        what = f"the probabilities are too small for weights that sum to 2^{bits}"
+        raise InfeasibleError(what, "give more bits, up to 128")
     _absorb(side, missing)
     return Law((*side[::-1], centre, *side), len(side), bits)
 
@@ -112,7 +113,7 @@ def _balancing(weights: Sequence[int], left: int, missing: int, moment: int) -> 
                     added[z] = added.get(z, 0) + count
                 if not left_over and all(weights[z + left] + count >= 0 for z, count in added.items()):
                     return added
-    raise ValueError("no two or three cells can absorb the rounding error")
+    raise ValueError("no two or three outcomes can absorb the rounding error")
 
 
 def _absorb(side: list[int], missing: int) -> None:

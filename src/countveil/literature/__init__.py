@@ -8,7 +8,7 @@ offset_gaussian   the offset-symmetric Gaussian, between Gaussian and geometric
 bounded           truncated Laplace, Laplace on a bounded domain, the bounded law for many queries
 renyi             Renyi-optimal and Cactus laws, optimised for many answers
 skellam           Skellam noise, for sums that many parties make noisy
-finite_set        the optimal noise modulo the number of answers, for few answers
+finite_set        the optimal noise modulo the number of possible counts, for few counts
 unbiased          an unbiased count by post-processing the geometric law
 staircase         the discrete staircase, for people who change a count by more than one
 fair              the explicit fair mechanism

@@ -66,9 +66,9 @@ def round_down(order: Fraction, delta: Fraction, D: int, bits: int) -> Law:
     **Guarantee.** Its exact delta at `order` is at most `delta`.
 
     The weight of 0 is the largest even one that a symmetric law with this delta can have. Every further weight is at
-    most 1/E of the one before. So max(0, p(z) - E p(z + 1)) is p(z) - E p(z + 1) on that side, and the sum of these
-    terms telescopes. Where rounding leaves a few units for values beyond D, they are added to the weight of D, and P(Z
-    = 0) is lowered until the guarantee holds.
+    most 1/E of the one before. So for z >= 0, max(0, p(z) - E p(z + 1)) is p(z) - E p(z + 1), and the sum of these
+    terms telescopes. If rounding leaves a few units over, they are added to the weight of D, and P(Z = 0) is lowered
+    until the guarantee holds.
     """
     total = 1 << bits
     largest = (total * (order - 1 + 2 * delta) / (order + 1)).__floor__() & ~1
@@ -86,7 +86,8 @@ def round_down(order: Fraction, delta: Fraction, D: int, bits: int) -> Law:
         law = Law((*side[::-1], centre, *side), D, bits)
         if hockey_stick(law, law.shift(1), order) <= delta:
             return law
-    raise InfeasibleError(f"delta is too small for weights over 2^{bits}", "allow more bits, or raise delta")
+    what = f"delta is too small for weights that sum to 2^{bits}"
+    raise InfeasibleError(what, "allow more bits, up to 128, or raise delta")
 
 
 def widen(law: Law, D: int) -> Law:

@@ -106,7 +106,7 @@ class _Problem:
                     return b, c
             b, c = b + size * step[0], c + size * step[1]
             value, weights, plain = tried
-        raise SolverError("maximum entropy: the dual did not converge")
+        raise SolverError("maximum entropy: Newton's method did not converge; change V or D a little")
 
     def _dual(self, b: float, c: float) -> tuple[float, list[float], list[tuple[float, float]]]:
         """The value of the dual function at (b, c), and the weight, mean and second moment of each pooled block."""
@@ -136,7 +136,7 @@ class _Problem:
                         break
                     blocks = current
             else:
-                raise SolverError("maximum entropy: the last digits did not converge")
+                raise SolverError("maximum entropy: the last digits did not converge; change V or D a little")
             total = sum(weights, Decimal(0))
             spread = sum((w * s for w, (_, s) in zip(weights, plain, strict=True)), Decimal(0)) / total
             law = [w / total / (stop - first) for w, (first, stop) in zip(weights, blocks, strict=True)]

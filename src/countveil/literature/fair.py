@@ -24,7 +24,7 @@ LARGEST_N = 1000
 
 
 def explicit_fair(epsilon: Number, N: int) -> Member:
-    """The explicit fair mechanism for counts 0..N: every count is published exactly with the same probability.
+    """The explicit fair mechanism for counts 0..N: P(Y = n | n) is the same for every count n.
 
     With a = e^-epsilon, a law gives each published count a probability y a^k with a whole exponent k. The weight of
     each exponent is rounded down, and the true count takes the remainder: all laws sum to 2**192 and are exactly fair.

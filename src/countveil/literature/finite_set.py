@@ -35,7 +35,7 @@ def finite_set_noise(epsilon: Number, delta: Number, D: int) -> Member:
 
     Its privacy loss exceeds epsilon with probability at most delta.
     """
-    value, bound = read_epsilon(epsilon), integer("D", D, 1, LARGEST_D, "the binary variables are enumerated")
+    value, bound = read_epsilon(epsilon), integer("D", D, 1, LARGEST_D, "a larger D takes too long")
     allowed = "a decimal number from 0 to 0.999"
     target = number("delta", delta, allowed)
     if not 0 <= target <= Fraction(999, 1000):

@@ -5,7 +5,7 @@
 from Ghosh, Roughgarden and Sundararajan, *Universally Utility-Maximizing Privacy Mechanisms* (2009). It is exactly
 epsilon-differentially private at sensitivity 1. Three ways to bound it:
 
-- truncated: the law of Z given |Z| <= D; the edges cost a delta, P(Z = D);
+- truncated: the law of Z given |Z| <= D; the outcomes at the edges cost a delta, P(Z = D);
 - clamped: Y = n + Z moved to the nearest end of 0..N, the authors' range-restricted mechanism, at no cost in privacy;
 - folded: n + Z reflected at the ends, |n + Z| without an upper end, at no cost in privacy either.
 
@@ -78,9 +78,10 @@ def clamped_geometric(epsilon: Number, N: int | None = None) -> Member:
 
 
 def folded_geometric(epsilon: Number, N: int | None = None) -> Member:
-    """The geometric mechanism with reflection: |n + Z|, reflected at N too if N is given (as often as needed).
+    """The geometric mechanism with reflection: |n + Z| or, if N is given, n + Z reflected at 0 and N into 0..N.
 
-    Folding on a short range lowers delta, so there the folded laws themselves are measured.
+    Reflection never raises delta, and on a short range it lowers delta. So the delta of the reflected laws is measured
+    if N is at most 300; for a larger N, and without N, the delta of Z is taken, which is an upper bound.
     """
     top = _top(N)
     if top is None:
@@ -106,7 +107,7 @@ def rounded_laplace(epsilon: Number) -> Member:
 
 @dataclass(frozen=True)
 class Processed:
-    """The laws of a count with noise that a fixed map f (`send`) brings into 0..hi: the laws of f(n + Z) - n.
+    """The laws of f(n + Z) - n, where the map f (`send`) brings a count with noise into 0..hi.
 
     f is not random, and leaves values in 0..hi alone (all values >= 0 if hi is None). Post-processing costs no privacy,
     so the delta of these laws is at most that of Z at every order. A law is computed on demand, by moving the weights

@@ -52,8 +52,8 @@ def maximum_entropy(
 ) -> Member:
     """The p-table of maximum entropy: noise at most D in size, mean 0, and variance at most V.
 
-    With `exact_variance` the variance of every row is V. `pstay` is the least probability that a count stays as it is;
-    the counts 1..js are never published. With `monotone`, probabilities do not fall up to the true count.
+    With `exact_variance` the variance of every row is V. `pstay` is the least probability that a count is published
+    unchanged; the counts 1..js are never published. With `monotone`, probabilities do not fall up to the true count.
     """
     bound = integer("D", D, 1, LARGEST_D)
     variance = number("V", V, "a positive decimal number")
@@ -127,7 +127,7 @@ def _round(row: _Row) -> tuple[Law, Fraction]:
 def _balance(proposed: Sequence[int], left: int) -> Law:
     """The proposals as weights, rounded down; two neighbouring outcomes take what is missing, so that the mean is zero.
 
-    They are the heaviest two outcomes z and z + 1 above 0. If `missing` units are lacking and the rounded weights have
+    These two are z and z + 1, the heaviest pair above 0. If `missing` units are lacking and the rounded weights have
     the first moment `moment`, x units on z and y on z + 1 need x + y = missing and x z + y (z + 1) = -moment.
     """
     weights = [v >> (SCALE - BITS) for v in proposed]

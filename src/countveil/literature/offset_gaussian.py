@@ -1,8 +1,8 @@
 """The offset-symmetric Gaussian of Sadeghi and Korki, on the integers.
 
 *Offset-Symmetric Gaussians for Differential Privacy* (arXiv 2110.06412) takes a Gaussian's tail beyond an offset m and
-its mirror image, and puts the two together around zero. Here that density at the integers, normalised (~ means
-"proportional to"):
+its mirror image, and puts the two together around zero. Here that density is taken at the integers and normalised
+(~ means "proportional to"):
 
     p(z) ~ exp(-(|z| + m)^2 / (2 s2)) ~ exp(-z^2 / (2 s2) - |z| m / s2).
 

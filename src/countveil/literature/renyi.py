@@ -96,7 +96,7 @@ def optimise(V: float, order: float, sensitivity: int = 1) -> tuple[Floats, floa
                 return half, tail
         half, value = half * (1 + size * step), trial
         caution = max(1e-10, caution / 4) if size == longest else caution
-    raise SolverError("the Renyi-optimal law did not converge")
+    raise SolverError("the Renyi-optimal law did not converge; change V or order a little")
 
 
 class _Problem:
@@ -107,7 +107,7 @@ class _Problem:
 
     def __init__(self, N: int, tail: float, order: float, sensitivity: int) -> None:
         self.N, self.order = N, order
-        self.least = 0.0 if order == 1 else 1.0  # of two equal laws
+        self.least = 0.0 if order == 1 else 1.0  # the objective for two equal laws
         z = np.arange(-N + 1, N + sensitivity)
         self.x, self.y = _place(z, N), _place(z - sensitivity, N)
         self.x_factor, self.y_factor = _factor(z, N, tail), _factor(z - sensitivity, N, tail)
@@ -120,7 +120,7 @@ class _Problem:
         self.constraints = np.vstack((mass, square))
 
     def _f(self, x: Any, y: Any) -> Any:
-        """The term of an outcome in the objective; infinite if no float can hold it: then the search steps less far."""
+        """The term of an outcome in the objective; if it exceeds all floats, infinity, which shortens the step."""
         with np.errstate(over="ignore"):
             return x * np.log(x / y) if self.order == 1 else x * (x / y) ** (self.order - 1)
 

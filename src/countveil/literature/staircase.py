@@ -48,7 +48,7 @@ def staircase(epsilon: Number, sensitivity: int, r: int | None = None) -> Member
 
 
 def best_r(epsilon: Fraction, d: int) -> int:
-    """The r in 1..d for which the staircase has the least variance; the smallest of several.
+    """The r in 1..d for which the staircase has the least variance; if several have it, the smallest.
 
     >>> best_r(Fraction(1), 1), best_r(Fraction(2), 10), best_r(Fraction(1, 10), 10)
     (1, 4, 5)

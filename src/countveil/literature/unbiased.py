@@ -35,7 +35,7 @@ def unbiased_geometric(epsilon: Number) -> Member:
         a = exp(-value)
         depth = a / (1 - a) ** 2
         deep = int(depth.to_integral_value(ROUND_CEILING))
-        share = Fraction(proposals([depth - (deep - 1)])[0], 1 << SCALE)  # of X = 0 that goes to -deep
+        share = Fraction(proposals([depth - (deep - 1)])[0], 1 << SCALE)  # the share of X = 0 that goes to -deep
     return Member(
         family="geometric",
         name="unbiased geometric",

@@ -30,10 +30,10 @@ LARGEST_FLOOR = 200_000
 
 @dataclass(frozen=True)
 class Terms:
-    """What laws are measured for (epsilon, sensitivity, promised counts), and what their mechanism says of itself.
+    """The epsilon, sensitivity and promised counts for which laws are measured, and what their mechanism reports.
 
-    `counts` is the promised range (lo, hi), where hi may be None. Policy, method, notes and the later fields are not
-    measured, but copied into the mechanism.
+    `counts` is the promised range (lo, hi), where hi may be None. `bits`, if given, fixes the width of the weights. The
+    other fields are not measured, but copied into the mechanism.
     """
 
     epsilon: Fraction
@@ -51,7 +51,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Certificate(Shown):
-    """Exact properties of a mechanism. `delta` holds for every dataset, both directions, all neighbours.
+    """Exact properties of a mechanism. `delta` holds for every dataset and all its neighbours, in both directions.
 
     `delta` is exact at a rational lower bound of e^epsilon, so it is an upper bound at e^epsilon itself.
     `delta_singleton` is the paper's quantity, not a privacy parameter (None where it was not measured).
@@ -209,7 +209,7 @@ def _range(exceptions: list[int], typical: int, low: int) -> tuple[int | None, i
 def profile(laws: Laws, counts: tuple[int, int | None]) -> list[CountProfile]:
     """The bias, P(Y = n | n) and mean squared error of promised counts n, one profile for each different law.
 
-    These are the promised counts up to the stationary count, and the last ones that have a law in `top`.
+    The counts n are all promised counts up to the stationary count, and the last ones, which have a law in `top`.
     """
     low, high = counts
     if isinstance(laws, Remap):
@@ -238,7 +238,7 @@ def _remapped_margin(laws: Remap, targets: tuple[int, ...], low: int) -> int:
     """`margin_95` for a remap whose map is not random and never falls; `targets` are the values of the map at 0..T.
 
     For such a map, P(Y <= y | n) = P(Z <= h - n), where h is the last value that the map sends to y or below. The
-    counts are taken in turn, and the margin grows until it holds for each.
+    counts are taken in turn, and the margin grows until it has 95 % at each.
     """
     law, last = laws.source, len(targets) - 1
     sums = [0, *accumulate(law.weights)]
@@ -260,7 +260,7 @@ def _remapped_margin(laws: Remap, targets: tuple[int, ...], low: int) -> int:
 
 
 def _profiles_below(law: Law, lo: int, low: int) -> list[CountProfile]:
-    """The profiles of the counts from `low` to below `lo`. They are treated as `lo`, so their error is Z + lo - n."""
+    """The profiles of the counts n from `low` to below `lo`: n is treated as `lo`, so its error is Z + lo - n."""
     mean, mse = law.mean, law.mse
     return [
         CountProfile(lo - up, mean + up, law.probability(-up), mse + 2 * up * mean + up * up)

@@ -1,8 +1,8 @@
 """Cumulants of the error of a release, from which Chernoff's bound on the error of a sum of cells is computed.
 
 For a real number t, K(t) is the largest ln E[exp(t (Y - n)) | n] over all promised counts n, where Y is the released
-count. The values are floats. For a remap whose map never falls they are rounded outwards: there the expectations of all
-counts come from one convolution, whose rounding error is bounded and added.
+count. The values are floats. For a remap whose map never falls they are rounded outwards: the expectations of all
+counts then come from one convolution, whose rounding error is bounded and added.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class Cumulants:
 class MappedCumulants:
     """The cumulants K(t) of a remap whose map f never falls, for |t| up to `largest_order`.
 
-    They take time about linear in the width of the law. Given the count n, E exp(t (f(n + Z) - n)) is the sum of three
-    parts, none of which is negative: where n + Z < 0, f is 0; where n + Z is in 0..T, the part is an entry of a
-    convolution; where n + Z > T, f changes nothing.
+    To compute K(t) takes time about linear in the width of the law. Given the count n, E exp(t (f(n + Z) - n)) is the
+    sum of three parts, none of which is negative: where n + Z < 0, f is 0; where n + Z is in 0..T, the part is an entry
+    of a convolution; where n + Z > T, f changes nothing.
     """
 
     def __init__(self, laws: Remap, targets: tuple[int, ...], reach: int) -> None:
@@ -88,7 +88,7 @@ class MappedCumulants:
         mirrored[left + T + 1 - len(some) :] = some
         products, error = _convolve(np.exp(t * self._pulls), mirrored)
         expectations += products[T : T + len(counts)]
-        largest = max(float(np.max(expectations)) + error, float(above[0]))  # above[0]: counts that the map never moves
+        largest = max(float(np.max(expectations)) + error, float(above[0]))  # above[0]: counts with n + Z > T
         return math.log(largest * (1 + _SLACK)) + _SLACK
 
     def at_each(self, orders: Floats) -> Floats:

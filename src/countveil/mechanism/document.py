@@ -269,7 +269,8 @@ def _parse_law(stored: Mapping[str, Any]) -> Law:
     left, weights = _integer(stored["left"]), stored["weights"]
     if len(weights) > LARGEST_LAW or abs(left) > LARGEST_LAW:
         raise CertificateError(
-            f"a law has {len(weights)} weights and left = {left}; neither number may be above {LARGEST_LAW}"
+            f'a law has {len(weights)} weights and "left" {left} (its least noise is {-left}); '
+            f'allowed are at most {LARGEST_LAW} weights, and "left" from -{LARGEST_LAW} to {LARGEST_LAW}'
         )
     return Law(tuple(_weight(w) for w in weights), left, bits)
 

@@ -53,8 +53,8 @@ class Intervals:
     def _tables(self) -> list[tuple[int, Ints, Ints]]:
         """Tables (first release, lower ends, upper ends) for releases near an end of the promised counts.
 
-        These are all releases that counts with a law other than the stationary one can have. Elsewhere the interval is
-        the same at every release, relative to it.
+        They cover all releases that counts with a law other than the stationary one can have. For every other release,
+        the ends of the interval are at the same two distances from the release.
         """
         laws, (least, most) = self.mechanism.laws, self.mechanism.counts
         reach = self.mechanism.certificate.worst_error
@@ -68,7 +68,10 @@ class Intervals:
 
     @property
     def _first_top(self) -> int:
-        """The least count above the stationary count that has a law of its own, or 2^63 - 1 if there is none."""
+        """The least count that has a law in `top`.
+
+        If `top` is empty, it is the largest promised count + 1, and 2^63 - 1 if there is no largest count.
+        """
         most = self.mechanism.counts[1]
         return MOST if most is None else most + 1 - len(getattr(self.mechanism.laws, "top", ()))
 
@@ -92,7 +95,7 @@ class Intervals:
     def _distances(self, first: int, last: int) -> tuple[Ints, Ints]:
         """For each count first..last, how far the central 95 % of its released values reach below and above the count.
 
-        They are two arrays: the distance down to the least of these values, and the distance up to the greatest.
+        Returns two arrays: the distance down to the least of these values, and the distance up to the greatest.
         """
         laws = self.mechanism.laws
         below, above = (np.full(last + 1 - first, distance) for distance in self._stationary)
@@ -182,7 +185,7 @@ def _map_distances(targets: tuple[int, ...], below: Ints, above: Ints, first: in
 
 
 def _least_of_covers(starts: Ints, stops: Ints, values: Ints, size: int) -> Ints:
-    """For every index 0..size - 1 the least value of a range that covers it, or _NONE if no range does.
+    """For every index 0..size - 1 the least value among the ranges that cover it, or _NONE if none does.
 
     Range i covers the indexes starts[i]..stops[i] - 1 and has the value values[i]. Every range is the union of two
     ranges, which may overlap, whose length is a power of two. Beginning with the longest, the ranges of each length are

@@ -116,7 +116,7 @@ class Mechanism(Drawable):
         return self.laws
 
     def delta_at(self, epsilon: Number) -> Fraction:
-        """The exact delta at any epsilon, also at a negative one. **Guarantee.** Rounded up, never down.
+        """The exact delta at any epsilon, even at a negative one. **Guarantee.** Rounded up, never down.
 
         Args:
             epsilon: From -700 to 700.
@@ -189,10 +189,10 @@ class Mechanism(Drawable):
         """Noisy counts. Every call is a separate release, with a fresh noise key that is used once and discarded.
 
         Args:
-            counts: A true count, a numpy array, or a pandas, polars or pyarrow column of true counts.
+            counts: A true count, or a list, a numpy array, or a pandas, polars or pyarrow column of true counts.
 
         Returns:
-            The released counts: an int for an int, else the same kind of array or column.
+            The released counts: an int for an int, else the same kind of list, array or column.
 
         Raises:
             ParameterError: A count is negative or too large.
@@ -224,7 +224,7 @@ class Mechanism(Drawable):
         """The least and the largest true count that can be behind a released count y. They depend only on y.
 
         Args:
-            y: A released count, or a numpy array of them.
+            y: A released count, or a numpy array of released counts.
 
         Returns:
             The two ends; arrays for an array.

@@ -26,7 +26,7 @@ from countveil.sampling.randomness import NoiseKey
 from countveil.sampling.sampler import release_one
 
 ALPHA = 1e-6
-"""The probability with which the privacy check refutes a sampler that is right."""
+"""The privacy check refutes a sampler that is right with at most this probability."""
 LEAST_P = 1e-9
 """A chi-square test with a p-value below this refutes the weights."""
 ORDERS = (-2.0, -1.0, -0.5, -0.2, 0.0, 0.2, 0.5, 1.0)
@@ -95,7 +95,7 @@ def audit(mechanism: Mechanism, draws: int = 1_000_000, release: Release | None 
 
 
 def _audited_counts(mechanism: Mechanism) -> list[int]:
-    """The counts to audit: the worst pair, the smallest, those around the stationary one, the last, a large one."""
+    """The promised counts to audit: worst pair, first three, last three, two around the stationary one, a large one."""
     first, last = mechanism.counts
     M = mechanism.certificate.stationary_from
     wanted = {*mechanism.certificate.worst_pair, first, first + 1, first + 2, M - 1, M, LARGE}
@@ -108,7 +108,7 @@ def _independence(mechanism: Mechanism, draw: Release, draws: int) -> Fit:
     """Test whether draws are independent, by how often two draws at the same count have equal noise.
 
     The expected share is sum_z p(z)^2. One test compares neighbouring cells of one release, the other the same cell of
-    two releases.
+    two releases. In the Fit, 0 stands for the first test and 1 for the second, instead of a noise.
     """
     n = mechanism.certificate.typical
     law = mechanism.laws.law(n)
@@ -169,10 +169,10 @@ def _fit(n: int, law: Law, noise: NDArray[np.int64]) -> Fit:
 
 
 def _chi_square_p(observed: dict[int, int], expected: dict[int, float]) -> float:
-    """The p-value of Pearson's chi-square test; values with an expectation below 10 are pooled into one."""
+    """The p-value of Pearson's chi-square test; values expected fewer than 10 times are pooled with another one."""
     pooled = {z for z, e in expected.items() if e < 10}
     cells = [(observed.get(z, 0), e) for z, e in expected.items() if z not in pooled]
-    if pooled and cells:  # rare values are pooled with the least expected of the other cells
+    if pooled and cells:  # rare values join the least expected of the other values
         k, e = cells.pop(min(range(len(cells)), key=lambda i: cells[i][1]))
         cells.append((k + sum(observed.get(z, 0) for z in pooled), e + sum(expected[z] for z in pooled)))
     statistic = sum((o - e) ** 2 / e for o, e in cells)
@@ -183,7 +183,10 @@ def _chi_square_p(observed: dict[int, int], expected: dict[int, float]) -> float
 
 
 def clopper_pearson_lower(successes: int, trials: int, level: float) -> float:
-    """A lower confidence bound on a probability: the p with P(at least `successes` in `trials` trials) = level."""
+    """A lower bound on a probability: the p at which P(at least `successes` in `trials` trials) is `level`.
+
+    The bound is above the true probability with probability at most `level`.
+    """
     if successes == 0:
         return 0.0
     likely = partial(beta_regularised, a=successes, b=trials - successes + 1)

@@ -70,7 +70,7 @@ def exp_bounds(x: Fraction, bits: int = 160) -> tuple[Fraction, Fraction]:
 
     **Guarantee.** Every step of the lower bound rounds down and every step of the upper bound rounds
     up: Taylor's series of x / 2^s (all terms positive, remainder bounded by twice the next term), then s
-    squarings. A negative x is the reciprocal of the opposite bound.
+    squarings. The bounds for a negative x are the reciprocals of the opposite bounds for -x.
 
     >>> low, high = exp_bounds(Fraction(1))
     >>> float(low), high - low < Fraction(1, 2**150)
@@ -162,8 +162,8 @@ def convolve(left: Sequence[int], right: Sequence[int]) -> list[int]:
 
     All entries of a sequence are packed into one large integer, and the two integers are multiplied (Kronecker's
     substitution). Each entry gets a slot wide enough for any coefficient of the result, so no carry reaches the next
-    slot. Very large products are computed with Decimals, because Python multiplies large Decimals, exactly, by
-    number-theoretic transforms, and large ints more slowly.
+    slot. Very large products are computed with Decimals: Python multiplies these exactly too, but by number-theoretic
+    transforms, which are faster than its product of large ints.
 
     >>> convolve([1, 2, 3], [1, 1])
     [1, 3, 5, 3]

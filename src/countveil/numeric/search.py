@@ -50,8 +50,8 @@ def bisect(
 ) -> tuple[Real, Real]:
     """Halve the bracket (low, high) again and again, and return its two ends.
 
-    The condition must be false at `low` and true at `high`, and stays so at the ends of every shorter bracket. The
-    search ends after `steps` halvings, or when the bracket is at most `tolerance(high)` long. `middle`, if given,
+    The condition must be false at `low` and true at `high`; then the same holds for the ends of every shorter bracket.
+    The search ends after `steps` halvings, or when the bracket is at most `tolerance(high)` long. `middle`, if given,
     chooses where a bracket is divided.
 
     >>> bisect(lambda x: x * x >= 2, Fraction(1), Fraction(2), steps=3)

@@ -2,13 +2,13 @@
 
 grades          `Grade`, what is asked of answers of one accuracy, and `PlannedGrade`, what they get
 plans           `Plan`, and how a plan of equal answers is made and certified
-graded_plan     plans of several grades: targets are kept, the rest is split by weight
+graded_plan     plans of several grades: targets (margin, variance or eta) are kept, the rest is split by weight
 split_search    the search for the laws of several grades
 grade_prices    what one more answer of a grade costs the others
 shortfall       why grades do not fit their budget, and which values would fit
 descent         descent by quasi-Newton steps
 shape_search    the search for the best symmetric law of k answers: shapes, then D, then the weights themselves
-shapes          symmetric laws, stored as P(Z = 0..D), in floats, for the search only
+shapes          symmetric laws, stored as P(Z = z) for z = 0..D, in floats, for the search only
 program_plan    plans by linear program: a law for each small count
 curve_program   the linear program of `program_plan`, with privacy curves below given heights
 margins         an estimate of the 95 % margin of a plan in closed form
@@ -67,16 +67,17 @@ def plan(
         grades: Instead of `answers`: names and grades, each with its number of answers and its accuracy.
         policy: "nonnegative", "signed" or "floor" (counts below D are treated as D).
         objective: What is best for a typical count: least "variance", largest "eta" or least 95 % "margin". With
-            grades, the sum over all answers of weight times variance, or of weight times the probability of an error.
+            grades, the least sum over all answers of weight times variance, or of weight times the probability of an
+            error (objective "eta").
         neighbours: "add-remove" (one person more or less) or "replace" (one person replaced by another).
         cells: The number of cells of one table that a person can be in.
         sensitivity: How much one person can change a count.
-        unbiased_from: For policy nonnegative, the bias is at most `max_bias` from this count on. Default: computed.
-        max_bias: The allowed bias. Default: as little as is nearly free.
+        unbiased_from: For policy nonnegative, the bias is at most `max_bias` from this count on.
+        max_bias: The largest allowed bias. The defaults of these two are those of `make_nonnegative`.
         method: How counts are made never negative. "remap" maps signed noise. "program", for noise up to 48, makes
             P(Y = n) the same for all counts n from 1 on, and the bias exactly zero from `unbiased_from` on.
         prices: Also compute the price list: other numbers of answers, or with grades one more answer of each.
-        progress: Wraps the rows of that list, to show progress.
+        progress: A function that wraps the rows of that list, to show progress.
 
     Returns:
         A Plan: its grades with their mechanisms, and the certified delta of all answers.

@@ -34,7 +34,7 @@ MARGIN = 2
 WIDE = 4
 """Unless n0 is given, the bias is required to be zero from this many standard deviations on."""
 _MET = Fraction(1, 10**9)
-"""A relative excess over the heights up to this size is put down to the solver's tolerance."""
+"""Curves may exceed the heights by this share, which is within the solver's tolerance."""
 _EXACT = Fraction(1, 10**40)
 _ROUGH = Fraction(1, 10**7)
 """A residual that rounding to integers can repair; the certificate includes its cost."""
@@ -98,7 +98,7 @@ class CurveProgram:
                 for terms in sums:
                     terms.append(p)
                 continue
-            guess = self._bins[distance]  # orders below this one are below the ratio in the given law
+            guess = self._bins[distance]  # the number of orders up to the ratio in the given law
             first, last = max(1, guess - MARGIN), min(len(sums), guess + MARGIN)
             for g in range(first):
                 sums[g] += [p, (q[0], -self.orders[g] * q[1])]

@@ -28,7 +28,7 @@ class Slope(Protocol):
 def descend(slope: Slope, x: Floats, steps: int = STEPS) -> None:
     """Go downhill from x by at most `steps` steps; the function remembers the best point.
 
-    The descent ends when three steps in turn gain less than LEAST_GAIN, or when no step gains anything.
+    The descent ends when three steps in a row gain less than LEAST_GAIN, or when no step gains anything.
     """
     try:
         value, gradient = slope.value_and_gradient(x)

@@ -33,15 +33,15 @@ _WRITTEN = "NAME=ANSWERS, then xWEIGHT or @MARGIN (or @variance:V, @eta:P, @D:D)
 
 @dataclass(frozen=True)
 class Grade:
-    """Answers of one accuracy: with a target to keep, or with a weight, by which they share what the targets leave.
+    """Answers of one accuracy: with a target to keep, or with a weight for a share of the budget that targets leave.
 
     Args:
         answers: The number of answers.
-        margin: The 95 % margin to keep: at least 95 % of answers are no further from the truth, whatever the count is.
+        margin: The 95 % margin to keep: at least 95 % of answers are at most this far off, whatever the count is.
         variance: The variance to keep for a typical count.
         eta: The probability of an exact answer to keep for a typical count.
-        D: The noise bound: no answer is ever further from the truth. Unlike margin, variance and eta, it
-            can be combined with a weight.
+        D: The noise bound: no answer is ever further than this from the truth. Unlike margin, variance and
+            eta, it can be combined with a weight.
         weight: The plan makes the sum of weight * answers * variance least. Default 1; not with a margin,
             a variance or an eta.
         policy: "nonnegative", "signed" or "floor". Default: that of the plan.
@@ -155,7 +155,7 @@ def read_grade(text: str) -> tuple[str, Grade]:
 def check_name(name: object) -> str:
     """The given name of a grade; raises ParameterError if it is not allowed."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise ParameterError("grade", name, "a name of up to 32 of a-z, 0-9, _ and -, beginning with a letter")
+        raise ParameterError("grade", name, "a name of up to 32 characters a-z, 0-9, _ and -, beginning with a letter")
     return name
 
 

@@ -1,9 +1,9 @@
 """The 95 % margin of a plan before it is made: an estimate in closed form, in microseconds.
 
-The estimate is the better of two classic plans for so many answers: Laplace noise, with even shares of epsilon, and
-Gaussian noise, whose exact delta has a closed form (Balle and Wang 2018). A person who is in several cells pays for
+The estimate is the better of two classic plans for that number of answers: Laplace noise, with even shares of epsilon,
+and Gaussian noise, whose exact delta has a closed form (Balle and Wang 2018). A person who is in several cells pays for
 each of them, and noise grows in proportion to what a person can change in one cell. The margin of a real plan differs
-from the estimate by at most about one, or a tenth of it.
+from the estimate by at most about one, or by about a tenth.
 """
 
 from __future__ import annotations

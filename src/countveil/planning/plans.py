@@ -172,7 +172,11 @@ def make_plan(ask: PlanRequest) -> Plan:
 
 
 def _is_designed(ask: PlanRequest) -> bool:
-    """Whether each answer gets an even share of the budget, and the law that `design` makes for that share."""
+    """Whether each answer gets an even share of the budget, and the law that `design` makes for that share.
+
+    True if there is only one pair of laws, or if each pair has an epsilon above LARGE_SHARE; but never at a sensitivity
+    that is too large for `design`.
+    """
     if ask.sensitivity > 1 and (ask.sensitivity > MOST_DESIGNED or 4 * ask.epsilon < ask.sensitivity):
         return False
     return ask.pairs == 1 or ask.epsilon > LARGE_SHARE * ask.pairs
@@ -237,7 +241,7 @@ def _plan_single(ask: PlanRequest) -> Plan:
 
 
 def _share_evenly(ask: PlanRequest) -> Plan:
-    """A plan with even shares of epsilon and delta; with so much epsilon for each answer no other plan is better."""
+    """A plan with even shares of epsilon and delta, which is the best plan if `_is_designed` holds."""
     epsilon = min(ask.epsilon / ask.pairs, LARGEST_SHARE)
     delta = ask.delta / ask.pairs * Fraction(AIMED)
     if ask.method == "program":
@@ -248,7 +252,7 @@ def _share_evenly(ask: PlanRequest) -> Plan:
         mechanism = certify_alone(ask, make_laws(ask, mechanism.laws.stationary))
     bounds = _compose(ask, mechanism.laws, 1e-3)
     if Fraction(bounds.upper) > ask.delta:
-        raise InfeasibleError("with equal shares of epsilon for all answers, they exceed delta together", "raise delta")
+        raise InfeasibleError("with even shares of epsilon, all answers together exceed delta", "raise delta")
     notes = (
         "even shares of epsilon and delta for every answer: with so much epsilon nothing else is better",
         "the law of largest eta, which serves every objective here",
@@ -270,7 +274,7 @@ def _certify(ask: PlanRequest, candidate: Candidate) -> Plan:
         excess = bounds.upper / float(ask.delta)
         target = replace(target, delta=target.delta / excess**1.2)
         half = _widen(half, target, candidate.step)
-    raise InfeasibleError(EDGES_TOO_LIKELY, "allow more delta, or raise D where it is given")
+    raise InfeasibleError(EDGES_TOO_LIKELY, "allow more delta, or plan fewer answers")
 
 
 def _plan_by_program(ask: PlanRequest) -> Plan:
@@ -285,7 +289,7 @@ def _plan_by_program(ask: PlanRequest) -> Plan:
         if Fraction(bounds.upper) <= ask.delta:
             return plan_of(ask, certify_alone(ask, proposed.laws), bounds, (*proposed.notes, *promises(bounds)))
         target = replace(target, delta=target.delta * 0.9 * float(ask.delta) / bounds.upper)
-    raise InfeasibleError("the laws that the program found exceed the delta", "raise delta, or use method remap")
+    raise InfeasibleError("the laws that the program found exceed delta together", "raise delta, or use method remap")
 
 
 def make_laws(ask: PlanRequest, law: Law) -> Laws:
@@ -297,7 +301,8 @@ def make_laws(ask: PlanRequest, law: Law) -> Laws:
         return LawsByCount(law, lo=law.right if ask.policy == "floor" else 0)
     if min(law.left, law.right) < 2:
         raise InfeasibleError(
-            "the noise is at most 1, too little to avoid negative counts", "choose a smaller epsilon or policy signed"
+            "noise of at most 1 leaves no room for a map that avoids negative counts",
+            "give a smaller epsilon, or policy signed",
         )
     try:
         return remap_nearly(law, ask.unbiased_from, ask.max_bias)
@@ -330,7 +335,7 @@ def _widen(half: Floats, target: Target, step: float) -> Floats:
     try:
         return normalise(logs * np.exp(-find_root(lack, 0.0, step=1e-4)))
     except NoRootError:
-        raise InfeasibleError(EDGES_TOO_LIKELY, "allow more delta, or raise D where it is given") from None
+        raise InfeasibleError(EDGES_TOO_LIKELY, "allow more delta, or plan fewer answers") from None
 
 
 def certify_alone(ask: PlanRequest, laws: Laws) -> Mechanism:

@@ -38,7 +38,7 @@ LARGEST_D = 48
 ORDERS = 8
 """Privacy curves are bounded at no more than this many orders above 1."""
 DIPS = (0.01, 0.03, 0.1)
-"""By how much the centre of the stationary law is lowered; tried in this order."""
+"""Shares by which the centre of the stationary law is lowered, in the order in which they are tried."""
 EDGE = 0.05
 """Cutting the signed law at its ends may take up to this share of delta, to make D smaller."""
 SPARED = 0.98
@@ -113,7 +113,7 @@ def _find_curve(target: Target, objective: str) -> tuple[Floats, Curve]:
 def _check_size(D: int) -> None:
     if D > LARGEST_D:
         raise InfeasibleError(
-            f"method program plans noise up to {LARGEST_D}, and these answers need up to {D}",
+            f"method program allows noise up to D = {LARGEST_D}, but these answers need D = {D}",
             "use method remap, plan fewer answers, or allow more epsilon",
         )
 
@@ -129,8 +129,8 @@ def _shorten(half: Floats, target: Target) -> Floats:
 def _lower_centre(half: Floats, by: float, curve: Curve) -> Law | None:
     """The law with a lower centre and a smaller outermost weight, which leaves other laws some room below the curve.
 
-    None if no such law is below the curve. A lower centre raises all other weights; if the law then exceeds the curve,
-    its losses are scaled down a little too.
+    The logarithm of the centre falls by `by`. That raises all other weights; if the law then exceeds the curve, its
+    losses are scaled down a little too. None if no such law is below the curve.
     """
     for flatter in (0.0, by / 10, by / 5, by / 2, by):
         logs = (np.log(half / half[0]) * (1 - flatter)).tolist()
@@ -149,9 +149,10 @@ def _height(law: Law, order: Fraction) -> Fraction:
 
 
 def _choose_curve(law: Law, target: Target) -> Curve:
-    """The privacy curve of a law against its shift by 1, at a few of its corners.
+    """The privacy curve of a law against its shift by 1, given by its heights at a few orders.
 
-    While there are too many corners, the one whose removal costs least for k answers is dropped.
+    The curve consists of straight lines, which meet at the order 1 and at the ratios P(Z = i) / P(Z = i + 1). While
+    these orders are too many, the one whose removal costs least for k answers is dropped.
     """
     orders = [Fraction(1)]
     for ratio in sorted(law.probability(i) / law.probability(i + 1) for i in range(law.right)):

@@ -6,7 +6,7 @@ Floats throughout: the result is a proposal. `plan` rounds it to integers and ce
 the weights, sum_z cost_z w_z: the variance, or the probability of an error.
 
 The delta of k answers is differentiable in the weights w_z of one answer. With l_z = ln(w_z / w_(z-1)) the privacy loss
-of outcome z, and L the loss of the other k - 1 answers,
+of outcome z, and L the loss of the other k - 1 answers, whose laws at two neighbouring datasets are P and Q,
 
     d delta / d w_z = k ( P(L > epsilon - l_z) - e^epsilon Q(L > epsilon - l_(z+1)) ),
 
@@ -278,7 +278,7 @@ class _Search:
         mass = np.where(np.arange(self.D + 1) == 0, half, 2 * half)
         of_depth = -mass * (per_outcome - float(mass @ per_outcome))
         beyond = np.cumsum(of_depth[::-1])[::-1]  # of everything at or beyond z
-        # between knots the depth grows linearly: cell z takes the share of the interval below it
+        # between knots the depth -ln(weight) grows linearly: z has the share of the interval that is below it
         gradient = np.zeros(len(x))
         slopes = np.exp(x)
         for j, (a, b) in enumerate(zip(self.knots[:-1], self.knots[1:], strict=True)):

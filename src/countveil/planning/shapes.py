@@ -1,10 +1,10 @@
-"""Symmetric laws, stored as P(Z = 0..D) (`half`), and the delta of k answers: floats, for the search only.
+"""Symmetric laws, stored as P(Z = z) for z = 0..D (`half`), and the delta of k answers: floats, for searches only.
 
 Every law of the search is unimodal, so of all shifts up to the sensitivity only the largest one is measured: no other
 has a larger divergence at any order (docs/proofs.md).
 
 The laws with probabilities proportional to exp(-|z/c|^p) include the geometric law (p = 1), the discrete Gaussian (p =
-2) and all shapes between.
+2) and all shapes in between.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def grid_losses(half: Floats, target: Target, step: float | None = None) -> Loss
 
 
 def composed_delta(half: Floats, target: Target, step: float | None = None) -> float:
-    """An estimate of the delta of all answers together, rather too large than too small."""
+    """An estimate of the delta of all answers together, on the safe side: if it is off, it is too large."""
     if target.answers == 1:
         return pair(half, target.sensitivity).delta(target.epsilon)
     return convolution.estimate([(grid_losses(half, target, step), target.answers)], target.epsilon)

@@ -6,8 +6,9 @@ free scales by one factor so that the composed delta meets the budget. So the se
 
 1. Start from variances in proportion to (sensitivity^2/weight)^e, with e from 1/2 (many answers, where an answer of
    variance v costs about 1/v) to 2/3 (few answers, where it costs about 1/sqrt(v)), and one power for all.
-2. Descend with the gradient of delta. For a grade with k answers and sensitivity d, let l_z be the privacy loss of
-   outcome z of one answer, and L the loss of all other answers. Then
+2. Descend with the gradient of delta. For a grade with k answers and sensitivity d, let w_z be the probability and l_z
+   the privacy loss of the noise z of one answer. Let L be the loss of all other answers, and P and Q the laws of these
+   answers at two neighbouring datasets. Then
        d delta / d w_z = k ( P(L > epsilon - l_z) - e^epsilon Q(L > epsilon - l_(z+d)) ).
 3. Try steps along single variables: where few answers make delta a function with kinks, descent alone can stop early.
 
@@ -60,7 +61,7 @@ class GradePart:
     D: int | None = None
 
     def keeps(self, half: Floats) -> bool:
-        """Whether a law keeps the target; `half` are its P(Z = 0..D)."""
+        """Whether a law keeps the target (a margin: with probability `level`); `half` are P(Z = z) for z = 0..D."""
         if self.target == "variance":
             return variance(half) <= self.value
         if self.target == "eta":
@@ -78,7 +79,7 @@ class Shape:
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Proposed laws: P(Z = 0..D) for every grade, a grid step that suits them, and the shapes of all kinds."""
+    """Proposed laws: P(Z = z), z = 0..D, of every grade, a grid step that suits them, and the shapes of all kinds."""
 
     halves: tuple[Floats, ...]
     step: float
@@ -211,7 +212,7 @@ class _Search:
         return cost_of(self.objective, len(half) - 1)
 
     def composed(self, halves: Sequence[Floats]) -> float:
-        """An estimate of the delta of all answers together, rather too large than too small."""
+        """An estimate of the delta of all answers together, on the safe side: if it is off, it is too large."""
         return convolution.estimate(self._losses(halves), self.epsilon)
 
     def _losses(self, halves: Sequence[Floats]) -> list[convolution.Part]:
@@ -378,7 +379,7 @@ class _Search:
 
 
 def fitting_law(part: GradePart, power: float, delta: float) -> Floats:
-    """The widest law with this power that keeps the part's target, as P(Z = 0..D)."""
+    """The widest law with this power that keeps the part's target, as P(Z = z) for z = 0..D."""
     search = _Search([part], 1.0, delta, "variance")
     return search.laws(search.shapes(np.array([power])))[0]
 
@@ -390,7 +391,7 @@ def least_delta(parts: Sequence[GradePart], epsilon: float) -> float:
 
 
 def widen(halves: Sequence[Floats], parts: Sequence[GradePart], by: float) -> tuple[Floats, ...]:
-    """The laws, with those that have no target made a little wider; the others must stay as they are."""
+    """The laws; those without a target are made a little wider: their logarithms are multiplied by 1 - `by`."""
     return tuple(
         half if part.target is not None else normalise(np.log(half / half[0]) * (1 - by))
         for part, half in zip(parts, halves, strict=True)

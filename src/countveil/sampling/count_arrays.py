@@ -78,8 +78,8 @@ def _series(sampler: Sampler, counts: Any, top: int) -> Any:
     try:
         series = nw.from_native(counts, series_only=True, allow_series=True)
     except (TypeError, NarwhalsError):
-        given = type(counts).__name__
-        raise ParameterError("count", given, "an int, a numpy array, or a pandas, polars or pyarrow column") from None
+        allowed = "an int, a list, a numpy array, or a pandas, polars or pyarrow column"
+        raise ParameterError("count", type(counts).__name__, allowed) from None
     missing = series.is_null()
     if missing.any():
         row = int(missing.to_numpy().argmax()) + 1

@@ -43,8 +43,7 @@ class Bits(Protocol):
         """Fill `words` with the first 16 bits of the cells first, first + 1, ... in a source (NOISE or MAP)."""
 
     def blocks(self, source: int, cells: NDArray[np.int64]) -> Blocks:
-        """For each cell: the 128 bits after the first 16 that the source (NOISE or MAP) has for it, as high and low
-        half."""
+        """The 128 bits after the first 16 of each cell in a source (NOISE or MAP), as pairs (high half, low half)."""
 
 
 class NoiseKey:

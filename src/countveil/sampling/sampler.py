@@ -8,8 +8,8 @@ bits choose where the map sends n + Z, and the moves give the first few integers
 
 **Vectors** of counts get exactly the same draws, but few bits are read. A guide table says for the first 16 bits of a
 cell which noise they give, or that they are ambiguous; only in that case are more bits read. The result is the same,
-bit for bit, for every guide width, batch size and order. The time that a cell takes depends on its noise only because
-ambiguous entries take longer.
+bit for bit, for every guide width, batch size and order. A cell takes longer if its
+entry is ambiguous or if a map is applied to it; its time depends on its noise in no other way.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def sampler(laws: Laws, width: int = WIDTH) -> Sampler:
 class Sampler(ABC):
     """Draws noise for vectors of counts.
 
-    First every count gets noise by the stationary law; then those counts that have another law are drawn again.
+    A batch of counts that all have the stationary law needs one guide table; other batches go to `_draw_mixed`.
     """
 
     def __init__(self, laws: Laws, width: int) -> None:
@@ -231,7 +231,7 @@ class Sampler(ABC):
 
 
 class _LawsByCountSampler(Sampler):
-    """The sampler of `LawsByCount`. One guide table per law, the stationary one last, small enough for the cache."""
+    """The sampler of `LawsByCount`: a guide table for each law, the stationary one last; they fit into the cache."""
 
     def __init__(self, laws: LawsByCount, width: int) -> None:
         super().__init__(laws, width)
@@ -316,7 +316,7 @@ class _RemapSampler(Sampler):
 
 
 def _map_heads(row: Row, map_bits: int) -> tuple[int, int]:
-    """Thresholds (a, b) for the first 16 bits: below a, a row's first target is chosen, from b on its last."""
+    """Thresholds (a, b) for the first 16 bits: less than a means the row's first target, b or more its last one."""
     ends = [0]
     for _, weight in row:
         ends.append(ends[-1] + weight)

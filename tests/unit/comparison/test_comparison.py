@@ -293,8 +293,8 @@ def test_a_mechanism_on_a_bounded_range_is_measured_at_its_middle_count() -> Non
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({}, "nothing given"),
-        ({"epsilon": "1"}, "epsilon given"),
+        ({}, "got nothing, which"),
+        ({"epsilon": "1"}, "got epsilon, which"),
         ({"epsilon": "1", "delta": "1e-6", "variance": "2"}, "no basis for a comparison"),
         ({"epsilon": "1", "eta": "0.4"}, "no basis"),
         ({"epsilon": "1", "delta": "1e-6", "sort": "beauty"}, "sort: got beauty"),

@@ -120,7 +120,7 @@ def test_a_proposed_law_that_exceeds_delta_is_refused(monkeypatch: pytest.Monkey
         return ProposedLaws(with_wrong_law(laws), 0.01, ())
 
     monkeypatch.setattr(plans, "propose", propose)
-    with pytest.raises(cv.InfeasibleError, match="exceed the delta"):
+    with pytest.raises(cv.InfeasibleError, match="exceed delta together"):
         cv.plan(epsilon="3", delta="1e-6", answers=2, method="program")
 
 
@@ -222,7 +222,7 @@ def test_plans_with_noise_beyond_the_limit_are_refused() -> None:
     with pytest.raises(cv.InfeasibleError) as caught:
         program_plan(answers=30)
     message = str(caught.value)
-    assert f"method program plans noise up to {LARGEST_D}, and these answers need up to " in message
+    assert f"method program allows noise up to D = {LARGEST_D}, but these answers need D = " in message
     assert "use method remap, plan fewer answers, or allow more epsilon" in message
     assert "\n" not in message
 

@@ -5,8 +5,8 @@ as 0 and pulls small positive outcomes down. From `unbiased_from` on the bias is
 then moves (a few units of weight given to another outcome) make it zero, and the cost of the moves in delta is
 certified.
 
-Order of objectives: as for a signed law at eta up to the knee tanh(epsilon/2), then the least n0 (the count from which
-on the bias is zero) for which pulls suffice, then the least total mean squared error.
+Order of objectives: those of the signed law, whose eta is the knee tanh(epsilon/2) if none is given; then the least n0
+(the count from which on the bias is zero) for which pulls suffice; then the least total mean squared error.
 """
 
 from __future__ import annotations
@@ -55,8 +55,9 @@ def remap_nearly(source: Law, n0: int | None = None, max_bias: Fraction | None =
 
     If neither n0 nor a bias is given, the map only pulls small outcomes down: P(Y = n) is eta from a few counts on, and
     from two standard deviations on the bias is about a thousandth of a standard deviation. Otherwise a linear program
-    finds the map (`map_program`). Plans of many answers use this function: moves would cost k answers k * share * (1 +
-    E) of delta, where share is the probability that is moved and E = e^epsilon.
+    finds the map (`map_program`) or, for laws too wide for it, pulls alone. Plans of many answers use this function:
+    moves would cost k answers k * share * (1 + E) of delta, where share is the probability that is moved and E =
+    e^epsilon.
     """
     if max_bias is None and is_wide(source):
         start = math.ceil(2 * math.sqrt(source.variance)) if n0 is None else n0
@@ -97,7 +98,7 @@ def _pulls(source: Law, n0: int | None) -> tuple[int, list[float]]:
     first = _least_n0(ratio, onset)
     if n0 is not None and n0 < first:
         raise InfeasibleError(
-            f"method remap cannot be unbiased from n = {n0} on, as it can lower an outcome to 0 at most",
+            f"method remap cannot be unbiased from n = {n0} on, because it cannot lower outcomes below 0",
             f"give unbiased_from {first} or more, or use method program, which may allow less",
         )
     start = first if n0 is None else n0

@@ -12,8 +12,9 @@ program: m(j) is a first value plus units 0 <= u_k <= 1, and the unit that raise
     (2k - 1) Q_j - 2 R_j,       Q_j = sum_{n>=0} q(j - n),   R_j = sum_{n>=0} n q(j - n).
 
 Outcomes may be moved up as well as down; this makes a small B possible. T is six standard deviations beyond n0: the
-further the map reaches, the less its last rows oscillate. No outcome is moved by more than 2.5 standard deviations. The
-map has a price: outcomes that f moves are not published as they are, so P(Y = n) is eta from T + 1 on only.
+further the map reaches, the less its last rows oscillate. No outcome is moved by more than 2.5 standard deviations (but
+4 are always allowed, and 20 is the most). The map has a price: outcomes that f moves are not published as they are, so
+P(Y = n) is eta from T + 1 on only.
 
 B = 0 is impossible for a bounded law, but B = 1e-8 often does not increase the error. Where it does, B is doubled (for
 laws with a large variance multiplied by 32) until no count has a mean squared error above 5/4 of the variance, but not
@@ -68,7 +69,7 @@ def without_moves(source: Law, rows: Iterable[Row]) -> Remap:
     Its delta is that of the signed law; its D is the largest error that noise and map can cause together.
     """
     kept = list(rows)
-    highest = list(accumulate((max(y for y, _ in row) for row in kept), max))  # of all rows up to each
+    highest = list(accumulate((max(y for y, _ in row) for row in kept), max))  # over all rows so far
     while len(kept) > 1 and kept[-1] == ((len(kept) - 1, _ONE),) and highest[len(kept) - 2] < len(kept) - 1:
         kept.pop()
     far = max(abs(y - j) for j, row in enumerate(kept) for y, _ in row)
@@ -90,7 +91,8 @@ def worst_error(laws: Remap) -> Fraction:
 def best_map(source: Law, n0: int) -> Remap:
     """The map of least error for the smallest bias that does not raise errors too much.
 
-    That is the smallest bias, of those tried, at which no count has a mean squared error above 5/4 of the variance.
+    That is the smallest bias, of those tried, at which no count has a mean squared error above 5/4 of the variance; if
+    there is none, it is the largest bias tried.
     """
     most = max(LEAST_BIAS, _root(source.variance) / NEARLY)
     biases = [LEAST_BIAS]

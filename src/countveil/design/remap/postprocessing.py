@@ -1,8 +1,8 @@
 """Signed mechanisms made never negative by a fixed map f at no privacy cost: f(n + Z) is published instead of n + Z.
 
 This is post-processing: the delta of the signed law holds at every order and for any number of answers. Accuracy
-changes, and is measured: counts below n0 are biased, counts from n0 on by at most `bias_from_n0`; D grows by the
-furthest move of the map.
+changes, and is measured: counts below n0 are biased, and from n0 on the bias is at most `bias_from_n0`; D grows by at
+most the furthest move of the map.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ Floats = NDArray[np.float64]
 WIDE = 80
 """Laws with at least this standard deviation are wide."""
 REACH, KNOTS, ROWS = 3.0, 60, 12
-"""A map's reach in standard deviations, its stretches between knots, and counts per deviation to bound the bias at."""
+"""A map reaches REACH standard deviations, has KNOTS stretches, and bounds the bias at ROWS counts per deviation."""
 
 
 def is_wide(law: Law) -> bool:

@@ -1,7 +1,7 @@
 """Linear programs solved far beyond double precision, with HiGHS doing the pivoting.
 
 program       a program, and the refinement of its solutions; explains the method
-fixed_point   a program in fixed point, and its points with exact measures of their violations
+fixed_point   a program in fixed point, and its solutions with exact measures of their violations
 highs         HiGHS, which pivots in doubles
 """
 

@@ -1,7 +1,7 @@
 """Linear programs in fixed point: exact numbers as integers times 2^-256.
 
-Holds the program and its matrix, points with exact measures of how far they violate the program, and the powers of two
-that scale the program for a float solver.
+Holds the program and its matrix, its points (pairs of a primal and a dual solution) with exact measures of how far they
+violate the program, and the powers of two that scale the program for a float solver.
 """
 
 from __future__ import annotations
@@ -143,9 +143,9 @@ class Data:
     upper: Exact
 
     def at_present_bounds(self, columns: Status) -> Status:
-        """The statuses, with every column moved whose status names a bound that it does not have.
+        """The statuses of the columns, corrected where a status names a bound that the column does not have.
 
-        Such a column is moved to its other bound, or to zero if it has no bound at all.
+        Such a column is put at its other bound, or at zero if it has no bound at all.
         """
         no_lower, no_upper = self.lower <= -INFINITE, self.upper >= INFINITE
         nonbasic, upper = columns != BASIC, columns == UPPER
@@ -178,7 +178,7 @@ class Point:
 
     @cached_property
     def _wrong_signs(self) -> Exact:
-        """For every column, the size of its reduced cost if its sign shows that the point is not optimal; else 0."""
+        """For every column: the size of its reduced cost if the sign of that cost rules out an optimum, else 0."""
         status = self.basis.columns
         loose = (status == BASIC) | (self.data.lower != self.data.upper)
         wrong = np.where(self.reduced < 0, status != UPPER, status != LOWER)
@@ -222,10 +222,11 @@ class Point:
         )
 
     def _gap(self) -> int:
-        """An upper bound on the primal minus the dual objective: its terms, all taken as positive, are added up.
+        """An upper bound on the primal minus the dual objective: the sum of the sizes of its terms.
 
-        The term of a column is its reduced cost times its distance to the bound that the sign of the cost points to.
-        Where that bound is missing, the size of the column's value (plus one) replaces the distance.
+        The term of a column is its reduced cost times the distance of its value to the bound that the sign of this cost
+        points to. Where that bound is missing, the size of the value, plus one, replaces the distance. The term of a
+        row is its dual value times its residual.
         """
         bound = np.where(self.reduced > 0, self.data.lower, self.data.upper)
         distance = np.where(abs(bound) >= INFINITE, abs(self.z) + ONE, abs(self.z - bound))
@@ -243,9 +244,9 @@ class Scale:
 def scale_of(matrix: Matrix, z: Exact) -> Scale:
     """The powers of two that bring the values of the point z close to one in the scaled program.
 
-    A row is as large as its largest term at z. A column is scaled so that its term reaches the size of the smallest row
-    it appears in, and a row so that its largest scaled term is close to one. Rows and columns in which z is zero have
-    the scale one.
+    The size of a row is that of its largest term at z. A column is scaled so that its term reaches the size of the
+    smallest row it appears in, and a row so that its largest scaled term is close to one. Rows and columns in which z
+    is zero have the scale one.
     """
     height, width = matrix.shape
     size = abs(matrix.floats)

@@ -23,7 +23,8 @@ FIXED_OPTIONS: dict[str, Any] = {
     "primal_feasibility_tolerance": 1e-9,
     "dual_feasibility_tolerance": 1e-9,
 }
-# Strategy 1 is the dual simplex method, 4 the primal. HiGHS's own scaling is for starts without known sizes.
+# Strategy 1 is the dual simplex method, 4 the primal. HiGHS's own scaling is used
+# only where the sizes of the variables are not known.
 WARM: dict[str, Any] = {"solver": "simplex", "simplex_strategy": 4, "simplex_scale_strategy": 0}
 HINTED: dict[str, Any] = {"solver": "simplex", "simplex_strategy": 1, "simplex_scale_strategy": 0}
 COLD: Attempts = (
@@ -59,7 +60,7 @@ class Solver:
             self._highs.setOptionValue(name, value)
 
     def load(self, scale: Scale, cost: Floats, lower: Floats, upper: Floats, right: Floats) -> None:
-        """Pass a program to HiGHS. Costs, bounds and right-hand sides are given scaled; the matrix is scaled here."""
+        """Pass a program to HiGHS. Costs, bounds and right-hand sides must be scaled already; the matrix is not."""
         matrix = self._matrix
         model = self._api.HighsLp()
         model.num_row_, model.num_col_ = matrix.shape
@@ -71,9 +72,10 @@ class Solver:
         self._highs.passModel(model)
 
     def solve(self, start: SimplexBasis, attempts: Attempts) -> SimplexBasis:
-        """An optimal basis, found from the basis `start` with the first of the given options that succeed.
+        """An optimal basis, by the first of the `attempts` (sets of options) that succeeds.
 
-        Raises NoSolution if two attempts agree that the program is infeasible, or that it is unbounded, or if all fail.
+        Only the first attempt starts from the basis `start`. Raises NoSolution if two attempts agree that the program
+        is infeasible, or that it is unbounded, or if all fail.
         """
         reasons: list[str] = []
         for options in attempts:

@@ -5,7 +5,7 @@ refinement for linear programming (Gleixner, Steffy, Wolter), carried out on bas
 the program reads: min c.z subject to W z = 0 and bounds on z = (variables, slacks).
 
 1. HiGHS solves the program and returns a basis.
-2. The primal and dual solution of that basis is computed to about 2^-200. Residuals are computed exactly
+2. The primal and dual solution of that basis (the point) is computed to about 2^-200. Residuals are computed exactly
    in big-integer fixed point; each correction is one solve with HiGHS's float factorisation of the
    basis.
 3. The bound violations of the primal and the sign violations of the dual are measured exactly. If any
@@ -121,7 +121,7 @@ class Program:
         self._sizes = self._collect(sizes)
 
     def minimize(self, terms: Iterable[tuple[int, Number]]) -> Solution:
-        """Minimise the sum of the terms, pairs of a variable and its coefficient; raises NoSolution.
+        """Minimise the sum of the terms, pairs of a variable and its coefficient; raises NoSolution if it fails.
 
         Every later call starts from the basis with which the previous call ended.
         """
@@ -198,9 +198,9 @@ def _refine(data: Data, start: Point, sizes: Exact) -> tuple[Point, int]:
 
 
 def _magnification(exponent: int, before: int, growth: int) -> int:
-    """The exponent e with which 2^e magnifies a violation below 2^exponent to about one.
+    """The exponent e for which 2^e magnifies a violation below 2^exponent to about one.
 
-    It is at most `before + growth`; if there is no violation, it is `before`.
+    e is at most `before + growth`; if there is no violation, it is `before`, the exponent of the round before.
     """
     return before if exponent < -TOLERANCE_BITS else max(0, min(-exponent, before + growth))
 
