@@ -82,7 +82,7 @@ class NoiseKey:
         return self._secret
 
     def __repr__(self) -> str:
-        return "<Key: secret>"
+        return "<NoiseKey: secret>"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a noise key is not pickled or copied; use export() to pass it to the workers of one release")
