@@ -437,5 +437,5 @@ def test_the_option_confirm_takes_no_other_option(run: Run, tmp_path: Path) -> N
     for words in (["people.csv", "--confirm"], ["--confirm", "--unit", "row"]):
         done = run(*words)
         assert (done.code, done.out) == (2, "")
-        assert "nothing but -o" in done.err
+        assert "allowed is nothing; --confirm reads" in done.err
     assert "cannot be read" in run("--confirm").err
