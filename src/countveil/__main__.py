@@ -1,4 +1,4 @@
-"""python -m countveil"""
+"""Runs the command line for `python -m countveil`."""
 
 from countveil.cli import main
 

@@ -175,7 +175,7 @@ class BudgetError(CountveilError, RuntimeError):
         self.grade = grade
         """The grade that was asked for, if the pool has several."""
         self.others = dict(others or {})
-        """The number of answers left of each other grade, by the name of the grade."""
+        """For each other grade with answers left, their number by the name of the grade."""
         of = "" if grade is None else f"grade {grade} of "
         if analyst is not None and answers == 0:
             name = shorten(analyst, 40)
@@ -195,9 +195,9 @@ class BudgetError(CountveilError, RuntimeError):
 
 
 def describe_others(others: Mapping[str, int]) -> str:
-    """A sentence on the answers left of other grades; `others` maps the name of a grade to their number."""
+    """A sentence on other grades that have answers left; `others` maps the name of such a grade to their number."""
     left = ", ".join(f"{many} of {name}" for name, many in others.items())
-    return f"answers are left of other grades ({left}): name one as grade"
+    return f"other grades have answers left ({left}): ask again and name one of these grades"
 
 
 class ConflictError(CountveilError, ValueError):
@@ -263,7 +263,7 @@ class ProblemKind(Enum):
     FORBIDDEN = 403, "this key may not do that", 2, AccessError
     NOT_FOUND = 404, "there is nothing here", 2, ServiceError
     METHOD_NOT_ALLOWED = 405, "this address does not take that method", 2, ServiceError
-    CONFLICT = 409, "the idempotency key has another question", 2, ConflictError
+    CONFLICT = 409, "the idempotency key was used for another question", 2, ConflictError
     TOO_LARGE = 413, "the request is too large", 2, RequestError
     UNSUPPORTED_MEDIA_TYPE = 415, "the body has to be JSON", 2, ServiceError
     MISDIRECTED = 421, "this host is not served here", 2, ServiceError
@@ -315,7 +315,7 @@ def all_answers(answers: int) -> str:
 
 
 def shorten(given: object, limit: int = 60) -> str:
-    """The given value on one line, cut to a readable length, with control characters replaced.
+    """The given value on one line, cut to at most `limit` characters, with unprintable characters replaced.
 
     >>> shorten("\\x1b[2J")
     '\ufffd[2J'

@@ -439,5 +439,5 @@ def test_the_option_confirm_is_refused_beside_other_options(run: Run, tmp_path: 
     for words in (["people.csv", "--confirm"], ["--confirm", "--unit", "row"]):
         done = run(*words)
         assert (done.code, done.out) == (2, "")
-        assert "nothing but -o" in done.err
+        assert "allowed is nothing; --confirm reads" in done.err
     assert "cannot be read" in run("--confirm").err

@@ -209,7 +209,7 @@ def test_a_key_in_an_address_is_refused_even_if_another_is_in_the_header(
         assert len(shapes) == 1
         answer = server.get(address, boss)
         assert (answer.status, answer.problem) == (400, "bad-request")
-        assert b"revoke it" in answer.body
+        assert b"revoke the key" in answer.body
         assert key.split("_")[2].lower().encode() not in answer.body.lower()
 
 

@@ -95,7 +95,7 @@ def test_an_idempotency_key_belongs_to_one_question_in_one_grade(own_server: Ser
     ).status == 200:
         spent += 1
     assert (refused.status, refused.json()["error"]["grade"]) == (402, "fine")
-    assert "answers are left of other grades (" in refused.json()["detail"]
+    assert "other grades have answers left (" in refused.json()["detail"]
     assert "--extend" not in refused.json()["detail"]
     client.close()
 

@@ -59,7 +59,7 @@ from countveil.cli.output import (
     "mechanisms",
     multiple=True,
     metavar="NAME",
-    help="Only this one (may repeat, or several names joined by commas; default: all).",
+    help="Only this mechanism (may repeat, or several names joined by commas; default: all).",
 )
 @click.option(
     "--sort",
@@ -180,7 +180,7 @@ def _write_remarks(comparison: Mapping[str, Any]) -> Iterator[str]:
     if any(row["worst_error"] is None for row in comparison["rows"]):
         yield (
             "worst -: unbounded noise; its tails of probability 2^-100 are cut off and added to delta (~0: delta is "
-            "only this)"
+            "nothing else)"
         )
     limited = [row["name"] for row in comparison["rows"] if row["mechanism"] in ("explicit-fair", "bounded-laplace")]
     if limited:
@@ -191,7 +191,7 @@ def _write_remarks(comparison: Mapping[str, Any]) -> Iterator[str]:
     if any(row["mechanism"] == "finite-set" for row in comparison["rows"]):
         yield "finite-set noise is for few counts, modulo their number: counts at one end may be published at the other"
     if comparison["shared"] == "variance":
-        yield "ours has the least delta within the variance and may use less of it; without -D, D is as large as helps"
+        yield "countveil has the least delta with at most this variance; without -D, a larger D would not lower it"
     if comparison["answers"] > 1:
         yield "countveil and countveil signed are plans for this number of answers; variance is of one answer"
     elif comparison["shared"] == "guarantee":

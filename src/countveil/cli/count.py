@@ -93,14 +93,15 @@ def count(
 
 
 def _choose_format(output: str | None) -> str | None:
-    """The format that the ending of the output file asks for."""
+    """The format that belongs to the ending of the output file; None if there is no output file."""
     from countveil.errors import ParameterError
 
     if output is None:
         return None
     ending = Path(output).suffix.lower().lstrip(".")
     if ending not in ("csv", "parquet", "json"):
-        raise ParameterError("output", output, "a name that ends in .csv, .parquet or .json, or --format")
+        allowed = "a name that ends in .csv, .parquet or .json"
+        raise ParameterError("output", output, allowed, "for another name, give the format too: --format csv")
     return ending
 
 
@@ -197,7 +198,7 @@ def _format_label(value: Any) -> str:
 
 
 def _print_truth(truth: Truth | None, head: str = "counts ") -> None:
-    """Print what is counted and what the intervals are for; nothing if the service's version is too old to say it."""
+    """Print what is counted and what the intervals are for; nothing if the service is too old to send this."""
     if truth is not None:
         click.echo(textwrap.fill(truth.sentence, 80, initial_indent=head, subsequent_indent=" " * len(head)))
 

@@ -46,13 +46,13 @@ def init(
 ) -> None:
     """Propose a countveil.toml for FILE: a CSV or Parquet file, a glob of them, or a DuckDB database.
 
-    It says for each column why it is proposed or not: ids and index columns are not, long lists of values go to a CSV
-    file beside OUT, decimals get bins and dates months.
+    The output says for each column why it is proposed or not. Columns of ids and index columns are not proposed. Long
+    lists of values go to a CSV file beside OUT, decimals get bins, and dates get months.
 
     Domains are guessed from the data and marked as guessed, and so are the contribution bounds: those on a coarse grid
     that have the least total error in tables by one column, or in the tables of --by. No query is answered until the
-    curator confirms all of them: --confirm asks about each. All output contains facts of the data: for the curator
-    only.
+    curator confirms all of them: --confirm asks about each. All output contains facts about the data, so it is for
+    the curator only.
 
     \b
     Examples:
@@ -137,7 +137,8 @@ def _refuse_other_options() -> None:
     context = click.get_current_context()
     for name, value in context.params.items():
         if name not in ("output", "confirm") and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise ParameterError("confirm", value, "--confirm with nothing but -o, the configuration to confirm")
+            hint = "--confirm reads and writes only the configuration that -o names"
+            raise ParameterError(name.removeprefix("as_"), value, "nothing", hint)
 
 
 def _is_plain_text(path: str) -> bool:

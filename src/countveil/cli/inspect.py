@@ -29,10 +29,11 @@ def inspect(
 ) -> None:
     """Show how the data of DATASET fits its public schema: types, values outside the domain, rows per person.
 
-    For people with several rows it compares the contribution bounds with other choices: how many rows each leaves out
-    of tables by one column, or of the tables of --by, overall and of the worst cells, and how much noise it needs.
+    For people with several rows, the contribution bounds are compared with other choices: how many rows each choice
+    leaves out, overall and in the worst cells, and how much noise it needs. This is computed for tables by one column,
+    or for the tables of --by.
 
-    The output contains true counts and values from the data: for the curator only. Nothing is charged.
+    The output contains true counts and values from the data, so it is for the curator only. Nothing is charged.
 
     With --strict the command fails if more than --share of the rows is outside of a column's domain, in no possible
     cell or without a person, or more than --share of the people have more rows than one table counts.

@@ -11,7 +11,7 @@ from countveil.cli.output import CONFIG, JSON, Group, print_json
 
 @click.group(cls=Group)
 def keys() -> None:
-    """API keys for `countveil serve`: each has a name, a role and, if you like, a number of answers.
+    """API keys for `countveil serve`: each has a name, a role and, if you like, a limit of answers.
 
     \b
     Examples:
@@ -49,7 +49,7 @@ def add(name: str, answers: tuple[str, ...], role: str, config: str | None, as_j
 @CONFIG
 @JSON
 def list_keys(config: str | None, as_json: bool) -> None:
-    """List every key: its name, role and number of answers; never the key itself."""
+    """List every key: its name, its role and its limit of answers; never the key itself."""
     api_keys = _load_keyring(config).keys()
     if as_json:
         names = ("name", "role", "answers", "id", "created", "revoked")

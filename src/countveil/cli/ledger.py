@@ -127,7 +127,7 @@ def _describe(entry: dict[str, Any]) -> str:
         "version": "{dataset} is at version {number}",
         "dataset": "{dataset} is paid for by {pool}; a person is a {unit}",
         "charge": "{analyst}" + (", grade {grade}" if named else "") + ": {text}",
-        "request": "of {analyst}: has charge {charge}",
+        "request": "an idempotency key of {analyst} belongs to charge {charge}",
         "answer": "to charge {charge}",
         "restore": "the ledger was restored from a copy; {lost} entries lost and charged to every grade",
     }[entry["kind"]]
@@ -149,7 +149,7 @@ def _describe(entry: dict[str, Any]) -> str:
 @CONFIG
 @JSON
 def backup(file: str, config: str | None, as_json: bool) -> None:
-    """Copy the current ledger to FILE, also while the service runs. Keep the copy on another machine."""
+    """Copy the current ledger to FILE, even while the service runs. Keep the copy on another machine."""
     with _open_ledger(config) as (_, opened):
         entries = opened.backup(Path(file))
     if as_json:

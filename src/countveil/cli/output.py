@@ -91,7 +91,7 @@ def print_new_ledger(ledger: str | None) -> None:
 
 
 def describe_loss(lost: int | None) -> str:
-    """Describe in words the answers of lost history that an epsilon covers besides those planned or added."""
+    """Say how many answers lost history may have given, which the epsilon covers too; `lost` is None if unknown."""
     if lost == 0:
         return ""
     many = "an unknown number" if lost is None else f"up to {lost} more"
@@ -126,7 +126,7 @@ def show_spinner(message: str, after: float = 0.0) -> Iterator[Callable[[], None
 
 
 def show_progress(things: Iterable[T], message: str) -> Iterator[T]:
-    """Yield each of `things` while a progress bar on stderr shows the current one; no bar if this is no terminal."""
+    """Yield each of `things` while a progress bar on stderr shows the current one; no bar if it is not a terminal."""
     if not sys.stderr.isatty():
         yield from things
         return
@@ -156,7 +156,7 @@ def clip(text: str, digits: int = 4, rounding: str = "nearest") -> str:
 
 
 def print_rich(shown: str | Text | Table, style: str = "") -> None:
-    """Print a table, or a text whose brackets are not read as rich markup, as wide as the terminal."""
+    """Print a table or a text, as wide as the terminal. Brackets in a text are printed, not read as markup of rich."""
     from rich.console import Console
     from rich.text import Text
 
@@ -169,8 +169,8 @@ def print_notes(notes: Iterable[str], style: str = "dim") -> None:
 
 
 def make_table(*heads: str, title: str | None = None, left: int = 0, no_wrap: bool = False, **options: Any) -> Table:
-    """Make an empty table with these column heads. The first `left` columns are aligned for words, the others for
-    numbers."""
+    """Make an empty table with these column heads. The first `left` columns are aligned to the left, as words are, the
+    others to the right."""
     from rich import box
     from rich.table import Table
 

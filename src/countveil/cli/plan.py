@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from countveil.planning.plans import Plan
 
 PATIENCE = 2.0
-"""How many seconds a plan may take before it shows that it is at work."""
+"""How many seconds a plan may take before a spinner shows that it is being computed."""
 DEFAULTS = {"--policy": "nonnegative", "--method": "remap", "--objective": "variance", "--sensitivity": "1"}
 DESIGN_OPTIONS = (*DEFAULTS, "--unbiased-from", "--max-bias", "--plot", "-o")
 """Options that design or draw a mechanism, so they make no sense with -m."""
@@ -145,7 +145,10 @@ def plan(
     from countveil.planning import plan as library_plan
 
     if epsilon is None or delta is None or (answers is None and not grades):
-        raise RequestError("a plan needs --epsilon, --delta and --answers or --grade (or -m FILE and two of the first)")
+        raise RequestError(
+            "a plan needs --epsilon, --delta and --answers or --grade "
+            "(with -m FILE: two of --epsilon, --delta and --answers)"
+        )
     if people != "1":
         raise RequestError(
             "--people is allowed only with -m FILE; a plan always protects one person, so leave --people out"
@@ -266,7 +269,7 @@ def _refuse_design_options(given: Mapping[str, Any]) -> None:
     unused = [name for name in DESIGN_OPTIONS if given[name.lstrip("-").replace("-", "_")] != DEFAULTS.get(name)]
     if unused:
         raise RequestError(
-            f"{', '.join(unused)}: not allowed with -m, which takes the mechanism as it is; leave it out"
+            f"{', '.join(unused)}: not allowed with -m, which takes the mechanism as it is; leave out these options"
         )
 
 
@@ -319,7 +322,7 @@ def _describe(result: Mapping[str, Any]) -> Iterator[str]:
         return
     yield f"{result['answers']} answers of this mechanism together"
     if result["epsilon"] is None:
-        why = "outcomes that only one of two neighbours can have are more likely"
+        why = "outcomes that only one of two neighbouring counts can have are likelier"
         yield f"no epsilon is enough for delta {result['delta']}: {why}"
         return
     if float(result["delta"]) >= 1:

@@ -135,7 +135,7 @@ def design(epsilon: str, against: str | None, output: str | None, as_json: bool,
     """Design the p-table of least delta at one epsilon: noise at most D, variance at most V, unbiased rows.
 
     Every printed figure is measured on the rounded table that is written. With --against, the figures of the existing
-    table are printed beside it, and no reading is worse than that of the existing table where that is possible.
+    table are printed beside it, and where possible no reading has a larger delta than in that table.
 
     \b
     Examples:
@@ -253,8 +253,8 @@ def _print_spread(name: str, table: PTable) -> None:
     figures = (max(row.variance for row in table.rows), last.variance, last.stay)
     largest, variance, stay = (decimal_text(figure, 4) for figure in figures)
     click.echo(
-        f"{name}: D {table.D}, variance at most {largest}, of the last row {variance}, which stays with "
-        f"probability {stay}"
+        f"{name}: D {table.D}, variance at most {largest}, in the last row {variance}; counts of the last "
+        f"row stay as they are with probability {stay}"
     )
 
 

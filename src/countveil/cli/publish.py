@@ -54,8 +54,8 @@ def publish(
     """Publish the tables of [publication.NAME]: they add up, are never negative, and have intervals.
 
     One charge pays for all tables, under the guarantee of the dataset's budget. Publishing the same data again writes
-    the same numbers and is free; on new data it is the next edition. "countveil publish verify FOLDER" checks the
-    files of a published folder: hashes, laws, sums, bounds.
+    the same numbers and is free; publishing new data makes the next edition. "countveil publish verify
+    FOLDER" checks the files of a published folder: hashes, laws, sums, bounds.
 
     \b
     Examples:
@@ -97,7 +97,7 @@ def _refuse_what_if(epsilon: str | None, table: str | None, margin: str | None) 
     from countveil.errors import RequestError
 
     if (epsilon, table, margin) != (None, None, None):
-        raise RequestError("--epsilon, --table and --margin ask what if: give them with --dry-run")
+        raise RequestError("--epsilon, --table and --margin only try out other values: give them with --dry-run")
 
 
 def _verify(folder: str | None, as_json: bool) -> None:

@@ -84,8 +84,8 @@ class Connection(Exchange):
             grade: The grade that pays. Default: an answer on record in any grade, the finest first; else the pool's
                 default grade.
             frame: The kind of `table.frame`. Default: one that is installed.
-            idempotency_key: A repeat with the same key gets the recorded answer, even if the data has changed. Default:
-                a new key for each call, so a response that was lost is fetched again at no cost.
+            idempotency_key: A repeat with the same idempotency key gets the recorded answer, even if the data has
+                changed. Default: a new one for each call, so a response that was lost is fetched again at no cost.
             **form: `dataset`, `by`, `where`, `people`, `name`.
 
         Returns:

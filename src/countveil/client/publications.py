@@ -1,4 +1,4 @@
-"""Published editions of a service: listed, and downloaded into a folder whose files have the stated SHA-256."""
+"""Lists published editions of a service and downloads them; each file must have the SHA-256 in the manifest."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from countveil.publication.verification import check_hashes
 
 
 def read_publications(body: dict[str, Any]) -> list[PublicationSummary]:
-    """The publications in a response."""
+    """Read the publications from a response."""
     return [
         make_record(PublicationSummary, {**each, "editions": tuple(map(_read_edition, each["editions"]))})
         for each in body["publications"]
@@ -61,10 +61,10 @@ def find_edition(publications: list[PublicationSummary], name: str, edition: int
 def download(
     fetch: Callable[[str], bytes], address: object, name: str, edition: int, output: str | Path | None
 ) -> Publication:
-    """The files of an edition in a folder: the given one, or a temporary one that lasts as long as the result.
+    """Download the files of an edition into the folder `output`, or a temporary one that lasts as long as the result.
 
-    `fetch` gives the content at a path of the service at `address`. A folder that already has the edition is checked
-    and used.
+    `fetch` returns the content at a path of the service at `address`. If `output` already has this edition, its files
+    are checked and not downloaded again.
     """
     path = f"/v1/publications/{name}/{edition}"
     text = fetch(path)
@@ -102,8 +102,8 @@ def _save(fetch: Callable[[str], bytes], address: object, path: str, manifest: b
             content = fetch(f"{path}/{file}")
             if hashlib.sha256(content).hexdigest() != stated:
                 raise ServiceError(
-                    f"{address} sent {file} with another SHA-256 than the manifest states; nothing was kept: its "
-                    "curator can check the folder with: countveil publish verify FOLDER"
+                    f"{address} sent {file} with another SHA-256 than the manifest states; nothing was kept; the "
+                    "curator of the service can check the folder with: countveil publish verify FOLDER"
                 )
             write_file(part / file, content)
         write_file(part / MANIFEST, manifest)

@@ -51,7 +51,7 @@ class Address:
 
 
 def parse_address(url: object, *, insecure: bool = False) -> Address:
-    """Parse the URL of a service. An error never quotes a key or password in it.
+    """Parse the URL of a service. An error never quotes a key or password that the URL contains.
 
     >>> parse_address("http://localhost:8000/").port, str(parse_address("https://counts.example.org/office"))
     (8000, 'https://counts.example.org/office')

@@ -1,4 +1,4 @@
-"""Writes `report.html`: one self-contained page, no scripts, no network access, for all screens, light and dark."""
+"""Writes `report.html`: one page without scripts or network access, readable on all screens, light and dark."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class Shown:
     __slots__ = ()
 
     def _line(self) -> str:
-        """The facts of the one line."""
+        """The facts that the one line shows."""
         raise NotImplementedError
 
     def _card(self) -> Card:
@@ -77,7 +77,7 @@ class Drawable(Shown):
         """A picture of this object, which a notebook shows inline.
 
         Args:
-            path: A file that ends in .svg, .png or .html, to save it too.
+            path: A file that ends in .svg, .png or .html, to save the picture too.
 
         Returns:
             The chart: `chart.save(path)` saves it, `chart.altair` is the altair chart.
@@ -142,7 +142,7 @@ def _grid(card: Card) -> str:
 def draw_bars(
     heights: Sequence[float], title: str, within: Sequence[bool] = (), labels: tuple[str, str] = ("", "")
 ) -> str:
-    """Bars in the colour of the text, paler outside the band, with a label below either end."""
+    """Bars in the colour of the text, with a label below either end; a bar that is not `within` the margin is paler."""
     width, height, base = 280.0, 96.0, 78.0
     across, top = svg.linear(0, len(heights), 0, width), max(heights, default=1.0) or 1.0
     bars = [
@@ -156,7 +156,7 @@ def draw_bars(
 
 
 def draw_interval(low: float, value: float, high: float, end: float) -> Markup:
-    """A bar from 0 up to the value, with its interval as a line; what is below 0 is cut."""
+    """A bar from 0 up to the value, with its interval as a line, on an axis from 0 to `end`."""
     width = 160.0
     scale = svg.linear(0, max(end, 1), 1, width - 1)
 

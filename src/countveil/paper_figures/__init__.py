@@ -70,7 +70,7 @@ def write_figures(
 ) -> list[tuple[Figure, list[Path]]]:
     """Compute figures and write each as SVG, PNG and CSV into a folder.
 
-    The folder is created, and existing files are replaced. `only` names the figures; without it, those in NAMES. A
+    The folder is created, and existing files are replaced. `only` names the figures; the default is NAMES. A
     wrong name, a missing extra or an unusable folder is refused before anything is computed.
     """
     from countveil.plots.chart_files import check, save

@@ -40,7 +40,7 @@ from countveil.planning.shapes import Target, least_scale
 COUNTS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 EPSILON, DELTA = Fraction(3), Fraction("1e-6")
 FIXED_EPSILON, FIXED_DELTA = "0.1", "1e-12"
-"""The guarantee of the fixed mechanism: in a thousand answers, the ends of its noise add under DELTA / 1000."""
+"""The guarantee of the fixed mechanism: in a thousand answers, the ends of its noise add less than DELTA / 1000."""
 COLUMNS = ("series", "answers", "epsilon", "epsilon_lower", "variance", "ratio")
 FINE = 100
 """The grid of privacy losses has this many steps in a standard deviation of one answer's loss."""

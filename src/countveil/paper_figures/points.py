@@ -14,7 +14,7 @@ Point = dict[str, Value]
 
 
 def as_written(x: Fraction, rounding: str = "nearest") -> Fraction:
-    """A parameter rounded to the digits of the CSV, so that what is computed for it is true of the shown digits.
+    """A parameter rounded to the 15 digits of the CSV; the points of a figure are computed for the rounded value.
 
     >>> as_written(Fraction(1, 3))
     Fraction(333333333333333, 1000000000000000)
@@ -33,7 +33,7 @@ class Figure:
 
     The parameters of a point, epsilon and eta, are chosen so that they are written exactly. `rounded` is the safe
     direction of rounding for a column: deltas measured on integer weights round up, values that a linear program
-    reaches round down. Points of series "paper" are the paper's formula and round to nearest.
+    reaches round down. Points of series "paper" are values of the paper's formula and round to nearest.
     """
 
     name: str

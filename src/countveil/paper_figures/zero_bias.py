@@ -5,8 +5,8 @@ counts computes the largest eta at (epsilon, delta). It is compared with the lar
 negative: (2 delta + E - 1)/(E + 1) with E = e^epsilon. Values are feasible to 40 digits; a design rounds and certifies
 them.
 
-The noise does not depend on n from D + 8 on. If D is large, the laws of large counts are given geometric tails instead,
-and the status is "at least": without that restriction eta may be larger.
+The noise does not depend on n from D + 8 on. If D is large, the laws of large counts are given geometric tails instead.
+The status of such a point is `at least`, because eta may be larger without this restriction.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ COLUMNS = ("series", "epsilon", "n0", "D", "eta", "share", "status")
 def zero_bias() -> Figure:
     """The points of the figure: the largest eta for each n0, the count from which on the bias is zero.
 
-    `status` is ok, at least, impossible, or unsolved if the solver failed.
+    The status of a point is `ok`; `at least`, if a larger eta may exist; `impossible`, if no mechanism exists; or
+    `unsolved`, if the solver failed.
     """
     points: list[Point] = []
     facts = {}

@@ -55,7 +55,7 @@ def plot(shown: Any, path: str | Path | None = None) -> Chart:
 
 
 def _draw(shown: Any) -> Any:
-    """The altair chart of an object; those of packages above this one draw themselves."""
+    """The altair chart of an object. Classes of packages above this one make their own, by their method `_chart`."""
     from countveil.accounting.composition import Composition
     from countveil.mechanism.mechanism import Mechanism
     from countveil.planning.plans import Plan

@@ -1,4 +1,4 @@
-"""The figure of many answers: their cost together, the variance that they need, and that variance relative to a plan's.
+"""The figure of many answers: their cost together, the variance that they need, alone and relative to a plan's.
 
 Lines differ in colour, lightness, dashes and the shape of their marks; both axes are logarithmic throughout.
 """

@@ -18,7 +18,7 @@ STYLES = [
     Style(DEVIATION, theme.DARK, theme.DASHED, "triangle-up", 2.4),
 ]
 NARROW = 1.3
-"""If all values of an axis are equal, it extends by this factor to both sides of them."""
+"""If all values of an axis are equal, the axis extends by this factor to both sides of the value."""
 
 
 def price_rows(prices: Sequence[Mapping[str, Any]]) -> theme.Rows:

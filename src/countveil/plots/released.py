@@ -13,7 +13,7 @@ MOST_LETTERS = 60
 def released_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> theme.Rows:
     """Rows {place, cell, count, low, high}.
 
-    `place` is the number of the row; it keeps cells with the same (shortened) name apart.
+    `place` is the number of the row. It keeps cells apart that have the same name after shortening.
     """
     return [
         {

@@ -1,8 +1,8 @@
 """What happens to small counts: the probability of every published count, for each small true count.
 
 At small counts the law of the noise changes with the count, so that nothing negative is published and small counts are
-not raised more than needed. If the noise is large, true counts are shown in steps, and published counts in groups of
-the same size.
+not raised more than needed. If the noise is large, only every k-th true count has a row, and neighbouring published
+counts are joined into groups, all of one size.
 """
 
 from __future__ import annotations
@@ -14,18 +14,19 @@ from countveil.plots import altair as alt, theme
 
 ROWS = 13
 WIDE = 20
-"""Up to this 95 % margin every count has a row; above it, counts are shown in steps."""
+"""Up to this 95 % margin every true count has a row; above it, only every second, third, ... one."""
 MOST_COLUMNS = 42
 READABLE_COLUMNS = 30
 SHOWN_MASS = Fraction(1, 50)
-"""At each side of every row, outcomes of this total probability may be outside the picture."""
+"""At each side of every row, published counts of this total probability may be outside the picture."""
 LEAST_PRINTED = 0.005
 
 
 def small_count_rows(mechanism: Mechanism) -> theme.Rows:
     """Rows {n, y, last, p, exact} for the first promised counts n.
 
-    p is the probability that n is published as a count from y to `last`; `exact` says whether n itself is one of these.
+    p is the probability that n is published as a count from y to `last`; `exact` says whether n itself is from y to
+    `last`.
     """
     low, high = mechanism.counts
     step = max(1, -(-mechanism.certificate.typical_margin_95 // WIDE))

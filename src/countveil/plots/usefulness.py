@@ -16,7 +16,7 @@ POINTS = 40
 
 
 def useful_from(mechanism: Mechanism, tolerance: Fraction = TOLERANCE) -> int | None:
-    """The least promised count n from which on the 95 % margin is at most `tolerance` times n; None if none is."""
+    """The least promised count n from which on the 95 % margin is at most `tolerance` times n, or None."""
     low, high = mechanism.counts
     least = max(low, next(_useless_counts(mechanism, tolerance), low - 1) + 1)
     return None if high is not None and least > high else least

@@ -188,12 +188,12 @@ def list_worse_readings(table: PTable, incumbent: PTable, epsilon: Fraction) -> 
         order = exp_bounds(e)[0]
         ours, theirs = readings(table, order), readings(incumbent, order)
         worse = [
-            f"{name} ({_short(ours[name].value)}, not {_short(theirs[name].value)})"
+            f"{name} ({_short(ours[name].value)} instead of {_short(theirs[name].value)})"
             for name in READINGS
             if ours[name].value > theirs[name].value
         ]
         if worse:
-            sentences.append(f"at epsilon {_brief(e)} larger than the incumbent's delta: {', '.join(worse)}")
+            sentences.append(f"at epsilon {_brief(e)} delta is larger than the incumbent's in {', '.join(worse)}")
     return sentences
 
 

@@ -46,7 +46,7 @@ class CellEntry:
 
 
 class _RowOfBounds:
-    """Collects the bounds of one row in file order, and checks each against the one before."""
+    """Collects the bounds of one row in file order, and checks each bound against the one before."""
 
     def __init__(self, i: int) -> None:
         self.i = i
@@ -56,7 +56,7 @@ class _RowOfBounds:
         self.least, self.greatest = LARGEST_COUNT, 0
 
     def add(self, entry: CellEntry, j: int) -> Fraction:
-        """Add an entry for the published count j; returns by how much its printed p differs from its bounds."""
+        """Add an entry for the published count j; return by how much its printed p differs from the bounds."""
         upper = probability("the upper bound", entry.upper, entry.at("upper"))
         bound = fraction(upper)
         if bound < self.bound:

@@ -33,7 +33,7 @@ FINE = 10**6
 _COARSE = ("1", "0.97", "0.94", "0.9", "0.85", "0.8", "0.7")
 """If stored probabilities are coarse, the program is solved for epsilon times each of these."""
 _FAR = 16
-"""If a format of many decimals still cuts off tails of the best law, smaller epsilons are tried, for D up to this."""
+"""If a format of many decimals cuts off tails of the best law, smaller epsilons give longer tails: up to this noise."""
 _ATTEMPTS = 6
 
 
@@ -169,7 +169,7 @@ def _zero_delta(against: PTable, epsilon: Fraction) -> Fraction:
 
 
 def _best_table(spec: Spec, fmt: Format, units: int) -> PTable:
-    """The table of least delta, of those rounded for the format, whose variances are within the limit."""
+    """The table of least delta among those that are rounded for the format and keep to the limit on the variance."""
     _check(spec)
     tables: list[PTable] = []
     failure: InfeasibleError | SolverError | None = None
@@ -192,7 +192,8 @@ def _best_table(spec: Spec, fmt: Format, units: int) -> PTable:
 def _epsilons(spec: Spec, units: int) -> list[Fraction]:
     """The epsilons to solve the program for.
 
-    Smaller ones than the requested are included if stored probabilities are too coarse for the tails of the best law.
+    Smaller epsilons than the requested one are included if stored probabilities are too coarse for the tails of the
+    best law.
     """
     if units < FINE:
         return [spec.epsilon * Fraction(share) for share in _COARSE]
@@ -202,7 +203,7 @@ def _epsilons(spec: Spec, units: int) -> list[Fraction]:
 
 
 def _solve_and_round(spec: Spec, epsilon: Fraction, fmt: Format, units: int) -> PTable | None:
-    """The rounded table of the program at this epsilon, or None.
+    """The rounded table of the program at this epsilon; None if no rounded table keeps to the limit on the variance.
 
     While rounding makes a variance exceed the limit, the program is solved for a smaller limit.
     """
@@ -237,7 +238,7 @@ def _may_be_infeasible(spec: Spec) -> bool:
 
 
 def _reach(spec: Spec, epsilon: Fraction, units: int) -> int:
-    """The largest noise to solve for: D, or less if the format has many decimals and the best law rounds to 0 there."""
+    """The largest noise to solve for: D, or less if the best law rounds to 0 beyond it in a format of many decimals."""
     if units < FINE:
         return spec.D
     return max(spec.js + 1, min(spec.D, math.floor(math.log(units) / float(epsilon))))

@@ -110,7 +110,7 @@ def _steps(cells: Sequence[int]) -> set[int]:
 
 
 def _cheapest_move(cells: Mapping[int, int], exact: Mapping[int, float], steps: set[int], k: int) -> tuple[int, int]:
-    """The move of k units from a to b, b - a in `steps`, that costs least per step; no outcome loses all its units."""
+    """The move of k units from a to b, b - a in `steps`, of least cost per |b - a|; no outcome loses all its units."""
     gain = {v: _strain(cells[v] + k, x) - _strain(cells[v], x) for v, x in exact.items()}
     loss = {v: _strain(cells[v] - k, x) - _strain(cells[v], x) for v, x in exact.items() if cells[v] > k}
     moves = [((gain[b] + loss[a]) / abs(b - a), a, b) for a in loss for b in gain if b - a in steps]
@@ -121,7 +121,7 @@ def _cheapest_move(cells: Mapping[int, int], exact: Mapping[int, float], steps: 
 
 
 def _chain(moment: int, steps: set[int], limit: int) -> list[int]:
-    """The shortest list of steps that takes `moment` to zero without its size ever exceeding `limit`."""
+    """The shortest list of steps that takes `moment` to zero, with no moment on the way larger in size than `limit`."""
     before: dict[int, tuple[int, int]] = {}
     reached = [moment]
     while reached and 0 not in before:

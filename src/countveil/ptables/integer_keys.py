@@ -130,7 +130,9 @@ def units(keys: Number | None) -> int:
 def write(table: PTable) -> Iterator[str]:
     """Yield the lines of a table's file for the counts 1..750; noise ascends with the cell key."""
     if table.last > ROWS:
-        raise ParameterError("format", NAME, f"a table of at most {ROWS} rows; this one has {table.last}")
+        raise ParameterError(
+            "table", f"{table.last} rows", f"at most {ROWS} rows in format {NAME}", "use another format"
+        )
     yield '"pcv","ckey","pvalue"\n'
     for i in range(1, ROWS + 1):
         noise = [v for v, w in table.row(i).items() for _ in range(w)]

@@ -19,7 +19,7 @@ LARGEST_LINES = 4_000_000
 MOST_ENTRIES = 300_000
 """The most entries of a text file: enough for noise up to some hundreds in as many rows."""
 MOST_CELLS = 1_000_000
-"""The most outcomes of all rows, also those of probability zero between others: a few lines can ask for very many."""
+"""The most published counts that all rows together may span, because a few lines of a file can span very many."""
 LARGEST_COUNT = 1_000_000
 MOST_DIGITS = 40
 """The most decimals of a bound; more are a mistake and would slow down all arithmetic."""

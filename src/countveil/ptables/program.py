@@ -3,8 +3,8 @@
 Let p(j|i) be the probability that the true count i is published as j, and E = e^epsilon. The program has a variable for
 every p(j|i) with i = 0..M, j from i - D to i + D, j >= 0 and not among the blocked published counts 1..js. The last row
 M is compared with its own translation, so a finite program covers every count. From row D + js + 1 on nothing is cut
-off or blocked; a few more rows let the last row reach its own optimum. For each pair n of neighbouring counts, in both
-directions,
+off or blocked; a few more rows let the last row reach its own optimum. For each pair n of neighbouring counts a and b,
+in both directions,
 
     sum_j h(j) <= delta_n,   h(j) >= p(j|a) - E p(j|b),   h >= 0.
 
@@ -31,7 +31,7 @@ from countveil.numeric.linear_program import NoSolution, Solution
 
 _SPARE = 5
 _RELAXATION = Fraction(1, 10**4)
-"""To keep later stages well posed, an objective may become worse than its optimum by this share in them."""
+"""In later stages an objective may be worse than its optimum by this share, which keeps these stages well posed."""
 _FEASIBLE = Fraction(1, 10**10)
 """Constraints may be violated by this much: rounding removes the violation, and the result is measured."""
 _HAIR = Fraction(1, 10**12)

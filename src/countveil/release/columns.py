@@ -2,7 +2,7 @@
 
 **Guarantee.** Every column has its own noise key, and row r is cell r - 1 of that key: no two counts of a release share
 noise. A person may be counted in every column, so the stated guarantee of k columns is the certified composition of k
-answers. If the caller states that each person is counted in only one of them, it is the guarantee of one column.
+answers. If the caller states that each person is counted in only one of the columns, it is the guarantee of one column.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class NoisyColumns:
 
     @property
     def largest(self) -> int:
-        """The largest count for which released count and certain range fit into 64 bits, whatever is drawn."""
+        """The largest true count whose released count and certain range fit into 64 bits, whatever noise is drawn."""
         return LARGEST_COUNT - 2 * self.mechanism.certificate.worst_error
 
     @property

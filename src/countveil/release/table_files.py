@@ -68,7 +68,8 @@ def release_table(
 
     The extension, .csv or .parquet, gives the format; both files must have the same. `disjoint` states that each person
     is counted in at most one of the columns. `null_as_zero` counts empty fields and NULLs as 0. `progress(done, total)`
-    is called after every batch, in bytes or rows. Every call is a separate release and spends privacy again.
+    is called after every batch; it counts bytes of a CSV file, rows of a Parquet file. Every call of this function is
+    a separate release and spends privacy again.
     """
     read, copy = Path(source), _format(source, target)
     _check_paths(read, target)
@@ -125,7 +126,7 @@ def _header(source: Path, rows: Iterator[list[str]]) -> list[str]:
 
 
 def _csv_batches(source: Path, rows: Iterator[list[str]], width: int) -> Iterator[list[list[str]]]:
-    """The data rows in batches; every row must have as many fields as the header."""
+    """Yield the data rows in batches; every row must have as many fields as the header, which has `width`."""
     number, batch = 0, []
     try:
         with _reading(source):

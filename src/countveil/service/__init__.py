@@ -9,11 +9,11 @@
     auth               authentication: the key of a request, its role, and its rate limit
     rate_limits        the address of a client, also behind proxies, and its rate limit
     middleware         for every request: check the host, refuse keys in addresses, add headers, write the log
-    metrics            counters for Prometheus; nothing about the data
+    metrics            numbers for Prometheus; nothing about the data
     design_worker      designs in a separate process, with a time limit
     connection_limits  timeouts for slow clients, and the largest number of connections
     server             the server: its address, its workers, its shutdown
-    publications       the files of published editions
+    publications       sends the files of published editions
     web                the web pages: explore mechanisms, ask, see the budget and what was published
 
 The service computes nothing itself: it reads a request, calls the library, and writes the response.

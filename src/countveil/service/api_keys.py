@@ -1,9 +1,9 @@
 """API keys: their holders, roles and limits of answers.
 
 A key is `cvk_` + a public identifier + `_` + a secret of 256 random bits. The file stores the SHA-256 of the secret, so
-the file reveals no key; a secret of that size needs no slow hash. A key is looked up by its identifier and its hash is
-compared in constant time. If there is no such key, a fixed hash is compared instead, so that a refusal takes as long as
-an acceptance.
+the file reveals no key; a secret of that size needs no slow hash. A key is looked up by its identifier, and the hash
+of its secret is compared in constant time. If there is no such key, a fixed hash is compared instead, so that a refusal
+takes as long as an acceptance.
 
 The file is replaced as a whole, under a lock. A running server reads it again when it has changed.
 """

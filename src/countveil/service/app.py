@@ -45,7 +45,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 class Settings:
     """How the service runs. `hosts` has the accepted host names; if it is empty, any name is accepted.
 
-    `rate` is the number of requests per minute that each worker process allows each key, and each client without one.
+    `rate` is the number of requests per minute that each worker process allows each key, and each client without a key.
     """
 
     config: str | None = None
@@ -60,8 +60,7 @@ class Settings:
     proxies: tuple[str, ...] = ()
     """The addresses and networks of proxies whose X-Forwarded-For header is trusted."""
     folder: str | None = None
-    """The private folder of this run. It has the configuration as checked at start, and the secret that signs sessions.
-    """
+    """The private folder of this run, with the configuration as checked at start and the secret that signs sessions."""
 
     @property
     def document(self) -> Path | None:
@@ -81,7 +80,7 @@ def make_folder(config: Config) -> str:
 
 
 def from_environment() -> FastAPI:
-    """Create the application of a worker process, from settings that its environment points to."""
+    """Create the application of a worker process, from the settings in its environment."""
     given = json.loads(os.environ[ENVIRONMENT])
     if given.get("supervised"):
         threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
@@ -136,7 +135,7 @@ def create_app(settings: Settings) -> FastAPI:
 
 
 def limit_cells(config: Config) -> Config:
-    """The configuration in which no dataset allows more cells in a table than the service does."""
+    """A copy of the configuration in which no dataset allows more cells in a table than the service does."""
     most = config.service.max_cells
     datasets = {
         name: replace(each, schema=replace(each.schema, max_cells=min(most, each.schema.max_cells)))
@@ -158,7 +157,7 @@ async def _respond_to_error(request: Request, error: Exception) -> Response:
 
 
 async def _redirect_to_login(request: Request, error: Exception) -> Response:
-    """Redirect to the log-in page, which then returns to this address.
+    """Redirect to the log-in page, which leads back to the requested address after the log-in.
 
     If a script has requested a part of a page, the browser loads the log-in page in place of the whole page.
     """

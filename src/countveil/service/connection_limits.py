@@ -164,7 +164,7 @@ class ClientConnection(H11Protocol):
         return HEAD if theirs is h11.IDLE and self.conn.trailing_data[0] else IDLE
 
     def _note(self, seconds: float | None) -> None:
-        """Start a new timeout, but only if another one applies now: a client that sends single bytes does not extend
+        """Start the timeout that applies now, unless it runs already: a client that sends single bytes does not extend
         it."""
         if seconds != self._seconds or seconds is None:
             self._seconds = seconds
@@ -174,7 +174,7 @@ class ClientConnection(H11Protocol):
 class Loop(asyncio.SelectorEventLoop):
     """An event loop that accepts one connection in each iteration.
 
-    So there is time to close another connection for it, and other workers can accept some too.
+    Each time, the loop can close another connection to make room, and other workers can accept connections too.
     """
 
     async def create_server(  # type: ignore[override]

@@ -35,8 +35,8 @@ EACH = 5
 """The most tasks of one client in the queue, so that no client keeps the helper from others."""
 REMEMBERED = 512
 PRIVATE = ("COUNTVEIL", "PG", "PROMETHEUS")
-"""Prefixes of environment variables that locate the data and the ledger or give access to them. The helper gets none.
-"""
+"""Prefixes of environment variables that locate the data and the ledger or give access to them. The helper gets none of
+these variables."""
 Values = Mapping[str, Any]
 
 

@@ -1,6 +1,6 @@
-"""Counters for Prometheus: requests by route and status, answers charged or replayed, and answers left of each grade.
+"""Numbers for Prometheus: requests by route and status, answers charged or replayed, and what is left of each grade.
 
-No counter says how many people were counted or how long a count took: both would reveal something about the data.
+No number says how many people were counted or how long a count took: both would reveal something about the data.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ ANSWERS = Counter("countveil_answers", "Answers: charged, or replayed for free."
 
 
 class _Left:
-    """Reports the answers left of every grade of every pool that has a plan, read from the ledger on each request."""
+    """Reads from the ledger, for every pool with a plan, how many answers of each of its grades are left."""
 
     def __init__(self, curator: Any) -> None:
         self._curator = curator
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         left = GaugeMetricFamily(
-            "countveil_answers_left", "Answers left of a grade of a pool.", labels=["pool", "grade"]
+            "countveil_answers_left", "How many answers of a grade of a pool are left.", labels=["pool", "grade"]
         )
         ledger, config = self._curator.ledger, self._curator.config
         for pool in sorted({d.budget.pool for d in config.datasets.values() if d.budget is not None}):
@@ -42,7 +42,7 @@ class _Left:
 
 
 def exposition(curator: Any) -> bytes:
-    """All counters as text in the format that Prometheus reads."""
+    """All numbers as text in the format that Prometheus reads."""
     registry = CollectorRegistry()
     registry.register(_Left(curator))
     if os.environ.get(SHARED):

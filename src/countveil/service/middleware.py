@@ -85,7 +85,7 @@ class Guard:
         if b"cvk_" in unquote_to_bytes(address).lower():
             return Problem(
                 ProblemKind.BAD_REQUEST,
-                "the address contains a key, and logs keep addresses: revoke it, and send a new key in the header",
+                "the address contains a key, and logs keep addresses: revoke the key, and send a new one in the header",
             )
         return None
 

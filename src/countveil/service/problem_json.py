@@ -1,4 +1,4 @@
-"""Refusals over HTTP: problem+json (RFC 9457), the same for every dataset, with the codes of the command line.
+"""Refusals over HTTP: problem+json (RFC 9457), with the exit codes of the command line; no text depends on the data.
 
 `error.code` is the exit code that the command line would return: 1 internal, 2 bad parameter or request, 3 query not
 allowed, 4 budget exhausted, 5 data does not fit its schema, 6 engine or extra missing. Errors of a source or a ledger
@@ -49,7 +49,7 @@ class Problem(HTTPException):
         """The key of the configuration that is invalid, for the log."""
 
     def note(self, request: Request) -> None:
-        """Add the reason to the log line of this request if only the curator can resolve it."""
+        """Add this refusal to the log line of its request if only the curator can resolve it."""
         if self.kind.status >= 500:
             request.state.problem = self.kind.slug if self.entry is None else f"{self.kind.slug}: {self.entry}"
 
@@ -88,7 +88,7 @@ def internal_problem() -> Problem:
 
 
 def describe_problems(kinds: Iterable[ProblemKind], model: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
-    """Describe these refusals for the OpenAPI document: for each status, the titles that it can have."""
+    """Describe these refusals for the OpenAPI document: for each status, the titles that a refusal can have."""
     responses: dict[int | str, dict[str, Any]] = {}
     for kind in kinds:
         before = responses.get(kind.status)

@@ -1,4 +1,4 @@
-"""Files of published editions, for programs and for browsers: the manifest, and what it names; nothing else.
+"""Files of published editions, for programs and for browsers: the manifest and the files that it names, nothing else.
 
 The service publishes nothing. It shows what the curator published into the declared folders.
 """
@@ -32,7 +32,7 @@ POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'"
 )
-"""For reports, which have their style and pictures inside: nothing is loaded, and no script runs."""
+"""The Content-Security-Policy of reports. Style and pictures are inside: nothing is loaded, no script runs."""
 
 
 def send_file(curator: Curator, name: str, edition: int, file: str) -> Response:

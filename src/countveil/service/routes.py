@@ -97,7 +97,7 @@ def dry_run(request: Request, ask: schemas.Ask, key: Holder) -> Response:
     deprecated=True,
 )
 def plan(request: Request, ask: schemas.Ask, key: Holder) -> Response:
-    """`/v1/dry-run`, by its old name; for one release."""
+    """The old name of `/v1/dry-run`, which works for one more release."""
     response = dry_run(request, ask, key)
     response.headers.update(_DEPRECATED)
     return response
@@ -123,7 +123,7 @@ def count(
         ),
     ] = None,
 ) -> Response:
-    """The released counts of every cell: charged before the data is read, recorded before they are sent.
+    """The released counts of all cells. The charge precedes the read of the data, the record precedes the response.
 
     The same question on the same data is answered from the record and costs nothing.
     """
@@ -299,7 +299,7 @@ def _describe_dataset(dataset: DatasetSummary) -> dict[str, Any]:
 def _without_default_grade(asked: dict[str, Any]) -> dict[str, Any]:
     """The members of a question; `grade` is left out if it is not given.
 
-    The hash of the request is then the same as in earlier versions, which had no grades.
+    Then the hash of the request is the same as in earlier versions, which had no grades.
     """
     return {name: value for name, value in asked.items() if name != "grade" or value is not None}
 

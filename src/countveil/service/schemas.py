@@ -104,7 +104,7 @@ class Error(BaseModel):
     name: str
     position: int | None = Field(None, description="The position in the query, counted from 1.")
     pool: str | None = Field(None, description="The pool whose budget is spent.")
-    answers: int | None = Field(None, description="How many answers it had.")
+    answers: int | None = Field(None, description="How many answers the pool, grade or share had.")
     grade: str | None = Field(None, description="The grade that is spent, if the pool has several.")
 
 

@@ -52,14 +52,15 @@ class Place:
             return self.host == "localhost"
 
     def check(self) -> None:
-        """Refuse options with which keys and answers would be sent unencrypted to other machines."""
+        """Refuse options that do not fit together, unusable TLS files, invalid addresses of proxies, and an address at
+        which keys and answers would be sent unencrypted to other machines."""
         if (self.certificate is None) != (self.key is None):
             raise RequestError("TLS needs both: --tls-certificate FILE and --tls-key FILE")
         for option, file in (("tls-certificate", self.certificate), ("tls-key", self.key)):
             if file is not None and not Path(file).is_file():
                 raise ParameterError(option, file, "a file that can be read")
         if self.certificate is not None:
-            try:  # here, because a failing worker would be restarted again and again
+            try:  # checked here, because a worker that fails would be restarted again and again
                 ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.certificate, self.key, lambda: "")
             except (ssl.SSLError, OSError, ValueError):
                 raise RequestError(
@@ -87,7 +88,10 @@ def serve(
     announce: Callable[[str], None],
     began: Callable[[str | None], None] = lambda name: None,
 ) -> None:
-    """Serve until a signal arrives, then finish running requests. `began` gets the name of a new ledger, or None."""
+    """Serve until a signal arrives, then finish running requests.
+
+    `announce` gets the address of the service. `began` gets the name of the ledger if it was just created, else None.
+    """
     place.check()
     with Curator.open(config) as curator:  # reports errors of the configuration or the ledger once
         began(curator.ledger.begun)

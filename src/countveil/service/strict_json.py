@@ -44,7 +44,7 @@ class StrictRequest(Request):
 
 
 class StrictRoute(APIRoute):
-    """A route whose requests have their bodies parsed strictly."""
+    """A route that parses the bodies of its requests strictly, after it has checked their keys."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()

@@ -126,7 +126,7 @@ def test_a_grade_that_is_used_up_is_refused_and_others_are_named(config: Path) -
                 refused()
             assert (error.value.grade, error.value.answers, error.value.others) == ("standard", 3, {"fine": 2})
             assert "the budget of grade standard of people is spent, all 3 answers" in str(error.value)
-            assert "answers are left of other grades (2 of fine): name one as grade" in str(error.value)
+            assert "other grades have answers left (2 of fine): ask again and name one of" in str(error.value)
             assert "--extend N --grade standard --reason WHY" in str(error.value)
         assert ask(curator, 4, "fine").receipt.grade == "fine"
         assert ask(curator, 1).replayed

@@ -1,6 +1,6 @@
 """The web pages: explore mechanisms, ask questions, see the budget and publications.
 
-They are rendered here and work without JavaScript.
+They are rendered on the server and work without JavaScript.
 
 views         the addresses of the pages
 sessions      log-in sessions: a signed cookie that does not contain the key

@@ -49,7 +49,7 @@ def make_view(fields: Mapping[str, str]) -> dict[str, Any]:
 
 
 def write_command(fields: Mapping[str, str]) -> str:
-    """The command that designs this table, also if the service cannot design it in time."""
+    """The command that designs this table, even if the service cannot design it in time."""
     given = " ".join(f"--{name} {shlex.quote(value)}" for name, value in fields.items())
     return f"countveil ptable design {given} -o ptable.csv"
 

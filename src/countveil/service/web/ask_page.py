@@ -32,7 +32,7 @@ RIGHT_TO = 10
 
 @dataclass(frozen=True)
 class Cell:
-    """One row of the answer as the page shows it."""
+    """One row of the answer as the page shows it; `weak` if its interval is too wide for it to be useful."""
 
     labels: tuple[str, ...]
     y: int
@@ -42,11 +42,11 @@ class Cell:
 
 
 def build_page(curator: Curator, key: Key, form: FormData) -> dict[str, Any]:
-    """The values that the page's template shows for a submitted form."""
+    """The values that the template of the page shows for a submitted form."""
     ready = {
         name: each
         for name, each in curator.config.datasets.items()
-        if each.ready and each.require_budget().grades  # without grades it pays for publications only
+        if each.ready and each.require_budget().grades  # a budget without grades pays for publications only
     }
     if not ready:
         return {"datasets": [], "status": 200}
@@ -166,8 +166,8 @@ def split_at_error(sql: str, position: int) -> tuple[str, str, str]:
 def find_recorded(curator: Curator, key: Key, receipt: str, question: str) -> Table | None:
     """The recorded answer with this receipt id, if this key may see it; else None.
 
-    A key may see answers that it paid for. It may also see an answer if it has asked the same question, which it proves
-    by the question's hash. Curators may see all answers.
+    A key may see the answers that it paid for. It may also see an answer if it gives the hash of the question, as the
+    links on the page do after the same question was asked. Curators may see all answers.
     """
     charge = curator.ledger.charge_of(receipt)
     if charge is None or (key.role != "curator" and key.name != charge.analyst and question != charge.question):

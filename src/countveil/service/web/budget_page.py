@@ -37,8 +37,8 @@ def build_page(curator: Curator, key: Key, verify: bool) -> dict[str, Any]:
 def _pools(curator: Curator, key: Key) -> list[dict[str, Any]]:
     """The budgets that the holder of a key sees: curators see whole pools, others their share of each pool.
 
-    An analyst without a share of a pool has None there. The answers are those of grades of single questions; the
-    grades of publications are listed too.
+    `own` is None for an analyst without a share of a pool. `answers_left` counts only grades of single questions;
+    `pays` names the publication for which each other grade pays.
     """
     budgets = []
     for visible, whole in zip(list_pools(curator, key), curator.budget(), strict=True):

@@ -1,5 +1,5 @@
-"""The explore page: the mechanism that the sliders choose, and the numbers of its pictures. It needs no data and no
-key.
+"""The explore page: the mechanism that the sliders choose, and the numbers of its pictures. The page needs no data and
+no key.
 
 Everything here runs in the helper process (`service.design_worker`), in two steps: first `make_view`, then what takes
 longer. `make_guarantee` computes the whole curve of delta and what an attacker can suspect; `compare_others` compares
@@ -55,7 +55,7 @@ def make_mechanism(fields: Mapping[str, str]) -> Made:
 
 
 def write_command(fields: Mapping[str, str]) -> str:
-    """The command that makes this mechanism, also if the service cannot make it in time."""
+    """The command that makes this mechanism, even if the service cannot make it in time."""
     call, given = _choose_call(fields)
     names = {"D": "-D", "unbiased_from": "--unbiased-from"}
     words = [f"{names.get(name, '--' + name)} {shlex.quote(str(value))}" for name, value in given.items()]
@@ -219,12 +219,12 @@ def loss_leaving(delta_at: Callable[[float], float], points: Sequence[float], sh
     """A privacy loss that is exceeded in at most this share of releases; infinite if none was found.
 
     Let L be the privacy loss. For e' < e, delta(e') = E(1 - exp(e' - L))+ >= P(L > e) (1 - exp(e' - e)). So P(L > e) <=
-    share for
+    share if
 
-        e = e' - log(1 - delta(e') / share),        delta(e') < share:
+        e = e' - log(1 - delta(e') / share)    and    delta(e') < share.
 
-    Every e' gives a bound. The smallest bound of all e' that are tried is returned; first `points` are tried, then
-    values between them. **Guarantee.** Never too low if delta_at is never too low.
+    Every e' gives such a bound e. The smallest bound of all e' that are tried is returned; first `points` are tried,
+    then values between them. **Guarantee.** Never too low if delta_at is never too low.
     """
     points = list(points)
 

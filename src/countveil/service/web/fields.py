@@ -1,7 +1,7 @@
 """Converts between the fields of the form and SQL text.
 
-For every column, the fields say whether to group by it, and which values (a list or a range) to keep. Together they say
-one test per column, joined by AND. `beyond` is set if the SQL says more than that.
+For every column, the fields say whether to group by it, and which values (a list or a range) to keep. Together they
+express one test per column, joined by AND. `beyond` is set if the SQL says more than that.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def from_question(question: Question) -> Fields:
 
 
 def _views(part: object, schema: Schema) -> list[tuple[Column, Points]]:
-    """All ways to write a condition as one test on a declared column; empty if it is not a single test."""
+    """All ways to write a condition as one test on a declared column; empty if the condition is not a single test."""
     if not isinstance(part, Membership):
         return []
     columns = schema.columns_of[part.column.name]
