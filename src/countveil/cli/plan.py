@@ -320,7 +320,8 @@ def _describe(result: Mapping[str, Any]) -> Iterator[str]:
     if not result["answers"]:
         yield "not even one answer of this mechanism is within that budget"
         return
-    yield f"{result['answers']} answers of this mechanism together"
+    many = "1 answer" if result["answers"] == 1 else f"{result['answers']} answers"
+    yield f"{many} of this mechanism together"
     if result["epsilon"] is None:
         why = "outcomes that only one of two neighbouring counts can have are likelier"
         yield f"no epsilon is enough for delta {result['delta']}: {why}"

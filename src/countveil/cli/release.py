@@ -32,8 +32,8 @@ def release(
 
     OUT has noisy counts in place of the true ones, which are written nowhere. Every other column is copied unchanged,
     and the rows keep their order. Three columns are added: margin_95 (the error is within it with probability 95 % or
-    more), certain_low and certain_high (the true count is always between them); for several columns, three each, as in
-    NAME_margin_95. OUT appears only when it is complete.
+    more), certain_low and certain_high (a true count for which the mechanism was designed is always between them); for
+    several columns, three each, as in NAME_margin_95. OUT appears only when it is complete.
 
     For several columns the guarantee covers all of them together, for a person who may be counted in each.
 

@@ -153,7 +153,7 @@ class Connection(Exchange):
             return pools
         named = [each for each in pools if pool in each.datasets] or [each for each in pools if pool == each.pool]
         if not named:
-            names = ", ".join(each.pool for each in pools)
+            names = ", ".join(each.pool for each in pools) or "none"
             raise ConfigError(
                 "pool", f"{shorten(pool)} is neither a dataset with a budget nor a pool; there are {names}"
             )
