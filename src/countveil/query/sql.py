@@ -176,7 +176,7 @@ class _Parser:
     def groups(self) -> list[Name]:
         if not self.accept("GROUP"):
             return []
-        self.expect("BY", "write BY and the columns after GROUP")
+        self.expect("BY", "write GROUP BY and the columns")
         by = [self.name("a declared column")]
         while self.accept(","):
             by.append(self.name("a declared column"))
