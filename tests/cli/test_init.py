@@ -290,7 +290,7 @@ def test_a_file_with_semicolons_is_refused_with_its_delimiter(run: Run, tmp_path
     for words in ([], ["--unit", "person"]):
         done = run("people.csv", *words)
         assert (done.code, done.out) == (5, "")
-        assert 'use: countveil init --delimiter ";", or delimiter = ";" in countveil.toml' in done.err
+        assert 'columns: countveil init --delimiter ";", or delimiter = ";" in countveil.toml' in done.err
     assert run("people.csv", "--unit", "person", "--delimiter", ";").code == 0
     assert load(tmp_path / "countveil.toml", {}).dataset("people").source.delimiter == ";"
 

@@ -3,7 +3,7 @@
 Let a person have rows in m cells of a table. With the bounds c (`cells_per_person`) and r (`rows_per_person`), the
 person counts in at most c of these cells, each equally likely, with at most r rows in each. Of a cell with n rows of
 the person, min(n, r) min(1, c/m) rows are kept on average. One statement reads the source once. For every cell it
-returns sums over the people, grouped by classes of m. They give the rows kept for every choice of r and c.
+returns sums over the people, grouped by ranges of m. The rows kept follow from these sums for every choice of r and c.
 """
 
 from __future__ import annotations
@@ -66,9 +66,10 @@ class TableContributions:
 def survey_contributions(
     engine: Engine, unit: str, tables: Sequence[Group], rows: Sequence[int], cells: Sequence[int], one_in: int = 1
 ) -> list[TableContributions]:
-    """Survey what people contribute to each table, for these choices of bounds, in one pass over the source.
+    """Survey what people contribute to each table, in one pass over the source.
 
-    Only one person in `one_in` is surveyed, chosen by a hash. The results then describe this sample.
+    `rows` and `cells` are the choices of `rows_per_person` and `cells_per_person`. Only one person in `one_in` is
+    surveyed, chosen by a hash; the results describe this sample.
     """
     compiler = engine.compiler()
     columns = list(dict.fromkeys(column for table in tables for column in table))

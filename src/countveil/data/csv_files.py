@@ -46,8 +46,8 @@ SEPARATORS = {";": ";", ",": ",", "|": "|", "\t": "\\t"}
 
 @dataclass(frozen=True)
 class Fault:
-    """A place where a file breaks RFC 4180, as byte offsets: of the fault, and of the opening quote if it is within
-    quotes."""
+    """A place where a file breaks RFC 4180: the byte offset of the fault and, if the fault is within quotes, that of
+    the opening quote."""
 
     reason: str
     offset: int
@@ -75,9 +75,9 @@ def read_header(paths: list[str], source: Source, delimiter: str) -> list[str]:
     if len(header) == 1 and others and source.delimiter is None:
         other = SEPARATORS[others[0]]
         raise DataError(
-            f'source: the header of {shorten(paths[0], 100)} is one name with "{other}" in it; if that separates the '
-            f'columns, use: countveil init --delimiter "{other}", or delimiter = "{other}" in countveil.toml; '
-            f'if not, set the delimiter to "{SEPARATORS.get(delimiter, delimiter)}"'
+            f'source: the header of {shorten(paths[0], 100)} is one name that contains "{other}"; set the separator of '
+            f'columns: countveil init --delimiter "{other}", or delimiter = "{other}" in countveil.toml; '
+            f'for a file with one column, set it to "{SEPARATORS.get(delimiter, delimiter)}"'
         )
     if not header or not all(header) or len({name.casefold() for name in header}) != len(header):
         raise DataError(f"source: the header of {shorten(paths[0], 100)} needs a different name for every column")
@@ -108,8 +108,8 @@ def check_file(path: str, delimiter: str, packed: bool = False) -> None:
 def find_fault(read_into: Callable[[Any], int | None], delimiter: str) -> Fault | None:
     """Find the first fault in the bytes that `read_into` supplies; None if there is no fault.
 
-    The bytes pass through a window. It begins with one byte that was already scanned, because a byte is judged together
-    with its neighbours; its last bytes stay for the next scan.
+    The bytes pass through a window, and each byte is judged together with its neighbours. So the window begins with one
+    byte that was already scanned, and the window's last bytes are scanned the next time.
     """
     window = bytearray(CHUNK + 4 * WORD)
     window[0], size, more = LF, 1, True
@@ -190,7 +190,7 @@ class _Scan:
         return Fault(reason, self.offset + at)
 
     def _measure(self, length: int, quotes: Words, ends: Words) -> Fault | None:
-        """Find a record with a quote that is too long; `ends` marks the ends of records.
+        """Find a record that has a quote and is too long; `ends` marks the ends of records.
 
         A record that lies in one window is never too long, so only the record that began before the window is measured.
         """

@@ -103,7 +103,7 @@ class Fingerprints:
     def _read(
         self, source: Source, files: list[str], traces: tuple[Trace, ...], name: Keyed, state: Keyed | None
     ) -> Keyed:
-        """Compute the fingerprint of files. Cache it, unless a later write could leave the files the same traces."""
+        """Compute the fingerprint of files. Cache it, unless a later write could leave the same traces."""
         states = list(zip(files, traces, strict=True))
         hashes = [self._hashes.get((path, trace)) or _file_hash(path) for path, trace in states]
         fingerprint = self._join(source, hashes)
@@ -122,8 +122,8 @@ class Fingerprints:
         If folder names are columns, a dot and a hash of their values follow. If only these values change, the
         fingerprint belongs to another version of the data, but its first part still shows that the people are the same.
 
-        Before ledgers had a secret, fingerprints depended on the order of files, and not on folder names. Data that was
-        recorded then keeps its fingerprint: a new one would give the same people a second budget.
+        Before ledgers had a secret, fingerprints depended on the order of files, and not on folder names. Data that
+        was recorded then keeps its fingerprint: with a new one, the same people would get a second budget.
         """
         ordered = _join_hashes(source, hashes)
         if source.scheme == "duckdb" or ordered in self._old():  # a database comes before its log

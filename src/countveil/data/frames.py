@@ -1,16 +1,16 @@
 """Turns a frame of pandas, polars or pyarrow into an Arrow table that every engine reads in the same way.
 
 No value makes a frame fail. In pandas one value can change the type of its column: a missing value turns integers into
-floats and booleans into objects, and a word turns any column into objects. So the type that a column got in this way
+floats and booleans into objects, and a text turns any column into objects. So the type that a column got in this way
 must not decide whether a frame opens, or how the other values are read. Columns of Python objects are therefore read as
 text, value by value, and so are columns of numbers, booleans, dates or time stamps whose type does not fit the declared
 one. Text that is not Unicode gets replacement characters. A column of lists or of another compound type becomes binary,
 which is refused with its name if the column is declared. Times with a zone are refused in the same way.
 
-Text and whole numbers identify people. Any other value identifies nobody, and neither does a float so large that two
-people could share it; as a value of a column, such a float is outside every domain. One missing value turns all
-integers of a pandas column into floats unless its type can represent missing values. So integers of such columns are
-always read as these floats would be.
+A person's id is a text or a whole number. Rows with any other value in its place are not counted, nor are rows with a
+float so large that two people could share it; in a declared column, such a float is outside every domain. One missing
+value turns all integers of a pandas column into floats, unless the column's type can represent missing values. So
+integers of such columns are always read as these floats would be.
 """
 
 from __future__ import annotations
@@ -93,7 +93,9 @@ def _cut_column(frame: Any, name: str, kind: Kind) -> Any:
 
 
 def _instant_of(value: object) -> datetime.datetime | None:
-    """A time with a zone, also of text; for any other value the first instant of the year 1, before every period.
+    """Convert a value or a text to a time with a zone; None if it is missing.
+
+    A value that is no such time becomes the first instant of the year 1, which is before every period.
 
     >>> _instant_of(" 2026-01-31T01:00:00.25+02 "), _instant_of("2026-01-31T01:00:00")
     (datetime.datetime(2026, 1, 31, 1, 0, 0, 250000, tzinfo=datetime.timezone(datetime.timedelta(seconds=7200))), \
@@ -148,8 +150,8 @@ def number_text_of(value: object) -> str | None:
 def _fit(column: Any, readable: set[Family], person: bool) -> Any:
     """Return a column in a type that engines can read.
 
-    If the type is not readable, and a single value could have caused this type, the column is converted to text, value
-    by value.
+    If the type is not readable, and a single value could have changed it (see `_family`), the column is converted to
+    text, value by value.
     """
     inner = _inner(column)
     family = _family(inner)
@@ -251,7 +253,7 @@ def _as_text(values: list[Any], person: bool = False, exact: int = EXACT, whole:
 
 
 def person_of(value: object, exact: int = EXACT, whole: int = HUGE) -> str | None:
-    """The text by which a Python value identifies a person; None or U+FFFD if it identifies nobody.
+    """The text of a Python value as a person's id; None if it is missing, U+FFFD if it cannot be an id.
 
     >>> person_of(12.0), person_of("Ann"), person_of(2.0**53), person_of(2**53), person_of(True)
     ('12', 'Ann', '\ufffd', '9007199254740992', '\ufffd')

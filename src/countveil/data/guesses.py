@@ -35,8 +35,8 @@ ID = re.compile(r"(^|_)(id|pid|uid|uuid|guid)$", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class ColumnGuess:
-    """A proposal for one column: a domain with every value that is present, or bins of decimals, or neither; and the
-    reason."""
+    """A proposal for one column: a domain with every value that is present, or bins of decimals, or neither;
+    `reason` says why."""
 
     column: Column | None
     reason: str
@@ -66,7 +66,7 @@ def guess_column(engine: Engine, name: str) -> ColumnGuess:
         return ColumnGuess(None, "an index that a program wrote")
     for kind in ("boolean", "integer", "date", "number", "text"):
         unlikely = {"text": family == "integer", "boolean": family != "boolean", "number": family == "integer"}
-        if family not in READABLE[kind] or unlikely.get(kind):  # 0 and 1 are numbers
+        if family not in READABLE[kind] or unlikely.get(kind):  # 0 and 1 are proposed as numbers, not as booleans
             continue
         compiler = engine.compiler()
         probe = Column(name, kind, (False, True)) if kind == "boolean" else Column(name, kind)

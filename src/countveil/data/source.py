@@ -43,7 +43,7 @@ class Source:
     frame: object = None
     directory: Path = Path()
     listed: tuple[str, ...] = ()
-    """The files of a snapshot. They stay the same if the location later matches other files."""
+    """The files of a snapshot. They stay the same even if the location later matches other files."""
     schema: Schema | None = None
     """The declared columns, if known: when Spark stores rows, only these columns are stored."""
     stored: object = None

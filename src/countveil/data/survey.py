@@ -38,9 +38,10 @@ class ColumnSurvey:
 
 @dataclass(frozen=True)
 class PeopleSurvey:
-    """How many rows people have. `most_rows` is the largest number of rows of one person.
+    """How many rows people have. `unnamed` is the number of rows without a person.
 
-    `over` is the number of people who have more rows than one table can count of them.
+    `most_rows` is the largest number of rows of one person, and `over` the number of people who have more rows than one
+    table can count of them.
     """
 
     people: int

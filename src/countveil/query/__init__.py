@@ -50,11 +50,11 @@ __all__ = [
 
 
 class Form(TypedDict, total=False):
-    """A question in Python: a dataset, the group columns and a condition.
+    """A question in Python: a dataset, the group columns `by` and the condition `where`.
 
     `people=True` counts people, as count(DISTINCT unit) does. Otherwise rows are counted, as count(*) does, with at
-    most `rows_per_person` rows of one person in each cell. If `rows_per_person` is 1, both ways count the same. `name`
-    is the name of the count in the answer.
+    most `rows_per_person` rows of one person in each cell, a number that the schema declares. If it is 1, both ways
+    count the same. `name` is the name of the count in the answer.
     """
 
     dataset: str | None
@@ -97,7 +97,10 @@ def ask(
 
 
 def take_question(question: str | Question | None, form: Form) -> str | Question | None:
-    """The question, or the deprecated argument `sql`, which is accepted for one release."""
+    """The question; if there is none, the deprecated argument `sql`, which is accepted for one release.
+
+    `sql` is removed from `form`.
+    """
     arguments: Any = form
     if question is not None or "sql" not in arguments:
         return question
@@ -137,13 +140,13 @@ def check_form(**form: Unpack[Form]) -> list[str]:
     _check_keywords(form)
     dataset, by, where, name = form.get("dataset"), form.get("by", ()), form.get("where"), form.get("name")
     if dataset is not None and not isinstance(dataset, str):
-        raise QueryError(f"a dataset name of type {type(dataset).__name__}", 'write dataset="people"')
+        raise QueryError(f"a dataset name of type {type(dataset).__name__}", 'give the name as text: dataset="people"')
     if not isinstance(by, Iterable):
-        raise QueryError(f"a column name of type {type(by).__name__}", 'write by=["region"]')
+        raise QueryError(f"by of type {type(by).__name__}", 'give a column name or a list of names: by=["region"]')
     columns: dict[str, None] = {}
     for column in [by] if isinstance(by, str) else by:
         if not isinstance(column, str):
-            raise QueryError(f"a column name of type {type(column).__name__}", 'write by=["region"]')
+            raise QueryError(f"a column name of type {type(column).__name__}", 'give names as text: by=["region"]')
         if column in columns:
             raise QueryError(f"the column {shorten(column, 40)} twice", "name each column once")
         columns[column] = None
@@ -151,7 +154,9 @@ def check_form(**form: Unpack[Form]) -> list[str]:
         allowed = f"use 1 to {MAX_NAME} printable characters, and no name of a group column"
         raise QueryError(f"the name {shorten(name, 40)} for the count", allowed)
     if where is not None and not isinstance(where, (str, Condition)):
-        raise QueryError(f"where of type {type(where).__name__}", 'write where=cv.col("age") >= 65')
+        raise QueryError(
+            f"where of type {type(where).__name__}", 'give SQL text or a condition: where=cv.col("age") >= 65'
+        )
     return list(columns)
 
 

@@ -47,7 +47,7 @@ class Axis:
 
     @cached_property
     def _split(self) -> tuple[list[Run], list[tuple[int, ...]]]:
-        """The intervals of points that have a label in every column, and for each bin the label's index in every
+        """The intervals of points that have a label in every column; and for each bin, the index of its label in each
         column.
 
         Bins are numbered in the order in which they first occur among the points of the source.
@@ -78,7 +78,7 @@ class Axis:
         return self._split[1]
 
     def keys(self, column: Column) -> Sequence[int]:
-        """The index of the label of one of the columns in every bin."""
+        """For each bin, the index of its label in one of the group columns."""
         if self.is_plain:
             return range(self.size)
         place = self.columns.index(column)
@@ -97,7 +97,7 @@ class Axis:
         return sorted(range(self.size), key=lambda i: [self.bins[i][place] for place in places])
 
     def cover(self, points: Points) -> Points:
-        """The bins that have some of these points, as a set of their numbers."""
+        """The numbers of the bins that contain any of these points, as a set."""
         if self.is_plain:
             first, step = self.source.first, self.source.step
             return union_all(((low - first) // step, (high - first) // step) for low, high in points)
@@ -110,7 +110,7 @@ class Axis:
         return set_of(bins)
 
     def points(self, bins: Sequence[int]) -> list[Points]:
-        """The points of some of the bins."""
+        """For each of these bins, the set of its points."""
         if self.is_plain:
             return [self.source.block(i) for i in bins]
         pieces: dict[int, list[tuple[int, int]]] = {i: [] for i in bins}
@@ -121,8 +121,8 @@ class Axis:
 
     @cached_property
     def canonical(self) -> object:
-        """A JSON value that is equal for axes with equal bins: the source's name, with a hash if the bins are not its
-        own."""
+        """A JSON value that is equal for axes with equal bins: the source's name, with a hash of the bins unless they
+        are the source's own."""
         if self.is_plain:
             return self.source.name
         if self.source.declared and self.source.keys == self.size and self.runs == self.source.runs:
@@ -130,7 +130,7 @@ class Axis:
         return self.describe(range(self.size))
 
     def describe(self, bins: Sequence[int]) -> object:
-        """The canonical form of some of the bins."""
+        """The canonical form of these bins."""
         described = [self.source.describe_points(points)["values"] for points in self.points(bins)]
         return {"of": self.source.name, "bins": hash_description(described)}
 

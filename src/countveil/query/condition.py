@@ -2,8 +2,8 @@
 
 SQL's logic has three values, and a row is counted when its condition is *true*. NOT has been applied to the single
 tests, so only AND and OR join statements of one form: "the column's value is in the set S". S contains points (integers
-that stand for values, see `schema`) and perhaps NULL. A value *outside* the declared domain is in no set, so every test
-on it is not true, negated or not.
+that stand for values, see `schema`) and perhaps NULL. A value *outside* the declared domain is in no set, so no test on
+it is true, not even a negated one.
 
 `simplify` gives an equivalent, deterministic form whose text reads well. `diagram` decides exactly which questions are
 *equal*.
@@ -87,9 +87,9 @@ def domain_of(column: Column) -> Points:
 
 
 def known_of(columns: Iterable[Column]) -> dict[str, Membership]:
-    """What grouping by these columns implies: a row is counted only if each of them has a value in its domain.
+    """What grouping by these columns implies: a row is counted only if each column has a value in its domain.
 
-    The result maps the name of each source to this test, stated on the source.
+    The result maps the name of each source to this test, stated for values of the source.
     """
     known: dict[str, Membership] = {}
     for column in columns:
@@ -183,7 +183,7 @@ class _Simplifier:
         return False
 
     def order(self, condition: Typed) -> tuple[object, ...]:
-        """A sort key for conditions: first tests, by the name of their column, then others, compared by their parts."""
+        """A sort key for conditions: first tests, by the name of their column, then AND and OR, by their parts."""
         if isinstance(condition, Membership):
             self.spend(10 + len(condition.points))
             return (0, condition.column.name, condition.points)

@@ -28,7 +28,7 @@ from countveil.query.public_tables import Files
 from countveil.query.schema import MAX_VALUES, Column, Kind, Value
 
 MAX_CUTS = 4_000
-"""The most cuts that one source may have. An engine compares each value with the cuts, so their number is limited."""
+"""The most cuts (edges of bands, bins or periods) of one source: an engine compares each value with the cuts."""
 MAX_CHAIN = 20
 KEYS = {
     "bands": ("from", "bands", "below", "max", "labels", "guessed"),
@@ -122,8 +122,8 @@ class _Declarations:
     def reads_data(self, name: str) -> bool:
         """Whether the derived column `name` reads a column of the data that is not declared.
 
-        That is so if no declared column has the name of its source. It is also so if the source has the name of a
-        derived column that itself reads a column of the data of that name (`age = { from = "age", ... }`).
+        It does if no other declared column has the name of its source. It also does if it is not a map and its source
+        has the name of a derived column that reads the data under the same name (`age = { from = "age", ... }`).
         """
         parent = self.parent(name)
         if parent == name or parent not in self.declared:
@@ -131,12 +131,16 @@ class _Declarations:
         return "map" not in self.derived[name] and parent in self.derived and self.parent(parent) == parent
 
     def check_chain(self, name: str) -> None:
-        """Refuse columns that are derived from each other in a cycle. A column may still have the name of its own
-        source."""
+        """Refuse columns that are derived from each other in a cycle, or in a chain of more than `MAX_CHAIN`.
+
+        A column may have the name of its own source.
+        """
         chain = [name]
         while chain[-1] in self.derived and (parent := self.parent(chain[-1])) != chain[-1]:
             if parent in chain or len(chain) > MAX_CHAIN:
-                raise ConfigError(f"{self.at(name)}.from", f"a cycle: {' from '.join([*chain, parent])}")
+                chain = [*chain, parent]
+                what = "a cycle" if parent in chain[:-1] else f"a chain of over {MAX_CHAIN} columns"
+                raise ConfigError(f"{self.at(name)}.from", f"{what}: {' from '.join(chain)}")
             chain.append(parent)
 
     def rule(self, name: str, source: Column | None) -> Rule:
@@ -204,7 +208,7 @@ def _derive(name: str, rule: Rule, parent: Column, key: str) -> Column:
 
 
 def _apply_steps(rule: Steps, source: Column, key: str) -> list[Points]:
-    """For each label of a step function, the set of the source's points (integers that stand for values) with it."""
+    """For each label of a step function, the points (integers that stand for values) of the source that have it."""
     kinds = {"integer": ("integer", "number"), "date": ("date",)}.get(source.kind, (source.kind,))
     if rule.kind not in kinds:
         raise ConfigError(key, f"{shorten(source.name)} has values of type {source.kind}, not {rule.kind}")
@@ -239,7 +243,7 @@ def _map_codes(rule: Codes, parent: Column, key: str) -> tuple[tuple[str, ...], 
 
 
 def point_of(column: Column, value: Value) -> int | None:
-    """The point of a value of a column that is not derived or of a label of one that is; None outside the domain."""
+    """The point (integer) that stands for a value, or for a label of a derived column; None outside the domain."""
     if column.is_listed:
         return column.index.get(value)
     number = value.toordinal() if isinstance(value, datetime.date) else int(value)
@@ -254,7 +258,7 @@ def _parse_rule(
 ) -> Rule:
     words = [word for word in KEYS if word in entry]
     if len(words) != 1:
-        raise ConfigError(key, "a column with from has one of bands, bins, by and map")
+        raise ConfigError(key, "a column with from needs exactly one of bands, bins, by and map")
     check_keys(entry, KEYS[words[0]], key)
     if words[0] == "map":
         path = entry["map"]
@@ -272,13 +276,13 @@ def _parse_rule(
 
 
 def _parse_edges(word: str, entry: Mapping[str, object], key: str) -> Steps:
-    """Read `bands` (of whole numbers or dates) or `bins` (of decimals), given by the edges where each of them begins.
+    """Read `bands` (of whole numbers or dates) or `bins` (of decimals), given by the values at which they begin.
 
-    The last one is open, or ends at `max`.
+    The last band or bin is open, or ends at `max`.
     """
     edges, below = entry[word], entry.get("below", False)
     if not isinstance(edges, list) or not edges:
-        raise ConfigError(f"{key}.{word}", "give a list of the values at which each begins, such as [0, 15, 65]")
+        raise ConfigError(f"{key}.{word}", f"give a list of the values at which the {word} begin, such as [0, 15, 65]")
     if not isinstance(below, bool):
         raise ConfigError(
             f"{key}.below", "below must be true or false: whether all smaller values are a separate group"
@@ -350,7 +354,7 @@ def _parse_by(entry: Mapping[str, object], source: Column | None, key: str) -> S
     places = {label: i for i, label in enumerate(labels)}
     starts = [*(start for start, _ in parts), after]
     cuts = [Fraction(day.toordinal() if zone is None else calendar.instant_of(day, zone)) for day in starts]
-    if len(cuts) > (MAX_CUTS if zone is not None else MAX_VALUES):
-        raise ConfigError(key, f"{len(cuts)} edges; declare a shorter range of time")
+    if len(cuts) > (most := MAX_CUTS if zone is not None else MAX_VALUES):
+        raise ConfigError(key, f"{len(cuts)} edges; at most {most} are allowed; declare a shorter range of time")
     groups = (None, *(places[label] for _, label in parts), None)
     return Steps("date" if zone is None else "instant", tuple(cuts), groups, labels)

@@ -3,8 +3,8 @@ written.
 
 The form is a reduced ordered decision diagram (Bryant 1986, for variables with many values). The columns are tested in
 a fixed order, one in each node. An edge of a node has a set of values and leads to the next node; all other values,
-also those *outside* the declared domain, lead to the node `rest`. Equal nodes are stored once, and nodes that make no
-difference are removed. The diagram then depends only on which rows the condition selects.
+including those *outside* the declared domain, lead to the node `rest`. Equal nodes are stored once, and nodes that make
+no difference are removed. The diagram then depends only on which rows the condition selects.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class Diagram:
         return parts[0] if parts else int(conjunction)
 
     def node(self, column: str, edges: list[tuple[Points, int]], rest: int) -> int:
-        """The number of the node with these edges. Edges to the same node are merged; without edges it is the node
-        `rest`."""
+        """The number of the node with these edges. Edges to the same node are merged. If all values lead to `rest`, the
+        result is `rest` itself."""
         intervals: dict[int, list[tuple[int, int]]] = {}
         for points, target in edges:
             if points and target != rest:
@@ -131,7 +131,7 @@ def canonical(condition: Typed, effort: Effort | None = None) -> list[object]:
         return numbers[number]
 
     visit(root)
-    for number in order:  # `visit` appends to it
+    for number in order:  # `visit` appends to `order`
         node = diagram.nodes[number]
         assert node is not None
         column = diagram.columns[node.column]

@@ -145,7 +145,7 @@ class ColumnReference:
 
     def __init__(self, name: str) -> None:
         if not isinstance(name, str):
-            raise QueryError(f"a column name of type {type(name).__name__}", 'write cv.col("age")')
+            raise QueryError(f"a column name of type {type(name).__name__}", 'give the name as text: cv.col("age")')
         _check_text(name)
         self._name = Name(name)
 
@@ -270,7 +270,7 @@ def _not_a_condition(value: object) -> QueryError:
 
 
 def write_condition(condition: Condition, depth: int = 0) -> str:
-    """The condition as text after WHERE, with parentheses only where they are needed.
+    """The condition as SQL text that can follow WHERE, with parentheses only where they are needed.
 
     >>> write_condition((col("age") >= 65) & ~(col("town").isin(["Ash", "O'Hara"]) | col("age").is_null()))
     '"age" >= 65 AND NOT ("town" IN (\\'Ash\\', \\'O\\'\\'Hara\\') OR "age" IS NULL)'
@@ -293,7 +293,7 @@ def write_condition(condition: Condition, depth: int = 0) -> str:
 
 
 def _operand(part: Condition, depth: int) -> str:
-    """The text of one operand of AND: a condition with OR gets parentheses, also below a double negation."""
+    """The text of one operand of AND: a condition with OR gets parentheses, even inside a double negation."""
     while isinstance(part, Negation) and isinstance(part.part, Negation):
         part, depth = part.part.part, depth + 2
     text = write_condition(part, depth)

@@ -1,9 +1,10 @@
 """The axes of a table. A public list may say which combinations of their bins can exist.
 
 The cells of a table are the product of its axes. Each source of group columns has an axis of its own, but sources of
-the columns of a public list share a `JointAxis`: a cell can exist if some row of the list has a value in it. This
-depends on the points of the cell alone. So the list restricts tables by some of its columns too, and by columns derived
-from them, and grouping by district is still grouping by district and municipality.
+the columns of a public list share a `JointAxis`: a cell can exist if some row of the list lies in it. This depends on
+the points of the cell alone. So the list also restricts tables that are grouped by only some of its columns, or by
+columns derived from them. And if municipalities consist of whole districts, a table by district is still the same
+question as a table by district and municipality.
 """
 
 from __future__ import annotations
@@ -25,16 +26,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MOST_POSSIBLE = 10_000_000
-"""The most combinations of a joint axis."""
+"""The most combinations that a joint axis may have."""
 LARGEST_PRODUCT = 2**62
-"""The most combinations of its parts, possible or not, that engines can number."""
+"""The most combinations of the bins of several axes, possible or not, that engines can number."""
 
 
 @dataclass(frozen=True, eq=False)
 class JointAxis:
-    """The combinations of bins of several axes that can exist.
+    """Several axes as one: its bins are the combinations of their bins that can exist.
 
-    `numbers` are their numbers in the product of the parts, ascending; the last part changes fastest.
+    `numbers` are the numbers of these combinations in the product of the `parts`, in ascending order; the last part
+    changes fastest.
     """
 
     parts: tuple[Axis, ...]
@@ -59,14 +61,14 @@ class JointAxis:
         return tuple(np.unravel_index(self.numbers, [part.size for part in self.parts]))
 
     def keys(self, column: Column) -> NDArray[np.int64]:
-        """For every combination, the index of the label of a column."""
+        """For every combination, the index of its label in one of the group columns."""
         import numpy as np
 
         part, bins = next((p, bins) for p, bins in zip(self.parts, self._bins, strict=True) if column in p.columns)
         return np.asarray(part.keys(column), np.int64)[bins]
 
     def labels(self, column: Column) -> list[Value]:
-        """The label of one of the columns for every combination."""
+        """For every combination, its label in one of the group columns."""
         labels = column.key_labels()
         return [labels[key] for key in self.keys(column).tolist()]
 
@@ -89,7 +91,7 @@ class JointAxis:
 
     @cached_property
     def canonical(self) -> object:
-        """The canonical form: the bins that are in some combination, and the combinations of these."""
+        """The canonical form: the bins that occur in some combination, and how they are combined."""
         import numpy as np
 
         used = [np.unique(bins, return_inverse=True) for bins in self._bins]
@@ -101,7 +103,7 @@ class JointAxis:
 
 
 def axes_of(by: Sequence[Column], schema: Schema) -> tuple[Axis | JointAxis, ...]:
-    """The axes of a table grouped by these columns, in the order of the (first) sources."""
+    """The axes of a table grouped by these columns, in the order of their (first) sources."""
     grouped: dict[str, list[Column]] = {}
     for column in by:
         grouped.setdefault(column.root.name, []).append(column)
@@ -141,8 +143,8 @@ def _list_combinations(parts: Sequence[Axis], possible: PossibleCells) -> NDArra
     import numpy as np
 
     rows = np.array(possible.rows, np.int64).reshape(len(possible.rows), len(possible.columns))
-    sets: list[list[Points]] = []  # of each part, the different sets of bins that rows have values in
-    chosen = np.empty((len(rows), len(parts)), np.int64)  # of each row and part, which of these
+    sets: list[list[Points]] = []  # for each part: the different sets of bins that rows lie in
+    chosen = np.empty((len(rows), len(parts)), np.int64)  # for each row and part: the index of the row's set in `sets`
     for place, part in enumerate(parts):
         own = [i for i, column in enumerate(possible.columns) if column.root.name == part.source.name]
         values, of_row = np.unique(rows[:, own], axis=0, return_inverse=True)
@@ -162,7 +164,7 @@ def _list_combinations(parts: Sequence[Axis], possible: PossibleCells) -> NDArra
             f"at most {float(LARGEST_PRODUCT):.3g} and {MOST_POSSIBLE:,} are allowed; group by fewer columns",
         )
     numbers = np.zeros(len(chosen), np.int64)
-    for i, part in enumerate(parts):  # every row becomes as many as it has bins of this part
+    for i, part in enumerate(parts):  # every row is repeated for each bin of this part that it lies in
         members = [np.arange(low, high + 1) for own in sets[i] for low, high in own]
         starts = np.cumsum([0, *map(size, sets[i])])
         lengths = np.diff(starts)[chosen[:, i]]
@@ -174,7 +176,7 @@ def _list_combinations(parts: Sequence[Axis], possible: PossibleCells) -> NDArra
 
 
 def common_points(columns: Sequence[Column], labels: Sequence[int]) -> Points:
-    """The points of a source whose columns have labels with these indexes."""
+    """The points of a source that have all of these labels: `labels[i]` is the index of a label of `columns[i]`."""
     points = columns[0].block(labels[0])
     for column, label in zip(columns[1:], labels[1:], strict=True):
         points = intersection(points, column.block(label))

@@ -107,13 +107,13 @@ def overlay(
 ) -> Iterator[tuple[int, int, int, int]]:
     """Merge two lists of labelled intervals (low, high, label) into one list of (low, high, label in a, label in b).
 
-    Each list is sorted and has no overlaps. `no_a` and `no_b` stand for the label where one of the lists has a gap.
+    Each list is sorted and has no overlaps. Where `a` has a gap, its label is `no_a`; where `b` has a gap, `no_b`.
 
     >>> list(overlay([(0, 5, 1)], [(4, 8, 2)], 0, 0))
     [(0, 3, 1, 0), (4, 5, 1, 2), (6, 8, 0, 2)]
     """
     i = j = 0
-    at: int | None = None  # all points below have been yielded
+    at: int | None = None  # all points below `at` have been yielded
     while i < len(a) or j < len(b):
         next_a = _from(a[i][0], at) if i < len(a) else None
         next_b = _from(b[j][0], at) if j < len(b) else None

@@ -3,8 +3,8 @@
     cells = "possible.csv"      # municipality,age_group,housing: one row for each combination that can exist
 
 A field is a value of its column or a label, as an answer shows it. Columns that are not declared, values outside a
-domain, combinations that occur twice and combinations that the columns themselves exclude are refused; the message
-names the line.
+domain, repeated combinations, and combinations in which two columns of one source contradict each other are refused;
+the message names the line.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from countveil.query.schema import MAX_VALUES, Column, PossibleCells
 
 
 def parse_cells(path: str, columns: Sequence[Column], key: str, files: Files) -> PossibleCells:
-    """The list in a public file."""
+    """Read the list of possible cells from the public file at `path`."""
     table = files(path, key)
     known = {column.name: column for column in columns}
     for name in table.header:
@@ -29,7 +29,7 @@ def parse_cells(path: str, columns: Sequence[Column], key: str, files: Files) ->
             raise ConfigError(key, f"{table.name}, line 1: {shorten(name)} is not a declared column")
     listed = [known[name] for name in table.header]
     if math.prod(column.keys for column in listed) > LARGEST_PRODUCT:
-        raise ConfigError(key, f"{table.name}: more than 2^62 combinations of its columns' values")
+        raise ConfigError(key, f"{table.name}: more than 2^62 combinations of its columns' values; list fewer columns")
     readers = [_Reader(column, key) for column in listed]
     sources = {
         column.root.name: [i for i, c in enumerate(listed) if c.root.name == column.root.name] for column in listed
@@ -61,7 +61,7 @@ def parse_cells(path: str, columns: Sequence[Column], key: str, files: Files) ->
 
 
 class _Reader:
-    """Reads the values and labels of one column; each text once."""
+    """Reads the values and labels of one column, and remembers each text that it has read."""
 
     def __init__(self, column: Column, key: str) -> None:
         self.column = column
@@ -75,7 +75,7 @@ class _Reader:
         self.is_closed = bool(self.known)
 
     def read(self, text: str) -> int | None:
-        """The index of the label of a text, None if it is no value of the column."""
+        """The index of the bin that a text names, None if the text is neither a value nor a label of the column."""
         if text not in self.known and not self.is_closed:
             self.known[text] = self._find(text)
         return self.known.get(text)

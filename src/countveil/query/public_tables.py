@@ -84,7 +84,7 @@ def read_public_table(content: bytes, name: str, key: str) -> PublicTable:
     except UnicodeDecodeError as error:
         raise refuse(content.count(b"\n", 0, error.start) + 1, "is not UTF-8 text") from None
     if "\0" in text:
-        raise refuse(text.count("\n", 0, text.index("\0")) + 1, "a value has NUL")
+        raise refuse(text.count("\n", 0, text.index("\0")) + 1, "a value has NUL characters")
     records: list[Record] = []
     seen: dict[tuple[str, ...], int] = {}
     fields: list[str] = []
@@ -92,7 +92,8 @@ def read_public_table(content: bytes, name: str, key: str) -> PublicTable:
     while at < len(text) or fields:
         field = _FIELD.match(text, at)
         if field is None:
-            raise refuse(line, "a quote or carriage return in a field that is not quoted as a whole, or never closed")
+            words = "a quote or carriage return in a field that is not quoted as a whole"
+            raise refuse(line, f"{words}, or a quote that is never closed")
         quoted, plain, end = field.groups()
         fields.append(plain if quoted is None else quoted.replace('""', '"'))
         at, line = field.end(), line + field.group().count("\n")

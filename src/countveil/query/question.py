@@ -90,7 +90,7 @@ class Question(Shown):
 
     @property
     def parts(self) -> tuple[Axis, ...]:
-        """The axes of single sources, in the order of the axes."""
+        """The axes of single sources: `axes` with the parts of each joint axis in its place."""
         return tuple(part for axis in self.axes for part in axis.parts)
 
     @property
@@ -330,7 +330,7 @@ class _Typer:
         return Membership(column.root, difference(column.inside, points) if negated else points)
 
     def select_points(self, column: Column, op: str, constant: Constant) -> Points:
-        """The points of the column's values for which `value op constant` is true. Text is compared by code points."""
+        """The points for which `value op constant` is true. Text compares by code points, labels by declared order."""
         domain = domain_of(column)
         if op in ("=", "<>"):
             point = _point(column, constant)

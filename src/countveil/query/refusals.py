@@ -73,7 +73,7 @@ _STATEMENT = "the form is SELECT columns, count(*) FROM dataset WHERE condition 
 
 
 def refusal(token: Token, allowed: str) -> QueryError:
-    """The error for a token that the grammar does not allow at its place; `allowed` says what is."""
+    """The error for a token that the grammar does not allow at its place; `allowed` says what to write there."""
     word = token.word
     if word in _CONSTRUCTS:
         return QueryError(*_CONSTRUCTS[word], token.at)
@@ -101,7 +101,10 @@ def quoting(token: Token) -> str:
 
 
 def function(token: Token, allowed: str) -> QueryError:
-    """The error for a function call: a word followed by parentheses."""
+    """The error for a function call: a word followed by a parenthesis.
+
+    `allowed` says what to write there. It is used for functions that have no advice of their own.
+    """
     word = token.word
     if word in _CONSTRUCTS:
         return QueryError(*_CONSTRUCTS[word], token.at)

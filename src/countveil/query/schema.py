@@ -7,8 +7,8 @@ or the day number of a date. A value in the data has a point, or is NULL, or is 
 the declared type).
 
 Grouping by a column splits its domain into **bins**: one for every listed value, or one for every `step` consecutive
-points of a range. The cells of a table are the product of the bins of its group columns, zeros included, or those of
-them that a public list says can exist.
+points of a range. The cells of a table are the product of the bins of its group columns, including cells without rows;
+if there is a public list of the combinations that can exist, only those.
 """
 
 from __future__ import annotations
@@ -210,8 +210,8 @@ class Column:
         """A set of points as JSON values: the first and last value of each interval, in the declared order of listed
         values.
 
-        The point numbers of an undeclared source change when another column is derived from it. Its sets are therefore
-        described without them: by the cuts at their ends, or by every value.
+        The point numbers of an undeclared source change when another column is derived from it. Sets of its points
+        are therefore described by the cuts at their ends, or by every value.
         """
         inside = difference(points, ((self.first - 1, self.first - 1),))
         values: list[list[str]]
@@ -244,8 +244,9 @@ class Schema:
     """The public part of a dataset: its columns, what identifies a person, and how much one person can change a table.
 
     `unit` is the column that identifies a person, or "row" when every row is one person. A person counts in at most
-    `cells_per_person` cells of a table, with at most `rows_per_person` rows in each. `possible`, if there is such a
-    list, restricts the cells of tables by its columns, or by columns of the same sources.
+    `cells_per_person` cells of a table, with at most `rows_per_person` rows in each. `possible` is the public
+    list of the combinations that can exist, if there is one. It restricts tables that are grouped by its columns or by
+    other columns of the same sources.
     """
 
     name: str

@@ -104,7 +104,7 @@ class _Parser:
             raise self.refuse(allowed)
 
     def refuse(self, allowed: str) -> QueryError:
-        """The error for the next token; it names the SQL construct that starts with this token."""
+        """The error for the next token: it names the SQL construct that starts there, and what to write instead."""
         return refusals.refusal(self.now, allowed)
 
     def forbid(self, error: QueryError | None) -> None:
@@ -176,7 +176,7 @@ class _Parser:
     def groups(self) -> list[Name]:
         if not self.accept("GROUP"):
             return []
-        self.expect("BY", "GROUP BY columns")
+        self.expect("BY", "write GROUP BY and the columns")
         by = [self.name("a declared column")]
         while self.accept(","):
             by.append(self.name("a declared column"))
@@ -248,10 +248,10 @@ class _Parser:
             test: Condition = Among(column, self.literals())
         elif self.accept("BETWEEN"):
             low = self.literal()
-            self.expect("AND", "BETWEEN literal AND literal")
+            self.expect("AND", "write BETWEEN literal AND literal")
             test = Between(column, low, self.literal())
         elif negated:
-            raise self.refuse("NOT IN (...) or NOT BETWEEN ... AND ...")
+            raise self.refuse("IN (...) or BETWEEN ... AND ... is expected after NOT")
         elif self.accept("IS"):
             negated = self.accept("NOT")
             if not self.accept("NULL"):
@@ -264,7 +264,8 @@ class _Parser:
         return Negation(test) if negated else test
 
     def starts_test(self, ahead: int) -> bool:
-        """Whether the token `ahead` places on can follow a column in a test: an operator, IN, BETWEEN or IS."""
+        """Whether the token `ahead` places after the current one can follow a column in a test: an operator, IN,
+        BETWEEN or IS."""
         token = self.peek(ahead)
         return _is(token, *FLIPPED) or token.word in ("IN", "BETWEEN", "IS")
 
@@ -288,13 +289,13 @@ class _Parser:
         return ColumnComparison(self.name("a declared column"), op, constant)
 
     def literals(self) -> tuple[Constant, ...]:
-        self.expect("(", "IN (literal, ...)")
+        self.expect("(", "write IN (literal, ...)")
         literals = [self.literal()]
         while self.accept(","):
             literals.append(self.literal())
             if len(literals) > MAX_LIST:
                 raise QueryError("a list of too many values", f"at most {MAX_LIST} are allowed", literals[-1].at)
-        self.expect(")", "a comma or a closing parenthesis")
+        self.expect(")", "a comma or a closing parenthesis is expected here")
         return tuple(literals)
 
     def literal(self) -> Constant:

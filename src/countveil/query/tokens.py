@@ -1,6 +1,6 @@
 """Splits SQL text into tokens with positions, and refuses characters and symbols that the language does not have.
 
-Comments, dollar quotes, parameters, escapes, arithmetic and letters outside ASCII never reach the parser.
+Comments, dollar quotes, parameters, escapes and, outside quotes, letters beyond ASCII never reach the parser.
 """
 
 from __future__ import annotations

@@ -109,8 +109,8 @@ class _Source:
         return cover(column, points)
 
     def conjunction(self, points: Points, within: Points) -> str | None:
-        """Tests joined by AND that are true for all of `points` and for no point outside `within`; None if there are
-        none."""
+        """Tests joined by AND that are true for all of `points` and for no point outside `within`; None if there
+        are no such tests."""
         hulls: list[tuple[Column, Points, Points]] = []
         for column in self.columns:
             labels = self.cover(column, points)
@@ -126,10 +126,10 @@ class _Source:
         return _conjoin([_join(_tests(column, own)) for column, own, _ in hulls])
 
     def slices(self, left: Points, within: Points) -> list[str]:
-        """Write the points in `left` as alternatives, one for each label of one column after the other.
+        """Write the points in `left` as alternatives, none of which is true outside `within`.
 
-        Labels that need the same tests on the other columns share an alternative. No alternative is true outside
-        `within`.
+        The columns are tried one after the other. Each label of a column gets one alternative, if there are tests for
+        it; labels that need the same tests on the other columns share it.
         """
         alternatives: list[str] = []
         for column in self.columns:

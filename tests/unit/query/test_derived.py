@@ -85,6 +85,10 @@ def test_an_invalid_derived_column_is_refused_in_one_line(case: str) -> None:
 
 CHAINS: dict[str, tuple[dict[str, Any], str]] = {
     "a cycle": ({"a": {"from": "b", "map": "f.csv"}, "b": {"from": "a", "map": "f.csv"}}, "a cycle: a from b from a"),
+    "a long chain": (
+        {f"c{i}": {"from": f"c{i + 1}", "map": "f.csv"} for i in range(30)},
+        "a chain of over 20 columns: c0 from c1 from c2",
+    ),
     "bands of a derived column": (
         {"county": {"from": "municipality", "bands": [1]}, "municipality": {"from": "district", "map": "f.csv"}},
         "only map can follow",

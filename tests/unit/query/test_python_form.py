@@ -92,7 +92,7 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     "no dataset": (lambda: ask({"a": SCHEMA, "b": SCHEMA}), "name one of a, b"),
     "an unknown dataset": (lambda: ask(SCHEMA, dataset="peple"), "peple is not declared"),
     "a dataset that is no text": (lambda: ask(SCHEMA, dataset=["people"]), "a dataset name of type list"),  # type: ignore[arg-type]
-    "by a number": (lambda: ask(SCHEMA, by=5), "a column name of type int"),  # type: ignore[arg-type]
+    "by a number": (lambda: ask(SCHEMA, by=5), "by of type int; give a column name or a list"),  # type: ignore[arg-type]
     "by numbers": (lambda: ask(SCHEMA, by=[5]), "a column name of type int"),  # type: ignore[list-item]
     "by twice": (lambda: ask(SCHEMA, by=["age", "age"]), "name each column once"),
     "by an unknown column": (lambda: ask(SCHEMA, by=["agee"]), "did you mean age"),

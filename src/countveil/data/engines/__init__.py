@@ -1,7 +1,7 @@
 """Engines count; they never draw noise and never see an analyst's text.
 
     engine            the base classes, how an engine is opened, the pool of open engines
-    families          the types that sources have, and as what each can be read
+    families          the types that sources have, and how each can be read
     sql               question -> one statement, and how it reads columns
     bounding          the part of the statement that bounds what each person contributes
     steps             how derived columns are read in SQL: the place of a value between cuts

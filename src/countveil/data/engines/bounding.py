@@ -54,8 +54,9 @@ class ContributionBounds:
 
     def __post_init__(self) -> None:
         if self._bits >= SALT_BITS:
+            rows = f"{self.rows} row{'' if self.rows == 1 else 's'}"
             words = "are too many to count; group by fewer columns"
-            raise EngineError(f"{self.cells} cells with {self.rows} rows of a person in each {words}")
+            raise EngineError(f"{self.cells} cells, with up to {rows} of a person in each, {words}")
 
     @property
     def keep_all(self) -> bool:
@@ -72,8 +73,9 @@ class ContributionBounds:
     def select_some(self, hashed: str, least: str | None, *, ignores_repeats: bool) -> tuple[dict[str, str], str]:
         """SQL that counts every person in at most `cells_per_person` cells, with at most `rows` rows in each.
 
-        `hashed` is SQL for the hash of u, cell and salt. `least` is SQL that unnests the smallest words w of a group,
-        which it holds in memory; without it, a window over all rows finds them, which takes longer.
+        `hashed` is SQL for the hash of u, cell and salt. `least` is SQL that holds the words w of a group in memory and
+        unnests the smallest; if it is None, a window over all rows finds them, which takes longer. `ignores_repeats`
+        says whether `least` leaves out a w that is repeated.
         """
         words = f"SELECT u, {self._word(hashed)} AS w FROM placed"
         kept = f"SELECT {least} AS w FROM words GROUP BY u"

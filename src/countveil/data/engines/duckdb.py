@@ -60,8 +60,7 @@ DATABASE = "countveil_source"
 COPY = "countveil_copy"
 """The name of the table in memory to which a small source is copied."""
 FEW = 4
-"""The largest number of a person's cells that DuckDB's aggregate min(w, limit) chooses; it reserves room for all of
-them."""
+"""The largest limit for DuckDB's aggregate min(w, limit), which reserves room for so many words of every person."""
 MAX_BYTES = 16 << 20
 """The largest total size, in bytes, of files that are copied to memory."""
 MAX_ROWS = 500_000
@@ -144,8 +143,8 @@ class DuckDBEngine(SqlEngine):
             raise
 
     def _read_instants(self, schema: Schema) -> None:
-        """Read text as instants where periods of a zone need them. Text that is none is the first instant of the year
-        1, which is before every period."""
+        """Read text as instants where periods of a zone need them. Any other text becomes the first instant of
+        the year 1, which is before every period."""
         names = [c.name for c in schema.sources if c.kind == "instant" and self.columns().get(c.name) == "text"]
         if not names:
             return
@@ -212,7 +211,7 @@ class DuckDBEngine(SqlEngine):
         texts = [self.dialect.characters(self.dialect.name(name)) for name in names if self.columns()[name] == "text"]
         lengths = " + ".join(f"strlen(coalesce({text}, ''))" for text in texts) or "0"
         ((text,),) = self._connection.execute(f"SELECT coalesce(sum({lengths}), 0) FROM {self.relation}").fetchall()
-        return int(text) <= MAX_TEXT  # a dictionary page has each text once, memory as often as it occurs
+        return int(text) <= MAX_TEXT  # a dictionary page stores a text once, memory stores it for each row
 
     def _cursor(self) -> duckdb.DuckDBPyConnection:
         """Take an idle connection, or make a new one. Each running statement has its own, so that threads can run at
@@ -323,7 +322,7 @@ def _attach(source: Source, path: str, connection: duckdb.DuckDBPyConnection) ->
 def _check_stored(connection: duckdb.DuckDBPyConnection, place: list[str], shown: str) -> None:
     """Refuse a view or a computed column.
 
-    It is evaluated for the rows that a question selects and could fail on one of them, so a failure would reveal
+    Both are evaluated for the rows that a question selects and could fail on one of them, so a failure would reveal
     something about a person. Stored rows can be read for every question.
     """
     where = f"WHERE database_name = '{DATABASE}' AND lower(schema_name) = lower(?)"
@@ -339,7 +338,7 @@ def _check_stored(connection: duckdb.DuckDBPyConnection, place: list[str], shown
 
 
 def _parquet(paths: list[str], source: Source, connection: duckdb.DuckDBPyConnection) -> str:
-    """Parquet files as a FROM clause reads them. All must have the same columns of the same types.
+    """SQL that reads these Parquet files in a FROM clause. All must have the same columns of the same types.
 
     Otherwise the values of one file would be cast to the type of another, which can fail. Folders named key=value are
     columns or only names; see `Source.partitions`.
@@ -352,7 +351,9 @@ def _parquet(paths: list[str], source: Source, connection: duckdb.DuckDBPyConnec
 
     both = sorted({name.casefold() for name in check_alike(paths, columns_of)} & {key.casefold() for key in keys})
     if both:
-        raise DataError(f"source: column {shorten(both[0], 60)} is in the files and in the names of their folders")
+        raise DataError(
+            f"source: column {shorten(both[0], 60)} is in the files and in the names of their folders; rename one"
+        )
     return _read_parquet(paths, bool(keys))
 
 

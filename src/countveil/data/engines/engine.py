@@ -63,9 +63,9 @@ class Engine(ABC):
         The engine must apply the contribution bounds of the question's schema, because nothing bounds the counts
         afterwards. Of every person it counts at most `question.sensitivity` rows in a cell, in at most
         `question.schema.cells_per_person` cells. `salt` is new for every evaluation and chooses the cells of a person
-        who is in more. The choice depends on the salt and on that person's rows only, not on other people, on the order
-        of rows, or on a task that runs twice. Rows without a person (NULL) are not counted. If each row is a person
-        (`question.schema.unit_is_row`), every row counts. Error messages say nothing about the data.
+        who has rows in more. The choice depends on the salt and on that person's rows only, not on other people, on the
+        order of rows, or on whether a task runs twice. Rows without a person (NULL) are not counted. If each row is a
+        person (`question.schema.unit_is_row`), every row counts. Error messages say nothing about the data.
         """
 
     @abstractmethod
@@ -91,8 +91,7 @@ class Engine(ABC):
     def write_release(
         self, question: Question, folder: Path, *, salt: bytes, mechanism: str, unchanged: Callable[[], None]
     ) -> str:
-        """Count, draw the noise and write the result into a new folder, once; return the name of the files' column of
-        counts.
+        """Count, draw the noise and write the result into a new folder, once; return the name of the column of counts.
 
         `mechanism` is the text of a mechanism's file. `unchanged` is called between counting and drawing and raises an
         error if the source has changed.
@@ -124,7 +123,7 @@ class SqlEngine(Engine):
     - `close()`: close the connections; a second call does nothing.
 
     If needed: `garbled`, what the source puts in place of bytes that are not text; `fingerprint`, for data on a server;
-    `compiler`, for a subclass of `Compiler`; `check`, to refuse more (call this one too); `alive`.
+    `compiler`, for a subclass of `Compiler`; `check`, to refuse more (call the inherited one too); `alive`.
     """
 
     dialect: Dialect

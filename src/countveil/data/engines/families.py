@@ -1,4 +1,4 @@
-"""The families of physical types, and the declared kinds that each family can be read as."""
+"""The families of physical types (the types of a source's columns), and the declared kinds that each can be read as."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Family = Literal["integer", "float", "single", "decimal", "text", "boolean", "da
 FLOATS: tuple[Family, ...] = ("float", "single")
 """Floats of 64 and of 32 bits."""
 UNITS: tuple[Family, ...] = ("integer", "text", "float")
-"""Families that can identify people."""
+"""Families of columns whose values can identify people."""
 READABLE: dict[Kind, tuple[Family, ...]] = {
     "integer": ("integer", *FLOATS, "decimal", "text"),
     "text": ("text", "integer", *FLOATS),
@@ -29,7 +29,10 @@ OUTSIDE = "\ufffd"
 
 
 def check_readable(column: Column, family: Family) -> None:
-    """Refuse a physical type that cannot be read as the declared one; this depends on no value."""
+    """Refuse a column whose type in the source, a type of this family, cannot be read as the declared kind.
+
+    This depends on the types alone, not on any value.
+    """
     if family in READABLE[column.kind]:
         return
     advice = {

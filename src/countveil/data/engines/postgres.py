@@ -56,15 +56,15 @@ SELECT CAST(c.relkind AS text), CAST(c.oid AS bigint), CAST(c.relfilenode AS big
 FROM tree JOIN pg_class AS c ON c.oid = tree.oid LEFT JOIN pg_stat_all_tables AS s ON s.relid = c.oid
 ORDER BY tree.root DESC, c.oid
 """
-"""Reads the server's change counters of a table, and when they were last reset: a crash of one session resets all of
-them."""
+"""Reads the server's change counters of a table, and when these were last reset: the crash of one session resets
+all counters."""
 CONTENT = (
     "SELECT count(*), CAST(sum(hashtextextended(concat(tableoid, '|', ctid, '|', xmin), 0)) AS text) FROM {relation}"
 )
 
 
 class PostgresCompiler(Compiler):
-    """Builds statements in which NaN counts as missing, and in which a text that is too long identifies nobody."""
+    """Builds statements in which NaN is missing, and a text too long to be parsed is no person's id."""
 
     def __init__(self, engine: PostgresEngine) -> None:
         super().__init__(engine.dialect, engine.relation, engine.columns(), engine.garbled, engine.scales())
@@ -79,8 +79,8 @@ class PostgresCompiler(Compiler):
         return self.engine.dialect.if_short(column, column) if self.families[name] == "text" else column
 
     def hash(self, unit: str, salt: str) -> str:
-        """SQL for the hash of person, cell and salt. PostgreSQL's hash functions are chained: each takes the last one's
-        result."""
+        """SQL for the hash of person, cell and salt. PostgreSQL's hash functions are chained: the hash of the person is
+        the seed for the hash of the cell."""
         function = "hashtextextended" if self.families[unit] == "text" else "hashint8extended"
         if self.families[unit] == "integer" and unit in self.engine.numbers:
             function = "hash_numeric_extended"
@@ -243,9 +243,9 @@ class PostgresEngine(SqlEngine):
         return {name: family_of(*kind) for name, *kind, _ in self._look[2]}
 
     def scales(self) -> Mapping[str, int]:
-        """For numeric columns, 18: the most digits after the point that the edge of a bin can have.
+        """The scale to which cuts are rounded up: for every numeric column 18, the most digits of an edge.
 
-        PostgreSQL compares numbers of any scale exactly.
+        The columns may have more digits after the point: PostgreSQL compares numbers of any scale exactly.
         """
         return {name: 18 for name, kind, *_ in self._look[2] if kind == "numeric"}
 
@@ -263,10 +263,7 @@ class PostgresEngine(SqlEngine):
         with self._transaction() as cursor:
             self._lock_table(cursor, self._look[0])
             kind, _, columns, _ = self._check(cursor)
-            if (kind, columns) != (
-                self._look[0],
-                self._look[2],
-            ):  # the statement was made for another table
+            if (kind, columns) != (self._look[0], self._look[2]):  # the statement was made for other columns
                 raise EngineError(CHANGED)
             rows = cursor.execute(statement.sql, dict(statement.values)).fetchall()
             names = [column.name for column in cursor.description or ()]

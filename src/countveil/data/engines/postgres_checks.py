@@ -35,8 +35,8 @@ REFUSALS = (
     "{table} has row security, which is evaluated while it is counted; "
     "make a MATERIALIZED VIEW of the rows that may be counted",
     *(f"this role can do more than read {{table}}: {excess}; {GRANT}" for excess in _EXCESS),
-    "the database of {table} has user-defined casts between built-in types (CREATE CAST), which are evaluated while it "
-    "is counted; DROP CAST, or keep it in another database",
+    "the database of {table} has user-defined casts between built-in types (CREATE CAST), which are evaluated while "
+    "the table is counted; DROP CAST, or keep the table in another database",
 )
 """Error messages: reason number i of `_REASONS` has the message REFUSALS[i]."""
 

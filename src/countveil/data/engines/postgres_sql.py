@@ -2,7 +2,8 @@
 cast.
 
 Guarantee: every function and operator is built in, because names are looked up in pg_catalog only, and none of them
-fails for any value. A text longer than `LONGEST` can only be read as text, and it identifies nobody.
+fails for any value. A text longer than `LONGEST` can be read as text only. As a person's id it counts as missing, so
+the row is not counted.
 """
 
 from __future__ import annotations
@@ -111,7 +112,8 @@ class PostgresDialect(Dialect):
         return f"(SELECT v, min(place) - 1 AS i FROM {values} GROUP BY v)"
 
     def unnest_least(self, limit: int, cells: int) -> str | None:
-        """A sorted array, which takes less processor time than a window over all rows, where nobody can have many."""
+        """SQL with a sorted array, which takes less processor time than a window over all rows; None if the table has
+        so many cells that a person's array could be large."""
         return f"unnest((array_agg(DISTINCT w ORDER BY w))[1:{limit}])" if cells <= LARGEST_ARRAY else None
 
     def whole(self, a: str, b: str) -> str:
@@ -119,10 +121,10 @@ class PostgresDialect(Dialect):
 
 
 def family_of(kind: str, sort: str, modifier: int, own: bool, computed: bool) -> Family:
-    """The family of a PostgreSQL type: `sort` is its pg_type.typtype, and `own` says whether the type is built in.
+    """The family of a PostgreSQL type: `sort` is its typtype, `modifier` the column's atttypmod.
 
-    An enumeration is text, and a numeric without decimals is an integer. A `computed` column is not read, because it
-    can fail for some rows while it is counted.
+    `own` says whether the type is built in. An enumeration is text, and a numeric without decimals is an integer. A
+    `computed` column is not read, because it can fail for some rows while it is counted.
     """
     if computed:
         return "other"

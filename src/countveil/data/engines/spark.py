@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 GARBLED = "?"
 """What DuckDB puts in place of bytes that are not text. As with DuckDB, people whose id contains it are not counted."""
 FEW_CELLS, FEW_VALUES = 10_000, 1_000
-"""The most cells of a table, and the most values of its listed columns, for which the driver finds the cell of a count.
+"""The driver finds the cell of each count if a table has at most so many cells, and each listed column so many values.
 
 In larger tables, a join in Spark finds the cells. In so small a table, the join would cost more than everything else.
 """
@@ -67,8 +67,8 @@ class SparkCompiler(Compiler):
         return self.engine.list_values(axis.numbers.tolist(), list(range(axis.size)), "integer")
 
     def bind(self, value: object) -> str:
-        """Write integers as digits and short lists as hexadecimal text; bind other values, which costs milliseconds
-        each."""
+        """Write integers as digits and short lists as hexadecimal text, because every bound value costs milliseconds;
+        bind only other values."""
         if type(value) is int:
             return str(value)
         if isinstance(value, list) and len(text := str(bind_value(value))) <= WRITTEN:
@@ -98,7 +98,7 @@ class SparkCompiler(Compiler):
 
 
 class SparkEngine(SqlEngine):
-    """Counts on one source with Spark, in a session of our own beside the user's; see `spark_session`."""
+    """Counts on one source with Spark, in a session with settings of its own; see `spark_session`."""
 
     dialect = SparkDialect()
     writes_files = True
@@ -157,7 +157,7 @@ class SparkEngine(SqlEngine):
         return SparkCompiler(self)
 
     def list_values(self, listed: Sequence[Value], bins: Sequence[int], kind: Kind) -> str:
-        """A view (v, i) of values and the bin of each."""
+        """The name of a view (v, i) of values and the bin of each; the view is created if it does not exist."""
         import pyarrow as pa
 
         key = (kind, tuple(listed), tuple(bins))
@@ -252,7 +252,9 @@ def _parquet(session: Any, paths: list[str]) -> tuple[Any, dict[str, tuple[str, 
     unique = {"countveil": uuid.uuid4().hex}  # an option that differs from every cached read, so no cache is used
     frame = session.read.options(**unique).parquet(*map(plain, paths))
     if sorted(unquote(urlparse(file).path) for file in frame.inputFiles()) != sorted(paths):
-        raise EngineError("source: Spark would read other files than those of the source; give them plain names")
+        raise EngineError(
+            "source: Spark would read other files than the source has; rename files with special characters"
+        )
     return frame, kinds
 
 

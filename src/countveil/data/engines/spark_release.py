@@ -2,16 +2,17 @@
 
     1. the true counts are written to Parquet in a private folder beside the table, which is removed afterwards: after
        this step the source is not read again, even if tasks are retried
-    2. the counts are read back; if their number and sum are not those that were written, nothing is drawn; then they
-       are completed to all cells of the public domain, split by ranges of cells and sorted
-    3. every worker draws the noise of its cells from the release's keyed stream and adds the labels
+    2. the counts are read back; if their number and sum are not those that were written, nothing is drawn; otherwise
+       cells without rows are added, and all cells of the public domain are split into sorted ranges
+    3. every worker draws the noise of its cells from a stream keyed by the release's noise key, adds it to the counts,
+       and adds the labels
     4. the result is written to Parquet, once; every later read of the table reads these files
 
-**Guarantee.** The random bits for a cell's noise depend only on the key and the number of the cell, and its count
-depends only on the files of step 1. So if a task fails after drawing, runs twice, or is lost with its machine, no
-number changes: every attempt writes the same cells. The key is drawn for one call, leaves the driver only inside the
-tasks of that call, and is discarded when the call returns. Large public values are broadcast separately, because Spark
-writes large values to disk.
+**Guarantee.** The random bits for a cell's noise depend only on the noise key and the number of the cell; the count of
+the cell depends only on the files of step 1. So if a task fails after drawing, runs twice, or is lost with its machine,
+no number changes: every attempt writes the same cells. The noise key is drawn for one call, leaves the driver only
+inside the tasks of that call, and is discarded when the call returns. Large public values are broadcast separately,
+because Spark writes large values to disk.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ WORKERS = (
     "before Spark is started, and install countveil on every machine"
 )
 FAILED = "Spark could not finish the table; the charge is kept; ask again"
-LOST = "the workers' counts could not be read back: do all machines see the output folder? the charge is kept"
+LOST = "the workers' counts could not be read back; use an output folder that all machines see; the charge is kept"
 NO_COUNTS = "the engine returned values that cannot be counts; the charge is kept"
 COUNTS = ("count(1) AS cells", "sum(n) AS total")
 _FOREIGN = ("PYTHON_VERSION_MISMATCH", "No module named", "Cannot run program", "PYTHON_WORKER_EXITED")
@@ -78,7 +79,7 @@ def drawing(public: Callable[[], Public], secret: bytes) -> Draw:
 def draw_cells(
     mechanism: Mechanism, cells: NDArray[np.int64], counts: NDArray[np.int64], key: NoiseKey
 ) -> NDArray[np.int64]:
-    """Add noise to the true counts of these cells; a run of consecutive cells is drawn together."""
+    """The true counts of these cells with noise added. Noise for consecutive cell numbers is drawn in one call."""
     try:
         checked = as_counts(counts, mechanism.largest_count)
     except ParameterError:  # its message would quote a count
@@ -116,8 +117,8 @@ def write(
 ) -> str:
     """Count a question, draw the noise and write the result into a new folder; return the name of the column of counts.
 
-    `salt` chooses the cells of people who are in too many. `unchanged` raises an error if the source has changed since
-    the charge. `around` and `noise` are for tests only: they inject faults into the drawing, and fix the noise.
+    `salt` chooses the cells of people with rows in too many. `unchanged` raises an error if the source has changed
+    since the charge. `around` and `noise` are for tests only: they inject faults into the drawing, and fix the noise.
     """
     try:
         private = Path(tempfile.mkdtemp(prefix="counts-", dir=folder.parent))  # mode 700

@@ -87,7 +87,7 @@ EXTENSIONS = {
     "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
 }
 """Extensions that are allowed: they only add commands and tables, and leave queries of Parquet files unchanged."""
-STOPPED = "source: the Spark session of this DataFrame was stopped; give a frame of one that is running"
+STOPPED = "source: the Spark session of this DataFrame was stopped; give a frame of a running session"
 CONNECT = "source: a DataFrame of Spark Connect cannot be counted; give one of a session in this process, or files"
 QUOTING = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 """Loggers of pyspark whose messages quote the text of a statement."""
@@ -180,8 +180,8 @@ def session_of(frame: Any, *, shown: bool) -> Any:
     windows = _windows(user.sparkContext, conf)
     if windows and not shown:
         raise EngineError(
-            f"source: the Spark session has {' and '.join(windows)} on, which shows row counts and the values of "
-            "conditions to others; start it without, or set allow_spark_ui = true for the dataset"
+            f"source: the Spark session has {' and '.join(windows)} on, so others can see row counts and the values "
+            "of conditions; start it without, or set allow_spark_ui = true for the dataset"
         )
     unknown = {name.strip() for name in conf.get("spark.sql.extensions", "").split(",")} - EXTENSIONS - {""}
     if unknown:
@@ -226,7 +226,7 @@ def plain_session(base: Any) -> Any:
 
 
 def user_session(base: Any) -> Any:
-    """A new session in the context of `base`, with its settings, except for the values in `STORING`."""
+    """A new session in the context of `base`, with the settings of `base`, except for the values in `STORING`."""
     session = _new_session(base)
     settings = {key: value for key, value in base.conf.getAll.items() if base.conf.isModifiable(key)}
     _apply(session, {**settings, **STORING})

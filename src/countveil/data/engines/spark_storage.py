@@ -3,7 +3,7 @@
 A DataFrame is a program. Spark pushes the condition of a question below the frame's joins and filters, so that one
 question may fail on a row that another never reads. If a charged question failed, the failure could reveal something
 about one person. Therefore the whole frame is evaluated once, before the charge and without any condition; if it fails,
-it fails for every question. Counts and fingerprints are computed from the files:
+it fails for every question. Counts and fingerprints are computed from the stored files, with these columns:
 
     c0, c1, ...   the unit and the declared columns, nothing else
     h             a hash of the whole row, undeclared columns too
@@ -80,7 +80,7 @@ class StoredRows:
         return self.files(session).drop("h").toDF(*self._names)
 
     def exist(self) -> bool:
-        """Whether all files are still there; others may delete temporary files."""
+        """Whether all files are still there; other programs may delete temporary files."""
         return all(map(os.path.isfile, self.paths))
 
 
@@ -208,7 +208,7 @@ def table_of(source: Source, user: Any, session: Any) -> Any:
 
 
 def trace_of(source: Source) -> Trace | None:
-    """A table's schema and the traces of its files, to detect changes; None if they might not show every change."""
+    """A table's schema and the traces of its files, to detect changes; None if these might not show every change."""
     user = session_of(None, shown=source.allow_spark_ui)
     try:
         with quiet(user):

@@ -5,8 +5,8 @@ What an engine must provide to run these statements is in the docstring of `SqlE
 **The statement.** Nothing in it comes from an analyst's text; every value of a condition is bound.
 
     counted   rows that satisfy the condition: the number of rows for each group key, or the person and key of each row
-    placed    the same with cell numbers in place of keys; keys outside the domain are dropped, and combinations that a
-              public list lacks: a person's cells are chosen after that
+    placed    the same with cell numbers in place of keys; keys outside the domain are dropped, and so are
+              combinations that a public list lacks; only then are a person's cells chosen
     words     if a person's cells must be chosen: an integer for each cell of each person; see module `bounding`
     kept      the words of the cells that are kept
     result    (cell, n), without cells that have no rows
@@ -14,8 +14,8 @@ What an engine must provide to run these statements is in the docstring of `SqlE
 Names of the statement cannot collide with column names of the source: the innermost SELECT gives all columns the
 statement's names, and GROUP BY uses positions.
 
-Rows without a person (NULL) are not counted, nor rows whose person contains `garbled`, which stands for bytes that are
-not text: different people could have the same.
+Rows without a person (NULL) are not counted, nor are rows in which the person's id contains `garbled`, which replaces
+bytes that are not text: different people could have the same id.
 
 **Reading.** There are few families of physical types and few ways to read one as another. A value that cannot be read
 is *outside*: it reads as NULL, and `missing` distinguishes it from a true NULL. The same rules for all engines:
@@ -27,7 +27,7 @@ is *outside*: it reads as NULL, and `missing` distinguishes it from a true NULL.
   ignored;
 - text: text as it is, character by character; integers, and floats that are whole numbers, as their digits;
 - floats are read if they are whole numbers below 2^53 (32-bit floats: below 2^24). Above, several integers become the
-  same float, so it is outside, and as a person's id it identifies nobody;
+  same float, so it is outside, and rows whose person has such an id are not counted;
 - people: text, integers and 64-bit floats; 32-bit floats are refused;
 - NaN is a missing number, so it reads as NULL.
 
@@ -73,8 +73,8 @@ class Dialect(StepDialect):
         return '"' + name.replace('"', '""') + '"'
 
     def characters(self, raw: str) -> str:
-        """A text column, compared character by character. With the collation of its source, a row could equal two
-        values."""
+        """A text column, compared character by character. With the source's collation, one text could equal two
+        declared values."""
         return raw
 
     def parameter(self, key: str) -> str:
@@ -166,7 +166,7 @@ class Dialect(StepDialect):
         return f"CAST({value} AS {self.types['text']})"
 
     def read_person(self, family: Family, raw: str) -> str:
-        """The value that identifies a person; NULL if it identifies nobody."""
+        """The value of a unit column as a person's id; NULL if it cannot be one."""
         return self.read_integer(family, raw) if family == "float" else raw
 
     def read_boolean(self, family: Family, raw: str) -> str:
@@ -241,7 +241,7 @@ class Compiler:
         return self.dialect.read(column, self.families[column.name], self.raw(column.name))
 
     def person(self, name: str) -> str:
-        """The value of the unit column that identifies a person; NULL if it identifies nobody."""
+        """The value of the unit column `name` as a person's id; NULL if it cannot be one."""
         return self.dialect.read_person(self.families[name], self.raw(name))
 
     def missing(self, column: Column) -> str:
@@ -250,7 +250,7 @@ class Compiler:
     # -- conditions --------------------------------------------------------------------------------------------------
 
     def condition(self, where: Typed) -> str:
-        """A condition as SQL. It is true for exactly the rows that the condition accepts, and never an error."""
+        """A condition as SQL. It is true for exactly the rows that the condition accepts, and never fails."""
         if isinstance(where, Membership):
             return self.member(where)
         if not where.parts:
@@ -281,7 +281,7 @@ class Compiler:
     # -- counting ----------------------------------------------------------------------------------------------------
 
     def count(self, question: Question, salt: int) -> Statement:
-        """The statement that counts a question. `salt` chooses the cells of people who are in too many."""
+        """The statement that counts a question. `salt` chooses the cells of people with rows in too many."""
         people = not question.schema.unit_is_row
         keys = [self.key(part) for part in question.parts]
         parts = {
@@ -346,7 +346,7 @@ class Compiler:
         return f"(CAST({value} AS BIGINT) - CAST({low} AS BIGINT))"
 
     def select_cells(self, question: Question, people: bool) -> str:
-        """Flat cell numbers, the last axis running fastest; a combination that cannot exist has none."""
+        """SQL for flat cell numbers, the last axis changing fastest; combinations that cannot exist are left out."""
         joins, tests, indexes = [], [], []
         for i, part in enumerate(question.parts):
             if is_joined(part):

@@ -1,4 +1,4 @@
-"""How SQL reads derived columns: between which cuts a value lies, and in which bin of an axis.
+"""How SQL reads derived columns: between which cuts (edges of bins) a value lies, and in which bin of an axis.
 
 An axis is read in one of two ways. If its source is listed, or has many short runs of days or whole numbers (as with
 weekdays), rows are grouped by the value, and a bound relation (v, i) gives the bin of each value. Otherwise the bin is
@@ -12,7 +12,7 @@ Guarantee: a value and a cut are compared in the source's own type, exactly, and
 - text that matches `DECIMAL` is compared as the decimal that is written; other text that matches `NUMBER` as the 64-bit
   float that it reads as; NaN, infinity, hexadecimal digits, 1d, 1_000 are outside;
 - times with a zone: the cut is an instant, so the zone of the database has no effect; text that matches `INSTANT` is
-  one in files and frames, where DuckDB or Python converts it before anything is compared;
+  an instant too in files and frames, where DuckDB or Python converts it before anything is compared;
 - NaN is a missing number: it becomes NULL before it is compared, because SQL engines sort NaN above every number.
 """
 
@@ -37,9 +37,9 @@ INSTANT = (
     "^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{1,9})?"
     "(Z|[+-]([01][0-9]|2[0-3])(:[0-5][0-9])?)$"
 )
-"""Time stamps of text: ISO 8601 with seconds and an offset from UTC, such as 2026-03-29T02:30:00+01:00 or ...Z."""
+"""The form of instants in text: ISO 8601 with seconds and an offset, such as 2026-03-29T02:30:00+01:00 or ...Z."""
 MOST_COMPARED = 40
-"""The most intervals that a value is compared with, if the values could be listed instead."""
+"""The most intervals that a value is compared with, where the values in them could be listed instead."""
 DIGITS = 38
 """The most digits that an SQL decimal can have."""
 
@@ -112,7 +112,7 @@ def _points(axis: Axis) -> range:
 
 
 def number_cells(indexes: Sequence[str], sizes: Sequence[int]) -> str:
-    """The number of a cell in a product of these sizes, the last index running fastest."""
+    """SQL for the number of a cell, from its index on each axis and the axes' sizes; the last index changes fastest."""
     strides = [math.prod(sizes[i + 1 :]) for i in range(len(sizes))]
     terms = [f"CAST({index} AS BIGINT) * {stride}" for index, stride in zip(indexes, strides, strict=True)]
     return " + ".join(terms) or "CAST(0 AS BIGINT)"
@@ -133,7 +133,10 @@ def bin_of(compiler: Reader, axis: Axis) -> str:
 
 
 def _search(compiler: Reader, column: Column, value: str, starts: list[tuple[int, int | None]]) -> str:
-    """SQL for a binary search: the bin of the last start that is not above the value."""
+    """SQL for a binary search in `starts`, sorted pairs of a point and a bin (None for no bin).
+
+    It finds the bin of the last point whose least value is not above the value.
+    """
     if len(starts) == 1:
         return "NULL" if starts[0][1] is None else str(starts[0][1])
     middle = len(starts) // 2
@@ -143,7 +146,7 @@ def _search(compiler: Reader, column: Column, value: str, starts: list[tuple[int
 
 
 def between(compiler: Reader, column: Column, low: int, high: int) -> str:
-    """SQL that tests whether a value of a source column lies in the points (value indexes) low..high."""
+    """SQL that tests whether a value of a source column lies in the points (integers for values) low..high."""
     value = read_value(compiler, column)
     if not column.cuts:
         return f"{value} BETWEEN {bind_point(compiler, column, low)} AND {bind_point(compiler, column, high)}"
@@ -153,9 +156,10 @@ def between(compiler: Reader, column: Column, low: int, high: int) -> str:
 
 
 def compare(compiler: Reader, column: Column, value: str, sign: str, point: int) -> str:
-    """SQL that compares a value with the least value of a point (an interval between cuts, or a single value).
+    """SQL for `value sign start`: `sign` is an operator such as <, `start` the least value that `point` stands for.
 
-    A decimal that is stored as text is compared exactly.
+    A point stands for a single value or, in a column with cuts, for all values between two cuts. A decimal that is
+    stored as text is compared exactly.
     """
     compared = f"{value} {sign} {bind_point(compiler, column, point)}"
     if not column.cuts or compiler.families[column.name] != "text":
@@ -180,7 +184,7 @@ def read_value(compiler: Reader, column: Column) -> str:
 
 
 def bind_point(compiler: Reader, column: Column, point: int) -> str:
-    """Bind the least value of a point (an interval between cuts, or a single value) in the type of the source."""
+    """Bind the least value that a point stands for (see `compare`), in the type of the source."""
     if not column.cuts:
         return compiler.bind(column.value(point))
     cut = column.cuts[point - 1]

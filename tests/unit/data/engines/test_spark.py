@@ -185,7 +185,7 @@ def test_nothing_is_drawn_if_written_counts_are_not_all_read_back(config: Path, 
         def lost() -> None:
             next(tmp_path.glob("counts-*/counts/part-*")).unlink()
 
-        with pytest.raises(EngineError, match="could not be read back: do all machines see the output folder"):
+        with pytest.raises(EngineError, match="could not be read back; use an output folder that all machines see"):
             spark_release.write(
                 engine, question, tmp_path / "table", salt=b"s", mechanism=document, unchanged=lost, around=never
             )

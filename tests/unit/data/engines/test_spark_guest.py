@@ -39,12 +39,12 @@ def test_the_session_of_a_user_is_left_unchanged_and_its_settings_change_no_coun
     assert found["without"] == 4
     assert found["again"] == [8, 2]
     assert found["stopped"] == (
-        "source: the Spark session of this DataFrame was stopped; give a frame of one that is running"
+        "source: the Spark session of this DataFrame was stopped; give a frame of a running session"
     )
     assert found["windows"][2] == found["windows"][0]
     assert found["windows"][:2] == [
-        "source: the Spark session has spark.ui.enabled and spark.eventLog.enabled and spark.extraListeners on, which "
-        "shows row counts and the values of conditions to others; start it without, or set "
+        "source: the Spark session has spark.ui.enabled and spark.eventLog.enabled and spark.extraListeners on, so "
+        "others can see row counts and the values of conditions; start it without, or set "
         "allow_spark_ui = true for the dataset",
         1,
     ]

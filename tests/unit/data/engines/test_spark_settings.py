@@ -120,7 +120,7 @@ def test_sessions_with_metrics_sinks_or_plugins_are_refused(
     frame = user.range(1)
     assert session_of(frame, shown=False) is user
     monkeypatch.setattr(user.sparkContext, "_conf", user.sparkContext.getConf().set(key, "org.example.Sink"))
-    with pytest.raises(EngineError, match=f"the Spark session has {named} on, which shows row counts"):
+    with pytest.raises(EngineError, match=f"the Spark session has {named} on, so others can see row counts"):
         session_of(frame, shown=False)
     assert session_of(frame, shown=True) is user
 
