@@ -93,7 +93,7 @@ def test_the_verification_of_a_changed_folder_fails(run: Run, change: str) -> No
         (["census", "-o", "out", "-o", "other"], "is given 2 times"),
         (["census", "-o", "countveil.toml"], "a folder that does not exist yet, or is empty"),
         (["verify"], "give the folder to verify"),
-        (["verify", "towns.csv"], "give the folder of a publication"),
+        (["verify", "towns.csv"], "allowed is the folder of a publication"),
         (["verify", ".", "--dry-run"], "verify reads a folder and nothing else"),
     ],
 )

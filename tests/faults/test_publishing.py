@@ -136,7 +136,7 @@ main()
     ended = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=False)
     assert ended.returncode == 2
     assert "could not be written" in ended.stderr
-    assert "publish again, free" in ended.stderr
+    assert "publish again, which is free" in ended.stderr
     assert "Traceback" not in ended.stderr
     assert not (folder / "out").exists()
     assert not [path for path in folder.iterdir() if path.name.startswith(".out")]

@@ -150,7 +150,8 @@ def _plain(value: object) -> object:
 
 
 def choose_tables(columns: Sequence[Column], by: Sequence[str] = ()) -> list[Group]:
-    """The tables to compare: those named in `by` (column names with commas), else one for each of the first columns."""
+    """The tables to compare: one for each string of `by`, which names the columns of that table with commas between
+    them. If `by` is empty, one for each of the first columns."""
     if not by:
         few = [(column,) for column in columns if column.keys <= MOST_LABELS]
         return [*few[:MOST_TABLES]] or [()]
@@ -161,7 +162,7 @@ def choose_tables(columns: Sequence[Column], by: Sequence[str] = ()) -> list[Gro
         for word in words:
             if word not in known or words.count(word) > 1:
                 declared = shorten(", ".join(known), 200)
-                raise ParameterError("by", names, f"columns with commas between them, each once, out of: {declared}")
+                raise ParameterError("by", names, f"a list, with commas, of different columns out of: {declared}")
         group = tuple(known[word] for word in words)
         if all(set(group) != set(other) for other in tables):
             tables.append(group)
@@ -176,7 +177,7 @@ def compare_bounds(
     planned: PlannedAnswers | None,
     declared: tuple[int, int] | None = None,
 ) -> BoundsTable:
-    """Survey a source with this many rows, and compare choices of contribution bounds in these tables."""
+    """Survey a source that has `rows` rows, and compare choices of contribution bounds in these tables."""
     one_in = -(-rows // MOST_SURVEYED) or 1
     coarse = [[g for g in GRID if g <= most] for most in (MOST_ROWS, MOST_CELLS_PER_PERSON)]
     grids = [sorted({*grid, *([declared[i]] if declared else [])}) for i, grid in enumerate(coarse)]

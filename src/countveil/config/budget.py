@@ -43,7 +43,7 @@ class Budget:
 
 
 def read_budget(name: str, entry: Mapping[str, object], published: bool = False) -> Budget:
-    """The budget of a dataset. If publications are made of it, it needs no answers for single questions."""
+    """The budget of a dataset. If there are publications of the dataset, its budget may have no grades of its own."""
     key = f"dataset.{name}.budget"
     if "on_new_data" in entry:
         raise ConfigError(f"{key}.on_new_data", "remove this line: new data always continues the pool's plan")
@@ -74,7 +74,7 @@ def read_epsilon(value: object, key: str = "epsilon") -> str:
 def _read_grades(entry: Mapping[str, object], key: str, published: bool) -> Mapping[str, Grade]:
     """Read the grades of a budget. The key `answers` alone stands for one grade with the name standard."""
     if "answers" in entry and "grades" in entry:
-        raise ConfigError(f"{key}.answers", "is short for one grade, standard; leave it out where there are grades")
+        raise ConfigError(f"{key}.answers", "stands for one grade, standard; leave it out if grades are declared")
     if published and not {"answers", "grades"} & set(entry):
         return {}
     if "grades" not in entry:

@@ -153,7 +153,7 @@ class Config:
     path: Path
     datasets: Mapping[str, Dataset]
     ledger: Path
-    """The path of the ledger's file. If the ledger is on a server, this host's other files have names based on it."""
+    """The path of the ledger's file. If the ledger is on a server, only the names of other files are based on it."""
     anchor: Path
     service: Service
     server: str | None = None
@@ -175,7 +175,7 @@ class Config:
         return self.datasets[name]
 
     def publication(self, name: str) -> DeclaredPublication:
-        """The publication of this name."""
+        """The publication with this name; an error if it is not declared."""
         if name not in self.publications:
             known = shorten(", ".join(self.publications), 100) or "none; add [publication.NAME]"
             raise ConfigError("publication", f"{shorten(name)} is not declared in {self.path.name}; declared: {known}")
@@ -339,7 +339,7 @@ def _check_grades(publications: Mapping[str, DeclaredPublication], datasets: Map
         if taken:
             raise ConfigError(
                 f"dataset.{each.dataset}.budget.grades",
-                f"{taken[0]} pays for publication {each.name}; rename the grade",
+                f"{taken[0]} is the name of a grade that pays for publication {each.name}; rename this grade",
             )
 
 

@@ -79,7 +79,7 @@ def propose(
     """Propose a valid configuration file for a source. Nothing is answered until a curator confirms it.
 
     Without `with_files`, columns with long lists are not proposed. The contribution bounds are those with the least
-    total error in tables grouped `by` these columns; see `choose_tables`.
+    total error in some tables; each string of `by` names the columns of one of them, see `choose_tables`.
     """
     dataset = dataset_name(source) if name is None else name
     _check(dataset, unit or "row", epsilon, delta, answers)

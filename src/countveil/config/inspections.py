@@ -77,7 +77,7 @@ def _numbers(old: Facts, new: Facts) -> list[tuple[str, int, int]]:
     """The counts that two inspections have in common, as (name, old value, new value)."""
     pairs = [("rows", old["rows"], new["rows"])]
     if old["people"] and new["people"]:
-        words = {"people": "people", "unnamed": "rows without a person", "over": "people with more rows than count"}
+        words = {"people": "people", "unnamed": "rows without a person", "over": "people over the bounds"}
         pairs += [(text, old["people"][key], new["people"][key]) for key, text in words.items()]
     if old.get("impossible") is not None and new["impossible"] is not None:
         pairs.append(("rows in no possible cell", old["impossible"], new["impossible"]))

@@ -83,11 +83,11 @@ GRADE = {
     "variance": Setting("a number", "none", "a variance to keep, for a typical count"),
     "eta": Setting("a decimal in quotes", "none", "a probability of an exact answer to keep, for a typical count"),
     "D": Setting("3 to 100000", "none", "no answer is ever further from the truth"),
-    "weight": Setting("a number", "1", "the share of what the targets leave"),
+    "weight": Setting("a number", "1", "how much its variance counts, if it has no margin, variance or eta to keep"),
     "policy": Setting("`nonnegative`, `signed`, `floor`", "the plan's", "the policy of this grade"),
 }
 COLUMN = {
-    "values": Setting("a list, or a public CSV file", "or `min` and `max`", "the listed values; a list alone is short"),
+    "values": Setting("a list, or a public CSV file", "or `min` and `max`", "the values; short form: `NAME = [...]`"),
     "min": Setting("a whole number or a date", "with `max`", "the least value; with `by`, the first period"),
     "max": Setting("a whole number or a date", "with `min`", "the greatest value; with `by`, the last period"),
     "step": Setting("a whole number", "1", "the width of the groups of a range"),
@@ -103,14 +103,14 @@ DERIVED = {
         "`year`, `quarter`, `month`, `week`, `weekday`, `day`", "one of these four", "periods of dates and times"
     ),
     "map": Setting("a public CSV file", "one of these four", "groups by the label beside each value in the file"),
-    "below": Setting("true, false", "false", "bands and bins: a group of everything below the first value"),
-    "zone": Setting("a time zone, such as `Europe/Berlin`", "none", "by: the zone of time stamps that have one"),
+    "below": Setting("true, false", "false", "with `bands`, `bins`: adds a group of everything below the first value"),
+    "zone": Setting("a time zone, such as `Europe/Berlin`", "none", "with `by`: the zone of time stamps that have one"),
 }
 PUBLICATION = {
     "dataset": Setting("a dataset", "required", "the dataset that is published, and whose budget pays"),
     "tables": Setting("a list of tables", "required", "the tables of the publication; see below"),
     "editions": Setting("1 to 1000", "1", "how often it can be published, on new data each time"),
-    "margins": Setting("a list of lists of columns, or of tables", "none", "sums across the tree; see below"),
+    "margins": Setting("a list of lists of columns, or of tables", "none", "sums that are no table; see below"),
     "cells": Setting("a public CSV file", "all cells", "which finest cells can exist; only these are published"),
     "count": Setting("`rows`, `people`", "`rows`", "what is counted"),
     "estimate": Setting("`nearest`, `unbiased`", "`nearest`", "never negative, or unbiased and possibly negative"),
@@ -119,7 +119,7 @@ PUBLICATION = {
 PUBLISHED_TABLE = {
     "by": Setting("a list of columns", "required", "the columns of the table; an empty list is the total"),
     "margin": Setting("1 to 100000", "none", "a 95 % margin that the published numbers keep; not for sums"),
-    "weight": Setting("a decimal in quotes", "1; of a sum: none", "how much its accuracy counts, without a margin"),
+    "weight": Setting("a decimal in quotes", "1; in margins: none", "how much its variance counts, without a margin"),
 }
 SECTIONS = {
     "The file": TOP,

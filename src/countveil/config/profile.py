@@ -34,7 +34,7 @@ class Inspection:
     bounds: BoundsTable | None = None
     """A comparison of contribution bounds; None if every row is one person."""
     impossible: int | None = None
-    """Rows with declared values in no possible cell; None without a list of these."""
+    """How many rows have only declared values but are in no possible cell; None if possible cells are not listed."""
 
     def describe(self) -> dict[str, object]:
         """The inspection as plain JSON values."""
@@ -48,7 +48,8 @@ class Inspection:
 def inspect(dataset: Dataset, by: Sequence[str] = ()) -> Inspection:
     """Survey the source of a dataset; raises DataError if the source lacks a declared column.
 
-    Contribution bounds are compared in tables grouped `by` these columns; see `choose_tables`.
+    Contribution bounds are compared in some tables; each string of `by` names the columns of one of them, see
+    `choose_tables`.
     """
     schema = dataset.schema
     engine = open_engine(dataset.source, schema)
@@ -71,7 +72,8 @@ def inspect(dataset: Dataset, by: Sequence[str] = ()) -> Inspection:
     guessed = tuple(column.name for column in schema.columns if column.guessed)
     notes = _notes(dataset, columns, people)
     if impossible:
-        notes.insert(0, f"{_rows(impossible)} in no possible cell; no table by all columns of that list counts them")
+        listed = "the list of possible cells"
+        notes.insert(0, f"{_rows(impossible)} in no possible cell; no table by all columns of {listed} counts them")
     return Inspection(schema.name, rows, columns, people, undeclared, guessed, tuple(notes), bounds, impossible)
 
 

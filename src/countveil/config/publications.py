@@ -4,7 +4,7 @@
 dataset = "people"
 tables = [{ by = [] }, { by = ["county"], weight = "4" }, { by = ["municipality", "sex"], margin = 10 }]
 editions = 4                         # how often it can be published, on new data each time; default 1
-margins = [["county", "sex"]]        # sums across the tree: unbiased estimates, free
+margins = [["county", "sex"]]        # sums across the tree (no table of it): unbiased estimates, free
 cells = "possible_cells.csv"         # which finest cells can exist; default: all
 count = "rows"                       # or "people"
 estimate = "nearest"                 # or "unbiased": every count is unbiased, and can be negative
@@ -43,9 +43,9 @@ class DeclaredTable:
 
     by: tuple[str, ...]
     margin: int | None = None
-    """The 95 % margin that published numbers keep."""
+    """The 95 % margin that the published numbers keep; None if the table has a weight instead."""
     weight: str | None = None
-    """How much the variance of its published numbers counts, if it has no margin. Default 1."""
+    """How much the variance of the published numbers counts, if the table has no margin. None counts as 1."""
 
     @property
     def name(self) -> str:
@@ -63,7 +63,7 @@ class DeclaredPublication:
     output: Path
     editions: int = 1
     margins: tuple[DeclaredTable, ...] = ()
-    """Sums across the tree. One with a weight counts in the choice of accuracies as tables do."""
+    """Sums across the tree. A sum with a weight counts in the choice of accuracies, as a table does."""
     people: bool = False
     estimate: str = "nearest"
     cells: PublicTable | None = None
@@ -121,10 +121,11 @@ def _read_publication(
     people = read_choice(entry.get("count", "rows"), f"{key}.count", ("rows", "people")) == "people"
     several = schema.cells_per_person > 1
     if several and (people or schema.rows_per_person == 1):
+        rows = 'count = "rows"' if schema.rows_per_person > 1 else 'rows_per_person to 2 or more with count = "rows"'
         raise ConfigError(
             f"{key}.count",
             f"tables of people add up only if each person is in one cell, and dataset.{dataset}.cells_per_person is "
-            f'{schema.cells_per_person}; set it to 1, or count = "rows"',
+            f"{schema.cells_per_person}; set it to 1, or {rows}",
         )
     place = read_text(entry.get("output", f"publications/{name}"), f"{key}.output")
     cells = files.read(read_text(entry["cells"], f"{key}.cells"), f"{key}.cells") if "cells" in entry else None
@@ -157,7 +158,7 @@ def _read_margins(value: object, key: str, schema: Schema) -> tuple[DeclaredTabl
     margins = tuple(_read_table(each, f"{key}[{i}]", schema) for i, each in enumerate(entries, start=1))
     for margin in margins:
         if margin.margin is not None:
-            raise ConfigError(key, f"{margin.name} has a margin; a sum across the tree has a weight, or nothing")
+            raise ConfigError(key, f"{margin.name} has a margin; a sum across the tree can only have a weight")
     _check_different(margins, key)
     return margins
 

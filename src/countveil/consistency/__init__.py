@@ -1,7 +1,7 @@
 """Tables that add up: whole, never negative, within certain bounds, from noisy measurements of a tree of tables.
 
 tree            levels, nodes, families and structural zeros; from arrays of parents
-hierarchy       trees from columns: which table is coarser, what is missing, what crosses
+hierarchy       trees from columns: which table is coarser than which, which are missing, which cross
 bounds          certain bounds of every count, from the bounded noise
 least_squares   unbiased estimates with exact variances, in two passes
 rounding        whole numbers within the bounds, nearest to the estimates
@@ -12,7 +12,7 @@ family_sums     sums of the noise of whole families, drawn at once
 sums            sums of cells, in the tree or across it
 gaps            by how much sums of published cells will exceed true sums, for a public guess
 split           how to divide a budget among the tables
-frames          frames in and out
+frames          measurements from frames, and tables as frames
 reconciler      what is fixed before any measurement: laws, weights, margins
 reconciliation  the results
 

@@ -61,7 +61,7 @@ def bound_counts(
         if bool((low[i] > high[i]).any()):
             raise RequestError(
                 f"no tables of counts lie within the noise bounds of the measurements of {level.name}: check that the "
-                "measurements were not rounded or cut at 0, and that laws and parents are theirs"
+                "measurements were not rounded or cut at 0, and that the laws and the tree are the right ones"
             )
     return CertainBounds(low, high)
 

@@ -1,8 +1,8 @@
 """Sums of the noise of whole families (cells that divide one cell of a coarser table), drawn at once.
 
-The sum of f independent noises of one law has the f-fold convolution of that law. The sum is drawn by one uniform
-number, so a simulation need not draw the noise of every cell of the finest table. The probabilities are floats, for
-simulation only: their errors of about 1e-13 are far smaller than the uncertainty of a simulated quantile.
+The law of a sum of f independent noises is the f-fold convolution of the law of one noise. The sum is drawn by one
+uniform number, so a simulation need not draw the noise of every cell of the finest table. The probabilities are floats,
+for simulation only: their errors of about 1e-13 are far smaller than the uncertainty of a simulated quantile.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ LEAST_GAIN = 4
 
 @dataclass(frozen=True, eq=False)
 class SumLaw:
-    """The law of a sum of independent noises: its cumulated probabilities from the value `least` on.
+    """The law of a sum of independent noises: `ends` are its cumulated probabilities, from the value `least` on.
 
-    `guide` is a table that tells where to look for a uniform number.
+    `guide` tells where in `ends` to look for a uniform number, given its leading bits.
     """
 
     least: int
@@ -82,9 +82,10 @@ class FamilySums:
         return sums
 
     def draw_with(self, nodes: Ints, runs: int) -> tuple[Ints, Ints, Ints]:
-        """The noise of some nodes of different families, the families of these nodes, and the sums of all families.
+        """Draw the noise of some nodes of different families, and the sums of all families.
 
-        The nodes are the same in every run or, if given as a column, one for each run. Results have a row for each run.
+        The nodes are the same in every run or, if given as a column, one for each run. Returns the noise, the families
+        of these nodes, and the sums; noise and sums have a row for each run.
         """
         sums = self.draw(runs)
         family = np.searchsorted(self.level.starts, nodes, side="right") - 1

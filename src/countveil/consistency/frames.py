@@ -23,7 +23,8 @@ def make_frame(columns: Mapping[str, NDArray[Any]], kind: Any) -> Any:
     try:
         series = {name: nw.new_series(name, values, backend=kind) for name, values in columns.items()}
     except ImportError:
-        raise ParameterError("kind", kind, f"a frame whose package is installed; run: pip install {kind}") from None
+        allowed = f"a kind of frame whose package is installed; run: pip install {kind}"
+        raise ParameterError("kind", kind, allowed) from None
     return nw.from_dict(series, backend=kind).to_native()
 
 
@@ -52,14 +53,15 @@ def _match(level: Level, frame: Any) -> NDArray[Any]:
     wanted = [*level.labels, "count"]
     missing = [name for name in wanted if name not in rows.columns]
     if missing or not level.labels:
-        allowed = "a frame with the columns " + ", ".join(wanted) if level.labels else "an array: it has no labels"
+        frame_allowed = "a frame with the columns " + ", ".join(wanted)
+        allowed = frame_allowed if level.labels else "an array: the table has no labels"
         raise ParameterError(f"measurements of {level.name}", f"a frame of {', '.join(rows.columns)}", allowed)
     cells = {labels: i for i, labels in enumerate(zip(*(c.tolist() for c in level.labels.values()), strict=True))}
     keys = list(zip(*(rows[name].to_list() for name in level.labels), strict=True))
     if len(keys) != len(cells) or set(keys) != cells.keys():
-        raise ParameterError(
-            f"measurements of {level.name}", f"{len(set(keys))} cells", f"its {len(cells)} cells, each in one row"
-        )
+        known = len(cells.keys() & set(keys))
+        given, allowed = f"{len(keys)} rows for {known} of its cells", f"one row for each of its {len(cells)} cells"
+        raise ParameterError(f"measurements of {level.name}", given, allowed)
     values = np.empty(len(keys), dtype=np.int64)
     values[[cells[key] for key in keys]] = rows["count"].to_numpy()
     return values

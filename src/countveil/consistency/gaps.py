@@ -78,7 +78,7 @@ def expect_gaps(
     True
     """
     if runs < 2:
-        raise ParameterError("runs", runs, "at least 2")
+        raise ParameterError("runs", runs, "a number of at least 2")
     fixed = Reconciler.of(tree, laws, tuple(guess))
     place = tree.place(table)
     numbers, size = read_groups(tree.levels[place], groups)
@@ -100,5 +100,6 @@ def add_up(fixed: Reconciler, guess: Mapping[str, Any]) -> list[Ints]:
     try:
         bounds = bound_counts(fixed.tree, given, [None if y is None else (0, 0) for y in given])
     except RequestError:
-        raise ParameterError("guess", "tables that do not add up", "counts that add up, none negative") from None
+        allowed = "one whose counts add up, none of them negative"
+        raise ParameterError("guess", "a guess that does not add up, or has negative counts", allowed) from None
     return find_reference(fixed.tree, bounds)

@@ -72,7 +72,7 @@ def read_hierarchy(cells: Any, tables: Sequence[Sequence[str] | str], names: Seq
     for i, table in enumerate(wanted):
         unknown = [name for name in table if name not in columns]
         if unknown:
-            raise ParameterError("table", unknown[0], "columns of the cells: " + ", ".join(columns))
+            raise ParameterError("table", unknown[0], "a list of columns of the cells: " + ", ".join(columns))
         name = names[i] if names else "*".join(table) or TOTAL
         groupings.append(group_rows(name, [codes[column] for column in table], rows, table))
     for i, one in enumerate(groupings):
@@ -108,7 +108,8 @@ def read_columns(cells: Any) -> dict[str, NDArray[Any]]:
         columns = {name: frame[name].to_numpy() for name in frame.columns}
     lengths = {values.shape for values in columns.values()}
     if len(lengths) != 1 or len(next(iter(lengths))) != 1 or not next(iter(lengths))[0]:
-        raise ParameterError("cells", f"columns of shapes {sorted(lengths)}", "columns of one length, at least 1")
+        allowed = "a frame or a mapping with columns of one length, at least 1"
+        raise ParameterError("cells", f"columns of shapes {sorted(lengths)}", allowed)
     return columns
 
 
@@ -168,7 +169,7 @@ def join_groupings(one: Grouping, other: Grouping, codes: Mapping[str, Ints]) ->
     columns = tuple(name for name, grouping in candidates.items() if grouping.is_coarser(groups))
     name = f"common part of {one.name} and {other.name}"
     if columns and len(group_rows("", [codes[column] for column in columns], rows, ())) == len(groups):
-        least = [c for c in columns if len(candidates[c]) == len(groups)][:1]  # one column that says it all
+        least = [c for c in columns if len(candidates[c]) == len(groups)][:1]  # one column can have all the groups
         columns = tuple(least) or columns
         name = "*".join(columns)
     else:
@@ -209,4 +210,4 @@ def _number_values(values: NDArray[Any]) -> Ints:
     try:
         return np.unique(values, return_inverse=True)[1].astype(np.int64)
     except TypeError:
-        raise ParameterError("cells", "values of several types in one column", "values of one type") from None
+        raise ParameterError("cells", "a column with values of several types", "one type in each column") from None

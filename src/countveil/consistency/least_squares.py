@@ -26,8 +26,9 @@ class LeastSquares:
     """The weights of the two passes of least squares on a tree.
 
     For each node: `rising` is the variance of its estimate in the upward pass; `own` is the weight of its own
-    measurement there; `share` is its part of what its family shares in the downward pass; `variance` is that of its
-    final estimate. For each family, `weight` is the weight of its sum in the upward estimate of the parent.
+    measurement there; `share` is its part of the difference that its family shares in the downward pass; `variance` is
+    the variance of its final estimate. For each family, `weight` is the weight of its sum in the upward estimate of the
+    parent.
     """
 
     tree: Tree
@@ -78,7 +79,7 @@ class LeastSquares:
 
 
 def solve(tree: Tree, variances: Sequence[float | None]) -> LeastSquares:
-    """The weights of least squares for one variance of measurements per table; None if it is not measured."""
+    """The weights of least squares, from the variance of the measurements of each table; None if it is not measured."""
     levels = tree.levels
     for i, (level, s) in enumerate(zip(levels, variances, strict=True)):
         if s is None and bool(tree.find_leaves(i).any()):

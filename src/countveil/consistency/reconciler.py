@@ -48,7 +48,7 @@ class Reconciler:
         """
         unknown = [name for name in measured if name not in tree.names]
         if unknown:
-            raise ParameterError("measurements", unknown[0], "tables of the tree: " + ", ".join(tree.names))
+            raise ParameterError("measurements", unknown[0], "a table of the tree: " + ", ".join(tree.names))
         noise = tuple(read_law(name, laws) if name in measured else None for name in tree.names)
         fit = solve(tree, [None if law is None else float(law.variance) for law in noise])
         rounding, runs = (KeySource(None if seed is None else use + seed) for use in (b"rounding", b"runs"))
@@ -95,9 +95,8 @@ class Reconciler:
         given: list[Ints | None] = []
         for level, law in zip(self.tree.levels, self.laws, strict=True):
             if law is not None and level.name not in measurements:
-                raise ParameterError(
-                    "measurements", ", ".join(measurements), f"all measured tables; {level.name} is missing"
-                )
+                names = ", ".join(measurements) or "none"
+                raise ParameterError("measurements", names, f"one for each measured table; {level.name} is missing")
             given.append(None if law is None else level.select(read_measurement(level, measurements[level.name])))
         return given
 
@@ -107,7 +106,7 @@ def read_law(name: str, laws: LawsOfTables) -> Law:
     given: object = laws
     if isinstance(laws, Mapping):
         if name not in laws:
-            raise ParameterError("laws", f"laws for {', '.join(laws) or 'no table'} only", f"also a law for {name}")
+            raise ParameterError("laws", f"no law for {name}", "a mapping with a law for every measured table")
         given = laws[name]
     if isinstance(given, Mechanism):
         family = given.laws
@@ -119,5 +118,6 @@ def read_law(name: str, laws: LawsOfTables) -> Law:
     if not isinstance(given, Law):
         raise ParameterError(f"law of {name}", type(given).__name__, "a Law, or a Mechanism of policy signed")
     if given.mean or not given.variance:
-        raise ParameterError(f"law of {name}", f"a law of mean {given.mean}", "a law of mean 0 and some variance")
+        shown = f"a law of mean {float(given.mean):.6g} and variance {float(given.variance):.6g}"
+        raise ParameterError(f"law of {name}", shown, "a law of mean 0 and a variance above 0")
     return given

@@ -198,9 +198,10 @@ class Reconciliation(Shown):
         size = len(self[table])
         given = np.asarray(cells)
         if given.dtype.kind not in "iu" or given.ndim != 1 or not len(given):
-            raise ParameterError("cells", f"an array of {given.dtype}", "numbers of cells, at least one")
+            raise ParameterError("cells", f"an array of {given.dtype}", "a list of at least one cell number")
         if int(given.min()) < 0 or int(given.max()) >= size or len(np.unique(given)) < len(given):
-            raise ParameterError("cells", "a number that is too large or given twice", f"numbers from 0 to {size - 1}")
+            allowed = f"a list of different numbers from 0 to {size - 1}"
+            raise ParameterError("cells", "a number of no cell, or a number twice", allowed)
         groups = np.full(size, -1)
         groups[given] = 0
         return self.margin(table, groups)

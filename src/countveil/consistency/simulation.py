@@ -2,8 +2,8 @@
 
 The error of an estimate is a fixed linear combination of independent noises with known laws, so its law depends on the
 tree and the laws alone, never on the data. Thousands of sets of noise are drawn from the same laws as in a publication,
-and every run gives the errors of the whole tree. A quantile is the order statistic of rank `rank_for(runs)`: with
-probability 1 - 1e-6 over the simulation, at least 95 % of the true law is at most as large.
+and every run gives the errors of the whole tree. The simulated 95 % quantile is the order statistic of rank
+`rank_for(runs)`: with probability 1 - 1e-6 over the simulation, it is at least the true 95 % quantile.
 
 - **By class.** Two nodes (cells of tables) that can be exchanged without changing the tree have the same law of errors:
   one node of each such class is enough. With at most `MOST_CLASSES` classes, the law of every node is simulated.
@@ -44,7 +44,7 @@ Progress = Callable[[Iterable[int]], Iterable[int]]
 def rank_for(runs: int, level: float = LEVEL, doubt: float = DOUBT) -> int:
     """The rank of the order statistic to use as the quantile at `level`, among the sorted results of all runs.
 
-    It is the least rank that is below the true quantile with probability at most `doubt`.
+    It is the least rank whose result is below the true quantile with probability at most `doubt`.
 
     >>> rank_for(4000)
     3863
@@ -206,7 +206,7 @@ class Quantiles:
 
 
 class Largest:
-    """Keeps the largest sizes of many errors over the runs: as many as a quantile needs, without storing all runs."""
+    """For each of many errors, keeps its largest sizes over the runs: only as many as its quantile needs."""
 
     def __init__(self, errors: int, runs: int) -> None:
         self.size = runs - rank_for(runs) + 1

@@ -1,10 +1,10 @@
-"""How to divide a budget among the tables of a tree, such that the published numbers are best.
+"""How to divide a budget among the tables of a tree so that the published numbers are best.
 
 A measurement of variance s costs about (d^2 / s)^(p/2), where d is the sensitivity, and p is 1 if few answers share the
 budget (pure epsilon) and 2 if many do. What matters is not the variance of the measurements but that of the
 least-squares estimates, to which all tables contribute. It is computed exactly on the public tree; nodes that can be
 exchanged without changing the tree are computed once. A pattern search over the logarithms of the variances finds the
-best split. Targets are met through multipliers: a table that misses its target gets more weight.
+best split. Target margins are met through multipliers: a table that misses its target gets more weight.
 
 These are floats and a search: a split is a proposal, and the laws of the noise are certified as always.
 """
@@ -92,7 +92,8 @@ def split_budget(
     for argument, given in (("weights", weights or {}), ("targets", targets or {})):
         for name, value in given.items():
             if name not in known or not 0 <= value < math.inf or (argument == "targets" and not value):
-                raise ParameterError(f"{argument} of {name}", value, "positive numbers for " + ", ".join(known))
+                least = "a number above 0" if argument == "targets" else "a number of 0 or more"
+                raise ParameterError(f"{argument} of {name}", value, f"{least} for one of {', '.join(known)}")
     search = _Search(tree, names, dict(sensitivity or {}), exponent, dict(margins or {}))
     limits = {name: (margin / NORMAL_95) ** 2 for name, margin in (targets or {}).items()}
     if not limits:
@@ -131,9 +132,9 @@ class _Search:
         self.starts = self._list_starts()
 
     def _list_starts(self) -> list[Floats]:
-        """Points where the first search begins.
+        """The values of x at which the first search begins.
 
-        Several, because for few answers the best split can leave tables out, and there are local optima.
+        There are several, because for few answers the best split can leave tables out, and there are local optima.
         """
         count = len(self.names)
         off = (1 - np.eye(count)) * self.depth
@@ -193,7 +194,7 @@ class _Search:
     def _move(
         self, x: Floats, i: int, step: float, best: float, value: Callable[[Floats], float]
     ) -> tuple[Floats, float] | None:
-        """A better point one step up or down along coordinate i, with its value; None if neither is better."""
+        """A better x, one step up or down along coordinate i, with its value; None if neither is better."""
         for sign in (1, -1):
             trial = x.copy()
             trial[i] += sign * step
@@ -236,7 +237,7 @@ class _Search:
         return best
 
     def improve(self, weights: Mapping[str, float], limits: Mapping[str, float], budget: float) -> BudgetSplit:
-        """The split of least weighted sum within a budget that keeps the limits, which must be possible."""
+        """The split with the least weighted sum that keeps the limits and costs the budget, which must be enough."""
         total = sum(weights.values())
         pull = dict.fromkeys(limits, 1e-3)
         best = self.meet(limits)

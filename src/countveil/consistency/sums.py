@@ -81,8 +81,9 @@ def read_groups(level: Level, groups: Any) -> tuple[Ints, int]:
     if given.dtype.kind not in "iu" or given.shape != (level.size,):
         allowed = f"one whole number for each of the {level.size} cells of {level.name}"
         raise ParameterError("groups", f"an array of {given.dtype} and shape {given.shape}", allowed)
-    if int(given.max()) >= 10 * level.size + 1000:
-        raise ParameterError("groups", int(given.max()), "numbers 0, 1, 2, ...")
+    limit = 10 * level.size + 1000
+    if int(given.max()) >= limit:
+        raise ParameterError("groups", int(given.max()), f"a number below {limit}", "number the groups 0, 1, 2, ...")
     if int(given.max()) < 0:
         raise ParameterError("groups", "only negative numbers", "a group number of 0 or more for at least one cell")
     return given.astype(np.int64), int(given.max()) + 1
@@ -97,7 +98,8 @@ class SumErrors:
 
 
 def measure_sums(fit: LeastSquares, laws: Sequence[Law | None], groups: Groups, progress: Progress = iter) -> SumErrors:
-    """The exact standard deviation of the error of every sum over a group of estimates, and its distance to normal."""
+    """The exact standard deviation of the error of every sum over a group of estimates, with a bound on the distance of
+    its law to the normal law."""
     variance = [0.0 if law is None else float(law.variance) for law in laws]
     third = [0.0 if law is None else third_moment(law) for law in laws]
     step = max(1, CHUNK // len(fit.tree))

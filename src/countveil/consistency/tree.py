@@ -151,7 +151,7 @@ class Tree:
         above, parents = [-1], [np.zeros(1, dtype=np.int64)]
         for name, (coarser, given) in tables.items():
             if name == TOTAL:
-                raise ParameterError("tables", TOTAL, "tables below the total, which every tree has")
+                raise ParameterError("tables", TOTAL, "another name: every tree has a total of its own")
             if coarser is not None and coarser not in names:
                 raise ParameterError(f"coarser table of {name}", coarser, "a table before it: " + ", ".join(names))
             place = names.index(TOTAL if coarser is None else coarser)
@@ -230,7 +230,9 @@ def _read_parents(name: str, given: Any, size: int, only_length: bool) -> Ints:
     array = np.asarray(given)
     if array.ndim != 1 or array.dtype.kind not in "iu" or not len(array):
         raise ParameterError(
-            f"parents of {name}", f"an array of {array.dtype}", "one row of whole numbers, at least one"
+            f"parents of {name}",
+            f"an array of {array.dtype} and shape {array.shape}",
+            "a list of whole numbers, at least one",
         )
     if only_length:
         return np.zeros(len(array), dtype=np.int64)
@@ -248,13 +250,14 @@ def _read_possible(
         return None
     unknown = [name for name in zeros if name not in names]
     if unknown:
-        raise ParameterError("zeros", unknown[0], "tables of the tree: " + ", ".join(names))
+        raise ParameterError("zeros", unknown[0], "a table of the tree: " + ", ".join(names))
     possible = [np.ones(len(array), dtype=bool) for array in parents]
     for name, given in zeros.items():
         mask = np.asarray(given)
         place = names.index(name)
         if mask.dtype != np.bool_ or mask.shape != possible[place].shape:
-            raise ParameterError(f"zeros of {name}", f"an array of {mask.dtype}", "one truth value for each cell")
+            shown, size = f"an array of {mask.dtype} and shape {mask.shape}", len(possible[place])
+            raise ParameterError(f"zeros of {name}", shown, f"one truth value for each of its {size} cells")
         possible[place] &= ~mask
     return possible
 

@@ -2,7 +2,7 @@
 
 **Guarantee.** Each grade of each plan of a pool has one mechanism. All answers about the pool's people, over all
 datasets, versions, analysts and processes and in any order, are computed from releases of these mechanisms alone. A
-mechanism makes at most as many releases as answers were opened for it, and the stated epsilon covers all of these. A
+mechanism makes at most as many releases as its grade has answers, and the stated epsilon covers all of these. A
 question is paid for before the data is looked at. An answer goes out only when it is on disk as the one answer of its
 charge. The same question on the same data is answered from the record.
 """
@@ -78,15 +78,14 @@ class Curator(Publishing):
 
         Args:
             config: The path of a countveil.toml. Default: COUNTVEIL_CONFIG, or countveil.toml in this folder.
-            sources: Frames in memory that replace the configured sources of datasets, by name.
+            sources: Frames in memory by the name of a dataset: each replaces the configured source of its dataset.
 
         Returns:
             The curator; close it, or use it in a `with` block.
 
         Raises:
-            ConfigError: The configuration is invalid, or has no such dataset.
+            ConfigError: The configuration is invalid, or lacks a dataset that `sources` names.
             LedgerError: The ledger cannot be used.
-
         >>> Curator.open("census/countveil.toml").budget()[0].answers_total
         10
         """
@@ -145,8 +144,9 @@ class Curator(Publishing):
                 default grade.
             analyst: Who pays; a share in countveil.toml limits it.
             frame: The kind of `table.frame`. Default: the kind of the source.
-            most: How many answers of the pool the analyst may pay for, or of each grade by its name.
-            request: A request that was answered gets the same answer again, even if the data has changed.
+            most: The most answers that the analyst may pay for: in the whole pool, or in each grade by its name.
+            request: Identifies a request that may be repeated. Once it is answered, a repetition gets the same answer,
+                even if the data has changed.
             **form: `dataset`, `by`, `where`, `people`, `name`.
 
         Returns:
@@ -275,7 +275,8 @@ class Curator(Publishing):
     ) -> Iterator[Ready]:
         """Open the engine, choose the grade, and check everything but the remaining budget, before the charge.
 
-        The engine counts only after the charge. With `keep` it stays open, because its files are read later.
+        The engine counts only after the charge. With `keep` it stays open, because it later reads the files of the
+        answer.
         """
         snapshot = self._fingerprints.look(self._source(dataset))
         with self._open_engine(question, dataset, snapshot, keep=keep) as engine:
@@ -296,8 +297,8 @@ class Curator(Publishing):
             yield engine
 
     def _version(self, dataset: Dataset, fingerprint: Keyed, record: PlanRecord) -> int:
-        """The version number of a dataset's content, cached for each plan record, because a restore replaces the
-        record."""
+        """The version number of a dataset's content. It is cached until the plan record is replaced, which happens
+        after a restore, for example."""
         before, version = self._versions.get((dataset.name, fingerprint), (None, 0))
         if before is not record:
             version = self.ledger.version(dataset.name, fingerprint)
@@ -338,9 +339,9 @@ class Curator(Publishing):
         Args:
             question: SQL text; or use the Python form instead.
             grade, analyst, most: As for `count`.
-            to_parquet: The dry run of `count_to_parquet`: tables that are too large to collect are allowed where the
+            to_parquet: Make the dry run of `count_to_parquet`: tables that are too large to collect are allowed if the
                 engine can write them to files.
-            release: The old name of `to_parquet`; for one release.
+            release: The old name of `to_parquet`, kept for one release.
             **form: `dataset`, `by`, `where`, `people`, `name`.
 
         Returns:
@@ -384,7 +385,7 @@ class Curator(Publishing):
         return dataset.source if frame is None else replace(dataset.source, frame=frame)
 
     def read_recorded_table(self, charge: Charge) -> Table | None:
-        """The recorded answer of a charge as a table; None if the charge has no answer, or is one of a publication."""
+        """The recorded answer of a charge as a table; None if there is no answer, or the charge is a publication's."""
         if charge.payload is None or charge.text.startswith(PUBLISH):
             return None
         question = ask(self.config.schemas, charge.text)

@@ -73,7 +73,7 @@ class Estimates:
             column: The ordered group column; not needed if there is only one.
 
         Returns:
-            The label of its bin, and the labels of the first and last bin of its 95 % interval.
+            The label of the bin with the quantile, and the labels of the first and last bin of its 95 % interval.
 
         Raises:
             ParameterError: A column without an order, or a q outside of 0..1.
@@ -124,7 +124,12 @@ class Estimates:
         ends: list[tuple[float, float]] = []
         for each in bins:
             if each.ends[0] is None or each.ends[1] is None:
-                raise ParameterError("column", column or "mean", f"closed bins; {each.label} is open: declare max")
+                end, advice = "upper", "declare max"
+                if each.ends[0] is None:
+                    end, advice = "lower", "write its least value as the first edge, and leave out below"
+                name = column or next(c.name for c in self.declared if c.is_numeric and c.bin_ends())
+                allowed = f"a column of closed bins; {each.label} has no {end} end: {advice}"
+                raise ParameterError("column", name, allowed)
             ends.append((float(each.ends[0]), float(each.ends[1])))
         total, least, most = _sum_positive(bins), min(a for a, _ in ends), max(b for _, b in ends)
         middle = sum(each.released * (a + b) / 2 for each, (a, b) in zip(bins, ends, strict=True)) / total

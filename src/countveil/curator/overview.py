@@ -35,7 +35,7 @@ class Overview:
         """The datasets that answer questions: public schema, pool and mechanism. Nothing about the data.
 
         Returns:
-            A summary for each dataset whose declared domains are confirmed.
+            A summary for each dataset that has a budget and whose domains and bounds are all confirmed.
 
         >>> [(dataset.name, [column.name for column in dataset.columns]) for dataset in curator.datasets()]
         [('people', ['region', 'town', 'age', 'sex', 'condition'])]

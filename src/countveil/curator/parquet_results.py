@@ -293,8 +293,8 @@ def _check_columns(part: Path, question: Question) -> None:
     names = pq.read_schema(part).names[:-1]
     if not {column.name for column in question.by} <= set(names):
         raise RequestError(
-            f"the answer to this question is in files with the columns {shorten(', '.join(names), 100)}; "
-            "ask with these columns after GROUP BY"
+            f"this question was answered before, in files with the columns {shorten(', '.join(names), 100)}; "
+            "ask with these columns after GROUP BY to get the files"
         )
 
 

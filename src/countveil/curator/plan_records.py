@@ -18,9 +18,9 @@ from countveil.publication.layout import Layout
 from countveil.query.schema import Schema
 
 DIGEST, TABLE = "digest", "table"
-"""Terms of the grade of a published table, besides its publication: the digest of its layout, and its name."""
+"""Terms of a grade that pays for a published table: the digest of the publication's layout, and the table's name."""
 SENSITIVITY, CELLS = "sensitivity", "cells"
-"""Terms of a grade whose answers one person changes in another way than the plan says."""
+"""Terms of a grade that hold in place of the plan's: how much one person changes a cell, and how many cells."""
 
 
 def make(budget: Budget, schemas: Sequence[Schema], publications: Sequence[Layout] = ()) -> PlanRecord:
@@ -79,7 +79,7 @@ def digest_laws(record: PlanRecord, publication: str) -> str:
 
 
 def merges_cells(record: PlanRecord) -> bool:
-    """Whether a grade is certified for one cell in the place of several: see `accounting.merged_cells`."""
+    """Whether the plan has a grade that counts several cells of a person as one; see `accounting.merged_cells`."""
     return any(cells_of(grade, record) != record.cells for grade in record.grades)
 
 
@@ -101,7 +101,8 @@ def terms_of(grade: Grade) -> dict[str, str]:
 
 
 def check(record: PlanRecord, budget: Budget, schema: Schema, publications: Sequence[Layout] = ()) -> None:
-    """Raise an error unless the recorded plan has the configured budget and publications, and covers the bounds."""
+    """Raise an error unless the recorded plan has the configured budget and publications, and covers the dataset's
+    bounds."""
     _check_publications(record, publications)
     planned = (number("epsilon", record.epsilon), number("delta", record.delta), record.objective)
     wanted = (number("epsilon", budget.epsilon), number("delta", budget.delta), budget.objective)
@@ -136,11 +137,16 @@ def _check_publications(record: PlanRecord, publications: Sequence[Layout]) -> N
     for name in sorted({*recorded, *declared}):
         if recorded.get(name) == declared.get(name):
             continue
-        what = "lacks" if name not in recorded else "has" if name not in declared else "has another version of"
+        facts = "tables, accuracies, editions, columns and bounds"
+        what, advice = "has another version of", f"restore its {facts} in countveil.toml"
+        if name not in recorded:
+            what, advice = "lacks", "remove the publication from countveil.toml"
+        elif name not in declared:
+            what, advice = "has", f"declare it again in countveil.toml, with the same {facts}"
         raise ConfigError(
             f"publication.{name}",
-            f"the recorded plan of pool {record.pool} {what} this publication, and a plan never changes; restore its "
-            f"tables, accuracies, editions, columns and bounds in countveil.toml, {or_replan(record)}",
+            f"the recorded plan of pool {record.pool} {what} this publication, and a plan never changes; {advice}, "
+            f"{or_replan(record)}",
         )
 
 
@@ -162,14 +168,17 @@ def or_replan(record: PlanRecord) -> str:
 
 
 def lost_answers(record: PlanRecord) -> int | None:
-    """How many answers lost history may have given beyond those that were opened; None if this is unknown."""
+    """How many answers lost history may have given beyond those of the plans; None if this is unknown."""
     return None if record.plan_lost else sum(each.debt for each in (*record.earlier, record))
 
 
 def notes_on(record: PlanRecord) -> tuple[str, ...]:
-    """Notes on what was decided after answers were seen. The stated epsilon covers only decisions made before."""
+    """Notes on extensions and new plans, which were decided after answers were seen.
+
+    The stated epsilon covers the answers, but not what these decisions reveal.
+    """
     caveat = "decided after answers were seen, which is on the record but not in epsilon"
-    notes = [f"opened later, {_answers(sum(k for k, _ in record.more))}: {caveat}"] if record.more else []
+    notes = [f"added later, {_answers(sum(k for k, _ in record.more))}: {caveat}"] if record.more else []
     if record.earlier:
         before, number = sum(each.opened_answers for each in record.earlier), len(record.earlier) + 1
         notes.append(

@@ -85,7 +85,7 @@ class Plans:
     # -- grades ------------------------------------------------------------------------------------------------------
 
     def check_grade(self, dataset: Dataset, grade: str | None) -> None:
-        """Refuse a grade that the dataset's pool does not have and never had."""
+        """Refuse a grade that pays for publications, or that the dataset's pool does not have and never had."""
         budget = dataset.require_budget()
         if grade is None:
             return
@@ -107,7 +107,8 @@ class Plans:
             return min(known, key=lambda each: self._error_of(each, record)).grade
         if not dataset.require_budget().default_grade:
             raise RequestError(
-                f"the budget of {dataset.name} pays for publications only; its curator can add answers and replan"
+                f"the budget of {dataset.name} pays for publications only; a curator can add answers to the budget in "
+                f"countveil.toml, then: countveil budget {record.pool} --replan --reason WHY"
             )
         return dataset.require_budget().default_grade
 
@@ -124,7 +125,7 @@ class Plans:
         return self._intervals_of(record, grade)
 
     def of_charge(self, charge: Charge, current: PlanRecord | None = None) -> Intervals:
-        """The intervals of the mechanism that answers a charge: that of its grade, in the plan when it was made.
+        """The intervals of the mechanism that answers a charge: that of its grade, in the plan under which it was made.
 
         `current` is the plan for new charges, if the caller has it.
         """
@@ -145,7 +146,10 @@ class Plans:
         return self._intervals[grade.mechanism]
 
     def _make_plan(self, budget: Budget) -> PlanRecord:
-        """Design the plan of a budget, or take it from the cache. Its grades have a debt if the ledger lost history."""
+        """Design the plan of a budget, or take it from the cache.
+
+        If the ledger lost more entries than a grade has answers, the difference is the debt of that grade.
+        """
         with self._lock:
             record = self._new_plans.get(budget.pool)
             if record is None:
@@ -162,7 +166,7 @@ class Plans:
     # -- the stated epsilon ------------------------------------------------------------------------------------------
 
     def epsilon(self, record: PlanRecord) -> str:
-        """The epsilon, at the plan's delta, of all answers of all grades that were opened or that lost history may have
+        """The epsilon, at the plan's delta, of all answers that the pool has, and of those that lost history may have
         given.
 
         **Guarantee.** Never less than what was spent: answers that lost history may have given are composed too, as if
@@ -190,14 +194,15 @@ class Plans:
         """Compute `epsilon` for a plan and all earlier plans, rounded up; None if no epsilon covers them at the plan's
         delta.
 
-        The order of grades does not matter: a multiset of mechanisms that is fixed in advance may be used in any order.
+        The order of the answers does not matter: it is fixed in advance how often each mechanism may be used.
         """
         if record.plan_lost:
             raise nothing_more(record.pool, "a plan may have been lost with its mechanism")
         plans = (*record.earlier, record)
         known = [(plan, grade, grade.opened_answers + grade.debt) for plan in plans for grade in plan.grades]
         if sum(k for _, _, k in known) > MOST_ANSWERS:
-            raise nothing_more(record.pool, f"including lost answers there are more than {MOST_ANSWERS:,} answers")
+            most = f"{MOST_ANSWERS:,} answers"
+            raise nothing_more(record.pool, f"with those that lost history may have given, these are more than {most}")
         replaced = any(each.neighbours == "replace" for each in plans)
         composed = compose(
             [
@@ -309,7 +314,7 @@ class Plans:
         if epsilon is None:
             raise RequestError(
                 f"no epsilon covers {more} more answers at delta {record.delta}, "
-                "because the noise was planned for fewer answers"
+                "because the noise was planned for fewer answers; add fewer"
             )
         self._ledger.extend(pool, more, epsilon, words, chosen, since=record)
         return self.budget(pool)

@@ -3,8 +3,8 @@
 **Guarantee.** Every table of an edition is paid for, in one transaction, before the data is looked at. All measurements
 of an edition come from one count with one salt, and are recorded in one transaction; until then nothing is derived from
 them, and nothing leaves this process. Once they are recorded no noise is drawn again: the tables are derived from the
-record, as often as they are asked for. A process that dies before leaves at most charges, which a later run completes
-with a new salt and new noise keys.
+record, as often as they are asked for. A process that dies before that leaves at most charges, which a later run
+completes with a new salt and new noise keys.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Publishing(Overview):
         Args:
             name: The name of a `[publication.NAME]` of countveil.toml.
             output: A new folder. Default: edition-N in the publication's `output`.
-            format: "csv" or "parquet". Default: csv, or that of the edition that is there already.
+            format: "csv" or "parquet". Default: csv, or the format of this edition if the folder has it already.
             progress: Wraps the numbers of steps, to show progress.
 
         Returns:
@@ -122,7 +122,7 @@ class Publishing(Overview):
         return Publication(folder, replayed, facts.guarantee)
 
     def _number_edition(self, ready: Ready, name: str, laws: str) -> int:
-        """The number of the edition of the present data: after all earlier ones that were recorded, from 1."""
+        """The number of the edition that the present data makes. Recorded editions are numbered from 1, in order."""
         made: dict[tuple[str, int, str], None] = {}
         for charge in self.ledger.charges(pool=ready.record.pool):
             if charge.answered is not None and charge.text.startswith(f"{PUBLISH}{name}: "):

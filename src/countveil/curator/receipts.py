@@ -42,7 +42,7 @@ def describe_grade(grade: GradeRecord, mechanism: Mechanism, left: int) -> Grade
 
 @dataclass(frozen=True)
 class Share(Standing):
-    """What is left of an analyst's share of a pool: of all grades together, and of each grade."""
+    """An analyst's share of a pool, and how much of it is spent: in all grades together, and in each grade."""
 
     grades: Mapping[str, Standing] = field(default_factory=dict)
 

@@ -44,4 +44,7 @@ def check_inline(payload: bytes | None) -> None:
     """Raise an error if a recorded answer is in files, so that its counts are not in the ledger."""
     if payload is not None and is_manifest(payload):
         folder = json.loads(payload)["folder"]
-        raise RequestError(f"the answer is in the files of {folder}; ask with count_to_parquet(..., output=...)")
+        raise RequestError(
+            f"this question was answered before, in the Parquet files of {folder}; to read them, ask with "
+            f"count_to_parquet(..., output=...), and give the folder that contains {folder}"
+        )

@@ -24,7 +24,7 @@ from countveil.query.schema import Column
 from countveil.query.truth import Truth
 
 MOST_DRAWN = 40
-"""Most cells in a picture of a table."""
+"""The most cells in a picture of a table."""
 MOST_COLLECTED = 20_000_000
 """The most cells of a table that is collected in memory."""
 FrameKind = Literal["pandas", "polars", "pyarrow"]
@@ -220,7 +220,7 @@ class Table(Estimates, Drawable):
         names, groups = [by] if isinstance(by, str) else list(by), self.columns[:-3]
         for name in names:
             if name not in groups or names.count(name) > 1:
-                raise ParameterError("by", name, "group columns of the table: " + ", ".join(groups))
+                raise ParameterError("by", name, "a group column of the table, named once: " + ", ".join(groups))
         parts = self.grid.split([groups.index(name) for name in names])
         return [(place, self._sum(self.released[cells])) for place, cells in parts]
 

@@ -1,7 +1,8 @@
 """A released table as a file: CSV, JSON or Parquet. Each file says what it counts.
 
-CSV has no place for such facts, so its last column has them: the bounds on what one person adds, the same text in every
-row. Parquet has them in the metadata of the file, under the key `countveil`, together with the receipt.
+A CSV file has it in its last column, because CSV has no metadata: what is counted, with the bounds on what one person
+adds, as the same text in every row. Parquet has it in the metadata of the file, under the key `countveil`, together
+with the receipt.
 """
 
 from __future__ import annotations

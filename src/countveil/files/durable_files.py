@@ -26,8 +26,8 @@ UNSYNCABLE = (errno.EACCES, errno.EINVAL, errno.ENOTSUP)
 def replace_file(target: Path, mode: int | None = None) -> Iterator[BinaryIO]:
     """A new file to write to, which replaces the target when it is complete and on disk.
 
-    If writing fails, the target stays as it was and no temporary file is left behind. With `mode`, the file gets
-    exactly this mode, whatever the umask is; without, the default mode of new files. Files with a mode belong to a
+    If writing fails, the target does not change and no temporary file is left behind. With `mode`, the file gets
+    exactly this mode, whatever the umask is; without it, the default mode of new files. Files with a mode belong to a
     ledger or a service and have one writer; any other file may have several writers, on several hosts.
     """
     if mode is None:

@@ -1,10 +1,10 @@
 """The anchor: a small file, best kept on another disk, that records the last entry of the ledger.
 
 It detects lost history. A ledger that ends before the entry in its anchor lost some entries: an older copy was
-restored, or its write-ahead log was deleted. A ledger that goes beyond its anchor lost nothing: a process stopped
-between the two writes, and the anchor then catches up. The anchor only ever moves forward, under a lock that all
-processes share, and only if the ledger contains the entry that the anchor records. So a process that still uses the old
-ledger after a restore cannot answer.
+restored, or its write-ahead log was deleted. A ledger that goes beyond its anchor lost nothing: a process stopped after
+it had written the ledger and before it moved the anchor, and the anchor then catches up. The anchor only ever moves
+forward, under a lock that all processes share, and only if the ledger contains the entry that the anchor records. So a
+process that still uses the old ledger after a restore cannot answer.
 
 The file has one line of fixed length, shorter than a disk's sector. The line is overwritten in place with one sync,
 because disks write a sector whole or not at all. A torn or damaged line is refused. A new anchor, and one that a
@@ -94,8 +94,8 @@ class Anchor:
     def advance(self, follow: Callable[[Mark], Mark]) -> None:
         """Move the anchor forward to a new mark; on return it is on disk. A mark that is not ahead changes nothing.
 
-        `follow` computes the new mark from the current one. It raises an error if the ledger does not contain the
-        current one.
+        `follow` computes the new mark from the current one. It raises an error if the ledger does not contain the entry
+        of the current mark.
         """
         with self.lock():
             before = self.require()

@@ -24,7 +24,7 @@ class Budgets(Store):
         self._plans: dict[str, tuple[str, PlanRecord]] = {}
         """A cache of plans. By pool: the hash of the last entry on budgets when the plan was read, and the plan."""
 
-    # -- setting them ------------------------------------------------------------------------------------------------
+    # -- writing -----------------------------------------------------------------------------------------------------
 
     def open_plan(self, plan: PlanRecord) -> None:
         """Record a pool's first plan, unless another process has recorded it."""
@@ -93,7 +93,7 @@ class Budgets(Store):
             now = self.plan(pool)
             known = None if now is None else now.find_grade(grade)
             if now is None or known is None:
-                raise RequestError(f"there is no plan for pool {pool} with grade {grade}; ask a first question")
+                raise _missing_grade(pool, grade, now)
             if since is not None and now.state != since.state:
                 raise RequestError(
                     f"the plan of pool {pool} changed in the meantime (it has {now.total_answers} answers now); "
@@ -106,14 +106,13 @@ class Budgets(Store):
             self._change("extend:row", more, (answers, owed, pool, grade))
 
     def debt(self, pool: str) -> int:
-        """How many answers may have been given beyond the budget in history that was lost. Later extensions pay for
-        them first."""
+        """How many answers lost history may have given beyond the budget. Later extensions pay for them first."""
         record = self.plan(pool)
         return 0 if record is None else record.debt
 
     def lost(self) -> int:
-        """How many entries were missing in copies that replaced the ledger. Each grade of later plans is charged for as
-        many."""
+        """How many entries were missing in copies that replaced the ledger. Each grade of a later plan starts with as
+        many answers spent."""
         restored = self._read("SELECT body FROM entry WHERE kind = 'restore'")
         return sum(json.loads(body)["lost"] for (body,) in restored)
 
@@ -131,7 +130,7 @@ class Budgets(Store):
             if self._read(known, (pool, analyst, grade, answers)):
                 return
             if not self._read("SELECT 1 FROM grade WHERE pool = ? AND name = ?", (pool, grade)):
-                raise RequestError(f"there is no plan for pool {pool} with grade {grade}; ask a first question")
+                raise _missing_grade(pool, grade, self.plan(pool))
             self._append("share", {"pool": pool, "analyst": analyst, "grade": grade, "answers": answers})
             self._change(
                 "share:row",
@@ -226,6 +225,14 @@ class Budgets(Store):
         if isinstance(most, int):
             return Standing(most, self.spent_by(pool, analyst))
         return Standing(most.get(grade, 0), self.spent_by(pool, analyst, grade))
+
+
+def _missing_grade(pool: str, grade: str, plan: PlanRecord | None) -> RequestError:
+    """The error for a grade that a pool does not have: because the pool has no plan, or because its plan lacks it."""
+    if plan is None:
+        return RequestError(f"pool {pool} has no plan yet; its first question records the configured plan")
+    names = ", ".join(each.name for each in plan.grades)
+    return RequestError(f"the plan of pool {pool} has no grade {grade}; name one of {names}")
 
 
 def _extend(plan: PlanRecord, grade: str, answers: int, epsilon: str) -> PlanRecord:

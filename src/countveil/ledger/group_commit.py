@@ -1,8 +1,8 @@
 """Group commit: changes that wait at the same time share one transaction, one sync and one move of the anchor.
 
 A thread puts its change in the queue. If there is no leader, the thread becomes the leader. A leader makes all queued
-changes, up to MOST, in one transaction, and wakes the other threads with their outcomes. Then the first thread that was
-queued meanwhile becomes the leader. The more changes are queued, the less each one costs.
+changes, up to MOST, in one transaction, and wakes the other threads with their outcomes. If changes are still in the
+queue, the thread of the first one becomes the next leader. The more changes are queued, the less each one costs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ class QueuedChange(Generic[T]):
         self._result = [self._make()]
 
     def make_among(self, written: Callable[[], int]) -> None:
-        """Make the change as one of several in a transaction. If it is refused before it has written, the others go on.
+        """Make the change as one of several in a transaction. If it is refused before it has written, the other changes
+        are still made.
 
         `written` returns the number of writing statements so far. A change that is refused after it has written cannot
         be undone alone, so the whole transaction fails.

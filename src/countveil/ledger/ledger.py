@@ -85,9 +85,7 @@ class Ledger(Budgets):
             return True
         known = self.check_pool(dataset, pool, unit)
         same = "SELECT dataset FROM version WHERE substr(fingerprint, 1, ?) = ?"
-        content = fingerprint.partition(".")[
-            0
-        ]  # without the paths of files: the same rows elsewhere are the same people
+        content, *_ = fingerprint.partition(".")  # without the paths of files: the same rows are the same people
         for (other,) in self._read(same, (len(content), content)):
             if known.get(other, (pool, ""))[0] != pool:
                 raise ConfigError(
@@ -170,7 +168,7 @@ class Ledger(Budgets):
     def charge_all(self, asked: Sequence[Asked], plan: PlanRecord) -> list[Charge]:
         """Pay for several questions in one transaction, each in a grade of its own: for all of them, or for none.
 
-        Charges that were made before are returned as they are.
+        For a question that is already paid for, the earlier charge is returned.
         """
         charges = self._commit("charge", lambda: self._pay_all(asked, plan), anchored=False)
         for charge in charges:
@@ -193,7 +191,7 @@ class Ledger(Budgets):
     def record_all(self, answers: Sequence[tuple[Charge, bytes]]) -> list[Charge]:
         """Record the answers of several charges in one transaction; return the charges with their recorded answers.
 
-        If another process recorded answers first, all of these are its answers.
+        If another process recorded its answers first, the charges are returned with those.
         """
         recorded = self._commit("answer", lambda: [self._insert_answer(*answer) for answer in answers])
         self._sendable.update(charge.id for charge in recorded)
@@ -308,12 +306,12 @@ class Ledger(Budgets):
         """Refuse an idempotency key that was already used for another charge, if that charge is answered."""
         before = None if request is None else self._read_request(analyst, request)
         if before is not None and before.payload is not None and (charge is None or before.id != charge.id):
-            raise ConflictError("this idempotency key was already answered; use a new key for a new question")
+            raise ConflictError("a request with this idempotency key was answered; use a new key for a new question")
 
     def _insert_request(self, charge: Charge, analyst: str, request: Request) -> None:
         """Record which charge a request made, so that a repetition of the request gets the same charge.
 
-        For a question that was paid for before, nothing is charged and nothing is written.
+        Nothing is recorded for a question that was paid for before, because the request charged nothing.
         """
         body = {"analyst": analyst, "key": request.key, "body": request.body, "charge": charge.id}
         self._append("request", body)

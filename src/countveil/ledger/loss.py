@@ -26,7 +26,8 @@ def lost_entries(
 ) -> int:
     """How many entries a ledger has lost, judged by its anchor (`mark`).
 
-    A loss is an error unless it is accepted, and so is an anchor of another ledger or of another history. With several
+    Without an anchor everything counts as lost, unless the curator states that the ledger is the `latest`. A loss is an
+    error unless `accept_loss` is set. An anchor of another ledger or another history is an error, too. But with several
     `hosts`, another host with an older anchor may have settled the ledger first. Then it is unknown where the two
     histories part, so all entries up to the anchor count as lost.
     """
@@ -59,8 +60,8 @@ def settlement(
 ) -> tuple[Entry, list[tuple[str, tuple[object, ...]]]]:
     """The entry that records a restore, and the SQL statements that write it, for a ledger of this format.
 
-    The statements also charge what lost entries may have spent, and void every charge that lost entries may have
-    answered.
+    The statements also charge every grade for each lost entry. If entries may be lost, they also make every charge
+    without an answer void, because its answer may be among the lost entries.
     """
     anchor = [mark.seq, mark.hash] if mark else None
     body = {"lost": lost, "anchor": anchor, "plan_lost": lost > 0 and not _knows_plans(last, mark)}

@@ -6,8 +6,8 @@
 
 Every change is one transaction that first takes the ledger's lock, so that the entries form one chain. A condition in
 each charging statement and a CHECK constraint protect the budget even without the lock. A commit is on disk when it
-returns: a server that does not write to disk is refused, at the start and in every change. A commit whose outcome is
-unknown counts as failed; asking again returns the charge, or makes it if it was not made.
+returns: a server that does not wait for the disk is refused, when the ledger is opened and in every change. A commit
+whose outcome is unknown counts as failed; asking again returns the charge, or makes it if there is none.
 
 The anchor is a local file of each host and records how far that host has seen the ledger. A new host without an anchor
 creates one from the ledger that it finds. Messages of the server are never shown, because they can quote questions and
@@ -116,8 +116,8 @@ class PostgresLedger(Ledger):
                     self._check_place("open")
                     if self.anchor.read() is None:
                         with self._moment():
-                            self._read_checked()  # before the anchor exists: a host that cannot join gets none
-                    self.anchor.begin(self.identity)  # at 0, if this host has none; checked from there
+                            self._read_checked()  # first, so that no anchor is made for an invalid ledger
+                    self.anchor.begin(self.identity)  # a new anchor is at entry 0; `verify` moves it forward
                     self.verify()
                     self._load_secret()
         except BaseException:
@@ -332,7 +332,7 @@ class PostgresLedger(Ledger):
         with self.anchor.lock(), self._using():  # no process on this host can answer until this is done
             with self._changing("restore"):
                 entries, mark = self._read_checked(), self.anchor.read()
-                if mark is not None and mark.seq == 0:  # left by a host that began to join: it remembers nothing
+                if mark is not None and mark.seq == 0:  # a host stopped while it joined: its anchor says nothing
                     check_anchor(entries, mark)
                     mark = None
                 lost = lost_entries(entries, mark, accept_loss=accept_loss, latest=latest, hosts=True)
@@ -357,7 +357,7 @@ def check_disk(fsync: str) -> None:
     """Refuse a server whose commits are not on disk when they return. The setting can change while the server runs."""
     if fsync != "on":
         raise LedgerError(
-            "the ledger's server does not write to disk (fsync = off); nothing was answered; set fsync = on"
+            "the ledger's server does not wait until data is on disk (fsync = off); nothing was answered; turn it on"
         )
 
 
@@ -385,7 +385,7 @@ def _translate(sql: str) -> str:
 
 
 def _encode(value: object) -> object:
-    """Encode text for PostgreSQL, which cannot store NUL: the characters SUB 0 stand for NUL, and SUB 1 for SUB."""
+    """Encode text for PostgreSQL, which cannot store NUL: SUB (0x1A) and a digit stand for NUL (0) or for SUB (1)."""
     return value.translate({0: "\x1a0", 0x1A: "\x1a1"}) if isinstance(value, str) else value
 
 

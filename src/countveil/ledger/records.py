@@ -28,9 +28,9 @@ LATEST = 3
 STANDARD = "standard"
 """The name of the only grade of a plan that was made without grades."""
 PUBLICATION = "publication"
-"""The term that names the publication of a grade that pays for its tables. Other grades pay for single questions."""
+"""The term that says for which publication a grade pays. Grades without this term pay for single questions."""
 Most = int | Mapping[str, int]
-"""The limit of one analyst in a pool: one number of answers, or one for each named grade (other grades have none)."""
+"""The limit of one analyst in a pool: a number of answers, or one for each named grade (0 for all other grades)."""
 START = "0" * 64
 
 
@@ -68,7 +68,7 @@ class GradeRecord:
     more: int = field(compare=False, default=0)
     """Answers that were added to the plan later."""
     debt: int = field(compare=False, default=0)
-    """Answers of this grade that may have been given beyond its budget in history that was lost."""
+    """Answers of this grade that lost history may have given beyond the grade's budget."""
 
     @property
     def is_single(self) -> bool:
@@ -149,7 +149,7 @@ class PlanRecord:
         return self.body, opened, [each.state for each in self.earlier]
 
     def find_grade(self, name: str) -> GradeRecord | None:
-        """The grade of this name, if the plan has it."""
+        """The grade with this name; None if the plan has no such grade."""
         return next((each for each in self.grades if each.name == name), None)
 
     @property
@@ -169,7 +169,7 @@ class PlanRecord:
 
     @property
     def debt(self) -> int:
-        """Answers of all grades that may have been given beyond their budgets in history that was lost."""
+        """Answers of all grades that lost history may have given beyond the grades' budgets."""
         return sum(each.debt for each in self.grades)
 
     @property

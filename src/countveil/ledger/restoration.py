@@ -34,8 +34,8 @@ def restore(copy: Path | None, ledger: Path, anchor: Path, *, accept_loss: bool 
     entries.
 
     A loss is an error unless `accept_loss` is set. Without an anchor everything counts as lost, unless the curator
-    states that this copy is the `latest`; that is recorded. The old ledger stays beside the new one, with the ending
-    .replaced, and a number if that name is taken.
+    states that this copy is the `latest`; the ledger records this. The old ledger stays beside the new one, with the
+    ending .replaced, and a number if that name is taken.
     """
     source = copy or ledger
     if not source.is_file():

@@ -181,8 +181,8 @@ class Store(ABC):
     def _commit(self, name: str, make: Callable[[], T], *, anchored: bool = True) -> T:
         """Make a change in one transaction together with the other queued changes. It is on disk on return.
 
-        A change is made completely or not at all. If it is refused before it writes anything, the others go on. If the
-        transaction fails, no change is made.
+        A change is made completely or not at all. If it is refused before it writes anything, the others are still
+        made. If the transaction fails, no change is made.
         """
         mine = QueuedChange(name, make, anchored)
         try:
@@ -232,7 +232,7 @@ class Store(ABC):
         return Mark(self.identity, last.seq, last.hash, max(plans, default=before.plan or 0))
 
     def _check_holds(self, mark: Mark) -> None:
-        """Check that the ledger contains the entry in its anchor: if not, another ledger was restored meanwhile."""
+        """Check that the ledger contains the entry of its anchor's mark: if not, another ledger was restored since."""
         same = self._execute("SELECT hash FROM entry WHERE seq = ?", (mark.seq,)).fetchone()
         if mark.ledger == self.identity and same is not None and same[0] == mark.hash:
             return
@@ -281,7 +281,7 @@ class Store(ABC):
         """Check the hash chain, every table against it, and the anchor; return the number of entries."""
         with self._using():
             with self._moment():
-                mark = self.anchor.require()  # before the entries: they can only be ahead of what is read here
+                mark = self.anchor.require()  # read before the entries, so that these can only be ahead of it
                 entries = self._read_checked()
             check_anchor(entries, mark)
             self._step("verify:anchor")

@@ -157,8 +157,8 @@ class State:
     plan_lost: bool = False
     """Whether a plan may have been among the lost entries."""
     debts: dict[str, list[dict[str, int]]] = field(default_factory=dict)
-    """By pool, for each of its plans: how many answers of each grade may have been given beyond its budget in history
-    that was lost. Extensions pay for them first."""
+    """By pool, for each of its plans: how many answers of each grade lost history may have given beyond the grade's
+    budget. Extensions pay for these first."""
     datasets: dict[str, tuple[str, str]] = field(default_factory=dict)
     """By dataset: the pool and the unit with which it was first asked about."""
 
@@ -255,7 +255,7 @@ def _void(state: State, charges: Iterable[str]) -> None:
 
 
 def _extend(state: State, entry: Entry) -> None:
-    """Apply an extension: more answers for a grade of the last plan. They first pay for what lost history overspent."""
+    """Apply an extension: more answers for a grade of the last plan. They first pay for the grade's debt."""
     pool, name = entry.body["pool"], _grade_of(entry)
     debts, grade = state.debts[pool][-1], state.grades[pool, name]
     _rule(name in debts, entry)

@@ -1,11 +1,12 @@
 """Grades for the tables of publications, so that the published numbers have the accuracy that was asked for.
 
-What a table is measured with is not what is published: least squares combines all tables of the tree. So the search
-runs on the public tree. `split_budget` finds the variances of the measurements for which the published numbers of
-weighted tables are best, and those that keep the margins of the others. The ratios between weighted tables become
-weights of grades: where a measurement of variance v costs (s^2/v)^(p/2), variances v are optimal for weights in
-proportion to s^p v^(-p/2-1). All grades of all publications and of single questions are then planned together, under
-one certificate. A margin that the plan misses, or keeps too well, is corrected and planned again.
+Published numbers are more accurate than their measurements, because least squares combines all tables of the tree. So
+the search runs on the public tree. `split_budget` finds the variances of the measurements for which the published
+numbers of weighted tables are best, and those that keep the margins of the others. The ratios between weighted tables
+become weights of grades: where a measurement of variance v and sensitivity s costs (s^2/v)^(p/2), variances v are
+optimal for weights in proportion to s^p v^(-p/2-1). All grades of all publications and of single questions are then
+planned together, under one certificate. If the plan misses a margin or keeps it too well, the variance is corrected and
+the plan is made again.
 
 The published margin of a table is that of its least accurate cell. It is simulated, as for an edition; in large trees
 it is 1.96 times the standard deviation, with a reserve for what a simulation adds.
@@ -40,12 +41,12 @@ MOST_SIMULATED = 20_000
 """The most nodes whose margins are simulated while a plan is made."""
 STEPS = 20
 MOST_WIDER = 16.0
-"""The most by which variances are assumed to grow while the variances of other tables are corrected."""
+"""The largest factor by which variances are assumed to grow while the variances of other tables are corrected."""
 CLOSE = 0.95
-"""The part of a margin that a corrected variance aims at."""
+"""A corrected variance aims at this part of the margin that was asked for."""
 LOOSE = 4.0
 WASTE = 0.85
-"""A margin that is kept with less than this part of it is planned again."""
+"""If a published margin is below this part of the margin that was asked for, the plan is made again."""
 FEW, SEVERAL = 4, 16
 """The numbers of answers up to which a measurement of variance v costs about v^(-1/2) and v^(-3/4); above it, 1/v."""
 
@@ -188,9 +189,8 @@ def _solve_variances(
 ) -> None:
     """Set the variances of the tables with margins so that the margins are just kept.
 
-    The other grades pay for this: all their variances are multiplied by one factor.
-
-    `parts` are the present margins over the allowed ones. Present margins are simulated; new ones are estimated in
+    The other grades pay for this: all their variances are multiplied by one factor. `parts` has, for each table, its
+    present margin divided by the margin that was asked for. Present margins are simulated; new ones are estimated in
     proportion to the exact standard deviation.
     """
     variances = {grade.name: float(grade.mechanism.certificate.variance) for grade in planned.grades}

@@ -29,7 +29,7 @@ MOST_BITS = 128
 
 @dataclass(frozen=True, eq=False)
 class TableChange:
-    """The change of every cell of a table: the published counts' difference, and an interval for the true one.
+    """The change of every cell of a table: the difference of the published counts, and an interval for the true one.
 
     The true difference is within `low` and `high` with probability at least 95 %, and within `certain_low` and
     `certain_high` always. `clear` says whether 0 is outside of the interval.
@@ -93,8 +93,8 @@ def compare_editions(first: Folder, second: Folder) -> dict[str, TableChange]:
 def subtract(law: Law) -> Law:
     """The law of Z1 - Z2, if Z1 and Z2 are independent and have the given law.
 
-    If its weights would need more than 128 bits, they are rounded down, and the two ends get what is left over. This
-    makes no margin smaller.
+    If the weights of the result would need more than 128 bits, they are rounded down, and the two ends get what is left
+    over. This makes no margin smaller.
 
     >>> subtract(Law((1, 1), 0, 1)).weights
     (1, 2, 1)

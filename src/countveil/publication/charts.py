@@ -1,4 +1,4 @@
-"""Pictures of the accuracy of an edition: half the width of the interval against the count, and shares of marks."""
+"""Pictures of an edition's accuracy: half the width of intervals against the count, and shares of quality marks."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def draw_errors(series: Sequence[PublishedTable]) -> str:
 
 
 def _sample(series: Sequence[PublishedTable]) -> list[tuple[NDArray[Any], NDArray[Any]]]:
-    """Counts and half widths of cells of each table; small tables are whole."""
+    """Counts, and half the widths of the intervals, of some cells of each table: of all cells if the table is small."""
     left, sizes = POINTS, {}
     for i, table in enumerate(sorted(series, key=len)):
         sizes[table.name] = min(len(table), left // (len(series) - i))
@@ -84,7 +84,7 @@ def _draw_axes(x: svg.Scale, y: svg.Scale, across: Sequence[float], up: Sequence
 
 
 def _choose_ticks(ticks: Sequence[float], scale: svg.Scale, ends: Sequence[float], apart: float) -> list[float]:
-    """The ticks from 1 on that are between the ends of an axis and not too close to the one before."""
+    """The ticks of at least 1 that are between the ends of an axis, each at least `apart` from the one before."""
     chosen: list[float] = []
     for tick in ticks:
         if max(1.0, ends[0]) <= tick <= ends[1] and (not chosen or abs(scale(tick) - scale(chosen[-1])) >= apart):

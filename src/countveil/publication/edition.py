@@ -25,7 +25,7 @@ from countveil.publication.layout import Layout, group_margin
 Columns = dict[str, NDArray[Any]]
 Progress = Callable[[Iterable[int]], Iterable[int]]
 QUALITY = (("A", 0.05), ("B", 0.15), ("C", 0.33))
-"""The quality marks, each with the largest relative margin for which it is given; beyond the last the mark is D."""
+"""The quality marks, each with the largest relative margin for which it is given; above the last margin it is D."""
 RULE = "half the width of the 95 % interval over the count: A up to 5 %, B up to 15 %, C up to 33 %, D above"
 
 
@@ -47,7 +47,7 @@ class PublishedTable:
 
 @dataclass(frozen=True, eq=False)
 class PublishedMargin:
-    """Sums across the tree, which are no table of the publication."""
+    """Sums of cells across the tree: they are no table of the publication."""
 
     name: str
     by: tuple[str, ...]

@@ -38,10 +38,10 @@ FORMAT, VERSION = "countveil-publication", 1
 MANIFEST, REPORT, DEPLOYMENT = "manifest.json", "report.html", "deployment.json"
 FORMATS = ("csv", "parquet")
 LARGEST_MANIFEST = 64 << 20
-UNREADABLE = "give the folder of a publication, as countveil publish writes it"
+UNREADABLE = "the folder of a publication, as countveil publish writes it"
 FILE = r"([a-z]{1,20}/)?[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}"
 """The form of the names of files: none leads out of the folder."""
-AGAIN = "its numbers are on record: publish again, free"
+AGAIN = "its numbers are on record: publish again, which is free"
 
 Columns = Mapping[str, NDArray[Any]]
 
@@ -123,7 +123,7 @@ def read_manifest(content: bytes) -> dict[str, Any]:
 def list_hashes(manifest: Mapping[str, Any]) -> dict[str, str]:
     """The SHA-256 of every file that a manifest names.
 
-    For the report and the registry entry, which every edition has, it is an empty text if they are not named.
+    The report and the registry entry are always listed; if the manifest does not name them, with an empty text.
     """
     laws = [each["law"] for each in manifest["tables"] if each["law"]]
     listed = {each["file"]: each["sha256"] for each in (*manifest["tables"], *manifest["margins"], *laws)}
@@ -138,7 +138,7 @@ def _check_name(name: object) -> None:
 
 @contextmanager
 def new_folder(target: Path, hint: str = AGAIN) -> Iterator[Path]:
-    """A hidden folder that takes the name of the target when the body ends without an error.
+    """A hidden folder, which gets the name of the target when the `with` block ends without an error.
 
     `hint` says what to do where the folder cannot be written.
     """

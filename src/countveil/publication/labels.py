@@ -13,7 +13,7 @@ JOINED = " · "
 
 
 def write_labels(columns: Columns, by: tuple[str, ...], row: int) -> str:
-    """The labels of a cell in some columns, joined; the total has none.
+    """The labels of a cell in the columns `by`, joined; "total" for the cell of the total, which has no labels.
 
     >>> write_labels({"town": ["Ash", "Elm"], "sex": ["f", "f"]}, ("town", "sex"), 1)
     'Elm · f'

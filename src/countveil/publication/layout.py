@@ -4,9 +4,9 @@ Every table is a sum of cells of one question, the common refinement: it is grou
 engine bounds each person once, in these cells, and counts once; all tables are then added up from the same counts, so
 the true tables add up exactly.
 
-**Guarantee.** A person is in at most m cells of the refinement, with at most r rows in each. So one person changes a
-table by r in each of m cells if it is the refinement itself, and in total by at most m * r if it is coarser. With m = 1
-both are one cell by at most r.
+**Guarantee.** A person is in at most m cells of the refinement, with at most r rows in each. So one person changes at
+most m cells of a table by at most r each if the table is the refinement itself, and its cells by at most m * r in total
+if the table is coarser. With m = 1 it is one cell by at most r in either case.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from countveil.query.public_tables import PublicTable
 from countveil.query.schema import Column, Schema
 
 PUBLISH = "PUBLISH "
-"""How the text of a charge for a published table begins; no question begins so."""
+"""How the text of a charge for a published table begins; no question begins like this."""
 MOST_CELLS = 20_000_000
 """The most finest cells of a publication: one process collects and reconciles them."""
 

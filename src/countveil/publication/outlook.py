@@ -16,7 +16,7 @@ from countveil.publication.accuracy import estimate_margins, find_margins
 from countveil.publication.layout import Layout, group_margin
 
 SECONDS_PER_NODE = 6e-5
-"""About how long deriving and writing a node takes; simulating margins takes the most."""
+"""About how long deriving and writing a node takes; most of it is for the simulation of margins."""
 FEWEST_SECONDS = 2
 GAP = 0.4
 """The mean of the positive part of a standard normal error, rounded up."""
@@ -48,12 +48,12 @@ class PublicationOutlook(Shown):
     pool: str
     tables: tuple[TableOutlook, ...]
     cost: int
-    """Answers that an edition takes, one of the grade of each measured table."""
+    """How many answers an edition takes: one of the grade of each measured table."""
     editions_left: int
     epsilon: str
     delta: str
     seconds: int
-    """About how long it takes, without counting the data."""
+    """About how long an edition takes, without the time for counting the data."""
     notes: tuple[str, ...]
 
     def _line(self) -> str:
@@ -131,8 +131,8 @@ def _note_tables(layout: Layout, mechanisms: Mapping[str, Mechanism]) -> list[st
         f"table {name} is added: it is the common part of two tables" for name in layout.tree.added if name != "total"
     ]
     notes += [
-        f"table {table.name} is not measured: its numbers are as good without" for table in layout.tables
-        if table.name not in mechanisms
+        f"table {table.name} is not measured: a measurement would not make its numbers better"
+        for table in layout.tables if table.name not in mechanisms
     ]  # fmt: skip
     if layout.question.truth.bounded:
         notes.append(layout.question.truth.sentence)
@@ -142,7 +142,7 @@ def _note_tables(layout: Layout, mechanisms: Mapping[str, Mechanism]) -> list[st
 
 
 def _note_margins(layout: Layout, mechanisms: Mapping[str, Mechanism]) -> list[str]:
-    """For each margin across the tree, how biased sums of published cells are at most, and what would help."""
+    """For each margin across the tree, how biased sums of published cells can be, and which tables would avoid this."""
     notes = []
     deviations = {name: each / 1.96 for name, each in estimate_margins(layout, mechanisms).items()}
     for margin in layout.declared.margins:
@@ -162,11 +162,11 @@ def _suggest(layout: Layout, by: tuple[str, ...]) -> str:
     tables = [table.by for table in layout.tables]
     if _is_tree(layout, [*tables, by]):
         columns = ", ".join(f'"{column}"' for column in by)
-        return f"it is inside if you add {{ by = [{columns}] }} to the tables"
+        return f"it becomes a table of the tree if you add {{ by = [{columns}] }} to the tables"
     for i, table in enumerate(tables):
         if _is_tree(layout, [*tables[:i], *tables[i + 1 :], by]):
-            return f"it would be inside of a tree without table {'*'.join(table) or 'total'}"
-    return "it would be inside of another tree"
+            return f"it could be a table of the tree instead of table {'*'.join(table) or 'total'}"
+    return "it can be a table of another tree only"
 
 
 def _is_tree(layout: Layout, tables: list[tuple[str, ...]]) -> bool:

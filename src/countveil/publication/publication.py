@@ -26,7 +26,8 @@ class Publication(Shown):
         self.replayed = replayed
         """Whether its numbers were on record before; None for a folder that was only opened."""
         self.guarantee = folder.manifest["guarantee"] if guarantee is None else guarantee
-        """What all answers of the pool cost together: now, if a curator published it; else when it was written."""
+        """What all answers of the pool cost together: now, if a curator published it; else when the folder was written.
+        """
 
     @staticmethod
     def open(folder: str | Path) -> Publication:
@@ -138,6 +139,6 @@ class Publication(Shown):
 
 
 def _shorten_path(path: Path) -> Path:
-    """A path as seen from the current folder, if it lies in it."""
+    """A path, relative to the current folder if it is inside that folder."""
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path

@@ -41,7 +41,7 @@ QUALITIES = {**{mark: f"up to {100 * limit:.0f} %" for mark, limit in QUALITY}, 
 GAPS = {
     "nearest": "It is larger where many cells are truly empty, because no count is below 0: the gap estimates by how "
     "much.",
-    "unbiased": "It is right on average too; the gap is what rounding makes of it.",
+    "unbiased": "It is right on average too; the gap comes from rounding alone.",
 }
 
 
@@ -254,7 +254,7 @@ def _write_verification(manifest: Mapping[str, Any]) -> str:
 
 
 def _write_table(heads: Sequence[str], rows: Iterable[Sequence[str]], bar: int | None = None) -> str:
-    """An HTML table whose cells are escaped. A row of one cell is a heading; the column `bar` has pictures."""
+    """An HTML table of cells that are HTML already. A row of one cell is a heading; column `bar` has pictures."""
     head = "".join(f"<th>{words}</th>" for words in heads)
     body = "".join(
         f"<tr>{''.join(_write_cells(cells, bar))}</tr>"
@@ -280,7 +280,7 @@ def _text(words: object) -> str:
 
 
 def _name(table: PublishedTable | PublishedMargin | Mapping[str, Any]) -> str:
-    """The name of a table, which can be broken between its columns."""
+    """The name of a table as HTML, in which a browser may break the line after every *."""
     name = table["name"] if isinstance(table, Mapping) else table.name
     return _text(name).replace("*", "*<wbr>")
 

@@ -43,9 +43,9 @@ class Box:
 
 
 def choose_chain(tables: Sequence[PublishedTable]) -> list[PublishedTable]:
-    """A chain of tables below the total, coarse to fine: the one with the most cells that fit.
+    """A chain of tables below the total, coarse to fine: of all chains with at most `MOST` cells, the largest.
 
-    If none fits, it is the table next to the total with the fewest cells. It is empty if the total is all there is.
+    If there is none, it is the smallest table that divides the total. If there is only the total, it is empty.
     """
     by_name = {table.name: table for table in tables}
     chains: list[list[PublishedTable]] = []
@@ -63,7 +63,10 @@ def choose_chain(tables: Sequence[PublishedTable]) -> list[PublishedTable]:
 
 
 def find_areas(chain: Sequence[PublishedTable]) -> list[Area]:
-    """The cells of the coarsest table of a chain, with their parts; of too many, the smallest are taken together."""
+    """The cells of the coarsest table of a chain, with their parts.
+
+    If a table has more than `MOST` cells, the smallest ones become one area.
+    """
     parts: dict[int, list[Area]] = {}
     for i in range(len(chain) - 1, -1, -1):
         table, numbers = chain[i], chain[i].columns

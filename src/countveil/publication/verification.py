@@ -93,7 +93,7 @@ def _check_numbers(folder: Folder) -> Iterator[Finding]:
             mechanism = Mechanism.from_text(folder.content(each["law"]["file"]).decode())
             stated = (each["law"]["mechanism"], each["law"]["margin_95"], each["law"]["D"])
             if (mechanism.hash, mechanism.margin_95, mechanism.D) != stated:
-                yield Finding(each["law"]["file"], "is another mechanism than the manifest describes")
+                yield Finding(each["law"]["file"], "is not the mechanism that the manifest describes")
             mechanisms[each["name"]] = mechanism
     yield from _check_guarantee(manifest["guarantee"], mechanisms)
     for each in entries:

@@ -49,8 +49,8 @@ def test_no_gap_is_expected_where_no_count_is_small() -> None:
 
 def test_bad_arguments_are_refused_in_one_line() -> None:
     for match, call in {
-        "counts that add up": lambda: cv.expect_gaps(TREE, {**TRUTH, "town": TRUTH["town"] + 1}, LAW, "sex", SEXES),
-        "none negative": lambda: cv.expect_gaps(TREE, {"sex": TRUTH["sex"] - 1}, LAW, "sex", SEXES),
+        "counts add up": lambda: cv.expect_gaps(TREE, {**TRUTH, "town": TRUTH["town"] + 1}, LAW, "sex", SEXES),
+        "none of them negative": lambda: cv.expect_gaps(TREE, {"sex": TRUTH["sex"] - 1}, LAW, "sex", SEXES),
         "at least 2": lambda: cv.expect_gaps(TREE, TRUTH, LAW, "sex", SEXES, runs=1),
         "a table of the tree": lambda: cv.expect_gaps(TREE, TRUTH, LAW, "age", SEXES),
         "a column of the table": lambda: cv.expect_gaps(TREE, TRUTH, LAW, "sex", "sex"),

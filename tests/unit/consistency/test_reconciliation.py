@@ -49,7 +49,9 @@ def test_measurements_and_results_can_be_frames(kind: str) -> None:
     assert out.columns == ["town", "sex", "count", "low", "high", "certain_low", "certain_high"]
     assert out["count"].to_list() == result["town*sex"].count.tolist()
     missing = nw.from_dict({**columns, "count": [1] * 6}, backend=kind).head(5).to_native()
-    with pytest.raises(ParameterError, match="its 6 cells, each in one row"):
+    with pytest.raises(
+        ParameterError, match="got 5 rows for 5 of its cells, allowed is one row for each of its 6 cells"
+    ):
         cv.reconcile(tree, {**GIVEN, "town*sex": missing}, LAW)
     with pytest.raises(ParameterError, match="a frame with the columns town, sex, count"):
         cv.reconcile(tree, {**GIVEN, "town*sex": nw.from_dict({"n": [1]}, backend=kind).to_native()}, LAW)
@@ -95,8 +97,8 @@ def test_structural_zeros_are_zero_whatever_was_measured() -> None:
 def test_bad_arguments_are_refused_in_one_line(result: cv.Reconciliation) -> None:
     tree = cv.Tree.from_columns(CELLS, TABLES)
     for match, call in {
-        "tables of the tree": lambda: cv.reconcile(tree, {"village": [1]}, LAW),
-        "laws for county only, allowed is also a law for town": lambda: cv.reconcile(tree, GIVEN, {"county": LAW}),
+        "measurements: got village, allowed is a table of the tree": lambda: cv.reconcile(tree, {"village": [1]}, LAW),
+        "got no law for town, allowed is a mapping": lambda: cv.reconcile(tree, GIVEN, {"county": LAW}),
         "one of nearest, unbiased": lambda: cv.reconcile(tree, GIVEN, LAW, estimate="best"),  # type: ignore[arg-type]
         "one whole number for each of its 3 cells": lambda: cv.reconcile(tree, {**GIVEN, "town": [1, 2]}, LAW),
         "a law of mean 0": lambda: cv.reconcile(tree, GIVEN, cv.Law((1, 1), 0, 1)),
@@ -105,8 +107,8 @@ def test_bad_arguments_are_refused_in_one_line(result: cv.Reconciliation) -> Non
         "a column of the table: town, sex": lambda: result.margin("town*sex", "age"),
         "one whole number for each of the 6 cells": lambda: result.margin("town*sex", [1, 2]),
         "a group number of 0 or more": lambda: result.margin("town*sex", [-1] * 6),
-        "numbers 0, 1, 2": lambda: result.margin("town*sex", [10**9] * 6),
-        "numbers from 0 to 5": lambda: result.sum("town*sex", [3, 3]),
+        "a number below 1060; number the groups 0, 1, 2": lambda: result.margin("town*sex", [10**9] * 6),
+        "different numbers from 0 to 5": lambda: result.sum("town*sex", [3, 3]),
         "at least one": lambda: result.sum("town*sex", []),
     }.items():
         with pytest.raises(ParameterError, match=match) as caught:

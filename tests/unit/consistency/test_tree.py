@@ -54,9 +54,9 @@ def test_bad_parents_are_refused_in_one_line(tables: dict[str, tuple[str | None,
 
 def test_bad_zeros_are_refused() -> None:
     tables = {"town": (None, [0, 0])}
-    with pytest.raises(ParameterError, match="tables of the tree"):
+    with pytest.raises(ParameterError, match="a table of the tree"):
         Tree.from_parents(tables, zeros={"county": np.array([True])})
-    with pytest.raises(ParameterError, match="one truth value for each cell"):
+    with pytest.raises(ParameterError, match="one truth value for each of its 2 cells"):
         Tree.from_parents(tables, zeros={"town": [0, 1]})
     with pytest.raises(RequestError, match="every cell is a structural zero"):
         Tree.from_parents(tables, zeros={"town": [True, True]})

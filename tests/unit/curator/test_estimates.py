@@ -27,6 +27,7 @@ SCHEMA = Schema(
             "band": {"from": "age", "bands": [0, 18, 40, 65]},
             "open": {"from": "years", "bands": [0, 18, 65]},
             "income": {"from": "euros", "bins": ["0", "10", "25.5"], "max": "100"},
+            "debt": {"from": "owed", "bins": ["0", "10"], "max": "100", "below": True},
             "month": {"from": "date", "by": "month", "min": "2024-01", "max": "2024-06"},
             "weekday": {"from": "date", "by": "weekday", "min": "2024-01", "max": "2024-06"},
             "sex": ["f", "m"],
@@ -76,8 +77,10 @@ def test_a_mean_lies_between_the_ends_of_the_bins() -> None:
     assert mean.low < mean.value < mean.high
     few = release("income", [1, 1, 1], noise=False).mean()
     assert (few.low, few.high) == (0, 100)  # perhaps nobody is counted
-    with pytest.raises(ParameterError, match=r"closed bins; 65\+ is open: declare max"):
+    with pytest.raises(ParameterError, match=r"got open, .* closed bins; 65\+ has no upper end: declare max"):
         release("open", [10, 10, 10], noise=False).mean()
+    with pytest.raises(ParameterError, match="under 0 has no lower end: write its least value as the first edge"):
+        release("debt", [10, 10, 10], noise=False).mean("debt")
     with pytest.raises(ParameterError, match="this table has: none"):
         release("month", [1] * 6).mean()
     with pytest.raises(RequestError, match="no count was released above zero"):

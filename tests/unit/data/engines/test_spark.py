@@ -286,7 +286,7 @@ def test_missing_or_changed_files_of_an_answer_are_refused(config: Path, tmp_pat
         file.write_bytes(whole)
         shutil.move(tmp_path / "out", tmp_path / "moved")
         assert curator.count_to_parquet(output=tmp_path / "moved", **ASKED).replayed
-        with pytest.raises(RequestError, match="in the files of release-"):
+        with pytest.raises(RequestError, match="in the Parquet files of release-"):
             curator.count(**ASKED)
     assert charged(config) == 1
 
