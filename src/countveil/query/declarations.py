@@ -78,11 +78,11 @@ def parse_labels(labels: object, values: Sequence[Value], key: str) -> tuple[str
         texts = [labels.get(value, value) for value in written]
     if texts is None or len(texts) != len(values):
         raise ConfigError(f"{key}.labels", f"give a list of {len(values)} texts, or a table from values to texts")
-    others = {value for value in values if isinstance(value, str)}
+    kind, known = _kind_of(values[0]), set(values)
     for value, text in zip(values, texts, strict=True):
         if not isinstance(text, str) or not text or not text.isprintable() or not is_encodable(text):
             raise ConfigError(f"{key}.labels", f"{shorten(text)} is not a label; labels are printable texts")
-        if texts.count(text) > 1 or text in others - {value}:
+        if texts.count(text) > 1 or read_value(text, kind) in known - {value}:
             raise ConfigError(f"{key}.labels", f"{shorten(text)} stands for two values")
     return tuple(texts)
 

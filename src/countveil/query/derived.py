@@ -231,12 +231,20 @@ def _apply_steps(rule: Steps, source: Column, key: str) -> list[Points]:
 def _map_codes(rule: Codes, parent: Column, key: str) -> tuple[tuple[str, ...], list[Points]]:
     """The labels of a map in the order of the file, and for each label the set of source values that have it."""
     points: dict[str, list[int]] = {}
+    known: dict[int, tuple[int, str, str]] = {}  # a point may be written in several ways, such as 7 and 07
     for line, code, label in rule.pairs:
         value: Value | None = read_value(code, parent.kind)
         point = None if value is None else point_of(parent, value)
         if point is None:
             raise ConfigError(
                 key, f"{rule.file}, line {line}: {shorten(code)} is not a value of {shorten(parent.name)}"
+            )
+        first, same, other = known.setdefault(point, (line, code, label))
+        if other != label:
+            raise ConfigError(
+                key,
+                f"{rule.file}, line {line}: {shorten(code)} belongs to {shorten(label)} here, and as {shorten(same)} "
+                f"to {shorten(other)} in line {first}; a value has one label",
             )
         points.setdefault(label, []).append(point)
     return tuple(points), [parent.pull_back(set_of(each)) for each in points.values()]

@@ -149,6 +149,36 @@ def test_a_hostile_map_is_refused_with_its_line(case: str) -> None:
         declare({"county": {"from": "district", "map": "geography.csv"}}, content)
 
 
+ONE_VALUE = {
+    "leading zeros of listed integers": ({"values": [7, 8]}, ("7", "07", "8")),
+    "leading zeros in a range": ({"min": 0, "max": 9}, ("7", "07", "8")),
+    "a negative zero": ({"min": -1, "max": 9}, ("0", "-0", "8")),
+    "words and digits of booleans": ({"type": "boolean"}, ("true", "1", "FALSE")),
+    "cases of booleans": ({"type": "boolean"}, ("true", "TRUE", "0")),
+    "a value and its label": ({"values": ["m", "f"], "labels": ["male", "female"]}, ("m", "male", "f")),
+}
+
+
+@pytest.mark.parametrize("case", ONE_VALUE)
+def test_two_spellings_of_one_value_in_a_map_have_one_label(case: str) -> None:
+    """Otherwise one row counts in two cells, and the certified sensitivity is too low."""
+    source, (first, second, other) = ONE_VALUE[case]
+    declared = {"x": source, "label": {"from": "x", "map": "f.csv"}}
+    with pytest.raises(ConfigError, match=f"line 3: {second} belongs to B here, and as {first} to A in line 2"):
+        declare(declared, f"x,label\n{first},A\n{second},B\n{other},C\n".encode())
+    column = declare(declared, f"x,label\n{first},A\n{second},A\n{other},C\n".encode()).by_name["label"]
+    assert column.block_sizes == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("values", "labels"), [([1, 2], ["2", "1"]), ([1, 2], ["02", "b"]), ([False, True], ["1", "0"])]
+)
+def test_a_label_is_not_the_spelling_of_another_value(values: list[Any], labels: list[str]) -> None:
+    with pytest.raises(ConfigError, match=f"{labels[0]} stands for two values"):
+        declare({"x": {"values": values, "labels": labels}})
+    assert declare({"x": {"values": values, "labels": [str(value) for value in values]}})
+
+
 def test_a_file_may_have_quotes_line_ends_and_a_byte_order_mark() -> None:
     content = b'\xef\xbb\xbfdistrict,county\r\n"d,1","the ""east"""\r\nd2,west'
     column = declare({"county": {"from": "district", "map": "geography.csv"}}, content).columns[0]
