@@ -297,7 +297,10 @@ class Composition(Drawable):
 
 
 def _slip(parts: Sequence[tuple[Losses, int]]) -> float:
-    """How far rounding can change the sum of all losses. Bounds move epsilon by as much, to the safe side."""
+    """A limit on the rounding error of the sum of all losses.
+
+    An upper bound is computed at epsilon minus this limit, a lower bound at epsilon plus this limit.
+    """
     return sum(k * (losses.error + 8 * LOSS_ERROR * (1 + losses.reach)) for losses, k in parts)
 
 

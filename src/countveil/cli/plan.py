@@ -158,7 +158,7 @@ def plan(
             "--adaptive is allowed only with -m FILE; a plan fixes its mechanisms in advance, so leave --adaptive out"
         )
     if grades and plot is not None:
-        raise RequestError("--plot draws the price list of answers of one accuracy; leave it out with --grade")
+        raise RequestError("--plot needs --answers, a plan of answers of one accuracy; with --grade, leave --plot out")
     terms |= {"prices": prices or plot is not None, **design}
     with show_spinner("planning", after=PATIENCE) as stop:
 

@@ -4,7 +4,7 @@
 dataset = "people"
 tables = [{ by = [] }, { by = ["county"], weight = "4" }, { by = ["municipality", "sex"], margin = 10 }]
 editions = 4                         # how often it can be published, on new data each time; default 1
-margins = [["county", "sex"]]        # sums across the tree (no table of it): unbiased estimates, free
+margins = [["county", "sex"]]        # further sums, which are no table: unbiased estimates, at no cost
 cells = "possible_cells.csv"         # which finest cells can exist; default: all
 count = "rows"                       # or "people"
 estimate = "nearest"                 # or "unbiased": every count is unbiased, and can be negative

@@ -1,8 +1,8 @@
-"""Tables that add up: whole, never negative, within certain bounds, from noisy measurements of a tree of tables.
+"""Tables that add up, whole and never negative, from noisy measurements of a tree of tables.
 
 tree            levels, nodes, families and structural zeros; from arrays of parents
 hierarchy       trees from columns: which table is coarser than which, which are missing, which cross
-bounds          certain bounds of every count, from the bounded noise
+bounds          bounds that always contain the true count, because the noise is bounded
 least_squares   unbiased estimates with exact variances, in two passes
 rounding        whole numbers within the bounds, nearest to the estimates
 unbiased        whole numbers whose mean is exactly the estimate
@@ -10,7 +10,7 @@ uniforms        uniform integers for random rounding
 simulation      quantiles of the errors of estimates
 family_sums     sums of the noise of whole families, drawn at once
 sums            sums of cells, in the tree or across it
-gaps            by how much sums of published cells will exceed true sums, for a public guess
+gaps            by how much sums of published cells will exceed true sums, if the counts are as publicly guessed
 split           how to divide a budget among the tables
 frames          measurements from frames, and tables as frames
 reconciler      what is fixed before any measurement: laws, weights, margins

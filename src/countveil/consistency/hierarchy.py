@@ -1,9 +1,9 @@
 """From columns to a tree: which table is coarser than which is read from the cells that can exist.
 
 A table is a grouping of the finest cells. Table A is coarser than B if every cell of B lies in one cell of A. Tables
-make a tree if the coarser tables of each table are a chain, and if the finest table that is coarser than two given
-tables, their common part, is always itself a table. A common part that is missing is added as a table that is not
-measured. Two tables of which neither is coarser, but which have a common finer table, cross: such tables are refused.
+make a tree if the coarser tables of each table are a chain, and if any two tables have their common part among the
+tables: the finest grouping that is coarser than both. A missing common part is added as a table that is not measured.
+Two tables of which neither is coarser, but which have a common finer table, cross: such tables are refused.
 """
 
 from __future__ import annotations

@@ -225,7 +225,10 @@ class Overview:
         return self._plans.replan(pool, reason)
 
     def left(self, dataset: Dataset, analyst: str, most: Most | None = None) -> int:
-        """How many answers an analyst can still ask for on this dataset, in all grades of single questions."""
+        """How many answers an analyst can still ask for on this dataset: the sum over its grades for single questions.
+
+        A number as `most` limits this sum.
+        """
         single = dataset.require_budget().grades
         left = sum(many for grade, many in self._plans.left(dataset, analyst, most).items() if grade in single)
         if isinstance(most, int):

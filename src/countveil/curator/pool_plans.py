@@ -202,7 +202,7 @@ class Plans:
         known = [(plan, grade, grade.opened_answers + grade.debt) for plan in plans for grade in plan.grades]
         if sum(k for _, _, k in known) > MOST_ANSWERS:
             most = f"{MOST_ANSWERS:,} answers"
-            raise nothing_more(record.pool, f"with those that lost history may have given, these are more than {most}")
+            raise nothing_more(record.pool, f"with answers in history that was lost there may be more than {most}")
         replaced = any(each.neighbours == "replace" for each in plans)
         composed = compose(
             [

@@ -62,8 +62,7 @@ def grid_of(fmt: Format, keys: Number | None) -> int:
         return integer_keys.units(keys)
     if keys is not None:
         raise RequestError(
-            f"keys is only for format {integer_keys.NAME}; leave it out for {fmt.NAME}, which has bounds of "
-            "eight decimals"
+            f"keys is only for format {integer_keys.NAME}; leave it out for {fmt.NAME}, which has no integer keys"
         )
     return UNITS
 

@@ -288,8 +288,8 @@ class Schema:
 
     @cached_property
     def columns_of(self) -> Mapping[str, tuple[Column, ...]]:
-        """For the name of each source, the declared columns that are derived from it, after the source itself if it is
-        declared."""
+        """The declared columns by the name of their source: the source itself, if it is declared, then the columns that
+        are derived from it."""
         known: dict[str, list[Column]] = {source.name: [] for source in self.sources}
         for column in sorted(self.columns, key=lambda column: column.source is not None):
             known[column.root.name].append(column)

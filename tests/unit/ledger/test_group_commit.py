@@ -115,7 +115,9 @@ def test_changes_that_wait_share_one_transaction(ledger: SqliteLedger, steps: St
     assert ledger.standing("people").spent == 100
 
 
-def test_a_change_alone_in_its_transaction_keeps_its_own_name(ledger: SqliteLedger, steps: Steps) -> None:
+def test_a_transaction_with_one_change_reports_its_steps_under_the_name_of_that_change(
+    ledger: SqliteLedger, steps: Steps
+) -> None:
     ledger.record(ask(ledger, "a"), b"x")
     assert steps.seen["charge:begin"] == steps.seen["answer:begin"] == steps.transactions // 2 == 1
 

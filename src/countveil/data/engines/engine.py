@@ -99,7 +99,7 @@ class Engine(ABC):
         raise NotImplementedError
 
     def read_release(self, files: list[str], columns: Mapping[str, str]) -> object:
-        """Open files that `write_release` wrote as a frame of the engine.
+        """Open the files that `write_release` wrote, and return them as a frame of the engine.
 
         `columns` maps the names of the frame's columns to those in the files.
         """

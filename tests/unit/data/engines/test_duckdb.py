@@ -734,7 +734,7 @@ def test_a_file_copied_to_memory_is_grouped_by_the_columns_of_the_question(tmp_p
 
 
 @pytest.mark.slow  # large files
-def test_which_records_cannot_be_read_does_not_depend_on_the_size_of_the_file(tmp_path: Path) -> None:
+def test_a_record_that_is_not_text_is_treated_alike_in_small_and_large_files(tmp_path: Path) -> None:
     """A field that is not UTF-8 hides its record only from questions about its column."""
     broken = b"x,w\n1,a\n2,\xff\n3,b\n"
     small, large = csv_of(tmp_path, broken), csv_of(tmp_path, broken + b"4,a\n" * 5_000_000, "large.csv")
