@@ -16,7 +16,8 @@ e^-epsilon; there is a bias.
 
 Many queries: Dagan and Kur, *A Bounded-Noise Mechanism for Differential Privacy* (COLT 2022; arXiv 2012.03817), show
 that bounded noise of magnitude O(sqrt(k log(1/delta)) / epsilon) is enough for k queries. Its density falls doubly
-exponentially towards the edges -R and R; here it is taken at the integers:
+exponentially towards the edges -R and R (`expFunc` of the first author's public code); here it is taken at the
+integers:
 
     p(z) ~ exp(-exp(R^2 / (R^2 - z^2))),    |z| < R.
 """
