@@ -208,6 +208,60 @@ def test_a_weekly_job_stops_when_a_new_region_appears(run: Run, tmp_path: Path) 
     assert run().code == 0
 
 
+@pytest.mark.parametrize("unit", ["row", "person"])
+def test_a_source_without_rows_stops_the_weekly_job(unit: str, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_text("person,region,age\n")
+    written(tmp_path, config_text(unit=unit))
+    assert run().code == 0
+    stopped = run("--strict")
+    assert stopped.code == 5
+    assert stopped.err == "countveil: people: the source has no rows; with --strict it needs at least one\n"
+
+
+def test_a_region_that_is_suddenly_blank_stops_the_weekly_job(run: Run, tmp_path: Path) -> None:
+    """Only columns with more NULLs than last time are named. Data that a person accepted is the next measure."""
+
+    def write(blank: int) -> None:
+        regions = [""] * blank + ["North"] * (2000 - blank)
+        rows = [(i, region, "" if i % 4 else 5) for i, region in enumerate(regions)]
+        write_rows(tmp_path / "people.csv", ["person", "region", "age"], rows)
+
+    written(tmp_path)
+    write(100)
+    assert run("--strict", "--since").code == 0
+    write(102)
+    assert run("--strict", "--since").code == 0
+    write(501)
+    assert run("--strict").code == 0
+    stopped = run("--strict", "--since")
+    assert stopped.code == 5
+    advice = "accept it by an inspection with --since and without --strict"
+    assert stopped.err == (
+        "countveil: people, region: 25.1 % of rows are NULL, 5.1 % at the last inspection; "
+        f"at most 0.1 % more may be NULL: mend the data, or {advice}\n"
+    )
+    assert run("--strict", "--since", "--share", "0.1").code == 5
+    assert run("--since").code == 0
+    assert run("--strict", "--since").code == 0
+
+
+def test_a_column_without_an_earlier_inspection_may_have_any_share_of_nulls(run: Run, tmp_path: Path) -> None:
+    write_rows(tmp_path / "people.csv", ["person", "region", "age"], [(1, "", 5), (2, "", 6)])
+    written(tmp_path, config_text(columns="age = { min = 0, max = 9 }"))
+    assert run("--strict", "--since").code == 0
+    written(tmp_path)
+    assert run("--strict", "--since").code == 0
+
+
+def test_the_option_share_is_refused_without_the_option_strict(run: Run, tmp_path: Path) -> None:
+    people(tmp_path)
+    written(tmp_path)
+    for words in ([], ["--since"]):
+        done = run("--share", "0.5", *words)
+        assert (done.code, done.out) == (2, "")
+        assert "share: got 0.5, allowed is nothing without --strict; add --strict" in done.err
+
+
 def test_rows_outside_the_possible_cells_are_counted_and_stop_the_weekly_job(run: Run, tmp_path: Path) -> None:
     """The list has no children in South. Rows outside a column's domain are counted with that column, not here."""
     columns = 'region = ["North", "South"]\nyears = { from = "age", bands = [0, 18] }'
