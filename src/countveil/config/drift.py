@@ -35,7 +35,7 @@ def find_drift(inspection: Inspection, share: Fraction) -> list[str]:
 
 
 def find_new_nulls(inspection: Inspection, share: Fraction, earlier: Facts | None) -> list[str]:
-    """The columns whose share of NULLs has grown by more than `share` since an earlier inspection; one line for each."""
+    """Where the share of NULLs has grown by more than `share` since an earlier inspection; one line for each column."""
     lines = []
     for column in inspection.columns:
         old = None if earlier is None else earlier["columns"].get(column.name)
