@@ -97,7 +97,10 @@ def read_day(written: object, *, last: bool = False) -> datetime.date | None:
                 start = datetime.date.fromisocalendar(year, number, 1)
             else:
                 start = datetime.date(year, number * 3 - 2 if form == "quarter" else number, 1)
-            return end_of(start, form) - DAY if last else start  # type: ignore[arg-type]
+            try:
+                return end_of(start, form) - DAY if last else start  # type: ignore[arg-type]
+            except OverflowError:  # the period ends after the year 9999
+                return datetime.date.max
         if re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text):
             return datetime.date.fromisoformat(text)
     except ValueError:

@@ -285,7 +285,8 @@ def _parse_edges(word: str, entry: Mapping[str, object], key: str) -> Steps:
         )
     written = [*edges, *([entry["max"]] if "max" in entry else [])]
     is_date = word == "bands" and not all(type(edge) is int for edge in written)
-    cuts = [_read_edge(edge, word, is_date, f"{key}.{word}") for edge in written]
+    # a max such as 2024 is the last day of its period
+    cuts = [_read_edge(edge, word, is_date, f"{key}.{word}", last=i == len(edges)) for i, edge in enumerate(written)]
     is_open = "max" not in entry
     if not is_open and word == "bands":
         cuts[-1] += 1  # the last value of a closed band is in it
@@ -311,9 +312,9 @@ def _name_bin(kind: Kind, edges: list[str], cuts: list[Fraction]) -> str:
     return Column("", kind).write_range(int(cuts[0]), int(cuts[1]) - 1)
 
 
-def _read_edge(edge: object, word: str, is_date: bool, key: str) -> Fraction:
+def _read_edge(edge: object, word: str, is_date: bool, key: str, *, last: bool) -> Fraction:
     if is_date:
-        day = calendar.read_day(edge) if not isinstance(edge, int) else None
+        day = calendar.read_day(edge, last=last) if not isinstance(edge, int) else None
         if day is None:
             raise ConfigError(key, f"{shorten(edge)} is not a whole number or a date; for decimals, write bins")
         return Fraction(day.toordinal())
