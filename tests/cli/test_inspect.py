@@ -80,10 +80,23 @@ def test_inspect_creates_no_ledger(run: Run, tmp_path: Path) -> None:
         (config_text(), ["nope"], 2, "nope is not declared"),
         (config_text(), ["-c", "gone.toml"], 2, "cannot be read"),
         (config_text(columns=COLUMNS + "sex = [1]"), [], 5, "column sex is declared"),
+        (config_text(columns='part = { from = "Age", bands = [0, 9] }'), [], 5, "capitals count: write age"),
+        (
+            config_text(columns='part = { from = "gone", bands = [0, 9] }'),
+            [],
+            5,
+            "gone is read by a derived column, but",
+        ),
         (config_text(unit="nobody"), [], 5, "unit nobody is declared"),
         (config_text(source="gone.csv"), [], 6, "matches no file"),
         (config_text(source="broken.parquet"), [], 6, "could not be opened"),
         (config_text(source="zoned.parquet", columns="day = { min = 2026-01-01, max = 2026-01-02 }"), [], 5, "zone"),
+        (
+            config_text(
+                source="zoned.parquet", columns='m = { from = "day", by = "month", min = "2026-01", max = "2026-02" }'
+            ),
+            *([], 5, 'group it with by and zone, such as zone = "Europe/Berlin"'),
+        ),
     ],
 )
 def test_bad_input_is_refused_in_one_line(

@@ -124,7 +124,10 @@ class Estimates:
         ends: list[tuple[float, float]] = []
         for each in bins:
             if each.ends[0] is None or each.ends[1] is None:
-                raise ParameterError("column", column or "mean", f"closed bins; {each.label} is open: declare max")
+                advice = "declare it without below" if each.ends[0] is None else "declare max"
+                raise ParameterError(
+                    "column", each.label, "a column whose bins are all closed", f"this one is open: {advice}"
+                )
             ends.append((float(each.ends[0]), float(each.ends[1])))
         total, least, most = _sum_positive(bins), min(a for a, _ in ends), max(b for _, b in ends)
         middle = sum(each.released * (a + b) / 2 for each, (a, b) in zip(bins, ends, strict=True)) / total
@@ -154,7 +157,8 @@ class Estimates:
             column = usable[0]
         if column is None or column not in usable:
             what = "a group column of numbers" if numeric else "a group column with an order"
-            raise ParameterError("column", column, f"{what}; this table has: {', '.join(usable) or 'none'}")
+            given = "no name" if column is None else column
+            raise ParameterError("column", given, f"{what}; this table has: {', '.join(usable) or 'none'}")
         known = dict(zip(columns[column].key_labels(), columns[column].bin_ends() or [], strict=True))
         place = list(columns).index(column)
         bins = [

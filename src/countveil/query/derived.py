@@ -53,6 +53,8 @@ class Steps:
     cuts: tuple[Fraction, ...]
     groups: tuple[int | None, ...]
     labels: tuple[str, ...]
+    has_gaps: bool = False
+    """Whether labels without a value are left out, such as weekdays if only a few days are declared."""
 
 
 @dataclass(frozen=True)
@@ -195,6 +197,9 @@ def _derive(name: str, rule: Rule, parent: Column, key: str) -> Column:
         labels, blocks = _map_codes(rule, parent, key)
     else:
         labels, blocks = rule.labels, _apply_steps(rule, parent, key)
+        if rule.has_gaps and any(blocks) and not parent.cuts:
+            labels = tuple(label for label, block in zip(labels, blocks, strict=True) if block)
+            blocks = [block for block in blocks if block]
         for label, block in zip(labels, blocks, strict=True):
             if not block and not parent.cuts:
                 raise ConfigError(key, f"{label}: no value of {shorten(parent.name)} belongs to it; remove it")
@@ -354,4 +359,5 @@ def _parse_by(entry: Mapping[str, object], source: Column | None, key: str) -> S
     if len(cuts) > (MAX_CUTS if zone is not None else MAX_VALUES):
         raise ConfigError(key, f"{len(cuts)} edges; declare a shorter range of time")
     groups = (None, *(places[label] for _, label in parts), None)
-    return Steps("date" if zone is None else "instant", tuple(cuts), groups, labels)
+    has_gaps = by == "weekday" or (source is not None and source.is_listed)
+    return Steps("date" if zone is None else "instant", tuple(cuts), groups, labels, has_gaps)

@@ -26,6 +26,7 @@ SCHEMA = Schema(
             "age": {"min": 0, "max": 99, "step": 5},
             "band": {"from": "age", "bands": [0, 18, 40, 65]},
             "open": {"from": "years", "bands": [0, 18, 65]},
+            "below": {"from": "years", "bands": [18, 65], "max": 99, "below": True},
             "income": {"from": "euros", "bins": ["0", "10", "25.5"], "max": "100"},
             "month": {"from": "date", "by": "month", "min": "2024-01", "max": "2024-06"},
             "weekday": {"from": "date", "by": "weekday", "min": "2024-01", "max": "2024-06"},
@@ -59,6 +60,8 @@ def test_quantiles_are_given_for_ordered_columns_only() -> None:
     assert release("open", [10, 10, 1000], noise=False).quantile(0.5).label == "65+"
     both = release(["sex", "band"], [100, 100, 0, 0, 0, 0, 500, 500], noise=False)
     assert both.quantile(0.5, "band").label == "65+"
+    with pytest.raises(ParameterError, match=r"got no name, .* with an order; this table has: month, band"):
+        release(["month", "band"], [1] * 24).quantile(0.5)
     for table in (release("weekday", [1] * 7), release("sex", [1, 1])):
         with pytest.raises(ParameterError, match="a group column with an order; this table has: none"):
             table.quantile(0.5)
@@ -76,8 +79,10 @@ def test_a_mean_lies_between_the_ends_of_the_bins() -> None:
     assert mean.low < mean.value < mean.high
     few = release("income", [1, 1, 1], noise=False).mean()
     assert (few.low, few.high) == (0, 100)  # perhaps nobody is counted
-    with pytest.raises(ParameterError, match=r"closed bins; 65\+ is open: declare max"):
+    with pytest.raises(ParameterError, match=r"got 65\+, .* bins are all closed; this one is open: declare max"):
         release("open", [10, 10, 10], noise=False).mean()
+    with pytest.raises(ParameterError, match=r"got under 18, .* this one is open: declare it without below"):
+        release("below", [10, 10, 10], noise=False).mean()
     with pytest.raises(ParameterError, match="this table has: none"):
         release("month", [1] * 6).mean()
     with pytest.raises(RequestError, match="no count was released above zero"):
