@@ -255,6 +255,18 @@ def test_a_long_list_of_values_is_written_to_a_file_and_marked_as_guessed(run: R
     assert run("people.csv", "--unit", "row", "--force").code == 0
 
 
+def test_many_codes_are_listed_as_whole_numbers_in_a_file(run: Run, tmp_path: Path) -> None:
+    rows = [(i % 70 * 1000, f"{i % 70 * 100:05}") for i in range(1400)]
+    write_rows(tmp_path / "people.csv", ["code", "post"], rows)
+    assert run("people.csv", "--unit", "row").code == 0
+    assert '"code"\n"0"\n"1000"\n' in (tmp_path / "people_code.values.csv").read_text()
+    columns = load(tmp_path / "countveil.toml", {}).dataset("people").schema.by_name
+    assert columns["code"].values == tuple(range(0, 70_000, 1000))
+    assert columns["post"].values[:2] == ("00000", "00100")
+    assert columns["code"].guessed
+    assert columns["post"].guessed
+
+
 def test_a_list_of_values_is_not_written_to_a_path_that_the_source_would_match(run: Run, tmp_path: Path) -> None:
     write_rows(tmp_path / "p.csv", ["district"], [(f"district {i % 70}",) for i in range(700)])
     done = run("*.csv", "--unit", "row")

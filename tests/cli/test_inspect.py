@@ -80,10 +80,23 @@ def test_inspect_creates_no_ledger(run: Run, tmp_path: Path) -> None:
         (config_text(), ["nope"], 2, "nope is not declared"),
         (config_text(), ["-c", "gone.toml"], 2, "cannot be read"),
         (config_text(columns=COLUMNS + "sex = [1]"), [], 5, "column sex is declared"),
+        (config_text(columns='part = { from = "Age", bands = [0, 9] }'), [], 5, "capitals count: write age"),
+        (
+            config_text(columns='part = { from = "gone", bands = [0, 9] }'),
+            [],
+            5,
+            "gone is read by a derived column, but",
+        ),
         (config_text(unit="nobody"), [], 5, "unit nobody is declared"),
         (config_text(source="gone.csv"), [], 6, "matches no file"),
         (config_text(source="broken.parquet"), [], 6, "could not be opened"),
         (config_text(source="zoned.parquet", columns="day = { min = 2026-01-01, max = 2026-01-02 }"), [], 5, "zone"),
+        (
+            config_text(
+                source="zoned.parquet", columns='m = { from = "day", by = "month", min = "2026-01", max = "2026-02" }'
+            ),
+            *([], 5, 'group it with by and zone, such as zone = "Europe/Berlin"'),
+        ),
     ],
 )
 def test_bad_input_is_refused_in_one_line(
@@ -206,6 +219,60 @@ def test_a_weekly_job_stops_when_a_new_region_appears(run: Run, tmp_path: Path) 
     assert run("--strict", "--share", "0.2").code == 0
     assert run("--strict", "--share", "2").code == 2
     assert run().code == 0
+
+
+@pytest.mark.parametrize("unit", ["row", "person"])
+def test_a_source_without_rows_stops_the_weekly_job(unit: str, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_text("person,region,age\n")
+    written(tmp_path, config_text(unit=unit))
+    assert run().code == 0
+    stopped = run("--strict")
+    assert stopped.code == 5
+    assert stopped.err == "countveil: people: the source has no rows; with --strict it needs at least one\n"
+
+
+def test_a_region_that_is_suddenly_blank_stops_the_weekly_job(run: Run, tmp_path: Path) -> None:
+    """Only columns with more NULLs than last time are named. Data that a person accepted is the next measure."""
+
+    def write(blank: int) -> None:
+        regions = [""] * blank + ["North"] * (2000 - blank)
+        rows = [(i, region, "" if i % 4 else 5) for i, region in enumerate(regions)]
+        write_rows(tmp_path / "people.csv", ["person", "region", "age"], rows)
+
+    written(tmp_path)
+    write(100)
+    assert run("--strict", "--since").code == 0
+    write(102)
+    assert run("--strict", "--since").code == 0
+    write(501)
+    assert run("--strict").code == 0
+    stopped = run("--strict", "--since")
+    assert stopped.code == 5
+    advice = "accept it by an inspection with --since and without --strict"
+    assert stopped.err == (
+        "countveil: people, region: 25.1 % of rows are NULL, 5.1 % at the last inspection; "
+        f"at most 0.1 % more may be NULL: mend the data, or {advice}\n"
+    )
+    assert run("--strict", "--since", "--share", "0.1").code == 5
+    assert run("--since").code == 0
+    assert run("--strict", "--since").code == 0
+
+
+def test_a_column_without_an_earlier_inspection_may_have_any_share_of_nulls(run: Run, tmp_path: Path) -> None:
+    write_rows(tmp_path / "people.csv", ["person", "region", "age"], [(1, "", 5), (2, "", 6)])
+    written(tmp_path, config_text(columns="age = { min = 0, max = 9 }"))
+    assert run("--strict", "--since").code == 0
+    written(tmp_path)
+    assert run("--strict", "--since").code == 0
+
+
+def test_the_option_share_is_refused_without_the_option_strict(run: Run, tmp_path: Path) -> None:
+    people(tmp_path)
+    written(tmp_path)
+    for words in ([], ["--since"]):
+        done = run("--share", "0.5", *words)
+        assert (done.code, done.out) == (2, "")
+        assert "share: got 0.5, allowed is nothing without --strict; add --strict" in done.err
 
 
 def test_rows_outside_the_possible_cells_are_counted_and_stop_the_weekly_job(run: Run, tmp_path: Path) -> None:

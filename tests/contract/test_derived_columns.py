@@ -414,9 +414,23 @@ def test_bands_of_dates_are_counted(make: Any) -> None:
             else "from 2024-02-29"
         )
 
-    rows = [{"d": datetime.date.fromisoformat(day)} for day in DATES] + [{"d": None}, {"d": datetime.date.max}]
-    declared = {"term": {"from": "d", "bands": ["2020-02-29", "2024-02-29"], "below": True}}
-    compare(make, {"d": "date"}, rows, declared, {"term": ("d", label)}, [["term"]])
+    def closed(raw: Any) -> Any:
+        """The bands of 2020-2021 and 2022-2024, whose `max` is written as a year."""
+        if raw is None:
+            return None
+        early, late = "2020-01-01..2021-12-31", "2022-01-01..2024-12-31"
+        return early if raw.year in (2020, 2021) else late if 2022 <= raw.year <= 2024 else OUTSIDE
+
+    ends = ["2019-12-31", "2020-01-01", "2021-12-31", "2022-01-01", "2024-12-31", "2025-01-01"]
+    rows = [{"d": datetime.date.fromisoformat(day)} for day in [*DATES, *ends]]
+    rows += [{"d": None}, {"d": datetime.date.max}]
+    declared = {
+        "term": {"from": "d", "bands": ["2020-02-29", "2024-02-29"], "below": True},
+        "closed": {"from": "d", "bands": ["2020", "2022"], "max": "2024"},
+    }
+    compare(
+        make, {"d": "date"}, rows, declared, {"term": ("d", label), "closed": ("d", closed)}, [["term"], ["closed"]]
+    )
 
 
 # -- instants ----------------------------------------------------------------------------------------------------------

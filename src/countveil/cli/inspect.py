@@ -21,11 +21,19 @@ if TYPE_CHECKING:
     "--by", multiple=True, metavar="A,B", help="Compare bounds in tables by these columns; give it for each table."
 )
 @click.option("--strict", is_flag=True, help="Fail (exit code 5) if the data no longer fits: for scheduled jobs.")
-@click.option("--share", default="0.001", show_default=True, help="With --strict: the share that may be left out.")
+@click.option(
+    "--share", metavar="S", help="With --strict: the share that may be left out, or newly NULL (default: 0.001)."
+)
 @click.option("--since", is_flag=True, help="Compare with the last inspection with --since, and record this one.")
 @JSON
 def inspect(
-    dataset: str | None, config: str | None, by: tuple[str, ...], strict: bool, share: str, since: bool, as_json: bool
+    dataset: str | None,
+    config: str | None,
+    by: tuple[str, ...],
+    strict: bool,
+    share: str | None,
+    since: bool,
+    as_json: bool,
 ) -> None:
     """Show how the data of DATASET fits its public schema: types, values outside the domain, rows per person.
 
@@ -35,8 +43,10 @@ def inspect(
 
     The output contains true counts and values from the data, so it is for the curator only. Nothing is charged.
 
-    With --strict the command fails if more than --share of the rows is outside of a column's domain, in no possible
-    cell or without a person, or more than --share of the people have more rows than one table counts.
+    With --strict the command fails if the source has no rows, if more than --share of the rows is outside of a column's
+    domain, in no possible cell or without a person, or if more than --share of the people have more rows than one table
+    counts. With --since it also fails if the share of NULLs in a column is more than --share above that of the last
+    inspection with --since.
 
     With --since it also shows what changed since the last inspection with --since, whose counts are recorded beside the
     ledger, in a file that only its owner can read: it is as secret as the data. Data that --strict refuses is not
@@ -51,11 +61,14 @@ def inspect(
       countveil inspect people --since
     """
     from countveil.config.configuration import load
-    from countveil.config.drift import check_drift
+    from countveil.config.drift import SHARE, check_drift
     from countveil.config.inspections import list_changes, read_inspections, record_path, write_inspections
     from countveil.config.profile import inspect as inspect_dataset
+    from countveil.errors import ParameterError
 
-    allowed = read_share(share)
+    if share is not None and not strict:
+        raise ParameterError("share", share, "nothing without --strict", "add --strict")
+    allowed = read_share(SHARE if share is None else share)
     loaded = load(config)
     chosen = [loaded.dataset(dataset)] if dataset else list(loaded.datasets.values())
     record = record_path(loaded.ledger)
@@ -71,7 +84,7 @@ def inspect(
             _print(each)
             print_notes(changes.get(each.dataset, []))
     if strict:
-        check_drift(inspections, allowed)
+        check_drift(inspections, allowed, earlier)
     if since:
         write_inspections(record, inspections, earlier)
 

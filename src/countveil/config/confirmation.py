@@ -20,9 +20,10 @@ from countveil.errors import ConfigError, shorten
 
 SHOWN = 60
 """The most values of a domain that are shown."""
-_DOMAIN = re.compile(r"(,)?[ \t]*guessed[ \t]*=[ \t]*true(?(1)|[ \t]*,?[ \t]*)")
+_DOMAIN = re.compile(r"""(,)?[ \t]*(["']?)guessed\2[ \t]*=[ \t]*true(?(1)|[ \t]*,?[ \t]*)""")
 _BOUNDS = re.compile(
-    r"^[ \t]*bounds_guessed[ \t]*=[ \t]*true[ \t]*(?:#.*)?(?:\n|\Z)(?:[ \t]{8,}#.*(?:\n|\Z))*", re.MULTILINE
+    r"""^[ \t]*(["']?)bounds_guessed\1[ \t]*=[ \t]*true[ \t]*(?:#.*)?(?:\n|\Z)(?:[ \t]{8,}#.*(?:\n|\Z))*""",
+    re.MULTILINE,
 )
 """Finds the line that marks contribution bounds as guessed, with the comment that explains it in the lines below."""
 

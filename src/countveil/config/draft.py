@@ -201,7 +201,8 @@ class _ColumnLines:
         if column.kind == "boolean":
             return '{ type = "boolean", guessed = true }'
         if len(column.values) > MOST_VALUES:
-            return f"{{ values = {_toml(self.list_in_file(column))}, guessed = true }}"
+            kind = ', type = "integer"' if column.kind == "integer" else ""
+            return f"{{ values = {_toml(self.list_in_file(column))}{kind}, guessed = true }}"
         if column.is_listed:
             return f"{{ values = {_list(column.values)}, guessed = true }}"
         return f"{{ min = {column.value(column.low)}, max = {column.value(column.high)}, guessed = true }}"
@@ -210,7 +211,7 @@ class _ColumnLines:
         """Add the values of a column to the draft, as a CSV file to be written; return the file's name."""
         stem = f"{self.dataset}_{_plain(column.name) or 'column'}"[:MOST_LETTERS]
         text = "".join(
-            '"{}"\n'.format(str(value).replace('"', '""')) for value in (column.name, *filter(None, column.values))
+            '"{}"\n'.format(str(value).replace('"', '""')) for value in (column.name, *column.values) if value != ""
         )
         names = (f"{stem}{number}.values.csv" for number in ("", *range(2, len(self.guesses) + 2)))
         name = next(each for each in names if self.files.get(each, text) == text)

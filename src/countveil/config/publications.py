@@ -13,6 +13,7 @@ output = "publications/census"       # where editions are written; the service s
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -127,13 +128,15 @@ def _read_publication(
             f"tables of people add up only if each person is in one cell, and dataset.{dataset}.cells_per_person is "
             f"{schema.cells_per_person}; set it to 1, or {rows}",
         )
-    place = read_text(entry.get("output", f"publications/{name}"), f"{key}.output")
+    place = os.path.expanduser(read_text(entry.get("output", f"publications/{name}"), f"{key}.output"))
+    if place.startswith("~"):
+        raise ConfigError(f"{key}.output", f"{shorten(place, 100)}: no such user has a home; give the path of a folder")
     cells = files.read(read_text(entry["cells"], f"{key}.cells"), f"{key}.cells") if "cells" in entry else None
     return DeclaredPublication(
         name,
         dataset,
         tables,
-        directory / Path(place).expanduser(),
+        directory / place,
         read_count(entry.get("editions", 1), f"{key}.editions", MOST_EDITIONS),
         margins,
         people or schema.rows_per_person == 1,

@@ -159,7 +159,8 @@ class Estimates:
             column = usable[0]
         if column is None or column not in usable:
             what = "a group column of numbers" if numeric else "a group column with an order"
-            raise ParameterError("column", column, f"{what}; this table has: {', '.join(usable) or 'none'}")
+            given = "no name" if column is None else column
+            raise ParameterError("column", given, f"{what}; this table has: {', '.join(usable) or 'none'}")
         known = dict(zip(columns[column].key_labels(), columns[column].bin_ends() or [], strict=True))
         place = list(columns).index(column)
         bins = [

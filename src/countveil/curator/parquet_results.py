@@ -142,7 +142,7 @@ def check_output(output: object) -> Path:
         path.mkdir(parents=True, exist_ok=True)
         Path(tempfile.mkdtemp(prefix=".countveil-", dir=path)).rmdir()
         _arrow()
-    except (OSError, ValueError):
+    except (OSError, ValueError, RuntimeError):
         raise ParameterError("output", str(output), allowed) from None
     return path
 

@@ -25,6 +25,13 @@ A column with at most this many different values is not taken for an id merely b
 ROWS_PER_VALUE = 10
 """Text columns with more than `MOST_VALUES` values and fewer rows per value than this are names, ids or free text."""
 NEARLY_UNIQUE = Fraction(9, 10)
+LONG_RANGE = 100
+SPARSE = Fraction(1, 10)
+"""Whole numbers are codes if most of them lie in a range of more than `LONG_RANGE` numbers, fewer than this share of
+which occur, with at least `ROWS_PER_VALUE` rows each on average. Ages, years and counts leave fewer gaps."""
+PADDED = "^-?0[0-9]+$"
+MIDDLE = {"low": "0.05", "high": "0.95"}
+"""The quantiles between which most values lie."""
 BINS = 8
 LARGEST, SMALLEST = 10**15, Decimal("1e-15")
 INDEX = re.compile(
@@ -48,7 +55,7 @@ class ColumnGuess:
     @property
     def is_coded(self) -> bool:
         """Whether the column's values are two codes, such as 0 and 1."""
-        return self.column is not None and self.column.is_listed and self.column.kind == "integer"
+        return self.column is not None and self.column.kind == "integer" and len(self.column.values) == 2
 
     @property
     def has_months(self) -> bool:
@@ -60,13 +67,16 @@ class ColumnGuess:
 
 
 def guess_column(engine: Engine, name: str) -> ColumnGuess:
-    """Guess one column. A text column counts as numbers or dates if all of its values can be read as such."""
+    """Guess one column. A text column counts as numbers or dates if all of its values can be read as such, except that
+    whole numbers with leading zeros, such as 01067, are texts."""
     family = engine.columns()[name]
     if re.fullmatch(r"__index_level_[0-9]+__", name):
         return ColumnGuess(None, "an index that a program wrote")
+    is_padded = False
     for kind in ("boolean", "integer", "date", "number", "text"):
-        unlikely = {"text": family == "integer", "boolean": family != "boolean", "number": family == "integer"}
-        if family not in READABLE[kind] or unlikely.get(kind):  # 0 and 1 are proposed as numbers, not as booleans
+        unlikely = {"text": family == "integer", "boolean": family != "boolean"}
+        unlikely["number"] = family == "integer" or is_padded
+        if family not in READABLE[kind] or unlikely.get(kind):  # 0 and 1 are proposed as numbers
             continue
         compiler = engine.compiler()
         probe = Column(name, kind, (False, True)) if kind == "boolean" else Column(name, kind)
@@ -77,12 +87,23 @@ def guess_column(engine: Engine, name: str) -> ColumnGuess:
         present, readable, different = read_numbers(engine, compiler, sql)
         if present == 0:
             return ColumnGuess(None, "it has no values")
+        is_padded |= readable == present and kind == "integer" and family == "text" and _is_padded(engine, name)
+        if kind == "integer" and is_padded:
+            continue
         if readable == present and kind == "number":
             return _guess_bins(engine, probe)
         if readable == present:
             return _guess_domain(engine, probe, present, different)
     reasons = {"zoned": 'times with a zone: declare by = "month" with from, min, max and zone'}
     return ColumnGuess(None, reasons.get(family, f"a type that cannot be declared ({family})"))
+
+
+def _is_padded(engine: Engine, name: str) -> bool:
+    """Whether a column of texts has whole numbers with leading zeros."""
+    compiler = engine.compiler()
+    test = compiler.dialect.matches(compiler.dialect.trim(compiler.raw(name)), PADDED)
+    sql = f"SELECT count(CASE WHEN {test} THEN 1 END) AS padded FROM {compiler.relation}"
+    return read_numbers(engine, compiler, sql) != [0]
 
 
 def by_numbers(text: str) -> tuple[tuple[bool, int, str], ...]:
@@ -123,9 +144,9 @@ def _guess_domain(engine: Engine, probe: Column, present: int, different: int) -
         if different > MAX_VALUES:
             return ColumnGuess(None, f"over {MAX_VALUES:,} values")
         distinct = engine.run(compiler.statement(f"SELECT DISTINCT {read} AS v FROM {compiler.relation}"))
-        values = sorted((str(v) for v in distinct["v"] if isinstance(v, str)), key=by_numbers)
-        reason = f"over {MOST_VALUES} values, in a file" if len(values) > MOST_VALUES else "a few values"
-        return ColumnGuess(Column(probe.name, "text", tuple(values), guessed=True), reason)
+        texts = sorted((str(v) for v in distinct["v"] if isinstance(v, str)), key=by_numbers)
+        reason = f"over {MOST_VALUES} values, in a file" if len(texts) > MOST_VALUES else "a few values"
+        return ColumnGuess(Column(probe.name, "text", tuple(texts), guessed=True), reason)
     text = compiler.dialect.types["text"]
     sql = f"SELECT CAST(min({read}) AS {text}) AS low, CAST(max({read}) AS {text}) AS high FROM {compiler.relation}"
     ends = engine.run(compiler.statement(sql))
@@ -136,10 +157,36 @@ def _guess_domain(engine: Engine, probe: Column, present: int, different: int) -
         return ColumnGuess(None, "a date before the year 1, after 9999, or infinitely far away")
     if probe.kind == "integer" and (low, high) in ((0, 1), (1, 2)):
         return ColumnGuess(Column(probe.name, "integer", (low, high), guessed=True), "two codes, with room for labels")
+    codes = _list_codes(engine, probe, present, different, high - low) if probe.kind == "integer" else []
+    if codes:
+        reason = f"codes: fewer than {SPARSE} of the numbers in their range occur"
+        return ColumnGuess(Column(probe.name, "integer", tuple(codes), guessed=True), reason)
     guess = ColumnGuess(Column(probe.name, probe.kind, low=low, high=high, guessed=True), "whole numbers")
     if probe.kind == "date":
         return ColumnGuess(guess.column, "dates, and their months" if guess.has_months else "dates")
     return guess
+
+
+def _list_codes(engine: Engine, probe: Column, present: int, different: int, width: int) -> list[int]:
+    """All values of a column of whole numbers if they are codes; else an empty list.
+
+    The gaps are looked for between the quantiles of `MIDDLE`, so a few outliers do not make codes of ages or counts.
+    """
+    if width < LONG_RANGE or different >= SPARSE * width or present < ROWS_PER_VALUE * different:
+        return []
+    if different > MAX_VALUES:
+        return []
+    compiler = engine.compiler()
+    ends = [f"percentile_disc({share}) WITHIN GROUP (ORDER BY v) AS {end}" for end, share in MIDDLE.items()]
+    values = f"SELECT {compiler.read(probe)} AS v FROM {compiler.relation}"
+    low, high = read_numbers(
+        engine, compiler, f"SELECT {', '.join(ends)} FROM ({values}) AS numbers WHERE v IS NOT NULL"
+    )
+    distinct = engine.run(compiler.statement(f"SELECT DISTINCT v FROM ({values}) AS numbers WHERE v IS NOT NULL"))
+    codes = sorted(int(v) for v in distinct["v"])
+    width = high - low + 1
+    inner = sum(low <= code <= high for code in codes)
+    return codes if width > LONG_RANGE and inner < SPARSE * width else []
 
 
 def _guess_bins(engine: Engine, probe: Column) -> ColumnGuess:
@@ -147,12 +194,11 @@ def _guess_bins(engine: Engine, probe: Column) -> ColumnGuess:
     compiler = engine.compiler()
     double = compiler.dialect.double
     values = f"SELECT CAST({read_value(compiler, probe)} AS {double}) AS v FROM {compiler.relation}"
-    shares = {"low": "0.05", "high": "0.95"}
-    ends = [f"percentile_disc({share}) WITHIN GROUP (ORDER BY v) AS {end}" for end, share in shares.items()]
+    ends = [f"percentile_disc({share}) WITHIN GROUP (ORDER BY v) AS {end}" for end, share in MIDDLE.items()]
     where = f"v > -{LARGEST} AND v < {LARGEST}"
     sql = f"SELECT min(v) AS least, {', '.join(ends)} FROM ({values}) AS decimals WHERE {where}"
     result = engine.run(compiler.statement(sql))
-    numbers = [str(result[name][0]) for name in ("least", *shares)]
+    numbers = [str(result[name][0]) for name in ("least", *MIDDLE)]
     if not all(re.match(r"-?[0-9]", number) for number in numbers):
         return ColumnGuess(None, f"no decimals within {LARGEST:.0e} of 0")
     least, low, high = (Decimal(str(end)) for end in numbers)

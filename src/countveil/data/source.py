@@ -113,7 +113,7 @@ class Source:
         paths = self.paths()
         if self.scheme != "parquet":
             return [()] * len(paths)
-        pattern = (self.directory / Path(self.location).expanduser()).resolve()
+        pattern = Path(self.directory, os.path.expanduser(self.location)).resolve()
         fixed = len(list(takewhile(lambda part: not glob.has_magic(part), pattern.parts)))
         folders = [Path(path).parts[:-1] for path in paths]
         if not any("=" in part for parts in folders for part in parts[fixed:]):

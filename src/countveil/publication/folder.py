@@ -56,11 +56,11 @@ class Folder:
     @staticmethod
     def open(path: str | Path) -> Folder:
         """Read the manifest of a folder."""
-        place = Path(path).expanduser()
         try:
+            place = Path(path).expanduser()
             with (place / MANIFEST).open("rb") as file:
                 manifest = read_manifest(file.read(LARGEST_MANIFEST))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RuntimeError):
             raise ParameterError("folder", shorten(str(path), 200), UNREADABLE) from None
         return Folder(place, manifest)
 

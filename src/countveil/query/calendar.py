@@ -1,7 +1,8 @@
 """Years, quarters, months, ISO weeks, days and weekdays: where they begin, and what they are called.
 
-Time zones come from the package tzdata with a pinned version, never from the machine or a database. The instant at
-which a period begins is computed here once; databases only compare instants.
+Time zones come from the package tzdata, never from the machine or a database. pyproject.toml pins its version exactly,
+so periods are the same on every machine. The instant at which a period begins is computed here once; databases only
+compare instants.
 """
 
 from __future__ import annotations
@@ -97,7 +98,10 @@ def read_day(written: object, *, last: bool = False) -> datetime.date | None:
                 start = datetime.date.fromisocalendar(year, number, 1)
             else:
                 start = datetime.date(year, number * 3 - 2 if form == "quarter" else number, 1)
-            return end_of(start, form) - DAY if last else start  # type: ignore[arg-type]
+            try:
+                return end_of(start, form) - DAY if last else start  # type: ignore[arg-type]
+            except OverflowError:  # the period ends after the year 9999
+                return datetime.date.max
         if re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text):
             return datetime.date.fromisoformat(text)
     except ValueError:
@@ -122,7 +126,8 @@ def instant_of(day: datetime.date, zone: ZoneInfo) -> int:
     """The moment, in seconds since 1970 in UTC, at which the date in this time zone first reaches `day`.
 
     In a zone whose clocks skip midnight, the day begins later than at midnight. A day that the zone skips entirely
-    begins with the next day.
+    begins with the next day. A day that is left and reached again, because clocks go back just after midnight, begins
+    when it is first reached.
 
     >>> instant_of(datetime.date(2024, 3, 31), load_zone("Europe/Berlin"))
     1711839600

@@ -53,6 +53,8 @@ class Steps:
     cuts: tuple[Fraction, ...]
     groups: tuple[int | None, ...]
     labels: tuple[str, ...]
+    has_gaps: bool = False
+    """Whether labels without a value are left out, such as weekdays if only a few days are declared."""
 
 
 @dataclass(frozen=True)
@@ -199,6 +201,9 @@ def _derive(name: str, rule: Rule, parent: Column, key: str) -> Column:
         labels, blocks = _map_codes(rule, parent, key)
     else:
         labels, blocks = rule.labels, _apply_steps(rule, parent, key)
+        if rule.has_gaps and any(blocks) and not parent.cuts:
+            labels = tuple(label for label, block in zip(labels, blocks, strict=True) if block)
+            blocks = [block for block in blocks if block]
         for label, block in zip(labels, blocks, strict=True):
             if not block and not parent.cuts:
                 raise ConfigError(key, f"{label}: no value of {shorten(parent.name)} belongs to it; remove it")
@@ -297,7 +302,8 @@ def _parse_edges(word: str, entry: Mapping[str, object], key: str) -> Steps:
         )
     written = [*edges, *([entry["max"]] if "max" in entry else [])]
     is_date = word == "bands" and not all(type(edge) is int for edge in written)
-    cuts = [_read_edge(edge, word, is_date, f"{key}.{word}") for edge in written]
+    # a max such as 2024 is the last day of its period
+    cuts = [_read_edge(edge, word, is_date, f"{key}.{word}", last=i == len(edges)) for i, edge in enumerate(written)]
     is_open = "max" not in entry
     if not is_open and word == "bands":
         cuts[-1] += 1  # the last value of a closed band is in it
@@ -323,9 +329,9 @@ def _name_bin(kind: Kind, edges: list[str], cuts: list[Fraction]) -> str:
     return Column("", kind).write_range(int(cuts[0]), int(cuts[1]) - 1)
 
 
-def _read_edge(edge: object, word: str, is_date: bool, key: str) -> Fraction:
+def _read_edge(edge: object, word: str, is_date: bool, key: str, *, last: bool) -> Fraction:
     if is_date:
-        day = calendar.read_day(edge) if not isinstance(edge, int) else None
+        day = calendar.read_day(edge, last=last) if not isinstance(edge, int) else None
         if day is None:
             raise ConfigError(key, f"{shorten(edge)} is not a whole number or a date; for decimals, write bins")
         return Fraction(day.toordinal())
@@ -365,4 +371,5 @@ def _parse_by(entry: Mapping[str, object], source: Column | None, key: str) -> S
     if len(cuts) > (most := MAX_CUTS if zone is not None else MAX_VALUES):
         raise ConfigError(key, f"{len(cuts)} edges; at most {most} are allowed; declare a shorter range of time")
     groups = (None, *(places[label] for _, label in parts), None)
-    return Steps("date" if zone is None else "instant", tuple(cuts), groups, labels)
+    has_gaps = by == "weekday" or (source is not None and source.is_listed)
+    return Steps("date" if zone is None else "instant", tuple(cuts), groups, labels, has_gaps)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from countveil.errors import QueryError, shorten
 from countveil.query.expression import Name
-from countveil.query.tokens import A_COLUMN, ARITHMETIC, Token
+from countveil.query.tokens import A_COLUMN, ARITHMETIC, HISTOGRAM, STATISTICS, Token
 
 _CONSTRUCTS = {
     "JOIN": ("a join", "ask about one dataset at a time"),
@@ -53,13 +53,6 @@ _CONSTRUCTS = {
 }
 _JOINS = frozenset(
     ("INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL", "OUTER", "LATERAL", "POSITIONAL", "ASOF", "SEMI", "ANTI")
-)
-_STATISTICS = frozenset(
-    [
-        *("SUM", "AVG", "MEAN", "MEDIAN", "MODE", "MIN", "MAX", "HISTOGRAM", "STDDEV", "STDDEV_POP", "STDDEV_SAMP"),
-        *("VARIANCE", "VAR_POP", "VAR_SAMP", "QUANTILE", "QUANTILE_CONT", "QUANTILE_DISC"),
-        *("PERCENTILE", "PERCENTILE_CONT", "PERCENTILE_DISC"),
-    ]
 )
 _DATE_PARTS = frozenset(
     [
@@ -110,9 +103,8 @@ def function(token: Token, allowed: str) -> QueryError:
         return QueryError(*_CONSTRUCTS[word], token.at)
     if word == "COUNT":
         return QueryError("a count in this place", "write count(*) once, before FROM; filter the answer", token.at)
-    if word in _STATISTICS:
-        allowed = "only counts exist: GROUP BY the column for a histogram; its median and mean are free in Python: "
-        allowed += "table.quantile(0.5), table.mean()"
+    if word in STATISTICS:
+        allowed = HISTOGRAM
     elif word in _DATE_PARTS:
         allowed = f"a date is compared with DATE '2026-01-31' or grouped by its declared step of days; {A_COLUMN}"
     else:
@@ -172,6 +164,8 @@ def after_dataset(token: Token) -> QueryError | None:
 def not_counted(token: Token) -> QueryError:
     """The error for anything but * and DISTINCT in the parentheses of count(...)."""
     allowed = "write count(*) for rows or count(DISTINCT unit) for people"
+    if token.word in STATISTICS:
+        allowed = HISTOGRAM
     if token.kind in ("word", "quoted") and token.word != "ALL":
         return QueryError(f"a count of {shorten(token.value, 40)}", allowed, token.at)
     return refusal(token, allowed)
@@ -211,6 +205,7 @@ def not_a_literal(token: Token, allowed: str) -> QueryError:
     if token.kind == "symbol" and token.value == "(":
         return QueryError("parentheses or a subquery in place of a value", allowed, token.at)
     if token.kind == "word" and token.word not in _CONSTRUCTS:
+        allowed = HISTOGRAM if token.word in STATISTICS else allowed
         return QueryError(f"the word {shorten(token.value, 40)} in place of a value", allowed, token.at)
     return refusal(token, allowed)
 

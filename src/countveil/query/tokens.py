@@ -6,6 +6,7 @@ Comments, dollar quotes, parameters, escapes and, outside quotes, letters beyond
 from __future__ import annotations
 
 import datetime
+import itertools
 import re
 import unicodedata
 from dataclasses import dataclass
@@ -44,6 +45,18 @@ ARITHMETIC = (
     "arithmetic",
     f"write count(*) alone; a column is compared with a literal or grouped by its declared step; {A_COLUMN}",
 )
+STATISTICS = frozenset(
+    [
+        *("SUM", "AVG", "MEAN", "MEDIAN", "MODE", "MIN", "MAX", "HISTOGRAM", "STDDEV", "STDDEV_POP", "STDDEV_SAMP"),
+        *("VARIANCE", "VAR_POP", "VAR_SAMP", "QUANTILE", "QUANTILE_CONT", "QUANTILE_DISC", "APPROX_QUANTILE"),
+        *("PERCENTILE", "PERCENTILE_CONT", "PERCENTILE_DISC", "PERCENTILE_APPROX", "APPROX_PERCENTILE"),
+    ]
+)
+HISTOGRAM = (
+    "only counts exist: GROUP BY the column for a histogram; the curator has its median and mean for free, in Python: "
+    "table.quantile(0.5), table.mean()"
+)
+"""What to do instead of a function of `STATISTICS`."""
 _SYMBOLS = {
     "--": ("a comment", "leave comments out"),
     "/*": ("a comment", "leave comments out"),
@@ -114,6 +127,8 @@ def tokenise(text: str) -> list[Token]:
             raise _odd(text[at], at + 1)
         kind, value = match.lastgroup or "", match.group()
         if kind != "space":
+            if kind == "number" and not (value.isascii() and value.isdigit()):
+                raise _decimal(value, at + 1, tokens)
             tokens.append(_token(kind, value, at + 1))
             if len(tokens) > MAX_TOKENS:
                 raise QueryError("a query of too many words and symbols", f"at most {MAX_TOKENS} are allowed", at + 1)
@@ -124,8 +139,6 @@ def tokenise(text: str) -> list[Token]:
 
 def _token(kind: str, value: str, at: int) -> Token:
     if kind == "number":
-        if not (value.isascii() and value.isdigit()):
-            raise QueryError(f"the number {shorten(value, 30)}", "write a whole number in digits", at)
         return Token("integer", value, at)
     if kind == "text":
         inner = value[1:-1]
@@ -138,6 +151,14 @@ def _token(kind: str, value: str, at: int) -> Token:
     if kind == "symbol" and value in _SYMBOLS:
         raise QueryError(*_SYMBOLS[value], at)
     return Token(kind, "<>" if value == "!=" else value, at)
+
+
+def _decimal(value: str, at: int, before: list[Token]) -> QueryError:
+    """The error for a number that is not whole, or for the function that has it as an argument: quantile(age, 0.5)."""
+    for word, bracket in itertools.pairwise(before):
+        if word.word in STATISTICS and (bracket.kind, bracket.value) == ("symbol", "("):
+            return QueryError(f"the function {shorten(word.value, 40)}", HISTOGRAM, word.at)
+    return QueryError(f"the number {shorten(value, 30)}", "write a whole number in digits", at)
 
 
 def _check_characters(inner: str, at: int) -> None:

@@ -15,6 +15,7 @@ import hashlib
 import hmac
 import json
 import re
+import stat
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -131,6 +132,8 @@ class Keyring:
             state = (status.st_mtime_ns, status.st_size, status.st_ino)
             if state == self._file_state:
                 return
+            if not stat.S_ISREG(status.st_mode):
+                raise OSError("a pipe or a device could be endless")
             self._keys = _read(self.path.read_bytes(), self.path)
             self._file_state = state
         except FileNotFoundError:

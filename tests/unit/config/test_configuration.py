@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -403,3 +404,27 @@ def test_shares_are_read_for_each_grade(share: str, key: str, tmp_path: Path) ->
     good = load(written(tmp_path, graded(f"{grades}\n{shares}{{ fine = 1, standard = 4 }}")), {})
     assert good.dataset("people").require_budget().shares == {"ann": {"fine": 1, "standard": 4}}
     assert refusal(tmp_path, graded(f"{grades}\n{shares}{share}")).key == f"{BUDGET}.shares.ann{key}"
+
+
+@pytest.mark.parametrize("name", ["~nobody-here/m.csv", "pipe", "link", "/dev/zero", "folder", "gone.csv", "large.csv"])
+def test_a_public_file_must_be_a_regular_file_of_limited_size(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pipe would be waited for, and a device has no end."""
+    monkeypatch.setattr("countveil.config.public_files.MAX_BYTES", 99)
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "large.csv").write_text("region,area\n" + "North,x\n" * 11)
+    columns = f'region = ["North"]\narea = {{ from = "region", map = "{name}" }}'
+    error = refusal(tmp_path, config_text(columns=columns))
+    assert error.key == "dataset.people.columns.area.map"
+    reason = "is too large; at most 99 bytes" if name == "large.csv" else "cannot be read; give the path of a CSV file"
+    assert f"{name} {reason}" in str(error)
+
+
+def test_a_publication_in_the_home_of_an_unknown_user_is_refused(tmp_path: Path) -> None:
+    publication = '[publication.p]\ndataset = "people"\noutput = "~nobody-here/p"\ntables = [{ by = ["region"] }]\n'
+    error = refusal(tmp_path, config_text() + publication)
+    assert error.key == "publication.p.output"
+    assert "no such user has a home" in str(error)

@@ -13,11 +13,11 @@ from countveil.errors import ConfigError
 from tests.support.curated import config_text, written
 
 TEXT = config_text(
-    more="bounds_guessed = true   # chosen from the data\n             # and explained here\n# kept",
+    more="'bounds_guessed' = true   # chosen from the data\n             # and explained here\n# kept",
     columns='region = { values = ["a, guessed = true", "b"], guessed = true }   # , guessed = true\n'
-    "age = { guessed = true, min = 0, max = 9 }\n"
+    "age = { 'guessed' = true, min = 0, max = 9 }\n"
     "sex = { values = [0, 1], guessed = true }\n"
-    'income_bin = { from = "income", bins = ["0", "10"], guessed = true }\n'
+    'income_bin = { from = "income", bins = ["0", "10"], "guessed" = true }\n'
     '"a.b" = { guessed = true, type = "boolean" }\n',
 )
 
@@ -56,7 +56,7 @@ def test_codes_get_labels_when_they_are_confirmed(tmp_path: Path) -> None:
 
 
 def test_a_mark_that_cannot_be_removed_safely_is_refused(tmp_path: Path) -> None:
-    text = config_text(columns='region = { values = ["a"], "guessed" = true }')
+    text = config_text(columns='region = { values = ["a"], "gu\\u0065ssed" = true }')
     (guess,) = list_guesses(load(written(tmp_path, text), {}))
     with pytest.raises(ConfigError, match="delete it in the file by hand"):
         confirm(text, guess)

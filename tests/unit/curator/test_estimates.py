@@ -60,6 +60,8 @@ def test_quantiles_are_given_for_ordered_columns_only() -> None:
     assert release("open", [10, 10, 1000], noise=False).quantile(0.5).label == "65+"
     both = release(["sex", "band"], [100, 100, 0, 0, 0, 0, 500, 500], noise=False)
     assert both.quantile(0.5, "band").label == "65+"
+    with pytest.raises(ParameterError, match=r"got no name, .* with an order; this table has: month, band"):
+        release(["month", "band"], [1] * 24).quantile(0.5)
     for table in (release("weekday", [1] * 7), release("sex", [1, 1])):
         with pytest.raises(ParameterError, match="a group column with an order; this table has: none"):
             table.quantile(0.5)

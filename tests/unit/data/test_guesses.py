@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
@@ -49,6 +50,47 @@ def test_texts_with_few_rows_per_value_are_taken_for_names(tmp_path: Path) -> No
     assert frequent.column is not None
     assert len(frequent.column.values) == 61
     assert (rare.column, rare.reason) == (None, "names or free text: fewer than 10 rows per value")
+
+
+def test_whole_numbers_with_leading_zeros_are_texts(tmp_path: Path) -> None:
+    few = guess(tmp_path, ["01067", "99998", "10115"])
+    assert few.column is not None
+    assert few.column.values == ("01067", "10115", "99998")
+    many = guess(tmp_path, [f"{i % 100:03}" for i in range(1000)])
+    assert many.column is not None
+    assert (many.column.kind, many.column.values[99], many.reason) == ("text", "099", "over 60 values, in a file")
+    near = guess(tmp_path, [f"{i:03}" for i in range(200)])
+    assert (near.column, near.reason[:6]) == (None, "an id:")
+    zeros = guess(tmp_path, ["0", "-0", "0.0", 7, 12])
+    assert zeros.column is not None
+    assert (zeros.column.kind, zeros.column.low, zeros.column.high) == ("integer", 0, 12)
+    assert guess(tmp_path, ["007", "0.5", "1.5"] * 40).bins
+
+
+CODES = sorted({1000 + i * i for i in range(300)})
+
+
+@pytest.mark.parametrize(
+    ("values", "is_listed"),
+    [
+        (CODES * 10, True),
+        (CODES * 9, False),  # too few rows for each
+        ([*CODES[:20], 99_998] * 10, True),
+        ([*range(0, 1010, 10)] * 10, False),  # just a tenth of 1,001
+        ([*range(0, 1100, 11)] * 10, True),
+        ([*range(18, 66), 999] * 100, False),  # ages with one outlier
+        ([*range(18, 66)] * 100 + [999], False),
+        ([*range(1990, 2025)] * 20 + [9999] * 20, False),
+        ([1] * 600 + [2] * 300 + [3] * 100 + [500, 20_000], False),  # counts
+        (range(0, 200_000, 37), False),
+    ],
+)
+def test_whole_numbers_with_wide_gaps_are_codes_and_ages_and_counts_are_not(
+    values: Sequence[int], is_listed: bool, tmp_path: Path
+) -> None:
+    column = guess(tmp_path, list(values)).column
+    listed = tuple(sorted(set(values))) if is_listed else ()
+    assert (() if column is None else column.values) == listed
 
 
 def test_outliers_do_not_widen_the_guessed_bins(tmp_path: Path) -> None:

@@ -29,6 +29,11 @@ LABELS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "closed bands": ({"from": "x", "bands": [0, 15, 65], "max": 65}, ["0-14", "15-64", "65"]),
     "negative bands": ({"from": "x", "bands": [-5, 0, 1], "below": True}, ["under -5", "-5..-1", "0", "1+"]),
     "bands of dates": ({"from": "x", "bands": ["2020", "2021-07"]}, ["2020-01-01..2021-06-30", "from 2021-07"]),
+    "closed bands of dates": ({"from": "x", "bands": ["2020", "2022"], "max": "2024"},
+                              ["2020-01-01..2021-12-31", "2022-01-01..2024-12-31"]),
+    "a band of one month": ({"from": "x", "bands": ["2024-02"], "max": "2024-02"}, ["2024-02-01..2024-02-29"]),
+    "a band of one day": ({"from": "x", "bands": ["2024-02"], "max": "2024-02-01"}, ["2024-02-01"]),
+    "a band to the last year": ({"from": "x", "bands": ["2024-02"], "max": "9999"}, ["2024-02-01..9999-12-31"]),
     "bins": ({"from": "x", "bins": ["0", "0.30", "+5"], "below": True},
              ["under 0", "0 to under 0.30", "0.30 to under 5", "5+"]),
     "closed bins": ({"from": "x", "bins": [0, 1], "max": "2.5"}, ["0 to under 1", "1 to under 2.5"]),
@@ -49,6 +54,52 @@ def test_labels_are_in_their_declared_order(case: str) -> None:
     assert column.keys == ask(Schema("people", (column,)), by="municipality").cells == len(labels)
 
 
+DAYS: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
+    "two days": ({"min": "2024-07-01", "max": "2024-07-02"}, {"by": "weekday"}, ["Monday", "Tuesday"]),
+    "over a weekend": ({"min": "2024-07-06", "max": "2024-07-08"}, {"by": "weekday"}, ["Monday", "Saturday", "Sunday"]),
+    "listed days": (
+        {"type": "date", "values": ["2024-07-01", "2024-07-03"]},
+        {"by": "weekday", "labels": {"Wednesday": "Wed"}},
+        ["Monday", "Wed"],
+    ),
+    "listed months": (
+        {"type": "date", "values": ["2024-01-31", "2024-03-01"]},
+        {"by": "month"},
+        ["2024-01", "2024-03"],
+    ),
+    "a shorter range": (
+        {"min": "2024-07-01", "max": "2024-07-31"},
+        {"by": "weekday", "min": "2024-07-03", "max": "2024-07-03"},
+        ["Wednesday"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", DAYS)
+def test_periods_without_a_declared_day_are_left_out(case: str) -> None:
+    days, entry, labels = DAYS[case]
+    schema = declare({"d": days, "c": {"from": "d", **entry}})
+    assert schema.by_name["c"].key_labels() == labels
+    assert ask(schema, by="c").cells == len(labels)
+
+
+def test_a_question_depends_on_the_instants_at_which_periods_begin_and_not_on_the_name_of_the_zone() -> None:
+    """So a version of tzdata that moves the beginning of a period makes another question."""
+    month = {"from": "t", "by": "month", "min": "2024-01", "max": "2024-06"}
+    zones = ("Europe/Berlin", "Europe/Paris", "UTC")
+    hashes = [ask(declare({"month": {**month, "zone": zone}}), by="month").sha256 for zone in zones]
+    assert hashes[0] == hashes[1] != hashes[2]
+
+
+@pytest.mark.parametrize("zone", ["America/St_Johns", "America/Goose_Bay", "Canada/Newfoundland"])
+def test_a_date_that_is_left_and_reached_again_begins_when_it_is_first_reached(zone: str) -> None:
+    known = load_zone(zone)
+    assert known is not None
+    start = instant_of(datetime.date(2010, 11, 7), known)
+    dates = [datetime.datetime.fromtimestamp(start + s, known).date().day for s in (-1, 0, 59, 60, 3599, 3600)]
+    assert dates == [6, 7, 7, 6, 6, 7]
+
+
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "two functions": ({"from": "x", "bands": [0], "bins": ["0"]}, "one of bands, bins, by and map"),
     "no function": ({"from": "x"}, "one of bands, bins, by and map"),
@@ -64,6 +115,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown period": ({"from": "x", "by": "hour", "min": "2024", "max": "2024"}, "allowed are year, quarter"),
     "no range": ({"from": "x", "by": "year"}, "give min and max"),
     "a range upside down": ({"from": "x", "by": "year", "min": "2024", "max": "2023"}, "min must not be after max"),
+    "a year too late": ({"from": "x", "by": "year", "min": "2024", "max": "9999"}, "in the years 2 to 2999"),
     "an unknown zone": ({"from": "x", "by": "day", "min": "2024", "max": "2024", "zone": "../etc"}, "not a time zone"),
     "days of a century": ({"from": "x", "by": "day", "min": "1900", "max": "2024", "zone": "UTC"}, "a shorter range"),
     "no such month": ({"from": "x", "by": "month", "min": "2024-13", "max": "2025"}, "not a date or a period"),
@@ -104,6 +156,10 @@ CHAINS: dict[str, tuple[dict[str, Any], str]] = {
     "a band beyond the source": (
         {"x": {"min": 0, "max": 9}, "c": {"from": "x", "bands": [0, 10]}},
         r"10\+: no value of x belongs to it",
+    ),
+    "a year beyond the source": (
+        {"x": {"min": "2020-01-01", "max": "2020-12-31"}, "c": {"from": "x", "by": "year", "max": "2021"}},
+        "2021: no value of x belongs to it; remove it",
     ),
     "a key that is no value": (
         {"district": ["d1"], "county": {"from": "district", "map": "f.csv"}},

@@ -20,7 +20,7 @@ SCHEMA = Schema(
     unit="person",
 )
 START = "SELECT count(*) FROM people WHERE "
-HISTOGRAM = "only counts exist: GROUP BY the column for a histogram; its median and mean are free"
+HISTOGRAM = "only counts exist: GROUP BY the column for a histogram; the curator has its median and mean for free"
 CURATOR = "ask the curator for a column that holds them"
 
 REFUSED = [
@@ -44,6 +44,11 @@ REFUSED = [
     ("SELECT region, AVG(age), count(*) FROM people GROUP BY region", 16, "the function AVG", HISTOGRAM),
     ("SELECT region, count(*), avg(age) FROM people GROUP BY region", 26, "the function avg", HISTOGRAM),
     ("SELECT Median(age) FROM people", 8, "the function Median", HISTOGRAM),
+    ("SELECT quantile(age, 0.5) FROM people", 8, "the function quantile", HISTOGRAM),
+    ("SELECT region, percentile_cont(0.5) WITHIN GROUP (ORDER BY age) FROM people", 16, "percentile_cont", HISTOGRAM),
+    ("SELECT count(*) FROM people WHERE age > median(age)", 41, "the word median", HISTOGRAM),
+    ("SELECT count(median(age)) FROM people", 14, "a count of median", HISTOGRAM),
+    ("SELECT count(*) FROM people WHERE age > (0.5)", 42, "the number 0.5", "a whole number in digits"),
     ("SELECT count(*) FROM people WHERE max(age) = 3", 35, "the function max", HISTOGRAM),
     ("SELECT age/10, count(*) FROM people GROUP BY age/10", 11, "arithmetic", "grouped by its declared step"),
     ("SELECT age, count(*) FROM people GROUP BY age/10", 46, "arithmetic", CURATOR),

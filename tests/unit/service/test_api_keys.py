@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -55,3 +56,9 @@ def test_the_command_keys_takes_a_number_or_a_number_for_each_grade(
         assert keys("add", "cyd", *words).code == 2
     listed = {key["name"]: key["answers"] for key in json.loads(keys("list", "--json").out)["keys"]}
     assert listed == {"ann": 5, "bob": {"fine": 1, "standard": 4}}
+
+
+def test_a_pipe_in_place_of_the_file_of_keys_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "keys")
+    with pytest.raises(ConfigError, match="keys cannot be read"):
+        Keyring(tmp_path / "keys").keys()

@@ -165,7 +165,10 @@ def check_columns(schema: Schema, families: Mapping[str, Family]) -> None:
     """Refuse a source that lacks a declared column, or whose type for it cannot be read as the declared type."""
     for column in schema.sources:
         if column.name not in families:
-            raise DataError(f"column {column.name} is declared, but the source has no column of that name")
+            use = "is declared" if column.declared else "is read by a derived column"
+            similar = [name for name in families if name.casefold() == column.name.casefold()]
+            hint = f"; capitals count: write {similar[0]}" if similar else ""
+            raise DataError(f"column {column.name} {use}, but the source has no column of that name{hint}")
         check_readable(column, families[column.name])
     if schema.unit_is_row:
         return

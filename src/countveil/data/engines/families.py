@@ -36,7 +36,8 @@ def check_readable(column: Column, family: Family) -> None:
     if family in READABLE[column.kind]:
         return
     advice = {
-        "zoned": "the date of a time with a zone depends on the zone: store dates",
+        "zoned": "the date of a time with a zone depends on the zone: "
+        'group it with by and zone, such as zone = "Europe/Berlin", or store dates',
         "boolean": 'declare it as { type = "boolean" }',
     }.get(family, f"a {column.kind} column is read from {', '.join(READABLE[column.kind])}")
     if column.kind == "instant":
