@@ -213,8 +213,13 @@ def test_a_margin_of_a_column_that_no_table_has_is_derived_again(tmp_path: Path)
     config.write_text(config.read_text().replace("sex =", 'coast = { from = "town", map = "towns.csv" }\nsex ='))
     with Curator.open(config) as curator:
         published = curator.publish("census", output=tmp_path / "out", format="parquet")
+        plain = curator.publish("census", output=tmp_path / "plain").path
     assert published["town"]["coast"].tolist() == ["yes", "no", "no", "yes", "no"]
     assert published.verify() == []
+    manifest = json.loads((plain / "manifest.json").read_text())
+    change(plain, table(manifest, "town"), "coast", lambda label: "yes" if label == "no" else "no")
+    (plain / "manifest.json").write_text(json.dumps(manifest))
+    assert {each.file for each in Publication.open(plain).verify()} >= {"margins/1-coast.csv"}
 
 
 @pytest.mark.slow  # mechanisms are designed
