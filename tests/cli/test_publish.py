@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import logging
 import re
@@ -51,12 +52,14 @@ def test_an_edition_is_published_and_verified(run: Run) -> None:
     assert "countveil publish verify" in done.out
     again = json.loads(run("census", "-o", "out", "--json").out)
     assert (again["replayed"], again["edition"]) == (True, 1)
-    assert run("verify", "out").code == 0
+    verified = run("verify", "out")
+    assert (verified.code, Publication.open("out").folder.sha256 in verified.out) == (0, True)
     assert json.loads(run("verify", "out", "--json").out) == {
         "schema_version": 1,
         "folder": "out",
         "valid": True,
         "findings": [],
+        "manifest_sha256": hashlib.sha256(Path("out/manifest.json").read_bytes()).hexdigest(),
     }
 
 

@@ -16,9 +16,11 @@ import pytest
 
 import countveil as cv
 from countveil.client import transport
+from countveil.client.publications import download
 from countveil.publication.folder import MANIFEST, list_hashes
 from countveil.publication.publication import Publication
 from tests.support.curated import config_text, people, write_rows, written
+from tests.support.editions import write_small
 from tests.support.serving import ALL, BY_REGION, UNLIMITED, Answer, Server, serving
 
 BUDGET = """epsilon = "3"
@@ -93,6 +95,14 @@ def edition(server: Server) -> Iterator[Path]:
 
 def manifest_of(folder: Path) -> dict[str, Any]:
     return dict(json.loads((folder / MANIFEST).read_bytes()))
+
+
+def test_a_malformed_manifest_of_a_service_is_refused_in_one_line(tmp_path: Path) -> None:
+    manifest = manifest_of(write_small(tmp_path / "out").path)
+    for name in manifest:
+        sent = json.dumps({**manifest, name: None} if name != "uniform" else {**manifest, name: 1}).encode()
+        with pytest.raises(cv.ServiceError, match="sent a manifest that this version of countveil cannot read"):
+            download(lambda path, sent=sent: sent, "here", "yearbook", 1, tmp_path / "copy")
 
 
 # -- routes ------------------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -32,32 +32,44 @@ GUARANTEE: dict[str, Any] = {
 
 
 @cache
-def mechanism() -> Mechanism:
-    """The mechanism of every measured table."""
-    return cv.design(epsilon="1", delta="1e-3", policy="signed")
+def mechanism(sensitivity: int = 1) -> Mechanism:
+    """The mechanism of measured tables of which one person changes a cell by at most `sensitivity`."""
+    return cv.design(epsilon="1", delta="1e-3", policy="signed", sensitivity=sensitivity)
 
 
 def make_edition(
-    regions: Sequence[str] = REGIONS, *, estimate: str = "nearest", margins: bool = True, ages: int = 3
+    regions: Sequence[str] = REGIONS,
+    *,
+    estimate: str = "nearest",
+    margins: bool = True,
+    ages: int = 3,
+    rows: int = 1,
+    cells: int = 1,
+    order: Sequence[int] = (0, 1, 2),
 ) -> Edition:
     """An edition by region, and by region and age group; a few of its cells are truly empty."""
-    tables = tuple(DeclaredTable(by) for by in ((), ("region",), ("region", "age")))
+    columns_of = (), ("region",), ("region", "age")
+    tables = tuple(DeclaredTable(columns_of[i]) for i in order)
     across = (DeclaredTable(("age",)),) if margins else ()
     declared = DeclaredPublication("yearbook", "people", tables, Path("out"), 2, across, estimate=estimate)
     region = Column("region", "text", values=tuple(regions))
-    layout = lay_out(declared, Schema("people", (region, Column("age", "integer", low=0, high=ages - 1)), unit="id"))
-    return Edition(layout, {t.name: mechanism() for t in tables}, _measure(layout), ["aa11", "bb22", "cc33"])
+    columns = region, Column("age", "integer", low=0, high=ages - 1)
+    layout = lay_out(declared, Schema("people", columns, unit="id", rows_per_person=rows, cells_per_person=cells))
+    mechanisms = {table.name: mechanism(layout.sensitivity_of(table)[0]) for table in tables}
+    return Edition(layout, mechanisms, _measure(layout, mechanisms), ["aa11", "bb22", "cc33"])
 
 
-def _measure(layout: Layout) -> dict[str, Any]:
+def _measure(layout: Layout, mechanisms: Mapping[str, Mechanism]) -> dict[str, Any]:
     """Every table with noise of its law, from a fixed seed."""
     rng = np.random.default_rng(7)
     truth = (rng.pareto(0.8, layout.question.cells) * 4).astype(np.int64)
-    law = read_law("", mechanism())
-    weights = np.array(law.weights, dtype=float) / sum(law.weights)
-    sums = {table.name: layout.sum_table(truth, table) for table in layout.tables}
-    return {name: each + rng.choice(np.arange(-law.left, law.right + 1), len(each), p=weights / weights.sum())
-            for name, each in sums.items()}  # fmt: skip
+    measured = {}
+    for table in layout.tables:
+        law, sums = read_law("", mechanisms[table.name]), layout.sum_table(truth, table)
+        weights = np.array(law.weights, dtype=float) / sum(law.weights)
+        noise = rng.choice(np.arange(-law.left, law.right + 1), len(sums), p=weights / weights.sum())
+        measured[table.name] = sums + noise
+    return measured
 
 
 def write_small(

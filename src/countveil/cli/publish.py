@@ -109,9 +109,11 @@ def _verify(folder: str | None, as_json: bool) -> None:
     with show_spinner("verifying"):
         published = Publication.open(folder)
         findings = published.verify()
+    sha256 = published.folder.sha256
     if as_json:
         problems = [{"file": each.file, "problem": each.problem} for each in findings]
-        print_json({"schema_version": 1, "folder": folder, "valid": not findings, "findings": problems})
+        facts = {"folder": folder, "valid": not findings, "findings": problems, "manifest_sha256": sha256}
+        print_json({"schema_version": 1, **facts})
     for each in findings:
         click.echo(str(each), err=True)
     if findings:
@@ -122,7 +124,8 @@ def _verify(folder: str | None, as_json: bool) -> None:
         tables = len(published.tables)
         click.echo(
             f"{published.name}, edition {published.manifest['edition']}: {tables} tables are what their measurements, "
-            "laws and receipts give; compare the receipts with the curator's"
+            "laws and receipts give\n"
+            f"SHA-256 of manifest.json: {sha256}; if the curator states the same, every file is the curator's"
         )
 
 

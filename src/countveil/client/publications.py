@@ -28,6 +28,7 @@ from countveil.publication.folder import (
     read_target,
     write_file,
 )
+from countveil.publication.manifest import check_form
 from countveil.publication.publication import Publication
 from countveil.publication.verification import check_hashes
 
@@ -70,15 +71,15 @@ def download(
     text = fetch(path)
     try:
         manifest = read_manifest(text)
-        if (manifest["name"], manifest["edition"]) != (name, edition):
+        if any(check_form(manifest)) or (manifest["name"], manifest["edition"]) != (name, edition):
             raise ValueError
-    except (ValueError, KeyError):
+    except ValueError:
         raise ServiceError(
             f"{address} sent a manifest that this version of countveil cannot read; update countveil"
         ) from None
     if output is not None:
         target = read_target(output)
-        known = find_published(target, manifest.get("receipts", ()))
+        known = find_published(target, manifest["receipts"])
         if known is not None:
             changed = next(check_hashes(known), None)
             if changed is not None:

@@ -5,6 +5,7 @@ accuracy      grades for its tables, so that the published numbers have the marg
 outlook       what a publication will contain, before anything is paid or looked at
 edition       from recorded measurements to published tables and margins across the tree
 writing       an edition as files: tables, margins, laws, manifest
+manifest      what the manifest says of an edition, and the form that it has
 labels        the labels of cells as people read them
 treemap       the counts of the coarsest tables as areas
 charts        errors by size, and shares of quality marks, as pictures

@@ -7,7 +7,6 @@ of the receipts alone. So an edition can be derived again at any time, with the 
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from countveil.consistency.reconciler import Reconciler
-from countveil.consistency.reconciliation import Reconciliation
+from countveil.consistency.reconciliation import MarginTable, ReconciledTable, Reconciliation
 from countveil.consistency.tree import Ints, Tree
 from countveil.mechanism.mechanism import Mechanism
 from countveil.publication.layout import Layout, group_margin
@@ -52,6 +51,8 @@ class PublishedMargin:
     name: str
     by: tuple[str, ...]
     columns: Columns
+    table: str
+    """The table whose cells are added."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,9 +66,15 @@ class Edition:
     progress: Progress = iter
 
     @cached_property
+    def receipt_of(self) -> Mapping[str, str]:
+        """The receipt of every measured table, coarse to fine."""
+        known = dict(zip(self.mechanisms, self.receipts, strict=True))
+        return {name: known[name] for name in self.layout.tree.names if name in known}
+
+    @cached_property
     def reconciler(self) -> Reconciler:
         """The reconciler of this edition; its random rounding is seeded by the receipts, so it can be repeated."""
-        seed = make_seed(self.layout.digest, self.receipts)
+        seed = make_seed(self.layout.digest, tuple(self.receipt_of.values()))
         return Reconciler.of(self.layout.tree, self.mechanisms, tuple(self.mechanisms), seed)
 
     @cached_property
@@ -83,34 +90,54 @@ class Edition:
     @cached_property
     def margins(self) -> tuple[PublishedMargin, ...]:
         """The declared margins across the tree."""
-        return tuple(self._publish_margin(margin.by) for margin in self.layout.declared.margins)
+        return tuple(self._publish_margin(by, *found) for by, found in self._found.items())
+
+    @cached_property
+    def _found(self) -> Mapping[tuple[str, ...], tuple[str, Ints, Mapping[str, Ints]]]:
+        """For every margin the table whose cells are added, the sum that each cell belongs to, and labels of sums."""
+        return {margin.by: group_margin(self.layout, margin.by) for margin in self.layout.declared.margins}
 
     def _publish(self, place: int) -> PublishedTable:
         tree = self.layout.tree
         level = tree.levels[place]
-        table = self.reconciliation[level.name]
-        measured = self.measurements.get(level.name)
-        columns = label_columns(self.layout, level.labels)
-        columns |= {name: getattr(table, name) for name in ("count", "low", "high", "certain_low", "certain_high")}
-        if measured is not None:
-            columns["measured"] = measured
-        columns["quality"] = mark_quality(table.count, table.low, table.high)
+        keys = dict(level.labels)
+        for table, groups, labels in self._found.values():
+            if table == level.name:  # its cells have the labels of the sums that they belong to
+                keys |= {column: own[groups] for column, own in labels.items() if column not in keys}
+        columns = label_columns(self.layout, keys)
+        columns |= number_columns(self.reconciliation[level.name], self.measurements.get(level.name))
         coarser = None
         if place:
             columns["part_of"] = _declared_parents(tree, place)
             coarser = tree.names[level.above]
-        margin = self.reconciler.margins(level.name).max(initial=0.0)
-        return PublishedTable(
-            level.name, tuple(level.labels), columns, coarser, measured is not None, math.ceil(margin)
-        )
+        measured = level.name in self.measurements
+        margin = widest_margin(self.reconciler, level.name)
+        return PublishedTable(level.name, tuple(level.labels), columns, coarser, measured, margin)
 
-    def _publish_margin(self, by: tuple[str, ...]) -> PublishedMargin:
-        table, groups, labels = group_margin(self.layout, by)
+    def _publish_margin(
+        self, by: tuple[str, ...], table: str, groups: Ints, labels: Mapping[str, Ints]
+    ) -> PublishedMargin:
         sums = self.reconciliation.margin(table, groups, progress=self.progress)
-        columns = label_columns(self.layout, labels)
-        columns |= {"estimate": sums.estimate, "low": sums.low, "high": sums.high}
-        columns |= {"sum_of_cells": sums.sum_of_cells, "gap": np.rint(sums.gap).astype(np.int64)}
-        return PublishedMargin("*".join(by), by, columns)
+        return PublishedMargin("*".join(by), by, label_columns(self.layout, labels) | sum_columns(sums), table)
+
+
+def number_columns(table: ReconciledTable, measured: Ints | None) -> Columns:
+    """The columns of a published table besides labels: all but its own measurement are derived from measurements."""
+    columns = {name: getattr(table, name) for name in ("count", "low", "high", "certain_low", "certain_high")}
+    if measured is not None:
+        columns["measured"] = measured
+    return columns | {"quality": mark_quality(table.count, table.low, table.high)}
+
+
+def sum_columns(sums: MarginTable) -> Columns:
+    """The columns of a margin across the tree that are derived from the measurements."""
+    columns = {name: getattr(sums, name) for name in ("estimate", "low", "high", "sum_of_cells")}
+    return columns | {"gap": np.rint(sums.gap).astype(np.int64)}
+
+
+def widest_margin(reconciler: Reconciler, table: str) -> int:
+    """The 95 % margin of the least accurate number of a table, rounded up."""
+    return int(np.ceil(reconciler.margins(table).max(initial=0.0)))
 
 
 def make_seed(digest: str, receipts: Sequence[str]) -> bytes:

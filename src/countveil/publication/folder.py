@@ -1,6 +1,6 @@
 """The folder of an edition: one file for each table, one for each margin, the laws, a manifest and a report.
 
-    manifest.json     guarantee, tree, receipts, accuracy, and the SHA-256 of every other file
+    manifest.json     guarantee, tree, receipts, accuracy, and the SHA-256 of every other file; see `manifest`
     tables/           labels, count, interval (low, high), certain bounds, measured, quality, part_of
     margins/          sums across the tree: estimate, interval, sum of published cells, expected gap
     laws/             the mechanism that each table was measured with
@@ -52,6 +52,8 @@ class Folder:
 
     path: Path
     manifest: Mapping[str, Any]
+    sha256: str
+    """The SHA-256 of the manifest, which has those of all other files: two folders with the same one are the same."""
 
     @staticmethod
     def open(path: str | Path) -> Folder:
@@ -59,10 +61,11 @@ class Folder:
         try:
             place = Path(path).expanduser()
             with (place / MANIFEST).open("rb") as file:
-                manifest = read_manifest(file.read(LARGEST_MANIFEST))
+                content = file.read(LARGEST_MANIFEST)
+            manifest = read_manifest(content)
         except (OSError, ValueError, RuntimeError):
             raise ParameterError("folder", shorten(str(path), 200), UNREADABLE) from None
-        return Folder(place, manifest)
+        return Folder(place, manifest, hashlib.sha256(content).hexdigest())
 
     @property
     def hashes(self) -> dict[str, str]:
@@ -93,6 +96,26 @@ class Folder:
                 f"{shorten(entry['file'])} is missing or damaged; restore it, or publish again"
             ) from None
 
+    def is_written(self, name: str, columns: Columns, facts: Mapping[str, Any]) -> bool:
+        """Whether the file of a table or a margin is what `write_columns` writes."""
+        place = self.path / self.entry(name)["file"]
+        if place.suffix == ".csv":
+            return bool(place.read_bytes() == _format_csv(columns))
+        import pyarrow.parquet as pq
+
+        return bool(pq.read_table(place, partitioning=None).equals(_make_arrow(columns, facts), check_metadata=True))
+
+    def find_unlisted(self) -> Iterator[str]:
+        """The files, folders and links that are in the folder, but not in its manifest."""
+        listed = {MANIFEST, *self.hashes}
+        known = {name.split("/")[0] for name in listed if "/" in name}
+        for place, folders, files in os.walk(self.path):
+            inside = Path(place).relative_to(self.path)
+            yield from (name for name in sorted((inside / file).as_posix() for file in files) if name not in listed)
+            unknown = [name for name in folders if place != str(self.path) or name not in known]
+            yield from sorted(f"{(inside / name).as_posix()}/" for name in unknown)
+            folders[:] = sorted(set(folders) - set(unknown))
+
     def content(self, name: str) -> bytes:
         """The bytes of a file of the folder."""
         _check_name(name)
@@ -108,7 +131,7 @@ class Folder:
 def read_manifest(content: bytes) -> dict[str, Any]:
     """The manifest in a file; raises ValueError if it is not one, or names files that are not inside its folder."""
     try:
-        manifest: dict[str, Any] = json.loads(content)
+        manifest: dict[str, Any] = json.loads(content, object_pairs_hook=_make_object)
         if (manifest["format"], manifest["version"]) != (FORMAT, VERSION):
             raise ValueError
         for entry in (*manifest["tables"], *manifest["margins"]):
@@ -118,6 +141,13 @@ def read_manifest(content: bytes) -> dict[str, Any]:
     except (KeyError, TypeError, AttributeError, RecursionError):
         raise ValueError from None
     return manifest
+
+
+def _make_object(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON; one with a member twice, of which readers would see either, is refused."""
+    if len(dict(members)) < len(members):
+        raise ValueError
+    return dict(members)
 
 
 def list_hashes(manifest: Mapping[str, Any]) -> dict[str, str]:
@@ -190,7 +220,8 @@ def find_published(target: Path, receipts: Sequence[str]) -> Folder | None:
         check_new(target)
         return None
     folder = Folder.open(target)
-    if folder.manifest.get("receipts") != list(receipts):
+    known = folder.manifest.get("receipts")
+    if not isinstance(known, list) or sorted(map(str, known)) != sorted(receipts):
         raise ParameterError("output", str(target), "a new folder: this one has another edition or publication")
     return folder
 
@@ -226,19 +257,27 @@ def name_file(folder: str, place: int, by: Iterable[str], style: str) -> str:
 def write_columns(path: Path, columns: Columns, style: str, facts: Mapping[str, Any]) -> str:
     """Write columns as CSV or Parquet; returns the SHA-256 of the file. `facts` go into the metadata of Parquet."""
     if style == "csv":
-        text = io.StringIO(newline="")
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows(zip(*(map(_write_value, column.tolist()) for column in columns.values()), strict=True))
-        return write_file(path, text.getvalue().encode())
-    import pyarrow as pa
+        return write_file(path, _format_csv(columns))
     import pyarrow.parquet as pq
 
-    table = pa.table({name: pa.array(column.tolist()) for name, column in columns.items()})
-    table = table.replace_schema_metadata({b"countveil": json.dumps(facts)})
     buffer = io.BytesIO()
-    pq.write_table(table, buffer)
+    pq.write_table(_make_arrow(columns, facts), buffer)
     return write_file(path, buffer.getvalue())
+
+
+def _format_csv(columns: Columns) -> bytes:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*(map(_write_value, column.tolist()) for column in columns.values()), strict=True))
+    return text.getvalue().encode()
+
+
+def _make_arrow(columns: Columns, facts: Mapping[str, Any]) -> Any:
+    import pyarrow as pa
+
+    table = pa.table({name: pa.array(column.tolist()) for name, column in columns.items()})
+    return table.replace_schema_metadata({b"countveil": json.dumps(facts)})
 
 
 def kinds_of(columns: Columns) -> dict[str, str]:
@@ -259,6 +298,8 @@ def read_columns(path: Path, kinds: Mapping[str, str]) -> dict[str, NDArray[Any]
 
         try:
             table = pq.read_table(path, partitioning=None)
+            if table.column_names != list(kinds):
+                raise ValueError
             return {name: _array(table.column(name).to_pylist(), kind) for name, kind in kinds.items()}
         except pa.ArrowException:
             raise ValueError from None

@@ -25,7 +25,7 @@ class Publication(Shown):
         self.folder = folder
         self.replayed = replayed
         """Whether its numbers were on record before; None for a folder that was only opened."""
-        self.guarantee = folder.manifest["guarantee"] if guarantee is None else guarantee
+        self.guarantee = folder.manifest.get("guarantee", {}) if guarantee is None else guarantee
         """What all answers of the pool cost together: now, if a curator published it; else when the folder was written.
         """
 

@@ -246,8 +246,9 @@ def _write_verification(manifest: Mapping[str, Any]) -> str:
         "<section><h2>Check it yourself</h2><p>This command checks from the files alone that nothing was changed, that "
         "the laws of the noise are as stated, and that all tables add up and are within their bounds:</p>"
         "<pre><code>countveil publish verify FOLDER</code></pre>"
-        "<p>What it cannot check is the draw: that the noise came from these laws. <code>manifest.json</code> has the "
-        "SHA-256 of every file, <code>laws/</code> the exact probabilities of the noise.</p>"
+        "<p>What it cannot check is who made the files, and the draw: that the noise came from these laws. Compare the "
+        "SHA-256 of <code>manifest.json</code>, which it prints, with the one that the publisher states: the manifest "
+        "has the SHA-256 of every other file. <code>laws/</code> has the exact probabilities of the noise.</p>"
         f'<p class="quiet">Receipts: {receipts}. Layout <code>{_text(manifest["digest"][:16])}</code>. '
         f"Made with {_text(manifest['made_with'])}.</p></section>\n"
     )

@@ -13,6 +13,7 @@ import pytest
 import countveil as cv
 from countveil.curator.curator import Curator
 from countveil.errors import BudgetError, ConfigError, ParameterError, RequestError
+from tests.support.editions import make_edition, write_small
 from tests.support.published import TABLES, TOWNS, config_text, copy_place, rows, write_people, write_place
 
 
@@ -203,6 +204,10 @@ def test_a_published_folder_that_was_changed_is_not_accepted_as_a_replay(tmp_pat
         file.write_text(file.read_text().replace("a,", "b,", 1))
         with pytest.raises(RequestError, match="was changed"):
             curator.publish("census", output=tmp_path / "out")
+        manifest = {name: value for name, value in published.manifest.items() if name != "estimate"}
+        (published.path / "manifest.json").write_text(json.dumps(manifest))
+        with pytest.raises(RequestError, match="estimate is missing"):
+            curator.publish("census", output=tmp_path / "out")
 
 
 def test_a_publication_of_unbiased_estimates_verifies_and_states_no_worst_error(tmp_path: Path) -> None:
@@ -231,6 +236,9 @@ def test_people_in_several_cells_move_coarser_tables_by_all_of_their_rows(tmp_pa
     config = write_place(tmp_path, config_text(dataset=dataset, tables='[{ by = [] }, { by = ["town", "sex"] }]'))
     with Curator.open(config) as curator:
         record = curator._plans.of(curator.config.dataset("people"))
+        published = curator.publish("census", output=tmp_path / "out")
+    assert [each["cells_per_person"] for each in published.manifest["tables"]] == [1, 3]
+    assert published.verify() == []
     sensitivities = [(grade.terms["sensitivity"], grade.terms["cells"]) for grade in record.grades]
     assert sensitivities == [("6", "1"), ("2", "3")]
 
@@ -326,6 +334,13 @@ def test_a_folder_of_another_edition_is_refused_before_anything_is_charged(tmp_p
         with pytest.raises(ParameterError, match="a folder that does not exist yet, or is empty"):
             curator.publish("census", output=tmp_path / "out")
         assert {grade.answers_left for grade in curator.budget()[0].grades} == {1}
+
+
+def test_receipts_are_those_of_the_tables_coarse_to_fine_however_tables_are_declared(tmp_path: Path) -> None:
+    edition = make_edition(order=(2, 0, 1))
+    published = cv.Publication(write_small(tmp_path / "out", edition, delta="0.01"))
+    assert published.manifest["receipts"] == ["bb22", "cc33", "aa11"]
+    assert published.verify() == []
 
 
 def test_another_format_or_estimate_of_a_published_edition_needs_another_folder(tmp_path: Path) -> None:
