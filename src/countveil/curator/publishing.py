@@ -214,6 +214,7 @@ class Publishing(Overview):
             delta=record.delta,
             pool=record.pool,
             editions_left=min(left.get(grade.name, grade.answers) for grade in grades.values()),
+            answers=sum(grade.answers for grade in record.grades),
         )
         if left or not record.earlier:
             return outlook

@@ -119,8 +119,7 @@ def _name_tables(text: str, layouts: Sequence[Layout], terms: Mapping[str, Any])
 
 def _find_plan(layouts: Sequence[Layout], own: Mapping[str, Grade], **terms: Any) -> Plan:
     answers = sum(int(grade.answers) for grade in own.values())
-    answers += sum(layout.declared.editions * len(layout.tables) for layout in layouts)
-    exponent = 1.0 if answers <= FEW else 1.5 if answers <= SEVERAL else 2.0
+    exponent = _choose_exponent(answers + sum(layout.declared.editions * len(layout.tables) for layout in layouts))
     aims = [aim for layout in layouts for aim in _aim(layout, exponent)]
     if any(aim.layout.sensitivity_of(aim.table) != _plain(aim.layout) for aim in aims):
         terms = {**terms, "epsilon": _shrink(terms["epsilon"]), "delta": _shrink(terms["delta"])}
@@ -145,6 +144,22 @@ def _find_plan(layouts: Sequence[Layout], own: Mapping[str, Grade], **terms: Any
         assert missed is not None
         raise missed
     return found
+
+
+def _choose_exponent(answers: int) -> float:
+    """The p for which a measurement of variance v costs about v^(-p/2), if so many answers share the budget."""
+    return 1.0 if answers <= FEW else 1.5 if answers <= SEVERAL else 2.0
+
+
+def share_costs(layout: Layout, mechanisms: Mapping[str, Mechanism], answers: int) -> dict[str, float]:
+    """About which part of the privacy cost of an edition each measured table has, in a pool of so many answers."""
+    exponent, costs = _choose_exponent(answers), {}
+    for table in layout.tables:
+        if table.name in mechanisms:
+            sensitivity, cells = layout.sensitivity_of(table)
+            variance = float(mechanisms[table.name].certificate.variance)
+            costs[table.name] = cells * (sensitivity**2 / variance) ** (exponent / 2)
+    return {name: cost / sum(costs.values()) for name, cost in costs.items()}
 
 
 def _aim(layout: Layout, exponent: float) -> list[_Aim]:

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+import countveil as cv
 from countveil.config.publications import DeclaredPublication, DeclaredTable
 from countveil.errors import InfeasibleError
 from countveil.planning.plans import Plan
 from countveil.publication.accuracy import find_margins, plan_publications
 from countveil.publication.layout import Layout, lay_out
+from countveil.publication.outlook import foresee
 from countveil.query.schema import Column, Schema
 
 SHAPES: list[list[tuple[str, ...]]] = [
@@ -89,3 +91,22 @@ def test_plans_keep_every_margin_on_random_trees() -> None:
         check_margins(layout, planned)
         kept += 1
     assert kept >= 3
+
+
+def test_the_expected_time_follows_what_is_simulated_and_not_the_number_of_cells() -> None:
+    mechanism = cv.design(epsilon="1", delta="1e-6", policy="signed")
+    seconds = {}
+    for margins in ((), (DeclaredTable(("y",)),)):
+        tables = tuple(map(DeclaredTable, (("x",), ("x", "y"))))
+        declared = DeclaredPublication("census", "people", tables, Path("out"), margins=margins)
+        layout = lay_out(declared, places(100, 1000))
+        laws = {"x": mechanism, "x*y": mechanism}
+        outlook = foresee(layout, laws, epsilon="1", delta="1e-6", pool="p", editions_left=1, answers=2)
+        seconds[len(margins)] = outlook.seconds
+        assert [(each.grade, each.answers, each.share) for each in outlook.tables] == [
+            (None, 0, 0.0),
+            ("census-1", 1, 0.5),
+            ("census-2", 1, 0.5),
+        ]
+    assert seconds[0] <= 3
+    assert 10 <= seconds[1] <= 30  # every run of the simulation of sums across the tree estimates all cells
