@@ -134,7 +134,10 @@ def _print_outlook(outlook: PublicationOutlook, as_json: bool) -> None:
         return
     shown = make_table()
     for head in ("table", "cells", "costs", "measured ±", "published ±", "never more than"):
-        shown.add_column(head, justify="left" if head == "table" else "right", no_wrap=head != "table")
+        if head == "table":
+            shown.add_column(head, overflow="fold")
+        else:
+            shown.add_column(head, justify="right", no_wrap=True)
     for each in outlook.tables:
         measured = "no" if each.margin_measured is None else f"{each.margin_measured:,}"
         worst = "" if each.worst_error is None else f"±{each.worst_error:,}"
