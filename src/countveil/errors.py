@@ -168,6 +168,7 @@ class BudgetError(CountveilError, RuntimeError):
         *,
         grade: str | None = None,
         others: Mapping[str, int] | None = None,
+        publishes: bool = False,
     ) -> None:
         self.pool = pool
         self.answers = answers
@@ -176,6 +177,8 @@ class BudgetError(CountveilError, RuntimeError):
         """The grade that was asked for, if the pool has several."""
         self.others = dict(others or {})
         """For each other grade with answers left, their number by the name of the grade."""
+        self.publishes = publishes
+        """Whether the grade pays for a table of a publication; answers cannot be added to such a grade alone."""
         of = "" if grade is None else f"grade {grade} of "
         if analyst is not None and answers == 0:
             name = shorten(analyst, 40)
@@ -189,6 +192,9 @@ class BudgetError(CountveilError, RuntimeError):
     def _advice(self) -> str:
         if self.analyst is not None:
             return "a curator can raise the share in countveil.toml, or the limit of the key"
+        if self.publishes:
+            plan = f"countveil budget {self.pool} --replan --reason WHY"
+            return f"a curator can raise editions in countveil.toml and make a new plan: {plan}"
         to = "" if self.grade is None else f" --grade {self.grade}"
         add = f"a curator can add answers with: countveil budget {self.pool} --extend N{to} --reason WHY"
         return f"{describe_others(self.others)}; {add}" if self.others else add

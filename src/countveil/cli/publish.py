@@ -136,16 +136,23 @@ def _print_outlook(outlook: PublicationOutlook, as_json: bool) -> None:
         print_json({"schema_version": 1, **asdict(outlook)})
         return
     shown = make_table()
-    for head in ("table", "cells", "measured ±", "published ±", "never more than"):
-        shown.add_column(head, justify="left" if head == "table" else "right", no_wrap=head != "table")
+    for head in ("table", "cells", "costs", "measured ±", "published ±", "never more than"):
+        if head == "table":
+            shown.add_column(head, overflow="fold")
+        else:
+            shown.add_column(head, justify="right", no_wrap=True)
     for each in outlook.tables:
         measured = "no" if each.margin_measured is None else f"{each.margin_measured:,}"
         worst = "" if each.worst_error is None else f"±{each.worst_error:,}"
-        shown.add_row(each.name, f"{each.cells:,}", measured, f"{each.margin_published:,}", worst)
+        cost = f"{each.answers} ({100 * each.share:.0f} %)" if each.answers else "nothing"
+        shown.add_row(each.name, f"{each.cells:,}", cost, measured, f"{each.margin_published:,}", worst)
     print_rich(shown)
     left = f"{outlook.editions_left} edition{'' if outlook.editions_left == 1 else 's'} left"
     promise = f"epsilon {outlook.epsilon}, delta {clip(outlook.delta, 3, 'up')} for all answers of pool {outlook.pool}"
-    click.echo(f"costs {outlook.cost} answers, one of the grade of each measured table; {left}; {promise}")
+    click.echo(
+        f"costs {outlook.cost} answer{'' if outlook.cost == 1 else 's'}, of grade {outlook.name}-N for table N as "
+        f"declared (in brackets about their parts of the privacy cost); {left}; {promise}"
+    )
     click.echo(f"takes about {outlook.seconds:,} s, and the time to count the data once; margins are of 95 %")
     for note in outlook.notes:
         click.echo(textwrap.fill(note, 80, initial_indent="- ", subsequent_indent="  "))

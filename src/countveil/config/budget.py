@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from countveil.config import keys
@@ -18,7 +19,10 @@ from countveil.config.values import (
     require,
 )
 from countveil.errors import ConfigError, ParameterError, RequestError, shorten
+from countveil.numeric.exact_numbers import decimal_text, number
 from countveil.planning.grades import POLICIES, STANDARD, Grade, check_grades
+
+LEAST_EPSILON, MOST_EPSILON = "0.001", "100"
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ def read_budget(name: str, entry: Mapping[str, object], published: bool = False)
     if "on_new_data" in entry:
         raise ConfigError(f"{key}.on_new_data", "remove this line: new data always continues the pool's plan")
     check_names(entry, keys.BUDGET, f"{key}.")
-    epsilon = read_epsilon(require(entry, "epsilon", key), f"{key}.epsilon")
+    epsilon = read_decimal(require(entry, "epsilon", key), f"{key}.epsilon", LEAST_EPSILON, MOST_EPSILON)
     delta = read_decimal(require(entry, "delta", key), f"{key}.delta", "1e-15", "0.1")
     pool = read_text(entry.get("pool", name), f"{key}.pool")
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]{0,99}", pool):
@@ -66,9 +70,13 @@ def read_budget(name: str, entry: Mapping[str, object], published: bool = False)
     return Budget(pool, epsilon, delta, grades, default, policy, objective, limits or None)
 
 
-def read_epsilon(value: object, key: str = "epsilon") -> str:
-    """The epsilon of a budget as decimal text, checked."""
-    return read_decimal(value, key, "0.001", "100")
+def imagine_epsilon(value: object) -> str:
+    """An epsilon that a budget could have, as decimal text; it is given as an argument, not in countveil.toml."""
+    allowed = f"a number from {LEAST_EPSILON} to {MOST_EPSILON}"
+    exact = number("epsilon", value, allowed)
+    if not Fraction(LEAST_EPSILON) <= exact <= Fraction(MOST_EPSILON):
+        raise ParameterError("epsilon", value, allowed)
+    return decimal_text(exact)
 
 
 def _read_grades(entry: Mapping[str, object], key: str, published: bool) -> Mapping[str, Grade]:

@@ -121,12 +121,11 @@ def _read_publication(
             raise ConfigError(f"{key}.margins", f"{margin.name} is a table of the publication; leave it out here")
     people = read_choice(entry.get("count", "rows"), f"{key}.count", ("rows", "people")) == "people"
     several = schema.cells_per_person > 1
-    if several and (people or schema.rows_per_person == 1):
-        rows = 'count = "rows"' if schema.rows_per_person > 1 else 'rows_per_person to 2 or more with count = "rows"'
+    if several and people:
         raise ConfigError(
             f"{key}.count",
             f"tables of people add up only if each person is in one cell, and dataset.{dataset}.cells_per_person is "
-            f"{schema.cells_per_person}; set it to 1, or {rows}",
+            f'{schema.cells_per_person}; set it to 1, or count = "rows"',
         )
     place = os.path.expanduser(read_text(entry.get("output", f"publications/{name}"), f"{key}.output"))
     if place.startswith("~"):
@@ -139,7 +138,7 @@ def _read_publication(
         directory / place,
         read_count(entry.get("editions", 1), f"{key}.editions", MOST_EDITIONS),
         margins,
-        people or schema.rows_per_person == 1,
+        people or (schema.rows_per_person == 1 and not several),
         read_choice(entry.get("estimate", "nearest"), f"{key}.estimate", ("nearest", "unbiased")),
         cells,
     )
@@ -183,6 +182,9 @@ def _read_table(entry: Mapping[str, object], key: str, schema: Schema) -> Declar
             raise ConfigError(f"{key}.by", f"{shorten(column)} is not a column of the dataset; declared: {declared}")
         if column.casefold() in (*RESERVED, *RESERVED_OF_MARGINS):
             raise ConfigError(f"{key}.by", f"{column} is a column of published files; declare it by another name")
+        if column.casefold() == TOTAL:
+            hint = "rename it in the source, or derive a column of another name from it"
+            raise ConfigError(f"{key}.by", f"{column} is the name of the table without columns, {hint}")
     if "margin" in entry and "weight" in entry:
         raise ConfigError(key, "margin fixes the accuracy, and weight shares what is left; leave one of them out")
     margin = read_count(entry["margin"], f"{key}.margin", LARGEST_MARGIN) if "margin" in entry else None

@@ -8,6 +8,7 @@ Two tables of which neither is coarser, but which have a common finer table, cro
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -79,13 +80,15 @@ def read_hierarchy(cells: Any, tables: Sequence[Sequence[str] | str], names: Seq
         for other in groupings[:i]:
             if len(one) == len(other) and one.is_coarser(other):
                 raise RequestError(f"tables {other.name} and {one.name} have the same cells: leave one of them out")
-            if one.name == other.name:
-                raise RequestError(f"two tables are called {one.name}: give them different names")
     added = complete(groupings, codes)
     groupings.sort(key=len)
     if len(groupings[0]) > 1:
         groupings.insert(0, group_rows(TOTAL, [], rows, ()))
         added.append(TOTAL)
+    twice = [name for name, times in Counter(grouping.name for grouping in groupings).items() if times > 1]
+    if twice:
+        own = f"; {twice[0]} is the name of a table that is added" if twice[0] in added else ""
+        raise RequestError(f"two tables are called {twice[0]}: give them different names{own}")
     above = find_coarser_tables(groupings)
     parents = [np.zeros(1, dtype=np.int64)]
     for i, grouping in enumerate(groupings[1:], start=1):

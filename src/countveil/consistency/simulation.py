@@ -94,6 +94,23 @@ class Simulation:
             if i and law is not None and not self.tree.below(i) and FamilySums.pays(level, law)
         }
 
+    @property
+    def drawn(self) -> int:
+        """How many numbers each run draws: one for every node, or for every family of which only the sum is drawn."""
+        return len(self.tree) - sum(len(s.level) - len(s.level.starts) for s in self._family_sums.values())
+
+    @property
+    def followed(self) -> int:
+        """How many nodes each run follows through least squares: one of each class, or one of each table."""
+        classes = self._classes
+        return len(self.tree.levels) if classes is None else sum(map(_count, classes))
+
+    @property
+    def _classes(self) -> list[Ints] | None:
+        """The class of every node; None if there are too many classes."""
+        classes = classify(self.tree)
+        return classes if sum(map(_count, classes)) <= MOST_CLASSES else None
+
     def draw(self, runs: int) -> list[Ints | None]:
         """Draw noise for every measurement of each table (None if it is not measured), with a row for each run."""
         return [None if law is None else self._draw(i, runs) for i, law in enumerate(self.laws)]
@@ -106,17 +123,14 @@ class Simulation:
 
     def batches(self, progress: Progress = iter) -> Iterator[int]:
         """Yield how many runs to draw at once, until all runs are drawn."""
-        drawn = len(self.tree) - sum(len(s.level) - len(s.level.starts) for s in self._family_sums.values())
-        size = min(self.runs, max(1, BATCH_NODES // max(drawn, 1)))
+        size = min(self.runs, max(1, BATCH_NODES // max(self.drawn, 1)))
         for start in progress(range(0, self.runs, size)):
             yield min(size, self.runs - start)
 
     def quantiles(self, progress: Progress = iter) -> Quantiles:
         """The 95 % margin of the estimate of every node: by class if there are few classes, else standardised."""
-        classes = classify(self.tree)
-        if sum(int(ids.max(initial=-1)) + 1 for ids in classes) <= MOST_CLASSES:
-            return self._by_class(classes, progress)
-        return self._standardise(progress)
+        classes = self._classes
+        return self._standardise(progress) if classes is None else self._by_class(classes, progress)
 
     def _by_class(self, classes: list[Ints], progress: Progress) -> Quantiles:
         picked = [np.unique(ids, return_index=True)[1] for ids in classes]
@@ -253,6 +267,11 @@ def classify(tree: Tree) -> list[Ints]:
         key = level.spread(family) * (int(kinds[i].max()) + 1) + kinds[i]
         classes.append(np.unique(key, return_inverse=True)[1].astype(np.int64))
     return classes
+
+
+def _count(ids: Ints) -> int:
+    """How many classes a level has."""
+    return int(ids.max(initial=-1)) + 1
 
 
 def _mix(values: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 from countveil.config.budget import Budget
 from countveil.errors import ConfigError, ParameterError, RequestError
-from countveil.ledger import STANDARD, GradeRecord, PlanRecord
+from countveil.ledger import STANDARD, GradeRecord, Ledger, PlanRecord
 from countveil.ledger.records import PUBLICATION
 from countveil.numeric.exact_numbers import decimal_text, number
 from countveil.planning import Grade, plan
@@ -188,6 +189,21 @@ def notes_on(record: PlanRecord) -> tuple[str, ...]:
     if record.plan_lost:
         notes.append("a plan may have been lost, and with it the mechanism of its answers: no epsilon can be stated")
     return tuple(notes)
+
+
+def add_answers(grade: GradeRecord, answers: int) -> GradeRecord:
+    """The grade after an extension. The added answers first pay for those that lost history may have given."""
+    return replace(grade, more=grade.more + answers, debt=max(0, grade.debt - answers))
+
+
+def add_losses(record: PlanRecord, ledger: Ledger) -> PlanRecord:
+    """The plan with the debts that lost history leaves to each grade; the same object if it has them."""
+    lost, plan_lost = ledger.lost(), ledger.plan_lost()
+    debts = [max(0, lost - each.answers) for each in record.grades]
+    if ([each.debt for each in record.grades], record.plan_lost) == (debts, plan_lost):
+        return record
+    grades = (replace(each, debt=debt) for each, debt in zip(record.grades, debts, strict=True))
+    return replace(record, grades=tuple(grades), plan_lost=plan_lost)
 
 
 def nothing_more(pool: str, why: str) -> RequestError:

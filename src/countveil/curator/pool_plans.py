@@ -16,8 +16,8 @@ from countveil.accounting.privacy_loss import float_below
 from countveil.config.budget import Budget
 from countveil.config.configuration import Config, Dataset
 from countveil.curator import plan_records
-from countveil.curator.plan_records import given_reason, lost_answers, notes_on, nothing_more
-from countveil.curator.receipts import GradeBudget, PoolBudget, Receipt, Share, describe_grade
+from countveil.curator.plan_records import add_answers, add_losses, given_reason, lost_answers, notes_on, nothing_more
+from countveil.curator.receipts import GradeBudget, PoolBudget, Receipt, describe_grade, sum_share
 from countveil.errors import BudgetError, ConfigError, LedgerError, ParameterError, RequestError, shorten
 from countveil.ledger import Charge, GradeRecord, Ledger, Most, PlanRecord, Standing
 from countveil.ledger.ledger import spent_error
@@ -155,13 +155,27 @@ class Plans:
             if record is None:
                 schemas = [each.schema for each in self._config.pool(budget.pool)]
                 record = plan_records.make(budget, schemas, self.publications(budget.pool))
-            lost, plan_lost = self._ledger.lost(), self._ledger.plan_lost()
-            debts = [max(0, lost - each.answers) for each in record.grades]
-            if ([each.debt for each in record.grades], record.plan_lost) != (debts, plan_lost):
-                grades = (replace(each, debt=debt) for each, debt in zip(record.grades, debts, strict=True))
-                record = replace(record, grades=tuple(grades), plan_lost=plan_lost)
-            self._new_plans[budget.pool] = record
+            record = self._new_plans[budget.pool] = add_losses(record, self._ledger)
             return record
+
+    def imagine(self, budget: Budget, publications: Sequence[Layout]) -> tuple[PlanRecord, str]:
+        """The plan that a pool would get with another budget or other publications, and the epsilon that would then be
+        stated: if a plan is on record, that of both plans together."""
+        schemas = [each.schema for each in self._config.pool(budget.pool)]
+        plan = add_losses(plan_records.make(budget, schemas, publications), self._ledger)
+        before = self._ledger.plan(budget.pool)
+        return (plan, self._compose_epsilon(plan)) if before is None else self._append(plan, before)
+
+    def _append(self, plan: PlanRecord, before: PlanRecord) -> tuple[PlanRecord, str]:
+        """A new plan of a pool after those on record, and the epsilon of all of them together."""
+        plan = replace(plan, earlier=(*before.earlier, replace(before, earlier=())))
+        epsilon = self._epsilon_of(plan)
+        if epsilon is None:
+            raise RequestError(
+                f"all plans of pool {plan.pool} together have no epsilon at delta {plan.delta}; "
+                "state a larger delta in countveil.toml"
+            )
+        return plan, epsilon
 
     # -- the stated epsilon ------------------------------------------------------------------------------------------
 
@@ -285,7 +299,7 @@ class Plans:
             record.delta,
             mechanism.hash,
             mechanism.margin_95,
-            {who: _sum_share(mine) for who, mine in shares.items()},
+            {who: sum_share(mine) for who, mine in shares.items()},
             lost_answers(record),
             notes_on(record),
             default,
@@ -308,7 +322,7 @@ class Plans:
                 f"countveil.toml and make a new plan: countveil budget {pool} --replan --reason WHY"
             )
         after = replace(
-            record, grades=tuple(_add(each, more) if each.name == chosen else each for each in record.grades)
+            record, grades=tuple(add_answers(each, more) if each.name == chosen else each for each in record.grades)
         )
         epsilon = self._epsilon_of(after)
         if epsilon is None:
@@ -330,13 +344,7 @@ class Plans:
         before = self._ledger.plan(pool)
         if before is None:
             raise RequestError(f"pool {pool} has no plan yet; its first question records the configured plan")
-        plan = replace(self._make_plan(budget), earlier=(*before.earlier, replace(before, earlier=())))
-        epsilon = self._epsilon_of(plan)
-        if epsilon is None:
-            raise RequestError(
-                f"all plans of pool {pool} together have no epsilon at delta {plan.delta}; "
-                "state a larger delta in countveil.toml"
-            )
+        plan, epsilon = self._append(self._make_plan(budget), before)
         self._ledger.replan(plan, epsilon, words, since=before)
         return self.budget(pool)
 
@@ -386,13 +394,3 @@ class Plans:
             raise BudgetError(pool, share.answers, analyst, grade=named)
         if most is not None and (limit := self._ledger.limit(pool, analyst, grade, most)).left < 1:
             raise BudgetError(pool, limit.answers, analyst, grade=named)
-
-
-def _add(grade: GradeRecord, answers: int) -> GradeRecord:
-    """The grade after an extension. The added answers first pay for those that lost history may have given."""
-    return replace(grade, more=grade.more + answers, debt=max(0, grade.debt - answers))
-
-
-def _sum_share(grades: Mapping[str, Standing]) -> Share:
-    """The share of an analyst in all grades together, with the share in each grade."""
-    return Share(sum(each.answers for each in grades.values()), sum(each.spent for each in grades.values()), grades)

@@ -9,6 +9,7 @@ completes with a new salt and new noise keys.
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -16,12 +17,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from countveil.config.budget import read_epsilon
+from countveil.config.budget import imagine_epsilon
 from countveil.config.configuration import Dataset
 from countveil.config.publications import DeclaredPublication, DeclaredTable
 from countveil.curator.overview import Overview
 from countveil.curator.parquet_results import Ready
-from countveil.curator.plan_records import digest_laws, make, published_tables
+from countveil.curator.plan_records import digest_laws, published_tables
 from countveil.curator.pool_plans import CURATOR
 from countveil.curator.recorded_counts import draw_counts, pack_counts, unpack_counts
 from countveil.errors import ConfigError, ParameterError, RequestError
@@ -38,6 +39,8 @@ from countveil.publication.verification import check_same
 from countveil.publication.writing import Facts, write_edition
 from countveil.query import Question
 from countveil.sampling.randomness import salt
+
+log = logging.getLogger("countveil.curator.publishing")
 
 
 class Publishing(Overview):
@@ -108,6 +111,9 @@ class Publishing(Overview):
             if not replayed:
                 with self._anchor_failures():
                     charges = self._measure(ready, layout, mechanisms, charges)
+                for table, charge in zip(tables, charges, strict=True):
+                    cells = len(layout.tree.levels[layout.tree.place(table.name)])
+                    log.info("answered charge=%s dataset=%s cells=%d", charge.id, charge.dataset, cells)
         facts = self._describe(ready.record, charges, layout, number)
         folder = find_published(place, facts.receipts)
         if folder is None:
@@ -197,26 +203,31 @@ class Publishing(Overview):
             stated, left = self._plans.epsilon(record), self._plans.left(dataset, CURATOR)
         else:
             layout = lay_out(_imagine_table(declared, table, margin), dataset.schema)
-            record = self._imagine_plan(dataset, layout, epsilon)
-            stated, left = record.epsilon, {}
+            record, stated = self._imagine_plan(dataset, layout, epsilon)
+            left = {}
         grades = published_tables(record, name)
         mechanisms = {name: Mechanism.from_text(grade.document) for name, grade in grades.items()}
-        return foresee(
+        outlook = foresee(
             layout,
             mechanisms,
             epsilon=stated,
             delta=record.delta,
             pool=record.pool,
             editions_left=min(left.get(grade.name, grade.answers) for grade in grades.values()),
+            answers=sum(grade.answers for grade in record.grades),
         )
+        if left or not record.earlier:
+            return outlook
+        note = f"this would be a new plan, of epsilon {record.epsilon}; the stated epsilon covers the plans before too"
+        return replace(outlook, notes=(*outlook.notes, note))
 
-    def _imagine_plan(self, dataset: Dataset, layout: Layout, epsilon: str | None) -> PlanRecord:
-        """Make the plan that a dataset's pool would get with another epsilon or another publication."""
+    def _imagine_plan(self, dataset: Dataset, layout: Layout, epsilon: str | None) -> tuple[PlanRecord, str]:
+        """The plan that a dataset's pool would get with another epsilon or another publication, and its epsilon."""
         budget = dataset.require_budget()
         if epsilon is not None:
-            budget = replace(budget, epsilon=read_epsilon(epsilon))
+            budget = replace(budget, epsilon=imagine_epsilon(epsilon))
         others = [layout if each.name == layout.name else each for each in self._plans.publications(budget.pool)]
-        return make(budget, [each.schema for each in self.config.pool(budget.pool)], others)
+        return self._plans.imagine(budget, others)
 
     def _lay_out(self, name: str) -> tuple[DeclaredPublication, Dataset, Layout]:
         """A publication with its dataset and layout, after every check that does not read the source."""
@@ -232,9 +243,9 @@ def _derive(layout: Layout, mechanisms: Mapping[str, Mechanism], charges: list[C
     measurements: dict[str, Any] = {}
     for table, charge in zip(mechanisms, charges, strict=True):
         size = len(layout.tree.levels[layout.tree.place(table)])
-        measurements[table] = unpack_counts(charge.payload, size)
         if charge.payload is None:
             raise ConfigError(f"publication.{layout.name}", "has an edition that was not recorded; verify the ledger")
+        measurements[table] = unpack_counts(charge.payload, size)
     return Edition(layout, mechanisms, measurements, [charge.id for charge in charges], progress)
 
 

@@ -52,6 +52,11 @@ class Share(Standing):
         return {**_describe_standing(self), "grades": grades}
 
 
+def sum_share(grades: Mapping[str, Standing]) -> Share:
+    """The share of an analyst in all grades together, with the share in each grade."""
+    return Share(sum(each.answers for each in grades.values()), sum(each.spent for each in grades.values()), grades)
+
+
 def _describe_standing(standing: Standing) -> dict[str, int]:
     return {"answers": standing.answers, "left": max(0, standing.left)}
 

@@ -373,7 +373,9 @@ def spent_error(
     others = {name: standings[name].left for name in standings if name in single and standings[name].left > 0}
     if grade not in single:
         others = {}
-    return BudgetError(pool, standing.answers, grade=grade if len(standings) > 1 else None, others=others)
+    publishes = plan is not None and any(each.name == grade and not each.is_single for each in plan.grades)
+    named = grade if len(standings) > 1 else None
+    return BudgetError(pool, standing.answers, grade=named, others=others, publishes=publishes)
 
 
 def _quote(text: str) -> str:

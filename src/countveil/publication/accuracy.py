@@ -53,12 +53,16 @@ FEW, SEVERAL = 4, 16
 
 @dataclass
 class _Aim:
-    """What a measured table asks of the plan: a variance for its measurement, or a weight."""
+    """What a table asks of the plan: a variance for its measurement, or a weight, or neither: it is not measured."""
 
     layout: Layout
     place: int
     variance: float | None = None
-    weight: float = 1.0
+    weight: float = 0.0
+
+    @property
+    def is_measured(self) -> bool:
+        return self.variance is not None or self.weight > 0
 
     @property
     def table(self) -> DeclaredTable:
@@ -94,11 +98,15 @@ def plan_publications(layouts: Sequence[Layout], own: Mapping[str, Grade], **ter
     try:
         return _find_plan(layouts, own, **terms)
     except InfeasibleError as error:
-        raise InfeasibleError(_name_tables(error.reason, layouts), _name_tables(error.nearest, layouts)) from None
+        reason, nearest = (_name_tables(text, layouts, terms) for text in (error.reason, error.nearest))
+        raise InfeasibleError(reason, nearest) from None
 
 
-def _name_tables(text: str, layouts: Sequence[Layout]) -> str:
-    """Rewrite the explanation why no plan was found: name tables and margins instead of grades and variances."""
+def _name_tables(text: str, layouts: Sequence[Layout], terms: Mapping[str, Any]) -> str:
+    """Rewrite the explanation why no plan was found: name tables and margins instead of grades and variances, and the
+    given epsilon and delta instead of those that merged cells leave."""
+    for name in ("epsilon", "delta"):
+        text = text.replace(f"{name} {_shrink(terms[name])}", f"{name} {decimal_text(Fraction(terms[name]))}")
     for layout in layouts:
         for grade, table in zip(layout.declared.grades, layout.tables, strict=True):
             nearest = re.search(rf"the nearest variance of {grade}( \D*)is ([0-9.e]+)", text)
@@ -111,17 +119,47 @@ def _name_tables(text: str, layouts: Sequence[Layout]) -> str:
 
 def _find_plan(layouts: Sequence[Layout], own: Mapping[str, Grade], **terms: Any) -> Plan:
     answers = sum(int(grade.answers) for grade in own.values())
-    answers += sum(layout.declared.editions * len(layout.tables) for layout in layouts)
-    exponent = 1.0 if answers <= FEW else 1.5 if answers <= SEVERAL else 2.0
+    exponent = _choose_exponent(answers + sum(layout.declared.editions * len(layout.tables) for layout in layouts))
     aims = [aim for layout in layouts for aim in _aim(layout, exponent)]
     if any(aim.layout.sensitivity_of(aim.table) != _plain(aim.layout) for aim in aims):
         terms = {**terms, "epsilon": _shrink(terms["epsilon"]), "delta": _shrink(terms["delta"])}
-    for round_ in range(ROUNDS):
-        planned = plan(grades={**own, **{aim.name: aim.grade() for aim in aims}}, **terms)
-        if not _correct(aims, planned, exponent, last=round_ == ROUNDS - 1):
+    found: Plan | None = None
+    missed: InfeasibleError | None = None
+    for _ in range(ROUNDS):
+        measured = [aim for aim in aims if aim.is_measured]
+        try:
+            planned = plan(grades={**own, **{aim.name: aim.grade() for aim in measured}}, **terms)
+            parts = [_divide_margins(layout, measured, planned) for layout in layouts]
+            missed = next(filter(None, map(_find_miss, layouts, parts)), None)
+            if missed is None:
+                _check_merged(measured, planned)
+                found = planned
+        except InfeasibleError as error:
+            missed = error
             break
-    _check_merged(aims, planned)
-    return planned
+        corrected = [_correct(each, aims, planned, exponent, own) for each, own in zip(layouts, parts, strict=True)]
+        if not any(corrected):
+            break
+    if found is None:
+        assert missed is not None
+        raise missed
+    return found
+
+
+def _choose_exponent(answers: int) -> float:
+    """The p for which a measurement of variance v costs about v^(-p/2), if so many answers share the budget."""
+    return 1.0 if answers <= FEW else 1.5 if answers <= SEVERAL else 2.0
+
+
+def share_costs(layout: Layout, mechanisms: Mapping[str, Mechanism], answers: int) -> dict[str, float]:
+    """About which part of the privacy cost of an edition each measured table has, in a pool of so many answers."""
+    exponent, costs = _choose_exponent(answers), {}
+    for table in layout.tables:
+        if table.name in mechanisms:
+            sensitivity, cells = layout.sensitivity_of(table)
+            variance = float(mechanisms[table.name].certificate.variance)
+            costs[table.name] = cells * (sensitivity**2 / variance) ** (exponent / 2)
+    return {name: cost / sum(costs.values()) for name, cost in costs.items()}
 
 
 def _aim(layout: Layout, exponent: float) -> list[_Aim]:
@@ -154,47 +192,82 @@ def _aim(layout: Layout, exponent: float) -> list[_Aim]:
         scale = total / sum(pull * split.variances[name] for name, pull in pulls.items())
         for aim in aims:
             aim.weight = scale * pulls.get(aim.table.name, 0.0)
-    else:
-        for aim in aims:
-            if aim.variance is None and math.isfinite(needed.variances[aim.table.name]):
-                aim.variance = needed.variances[aim.table.name]
-    return [aim for aim in aims if aim.variance is not None or (weights and aim.weight > 0)]
+    return aims
 
 
-def _correct(aims: list[_Aim], planned: Plan, exponent: float, *, last: bool) -> bool:
-    """Correct the variances of tables whose published numbers miss their margins. Returns whether any was corrected."""
+def _divide_margins(layout: Layout, aims: Sequence[_Aim], planned: Plan) -> dict[str, float]:
+    """For each table with a margin, measured or not: the margin of its published numbers, divided by that margin."""
     mechanisms = {grade.name: grade.mechanism for grade in planned.grades}
-    changed = False
-    for layout in {id(aim.layout): aim.layout for aim in aims}.values():
-        own = [aim for aim in aims if aim.layout is layout]
-        wanted = {aim.table.name: aim.table.margin for aim in own if aim.table.margin and aim.variance is not None}
-        margins = find_margins(layout, {aim.table.name: mechanisms[aim.name] for aim in own})
-        parts = {name: margins[name] / margin for name, margin in wanted.items()}
-        wasted = any(parts[aim.table.name] < WASTE and not aim.is_loose for aim in own if aim.table.name in parts)
-        if not parts or (max(parts.values()) <= 1 and not wasted):
-            continue
-        if last and max(parts.values()) > 1:
-            name = max(parts, key=lambda name: parts[name])
-            raise InfeasibleError(
-                f"publication {layout.name}: no plan keeps ±{wanted[name]} in table {name}",
-                f"±{math.ceil(margins[name])} is possible",
-            )
-        _solve_variances(layout, own, planned, exponent, parts)
-        changed = True
-    return changed
+    wanted = {table.name: table.margin for table in layout.tables if table.margin is not None}
+    own = {aim.table.name: mechanisms[aim.name] for aim in aims if aim.layout is layout}
+    margins = find_margins(layout, own) if wanted else {}
+    return {name: margins[name] / margin for name, margin in wanted.items()}
+
+
+def _find_miss(layout: Layout, parts: Mapping[str, float]) -> InfeasibleError | None:
+    """The error for the margin that is missed most, if one is missed."""
+    name = max(parts, key=lambda name: parts[name], default="")
+    if not name or parts[name] <= 1:
+        return None
+    margin = next(table.margin for table in layout.tables if table.name == name)
+    return InfeasibleError(
+        f"publication {layout.name}: no plan was found that keeps ±{margin} in table {name}",
+        f"±{math.ceil(parts[name] * (margin or 0))} is possible",
+    )
+
+
+def _correct(layout: Layout, aims: list[_Aim], planned: Plan, exponent: float, parts: Mapping[str, float]) -> bool:
+    """Correct the variances of one publication's tables, so that all margins are kept and none is kept too well.
+
+    Returns whether any was corrected. `parts` are those of `_divide_margins`.
+    """
+    own = [aim for aim in aims if aim.layout is layout and aim.is_measured]
+    kept = _list_kept(layout, own)
+    missed = {name for name, part in parts.items() if part > 1} - {name for names in kept.values() for name in names}
+    for aim in aims:
+        if aim.layout is layout and aim.table.name in missed:  # no measurement can be corrected for it: it gets its own
+            aim.variance = aim.loosest
+    worst = {table: max(parts[name] for name in names) for table, names in kept.items()}
+    wasted = any(worst[aim.table.name] < WASTE and not aim.is_loose for aim in own if aim.table.name in kept)
+    if not missed and (wasted or max(worst.values(), default=0) > 1):
+        _solve_variances(layout, own, planned, exponent, parts, kept)
+        return True
+    return bool(missed)
+
+
+def _list_kept(layout: Layout, aims: Sequence[_Aim]) -> dict[str, list[str]]:
+    """For each table with a variance, the tables whose margins it keeps.
+
+    They are the table itself and those above it that have margins and are not measured, up to the next measured one.
+    """
+    levels, measured = layout.tree.levels, {aim.table.name for aim in aims}
+    wanted = {table.name for table in layout.tables if table.margin is not None}
+    kept = {}
+    for name in (aim.table.name for aim in aims if aim.variance is not None):
+        kept[name] = [name]
+        above = levels[layout.tree.place(name)].above
+        while above >= 0 and levels[above].name not in measured:
+            kept[name] += {levels[above].name} & wanted
+            above = levels[above].above
+    return kept
 
 
 def _solve_variances(
-    layout: Layout, aims: list[_Aim], planned: Plan, exponent: float, parts: Mapping[str, float]
+    layout: Layout,
+    aims: Sequence[_Aim],
+    planned: Plan,
+    exponent: float,
+    parts: Mapping[str, float],
+    kept: Mapping[str, Sequence[str]],
 ) -> None:
-    """Set the variances of the tables with margins so that the margins are just kept.
+    """Set the variances of tables so that the margins of the tables that they keep are just kept.
 
     The other grades pay for this: all their variances are multiplied by one factor. `parts` has, for each table, its
     present margin divided by the margin that was asked for. Present margins are simulated; new ones are estimated in
     proportion to the exact standard deviation.
     """
     variances = {grade.name: float(grade.mechanism.certificate.variance) for grade in planned.grades}
-    fixed = {aim.name: aim.table.name for aim in aims if aim.table.name in parts}
+    fixed = {aim.name: kept[aim.table.name] for aim in aims if aim.table.name in kept}
     counts = {grade.name: grade.answers * grade.cells for grade in planned.grades}
     sensitivities = {grade.name: grade.mechanism.certificate.sensitivity for grade in planned.grades}
 
@@ -207,8 +280,8 @@ def _solve_variances(
     now = dict(variances)
     for _ in range(STEPS):
         deviations = _deviate(layout.tree, {aim.table.name: now[aim.name] for aim in aims})
-        for grade, table in fixed.items():
-            part = parts[table] * deviations[table] / before[table] / CLOSE
+        for grade, names in fixed.items():
+            part = max(parts[name] * deviations[name] / before[name] for name in names) / CLOSE
             now[grade] = min(now[grade] * min(max(part**-2, 1 / 16), 16.0), loosest[grade])
         left = cost(variances, variances) - cost(fixed, now)
         wider = (cost(free, variances) / left) ** (2 / exponent) if left > 0 else MOST_WIDER

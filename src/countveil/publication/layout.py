@@ -6,7 +6,8 @@ the true tables add up exactly.
 
 **Guarantee.** A person is in at most m cells of the refinement, with at most r rows in each. So one person changes at
 most m cells of a table by at most r each if the table is the refinement itself, and its cells by at most m * r in total
-if the table is coarser. With m = 1 it is one cell by at most r in either case.
+if the table is coarser. With m = 1 it is one cell by at most r in either case. With r = 1 and m > 1 a coarser table is
+one of rows, not of people: a person counts up to m times in it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import numpy as np
 
 from countveil.config.publications import DeclaredPublication, DeclaredTable
 from countveil.consistency.hierarchy import Grouping, group_rows
-from countveil.consistency.tree import Ints, Tree
+from countveil.consistency.tree import TOTAL, Ints, Tree
 from countveil.errors import ConfigError, RequestError, shorten
 from countveil.query import Question, ask
 from countveil.query.public_tables import PublicTable
@@ -135,7 +136,8 @@ class Layout:
 def lay_out(declared: DeclaredPublication, schema: Schema) -> Layout:
     """The layout of a declared publication over the public schema of its dataset."""
     wide = replace(schema, max_cells=MOST_CELLS)
-    return Layout(declared, ask(wide, None, dataset=schema.name, by=list(declared.columns), people=declared.people))
+    question = ask(wide, None, dataset=schema.name, by=list(declared.columns), people=declared.people)
+    return Layout(declared, replace(question, people=declared.people))  # `ask` counts people if rows_per_person is 1
 
 
 def group_margin(layout: Layout, by: tuple[str, ...]) -> tuple[str, Ints, dict[str, Ints]]:
@@ -144,6 +146,11 @@ def group_margin(layout: Layout, by: tuple[str, ...]) -> tuple[str, Ints, dict[s
     Returns its name, for each of its cells the number of the sum that the cell belongs to, and for each column of the
     sum the indexes of the labels of all sums.
     """
+    if any(set(by) == set(level.labels) or "*".join(by) == level.name for level in layout.tree.levels):
+        raise ConfigError(
+            f"publication.{layout.name}.margins",
+            f"{'*'.join(by) or TOTAL} is a table of the publication, also if it was added; leave it out here",
+        )
     margin = layout.group(by)
     for table in sorted(layout.tables, key=lambda table: len(layout.tree.levels[layout.tree.place(table.name)])):
         cells = layout.group(table.by)

@@ -8,15 +8,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from countveil.consistency.reconciler import Reconciler
+from countveil.consistency.sums import LARGEST_SIMULATED
 from countveil.consistency.tree import Floats, Tree
 from countveil.display.cards import Card, Shown
 from countveil.errors import CountveilError
 from countveil.mechanism.mechanism import Mechanism
-from countveil.publication.accuracy import estimate_margins, find_margins
+from countveil.publication.accuracy import estimate_margins, find_margins, share_costs
 from countveil.publication.layout import Layout, group_margin
 
-SECONDS_PER_NODE = 6e-5
-"""About how long deriving and writing a node takes; most of it is for the simulation of margins."""
+WRITING = 5e-6
+"""About how many seconds deriving and writing a node takes, without margins."""
+DRAWING, FOLLOWING, ESTIMATING = 1.5e-8, 7e-8, 1.5e-8
+"""About how many seconds a run of a simulation takes for a number that is drawn, for a node that is followed to get its
+margin, and for a node of which all are estimated to get the margins of sums across the tree."""
+WEIGHING = 1.4e-8
+"""About how many seconds the weight of one node in one sum across the tree takes."""
 FEWEST_SECONDS = 2
 GAP = 0.4
 """The mean of the positive part of a standard normal error, rounded up."""
@@ -27,7 +34,8 @@ class TableOutlook:
     """One table of a publication, before it is published.
 
     `margin_measured` is the 95 % margin of its measurement, `margin_published` that of its published numbers, which
-    combine all tables; no published number is ever further than `worst_error` from the truth.
+    combine all tables; no published number is ever further than `worst_error` from the truth. An edition takes
+    `answers` answers of the grade `grade` for it, which is about `share` of the privacy cost of the edition.
     """
 
     name: str
@@ -37,6 +45,9 @@ class TableOutlook:
     margin_measured: int | None
     margin_published: int
     worst_error: int | None
+    grade: str | None
+    answers: int
+    share: float
 
 
 @dataclass(frozen=True, repr=False)
@@ -64,8 +75,11 @@ class PublicationOutlook(Shown):
             "costs": f"{self.cost} answers; {self.editions_left} editions left",
             "guarantee": f"epsilon {self.epsilon}, delta {self.delta} for all answers of pool {self.pool}",
         }
-        rows = [(t.name, t.cells, t.margin_measured or "no", t.margin_published, t.worst_error) for t in self.tables]
-        head = ("table", "cells", "measured ±", "published ±", "never more than ±")
+        rows = [
+            (t.name, t.cells, _describe_cost(t), t.margin_measured or "no", t.margin_published, t.worst_error)
+            for t in self.tables
+        ]
+        head = ("table", "cells", "costs", "measured ±", "published ±", "never more than ±")
         return Card(f"Publication {self.name}, before it is published", facts, "", head, rows, len(rows), self.notes)
 
 
@@ -77,9 +91,12 @@ def foresee(
     delta: str,
     pool: str,
     editions_left: int,
+    answers: int,
 ) -> PublicationOutlook:
-    """The outlook of a publication whose tables are measured with these mechanisms."""
+    """The outlook of a publication whose tables are measured with these mechanisms; `answers` are those of its pool."""
     tree = layout.tree
+    grades = {table.name: layout.declared.grade_of(place) for place, table in enumerate(layout.tables)}
+    shares = share_costs(layout, mechanisms, answers)
     margins = find_margins(layout, mechanisms)
     bounds = _bound_errors(tree, mechanisms) if layout.declared.estimate == "nearest" else None
     tables = tuple(
@@ -91,10 +108,12 @@ def foresee(
             mechanisms[level.name].margin_95 if level.name in mechanisms else None,
             math.ceil(margins[level.name]),
             None if bounds is None else bounds[i],
+            grades[level.name] if level.name in mechanisms else None,
+            int(level.name in mechanisms),
+            round(shares.get(level.name, 0.0), 3),
         )
         for i, level in enumerate(tree.levels)
     )
-    seconds = max(FEWEST_SECONDS, math.ceil(len(tree) * SECONDS_PER_NODE))
     return PublicationOutlook(
         layout.name,
         layout.declared.dataset,
@@ -104,9 +123,25 @@ def foresee(
         editions_left,
         epsilon,
         delta,
-        seconds,
+        _estimate_seconds(layout, mechanisms),
         (*_note_tables(layout, mechanisms), *_note_margins(layout, mechanisms)),
     )
+
+
+def _describe_cost(table: TableOutlook) -> str:
+    return f"{table.answers} of {table.grade}, {100 * table.share:.0f} %" if table.grade else "nothing"
+
+
+def _estimate_seconds(layout: Layout, mechanisms: Mapping[str, Mechanism]) -> int:
+    """About how many seconds an edition takes: most of them are for the simulations, which depend on the tree."""
+    simulation = Reconciler.of(layout.tree, mechanisms, tuple(mechanisms), layout.digest.encode()).simulation
+    nodes, runs = len(layout.tree), simulation.runs
+    seconds = nodes * WRITING + runs * (simulation.drawn * DRAWING + simulation.followed * FOLLOWING)
+    for margin in layout.declared.margins:
+        sums = int(group_margin(layout, margin.by)[1].max()) + 1
+        simulated = runs if nodes <= LARGEST_SIMULATED else 0
+        seconds += nodes * (sums * WEIGHING + simulated * ESTIMATING)
+    return max(FEWEST_SECONDS, math.ceil(seconds))
 
 
 def _bound_errors(tree: Tree, mechanisms: Mapping[str, Mechanism]) -> list[int]:

@@ -68,6 +68,14 @@ def test_tables_that_cross_are_refused_and_named() -> None:
         Tree.from_columns(CELLS, [["sex"], ["town", "sex"], ["town", "age"]])
 
 
+def test_two_tables_of_one_name_are_refused_also_if_one_is_added() -> None:
+    cells = {"total": [0, 0, 1, 1], "ok": [0, 1, 0, 1]}
+    with pytest.raises(RequestError, match=r"two tables are called total: .*; total is the name of a table"):
+        Tree.from_columns(cells, [["total"], ["total", "ok"]])
+    with pytest.raises(RequestError, match="two tables are called a: give them different names"):
+        Tree.from_columns(CELLS, [["town"], ["town", "sex"]], names=["a", "a"])
+
+
 def test_equal_tables_and_unknown_columns_are_refused() -> None:
     with pytest.raises(RequestError, match="tables town and county\\*town have the same cells"):
         Tree.from_columns(CELLS, [["town"], ["county", "town"]])

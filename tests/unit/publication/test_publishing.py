@@ -13,6 +13,8 @@ import pytest
 import countveil as cv
 from countveil.curator.curator import Curator
 from countveil.errors import BudgetError, ConfigError, ParameterError, RequestError
+from countveil.mechanism.mechanism import Mechanism
+from tests.support.curated import write_rows
 from tests.support.editions import make_edition, write_small
 from tests.support.published import TABLES, TOWNS, config_text, copy_place, rows, write_people, write_place
 
@@ -74,8 +76,10 @@ def test_new_data_gives_a_new_edition_until_none_is_left(tmp_path: Path) -> None
         assert published.manifest["edition"] == edition
         assert published.path == tmp_path / "publications" / "census" / f"edition-{edition}"
     write_people(tmp_path, 500)
-    with Curator.open(config) as curator, pytest.raises(BudgetError, match="census-"):
+    with Curator.open(config) as curator, pytest.raises(BudgetError, match="census-") as spent:
         curator.publish("census")
+    assert "raise editions in countveil.toml and make a new plan: countveil budget people --replan" in str(spent.value)
+    assert "--extend" not in str(spent.value)
 
 
 @pytest.mark.slow  # a plan is designed
@@ -166,6 +170,35 @@ def test_tables_that_cross_are_named_before_anything_is_charged(tmp_path: Path) 
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("tables", "more", "message"),
+    [
+        ('[{ by = ["Total"] }]', "", r"tables\[1\]\.by: Total is the name of the table without columns, rename it"),
+        ('[{ by = ["county"] }]', 'margins = [["Total"]]', r"margins\[1\]\.by: Total is the name of the table"),
+        ('[{ by = ["county"] }]', "margins = [[]]", "margins: total is a table of the publication, also if"),
+        (
+            '[{ by = ["county", "sex"] }, { by = ["county", "Total"] }]',
+            'margins = [["county"]]',
+            "margins: county is a table of the publication, also if it was added; leave it out here",
+        ),
+        ('[{ by = ["county", "sex"] }, { by = ["county*sex"] }]', "", r"tables: two tables are called county\*sex"),
+    ],
+)
+def test_two_tables_or_margins_of_one_name_are_refused_before_anything_is_charged(
+    tmp_path: Path, tables: str, more: str, message: str
+) -> None:
+    other = "Tall" if "margins: county" in message else "Total"
+    columns = '"county*sex" = { from = "age", bands = [0, 50] }\nTotal = ["x", "y"]'
+    head = "[dataset.people.budget]"
+    text = config_text(tables=tables, more=more).replace(head, f"{columns}\n{head}")
+    config = write_place(tmp_path, text.replace("Total", other))
+    with pytest.raises(ConfigError, match=message), Curator.open(config) as curator:
+        curator.publish("census", output=tmp_path / "out")
+    if (tmp_path / "countveil.ledger").exists():
+        with Curator.open(config) as curator:
+            assert curator.history() == []
+
+
 def test_another_publication_than_the_plan_was_made_for_is_refused(tmp_path: Path) -> None:
     config = copy_place(tmp_path)
     changed = config_text(tables='[{ by = [] }, { by = ["town"] }]')
@@ -231,23 +264,34 @@ def test_parquet_tables_have_the_same_columns(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow  # a plan is designed
-def test_people_in_several_cells_move_coarser_tables_by_all_of_their_rows(tmp_path: Path) -> None:
-    dataset = "rows_per_person = 2\ncells_per_person = 3"
+@pytest.mark.parametrize("rows_per_person", [1, 2])
+def test_people_in_several_cells_move_coarser_tables_by_all_of_their_rows(tmp_path: Path, rows_per_person: int) -> None:
+    dataset = f"rows_per_person = {rows_per_person}\ncells_per_person = 3"
     config = write_place(tmp_path, config_text(dataset=dataset, tables='[{ by = [] }, { by = ["town", "sex"] }]'))
+    people = [(1, town, sex, 20) for town in TOWNS for sex in "fm" for _ in range(3)]  # one person, 30 rows in 10 cells
+    write_rows(tmp_path / "people.csv", ["id", "town", "sex", "age"], people)
     with Curator.open(config) as curator:
-        record = curator._plans.of(curator.config.dataset("people"))
+        _, ready, layout = curator._lay_out("census")
+        record = curator._plans.of(ready, opened=True)
+        mechanisms = [Mechanism.from_text(grade.document) for grade in record.grades]
         published = curator.publish("census", output=tmp_path / "out")
+        with curator._prepare(layout.question, ready, "curator", "census-1") as opened:
+            counts = opened.engine.count(layout.question, salt=b"salt")
     assert [each["cells_per_person"] for each in published.manifest["tables"]] == [1, 3]
-    assert published.verify() == []
     sensitivities = [(grade.terms["sensitivity"], grade.terms["cells"]) for grade in record.grades]
-    assert sensitivities == [("6", "1"), ("2", "3")]
+    assert sensitivities == [(str(3 * rows_per_person), "1"), (str(rows_per_person), "3")]
+    assert [each.certificate.sensitivity for each in mechanisms] == [3 * rows_per_person, rows_per_person]
+    assert (counts.max(), counts.sum()) == (rows_per_person, 3 * rows_per_person)
+    assert published.manifest["truth"]["text"].startswith(f"rows of people; at most {rows_per_person} row")
+    assert published.verify() == []
 
 
 def test_tables_of_people_are_refused_if_a_person_may_be_in_several_cells(tmp_path: Path) -> None:
     config = write_place(
         tmp_path, config_text(dataset="rows_per_person = 2\ncells_per_person = 3", more='count = "people"')
     )
-    with pytest.raises(ConfigError, match="tables of people add up only if each person is in one cell"):
+    advice = 'each person is in one cell, and dataset.people.cells_per_person is 3; set it to 1, or count = "rows"'
+    with pytest.raises(ConfigError, match=f"tables of people add up only if {advice}"):
         Curator.open(config)
 
 
@@ -263,7 +307,11 @@ def test_a_dry_run_of_a_publication_needs_no_data_and_adds_no_ledger_entry(tmp_p
     margin = {table.name: table.margin_published for table in plain.tables}
     assert {table.name: table.margin_published for table in finer.tables}["county"] <= 6
     assert {table.name: table.margin_published for table in cheaper.tables}["town"] >= margin["town"]
-    assert cheaper.epsilon == "4"
+    assert "4" in cheaper.notes[-1]
+    config.write_text(config.read_text().replace('epsilon = "5"', 'epsilon = "4"'))
+    with Curator.open(config) as curator:
+        assert curator.replan_budget("people", "less noise").epsilon == cheaper.epsilon
+    assert float(cheaper.epsilon) > 5
 
 
 @pytest.mark.slow  # a plan is designed
