@@ -21,6 +21,7 @@ from countveil.curator.receipts import GradeBudget, PoolBudget, Receipt, describ
 from countveil.errors import BudgetError, ConfigError, LedgerError, ParameterError, RequestError, shorten
 from countveil.ledger import Charge, GradeRecord, Ledger, Most, PlanRecord, Standing
 from countveil.ledger.ledger import spent_error
+from countveil.ledger.records import NOTHING
 from countveil.mechanism.intervals import Intervals
 from countveil.mechanism.mechanism import Mechanism
 from countveil.numeric.exact_numbers import decimal_text, integer, number
@@ -373,7 +374,7 @@ class Plans:
         published = {grade for each in self._config.publications_of(pool) for grade in each.grades}
         for name in left:
             if shares and not (analyst == CURATOR and name in published):
-                left[name] = min(left[name], mine.get(name, Standing(0, 0)).left)
+                left[name] = min(left[name], mine.get(name, NOTHING).left)
             if most is not None:
                 left[name] = min(left[name], self._ledger.limit(pool, analyst, name, most).left)
         return {name: max(0, many) for name, many in left.items()}  # a share may be below what was spent of it
@@ -385,11 +386,10 @@ class Plans:
     def check_left(self, dataset: Dataset, grade: str, analyst: str, most: Most | None = None) -> None:
         """Raise the error that a charge would raise if no answer is left, without charging."""
         pool, (standings, shares) = dataset.require_budget().pool, self._standing(dataset)
-        spent = spent_error(pool, grade, standings, self._ledger.plan(pool))
+        if standings.get(grade, NOTHING).left < 1:
+            raise spent_error(pool, grade, standings, self._ledger.plan(pool))
         named = grade if len(standings) > 1 else None
-        if spent is not None:
-            raise spent
-        share = shares.get(analyst, {}).get(grade, Standing(0, 0))
+        share = shares.get(analyst, {}).get(grade, NOTHING)
         if shares and share.left < 1:
             raise BudgetError(pool, share.answers, analyst, grade=named)
         if most is not None and (limit := self._ledger.limit(pool, analyst, grade, most)).left < 1:

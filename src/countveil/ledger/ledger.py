@@ -11,6 +11,7 @@ from countveil.errors import BudgetError, ConfigError, ConflictError, LedgerErro
 from countveil.ledger.anchor import Anchor
 from countveil.ledger.budgets import Budgets
 from countveil.ledger.records import (
+    NOTHING,
     STANDARD,
     Asked,
     Charge,
@@ -246,9 +247,8 @@ class Ledger(Budgets):
         rows = self._read(f"SELECT name, answers, spent, {any_share} FROM grade WHERE pool = ?", (pool,))
         standings = {name: Standing(answers, spent) for name, answers, spent, _ in rows}
         shared = any(row[3] for row in rows)
-        spent = spent_error(pool, grade, standings, self.plan(pool))
-        if spent is not None:
-            raise spent
+        if standings.get(grade, NOTHING).left < 1:
+            raise spent_error(pool, grade, standings, self.plan(pool))
         named = grade if len(standings) > 1 else None
         if shared and (share := self.standing(pool, analyst, grade)).left < 1:
             raise BudgetError(pool, share.answers, analyst, grade=named)
@@ -360,22 +360,17 @@ class Ledger(Budgets):
             yield Charge(*row)
 
 
-def spent_error(
-    pool: str, grade: str, standings: Mapping[str, Standing], plan: PlanRecord | None
-) -> BudgetError | None:
-    """The error for a grade that has no answers left; None if it has some.
+def spent_error(pool: str, grade: str, standings: Mapping[str, Standing], plan: PlanRecord | None) -> BudgetError:
+    """The error for a grade that has no answers left.
 
-    The error names the other grades that have answers left for questions (not those that pay for publications)."""
-    standing = standings.get(grade, Standing(0, 0))
-    if standing.left > 0:
-        return None
+    It names the other grades that have answers left for questions (not those that pay for publications)."""
     single = standings.keys() if plan is None else {each.name for each in plan.grades if each.is_single}
     others = {name: standings[name].left for name in standings if name in single and standings[name].left > 0}
     if grade not in single:
         others = {}
     publishes = plan is not None and any(each.name == grade and not each.is_single for each in plan.grades)
     named = grade if len(standings) > 1 else None
-    return BudgetError(pool, standing.answers, grade=named, others=others, publishes=publishes)
+    return BudgetError(pool, standings.get(grade, NOTHING).answers, grade=named, others=others, publishes=publishes)
 
 
 def _quote(text: str) -> str:

@@ -190,6 +190,10 @@ class Standing:
         return self.answers - self.spent
 
 
+NOTHING = Standing(0, 0)
+"""What is left of a grade or share that is not on record."""
+
+
 @dataclass(frozen=True)
 class Charge:
     """A paid question: the right to one answer of one grade. `payload` is that answer, or None until it is recorded."""

@@ -25,6 +25,7 @@ class Slope(Protocol):
         """The value and the gradient at x; raises NoRootError where they are not defined."""
 
 
+@np.errstate(over="ignore", invalid="ignore")  # a slope that overflows, or is not a number, ends the descent
 def descend(slope: Slope, x: Floats, steps: int = STEPS) -> None:
     """Go downhill from x by at most `steps` steps; the function remembers the best point.
 
@@ -37,12 +38,11 @@ def descend(slope: Slope, x: Floats, steps: int = STEPS) -> None:
     inverse = np.eye(len(x))
     small = 0
     for _ in range(steps):
-        with np.errstate(over="ignore", invalid="ignore"):
-            direction = -inverse @ gradient
+        direction = -inverse @ gradient
+        along = float(direction @ gradient)
+        if not -STEEPEST < along < 0:
+            inverse, direction = np.eye(len(x)), -gradient
             along = float(direction @ gradient)
-            if not -STEEPEST < along < 0:
-                inverse, direction = np.eye(len(x)), -gradient
-                along = float(direction @ gradient)
         if not -STEEPEST < along < 0:
             return
         length = min(1.0, 0.2 / max(1e-12, float(np.abs(direction).max())))

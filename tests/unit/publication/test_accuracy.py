@@ -78,7 +78,6 @@ def draw_publication(rng: random.Random) -> Layout:
 
 
 @pytest.mark.slow  # plans are designed
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the search tries laws with almost no noise, too
 def test_plans_keep_every_margin_on_random_trees() -> None:
     kept = 0
     for seed in range(6):
