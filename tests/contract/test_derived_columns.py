@@ -20,7 +20,8 @@ import numpy as np
 import pytest
 
 from countveil.data.engines import Engine
-from countveil.data.engines.duckdb import DuckDBDialect, DuckDBEngine
+from countveil.data.engines.duckdb import DuckDBEngine
+from countveil.data.engines.duckdb_sql import DuckDBDialect
 from countveil.data.engines.sql import Dialect
 from countveil.errors import DataError
 from countveil.query import Question, ask
@@ -453,7 +454,8 @@ def test_times_with_a_zone_are_counted_by_periods_of_a_stated_zone(make: Any, zo
     )
 
 
-def test_in_a_zone_a_day_begins_at_midnight_of_that_zone(make: Any) -> None:
+@pytest.mark.parametrize("kind", ["zoned", "zoned-nanos"])
+def test_in_a_zone_a_day_begins_at_midnight_of_that_zone(make: Any, kind: str) -> None:
     """The day on which summer time begins: a few instants, so that this runs in `make test`."""
     ends = "2024-03-30", "2024-03-31"
     declared = {"day": {"from": "t", "by": "day", "min": ends[0], "max": ends[1], "zone": "Europe/Berlin"}}
@@ -461,7 +463,7 @@ def test_in_a_zone_a_day_begins_at_midnight_of_that_zone(make: Any) -> None:
     rows = [{"t": edge + datetime.timedelta(microseconds=u)} for edge in edges for u in (-1, 0)] + [{"t": None}]
     info = ZoneInfo("Europe/Berlin")
     naive = {"day": ("t", period_label("day", *ends, lambda raw: raw.astimezone(info).date()))}
-    compare(make, {"t": "zoned"}, rows, declared, naive, [["day"]])
+    compare(make, {"t": kind}, rows, declared, naive, [["day"]])
 
 
 STAMPS = [

@@ -42,6 +42,8 @@ BYTES = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, 
 TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 HUGE = 10**100
 EPOCH, LAST = datetime.date(1970, 1, 1).toordinal(), datetime.date.max.toordinal() + 1
+FAR = 9 * 10**12
+"""A number of seconds from 1970 that is beyond every period, and whose microseconds are a 64-bit integer."""
 CUT = ("number", "instant")
 """Kinds of source columns that are only read through derived columns."""
 FIRST = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
@@ -243,8 +245,16 @@ def _readable(column: Any, person: bool) -> Any:
         except pa.ArrowInvalid:
             return _as_text(column.cast(inner).cast(pa.large_binary()).to_pylist())
         return column
+    if pa.types.is_timestamp(inner) and inner.tz is not None and inner.unit in ("s", "ms"):
+        return _within(column.cast(inner), FAR * (1000 if inner.unit == "ms" else 1))
     simple = _family(inner) is not None or pa.types.is_timestamp(inner) or pa.types.is_null(inner)
     return column if simple else pa.nulls(len(column), pa.binary())
+
+
+def _within(column: Any, limit: int) -> Any:
+    """Replace times beyond a limit by the limit: engines would fail on those that are no 64-bit microseconds."""
+    floor = pc.max_element_wise(column.cast(pa.int64()), -limit, skip_nulls=False)
+    return pc.min_element_wise(floor, limit, skip_nulls=False).cast(column.type)
 
 
 def _as_text(values: list[Any], person: bool = False, exact: int = EXACT, whole: int = HUGE) -> Any:

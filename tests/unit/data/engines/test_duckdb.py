@@ -29,6 +29,7 @@ from countveil.data.engines.duckdb import DuckDBEngine
 from countveil.data.engines.sql import Statement
 from countveil.errors import CountveilError, DataError, EngineError, ParameterError
 from countveil.query import ask
+from countveil.query.derived import parse_columns
 from countveil.query.schema import Column, Schema
 from tests.support.effort import examples
 from tests.support.makers import NotHeld
@@ -515,6 +516,33 @@ def test_parquet_times_that_overflow_are_refused_at_opening(tmp_path: Path) -> N
     source = Source("rows.parquet", directory=tmp_path)
     with pytest.raises(EngineError, match="the source could not be read"):
         open_engine(source, Schema("people", (Column("x", "date", low=1, high=9),)))
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_times_with_a_zone_are_rounded_down_and_never_fail(unit: str, tmp_path: Path) -> None:
+    """The last nanosecond of 1969 is no part of 1970, and infinity and times that overflow are in no year."""
+    years = {"from": "x", "by": "year", "min": "1969", "max": "1970", "zone": "UTC"}
+    schema = Schema("people", parse_columns({"year": years}, "columns"))
+    ends = [2**62, -(2**62), 2**63 - 1, -(2**63) + 1]
+    table = pa.table({"x": pa.array([-1, 0, 1, None, *ends], pa.timestamp(unit, "Europe/Berlin"))})
+    path, dictionary = tmp_path / "rows.parquet", pa.table({"x": table["x"].dictionary_encode()})
+    sources = [Source(frame=table), Source(frame=dictionary), Source(frame=pl.from_arrow(table)), Source(str(path))]
+    if unit in ("us", "ns"):  # files with times that overflow are refused
+        pq.write_table(table, path)
+    for source in sources[: 4 if unit in ("us", "ns") else 2]:
+        engine = DuckDBEngine(source, schema)
+        assert engine.count(ask(schema, by="year"), salt=b"").tolist() == [1, 2], source
+        assert engine.count(ask(schema, where="year IS NULL"), salt=b"").tolist() == [1]
+        engine.close()
+
+
+def test_a_time_without_a_date_is_refused_at_opening(tmp_path: Path) -> None:
+    with duckdb.connect(tmp_path / "rows.duckdb") as connection:
+        connection.execute("CREATE TABLE people AS SELECT '10:00:00+01'::TIMETZ AS x")
+    years = {"from": "x", "by": "year", "min": "1969", "max": "1970", "zone": "UTC"}
+    schema = Schema("people", parse_columns({"year": years}, "columns"))
+    with pytest.raises(DataError, match="column x: declared instant, but the source holds other values"):
+        open_engine(Source("rows.duckdb", table="people", directory=tmp_path), schema)
 
 
 @pytest.mark.parametrize("frame", [5, [1, 2], {"x": [1]}, pl.LazyFrame({"x": [1]}), np.array([1])])
