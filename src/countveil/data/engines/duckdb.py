@@ -83,6 +83,7 @@ class DuckDBEngine(SqlEngine):
         try:
             paths = [] if self._frame is not None else _plain(source.paths(), self._scratch)
             self.relation = _relation(source, paths, self._connection)
+            self._halves = _halves(self._frame, paths if source.scheme == "parquet" else [], self._connection)
             if schema is not None:
                 self._read_instants(schema)
                 self.check(schema)
@@ -118,6 +119,8 @@ class DuckDBEngine(SqlEngine):
             described = zip(result["column_name"], result["column_type"], strict=True)
             self._kinds = {str(name): str(kind) for name, kind in described}
             self._columns = {name: family_of(kind) for name, kind in self._kinds.items()}
+            halves = [name for name in self._halves if self._kinds.get(name) == "FLOAT"]
+            self._columns |= dict.fromkeys(halves, "half")
         return self._columns
 
     def scales(self) -> Mapping[str, int]:
@@ -312,6 +315,14 @@ def _read_parquet(paths: list[str], partitioned: bool) -> str:
     options = f"hive_partitioning = {str(partitioned).lower()}, utf8_validation = 'replace', can_have_nan = true"
     options += ", hive_types_autocast = false" if partitioned else ""
     return f"read_parquet({_files(paths)}, {options})"
+
+
+def _halves(frame: Any, paths: list[str], connection: duckdb.DuckDBPyConnection) -> set[str]:
+    """The columns of a frame or of Parquet files that are stored as floats of 16 bits; DuckDB reads them as FLOAT."""
+    if frame is not None:
+        return {name.decode() for name in frame.schema.metadata or {}}
+    sql = f"SELECT name FROM parquet_schema({_files(paths)}) WHERE logical_type = 'Float16Type()'"
+    return {name for (name,) in connection.execute(sql).fetchall()} if paths else set()
 
 
 def _csv(paths: list[str], source: Source) -> str:

@@ -26,9 +26,10 @@ is *outside*: it reads as NULL, and `missing` distinguishes it from a true NULL.
 - booleans: booleans; values that read as the integer 0 or 1; text true, false, t, f in any case, spaces around it
   ignored;
 - text: text as it is, character by character; integers, and floats that are whole numbers, as their digits;
-- floats are read if they are whole numbers below 2^53 (32-bit floats: below 2^24). Above, several integers become the
-  same float, so it is outside, and rows whose person has such an id are not counted;
-- people: text, integers and 64-bit floats; 32-bit floats are refused;
+- floats are read if they are whole numbers below 2^53 (32-bit floats: below 2^24; 16-bit floats: below 2^11). Above,
+  several integers become the same float, so it is outside, and as a person's id it identifies nobody and its rows are
+  not counted;
+- people: text, integers and 64-bit floats; narrower floats are refused;
 - NaN is a missing number, so it reads as NULL.
 
 pandas turns integers into floats as soon as one is missing: every kind that reads integers also reads such floats.

@@ -44,6 +44,9 @@ DIGITS = 38
 """The most digits that an SQL decimal can have."""
 
 
+Float = type[np.float16 | np.float32 | np.float64]
+
+
 class StepDialect:
     """The base of `Dialect`: the SQL that derived columns need, in the syntax of most engines."""
 
@@ -195,7 +198,8 @@ def bind_point(compiler: Reader, column: Column, point: int) -> str:
         return compiler.bind(-int(-cut // 1))
     if family == "decimal":
         return compiler.dialect.decimal(compiler.bind, cut, compiler.scales[column.name])
-    return compiler.bind(round_to_float(cut, np.float32 if family == "single" else np.float64))
+    kinds: dict[str, Float] = {"half": np.float16, "single": np.float32}
+    return compiler.bind(round_to_float(cut, kinds.get(family, np.float64)))
 
 
 def write_decimal(cut: Fraction, scale: int) -> str:
@@ -211,14 +215,16 @@ def write_decimal(cut: Fraction, scale: int) -> str:
     return f"{'-' if units < 0 else ''}{whole}{'.' if fraction else ''}{fraction}"
 
 
-def round_to_float(cut: Fraction, kind: type[np.float32 | np.float64]) -> float:
+def round_to_float(cut: Fraction, kind: Float) -> float:
     """The float of this type that is nearest to the cut. A tie goes to the float whose last bit is even.
 
-    >>> round_to_float(Fraction("0.3"), np.float32)
-    0.30000001192092896
+    >>> round_to_float(Fraction("0.3"), np.float32), round_to_float(Fraction(65_520), np.float16)
+    (0.30000001192092896, inf)
     """
-    near = kind(float(cut))
-    candidates = [kind(np.nextafter(near, kind(-np.inf))), near, kind(np.nextafter(near, kind(np.inf)))]
-    even = [int(each.view(np.int32 if kind is np.float32 else np.int64)) % 2 for each in candidates]
-    distance = [abs(Fraction(float(each)) - cut) for each in candidates]
+    with np.errstate(over="ignore"):
+        near = kind(float(cut))
+        candidates = [kind(np.nextafter(near, kind(-np.inf))), near, kind(np.nextafter(near, kind(np.inf)))]
+    even = [int(each.view(f"i{each.itemsize}")) % 2 for each in candidates]
+    limit = 2 ** int(np.finfo(kind).maxexp)  # what is rounded to infinity is nearest to this power of 2
+    distance = [abs(Fraction(min(limit, max(-limit, float(each)))) - cut) for each in candidates]
     return float(candidates[min(range(3), key=lambda i: (distance[i], even[i]))])

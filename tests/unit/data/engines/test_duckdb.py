@@ -536,6 +536,46 @@ def test_times_with_a_zone_are_rounded_down_and_never_fail(unit: str, tmp_path: 
         engine.close()
 
 
+def bins(source: Source, edges: list[str], most: str | None = None) -> list[int]:
+    declared = {"bin": {"from": "x", "bins": edges, **({"max": most} if most else {})}}
+    schema = Schema("people", parse_columns(declared, "columns"))
+    return counted(source, schema, "SELECT bin, count(*) FROM people GROUP BY bin")
+
+
+def test_an_edge_of_floats_of_16_bits_is_rounded_to_16_bits(tmp_path: Path) -> None:
+    half = np.float16
+    near = [half(0.1), np.nextafter(half(0.1), half(0)), half("nan"), half(2046), half(2048), half("inf"), half(65504)]
+    table = pa.table({"x": pa.array(near, pa.float16())})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    pandas = pd.DataFrame({"x": np.array(near)})
+    sources = [Source(frame=table), Source(frame=pandas), Source("rows.parquet", directory=tmp_path)]
+    whole = Schema("people", (Column("x", "integer", low=2046, high=2049),))
+    for source in sources:
+        assert bins(source, ["0", "0.1", "0.2"]) == [1, 1, 4]
+        assert bins(source, ["0.1", "65519", "65520"], "70000") == [3, 1, 0]
+        assert counted(source, whole) == [1, 0, 0, 0]  # 2048 could have been 2049
+        engine = DuckDBEngine(source)
+        assert dict(engine.columns()) == {"x": "half"}
+        engine.close()
+
+
+LONG = np.longdouble("0.3")
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pa.table({"x": pa.array([Decimal("0.30"), Decimal("0.29"), Decimal(7), None], pa.decimal256(40, 2))}),
+        pa.table({"x": pa.array([Decimal("0.30"), Decimal("0.29"), Decimal(7), None], pa.decimal256(38, 2))}),
+        pd.DataFrame({"x": np.array([LONG, np.nextafter(LONG, np.longdouble(0)), 7, "nan"], np.longdouble)}),
+        pd.DataFrame({"x": np.array([0.3, 0.29, 7 + 0j, float("nan")], np.complex128)}),
+    ],
+    ids=["decimal256 of 40 digits", "decimal256 of 38 digits", "longdouble", "complex"],
+)
+def test_wide_numbers_of_frames_are_in_the_bins_of_their_values(frame: Any) -> None:
+    assert bins(Source(frame=frame), ["0", "0.3", "7"]) == [1, 1, 1]
+
+
 def test_a_time_without_a_date_is_refused_at_opening(tmp_path: Path) -> None:
     with duckdb.connect(tmp_path / "rows.duckdb") as connection:
         connection.execute("CREATE TABLE people AS SELECT '10:00:00+01'::TIMETZ AS x")
