@@ -270,6 +270,15 @@ def test_decimals_are_split_exactly_by_edges_with_more_digits(make: Any) -> None
     compare(make, {"x": "decimal"}, rows, {"bin": {"from": "x", "bins": edges}}, naive, [["bin"]])
 
 
+@pytest.mark.parametrize(("kind", "most"), [("decimal37", "9." + "9" * 37), ("decimal38", "0." + "9" * 38)])
+def test_an_edge_beyond_all_decimals_of_the_source_is_above_or_below_all(make: Any, kind: str, most: str) -> None:
+    edges = ["-11", "-10", "0", "1", "10"]
+    labels = ["-11 to under -10", "-10 to under 0", "0 to under 1", "1 to under 10", "10+"]
+    naive = {"bin": ("x", number_label(kind, make.as_text, edges, labels, False, False))}
+    rows = [{"x": value} for value in (Decimal(most), Decimal(f"-{most}"), Decimal("0.5"), Decimal(0), None)]
+    compare(make, {"x": kind}, rows, {"bin": {"from": "x", "bins": edges}}, naive, [["bin"], []])
+
+
 LAST_DIGITS = ["0.299999999999999999", "0.3", "0.30000000000000000", "0.300000000000000001", "-0.3", "1"]
 LAST_DIGITS += ["-0.300000000000000001", "-0.299999999999999999", "123456789012345678.3", "123456789012345678.29999"]
 LAST_DIGITS += ["999999999999999999", "1e18", "-1e18", "1e99", "-999999999999999999.9999999999999999999", "1e-99"]

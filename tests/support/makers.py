@@ -37,6 +37,8 @@ ARROW = {
     "float32": pa.float32(),
     "float64": pa.float64(),
     "decimal": pa.decimal128(38, 10),
+    "decimal37": pa.decimal128(38, 37),
+    "decimal38": pa.decimal128(38, 38),
     "text": pa.string(),
     "category": pa.dictionary(pa.int32(), pa.string()),
     "bool": pa.bool_(),
@@ -148,6 +150,8 @@ POSTGRES = {
     "float32": "real",
     "float64": "double precision",
     "decimal": "numeric(38, 10)",
+    "decimal37": "numeric(38, 37)",
+    "decimal38": "numeric(38, 38)",
     "bool": "boolean",
     "date": "date",
 }

@@ -27,8 +27,7 @@ is *outside*: it reads as NULL, and `missing` distinguishes it from a true NULL.
   ignored;
 - text: text as it is, character by character; integers, and floats that are whole numbers, as their digits;
 - floats are read if they are whole numbers below 2^53 (32-bit floats: below 2^24; 16-bit floats: below 2^11). Above,
-  several integers become the same float, so it is outside, and as a person's id it identifies nobody and its rows are
-  not counted;
+  several integers become the same float, so it is outside, and rows whose person has such an id are not counted;
 - people: text, integers and 64-bit floats; narrower floats are refused;
 - NaN is a missing number, so it reads as NULL.
 

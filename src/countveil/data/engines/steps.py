@@ -164,6 +164,10 @@ def compare(compiler: Reader, column: Column, value: str, sign: str, point: int)
     A point stands for a single value or, in a column with cuts, for all values between two cuts. A decimal that is
     stored as text is compared exactly.
     """
+    if column.cuts and compiler.families[column.name] == "decimal":
+        units = _units(column.cuts[point - 1], compiler.scales[column.name])
+        if abs(units) >= 10**DIGITS:  # beyond every value
+            return f"{value} IS NOT NULL" if (units > 0) == (sign == "<") else "FALSE"
     compared = f"{value} {sign} {bind_point(compiler, column, point)}"
     if not column.cuts or compiler.families[column.name] != "text":
         return compared
@@ -203,16 +207,19 @@ def bind_point(compiler: Reader, column: Column, point: int) -> str:
 
 
 def write_decimal(cut: Fraction, scale: int) -> str:
-    """The cut as digits, rounded up to `scale` digits after the point, and limited to the range of SQL decimals.
+    """The cut as digits, rounded up to `scale` digits after the point.
 
     >>> write_decimal(Fraction("0.25"), 1), write_decimal(Fraction("-0.25"), 1)
     ('0.3', '-0.2')
     """
-    units = -int(-cut * 10**scale // 1)
-    units = max(-(10**DIGITS) + 1, min(10**DIGITS - 1, units))
+    units = _units(cut, scale)
     digits = f"{abs(units):0{scale + 1}}"
     whole, fraction = (digits[:-scale], digits[-scale:]) if scale else (digits, "")
     return f"{'-' if units < 0 else ''}{whole}{'.' if fraction else ''}{fraction}"
+
+
+def _units(cut: Fraction, scale: int) -> int:
+    return -int(-cut * 10**scale // 1)
 
 
 def round_to_float(cut: Fraction, kind: Float) -> float:
