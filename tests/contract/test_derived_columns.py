@@ -400,7 +400,8 @@ def test_dates_are_counted_by_years_quarters_months_weeks_and_weekdays(make: Any
     def day_of(raw: Any) -> datetime.date | None:
         if isinstance(raw, str):
             try:
-                return datetime.date.fromisoformat(raw) if re.fullmatch(r"\d{4}-\d\d-\d\d", raw) else None
+                day = re.fullmatch(r"(\d{4}-\d\d-\d\d)(T00:00:00)?", raw)
+                return datetime.date.fromisoformat(day[1]) if day else None
             except ValueError:
                 return None
         return raw.date() if isinstance(raw, datetime.datetime) else raw

@@ -33,10 +33,10 @@ NUMBER = "^[+-]?([0-9]{1,200}([.][0-9]{0,200})?|[.][0-9]{1,200})([eE][+-]?[0-9]{
 TEXT_SCALE = 19
 """The most digits on each side of the point in a decimal that is read from text; one more than an edge may have."""
 DECIMAL = f"^-?[0-9]{{1,{TEXT_SCALE}}}([.][0-9]{{1,{TEXT_SCALE}}})?$"
-INSTANT = (
-    "^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{1,9})?"
-    "(Z|[+-]([01][0-9]|2[0-3])(:[0-5][0-9])?)$"
-)
+TIME = "[T ]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{1,9})?"
+DATE = f"^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}({TIME})?$"
+"""Dates of text: YYYY-MM-DD, also with a time without zone, such as 2026-03-29 02:30:00, which is read as its date."""
+INSTANT = f"^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}{TIME}(Z|[+-]([01][0-9]|2[0-3])(:[0-5][0-9])?)$"
 """The form of instants in text: ISO 8601 with seconds and an offset, such as 2026-03-29T02:30:00+01:00 or ...Z."""
 MOST_COMPARED = 40
 """The most intervals that a value is compared with, where the values in them could be listed instead."""
