@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from countveil.data.engines.families import Family
 from countveil.data.engines.sql import Dialect
@@ -42,6 +42,19 @@ class DuckDBDialect(Dialect):
 
     def instant(self, seconds: str) -> str:
         return f"make_timestamptz(CAST({seconds} AS BIGINT) * 1000000)"
+
+    def search(self, relation: str, value: str, cuts: Sequence[str], bins: str, place: str) -> tuple[str, str]:
+        """The number of cuts that are not above the value, by one subquery for each bit of it.
+
+        A tree of nested CASE would cost a little for every cut and every 2,048 rows.
+        """
+        columns = f"{value} AS {place}v, [{', '.join(cuts)}] AS {place}c, 0 AS {place}"
+        relation = f"(SELECT *, {columns} FROM {relation})"
+        for bit in reversed(range(len(cuts).bit_length())):
+            next = f"{place} + {1 << bit}"  # beyond the end of the list is NULL
+            step = f"CASE WHEN {place}v >= list_extract({place}c, {next}) THEN {next} ELSE {place} END"
+            relation = f"(SELECT * REPLACE ({step} AS {place}) FROM {relation})"
+        return relation, f"list_extract([{bins}], {place} + 1)"
 
     def among(self, expression: str, parameter: str, kind: Kind) -> str:
         return f"{expression} IN (SELECT unnest(CAST({parameter} AS {self.types[kind]}[])))"

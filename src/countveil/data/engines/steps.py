@@ -2,7 +2,8 @@
 
 An axis is read in one of two ways. If its source is listed, or has many short runs of days or whole numbers (as with
 weekdays), rows are grouped by the value, and a bound relation (v, i) gives the bin of each value. Otherwise the bin is
-found by comparing the value with bound cuts, about log2 of their number for each row.
+found by comparing the value with bound cuts: for each row with about log2 of their number, but an engine also spends
+a little on each cut and batch of rows, unless its dialect can search a list.
 
 Guarantee: a value and a cut are compared in the source's own type, exactly, and no value makes an engine fail.
 
@@ -40,6 +41,8 @@ INSTANT = f"^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}{TIME}(Z|[+-]([01][0-9]|2[0-3])(:[0
 """The form of instants in text: ISO 8601 with seconds and an offset, such as 2026-03-29T02:30:00+01:00 or ...Z."""
 MOST_COMPARED = 40
 """The most intervals that a value is compared with, where the values in them could be listed instead."""
+MOST_NESTED = 50
+"""The most intervals that are found by nested comparisons, if the dialect can search a list."""
 DIGITS = 38
 """The most digits that an SQL decimal can have."""
 
@@ -65,6 +68,14 @@ class StepDialect:
         """SQL for the cut as a decimal with `scale` digits after the point, rounded up."""
         return f"CAST({bind(write_decimal(cut, scale))} AS DECIMAL({DIGITS}, {scale}))"
 
+    def search(self, relation: str, value: str, cuts: Sequence[str], bins: str, place: str) -> tuple[str, str] | None:
+        """A relation that finds the place of each row's value among cuts, and SQL for the one of `bins` at that place.
+
+        `place` begins the names of columns that the relation has beside those of the given relation. None if the
+        dialect can only nest comparisons.
+        """
+        return None
+
     def try_cast(self, expression: str, kind: str) -> str:
         raise NotImplementedError
 
@@ -75,8 +86,10 @@ class StepDialect:
 class Reader(Protocol):
     """The part of `Compiler` that the functions of this module need."""
 
+    relation: str
     families: Mapping[str, Any]
     scales: Mapping[str, int]
+    values: dict[str, object]
 
     @property
     def dialect(self) -> StepDialect: ...
@@ -131,8 +144,26 @@ def bin_of(compiler: Reader, axis: Axis) -> str:
         starts.append((low, key))
         after = high + 1
     starts += [(after, None)] if after <= source.last else []
-    tree = _search(compiler, source, read_value(compiler, source), starts)
-    return f"CASE WHEN {between(compiler, source, source.first, source.last)} THEN {tree} END"
+    value = read_value(compiler, source)
+    bin = _search_list(compiler, source, value, starts) or _search(compiler, source, value, starts)
+    return f"CASE WHEN {between(compiler, source, source.first, source.last)} THEN {bin} END"
+
+
+def _search_list(compiler: Reader, column: Column, value: str, starts: list[tuple[int, int | None]]) -> str | None:
+    """SQL for the same as `_search`, of a relation that replaces the compiler's; None for few starts, for text, which
+    is compared in two types, and where the dialect cannot."""
+    family = compiler.families[column.name] if column.cuts else None
+    cut_off = family == "decimal" and any(_is_beyond(compiler, column, start) for start, _ in starts[1:])
+    if len(starts) <= MOST_NESTED or family == "text" or cut_off:
+        return None
+    name = "_" * (1 + max(map(len, compiler.families))) + str(len(compiler.values))  # longer than each of the source's
+    cuts = [bind_point(compiler, column, start) for start, _ in starts[1:]]
+    bins = ", ".join("NULL" if key is None else str(key) for _, key in starts)
+    found = compiler.dialect.search(compiler.relation, value, cuts, bins, name)
+    if found is not None:
+        compiler.relation, bin = found
+        return bin
+    return None
 
 
 def _search(compiler: Reader, column: Column, value: str, starts: list[tuple[int, int | None]]) -> str:
@@ -164,10 +195,8 @@ def compare(compiler: Reader, column: Column, value: str, sign: str, point: int)
     A point stands for a single value or, in a column with cuts, for all values between two cuts. A decimal that is
     stored as text is compared exactly.
     """
-    if column.cuts and compiler.families[column.name] == "decimal":
-        units = _units(column.cuts[point - 1], compiler.scales[column.name])
-        if abs(units) >= 10**DIGITS:  # beyond every value
-            return f"{value} IS NOT NULL" if (units > 0) == (sign == "<") else "FALSE"
+    if column.cuts and compiler.families[column.name] == "decimal" and _is_beyond(compiler, column, point):
+        return f"{value} IS NOT NULL" if (column.cuts[point - 1] > 0) == (sign == "<") else "FALSE"
     compared = f"{value} {sign} {bind_point(compiler, column, point)}"
     if not column.cuts or compiler.families[column.name] != "text":
         return compared
@@ -177,6 +206,12 @@ def compare(compiler: Reader, column: Column, value: str, sign: str, point: int)
     )
     exact = f"{number} {sign} {dialect.decimal(compiler.bind, column.cuts[point - 1], TEXT_SCALE)}"
     return f"coalesce({exact}, {compared})"
+
+
+def _is_beyond(compiler: Reader, column: Column, point: int) -> bool:
+    """Whether a cut is larger than every decimal with the digits of the source, or less than every one."""
+    limit: int = 10**DIGITS
+    return abs(_units(column.cuts[point - 1], compiler.scales[column.name])) >= limit
 
 
 def read_value(compiler: Reader, column: Column) -> str:

@@ -261,6 +261,16 @@ def test_a_field_that_is_not_utf_8_is_in_no_cell(tmp_path: Path) -> None:
     assert counted(source, BOTH, "SELECT count(*) FROM people WHERE w IS NULL") == [1]
 
 
+def test_a_field_that_is_not_utf_8_skips_no_record_of_a_question_with_many_bands_that_does_not_read_it(
+    tmp_path: Path,
+) -> None:
+    bands = {"from": "x", "bands": [i * 10**6 for i in range(100)]}
+    schema = Schema("people", (*parse_columns({"band": bands}, "columns"), WORD))
+    source = csv_of(tmp_path, b"x,w\n5,\xff\n5000001,b\n")
+    counts = counted(source, schema, "SELECT band, count(*) FROM people GROUP BY band")
+    assert [i for i, n in enumerate(counts) if n] == [0, 5]
+
+
 @pytest.mark.parametrize("data", [b"", b"\n", b"x,w,x\n1,a,1\n", b"x,w,W\n1,a,1\n", b"x,w,\n1,a,1\n"])
 def test_a_header_with_a_missing_or_repeated_column_name_is_refused(tmp_path: Path, data: bytes) -> None:
     with pytest.raises(DataError, match=r"the header of .* needs a different name for every column"):
