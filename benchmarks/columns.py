@@ -1,15 +1,16 @@
 """What long lists and deep hierarchies cost: processor seconds of counts on DuckDB, in turns with what they replace.
 
-    python benchmarks/columns.py [--rows 4000000 20000000] [--turns 5] [--save]
+    python benchmarks/columns.py [--rows 4000000 20000000] [--turns 5] [--only WORDS] [--save]
 
 Rows of a Parquet file: a district (one of 3,000 texts, listed in a CSV file with their municipality, region and
-country), a part (one of 4 texts), an age and a sex, all even.
+country), a part (one of 4 texts), an age, a sex and a time of the year 2024 with a zone, all even.
 
 1. A table by district against one by part, by us and by SQL that is written by hand and checks nothing.
 2. The same column and data with a list of 3,000 values against a list of the 4 that occur: the list alone.
 3. A condition on 1,500 districts against one on 2 parts.
 4. The table by country, region, municipality, district, 8 bands of age and sex: 48,000 cells, against a plain GROUP BY
    of district, band and sex; and the same with a public list of half of its cells.
+5. A table by the 366 days of a zone against one by its 12 months: many edges.
 
 Ratios are of processor seconds, the least of turns, because other work on the machine stretches elapsed ones. `--save`
 writes the output, with date and machine, to benchmarks/results/columns.txt.
@@ -49,6 +50,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, nargs="+", default=[4_000_000, 20_000_000])
     parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--only", default="", help="only the rows whose name has these words")
     parser.add_argument("--save", action="store_true", help="also write benchmarks/results/columns.txt")
     options = parser.parse_args()
     say(
@@ -62,7 +64,7 @@ def main() -> None:
         for rows in options.rows:
             say(f"\n{rows:,d} rows: processor seconds, and their ratio")
             generate(folder / "people.parquet", rows)
-            compare(folder, options.turns)
+            compare(folder, options.turns, options.only)
     if options.save:
         (Path(__file__).parent / "results" / "columns.txt").write_text("\n".join(PAGE) + "\n")
 
@@ -73,7 +75,8 @@ def generate(path: Path, rows: int) -> None:
         connection.execute(
             f"COPY (SELECT 'district ' || hash(i) % {DISTRICTS} AS district, "
             "'part ' || hash(i + 1000000007) % 4 AS part, "
-            "CAST(hash(i + 2000000011) % 100 AS TINYINT) AS age, CAST(1 + hash(i + 3000000019) % 2 AS TINYINT) AS sex "
+            "CAST(hash(i + 2000000011) % 100 AS TINYINT) AS age, CAST(1 + hash(i + 3000000019) % 2 AS TINYINT) AS sex, "
+            "make_timestamptz(1704067200000000 + CAST(hash(i + 4000000007) % 31622400000000 AS BIGINT)) AS time "
             f"FROM range({rows}) AS r(i)) TO '{path}' (FORMAT parquet)"
         )
 
@@ -97,12 +100,14 @@ def schema(folder: Path) -> Schema:
         "band": {"from": "age", "bands": BANDS},
         "sex": [1, 2],
         "part": {"values": "parts.csv"},
+        "day": {"from": "time", "by": "day", "min": "2024-01", "max": "2024-12", "zone": "Europe/Berlin"},
+        "month": {"from": "time", "by": "month", "min": "2024-01", "max": "2024-12", "zone": "Europe/Berlin"},
     }
     columns = parse_columns(declared, "columns", files)
     return Schema("people", columns, possible=parse_cells("possible.csv", columns, "cells", files))
 
 
-def compare(folder: Path, turns: int) -> None:
+def compare(folder: Path, turns: int, only: str) -> None:
     path, listed = folder / "people.parquet", schema(folder)
     public = replace(listed, possible=None)
     values = tuple(f"part {i}" for i in range(DISTRICTS))
@@ -138,8 +143,11 @@ def compare(folder: Path, turns: int) -> None:
         ),
         ("48,000 cells, ours / by hand", ours(ask(public, by=deep)), hand(f"district, {bands}, sex")),
         ("24,000 possible of 48,000 / all", ours(ask(listed, by=deep)), ours(ask(public, by=deep))),
+        ("by 366 days of a zone / 12 months", ours(ask(public, by="day")), ours(ask(public, by="month"))),
     ]
     for what, one, other in pairs:
+        if only not in what:
+            continue
         first, second = in_turns(one, other, turns=turns)
         goal = ""
         if what.endswith(("by part, ours", "listed / 4")):

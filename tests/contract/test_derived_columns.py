@@ -20,7 +20,8 @@ import numpy as np
 import pytest
 
 from countveil.data.engines import Engine
-from countveil.data.engines.duckdb import DuckDBDialect, DuckDBEngine
+from countveil.data.engines.duckdb import DuckDBEngine
+from countveil.data.engines.duckdb_sql import DuckDBDialect
 from countveil.data.engines.sql import Dialect
 from countveil.errors import DataError
 from countveil.query import Question, ask
@@ -260,6 +261,27 @@ def test_bins_of_fractions_are_counted(make: Any, kind: str) -> None:
     compare(make, {"x": kind}, rows, declared, naive, [[], ["income"], ["x"], ["income", "x"]])
 
 
+@pytest.mark.parametrize("kind", ["float32", "decimal", "text", "uint64"])
+def test_many_edges_are_counted(make: Any, kind: str) -> None:
+    """Enough edges that DuckDB searches a list, on two axes, beside a column with the name of every part of the SQL."""
+    edges = [f"{i / 10:.1f}" for i in range(-20, 41)]
+    labels = [f"under {edges[0]}"] + [f"{a} to under {b}" for a, b in itertools.pairwise(edges)]
+    few = ["0", "0.1", "0.3", "100"]
+    declared = {
+        "fine": {"from": "x", "bins": edges, "max": "100", "below": True},
+        "few": {"from": "x", "bins": few, "below": True},
+        "more": {"from": "_", "bins": edges[:55]},
+    }
+    naive = {
+        "fine": ("x", number_label(kind, make.as_text, [*edges, "100"], [*labels, "4.0 to under 100"], True, True)),
+        "few": ("x", number_label(kind, make.as_text, few, OPEN, True, False)),
+        "more": ("_", number_label(kind, make.as_text, edges[:55], [*labels[1:55], f"{edges[54]}+"], False, False)),
+    }
+    rows = [{"x": value, "_": NUMBERS[kind][-i], "v": i} for i, value in enumerate(NUMBERS[kind])]
+    by = [["fine"], ["more", "few"]]
+    compare(make, {"x": kind, "_": kind, "v": "int8"}, rows, declared, naive, by)
+
+
 def test_decimals_are_split_exactly_by_edges_with_more_digits(make: Any) -> None:
     edges = ["0.00000000005", "0.1", "0.100000000000000001"]
     labels = ["0.00000000005 to under 0.1", "0.1 to under 0.100000000000000001", "0.100000000000000001+"]
@@ -267,6 +289,15 @@ def test_decimals_are_split_exactly_by_edges_with_more_digits(make: Any) -> None
     naive = {"bin": ("x", number_label("decimal", make.as_text, edges, labels, False, False))}
     rows = [{"x": value} for value in values]
     compare(make, {"x": "decimal"}, rows, {"bin": {"from": "x", "bins": edges}}, naive, [["bin"]])
+
+
+@pytest.mark.parametrize(("kind", "most"), [("decimal37", "9." + "9" * 37), ("decimal38", "0." + "9" * 38)])
+def test_an_edge_beyond_all_decimals_of_the_source_is_above_or_below_all(make: Any, kind: str, most: str) -> None:
+    edges = ["-11", "-10", "0", "1", "10"]
+    labels = ["-11 to under -10", "-10 to under 0", "0 to under 1", "1 to under 10", "10+"]
+    naive = {"bin": ("x", number_label(kind, make.as_text, edges, labels, False, False))}
+    rows = [{"x": value} for value in (Decimal(most), Decimal(f"-{most}"), Decimal("0.5"), Decimal(0), None)]
+    compare(make, {"x": kind}, rows, {"bin": {"from": "x", "bins": edges}}, naive, [["bin"], []])
 
 
 LAST_DIGITS = ["0.299999999999999999", "0.3", "0.30000000000000000", "0.300000000000000001", "-0.3", "1"]
@@ -390,7 +421,8 @@ def test_dates_are_counted_by_years_quarters_months_weeks_and_weekdays(make: Any
     def day_of(raw: Any) -> datetime.date | None:
         if isinstance(raw, str):
             try:
-                return datetime.date.fromisoformat(raw) if re.fullmatch(r"\d{4}-\d\d-\d\d", raw) else None
+                day = re.fullmatch(r"(\d{4}-\d\d-\d\d)(T00:00:00)?", raw)
+                return datetime.date.fromisoformat(day[1]) if day else None
             except ValueError:
                 return None
         return raw.date() if isinstance(raw, datetime.datetime) else raw
@@ -467,15 +499,20 @@ def test_times_with_a_zone_are_counted_by_periods_of_a_stated_zone(make: Any, zo
     )
 
 
-def test_in_a_zone_a_day_begins_at_midnight_of_that_zone(make: Any) -> None:
+@pytest.mark.parametrize("kind", ["zoned", "zoned-nanos"])
+def test_in_a_zone_a_day_begins_at_midnight_of_that_zone(make: Any, kind: str) -> None:
     """The day on which summer time begins: a few instants, so that this runs in `make test`."""
     ends = "2024-03-30", "2024-03-31"
-    declared = {"day": {"from": "t", "by": "day", "min": ends[0], "max": ends[1], "zone": "Europe/Berlin"}}
+    periods = {"day": ends, "days": ("2024-01-01", "2024-12-31")}
+    days = {"from": "t", "by": "day", "zone": "Europe/Berlin"}
+    declared = {name: {**days, "min": low, "max": high} for name, (low, high) in periods.items()}
     edges = [datetime.datetime(2024, 3, day, hour, tzinfo=UTC) for day, hour in ((29, 23), (30, 23), (31, 22))]
     rows = [{"t": edge + datetime.timedelta(microseconds=u)} for edge in edges for u in (-1, 0)] + [{"t": None}]
     info = ZoneInfo("Europe/Berlin")
-    naive = {"day": ("t", period_label("day", *ends, lambda raw: raw.astimezone(info).date()))}
-    compare(make, {"t": "zoned"}, rows, declared, naive, [["day"]])
+    naive = {
+        name: ("t", period_label("day", *periods[name], lambda raw: raw.astimezone(info).date())) for name in periods
+    }
+    compare(make, {"t": kind}, rows, declared, naive, [["day"], ["days"]])
 
 
 STAMPS = [

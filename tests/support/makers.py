@@ -37,6 +37,8 @@ ARROW = {
     "float32": pa.float32(),
     "float64": pa.float64(),
     "decimal": pa.decimal128(38, 10),
+    "decimal37": pa.decimal128(38, 37),
+    "decimal38": pa.decimal128(38, 38),
     "text": pa.string(),
     "category": pa.dictionary(pa.int32(), pa.string()),
     "bool": pa.bool_(),
@@ -45,6 +47,7 @@ ARROW = {
     "micros": pa.timestamp("us"),
     "nanos": pa.timestamp("ns"),
     "zoned": pa.timestamp("us", "UTC"),
+    "zoned-nanos": pa.timestamp("ns", "UTC"),
 }
 DUCKDB = {"huge": "HUGEINT", "uint64": "UBIGINT", "nanos": "TIMESTAMP_NS", "seconds": "TIMESTAMP_S"}
 Types = dict[str, str]
@@ -134,6 +137,7 @@ SPARK = {
     "uint64": "huge",
     "category": "text",
     "nanos": "micros",
+    "zoned-nanos": "zoned",
 }
 POSTGRES = {
     **dict.fromkeys(["int8", "int16", "uint8"], "smallint"),
@@ -142,10 +146,12 @@ POSTGRES = {
     **dict.fromkeys(["uint64", "huge"], "numeric(38, 0)"),
     **dict.fromkeys(["text", "category"], "text"),
     **dict.fromkeys(["seconds", "micros", "nanos"], "timestamp"),
-    "zoned": "timestamptz",
+    **dict.fromkeys(["zoned", "zoned-nanos"], "timestamptz"),
     "float32": "real",
     "float64": "double precision",
     "decimal": "numeric(38, 10)",
+    "decimal37": "numeric(38, 37)",
+    "decimal38": "numeric(38, 38)",
     "bool": "boolean",
     "date": "date",
 }
@@ -184,9 +190,8 @@ def spark_parquet(rows: list[Row], types: Types, folder: Path) -> Source:
     from tests.support.servers import spark
 
     spark()
-    return parquet_file(
-        rows, {name: "micros" if kind in ("nanos", "seconds") else kind for name, kind in types.items()}, folder
-    )
+    micros = {"nanos": "micros", "seconds": "micros", "zoned-nanos": "zoned"}
+    return parquet_file(rows, {name: micros.get(kind, kind) for name, kind in types.items()}, folder)
 
 
 MAKERS: dict[str, Callable[[list[Row], Types, Path], Source]] = {

@@ -73,10 +73,13 @@ def date(raw: Any) -> Any:
         return raw.date()
     if isinstance(raw, str):
         trimmed = raw.strip(" ")
-        if not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", trimmed):
+        day, time = trimmed[:10], trimmed[10:]
+        if not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", day):
+            return OUTSIDE
+        if time and not re.fullmatch(r"[ T](0[0-9]|1[0-9]|2[0-3])(:[0-5][0-9]){2}(\.[0-9]{1,9})?", time):
             return OUTSIDE
         try:
-            return datetime.date.fromisoformat(trimmed)
+            return datetime.date.fromisoformat(day)
         except ValueError:
             return OUTSIDE
     return raw

@@ -42,6 +42,8 @@ BYTES = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, 
 TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 HUGE = 10**100
 EPOCH, LAST = datetime.date(1970, 1, 1).toordinal(), datetime.date.max.toordinal() + 1
+FAR = 9 * 10**12
+"""A number of seconds from 1970 that is beyond every period, and whose microseconds are a 64-bit integer."""
 CUT = ("number", "instant")
 """Kinds of source columns that are only read through derived columns."""
 FIRST = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
@@ -64,7 +66,7 @@ def arrow_table(frame: Any, schema: Schema | None = None) -> Any:
     if len(set(names)) != len(names) or not all(isinstance(name, str) and name for name in names):
         raise DataError(NAMES)
     if schema is None:
-        return pa.table({name: _column(eager, name) for name in names})
+        return _table({name: _column(eager, name) for name in names})
     kinds = {column.name: column.kind for column in schema.sources}
     declared = {name: set(READABLE[kind]) for name, kind in kinds.items()}
     people = set() if schema.unit_is_row else {schema.unit}
@@ -74,11 +76,18 @@ def arrow_table(frame: Any, schema: Schema | None = None) -> Any:
     for name, person in columns:
         column = _cut_column(eager, name, kinds[name]) if kinds.get(name) in CUT and not person else None
         if column is None:
-            column = _column(eager, name, person)
+            column = _column(eager, name, person, kinds.get(name))
             if kinds.get(name) != "instant":  # text is read as an instant, and any other type is refused
                 column = _fit(column, readable[name], person)
         fitted[name] = column
-    return pa.table(fitted)
+    return _table(fitted)
+
+
+def _table(columns: dict[str, Any]) -> Any:
+    """A table of columns. Floats of 16 bits, which DuckDB does not read, become wider; its metadata names them."""
+    halves = [name for name, column in columns.items() if pa.types.is_float16(_inner(column))]
+    wide = {name: column.cast(pa.float32()) if name in halves else column for name, column in columns.items()}
+    return pa.table(wide).replace_schema_metadata(dict.fromkeys(halves, "half") or None)
 
 
 def _cut_column(frame: Any, name: str, kind: Kind) -> Any:
@@ -88,7 +97,7 @@ def _cut_column(frame: Any, name: str, kind: Kind) -> Any:
         return None
     values = series.to_list()
     if kind == "number":
-        return pa.array([number_text_of(value) for value in values], pa.large_string())
+        return _number_texts(values)
     return pa.array([_instant_of(value) for value in values], pa.timestamp("us", "UTC"))
 
 
@@ -123,8 +132,12 @@ def number_text_of(value: object) -> str | None:
     """
     if isinstance(value, (str, bytes)) or value is None or type(value).__name__ in ("NAType", "NaTType"):
         return text_of(value)
+    if isinstance(value, numbers.Complex) and not isinstance(value, numbers.Real) and not value.imag:
+        value = value.real  # one complex number turns its whole column complex
     if isinstance(value, bool) or not isinstance(value, (numbers.Real, decimal.Decimal)):
         return OUTSIDE
+    if type(value).__name__ in ("longdouble", "float128"):
+        value = decimal.Decimal(str(value))  # a 64-bit float could be on the other side of an edge
     if isinstance(value, decimal.Decimal):  # its arithmetic can overflow or signal; these methods cannot
         if value.is_nan():
             return None
@@ -192,7 +205,7 @@ def _days(column: Any) -> list[object]:
     return [n if n is None else datetime.date.fromordinal(n) if 0 < n < LAST else OUTSIDE for n in days]
 
 
-def _column(frame: Any, name: str, person: bool = False) -> Any:
+def _column(frame: Any, name: str, person: bool = False, declared: Kind | None = None) -> Any:
     series = frame[name]
     kind = getattr(series.to_native(), "dtype", "")
     rounded = frame.implementation.is_pandas_like() and _is_rounded(kind)
@@ -203,10 +216,12 @@ def _column(frame: Any, name: str, person: bool = False) -> Any:
     except Exception:
         if series.dtype.is_nested():
             return pa.nulls(len(series), pa.binary())
+        if declared == "number" and not person:
+            return _number_texts(series.to_list())
         return _as_text(series.to_list(), person, whole=EXACT if rounded else HUGE)
     if rounded and isinstance(array.type, pa.BaseExtensionType):  # periods and intervals of pandas
         return _as_text(series.to_list(), person)
-    return _readable(_round_as_floats(array) if rounded else array, person)
+    return _readable(_round_as_floats(array) if rounded else array, person, declared)
 
 
 def _is_rounded(kind: Any) -> bool:
@@ -226,13 +241,16 @@ def _round_as_floats(column: Any) -> Any:
     return column if least > -EXACT and most < EXACT else plain.cast(pa.float64(), safe=False)
 
 
-def _readable(column: Any, person: bool) -> Any:
+def _readable(column: Any, person: bool, declared: Kind | None) -> Any:
     """Convert a column to a type and to values that an engine can read."""
     inner = _inner(column)
     if pa.types.is_float16(inner):
-        return _as_text(column.to_pylist(), True, 2**11) if person else column.cast(pa.float32())
+        return _as_text(column.to_pylist(), True, PRECISE["half"]) if person else column
+    if pa.types.is_decimal(inner) and 0 <= inner.scale <= inner.precision <= 38:
+        return column.cast(pa.decimal128(inner.precision, inner.scale)) if inner.bit_width > 128 else column
     if pa.types.is_decimal(inner):
-        return column if 0 <= inner.scale <= inner.precision <= 38 else _as_text(column.to_pylist(), person)
+        values = column.to_pylist()
+        return _number_texts(values) if declared == "number" and not person else _as_text(values, person)
     if pa.types.is_time(inner) or pa.types.is_duration(inner):
         return _as_text([None if null else OUTSIDE for null in column.cast(inner).is_null().to_pylist()])
     if any(fits(inner) for fits in BYTES):
@@ -243,13 +261,25 @@ def _readable(column: Any, person: bool) -> Any:
         except pa.ArrowInvalid:
             return _as_text(column.cast(inner).cast(pa.large_binary()).to_pylist())
         return column
+    if pa.types.is_timestamp(inner) and inner.tz is not None and inner.unit in ("s", "ms"):
+        return _within(column.cast(inner), FAR * (1000 if inner.unit == "ms" else 1))
     simple = _family(inner) is not None or pa.types.is_timestamp(inner) or pa.types.is_null(inner)
     return column if simple else pa.nulls(len(column), pa.binary())
+
+
+def _within(column: Any, limit: int) -> Any:
+    """Replace times beyond a limit by the limit: engines would fail on those that are no 64-bit microseconds."""
+    floor = pc.max_element_wise(column.cast(pa.int64()), -limit, skip_nulls=False)
+    return pc.min_element_wise(floor, limit, skip_nulls=False).cast(column.type)
 
 
 def _as_text(values: list[Any], person: bool = False, exact: int = EXACT, whole: int = HUGE) -> Any:
     read = person_of if person else text_of
     return pa.array([read(value, exact, whole) for value in values], pa.large_string())
+
+
+def _number_texts(values: list[Any]) -> Any:
+    return pa.array([number_text_of(value) for value in values], pa.large_string())
 
 
 def person_of(value: object, exact: int = EXACT, whole: int = HUGE) -> str | None:
@@ -304,6 +334,6 @@ def _number(value: Any, exact: int, whole: int) -> str | None:
         value = fractions.Fraction(value)
     if value != value:  # NaN
         return None
-    exact = {"float16": 2**11, "float32": 2**24}.get(type(value).__name__, exact)
+    exact = {"float16": PRECISE["half"], "float32": PRECISE["single"]}.get(type(value).__name__, exact)
     bound = HUGE if isinstance(value, numbers.Rational) else exact
     return str(int(value)) if abs(value) < bound and value == int(value) else OUTSIDE

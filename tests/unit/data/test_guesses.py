@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 
@@ -97,3 +98,11 @@ def test_outliers_do_not_widen_the_guessed_bins(tmp_path: Path) -> None:
     values = ["1e14", "-1e14", "1e99", *(f"{i / 10}" for i in range(200))]
     assert guess(tmp_path, list(values)).bins == ("0", "5", "10", "15")
     assert guess(tmp_path, list(values)).below
+
+
+@pytest.mark.parametrize("times", ["{} 10:00:00", "{}T23:59:59.5", "{}"])
+def test_months_are_proposed_for_dates_and_for_times_without_a_zone(times: str, tmp_path: Path) -> None:
+    guessed = guess(tmp_path, [times.format(day) for day in ("2026-01-31", "2026-03-01")])
+    assert guessed.has_months
+    assert guessed.column is not None
+    assert guessed.column.value(guessed.column.high) == date(2026, 3, 1)

@@ -6,6 +6,7 @@
     bounding          the part of the statement that bounds what each person contributes
     steps             how derived columns are read in SQL: the place of a value between cuts
     duckdb            files, databases and frames in this process
+    duckdb_sql        DuckDB's SQL dialect
     postgres          tables of a PostgreSQL server
     postgres_sql      how PostgreSQL reads a column as declared
     postgres_checks   whether a table of PostgreSQL may be counted

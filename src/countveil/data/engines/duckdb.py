@@ -32,72 +32,28 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from countveil.data import csv_files
+from countveil.data.engines.duckdb_sql import NANOSECONDS, DuckDBDialect, family_of, scales_of
 from countveil.data.engines.engine import UNREADABLE, SqlEngine
 from countveil.data.engines.families import OUTSIDE, Family
-from countveil.data.engines.sql import Dialect, Statement
-from countveil.data.engines.steps import INSTANT
+from countveil.data.engines.sql import Statement
+from countveil.data.engines.steps import compare, read_value
 from countveil.data.source import Source, check_alike
 from countveil.errors import DataError, EngineError, shorten
-from countveil.query.schema import Kind, Schema
+from countveil.query.schema import Schema
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-FAMILIES: dict[str, Family] = {
-    **dict.fromkeys(["TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"], "integer"),
-    **dict.fromkeys(["UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"], "integer"),
-    "UHUGEINT": "decimal",  # a comparison with a BIGINT overflows
-    "DOUBLE": "float",
-    "FLOAT": "single",
-    **dict.fromkeys(["VARCHAR", "UUID", '"NULL"'], "text"),
-    **dict.fromkeys(["TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"], "timestamp"),
-    "BOOLEAN": "boolean",
-    "DATE": "date",
-}
-_SCALE = re.compile(r"^DECIMAL\([0-9]+,([0-9]+)\)$")
 DATABASE = "countveil_source"
 COPY = "countveil_copy"
 """The name of the table in memory to which a small source is copied."""
-FEW = 4
-"""The largest limit for DuckDB's aggregate min(w, limit), which reserves room for so many words of every person."""
 MAX_BYTES = 16 << 20
 """The largest total size, in bytes, of files that are copied to memory."""
 MAX_ROWS = 500_000
 """The most rows of a Parquet source that is copied to memory: a few compressed bytes can represent many rows."""
 MAX_TEXT = 64 << 20
 """The most text, in bytes without compression, of a Parquet source that is copied to memory."""
-
-
-class DuckDBDialect(Dialect):
-    """DuckDB's dialect of SQL."""
-
-    ignores_repeats = False
-
-    def characters(self, raw: str) -> str:
-        return f'(CAST({raw} AS VARCHAR) COLLATE "binary")'
-
-    def matches(self, expression: str, pattern: str) -> str:
-        return f"regexp_matches({expression}, '{pattern}')"
-
-    def instant(self, seconds: str) -> str:
-        return f"make_timestamptz(CAST({seconds} AS BIGINT) * 1000000)"
-
-    def among(self, expression: str, parameter: str, kind: Kind) -> str:
-        return f"{expression} IN (SELECT unnest(CAST({parameter} AS {self.types[kind]}[])))"
-
-    def hash(self, person: str, cell: str, salt: str) -> str:
-        """DuckDB's hash, applied twice and shifted to a BIGINT.
-
-        Applied once to several arguments, it combines the last one by XOR only. Hashes of the same person under two
-        salts would then always differ by the same value.
-        """
-        return f"CAST(hash(hash({person}, {cell}, CAST({salt} AS BIGINT))) >> 1 AS BIGINT)"
-
-    def unnest_least(self, limit: int, cells: int) -> str:
-        """For few words the aggregate min(w, limit) is faster than a list, but it reserves room for `limit` words of
-        everybody. A window over all rows takes twice the time and three times the memory of a list."""
-        return f"unnest(min(w, {limit}))" if limit <= FEW else f"unnest(list_sort(list(w), 'ASC')[:{limit}])"
 
 
 class DuckDBEngine(SqlEngine):
@@ -112,7 +68,7 @@ class DuckDBEngine(SqlEngine):
 
     def __init__(self, source: Source, schema: Schema | None = None) -> None:
         self._columns: dict[str, Family] | None = None
-        self._scales: dict[str, int] = {}
+        self._kinds: dict[str, str] = {}
         self._idle: list[duckdb.DuckDBPyConnection] = []
         if source.scheme == "frame":
             from countveil.data.frames import arrow_table  # which needs pyarrow
@@ -127,11 +83,11 @@ class DuckDBEngine(SqlEngine):
         try:
             paths = [] if self._frame is not None else _plain(source.paths(), self._scratch)
             self.relation = _relation(source, paths, self._connection)
+            self._halves = _halves(self._frame, paths if source.scheme == "parquet" else [], self._connection)
             if schema is not None:
                 self._read_instants(schema)
                 self.check(schema)
-                if source.scheme == "parquet":
-                    self._try_times(schema)
+                self._try_values(schema, source.scheme == "parquet")
                 if self.copies and self._copy(source, paths, schema):
                     self.relation, paths = COPY, []
             _lock(paths, self._connection)
@@ -143,17 +99,15 @@ class DuckDBEngine(SqlEngine):
             raise
 
     def _read_instants(self, schema: Schema) -> None:
-        """Read text as instants where periods of a zone need them. Any other text becomes the first instant of
-        the year 1, which is before every period."""
-        names = [c.name for c in schema.sources if c.kind == "instant" and self.columns().get(c.name) == "text"]
-        if not names:
-            return
+        """Read text and nanoseconds as times that can be compared, where periods of a zone need them."""
+        columns = self.columns()
         converted = []
-        for name in map(self.dialect.name, names):
-            text = self.dialect.trim(self.dialect.characters(name))
-            read = f"CASE WHEN {self.dialect.matches(text, INSTANT)} THEN TRY_CAST({text} AS TIMESTAMPTZ) END"
-            first = self.dialect.instant("-62135596800")
-            converted.append(f"CASE WHEN {name} IS NOT NULL THEN coalesce({read}, {first}) END AS {name}")
+        for column in schema.sources:
+            kind, name = self._kinds.get(column.name), self.dialect.name(column.name)
+            if column.kind == "instant" and (kind == NANOSECONDS or columns.get(column.name) == "text"):
+                converted.append(f"{self.dialect.read_instant(name, kind)} AS {name}")
+        if not converted:
+            return
         self.relation = f"(SELECT * REPLACE ({', '.join(converted)}) FROM {self.relation})"
         self._columns = None
 
@@ -163,14 +117,15 @@ class DuckDBEngine(SqlEngine):
         if self._columns is None:
             result = self.run(Statement(f"DESCRIBE SELECT * FROM {self.relation}", {}))
             described = zip(result["column_name"], result["column_type"], strict=True)
-            kinds = {str(name): str(kind) for name, kind in described}
-            self._columns = {name: _family(kind) for name, kind in kinds.items()}
-            self._scales = {name: int(scale[1]) for name, kind in kinds.items() if (scale := _SCALE.search(kind))}
+            self._kinds = {str(name): str(kind) for name, kind in described}
+            self._columns = {name: family_of(kind) for name, kind in self._kinds.items()}
+            halves = [name for name in self._halves if self._kinds.get(name) == "FLOAT"]
+            self._columns |= dict.fromkeys(halves, "half")
         return self._columns
 
     def scales(self) -> Mapping[str, int]:
         self.columns()
-        return self._scales
+        return scales_of(self._kinds)
 
     def run(self, statement: Statement) -> dict[str, NDArray[np.generic]]:
         """Run a statement and return its columns.
@@ -224,19 +179,22 @@ class DuckDBEngine(SqlEngine):
                 cursor.register("frame", self._frame)
             return cursor
 
-    def _try_times(self, schema: Schema) -> None:
-        """Read all time stamps of Parquet files once, because DuckDB fails on a time stamp that is out of its range.
+    def _try_values(self, schema: Schema, parquet: bool) -> None:
+        """Compare no value of each source of bins or periods, and read all time stamps of Parquet files once.
 
-        A failure now says that the files are broken. A failure in a question would reveal something about the rows it
-        reads.
+        DuckDB does not compare some types, and fails on a time stamp of a Parquet file that is out of its range. A
+        failure now says that the source cannot be counted. A failure in a question would come after the charge, and
+        reveal something about the rows that the question reads.
         """
         for column in schema.sources:
-            family, read = self.columns()[column.name], self.dialect.name(column.name)
-            if family not in ("timestamp", "zoned"):
-                continue
-            if family == "timestamp":
-                read = self.dialect.read(column, family, read)
-            self.run(Statement(f"SELECT count({read}) FROM {self.relation}", {}))
+            compiler = self.compiler()
+            if column.cuts:
+                test = compare(compiler, column, read_value(compiler, column), "<", 1)
+                self.run(compiler.statement(f"SELECT count({test}) FROM {self.relation} WHERE FALSE"))
+            family, raw = self.columns()[column.name], compiler.raw(column.name)
+            if parquet and family in ("timestamp", "zoned"):
+                read = compiler.read(column) if family == "timestamp" else raw
+                self.run(Statement(f"SELECT count({read}) FROM {self.relation}", {}))
 
     def close(self) -> None:
         for cursor in self._idle:
@@ -264,14 +222,6 @@ def _is_utf8(path: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _family(kind: str) -> Family:
-    if kind.startswith("DECIMAL"):
-        return "integer" if kind.endswith(",0)") else "decimal"
-    if kind.endswith("WITH TIME ZONE") or kind.startswith("TIMESTAMPTZ"):
-        return "zoned"
-    return "text" if kind.startswith("ENUM") else FAMILIES.get(kind, "other")
 
 
 def _plain(paths: list[str], scratch: str) -> list[str]:
@@ -365,6 +315,14 @@ def _read_parquet(paths: list[str], partitioned: bool) -> str:
     options = f"hive_partitioning = {str(partitioned).lower()}, utf8_validation = 'replace', can_have_nan = true"
     options += ", hive_types_autocast = false" if partitioned else ""
     return f"read_parquet({_files(paths)}, {options})"
+
+
+def _halves(frame: Any, paths: list[str], connection: duckdb.DuckDBPyConnection) -> set[str]:
+    """The columns of a frame or of Parquet files that are stored as floats of 16 bits; DuckDB reads them as FLOAT."""
+    if frame is not None:
+        return {name.decode() for name in frame.schema.metadata or {}}
+    sql = f"SELECT name FROM parquet_schema({_files(paths)}) WHERE logical_type = 'Float16Type()'"
+    return {name for (name,) in connection.execute(sql).fetchall()} if paths else set()
 
 
 def _csv(paths: list[str], source: Source) -> str:

@@ -7,10 +7,12 @@ from typing import Literal
 from countveil.errors import DataError
 from countveil.query.schema import Column, Kind
 
-Family = Literal["integer", "float", "single", "decimal", "text", "boolean", "date", "timestamp", "zoned", "other"]
+Family = Literal[
+    "integer", "float", "single", "half", "decimal", "text", "boolean", "date", "timestamp", "zoned", "other"
+]
 
-FLOATS: tuple[Family, ...] = ("float", "single")
-"""Floats of 64 and of 32 bits."""
+FLOATS: tuple[Family, ...] = ("float", "single", "half")
+"""Floats of 64, 32 and 16 bits."""
 UNITS: tuple[Family, ...] = ("integer", "text", "float")
 """Families of columns whose values can identify people."""
 READABLE: dict[Kind, tuple[Family, ...]] = {
@@ -18,12 +20,12 @@ READABLE: dict[Kind, tuple[Family, ...]] = {
     "text": ("text", "integer", *FLOATS),
     "boolean": ("boolean", "integer", *FLOATS, "decimal", "text"),
     "date": ("date", "timestamp", "text"),
-    "number": ("float", "single", "decimal", "integer", "text"),
+    "number": (*FLOATS, "decimal", "integer", "text"),
     "instant": ("zoned",),
 }
 EXACT = 2**53
 """Below this bound, 64-bit floats represent every integer exactly."""
-PRECISE: dict[Family, int] = {"float": EXACT, "single": 2**24}
+PRECISE: dict[Family, int] = {"float": EXACT, "single": 2**24, "half": 2**11}
 OUTSIDE = "\ufffd"
 """The text that replaces values of a frame that are outside every domain: U+FFFD, as for bytes that are not text."""
 

@@ -22,13 +22,14 @@ is *outside*: it reads as NULL, and `missing` distinguishes it from a true NULL.
 
 - integers: whole numbers of any numeric type (12.0 is 12, -0.0 is 0, 12.5 is outside); text of ASCII digits with an
   optional sign and a fraction of zeros, spaces around it ignored ("1e3", "0x10", "1_000" are outside);
-- dates: dates; time stamps without zone by their day; text YYYY-MM-DD, spaces around it ignored;
+- dates: dates; time stamps without zone by their day; text YYYY-MM-DD, also with a time without zone, spaces around it
+  ignored;
 - booleans: booleans; values that read as the integer 0 or 1; text true, false, t, f in any case, spaces around it
   ignored;
 - text: text as it is, character by character; integers, and floats that are whole numbers, as their digits;
-- floats are read if they are whole numbers below 2^53 (32-bit floats: below 2^24). Above, several integers become the
-  same float, so it is outside, and rows whose person has such an id are not counted;
-- people: text, integers and 64-bit floats; 32-bit floats are refused;
+- floats are read if they are whole numbers below 2^53 (32-bit floats: below 2^24; 16-bit floats: below 2^11). Above,
+  several integers become the same float, so it is outside, and rows whose person has such an id are not counted;
+- people: text, integers and 64-bit floats; narrower floats are refused;
 - NaN is a missing number, so it reads as NULL.
 
 pandas turns integers into floats as soon as one is missing: every kind that reads integers also reads such floats.
@@ -44,6 +45,7 @@ from dataclasses import dataclass
 from countveil.data.engines.bounding import ContributionBounds
 from countveil.data.engines.families import FLOATS, PRECISE, Family, check_readable
 from countveil.data.engines.steps import (
+    DATE,
     MOST_COMPARED,
     StepDialect,
     between,
@@ -66,7 +68,7 @@ class Dialect(StepDialect):
     types: Mapping[Kind, str] = {"text": "VARCHAR", "integer": "BIGINT", "boolean": "BOOLEAN", "date": "DATE"}
     ignores_repeats = True  # `unnest_least` leaves out a w that is repeated, so rows need not be grouped before
     integer_text = "^[+-]?[0-9]+([.]0*)?$"
-    date_text = "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+    date_text = DATE
 
     def name(self, name: str) -> str:
         """A quoted name."""
@@ -155,7 +157,7 @@ class Dialect(StepDialect):
         return self.try_cast(text, "BIGINT")
 
     def parse_date(self, text: str) -> str:
-        return self.try_cast(text, "DATE")
+        return self.try_cast(f"substr({text}, 1, 10)", "DATE")
 
     def precise(self, family: Family, raw: str, value: str) -> str:
         """The value of a float, if floats of its size represent integers exactly; else NULL."""

@@ -2,7 +2,8 @@
 
 An axis is read in one of two ways. If its source is listed, or has many short runs of days or whole numbers (as with
 weekdays), rows are grouped by the value, and a bound relation (v, i) gives the bin of each value. Otherwise the bin is
-found by comparing the value with bound cuts, about log2 of their number for each row.
+found by comparing the value with bound cuts: for each row with about log2 of their number, but an engine also spends
+a little on each cut and batch of rows, unless its dialect can search a list.
 
 Guarantee: a value and a cut are compared in the source's own type, exactly, and no value makes an engine fail.
 
@@ -33,15 +34,20 @@ NUMBER = "^[+-]?([0-9]{1,200}([.][0-9]{0,200})?|[.][0-9]{1,200})([eE][+-]?[0-9]{
 TEXT_SCALE = 19
 """The most digits on each side of the point in a decimal that is read from text; one more than an edge may have."""
 DECIMAL = f"^-?[0-9]{{1,{TEXT_SCALE}}}([.][0-9]{{1,{TEXT_SCALE}}})?$"
-INSTANT = (
-    "^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{1,9})?"
-    "(Z|[+-]([01][0-9]|2[0-3])(:[0-5][0-9])?)$"
-)
+TIME = "[T ]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{1,9})?"
+DATE = f"^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}({TIME})?$"
+"""Dates of text: YYYY-MM-DD, also with a time without zone, such as 2026-03-29 02:30:00, which is read as its date."""
+INSTANT = f"^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}{TIME}(Z|[+-]([01][0-9]|2[0-3])(:[0-5][0-9])?)$"
 """The form of instants in text: ISO 8601 with seconds and an offset, such as 2026-03-29T02:30:00+01:00 or ...Z."""
 MOST_COMPARED = 40
 """The most intervals that a value is compared with, where the values in them could be listed instead."""
+MOST_NESTED = 50
+"""The most intervals that are found by nested comparisons, if the dialect can search a list."""
 DIGITS = 38
 """The most digits that an SQL decimal can have."""
+
+
+Float = type[np.float16 | np.float32 | np.float64]
 
 
 class StepDialect:
@@ -62,6 +68,14 @@ class StepDialect:
         """SQL for the cut as a decimal with `scale` digits after the point, rounded up."""
         return f"CAST({bind(write_decimal(cut, scale))} AS DECIMAL({DIGITS}, {scale}))"
 
+    def search(self, relation: str, value: str, cuts: Sequence[str], bins: str, place: str) -> tuple[str, str] | None:
+        """A relation that finds the place of each row's value among cuts, and SQL for the one of `bins` at that place.
+
+        `place` begins the names of columns that the relation has beside those of the given relation. None if the
+        dialect can only nest comparisons.
+        """
+        return None
+
     def try_cast(self, expression: str, kind: str) -> str:
         raise NotImplementedError
 
@@ -72,8 +86,10 @@ class StepDialect:
 class Reader(Protocol):
     """The part of `Compiler` that the functions of this module need."""
 
+    relation: str
     families: Mapping[str, Any]
     scales: Mapping[str, int]
+    values: dict[str, object]
 
     @property
     def dialect(self) -> StepDialect: ...
@@ -128,8 +144,26 @@ def bin_of(compiler: Reader, axis: Axis) -> str:
         starts.append((low, key))
         after = high + 1
     starts += [(after, None)] if after <= source.last else []
-    tree = _search(compiler, source, read_value(compiler, source), starts)
-    return f"CASE WHEN {between(compiler, source, source.first, source.last)} THEN {tree} END"
+    value = read_value(compiler, source)
+    bin = _search_list(compiler, source, value, starts) or _search(compiler, source, value, starts)
+    return f"CASE WHEN {between(compiler, source, source.first, source.last)} THEN {bin} END"
+
+
+def _search_list(compiler: Reader, column: Column, value: str, starts: list[tuple[int, int | None]]) -> str | None:
+    """SQL for the same as `_search`, of a relation that replaces the compiler's; None for few starts, for text, which
+    is compared in two types, and where the dialect cannot."""
+    family = compiler.families[column.name] if column.cuts else None
+    cut_off = family == "decimal" and any(_is_beyond(compiler, column, start) for start, _ in starts[1:])
+    if len(starts) <= MOST_NESTED or family == "text" or cut_off:
+        return None
+    name = "_" * (1 + max(map(len, compiler.families))) + str(len(compiler.values))  # longer than each of the source's
+    cuts = [bind_point(compiler, column, start) for start, _ in starts[1:]]
+    bins = ", ".join("NULL" if key is None else str(key) for _, key in starts)
+    found = compiler.dialect.search(compiler.relation, value, cuts, bins, name)
+    if found is not None:
+        compiler.relation, bin = found
+        return bin
+    return None
 
 
 def _search(compiler: Reader, column: Column, value: str, starts: list[tuple[int, int | None]]) -> str:
@@ -161,6 +195,8 @@ def compare(compiler: Reader, column: Column, value: str, sign: str, point: int)
     A point stands for a single value or, in a column with cuts, for all values between two cuts. A decimal that is
     stored as text is compared exactly.
     """
+    if column.cuts and compiler.families[column.name] == "decimal" and _is_beyond(compiler, column, point):
+        return f"{value} IS NOT NULL" if (column.cuts[point - 1] > 0) == (sign == "<") else "FALSE"
     compared = f"{value} {sign} {bind_point(compiler, column, point)}"
     if not column.cuts or compiler.families[column.name] != "text":
         return compared
@@ -170,6 +206,12 @@ def compare(compiler: Reader, column: Column, value: str, sign: str, point: int)
     )
     exact = f"{number} {sign} {dialect.decimal(compiler.bind, column.cuts[point - 1], TEXT_SCALE)}"
     return f"coalesce({exact}, {compared})"
+
+
+def _is_beyond(compiler: Reader, column: Column, point: int) -> bool:
+    """Whether a cut is larger than every decimal with the digits of the source, or less than every one."""
+    limit: int = 10**DIGITS
+    return abs(_units(column.cuts[point - 1], compiler.scales[column.name])) >= limit
 
 
 def read_value(compiler: Reader, column: Column) -> str:
@@ -195,30 +237,36 @@ def bind_point(compiler: Reader, column: Column, point: int) -> str:
         return compiler.bind(-int(-cut // 1))
     if family == "decimal":
         return compiler.dialect.decimal(compiler.bind, cut, compiler.scales[column.name])
-    return compiler.bind(round_to_float(cut, np.float32 if family == "single" else np.float64))
+    kinds: dict[str, Float] = {"half": np.float16, "single": np.float32}
+    return compiler.bind(round_to_float(cut, kinds.get(family, np.float64)))
 
 
 def write_decimal(cut: Fraction, scale: int) -> str:
-    """The cut as digits, rounded up to `scale` digits after the point, and limited to the range of SQL decimals.
+    """The cut as digits, rounded up to `scale` digits after the point.
 
     >>> write_decimal(Fraction("0.25"), 1), write_decimal(Fraction("-0.25"), 1)
     ('0.3', '-0.2')
     """
-    units = -int(-cut * 10**scale // 1)
-    units = max(-(10**DIGITS) + 1, min(10**DIGITS - 1, units))
+    units = _units(cut, scale)
     digits = f"{abs(units):0{scale + 1}}"
     whole, fraction = (digits[:-scale], digits[-scale:]) if scale else (digits, "")
     return f"{'-' if units < 0 else ''}{whole}{'.' if fraction else ''}{fraction}"
 
 
-def round_to_float(cut: Fraction, kind: type[np.float32 | np.float64]) -> float:
+def _units(cut: Fraction, scale: int) -> int:
+    return -int(-cut * 10**scale // 1)
+
+
+def round_to_float(cut: Fraction, kind: Float) -> float:
     """The float of this type that is nearest to the cut. A tie goes to the float whose last bit is even.
 
-    >>> round_to_float(Fraction("0.3"), np.float32)
-    0.30000001192092896
+    >>> round_to_float(Fraction("0.3"), np.float32), round_to_float(Fraction(65_520), np.float16)
+    (0.30000001192092896, inf)
     """
-    near = kind(float(cut))
-    candidates = [kind(np.nextafter(near, kind(-np.inf))), near, kind(np.nextafter(near, kind(np.inf)))]
-    even = [int(each.view(np.int32 if kind is np.float32 else np.int64)) % 2 for each in candidates]
-    distance = [abs(Fraction(float(each)) - cut) for each in candidates]
+    with np.errstate(over="ignore"):
+        near = kind(float(cut))
+        candidates = [kind(np.nextafter(near, kind(-np.inf))), near, kind(np.nextafter(near, kind(np.inf)))]
+    even = [int(each.view(f"i{each.itemsize}")) % 2 for each in candidates]
+    limit = 2 ** int(np.finfo(kind).maxexp)  # what is rounded to infinity is nearest to this power of 2
+    distance = [abs(Fraction(min(limit, max(-limit, float(each)))) - cut) for each in candidates]
     return float(candidates[min(range(3), key=lambda i: (distance[i], even[i]))])

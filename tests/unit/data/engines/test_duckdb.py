@@ -29,6 +29,7 @@ from countveil.data.engines.duckdb import DuckDBEngine
 from countveil.data.engines.sql import Statement
 from countveil.errors import CountveilError, DataError, EngineError, ParameterError
 from countveil.query import ask
+from countveil.query.derived import parse_columns
 from countveil.query.schema import Column, Schema
 from tests.support.effort import examples
 from tests.support.makers import NotHeld
@@ -258,6 +259,16 @@ def test_a_field_that_is_not_utf_8_is_in_no_cell(tmp_path: Path) -> None:
     source = csv_of(tmp_path, b'x,w\n1,\xff\n2,b\n3,"\xff"\n4,\n')
     assert counted(source, BOTH, "SELECT w, count(*) FROM people GROUP BY w") == [0, 1, 0]
     assert counted(source, BOTH, "SELECT count(*) FROM people WHERE w IS NULL") == [1]
+
+
+def test_a_field_that_is_not_utf_8_skips_no_record_of_a_question_with_many_bands_that_does_not_read_it(
+    tmp_path: Path,
+) -> None:
+    bands = {"from": "x", "bands": [i * 10**6 for i in range(100)]}
+    schema = Schema("people", (*parse_columns({"band": bands}, "columns"), WORD))
+    source = csv_of(tmp_path, b"x,w\n5,\xff\n5000001,b\n")
+    counts = counted(source, schema, "SELECT band, count(*) FROM people GROUP BY band")
+    assert [i for i, n in enumerate(counts) if n] == [0, 5]
 
 
 @pytest.mark.parametrize("data", [b"", b"\n", b"x,w,x\n1,a,1\n", b"x,w,W\n1,a,1\n", b"x,w,\n1,a,1\n"])
@@ -515,6 +526,73 @@ def test_parquet_times_that_overflow_are_refused_at_opening(tmp_path: Path) -> N
     source = Source("rows.parquet", directory=tmp_path)
     with pytest.raises(EngineError, match="the source could not be read"):
         open_engine(source, Schema("people", (Column("x", "date", low=1, high=9),)))
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_times_with_a_zone_are_rounded_down_and_never_fail(unit: str, tmp_path: Path) -> None:
+    """The last nanosecond of 1969 is no part of 1970, and infinity and times that overflow are in no year."""
+    years = {"from": "x", "by": "year", "min": "1969", "max": "1970", "zone": "UTC"}
+    schema = Schema("people", parse_columns({"year": years}, "columns"))
+    ends = [2**62, -(2**62), 2**63 - 1, -(2**63) + 1]
+    table = pa.table({"x": pa.array([-1, 0, 1, None, *ends], pa.timestamp(unit, "Europe/Berlin"))})
+    path, dictionary = tmp_path / "rows.parquet", pa.table({"x": table["x"].dictionary_encode()})
+    sources = [Source(frame=table), Source(frame=dictionary), Source(frame=pl.from_arrow(table)), Source(str(path))]
+    if unit in ("us", "ns"):  # files with times that overflow are refused
+        pq.write_table(table, path)
+    for source in sources[: 4 if unit in ("us", "ns") else 2]:
+        engine = DuckDBEngine(source, schema)
+        assert engine.count(ask(schema, by="year"), salt=b"").tolist() == [1, 2], source
+        assert engine.count(ask(schema, where="year IS NULL"), salt=b"").tolist() == [1]
+        engine.close()
+
+
+def bins(source: Source, edges: list[str], most: str | None = None) -> list[int]:
+    declared = {"bin": {"from": "x", "bins": edges, **({"max": most} if most else {})}}
+    schema = Schema("people", parse_columns(declared, "columns"))
+    return counted(source, schema, "SELECT bin, count(*) FROM people GROUP BY bin")
+
+
+def test_an_edge_of_floats_of_16_bits_is_rounded_to_16_bits(tmp_path: Path) -> None:
+    half = np.float16
+    near = [half(0.1), np.nextafter(half(0.1), half(0)), half("nan"), half(2046), half(2048), half("inf"), half(65504)]
+    table = pa.table({"x": pa.array(near, pa.float16())})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    pandas = pd.DataFrame({"x": np.array(near)})
+    sources = [Source(frame=table), Source(frame=pandas), Source("rows.parquet", directory=tmp_path)]
+    whole = Schema("people", (Column("x", "integer", low=2046, high=2049),))
+    for source in sources:
+        assert bins(source, ["0", "0.1", "0.2"]) == [1, 1, 4]
+        assert bins(source, ["0.1", "65519", "65520"], "70000") == [3, 1, 0]
+        assert counted(source, whole) == [1, 0, 0, 0]  # 2048 could have been 2049
+        engine = DuckDBEngine(source)
+        assert dict(engine.columns()) == {"x": "half"}
+        engine.close()
+
+
+LONG = np.longdouble("0.3")
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pa.table({"x": pa.array([Decimal("0.30"), Decimal("0.29"), Decimal(7), None], pa.decimal256(40, 2))}),
+        pa.table({"x": pa.array([Decimal("0.30"), Decimal("0.29"), Decimal(7), None], pa.decimal256(38, 2))}),
+        pd.DataFrame({"x": np.array([LONG, np.nextafter(LONG, np.longdouble(0)), 7, "nan"], np.longdouble)}),
+        pd.DataFrame({"x": np.array([0.3, 0.29, 7 + 0j, float("nan")], np.complex128)}),
+    ],
+    ids=["decimal256 of 40 digits", "decimal256 of 38 digits", "longdouble", "complex"],
+)
+def test_wide_numbers_of_frames_are_in_the_bins_of_their_values(frame: Any) -> None:
+    assert bins(Source(frame=frame), ["0", "0.3", "7"]) == [1, 1, 1]
+
+
+def test_a_time_without_a_date_is_refused_at_opening(tmp_path: Path) -> None:
+    with duckdb.connect(tmp_path / "rows.duckdb") as connection:
+        connection.execute("CREATE TABLE people AS SELECT '10:00:00+01'::TIMETZ AS x")
+    years = {"from": "x", "by": "year", "min": "1969", "max": "1970", "zone": "UTC"}
+    schema = Schema("people", parse_columns({"year": years}, "columns"))
+    with pytest.raises(DataError, match="column x: declared instant, but the source holds other values"):
+        open_engine(Source("rows.duckdb", table="people", directory=tmp_path), schema)
 
 
 @pytest.mark.parametrize("frame", [5, [1, 2], {"x": [1]}, pl.LazyFrame({"x": [1]}), np.array([1])])
