@@ -103,7 +103,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one short round for each figure")
     parser.add_argument("--save", action="store_true", help="also write benchmarks/results/service.txt")
-    parser.add_argument("--folder", default=".", help="where to put the ledger (default: here)")
+    parser.add_argument("--folder", default="build", help="where to put the ledger (default: build, which git ignores)")
     parser.add_argument("--profile", action="store_true", help="only sample where a worker's time goes")
     parser.add_argument("--serve", nargs=2, metavar=("WHICH", "CONFIG"), help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -118,6 +118,7 @@ def main() -> None:
         say(f"Other work was running (load average {busy:.1f}): rates are too low and noisy; run again when quiet.")
     say(f"{ROWS:,} rows of Parquet, 4 cells, {WORKERS} workers; clients and servers share the machine")
     place = Path(options.folder).resolve()
+    place.mkdir(exist_ok=True)
     say(f"A sync of 4 kB to this disk takes {1000 * synced(place):.2f} ms (median)")
     say()
     with tempfile.TemporaryDirectory(dir=place) as disk, tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
