@@ -116,15 +116,15 @@ def renyi(basis: Basis) -> Member:
     centre = 1 + 2 * math.log(1 / float(basis.delta or 1e-6)) / float(basis.epsilon or 1)
     orders = {min(float(LARGEST_ORDER), 1 + (centre - 1) * factor) for factor in (0.35, 0.6, 1.0, 1.7, 3.0)}
     rounded = [Fraction(decimal_text(Fraction(order), 4)) for order in sorted(orders)]
-    return best_of(basis, [partial(_optimised, basis, order) for order in rounded], "Renyi-optimal")
+    return best_of(basis, [partial(_tune_renyi_optimal, basis, order) for order in rounded], "Renyi-optimal")
 
 
 def cactus(basis: Basis) -> Member:
     """The Cactus law, which is the Renyi-optimal law of order 1, with the least noise that meets the shared terms."""
-    return _optimised(basis, Fraction(1))
+    return _tune_renyi_optimal(basis, Fraction(1))
 
 
-def _optimised(basis: Basis, order: Fraction) -> Member:
+def _tune_renyi_optimal(basis: Basis, order: Fraction) -> Member:
     d = min(basis.sensitivity, LARGEST_SENSITIVITY)
     if basis.shared is Shared.VARIANCE:
         return renyi_optimal(basis.variance or Fraction(1), order, d)

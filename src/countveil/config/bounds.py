@@ -225,7 +225,7 @@ def _judge(
     margin = None if planned is None else planned.margin(*bounds)
     kept, whole, worst, losses, noises, errors = [], [], [0.0], [], [], []
     for survey in surveys:
-        rows, lost = survey.rows, survey.rows - survey.kept(*place)
+        rows, lost = survey.rows, survey.rows - survey.count_kept_rows(*place)
         middle, loss = float(np.median(rows)), float(np.median(lost))
         kept.append(1 - lost.sum() / rows.sum())
         whole.append(survey.whole(*place))
@@ -253,7 +253,7 @@ def _worst_cells(surveys: Sequence[TableContributions], place: tuple[int, int], 
     """The cells that lose the largest shares of their rows, among those with at least as many rows as the median."""
     losses: list[CellLoss] = []
     for survey in surveys:
-        shares = 1 - survey.kept(*place) / survey.rows
+        shares = 1 - survey.count_kept_rows(*place) / survey.rows
         large = np.flatnonzero(survey.rows >= np.median(survey.rows))
         losses += [
             CellLoss(survey.by, survey.labels[i], round(survey.rows[i]) * one_in, float(shares[i]))

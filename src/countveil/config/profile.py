@@ -64,7 +64,7 @@ def inspect(dataset: Dataset, by: Sequence[str] = ()) -> Inspection:
         if not schema.unit_is_row:
             tables = choose_tables(schema.columns, by)
             enforced = schema.rows_per_person, schema.cells_per_person
-            bounds = compare_bounds(engine, schema.unit, tables, rows, _planned(dataset), enforced)
+            bounds = compare_bounds(engine, schema.unit, tables, rows, _plan_answers(dataset), enforced)
         elif by:
             raise ParameterError("by", by[0], "nothing", "every row is one person, so no bounds leave rows out")
     finally:
@@ -77,7 +77,7 @@ def inspect(dataset: Dataset, by: Sequence[str] = ()) -> Inspection:
     return Inspection(schema.name, rows, columns, people, undeclared, guessed, tuple(notes), bounds, impossible)
 
 
-def _planned(dataset: Dataset) -> PlannedAnswers | None:
+def _plan_answers(dataset: Dataset) -> PlannedAnswers | None:
     """The answers that the budget of a dataset plans; None if it has no budget."""
     budget, near = dataset.budget, dataset.schema.neighbours
     if budget is None:

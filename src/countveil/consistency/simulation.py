@@ -95,12 +95,12 @@ class Simulation:
         }
 
     @property
-    def drawn(self) -> int:
+    def draws_per_run(self) -> int:
         """How many numbers each run draws: one for every node, or for every family of which only the sum is drawn."""
         return len(self.tree) - sum(len(s.level) - len(s.level.starts) for s in self._family_sums.values())
 
     @property
-    def followed(self) -> int:
+    def nodes_per_run(self) -> int:
         """How many nodes each run follows through least squares: one of each class, or one of each table."""
         classes = self._classes
         return len(self.tree.levels) if classes is None else sum(map(_count, classes))
@@ -123,7 +123,7 @@ class Simulation:
 
     def batches(self, progress: Progress = iter) -> Iterator[int]:
         """Yield how many runs to draw at once, until all runs are drawn."""
-        size = min(self.runs, max(1, BATCH_NODES // max(self.drawn, 1)))
+        size = min(self.runs, max(1, BATCH_NODES // max(self.draws_per_run, 1)))
         for start in progress(range(0, self.runs, size)):
             yield min(size, self.runs - start)
 

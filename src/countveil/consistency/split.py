@@ -147,7 +147,7 @@ class _Search:
         d = np.array([self.sensitivity.get(name, 1) for name in self.names], dtype=np.float64)
         return np.asarray((d * np.exp(-x / 2)) ** self.exponent, dtype=np.float64)
 
-    def published(self, x: Floats, wanted: Sequence[str]) -> dict[str, float]:
+    def estimate_variances(self, x: Floats, wanted: Sequence[str]) -> dict[str, float]:
         """The mean variances of the estimates of all tables, and of sums across the tree if any of `wanted` is one."""
         at = dict(zip(self.names, np.exp(x), strict=True))
         variances = [float(at[name]) if at.get(name, math.inf) < math.inf else None for name in self.tree.names]
@@ -168,7 +168,7 @@ class _Search:
         wanted = [name for name, weight in weights.items() if weight]
 
         def value(x: Floats) -> float:
-            means = self.published(x, wanted)
+            means = self.estimate_variances(x, wanted)
             total = sum(weights[name] * means[name] for name in wanted)
             return math.log(total) + 2 / self.exponent * math.log(float(self.cost(x).sum()))
 
@@ -213,7 +213,7 @@ class _Search:
         return BudgetSplit(
             shares=dict(zip(self.names, (costs / costs.sum()).tolist(), strict=True)),
             variances=dict(zip(self.names, np.exp(x).tolist(), strict=True)),
-            published=self.published(x, list(self.groups)),
+            published=self.estimate_variances(x, list(self.groups)),
             cost=float(costs.sum()),
         )
 

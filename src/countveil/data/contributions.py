@@ -52,7 +52,7 @@ class TableContributions:
     complete: Floats
     """How many people have at most r rows in each of their cells, indexed by class of m and choice of r."""
 
-    def kept(self, row: int, cell: int) -> Floats:
+    def count_kept_rows(self, row: int, cell: int) -> Floats:
         """For each cell, how many rows are kept on average with the bounds at these indexes of `bounds`."""
         c = self.bounds[1][cell]
         kept: Floats = self.cut[:, : cell + 1, row].sum(axis=1) + c * self.spread[:, cell + 1 :, row].sum(axis=1)

@@ -204,14 +204,14 @@ class _Search:
     def cost(self, halves: Sequence[Floats]) -> float:
         """The sum of weight * cost over all answers or, if every part has a target, the delta."""
         if not self.free:
-            return self.composed(halves)
+            return self.estimate_delta(halves)
         weights = {i: self.parts[i].weight * self.parts[i].pairs for i in self.free}
         return sum(weights[i] * float(2 * (halves[i] * self._costs(halves[i])).sum()) for i in self.free)
 
     def _costs(self, half: Floats) -> Floats:
         return cost_of(self.objective, len(half) - 1)
 
-    def composed(self, halves: Sequence[Floats]) -> float:
+    def estimate_delta(self, halves: Sequence[Floats]) -> float:
         """An estimate of the delta of all answers together, on the safe side: if it is off, it is too large."""
         return convolution.estimate(self._losses(halves), self.epsilon)
 
@@ -312,7 +312,7 @@ class _Search:
         return self.laws(self.shapes(x, s))
 
     def _lack(self, x: Floats, s: float) -> float:
-        return math.log(max(self.composed(self.laws(self.shapes(x, s))), 1e-300) / self.delta)
+        return math.log(max(self.estimate_delta(self.laws(self.shapes(x, s))), 1e-300) / self.delta)
 
     def _rescale(self, x: Floats, tolerance: float = 1e-9) -> float:
         """The s to add to the logarithms of the free scales so that delta meets the budget."""
@@ -387,7 +387,7 @@ def fitting_law(part: GradePart, power: float, delta: float) -> Floats:
 def least_delta(parts: Sequence[GradePart], epsilon: float) -> float:
     """An estimate of the least delta of grades that all have targets; all laws have one power, the best of a few."""
     search = _Search(parts, epsilon, 1e-9, "variance")
-    return min(search.composed(search.laws(search.shapes(np.full(len(parts), power)))) for power in POWERS)
+    return min(search.estimate_delta(search.laws(search.shapes(np.full(len(parts), power)))) for power in POWERS)
 
 
 def widen(halves: Sequence[Floats], parts: Sequence[GradePart], by: float) -> tuple[Floats, ...]:

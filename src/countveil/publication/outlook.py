@@ -136,7 +136,7 @@ def _estimate_seconds(layout: Layout, mechanisms: Mapping[str, Mechanism]) -> in
     """About how many seconds an edition takes: most of them are for the simulations, which depend on the tree."""
     simulation = Reconciler.of(layout.tree, mechanisms, tuple(mechanisms), layout.digest.encode()).simulation
     nodes, runs = len(layout.tree), simulation.runs
-    seconds = nodes * WRITING + runs * (simulation.drawn * DRAWING + simulation.followed * FOLLOWING)
+    seconds = nodes * WRITING + runs * (simulation.draws_per_run * DRAWING + simulation.nodes_per_run * FOLLOWING)
     for margin in layout.declared.margins:
         sums = int(group_margin(layout, margin.by)[1].max()) + 1
         simulated = runs if nodes <= LARGEST_SIMULATED else 0

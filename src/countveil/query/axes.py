@@ -33,7 +33,7 @@ class Axis:
         """Whether the table is grouped by the source column itself and by no column derived from it."""
         return self.columns == (self.source,)
 
-    known = ()
+    memberships = ()
 
     @property
     def parts(self) -> tuple[Axis, ...]:

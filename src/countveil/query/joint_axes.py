@@ -81,7 +81,7 @@ class JointAxis:
         return order
 
     @cached_property
-    def known(self) -> list[Membership]:
+    def memberships(self) -> list[Membership]:
         """For every source, the test that its value occurs in some combination."""
         import numpy as np
 

@@ -138,7 +138,7 @@ class Question(Shown):
     @cached_property
     def canonical(self) -> dict[str, object]:
         """The canonical form as JSON values: equal for questions that count the same rows into the same cells."""
-        known = [*known_of(self.by).values(), *(known for axis in self.axes for known in axis.known)]
+        known = [*known_of(self.by).values(), *(known for axis in self.axes for known in axis.memberships)]
         where = canonical(All((*([self.where] if self.where is not None else []), *known)))
         used = {part.source.name for part in self.parts} | {node[0] for node in where if isinstance(node, list)}
         sources = {source.name: source for source in self.schema.sources if source.name in used}
