@@ -71,6 +71,10 @@ def reconcile(
     >>> bool(towns[:2].sum() == counties[0]), bool((towns >= 0).all()), bool(result["total"].count == counties.sum())
     (True, True, True)
     """
+    if not isinstance(tree, Tree):
+        raise ParameterError("tree", type(tree).__name__, "a Tree, from Tree.from_columns or Tree.from_parents")
+    if not isinstance(measurements, Mapping):
+        raise ParameterError("measurements", type(measurements).__name__, "a mapping of the names of tables to counts")
     if estimate not in get_args(Estimate):
         raise ParameterError("estimate", estimate, "one of " + ", ".join(get_args(Estimate)))
     fixed = Reconciler.of(tree, laws, tuple(measurements))
