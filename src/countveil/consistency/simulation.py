@@ -121,9 +121,9 @@ class Simulation:
         zeros = np.broadcast_to(np.int64(0), runs * size)
         return source.release(zeros, self.keys.next()).reshape(runs, size)
 
-    def batches(self, progress: Progress = iter) -> Iterator[int]:
+    def batches(self, draws_per_run: int, progress: Progress = iter) -> Iterator[int]:
         """Yield how many runs to draw at once, until all runs are drawn."""
-        size = min(self.runs, max(1, BATCH_NODES // max(self.draws_per_run, 1)))
+        size = min(self.runs, max(1, BATCH_NODES // max(draws_per_run, 1)))
         for start in progress(range(0, self.runs, size)):
             yield min(size, self.runs - start)
 
@@ -136,7 +136,7 @@ class Simulation:
         picked = [np.unique(ids, return_index=True)[1] for ids in classes]
         ends = np.cumsum([0, *map(len, picked)])
         largest = Largest(int(ends[-1]), self.runs)
-        for runs in self.batches(progress):
+        for runs in self.batches(self.draws_per_run, progress):
             largest.add(np.concatenate(self.follow(picked, runs), axis=1))
         margins = largest.quantile()
         return Quantiles([margins[ends[i] + ids] for i, ids in enumerate(classes)], exact=True)
@@ -144,7 +144,7 @@ class Simulation:
     def _standardise(self, progress: Progress) -> Quantiles:
         levels, picker = self.tree.levels, Uniforms(self.keys.next())
         ratios: list[list[Floats]] = [[] for _ in levels]
-        for runs in self.batches(progress):
+        for runs in self.batches(self.draws_per_run, progress):
             nodes = [(picker.draw(runs) % np.uint64(max(1, len(level)))).astype(np.int64) for level in levels]
             for i, errors in enumerate(self.follow([n[:, None] for n in nodes], runs)):
                 if len(levels[i]):

@@ -128,7 +128,7 @@ def find_margins(simulation: Simulation, groups: Groups, errors: SumErrors, prog
     if large and bool((errors.distances <= CLOSE_TO_NORMAL).all()):
         return margins
     largest = Largest(groups.size, simulation.runs)
-    for runs in simulation.batches(progress):
+    for runs in simulation.batches(len(simulation.tree), progress):  # every node is drawn, not only sums of families
         estimates = simulation.fit.estimate(simulation.draw(runs))
         largest.add(groups.sum(estimates[groups.place]))
     simulated = largest.quantile()

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from countveil.consistency import sums
+from countveil.consistency.simulation import Simulation
 from countveil.consistency.sums import Groups, find_margins, measure_sums, third_moment
 from tests.support.trees import random_example, three_point_law
 
@@ -65,3 +66,23 @@ def test_large_trees_use_the_normal_law_only_where_it_is_proved_close(monkeypatc
     assert 1.96 * errors.deviations[0] < mixed[0] < 2.2 * errors.deviations[0]
     assert abs(simulated[0] / mixed[0] - 1) < 0.15
     assert mixed[1] == pytest.approx(simulated[1], rel=0.3)
+
+
+def test_margins_draw_at_most_one_batch_of_nodes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the margins of cells need only the sums of large families."""
+    from countveil.consistency import simulation
+    from countveil.consistency.reconciler import Reconciler
+    from countveil.consistency.tree import Tree
+
+    tree = Tree.from_parents({"a": (None, [0] * 20), "b": ("a", np.repeat(np.arange(20), 1000))})
+    fixed = Reconciler.of(tree, three_point_law(2, 1), ("a", "b"))
+    fixed.simulation = type(fixed.simulation)(fixed.fit, fixed.laws, runs=20)
+    assert fixed.simulation.draws_per_run < 100
+    monkeypatch.setattr(simulation, "BATCH_NODES", 3 * len(tree))
+    drawn: list[int] = []
+    draw = Simulation.draw
+    monkeypatch.setattr(Simulation, "draw", lambda self, runs: drawn.append(runs) or draw(self, runs))
+    groups = Groups.of(2, np.arange(20_000) % 2, 2)
+    find_margins(fixed.simulation, groups, measure_sums(fixed.fit, fixed.laws, groups))
+    assert max(drawn) == 3
+    assert sum(drawn) == 20
