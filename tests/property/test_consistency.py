@@ -69,6 +69,8 @@ def test_among_the_random_trees_every_feature_occurs() -> None:
     assert any(len(example.laws) < len(example.tree.levels) for example in examples)
     assert any(level.declared is not None for tree in trees for level in tree.levels)
     assert any(len(level) < level.size for tree in trees for level in tree.levels)
+    assert any(not len(level) for tree in trees for level in tree.levels)
+    assert any(not len(tree.levels[level.above]) for tree in trees for level in tree.levels[1:])
     assert any(len(tree) == 2 for tree in trees)
     assert any(int(example.truth[0][0]) > 2**52 for example in examples)
     assert any(tree.find_leaves(i).any() and tree.below(i) for tree in trees for i in range(len(tree.levels)))

@@ -49,7 +49,10 @@ class Example:
 
 
 def random_tree(rng: np.random.Generator) -> Tree:
-    """Up to four tables in a random shape: uneven, ragged, with structural zeros, or of a single cell."""
+    """Up to four tables in a random shape: uneven, ragged, with structural zeros, or of a single cell.
+
+    Now and then there is one more table, all of whose cells are structural zeros, perhaps with a finer one below it.
+    """
     tables: dict[str, tuple[str | None, Any]] = {}
     sizes = {None: 1}
     zeros = {}
@@ -64,6 +67,12 @@ def random_tree(rng: np.random.Generator) -> Tree:
         if rng.random() < 0.3:
             zeros[name] = rng.random(size) < 0.2
             zeros[name][0] = False
+    aside = rng.spawn(1)[0]  # draws that leave all other trees as they are
+    above = max(sizes, key=lambda name: sizes[name])
+    if sizes[above] > 1 and aside.random() < 0.15:
+        tables["empty"], zeros["empty"] = (above, [0, 0]), np.ones(2, dtype=bool)
+        if aside.random() < 0.5:
+            tables["below"] = ("empty", [0, 1, 1])
     from countveil.errors import RequestError
 
     try:

@@ -74,8 +74,7 @@ def _combine(fit: LeastSquares, place: int, y: Ints | None, sums: Sequence[Any],
     """
     below = fit.tree.below(place)
     if not below:
-        assert y is not None
-        return y.astype(object)
+        return np.zeros(0, dtype=object) if y is None else y.astype(object)  # without cells it need not be measured
     level = fit.tree.levels[place]
     left = np.full(len(level), ONE, dtype=np.int64)
     total = np.zeros(len(level), dtype=object)

@@ -94,6 +94,19 @@ def test_structural_zeros_are_zero_whatever_was_measured() -> None:
     assert (table.count[1], table.low[1], table.high[1], table.certain_high[1]) == (0, 0, 0, 0)
 
 
+@pytest.mark.parametrize("estimate", ["nearest", "unbiased"])
+@pytest.mark.parametrize("measured", [["a", "empty", "below"], ["a"]])
+def test_tables_without_possible_cells_are_zero(estimate: cv.consistency.Estimate, measured: list[str]) -> None:
+    parents = {"a": (None, [0, 0]), "empty": ("a", [0, 0]), "below": ("empty", [0, 0, 1])}
+    tree = cv.Tree.from_parents(parents, zeros={"empty": [True, True]})
+    given = {name: np.full(tree.levels[tree.place(name)].size, 5) for name in measured}
+    result = cv.reconcile(tree, given, LAW, estimate=estimate)
+    assert abs(result["a"].count[1] - 5) <= 2
+    assert result["empty"].count.tolist() == [0, 0]
+    assert result["below"].high.tolist() == [0, 0, 0]
+    assert result.margin("below", [0, 1, 1]).estimate.tolist() == [0, 0]
+
+
 def test_bad_arguments_are_refused_in_one_line(result: cv.Reconciliation) -> None:
     tree = cv.Tree.from_columns(CELLS, TABLES)
     for match, call in {
