@@ -36,6 +36,7 @@ class ReconciledTable(Shown):
     certain_high: Ints
     estimate: Floats
     deviation: Floats
+    _offset: Floats  # the estimate minus the count, exact also where the estimate itself is too large for a float
 
     def _line(self) -> str:
         return f"{self.name}: {len(self)} cells, total {int(self.count.sum()):,}"
@@ -167,8 +168,8 @@ class Reconciliation(Shown):
         errors = measure_sums(self._simulation.fit, self._simulation.laws, chosen, progress)
         margins = find_margins(self._simulation, chosen, errors, progress) * OUTWARD
         sums = Groups.of(place, numbers, size)
-        whole = np.rint(own.estimate)
-        wholes, parts = sums.sum(whole.astype(np.int64)), sums.sum(own.estimate - whole)
+        whole = np.rint(own._offset)
+        wholes, parts = sums.sum(own.count + whole.astype(np.int64)), sums.sum(own._offset - whole)
         least, most = sums.sum(own.certain_low), sums.sum(own.certain_high)
         low, high = round_outward(wholes, parts, margins)
         nearest = wholes + np.rint(parts).astype(np.int64)
@@ -249,6 +250,7 @@ def collect(
             certain_high=level.restore(bounds.high[i]),
             estimate=level.restore(reference[i] + estimates[i]),
             deviation=level.restore(np.sqrt(simulation.fit.variance[i])),
+            _offset=level.restore((reference[i] - published[i]) + estimates[i]),
         )
     claim = "each cell" if quantiles.exact else "cells on average"
     return Reconciliation(tree, tables, claim, uniform, simulation)

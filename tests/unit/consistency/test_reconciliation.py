@@ -95,6 +95,18 @@ def test_structural_zeros_are_zero_whatever_was_measured() -> None:
 
 
 @pytest.mark.parametrize("estimate", ["nearest", "unbiased"])
+def test_margins_of_counts_that_no_float_can_hold_contain_the_truth(estimate: cv.consistency.Estimate) -> None:
+    n = 2**58 + 1
+    tree = cv.Tree.from_parents({"a": (None, [0, 0]), "b": ("a", [0, 0, 1, 1])})
+    counts = np.array([n, 5, n + 40, 3])
+    found = cv.reconcile(tree, {"a": [n + 5, n + 43], "b": counts}, LAW, estimate=estimate).margin("b", [0, 1, 0, 1])
+    assert found.estimate.tolist() == [2 * n + 40, 8]
+    assert (found.low <= [2 * n + 40, 8]).all()
+    assert (found.high >= [2 * n + 40, 8]).all()
+    assert np.abs(found.gap - (found.sum_of_cells - [2 * n + 40, 8])).max() < 1e-6
+
+
+@pytest.mark.parametrize("estimate", ["nearest", "unbiased"])
 @pytest.mark.parametrize("measured", [["a", "empty", "below"], ["a"]])
 def test_tables_without_possible_cells_are_zero(estimate: cv.consistency.Estimate, measured: list[str]) -> None:
     parents = {"a": (None, [0, 0]), "empty": ("a", [0, 0]), "below": ("empty", [0, 0, 1])}
