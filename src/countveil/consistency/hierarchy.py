@@ -206,9 +206,11 @@ def _number_values(values: NDArray[Any]) -> Ints:
     if values.dtype.kind in "iu" and len(values):
         low, high = int(values.min()), int(values.max())
         if high - low < 4 * len(values):
+            wide = values.astype(np.int64)
+            places = wide - wide[values.argmin()]
             seen = np.zeros(high - low + 1, dtype=np.int64)
-            seen[values - low] = 1
-            numbers: Ints = (np.cumsum(seen) - 1)[values - low]
+            seen[places] = 1
+            numbers: Ints = (np.cumsum(seen) - 1)[places]
             return numbers
     try:
         return np.unique(values, return_inverse=True)[1].astype(np.int64)

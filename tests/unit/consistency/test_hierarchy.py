@@ -96,6 +96,12 @@ def test_the_cells_of_a_tree_can_be_a_frame(kind: str) -> None:
     assert tree.names == ("total", "counties", "towns")
 
 
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int64, np.uint64])
+def test_cells_are_told_apart_by_labels_of_any_integer_type(kind: type[np.integer]) -> None:
+    labels = [int(np.iinfo(kind).max) - i for i in range(201)]
+    assert len(Tree.from_columns({"code": np.array(labels, dtype=kind)}, ["code"]).levels[1]) == 201
+
+
 def test_nodes_keep_the_order_of_the_cells() -> None:
     cells = {"county": ["B", "A", "B", "A"], "town": ["x", "y", "z", "w"]}
     tree = Tree.from_columns(cells, [["county"], ["town"]])
