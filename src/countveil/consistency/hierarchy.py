@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 from countveil.errors import ParameterError, RequestError
 
 TOTAL = "total"
+NUMBERS = ("count", "low", "high", "certain_low", "certain_high")
+"""The columns of numbers of a reconciled table; columns of labels cannot have these names."""
 Ints = NDArray[np.int64]
 Labels = Mapping[str, NDArray[Any]]
 """The labels of the cells of a table: for every column an array with one value for each declared cell."""
@@ -68,12 +70,16 @@ def read_hierarchy(cells: Any, tables: Sequence[Sequence[str] | str], names: Seq
     wanted = [(table,) if isinstance(table, str) else tuple(table) for table in tables]
     if names and len(names) != len(wanted):
         raise ParameterError("names", f"{len(names)} names", f"one name for each of the {len(wanted)} tables")
-    codes = {name: _number_values(values) for name, values in columns.items()}
+    codes = {name: _number_values(values) for name, values in columns.items() if name not in NUMBERS}
     groupings: list[Grouping] = []
     for i, table in enumerate(wanted):
         unknown = [name for name in table if name not in columns]
         if unknown:
             raise ParameterError("table", unknown[0], "a list of columns of the cells: " + ", ".join(columns))
+        taken = [name for name in table if name in NUMBERS]
+        if taken:
+            allowed = "a list of columns with other names than " + ", ".join(NUMBERS)
+            raise ParameterError("table", taken[0], allowed, "rename the column")
         name = names[i] if names else "*".join(table) or TOTAL
         groupings.append(group_rows(name, [codes[column] for column in table], rows, table))
     for i, one in enumerate(groupings):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from countveil.consistency.bounds import CertainBounds
+from countveil.consistency.hierarchy import NUMBERS
 from countveil.consistency.simulation import OUTWARD, Progress, Quantiles, Simulation
 from countveil.consistency.sums import Groups, find_margins, measure_sums, read_groups
 from countveil.consistency.tree import Floats, Ints, Labels, Tree
@@ -76,8 +77,7 @@ class ReconciledTable(Shown):
         from countveil.consistency.frames import make_frame
 
         labels = self.labels or {"cell": np.arange(len(self))}
-        numbers = ("count", "low", "high", "certain_low", "certain_high")
-        return make_frame({**labels, **{name: getattr(self, name) for name in numbers}}, kind)
+        return make_frame({**labels, **{name: getattr(self, name) for name in NUMBERS}}, kind)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

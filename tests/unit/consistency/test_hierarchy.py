@@ -87,6 +87,15 @@ def test_equal_tables_and_unknown_columns_are_refused() -> None:
         Tree.from_columns({"town": [1], "sex": [1, 2]}, [["town"]])
 
 
+@pytest.mark.parametrize("name", ["count", "low", "high", "certain_low", "certain_high"])
+def test_labels_cannot_have_the_name_of_a_published_number(name: str) -> None:
+    cells = {"town": ["a", "b", "c"], name: [1, 1, 2]}
+    with pytest.raises(ParameterError, match=f"table: got {name}, allowed is a list of columns with other names than"):
+        Tree.from_columns(cells, [[name], ["town"]])
+    other = {"one": [0, 0, 1, 2], "other": [0, 1, 1, 2], name: [1, 1, 1, 2]}
+    assert name not in Tree.from_columns(other, [["one"], ["other"]]).added  # which has the same cells
+
+
 @pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
 def test_the_cells_of_a_tree_can_be_a_frame(kind: str) -> None:
     import narwhals as nw
