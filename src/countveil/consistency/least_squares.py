@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from countveil.consistency.tree import Floats, Ints, Tree
+from countveil.consistency.tree import Floats, Ints, Level, Tree
 from countveil.errors import RequestError
 
 
@@ -97,6 +97,13 @@ def solve(tree: Tree, variances: Sequence[float | None]) -> LeastSquares:
     for i, level in enumerate(levels[1:], start=1):
         share.append(rising[i] / level.spread(totals[i]))
         weight.append(rising[level.above][level.filled] / totals[i])
-        gain = totals[i] - variance[level.above][level.filled]  # what the rest of the tree adds to the family's sum
-        variance.append(rising[i] - share[i] ** 2 * level.spread(gain))
+        above = level.spread(variance[level.above][level.filled])
+        variance.append(share[i] ** 2 * above + rising[i] * _find_rest(level, share[i]))
     return LeastSquares(tree, rising, own, share, weight, variance)
+
+
+def _find_rest(level: Level, share: Floats) -> Floats:
+    """1 - share for every node; near a share of 1 as the sum of the other shares, which loses no digits."""
+    large = share > 0.5  # at most one node of each family
+    others = level.spread(level.sum_families(np.where(large, 0.0, share)))
+    return np.where(large, others, 1 - share)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -52,6 +54,35 @@ def test_estimates_variances_and_weights_equal_those_of_a_dense_solver(part: int
         for i, s in enumerate(variances):
             if s is None:
                 assert not weights[ends[i] : ends[i + 1]].any()
+
+
+def solve_in_fractions(tree: Tree, variances: list[float]) -> list[list[Fraction]]:
+    """The variances of all estimates of a tree whose tables are all measured."""
+    rising = [[1 / Fraction(s)] * len(level) for level, s in zip(tree.levels, variances, strict=True)]  # precisions
+    totals: list[dict[int, Fraction]] = [{} for _ in tree.levels]
+    for i in range(len(tree.levels) - 1, -1, -1):
+        rising[i] = [1 / precision for precision in rising[i]]
+        level = tree.levels[i]
+        for node, parent in enumerate(level.parents.tolist() if i else []):
+            totals[i][parent] = totals[i].get(parent, Fraction(0)) + rising[i][node]
+        for parent, total in totals[i].items():
+            rising[level.above][parent] += 1 / total
+    found = [rising[0]]
+    for i, level in enumerate(tree.levels[1:], start=1):
+        pairs = zip(rising[i], level.parents.tolist(), strict=True)
+        above = found[level.above]
+        found.append([v - (v / totals[i][p]) ** 2 * (totals[i][p] - above[p]) for v, p in pairs])
+    return found
+
+
+@pytest.mark.parametrize("parents", [[0], [0, 0], [0, 1, 1], [0, 0, 0, 1, 2, 2]])
+@pytest.mark.parametrize("ratio", [1e-18, 1e-9, 1e-3, 1e3, 1e9, 1e18])
+def test_variances_lose_no_digits_at_extreme_ratios(parents: list[int], ratio: float) -> None:
+    tree = Tree.from_parents({"a": (None, [0, 0, 0]), "b": ("a", parents), "c": ("b", [0])})
+    for variances in ([1.0, ratio, 1.0, 1.0], [ratio, 1.0, ratio, 1.0], [1.0, 1 / ratio, ratio, 1.0]):
+        expected = solve_in_fractions(tree, variances)
+        for values, exact in zip(solve(tree, list(variances)).variance, expected, strict=True):
+            assert np.abs(values / np.array([float(v) for v in exact]) - 1).max() < 1e-14
 
 
 def test_many_sets_of_measurements_are_estimated_at_once() -> None:
