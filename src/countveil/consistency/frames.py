@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from countveil.consistency.bounds import LARGEST_SUM
+from countveil.consistency.hierarchy import read_array
 from countveil.consistency.tree import Ints, Level
 from countveil.errors import ParameterError
 
@@ -35,12 +36,7 @@ def read_measurement(level: Level, given: Any) -> Ints:
     They are given as an array in that order, or as a frame with the labels of the cells and a column `count`.
     """
     named = f"measurements of {level.name}"
-    try:
-        values = _match(level, given, named) if _is_frame(given) else np.asarray(given)
-    except ValueError as error:
-        if isinstance(error, ParameterError):
-            raise
-        raise ParameterError(named, "lists of unequal lengths", _one_each(level)) from None
+    values = _match(level, given, named) if _is_frame(given) else read_array(named, given)
     if values.shape != (level.size,) or values.dtype.kind not in "iu":
         raise ParameterError(named, f"{values.dtype} of shape {values.shape}", _one_each(level))
     if values.dtype.kind == "u" and int(values.max()) >= LARGEST_SUM:

@@ -106,20 +106,31 @@ def read_hierarchy(cells: Any, tables: Sequence[Sequence[str] | str], names: Seq
 def read_columns(cells: Any) -> dict[str, NDArray[Any]]:
     """The columns of a frame or a mapping, as arrays of equal length."""
     if isinstance(cells, Mapping):
-        columns = {str(name): np.asarray(values) for name, values in cells.items()}
+        columns = {str(name): read_array(f"column {name}", values) for name, values in cells.items()}
     else:
         import narwhals as nw
+        from narwhals.exceptions import DuplicateError
 
         try:
             frame = nw.from_native(cells, eager_only=True)
+            columns = {name: frame[name].to_numpy() for name in frame.columns}
+        except DuplicateError:
+            raise ParameterError("cells", "two columns of one name", "columns with different names") from None
         except TypeError:
             raise ParameterError("cells", type(cells).__name__, "a frame, or a mapping of columns") from None
-        columns = {name: frame[name].to_numpy() for name in frame.columns}
     lengths = {values.shape for values in columns.values()}
     if len(lengths) != 1 or len(next(iter(lengths))) != 1 or not next(iter(lengths))[0]:
         allowed = "a frame or a mapping with columns of one length, at least 1"
         raise ParameterError("cells", f"columns of shapes {sorted(lengths)}", allowed)
     return columns
+
+
+def read_array(argument: str, given: Any) -> NDArray[Any]:
+    """The given values as an array; lists of unequal lengths are none."""
+    try:
+        return np.asarray(given)
+    except ValueError:
+        raise ParameterError(argument, "lists of unequal lengths", "one list of single values") from None
 
 
 def group_rows(name: str, codes: Sequence[Ints], rows: int, columns: tuple[str, ...]) -> Grouping:

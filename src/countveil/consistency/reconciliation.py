@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from countveil.consistency.bounds import CertainBounds
-from countveil.consistency.hierarchy import NUMBERS
+from countveil.consistency.hierarchy import NUMBERS, read_array
 from countveil.consistency.simulation import OUTWARD, Progress, Quantiles, Simulation
 from countveil.consistency.sums import Groups, find_margins, measure_sums, read_groups
 from countveil.consistency.tree import Floats, Ints, Labels, Tree
@@ -197,7 +197,7 @@ class Reconciliation(Shown):
         [72]
         """
         size = len(self[table])
-        given = np.asarray(cells)
+        given = read_array("cells", cells)
         if given.dtype.kind not in "iu" or given.ndim != 1 or not len(given):
             raise ParameterError("cells", f"an array of {given.dtype}", "a list of at least one cell number")
         if int(given.min()) < 0 or int(given.max()) >= size or len(np.unique(given)) < len(given):

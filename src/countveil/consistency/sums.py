@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from countveil.consistency.hierarchy import read_array
 from countveil.consistency.least_squares import LeastSquares
 from countveil.consistency.simulation import LEVEL, Largest, Progress, Simulation
 from countveil.consistency.tree import Floats, Ints, Level
@@ -77,7 +78,7 @@ def read_groups(level: Level, groups: Any) -> tuple[Ints, int]:
             raise ParameterError("groups", groups, allowed)
         numbers = np.unique(level.labels[groups], return_inverse=True)[1].astype(np.int64)
         return numbers, int(numbers.max()) + 1
-    given = np.asarray(groups)
+    given = read_array("groups", groups)
     if given.dtype.kind not in "iu" or given.shape != (level.size,):
         allowed = f"one whole number for each of the {level.size} cells of {level.name}"
         raise ParameterError("groups", f"an array of {given.dtype} and shape {given.shape}", allowed)

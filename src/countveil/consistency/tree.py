@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from countveil.consistency.hierarchy import TOTAL, Ints, Labels, read_hierarchy
+from countveil.consistency.hierarchy import TOTAL, Ints, Labels, read_array, read_hierarchy
 from countveil.display.cards import Shown
 from countveil.errors import ParameterError, RequestError
 
@@ -227,7 +227,7 @@ def make_tree(
 
 
 def _read_parents(name: str, given: Any, size: int, only_length: bool) -> Ints:
-    array = np.asarray(given)
+    array = read_array(f"parents of {name}", given)
     if array.ndim != 1 or array.dtype.kind not in "iu" or not len(array):
         raise ParameterError(
             f"parents of {name}",
@@ -253,7 +253,7 @@ def _read_possible(
         raise ParameterError("zeros", unknown[0], "a table of the tree: " + ", ".join(names))
     possible = [np.ones(len(array), dtype=bool) for array in parents]
     for name, given in zeros.items():
-        mask = np.asarray(given)
+        mask = read_array(f"zeros of {name}", given)
         place = names.index(name)
         if mask.dtype != np.bool_ or mask.shape != possible[place].shape:
             shown, size = f"an array of {mask.dtype} and shape {mask.shape}", len(possible[place])

@@ -85,6 +85,15 @@ def test_equal_tables_and_unknown_columns_are_refused() -> None:
         Tree.from_columns(CELLS, [["town"]], names=["a", "b"])
     with pytest.raises(ParameterError, match="columns of one length"):
         Tree.from_columns({"town": [1], "sex": [1, 2]}, [["town"]])
+    with pytest.raises(ParameterError, match="column town: got lists of unequal lengths"):
+        Tree.from_columns({"town": [[1], [1, 2]]}, [["town"]])
+
+
+def test_a_frame_with_two_columns_of_one_name_is_refused() -> None:
+    import pandas as pd
+
+    with pytest.raises(ParameterError, match="cells: got two columns of one name"):
+        Tree.from_columns(pd.DataFrame([["x", 1]], columns=["town", "town"]), [["town"]])
 
 
 @pytest.mark.parametrize("name", ["count", "low", "high", "certain_low", "certain_high"])

@@ -133,6 +133,8 @@ def test_bad_arguments_are_refused_in_one_line(result: cv.Reconciliation) -> Non
         "one whole number for each of the 6 cells": lambda: result.margin("town*sex", [1, 2]),
         "a group number of 0 or more": lambda: result.margin("town*sex", [-1] * 6),
         "a number below 1060; number the groups 0, 1, 2": lambda: result.margin("town*sex", [10**9] * 6),
+        "groups: got lists of unequal lengths": lambda: result.margin("town*sex", [[1], [1, 2]]),
+        "cells: got lists of unequal lengths": lambda: result.sum("town*sex", [[1], [1, 2]]),
         "different numbers from 0 to 5": lambda: result.sum("town*sex", [3, 3]),
         "at least one": lambda: result.sum("town*sex", []),
     }.items():

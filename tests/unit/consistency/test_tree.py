@@ -44,6 +44,7 @@ def test_a_table_whose_parents_are_all_structural_zeros_has_no_nodes() -> None:
         ({"a": (None, [0, 0]), "b": ("a", [0, 2])}, "parent of cell 1 of b: got 2, allowed is a cell from 0 to 1"),
         ({"a": (None, [0, 0]), "b": ("a", [0, -1])}, "parent of cell 1 of b: got -1"),
         ({"a": (None, [0, 0]), "b": ("a", [0.5, 1])}, "whole numbers"),
+        ({"a": (None, [[0], [0, 0]])}, "parents of a: got lists of unequal lengths"),
     ],
 )
 def test_bad_parents_are_refused_in_one_line(tables: dict[str, tuple[str | None, list[int]]], message: str) -> None:
