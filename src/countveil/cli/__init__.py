@@ -112,7 +112,10 @@ for command in (
 
 
 def main() -> None:
-    """Run the command line. Every failure is one line on stderr, with the exit code for its kind."""
+    """Run the command line. Every failure is one line on stderr, with the exit code for its kind.
+
+    A group without a command shows its help on stderr.
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without ± shows ? instead of failing
