@@ -50,6 +50,7 @@ COMMANDS = (
 MADE = (api_page, configuration_page, routes_page)
 """Modules that make a page of the reference; `api_page` makes docs/api.md."""
 SESSIONS = [ROOT / "docs" / name for name in ("tutorial.md", "many-rows.md", "schedule.md", "restore.md", "formats.md")]
+SESSIONS.append(ROOT / "README.md")
 """Pages that are one session: what an example writes, the next ones read."""
 
 LONG = {"composition.md", "paper.md"}
@@ -131,6 +132,9 @@ def test_the_session_on_a_page_runs_as_shown(
             assert doctest.DocTestRunner(checker, optionflags=doctest.ELLIPSIS).run(test, clear_globs=False).failed == 0
             names = test.globs
         for command, expected in commands(text) if language == "console" else ():
+            if command.startswith("cd "):
+                monkeypatch.chdir(command[3:])
+                continue
             output = check_command(command, monkeypatch, capsys)
             assert checker.check_output(expected, output, doctest.ELLIPSIS) or not expected, (command, output)
 

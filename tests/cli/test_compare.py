@@ -64,7 +64,7 @@ def test_the_options_take_several_mechanisms_and_a_number_of_answers() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((), "got nothing, which"),
+        (("--json",), "got nothing, which"),
         (("--epsilon", "x", "--delta", "1e-6"), "epsilon: got x"),
         (("--epsilon", "1", "--delta", "1e-6", "-m", "magic"), "mechanism: got magic"),
         (("--epsilon", "1", "--delta", "1e-6", "--sort", "beauty"), "sort: got beauty"),

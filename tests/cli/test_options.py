@@ -81,3 +81,31 @@ def test_shell_completion_accepts_a_repeated_option() -> None:
     command.make_context("design", ["--epsilon", "1", "--epsilon", "2"], resilient_parsing=True)
     with pytest.raises(click.UsageError, match="--epsilon is given 2 times"):
         command.make_context("design", ["--epsilon", "1", "--epsilon", "2"])
+
+
+@pytest.mark.parametrize("name", ["", "keys", "ledger", "ptable", "design", "compare"])
+def test_a_command_that_needs_more_words_shows_its_help_as_it_is(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(*arguments: str) -> tuple[object, str]:
+        monkeypatch.setattr(sys, "argv", ["countveil", *arguments])
+        with pytest.raises(SystemExit) as stopped:
+            cli.main()
+        text = capsys.readouterr()
+        assert not (text.out and text.err)
+        return stopped.value.code, text.out + text.err
+
+    code, shown = run(*name.split())
+    assert (code, shown) == (2, run(*name.split(), "--help")[1])
+    assert shown.startswith("Usage: ")
+    assert shown.count("\n") > 10
+
+
+@pytest.mark.parametrize("name", ["", "keys", "ledger", "ptable"])
+def test_no_short_text_of_a_command_is_cut_on_a_screen_of_80_columns(name: str) -> None:
+    group = {" ".join(path): command for path, command in commands(cli.cli)}[name]
+    assert isinstance(group, click.Group)
+    text = group.get_help(click.Context(group, info_name="countveil", terminal_width=80))
+    listed = text.partition("Commands:\n")[2].splitlines()
+    assert len(listed) == len(group.commands)  # one line each
+    assert all(line.endswith(".") and not line.endswith("...") for line in listed)

@@ -65,8 +65,8 @@ def cli() -> None:
     """Publish counts that protect the people counted.
 
     Every released number is an integer, never negative, never more than D from the truth, exactly right with a
-    probability you choose, unbiased from a small stated count on, and carries a proved (epsilon, delta)
-    guarantee that holds for every dataset.
+    probability that you know, unbiased from a stated count upwards (3 for one answer at epsilon 1 and delta 1e-6),
+    and carries a proved (epsilon, delta) guarantee that holds for every dataset.
 
     \b
     Examples:
@@ -112,7 +112,10 @@ for command in (
 
 
 def main() -> None:
-    """Run the command line. Every failure is one line on stderr, with the exit code for its kind."""
+    """Run the command line. Every failure is one line on stderr, with the exit code for its kind.
+
+    A group without a command shows its help on stderr.
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without ± shows ? instead of failing

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from countveil.mechanism.sampler_audit import SamplerAudit
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, short_help="Test the sampler's draws against the certificate.")
 @click.option("-m", "--mechanism", "path", required=True, metavar="FILE", help="A saved mechanism.")
 @click.option("--draws", default="1000000", show_default=True, metavar="N", help="Draws at each count.")
 @JSON

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from countveil.curator.receipts import GradeBudget, PoolBudget
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, short_help="Show what is left of a budget, or add to it.")
 @click.argument("name", required=False)
 @CONFIG
 @URL

@@ -7,7 +7,7 @@ import click
 from countveil.cli.output import JSON, Command, clip, plot_option, print_json, print_mechanism, show_spinner
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, short_help="Prove a saved mechanism again.")
 @click.argument("file")
 @click.option(
     "--epsilon",

@@ -21,7 +21,7 @@ from countveil.cli.output import (
 )
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, short_help="Compare our mechanisms with those of the literature.", no_args_is_help=True)
 @click.option(
     "--epsilon", metavar="E", help="The epsilon that all mechanisms have (leave it out to measure epsilon at --delta)."
 )

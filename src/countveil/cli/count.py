@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 MOST_ROWS = 60
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, short_help="Answer a count query, within the budget.")
 @click.argument("sql")
 @CONFIG
 @URL

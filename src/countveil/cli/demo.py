@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from countveil.demo import Demo, DemoQuestion
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, short_help="Show the whole workflow on an invented census.")
 @click.option("--out", default="countveil-demo", show_default=True, metavar="DIR", help="The folder for all files.")
 @JSON
 def demo(out: str, as_json: bool) -> None:

@@ -10,7 +10,9 @@ import countveil as cv
 from countveil.cli.output import JSON, Command, plot_option, print_json, print_mechanism, show_spinner
 
 
-@click.command(cls=Command)
+@click.command(
+    cls=Command, short_help="Design a certified mechanism for epsilon, delta, eta and D.", no_args_is_help=True
+)
 @click.option("--epsilon", metavar="E", help="Privacy loss, a decimal number; 0 is allowed.")
 @click.option("--delta", metavar="D", help="Probability that the guarantee may fail, for instance 1e-6.")
 @click.option("--eta", metavar="P", help="Probability of releasing the exact count.")

@@ -9,7 +9,7 @@ import click
 from countveil.cli.output import JSON, Command, print_json, show_progress
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, short_help="Draw the paper's figures, with our mechanisms added.")
 @click.option("--out", required=True, metavar="DIR", help="The folder for the files; created if it does not exist.")
 @click.option(
     "--only", multiple=True, metavar="NAME", help="Only this figure (may repeat; default: all but composition)."

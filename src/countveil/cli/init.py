@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from countveil.config.draft import ColumnProposal
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, short_help="Propose a configuration file for your data.")
 @click.argument("file", required=False)
 @click.option("--table", metavar="T", help="The table to use, if FILE is a DuckDB database.")
 @click.option("--delimiter", metavar="C", help="The field separator of a CSV file (default: a comma).")

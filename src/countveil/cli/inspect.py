@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from countveil.config.profile import Inspection
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, short_help="Show how the data fits the declared schema.")
 @click.argument("dataset", required=False)
 @CONFIG
 @click.option(

@@ -9,7 +9,7 @@ import click
 from countveil.cli.output import CONFIG, JSON, Group, print_json
 
 
-@click.group(cls=Group)
+@click.group(cls=Group, short_help="Add, list and revoke API keys of the service.")
 def keys() -> None:
     """API keys for `countveil serve`: each has a name, a role and, if you like, a limit of answers.
 
@@ -45,7 +45,7 @@ def add(name: str, answers: tuple[str, ...], role: str, config: str | None, as_j
     click.echo(f"the key of {key.name} ({key.role}, {most}): give it to them now, it is not shown again", err=True)
 
 
-@keys.command("list")
+@keys.command("list", short_help="List every key: its name, role and limit of answers.")
 @CONFIG
 @JSON
 def list_keys(config: str | None, as_json: bool) -> None:

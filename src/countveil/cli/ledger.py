@@ -40,7 +40,7 @@ rows but those of one person could test guesses about that person.
 """
 
 
-@click.group(cls=Group)
+@click.group(cls=Group, short_help="Verify, read, back up and restore the ledger.")
 def ledger() -> None:
     """The record of every charge and answer: append-only, hash-chained, anchored outside its file.
 
@@ -53,7 +53,7 @@ def ledger() -> None:
     """
 
 
-@ledger.command()
+@ledger.command(short_help="Verify the hash chain, the tables and the anchor.")
 @CONFIG
 @JSON
 def verify(config: str | None, as_json: bool) -> None:
@@ -78,7 +78,7 @@ def verify(config: str | None, as_json: bool) -> None:
     click.echo(f"{entries} entries; the hash chain is intact, the tables and the anchor agree with it")
 
 
-@ledger.command()
+@ledger.command(short_help="Print every entry, oldest first.")
 @CONFIG
 @JSON
 def log(config: str | None, as_json: bool) -> None:
@@ -158,7 +158,7 @@ def backup(file: str, config: str | None, as_json: bool) -> None:
     click.echo(f"{entries} entries in {file}")
 
 
-@ledger.command()
+@ledger.command(short_help="Restore the ledger from a backup.")
 @click.argument("file", required=False)
 @click.option(
     "--accept-loss",

@@ -12,7 +12,7 @@ from countveil.cli.output import JSON, Command, show_spinner
 from countveil.errors import RequestError
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, short_help="Make a signed mechanism never negative.")
 @click.argument("file", required=False)
 @click.option("--gaussian", metavar="S2", help="Instead of FILE: a discrete Gaussian of this parameter (its variance).")
 @click.option("--epsilon", metavar="E", help="With --gaussian: the epsilon at which its delta is stated.")

@@ -30,9 +30,15 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON obje
 
 
 class Command(click.Command):
-    """A command that refuses an option given twice. This includes flags: --prices --no-prices is a contradiction."""
+    """A command that refuses an option given twice. This includes flags: --prices --no-prices is a contradiction.
+
+    A group, and a command that can do nothing without values, show their help if no word follows their name.
+    """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if self.no_args_is_help and not args and not ctx.resilient_parsing:
+            click.echo(ctx.get_help(), err=True)  # as it is; the one line of an error would join its lines
+            ctx.exit(2)
         if not ctx.resilient_parsing:  # shell completion must not fail
             _, _, given = self.make_parser(ctx).parse_args(args=list(args))
             for parameter, times in Counter(given).items():

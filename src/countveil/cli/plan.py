@@ -35,7 +35,7 @@ DESIGN_OPTIONS = (*DEFAULTS, "--unbiased-from", "--max-bias", "--plot", "-o")
 """Options that design or draw a mechanism, so they make no sense with -m."""
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, short_help="Plan a number of answers within epsilon and delta.")
 @click.option("--epsilon", metavar="E", help="Privacy loss of all answers together.")
 @click.option("--delta", metavar="D", help="Delta of all answers together.")
 @click.option("--answers", metavar="K", help="How many answers (tables) are planned, all of one accuracy.")

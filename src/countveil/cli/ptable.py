@@ -32,7 +32,7 @@ FORMAT_HELP = "tau-argus, sas, cellkey or ons"
 SHOWN_ROWS = 12
 
 
-@click.group(cls=Group)
+@click.group(cls=Group, short_help="Audit, design and write p-tables of the cell-key method.")
 def ptable() -> None:
     """Audit, design and write p-tables, the tables of the cell-key method.
 
@@ -44,7 +44,7 @@ def ptable() -> None:
     """
 
 
-@ptable.command()
+@ptable.command(short_help="Compute the exact delta of a p-table.")
 @click.argument("file")
 @click.option(
     "--epsilon",
@@ -111,7 +111,7 @@ def audit(
     _print_notes("What it rests on", BREAKS)
 
 
-@ptable.command()
+@ptable.command(short_help="Design the p-table of least delta at one epsilon.")
 @click.option("-D", "--D", "D", metavar="N", help="Noise bound: |j - i| <= D.")
 @click.option("--V", "--max-variance", "V", metavar="V", help="The largest variance of a row.")
 @click.option("--pstay", "--eta", "pstay", metavar="P", help="Probability that a count stays as it is (default: free).")
@@ -173,7 +173,7 @@ def design(epsilon: str, against: str | None, output: str | None, as_json: bool,
         click.echo(f"saved to {output}; measure it again with: countveil ptable audit {output}", err=True)
 
 
-@ptable.command()
+@ptable.command(short_help="Write a mechanism as a p-table.")
 @click.argument("mechanism")
 @click.option("--format", "format_", default="tau-argus", show_default=True, metavar="F", help=f"{FORMAT_HELP}.")
 @click.option("--keys", metavar="K", help="With --format ons: the number of cell keys, 256 or 4096 (default).")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from countveil.publication.publication import Publication
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, short_help="Publish tables that add up, or check a published folder.")
 @click.argument("name")
 @click.argument("folder", required=False)
 @CONFIG

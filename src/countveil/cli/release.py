@@ -13,7 +13,7 @@ from countveil.cli.output import JSON, Command, clip, print_json, show_spinner
 from countveil.numeric.exact_numbers import decimal_text
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, short_help="Add noise to the counts of a finished table.")
 @click.argument("table")
 @click.option(
     "--column", "columns", required=True, multiple=True, metavar="NAME", help="A column with counts (may repeat)."

@@ -9,7 +9,7 @@ import click
 from countveil.cli.output import CONFIG, Command, print_new_ledger
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, short_help="Run the HTTP service.")
 @CONFIG
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="The address to listen on.")
 @click.option(

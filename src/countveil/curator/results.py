@@ -68,14 +68,20 @@ class DryRun(Shown):
         facts = {
             "question": self.text,
             "costs": f"{self.cost} of {self.answers_left} answers left ({self.grade})",
-            "gives": f"{self.cells:,} counts, ±{self.margin_95:,} in 95 %, never more than {self.worst_error:,} off",
+            "gives": f"{self.cells:,} counts, {_describe_margin(self)}",
             "counts": None if self.truth is None else self.truth.sentence,
         }
         return Card("Dry run", facts, notes=self.notes)
 
 
-@dataclass(frozen=True)
-class Total:
+def _describe_margin(result: DryRun | Table) -> str:
+    """How accurate the counts of a card are. The interval of a single count is often narrower than this margin."""
+    margin, worst = f"{result.margin_95:,}", f"{result.worst_error:,}"
+    return f"at most ±{margin} for any count in 95 % of releases, never more than {worst} off"
+
+
+@dataclass(frozen=True, repr=False)
+class Total(Shown):
     """A sum of released cells. It is within `margin_95` of the true sum in 95 % of releases, and within `worst_error`
     always."""
 
@@ -84,6 +90,9 @@ class Total:
     margin_95: int
     worst_error: int
     note: str = CONSISTENT
+
+    def _line(self) -> str:
+        return f"{self.value:,} ±{self.margin_95:,}, the sum of {self.cells:,} cells"
 
 
 @dataclass(frozen=True, repr=False)
@@ -127,7 +136,7 @@ class Table(Estimates, Drawable):
     def _card(self) -> Card:
         end = float(self.high.max()) if len(self.high) else 1.0
         rows = ((*row[:-2], f"{row[-2]:,} to {row[-1]:,}", draw_interval(*_ends(row), end)) for row in self.rows)
-        notes = [f"±{self.margin_95:,} in 95 % of releases, never more than {self.worst_error:,} off"]
+        notes = [_describe_margin(self)]
         notes += [] if self.truth is None else [self.truth.sentence]
         notes.append(f"receipt {self.receipt.id}: {self.receipt.answers_left} answers left")
         head = (*self.columns[:-2], "95 % interval", "")

@@ -40,7 +40,7 @@ def released_chart(columns: Sequence[str], rows: Iterable[Sequence[Any]], margin
     groups = " and ".join(columns[:-3])
     heading = theme.title(
         f"Released counts by {groups}" if groups else "A released count",
-        f"Within ±{margin:,} of the truth in 95 % of releases; lines are 95 % intervals of the single counts.",
+        f"At most ±{margin:,} for any count in 95 % of releases; lines are 95 % intervals of the single counts.",
     )
     chart = alt.LayerChart(layer=[bars, lines, *ticks], title=heading, width=theme.WIDTH)
     return chart.properties(height={"step": 18})

@@ -67,6 +67,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "plan": plan,
         "composition": cv.compose(m, 3),
         "table": table,
+        "total": table.total(),
         "dry run": dry_run,
         "budget": budget,
         "receipt": table.receipt,
@@ -108,6 +109,11 @@ def test_cards_state_what_was_measured(shown: dict[str, Any]) -> None:
         assert f"{count:,}" in words
         assert f"{low:,} to {high:,}" in words
     assert table.receipt.id in words
+    margin = f"at most ±{table.margin_95} for any count in 95 % of releases, never more than {table.worst_error} off"
+    assert margin in words
+    assert margin in Page(shown["dry run"]._repr_html_()).words
+    total = table.total()
+    assert repr(total) == f"<Total {total.value} ±{total.margin_95}, the sum of {total.cells} cells>"
     assert f"{shown['plan'].certified.upper:.6g}" in Page(shown["plan"]._repr_html_()).words
     assert "geometric" in Page(shown["comparison"]._repr_html_()).words
 
