@@ -34,7 +34,7 @@ from countveil.literature.finite_set import LARGEST_D, finite_set_noise
 from countveil.literature.gaussian import truncated_gaussian
 from countveil.literature.member import Member
 from countveil.literature.offset_gaussian import offset_gaussian
-from countveil.literature.renyi import LARGEST_ORDER, LARGEST_SENSITIVITY, renyi_optimal
+from countveil.literature.renyi import LARGEST_ORDER, renyi_optimal
 from countveil.literature.skellam import skellam
 from countveil.literature.unbiased import unbiased_geometric
 from countveil.numeric.exact_numbers import decimal_text
@@ -120,8 +120,10 @@ def renyi(basis: Basis) -> Member:
     """The Renyi-optimal law with the least noise, over orders up to 64.
 
     The search begins at the order that suits Gaussian noise. As the order grows, the noise falls and then rises. A
-    parabola through the best order so far and its neighbours, in x = ln(order - 1), gives the next order.
+    parabola through the best order so far and its neighbours, in x = ln(order - 1), gives the next order. At a larger
+    sensitivity d the law is the best for a shift by exactly d and hides no smaller one, so it is not compared.
     """
+    require_sensitivity_1(basis, "Renyi-optimal noise")
     last = math.log(LARGEST_ORDER - 1)
     middle = math.log(2 * math.log(1 / float(basis.delta or 1e-6)) / float(basis.epsilon or 1))
     tried: dict[float, float] = {}
@@ -164,16 +166,16 @@ def _next_order(tried: dict[float, float], last: float) -> float:
 
 def cactus(basis: Basis) -> Member:
     """The Cactus law, which is the Renyi-optimal law of order 1, with the least noise that meets the shared terms."""
+    require_sensitivity_1(basis, "Cactus noise")
     return _tune_renyi_optimal(basis, Fraction(1))
 
 
 def _tune_renyi_optimal(basis: Basis, order: Fraction, near: Member | None = None) -> Member:
     """The member of one order; the search for its variance begins at that of `near`, if given."""
-    d = min(basis.sensitivity, LARGEST_SENSITIVITY)
     if basis.shared is Shared.VARIANCE:
-        return renyi_optimal(basis.variance or Fraction(1), order, d)
+        return renyi_optimal(basis.variance or Fraction(1), order)
     guess = float(typical_law(near).variance) if near else 2 * spread(basis) ** 2
-    return tune(basis, lambda V: renyi_optimal(V, order, d), VARIANCES, guess, "Renyi-optimal")
+    return tune(basis, lambda V: renyi_optimal(V, order), VARIANCES, guess, "Renyi-optimal")
 
 
 def finite_set(basis: Basis) -> Member:

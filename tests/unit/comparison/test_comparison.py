@@ -388,3 +388,9 @@ def test_the_order_of_a_renyi_optimal_law_is_as_good_as_any_near_it(answers: int
         law = partial(renyi_optimal, order=Fraction(order) * Fraction(factor))
         other = tune(basis, law, (0.02, 1000.0), 30.0, "Renyi-optimal")
         assert best <= typical_law(other).variance * Fraction("1.00003")
+
+
+@pytest.mark.parametrize("name", ["renyi", "cactus"])
+def test_laws_that_hide_one_shift_only_are_refused_at_a_larger_sensitivity(name: str) -> None:
+    with pytest.raises(cv.CountveilError, match="sensitivity 1 only"):
+        cv.compare(epsilon="2", delta="1e-6", sensitivity=3, mechanisms=[name])
