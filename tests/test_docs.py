@@ -30,6 +30,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+import countveil as cv
 from countveil.cli import cli
 from tests.support import api_page, configuration_page, figures, routes_page
 from tests.support.curated import runner
@@ -300,6 +301,10 @@ def test_the_pages_on_http_and_reliability_show_the_same_figures_of_the_service(
     figures = [{(m["row"], m["figure"]) for m in MARK.finditer(page) if m["file"] == "service.txt"} for page in pages]
     assert len(figures[0]) == 3
     assert figures[0] == figures[1]
+
+
+def test_the_citation_names_the_version() -> None:
+    assert f"version: {cv.__version__}\n" in (ROOT / "CITATION.cff").read_text()
 
 
 def test_the_title_on_the_page_of_mechanisms_states_the_number_of_questions() -> None:

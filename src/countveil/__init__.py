@@ -16,7 +16,7 @@
 These names are the public API. Modules and packages below `countveil` are internal and may change at any time.
 
 Mechanisms
-    design              the best certified mechanism for given values of epsilon, delta, eta and D
+    design              a certified mechanism for given values of epsilon, delta, eta and D
     make_nonnegative    a signed mechanism made never negative, at no privacy cost
     compare             mechanisms of the literature and ours on equal terms
     plot                a picture of a mechanism, a comparison, a plan, a composition, a table or an audit
@@ -30,7 +30,7 @@ Mechanisms
     ComparisonRow       one mechanism of a comparison
 
 Many answers
-    plan                the best mechanisms for a number of answers within one budget
+    plan                the best mechanisms that a search finds for a number of answers within one budget
     Grade               what is asked of answers of one accuracy: their number, and a target or a weight
     PlannedGrade        a grade of a plan with its mechanism
     compose             the privacy of many answers together

@@ -1,4 +1,4 @@
-"""The table of rivals in docs/mechanisms.md, docs/paper.md and docs/related-work.md.
+"""The tables of rivals: in docs/mechanisms.md, docs/paper.md and docs/related-work.md.
 
 python -m tests.support.rivals      measures every mechanism and writes the tables (about a minute)
 """
@@ -25,6 +25,32 @@ HEAD = """\
 30 answers, (3, 1e-6): variance | largest error |
 |---|---|---|---|---|---|---|
 """
+
+
+DUEL = ("countveil", "countveil-signed", "renyi")
+DUEL_PAGE, DUEL_BEGIN, DUEL_END = "docs/related-work.md", "<!-- duel: as above -->\n", "<!-- end of duel -->"
+DUEL_TERMS = (("3", 10), ("3", 20), ("3", 30), ("1", 10), ("1", 20))
+DUEL_HEAD = """\
+| epsilon, delta | answers | countveil | countveil signed | Renyi-optimal | least |
+|---|---|---|---|---|---|
+"""
+
+
+def measure_duel() -> list[dict[str, ComparisonRow]]:
+    """For each of DUEL_TERMS, the rows of our mechanisms and of the Renyi-optimal law."""
+    return [
+        {row.mechanism: row for row in cv.compare(epsilon=e, delta="1e-6", answers=k, mechanisms=DUEL).rows}
+        for e, k in DUEL_TERMS
+    ]
+
+
+def render_duel(measured: list[dict[str, ComparisonRow]]) -> str:
+    lines = []
+    for (epsilon, answers), rows in zip(DUEL_TERMS, measured, strict=True):
+        noise = " | ".join(f"{float(rows[key].variance):#.4g}" for key in DUEL)
+        least = min(rows.values(), key=lambda row: row.variance).name
+        lines.append(f"| {epsilon}, 1e-6 | {answers} | {noise} | {least} |\n")
+    return DUEL_HEAD + "".join(lines)
 
 
 def measure_all() -> list[dict[str, ComparisonRow]]:
@@ -62,17 +88,22 @@ def _worst(rows: dict[str, ComparisonRow], key: str) -> str:
     return "none" if worst is None else str(worst)
 
 
-def read_table(page: str) -> str:
+def read_table(page: str, begin: str = BEGIN, end: str = END) -> str:
     """The table that a page shows."""
-    return (ROOT / page).read_text().partition(BEGIN)[2].partition(END)[0]
+    return (ROOT / page).read_text().partition(begin)[2].partition(end)[0]
+
+
+def _write_table(page: str, table: str, begin: str = BEGIN, end: str = END) -> None:
+    path = ROOT / page
+    before, _, rest = path.read_text().partition(begin)
+    path.write_text(before + begin + table + end + rest.partition(end)[2])
 
 
 def main() -> None:
     measured = measure_all()
     for page, mechanisms in PAGES.items():
-        path = ROOT / page
-        before, _, rest = path.read_text().partition(BEGIN)
-        path.write_text(before + BEGIN + render_table(measured, mechanisms) + END + rest.partition(END)[2])
+        _write_table(page, render_table(measured, mechanisms))
+    _write_table(DUEL_PAGE, render_duel(measure_duel()), DUEL_BEGIN, DUEL_END)
 
 
 if __name__ == "__main__":

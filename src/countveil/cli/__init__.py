@@ -6,7 +6,7 @@ or extra missing.
 
     design       design a certified mechanism for a question about epsilon, delta, eta and D
     compare      compare our mechanisms with those of the literature
-    plan         find the best mechanism for a number of answers; compute what answers of a mechanism cost
+    plan         search for the best mechanism for a number of answers; compute what answers of a mechanism cost
     nonnegative  make a signed mechanism never negative
     certify      prove a saved mechanism again
     release      add noise to a finished table of counts
@@ -71,7 +71,7 @@ def cli() -> None:
     \b
     Examples:
       countveil demo                                  try it on an invented census
-      countveil design --epsilon 1 --delta 1e-6       the most accurate mechanism for a target
+      countveil design --epsilon 1 --delta 1e-6       a mechanism for a target: the largest eta found
       countveil design --epsilon 1.1 --eta 0.5 -D 8   least delta for the paper's parameters
       countveil compare --epsilon 1 --delta 1e-6      against geometric, discrete Gaussian, ...
       countveil figures --out figures                 the paper's figures, with our mechanisms added

@@ -49,7 +49,7 @@ from countveil.cli.output import JSON, Command, plot_option, print_json, print_m
 @plot_option("Save plots to this file (.svg, .png or .html).")
 @JSON
 def design(output: str | None, plot: str | None, as_json: bool, **given: Any) -> None:
-    """Design the best mechanism for the values that you give of epsilon, delta, eta and D.
+    """Design a certified mechanism for the values that you give of epsilon, delta, eta and D.
 
     \b
     Give                  and get

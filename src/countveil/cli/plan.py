@@ -1,4 +1,4 @@
-"""`countveil plan`: the best mechanism for k answers within a budget, and the cost of answers of a mechanism."""
+"""`countveil plan`: search for the best mechanism for k answers within a budget; the cost of answers of a mechanism."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def plan(
     as_json: bool,
     **design: Any,
 ) -> None:
-    """Find the best mechanism for K answers within (epsilon, delta), certified for all of them together.
+    """Search for the best mechanism for K answers within (epsilon, delta), certified for all of them.
 
     \b
     With -m FILE, give two of epsilon, delta and answers and get the third:

@@ -1,17 +1,18 @@
 """The mechanisms of the newest papers, each with the least noise that meets the shared terms of a comparison.
 
 For families of two parameters, a few values of one are tried: the share of delta at the ends of bounded noise, the
-shape of the offset Gaussian, the order of the Renyi divergence. For each value, the other parameter is tuned.
+shape of the offset Gaussian. The order of the Renyi divergence is searched for. For each value, the other parameter is
+tuned.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from fractions import Fraction
-from functools import partial
 
-from countveil.comparison.basis import Basis, Shared
+from countveil.comparison.basis import Basis, Shared, typical_law
 from countveil.comparison.tuning import (
     PARAMETERS,
     SHARES,
@@ -20,19 +21,20 @@ from countveil.comparison.tuning import (
     by_epsilon,
     edge_depth,
     inverse,
+    judge,
     require_one_answer,
     require_sensitivity_1,
     spread,
     tune,
 )
-from countveil.errors import RequestError
+from countveil.errors import CountveilError, InfeasibleError, RequestError
 from countveil.literature.bounded import bounded_laplace, doubly_exponential, truncated_laplace
 from countveil.literature.canonical import canonical_noise
 from countveil.literature.finite_set import LARGEST_D, finite_set_noise
 from countveil.literature.gaussian import truncated_gaussian
 from countveil.literature.member import Member
 from countveil.literature.offset_gaussian import offset_gaussian
-from countveil.literature.renyi import LARGEST_ORDER, LARGEST_SENSITIVITY, renyi_optimal
+from countveil.literature.renyi import LARGEST_ORDER, renyi_optimal
 from countveil.literature.skellam import skellam
 from countveil.literature.unbiased import unbiased_geometric
 from countveil.numeric.exact_numbers import decimal_text
@@ -41,6 +43,9 @@ SHAPES = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4),
 """The offsets to try for the offset Gaussian, in units of its standard deviation."""
 SPARE = 1 - Fraction(1, 10**12)
 VARIANCES = (0.02, 9900.0)
+STRIDE, NEAR, ORDERS = 0.55, 0.01, 5
+"""Of a Renyi-optimal law, in ln(order - 1): the step between the first orders, and the least distance of others. How
+many others are tried at most."""
 
 
 def canonical(basis: Basis) -> Member:
@@ -112,23 +117,65 @@ def for_many_queries(basis: Basis) -> Member:
 
 
 def renyi(basis: Basis) -> Member:
-    """The Renyi-optimal law with the least noise, over orders around the one that suits Gaussian noise."""
-    centre = 1 + 2 * math.log(1 / float(basis.delta or 1e-6)) / float(basis.epsilon or 1)
-    orders = {min(float(LARGEST_ORDER), 1 + (centre - 1) * factor) for factor in (0.35, 0.6, 1.0, 1.7, 3.0)}
-    rounded = [Fraction(decimal_text(Fraction(order), 4)) for order in sorted(orders)]
-    return best_of(basis, [partial(_tune_renyi_optimal, basis, order) for order in rounded], "Renyi-optimal")
+    """The Renyi-optimal law with the least noise, over orders up to 64.
+
+    The search begins at the order that suits Gaussian noise. As the order grows, the noise falls and then rises. A
+    parabola through the best order so far and its neighbours, in x = ln(order - 1), gives the next order. At a larger
+    sensitivity d the law is the best for a shift by exactly d and hides no smaller one, so it is not compared.
+    """
+    require_sensitivity_1(basis, "Renyi-optimal noise")
+    last = math.log(LARGEST_ORDER - 1)
+    middle = math.log(2 * math.log(1 / float(basis.delta or 1e-6)) / float(basis.epsilon or 1))
+    tried: dict[float, float] = {}
+    best: Member | None = None
+
+    def try_order(x: float) -> None:
+        nonlocal best
+        tried[x] = math.inf
+        with suppress(CountveilError):
+            member = _tune_renyi_optimal(basis, Fraction(decimal_text(Fraction(1 + math.exp(x)), 4)), best)
+            tried[x] = float(judge(basis, member))
+            best = member if tried[x] == min(tried.values()) else best
+
+    for x in (middle - STRIDE, middle, middle + STRIDE):
+        try_order(min(x, last))
+    for _ in range(ORDERS):
+        x = _next_order(tried, last)
+        if any(abs(x - other) < NEAR for other in tried):
+            break
+        try_order(x)
+    if best is None:
+        raise InfeasibleError("no Renyi-optimal noise meets the guarantee", "relax epsilon or delta")
+    return best
+
+
+def _next_order(tried: dict[float, float], last: float) -> float:
+    """The x to try next: the vertex of the parabola around the best one, or a step beyond an end of those tried."""
+    x = sorted(tried)
+    i = x.index(min(x, key=tried.__getitem__))
+    if i == 0:
+        return x[0] - STRIDE
+    if i == len(x) - 1:
+        return min(x[i] + STRIDE, last)
+    left, right = x[i] - x[i - 1], x[i + 1] - x[i]
+    up, down = tried[x[i - 1]] - tried[x[i]], tried[x[i + 1]] - tried[x[i]]
+    if math.isinf(up + down) or up + down <= 0:
+        return x[i] + (right if math.isfinite(down) else -left) / 2
+    return x[i] + (right**2 * up - left**2 * down) / (2 * (right * up + left * down))
 
 
 def cactus(basis: Basis) -> Member:
     """The Cactus law, which is the Renyi-optimal law of order 1, with the least noise that meets the shared terms."""
+    require_sensitivity_1(basis, "Cactus noise")
     return _tune_renyi_optimal(basis, Fraction(1))
 
 
-def _tune_renyi_optimal(basis: Basis, order: Fraction) -> Member:
-    d = min(basis.sensitivity, LARGEST_SENSITIVITY)
+def _tune_renyi_optimal(basis: Basis, order: Fraction, near: Member | None = None) -> Member:
+    """The member of one order; the search for its variance begins at that of `near`, if given."""
     if basis.shared is Shared.VARIANCE:
-        return renyi_optimal(basis.variance or Fraction(1), order, d)
-    return tune(basis, lambda V: renyi_optimal(V, order, d), VARIANCES, 2 * spread(basis) ** 2, "Renyi-optimal")
+        return renyi_optimal(basis.variance or Fraction(1), order)
+    guess = float(typical_law(near).variance) if near else 2 * spread(basis) ** 2
+    return tune(basis, lambda V: renyi_optimal(V, order), VARIANCES, guess, "Renyi-optimal")
 
 
 def finite_set(basis: Basis) -> Member:

@@ -118,13 +118,14 @@ def best_of(basis: Basis, members: Iterable[Callable[[], Member]], what: str) ->
     for make in members:
         with suppress(CountveilError):
             member = make()
-            found.append((_judge(basis, member), member))
+            found.append((judge(basis, member), member))
     if not found:
         raise InfeasibleError(f"no {what} noise meets the guarantee", "relax epsilon or delta, or allow a larger D")
     return min(found, key=lambda pair: pair[0])[1]
 
 
-def _judge(basis: Basis, member: Member) -> Fraction:
+def judge(basis: Basis, member: Member) -> Fraction:
+    """The figure by which members of a family are compared: the smaller, the better."""
     if basis.shared is Shared.GUARANTEE:
         return typical_law(member).variance
     epsilon, delta = basis.privacy_of(member)

@@ -25,8 +25,8 @@ SENSITIVITY, CELLS = "sensitivity", "cells"
 
 
 def make(budget: Budget, schemas: Sequence[Schema], publications: Sequence[Layout] = ()) -> PlanRecord:
-    """Design the best mechanisms for the grades of a budget and the tables of publications, certified for all answers
-    together, as a plan to be recorded."""
+    """Search for the best mechanisms for the grades of a budget and the tables of publications, certified for all
+    answers together, as a plan to be recorded."""
     terms: dict[str, Any] = {
         "neighbours": "replace" if any(s.neighbours == "replace" for s in schemas) else "add-remove",
         "cells": max(s.cells_per_person for s in schemas),

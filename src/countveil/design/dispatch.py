@@ -42,7 +42,7 @@ def design(
     cap: bool = False,
     bits: int | None = None,
 ) -> Mechanism:
-    """The best certified mechanism for those of epsilon, delta, eta and D that are given.
+    """A certified mechanism for those of epsilon, delta, eta and D that are given, by the objectives of the question.
 
     Numbers are exact: decimal texts, ints, Fractions; a float stands for its shortest decimal.
 

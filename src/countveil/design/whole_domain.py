@@ -56,7 +56,7 @@ LEAST_SHARE = Fraction(1, 20)
 
 
 def design(request: DesignRequest, signed: Signed) -> Mechanism:
-    """The best never-negative mechanism for all counts by linear program.
+    """A never-negative mechanism for all counts: the best that the linear programs tried here find.
 
     If the solver fails, it is tried again with a slightly smaller noise bound. If method program is requested
     explicitly for the largest eta at D, the thorough program is tried first. Some of its probabilities are so small

@@ -37,8 +37,8 @@ LARGEST_D = 100_000
 LARGEST_N = 10**9
 SHORT_RANGE = 300
 _OPTIMAL = (
-    "optimal for every user with a prior and a loss that grows with the error (Ghosh, Roughgarden, Sundararajan 2009), "
-    "and for every minimax user (Gupte, Sundararajan 2010)"
+    "among epsilon-private mechanisms optimal for every user who has a prior and a loss that grows with the error, and "
+    "remaps the answer (Ghosh, Roughgarden, Sundararajan 2009), and for every minimax user (Gupte, Sundararajan 2010)"
 )
 
 

@@ -3,7 +3,7 @@
     p(i) = A for 0 <= i < r,  A b for r <= i < d,  b p(i - d) for i >= d,  p(-i) = p(i),    b = e^-epsilon,
     A = (1 - b) / (2 r + 2 b (d - r) - (1 - b)),
 
-from Geng and Viswanath, *The Optimal Noise-Adding Mechanism in Differential Privacy* (2014): for integer queries of
+from Geng and Viswanath, *The Optimal Noise-Adding Mechanism in Differential Privacy* (2016): for integer queries of
 sensitivity d, some r in 1..d is optimal among all epsilon-differentially private additive noise, for every symmetric
 increasing loss. d = 1 is the geometric law.
 

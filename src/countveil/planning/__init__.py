@@ -1,4 +1,4 @@
-"""From a budget to the best mechanism for so many answers, certified for all of them.
+"""From a budget to the best mechanism that a search finds for so many answers, certified for all of them.
 
 grades          `Grade`, what is asked of answers of one accuracy, and `PlannedGrade`, what they get
 plans           `Plan`, and how a plan of equal answers is made and certified
@@ -59,7 +59,7 @@ def plan(
     prices: bool = False,
     progress: Callable[[Iterable[Any]], Iterable[Any]] = iter,
 ) -> Plan:
-    """The best mechanisms for a number of answers within (epsilon, delta), certified for all of them together.
+    """The best mechanisms that a search finds for a number of answers, certified for all of them together.
 
     Args:
         epsilon, delta: The budget of all answers together.

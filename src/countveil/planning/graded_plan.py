@@ -37,7 +37,7 @@ USUAL_POWER = 1.4
 
 
 def make_graded_plan(ask: PlanRequest) -> Plan:
-    """The best plan for the grades of a request, certified under composition."""
+    """The best plan that the search finds for the grades of a request, certified under composition."""
     try:
         return _find_plan(ask)
     except NoRootError:
@@ -62,7 +62,7 @@ def _targets_of(ask: PlanRequest) -> list[GradePart]:
 
 
 def _find_plan(ask: PlanRequest) -> Plan:
-    """The best plan for a request; raises NoRootError if its grades do not fit the budget."""
+    """The best plan that the search finds for a request; raises NoRootError if its grades do not fit the budget."""
     asks = [ask_of(ask, grade) for _, grade in ask.grades]
     if len(asks) == 1 and is_free(ask.grades[0][1]):
         alone = make_plan(asks[0])

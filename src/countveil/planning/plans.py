@@ -1,4 +1,4 @@
-"""From a budget and a number of answers to the best mechanism, certified for all answers together.
+"""From a budget and a number of answers to the best mechanism that a search finds, certified for all.
 
 `shape_search` searches for the best *signed* law for k answers. The law is rounded to integers, and the delta of all
 answers is certified on those integers. Policy nonnegative adds a remap, which is post-processing, so the certified
@@ -153,7 +153,7 @@ def plan_of(ask: PlanRequest, mechanism: Mechanism, certified: Bounds, notes: tu
 
 
 def make_plan(ask: PlanRequest) -> Plan:
-    """The best plan of equal answers for a request, certified for all answers together."""
+    """The best plan of equal answers that the search finds for a request, certified for all answers together."""
     if ask.pairs == 1 and ask.sensitivity == 1:
         return _plan_single(ask)
     if _is_designed(ask):

@@ -4,7 +4,8 @@ Published numbers are more accurate than their measurements, because least squar
 the search runs on the public tree. `split_budget` finds the variances of the measurements for which the published
 numbers of weighted tables are best, and those that keep the margins of the others. The ratios between weighted tables
 become weights of grades: where a measurement of variance v and sensitivity s costs (s^2/v)^(p/2), variances v are
-optimal for weights in proportion to s^p v^(-p/2-1). All grades of all publications and of single questions are then
+optimal for weights in proportion to s^p v^(-p/2-1): then the derivatives of weight times variance and of the cost have
+one ratio for all tables, which is Lagrange's condition. All grades of all publications and of single questions are then
 planned together, under one certificate. If the plan misses a margin or keeps it too well, the variance is corrected and
 the plan is made again.
 

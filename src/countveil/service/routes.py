@@ -219,7 +219,7 @@ def verify(request: Request, key: CuratorKey) -> Response:
 
 @v1.post("/design", responses=document_problems(*_BODY), tags=["designing"])
 def design(request: Request, wanted: schemas.Design, key: Designer) -> Response:
-    """The best certified mechanism for given values of epsilon, delta, eta and D. No data is involved."""
+    """A certified mechanism for given values of epsilon, delta, eta and D. No data is involved."""
     return run_task(request, "design", wanted.model_dump(exclude_none=True))
 
 

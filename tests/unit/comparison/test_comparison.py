@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import partial
 
 import pytest
 
 import countveil as cv
 from countveil.accounting.composition import Composition
 from countveil.accounting.privacy_loss import answer_of
-from countveil.comparison.basis import Shared, parse
+from countveil.comparison.basis import Shared, parse, typical_law
 from countveil.comparison.contenders import CONTENDERS
 from countveil.comparison.recent_contenders import RECENT
 from countveil.comparison.table import ComparisonRow, never_negative, worst_error
+from countveil.comparison.tuning import tune
 from countveil.laws.law import Law, LawsByCount
 from countveil.laws.privacy import hockey_stick
 from countveil.literature.fair import explicit_fair
 from countveil.literature.geometric import geometric
 from countveil.literature.member import Member
+from countveil.literature.renyi import renyi_optimal
 from countveil.numeric.exact_numbers import exp_bounds
 
 
@@ -375,3 +378,19 @@ def test_composing_one_direction_is_enough_on_a_mirrored_range() -> None:
 def test_several_answers_can_be_compared_only_at_a_guarantee(given: dict[str, object]) -> None:
     with pytest.raises(cv.RequestError, match="several answers"):
         cv.compare(**{"epsilon": "3", "delta": "1e-6", "answers": 5, **given})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("answers", "order"), [(10, "13.6"), (20, "8")])
+def test_the_order_of_a_renyi_optimal_law_is_as_good_as_any_near_it(answers: int, order: str) -> None:
+    basis = parse("3", "1e-6", None, None, None, 1, 100, answers)
+    best = typical_law(RECENT["renyi"](basis)).variance
+    for factor in ("0.8", "0.95", "1", "1.05", "1.25"):
+        law = partial(renyi_optimal, order=Fraction(order) * Fraction(factor))
+        other = tune(basis, law, (0.02, 1000.0), 30.0, "Renyi-optimal")
+        assert best <= typical_law(other).variance * Fraction("1.00003")
+
+
+@pytest.mark.parametrize("name", ["renyi", "cactus"])
+def test_laws_that_hide_one_shift_only_are_refused_at_a_larger_sensitivity(name: str) -> None:
+    with pytest.raises(cv.CountveilError, match="sensitivity 1 only"):
+        cv.compare(epsilon="2", delta="1e-6", sensitivity=3, mechanisms=[name])
