@@ -264,7 +264,7 @@ def classify(tree: Tree) -> list[Ints]:
             family = np.unique(family, return_inverse=True)[1]
             classes.append(level.spread(family))
             continue
-        key = level.spread(family) * (int(kinds[i].max()) + 1) + kinds[i]
+        key = level.spread(family) * (int(kinds[i].max(initial=0)) + 1) + kinds[i]
         classes.append(np.unique(key, return_inverse=True)[1].astype(np.int64))
     return classes
 
