@@ -56,7 +56,7 @@ def places(*sizes: int, rows: int = 1, cells: int = 1) -> Schema:
 
 def test_the_margin_of_a_table_that_is_not_measured_is_kept_by_finer_tables() -> None:
     """The finer tables would keep their own margins with more noise, but not the one of the total."""
-    layout = publication(places(4, 6), [((), 50), (("x",), 40), (("x", "y"), 35)])
+    layout = publication(places(4, 6), [((), 60), (("x",), 40), (("x", "y"), 35)])
     assert check_margins(layout, plan_tables(layout, "0.3")) == ["total"]
 
 
