@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from html import unescape
+from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
 
 import countveil as cv
-from tests.support.served import Served
+from tests.support.served import CONFIG, Served
 from tests.support.serving import Answer
 
 TEXT = "rows of people; at most 3 rows each in a cell, 1 cell each"
@@ -65,6 +66,27 @@ def test_the_page_states_the_bounds_in_the_dry_run_the_answer_and_its_files(serv
     file = served.ask("GET", f"/ask/{receipt.id}.csv", headers={"Cookie": cookie}).body.decode()
     assert file.startswith("place,count,count_low,count_high,count_of\n")
     assert f"{TEXT}; {WITHIN}" in file
+
+
+def test_the_page_does_not_call_a_total_more_accurate_that_counts_something_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bounds = "rows_per_person = 3\ncells_per_person = 2"
+    monkeypatch.setattr("tests.support.served.CONFIG", CONFIG.replace("rows_per_person = 3", bounds))
+    server = Served(tmp_path)
+    try:
+        vera = server.key("vera")
+        cookie = (post(server, "/login", {"key": vera, "to": "/ask"}).header("set-cookie") or "").partition(";")[0]
+        with cv.connect(server.url, vera) as service:
+            table = service.count(ASKED)
+        form = {"dataset": "visits", "sql": ASKED, "do": "count", "priced": table.receipt.question}
+        page = unescape(post(server, "/ask", form, cookie).body.decode())
+    finally:
+        server.stop()
+    words = "the sum counts up to 3 rows of a person in each of up to 2 cells; a question for the total counts up to 3 "
+    assert words in page
+    assert words in table.total().note
+    assert "more accurate" not in page
 
 
 def post(served: Served, path: str, form: dict[str, str], cookie: str = "") -> Answer:

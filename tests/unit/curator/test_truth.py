@@ -11,7 +11,7 @@ import pytest
 
 from countveil.curator.curator import Curator
 from countveil.curator.overview import CHANGED
-from countveil.curator.results import Table
+from countveil.curator.results import CONSISTENT, Table
 from countveil.curator.table_files import to_csv
 from tests.support.curated import Run, config_text, people, runner, with_plan, written
 
@@ -42,6 +42,31 @@ def test_tables_dry_runs_and_receipts_have_the_unit_and_the_bounds(config: Path)
     assert table.receipt.truth == TEXT
     assert any("of the count within these bounds in 95 % of releases" in note for note in dry_run.notes)
     assert table.describe()["truth"]["interval"] == WITHIN
+
+
+def test_if_a_person_counts_in_several_cells_a_sum_is_not_called_the_total(config: Path) -> None:
+    """The sum counts a person in each of two cells, a question for the total once: neither is the other's truth."""
+    by_age = "SELECT age, count(*) FROM people GROUP BY age"
+    rows = "the sum counts up to 3 rows of a person in each of up to 2 cells; a question for the total counts up to 3"
+    once = "the sum counts a person once in each of up to 2 cells; a question for the total counts a person once"
+    with Curator.open(config) as curator:
+        for sql, words in ((by_age, rows), (by_age.replace("*", "DISTINCT person"), once)):
+            notes = curator.dry_run(sql).notes
+            assert any(note.startswith(words) for note in notes)
+            assert not any("question of its own" in note or ("sum" in note and "truth" in note) for note in notes)
+            total = curator.count(sql).total()
+            assert words in total.note
+            assert "more accurate" not in total.note
+        parts = curator.count("SELECT region, age, count(*) FROM people GROUP BY region, age")
+        assert all(rows in part.note for _, part in parts.subtotals("region"))
+        single = [part.note for _, part in curator.count(by_age).subtotals("age")]
+        assert single == [CONSISTENT] * 12
+
+
+def test_the_screen_does_not_advise_a_total_that_counts_something_else(config: Path, count: Run) -> None:
+    words = " ".join(count(BY_REGION).out.split())
+    assert "a question for the total counts up to 3 rows of a person: these are different numbers" in words
+    assert "more accurate" not in words
 
 
 def test_after_the_bounds_have_changed_an_old_receipt_does_not_claim_the_new_ones(config: Path) -> None:
