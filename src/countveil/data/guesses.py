@@ -177,12 +177,12 @@ def _list_codes(engine: Engine, probe: Column, present: int, different: int, wid
     if different > MAX_VALUES:
         return []
     compiler = engine.compiler()
-    ends = [f"percentile_disc({share}) WITHIN GROUP (ORDER BY v) AS {end}" for end, share in MIDDLE.items()]
-    values = f"SELECT {compiler.read(probe)} AS v FROM {compiler.relation}"
-    low, high = read_numbers(
-        engine, compiler, f"SELECT {', '.join(ends)} FROM ({values}) AS numbers WHERE v IS NOT NULL"
-    )
-    distinct = engine.run(compiler.statement(f"SELECT DISTINCT v FROM ({values}) AS numbers WHERE v IS NOT NULL"))
+    text = compiler.dialect.types["text"]  # as numbers, DuckDB rounds wide integers and decimals to floats
+    quantiles = {end: f"percentile_disc({share}) WITHIN GROUP (ORDER BY v)" for end, share in MIDDLE.items()}
+    ends = ", ".join(f"CAST({quantile} AS {text}) AS {end}" for end, quantile in quantiles.items())
+    values = f"(SELECT {compiler.read(probe)} AS v FROM {compiler.relation}) AS numbers WHERE v IS NOT NULL"
+    low, high = read_numbers(engine, compiler, f"SELECT {ends} FROM {values}")
+    distinct = engine.run(compiler.statement(f"SELECT DISTINCT CAST(v AS {text}) AS v FROM {values}"))
     codes = sorted(int(v) for v in distinct["v"])
     width = high - low + 1
     inner = sum(low <= code <= high for code in codes)
