@@ -15,6 +15,7 @@ from tests.support.serving import Answer
 
 TEXT = "rows of people; at most 3 rows each in a cell, 1 cell each"
 WITHIN = "interval for the count within these bounds"
+FULL = f"{TEXT}; {WITHIN}; a person is all rows with one value of person"
 ASKED = "SELECT place, count(*) FROM visits GROUP BY place"
 PEOPLE = "SELECT count(DISTINCT person) FROM visits"
 
@@ -38,7 +39,7 @@ def test_answers_over_http_state_the_bounds_within_which_they_count(served: Serv
     assert dry_run["truth"] == table["truth"]
     assert (table["truth"]["text"], table["truth"]["interval"]) == (TEXT, WITHIN)
     assert (table["truth"]["unit"], table["truth"]["rows_per_person"]) == ("person", 3)
-    assert receipt["truth"] == table["receipt"]["truth"] == TEXT
+    assert receipt["truth"] == table["receipt"]["truth"] == FULL
 
 
 def test_a_connection_states_the_same_bounds_as_a_local_curator(served: Served, key: str) -> None:
@@ -48,7 +49,7 @@ def test_a_connection_states_the_same_bounds_as_a_local_curator(served: Served, 
     with cv.Curator.open(served.config) as curator:
         assert table.truth == dry_run.truth == curator.question(ASKED).truth
         assert people.truth == curator.question(PEOPLE).truth
-    assert table.receipt.truth == TEXT
+    assert table.receipt.truth == FULL
     assert people.truth is not None
     assert not people.truth.bounded
 
@@ -62,10 +63,10 @@ def test_the_page_states_the_bounds_in_the_dry_run_the_answer_and_its_files(serv
         receipt = service.count(ASKED).receipt
     answer = unescape(post(served, "/ask", {**form, "do": "count", "priced": receipt.question}, cookie).body.decode())
     assert f"Counts {TEXT}; {WITHIN}." in answer
-    assert f"<dt>truth</dt><dd>{TEXT}</dd>" in answer
+    assert f"<dt>truth</dt><dd>{FULL}</dd>" in answer
     file = served.ask("GET", f"/ask/{receipt.id}.csv", headers={"Cookie": cookie}).body.decode()
     assert file.startswith("place,count,count_low,count_high,count_of\n")
-    assert f"{TEXT}; {WITHIN}" in file
+    assert FULL in file
 
 
 def test_the_page_does_not_call_a_total_more_accurate_that_counts_something_else(
