@@ -32,7 +32,10 @@ from tests.support.curated import (
 
 BY_REGION = "SELECT region, count(*) FROM people GROUP BY region"
 TOTAL = "SELECT count(*) FROM people"
-TRUTH = "people; at most 1 row each in a cell, 1 cell each; interval for the count within these bounds"
+TRUTH = (
+    "people; at most 1 row each in a cell, 1 cell each; interval for the count within these bounds"
+    "; a person is all rows with one value of person"
+)
 
 
 @pytest.fixture

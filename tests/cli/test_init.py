@@ -255,6 +255,30 @@ def test_a_long_list_of_values_is_written_to_a_file_and_marked_as_guessed(run: R
     assert run("people.csv", "--unit", "row", "--force").code == 0
 
 
+def test_the_files_of_listed_values_belong_to_their_owner_only(run: Run, tmp_path: Path) -> None:
+    write_rows(tmp_path / "people.csv", ["district"], [(f"district {i % 70}",) for i in range(700)])
+    listed = tmp_path / "people_district.values.csv"
+    for words in ((), ("--force",)):
+        assert run("people.csv", "--unit", "row", *words).code == 0
+        assert listed.stat().st_mode & 0o777 == 0o600
+        listed.chmod(0o644)
+
+
+def test_a_second_column_that_identifies_people_is_not_listed(run: Run, tmp_path: Path) -> None:
+    """Each of 150 people has 20 rows, an insurance number and a name, but shares a town with others."""
+    people = [(p, 300_000_000 + p * 4999, f"Name {p}", f"town {p % 75}", 1000 + p % 30 * 70) for p in range(150)]
+    write_rows(tmp_path / "visits.csv", ["patient", "ssn", "called", "town", "code"], people * 20)
+    done = run("visits.csv", "--unit", "patient", "--json")
+    columns = json.loads(done.out)["columns"]
+    reason = "an id: nearly every value belongs to one person only"
+    refused = {name: each["reason"] for name, each in columns.items() if not each["proposed"]}
+    assert refused == {"ssn": reason, "called": reason}
+    assert [path.name for path in tmp_path.glob("*.values.csv")] == ["visits_town.values.csv"]
+    text = (tmp_path / "countveil.toml").read_text()
+    assert f"# ssn = [...]   # not proposed: {reason}\n" in text
+    assert "300004999" not in text
+
+
 def test_many_codes_are_listed_as_whole_numbers_in_a_file(run: Run, tmp_path: Path) -> None:
     rows = [(i % 70 * 1000, f"{i % 70 * 100:05}") for i in range(1400)]
     write_rows(tmp_path / "people.csv", ["code", "post"], rows)

@@ -26,15 +26,27 @@ from tests.support.naive import Row, Test
 REGION = Column("region", "text", ("N", "S", "E", "W"))
 AGE = Column("age", "integer", low=0, high=9)
 ADULT = Test(">=", (AGE, (2,)))
-PEOPLE = {"int64": [None, 1, 2, 3, -4, 2**62], "text": [None, "", "a", "a|1", "b'", "é"]}
+TEXTS = [None, "", "a", "a ", " a", "A", "a|1", "b'", "é"]
+PEOPLE: dict[str, list[Any]] = {
+    "int64": [None, 1, 2, 3, -4, 2**62],
+    "uint64": [None, 0, 1, 2**63 - 1, 2**63, 2**64 - 2, 2**64 - 1],
+    "huge": [None, 0, -1, 2**53, 2**53 + 1, 10**37, 10**37 + 1],
+    "text": TEXTS,
+    "category": TEXTS,
+}
+NULS = ["\0", "a\0", "a\0b"]
+"""Ids that only Parquet files and frames are given: PostgreSQL cannot store them."""
+FRAMES = ("parquet", "pyarrow", "polars", "pandas", "pandas-objects")
 
 
 @st.composite
-def crowds(draw: st.DrawFn) -> tuple[Schema, Types, list[Row]]:
+def crowds(draw: st.DrawFn, name: str) -> tuple[Schema, Types, list[Row]]:
     kind = draw(st.sampled_from(sorted(PEOPLE)))
+    more = NULS if PEOPLE[kind] is TEXTS and name in FRAMES else []
+    ids = draw(st.lists(st.sampled_from([*PEOPLE[kind], *more]), min_size=1, max_size=6, unique=True))
     row = st.fixed_dictionaries(
         {
-            "id": st.sampled_from(PEOPLE[kind]),
+            "id": st.sampled_from(ids),
             "region": st.sampled_from(["N", "S", "E", "W", "X", None]),
             "age": st.integers(-1, 10),
         }
@@ -100,7 +112,7 @@ def test_one_person_changes_counts_by_no_more_than_the_declared_bounds_on_slow_e
 
 
 def check_bounds(name: str, constant: str | None, distinct: bool, data: st.DataObject) -> None:
-    schema, types, rows = data.draw(crowds())
+    schema, types, rows = data.draw(crowds(name))
     by = data.draw(st.sampled_from([[], ["region"], ["age"], ["region", "age"]]))
     sql = naive.sql(schema, by, data.draw(st.sampled_from([None, ADULT])), distinct)
     salt = data.draw(st.binary(min_size=1, max_size=16))
@@ -223,6 +235,27 @@ def test_numbers_of_many_digits_are_hashed_too() -> None:
     assert fresh_evenness("postgres", "huge") > RARE
 
 
+def set_evenness(name: str, kind: str, most: int = 1, constant: str | None = None) -> float:
+    """The p-value of a test that the two cells of each person are an even choice out of four, under two salts."""
+    size, pairs = 2000, [0b0011, 0b0101, 0b0110, 0b1001, 0b1010, 0b1100]
+    domain = Column("cell", "integer", low=0, high=4 * size - 1)
+    schema = Schema("people", (domain,), unit="id", cells_per_person=2, rows_per_person=most)
+    rows = [{"id": str(i // 4) if kind == "text" else i // 4, "cell": i} for i in range(4 * size)]
+    types, sql = {"id": kind, "cell": "int64"}, naive.sql(schema, ["cell"])
+    chosen = counts(name, schema, types, rows, sql, b"one", b"two", constant=constant)
+    one, two = (np.searchsorted(pairs, each.reshape(-1, 4) @ [1, 2, 4, 8]) for each in chosen)
+    joint = np.bincount(6 * one + two, minlength=36)
+    return float(chi2.sf(((joint - size / 36) ** 2).sum() / (size / 36), 35))
+
+
+@pytest.mark.parametrize("name", choices(["pyarrow", "postgres", "spark"]))
+@pytest.mark.parametrize(("kind", "most"), [("int64", 1), ("int64", 2), ("text", 1), ("huge", 1)])
+def test_every_pair_of_four_cells_is_selected_as_often_and_independently_under_two_salts(
+    name: str, kind: str, most: int
+) -> None:
+    assert set_evenness(name, kind, most) > RARE
+
+
 def test_the_test_of_evenness_detects_uneven_hashes() -> None:
     """DuckDB's hash combines its last argument by XOR: neither the cell nor the salt may be the last one."""
     schema, types, rows = crowd(2000, 1)
@@ -231,6 +264,7 @@ def test_the_test_of_evenness_detects_uneven_hashes() -> None:
     assert evenness(selected, 2000, 1) < RARE
     for weak in ("CAST(hash(u, cell, CAST({salt} AS BIGINT)) >> 1 AS BIGINT)", CONSTANT):
         assert fresh_evenness("pyarrow", "int64", weak) < RARE
+        assert set_evenness("pyarrow", "int64", constant=weak) < RARE
 
 
 def test_a_naive_count_with_a_wrong_bound_differs_from_the_count_of_the_engine() -> None:

@@ -314,7 +314,7 @@ def test_charges_of_publications_have_receipts_but_no_table(
     page = unescape(server.ask("GET", "/budget", headers={"Cookie": cookie}).body.decode())
     for each in entries:
         receipt = server.get(f"/v1/receipts/{each['id']}", boss).json()["receipt"]
-        assert receipt["truth"] == curator.question(BY_REGION).truth.text
+        assert receipt["truth"] == curator.question(BY_REGION).truth.statement
         assert (receipt["grade"], receipt["text"]) == (each["grade"], each["text"])
         assert each["text"] in page
         assert f"/ask/{each['id']}.csv" not in page

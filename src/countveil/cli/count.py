@@ -187,9 +187,9 @@ def _print_rich(table: Table) -> None:
     if table.cells > 1:
         total = table.total()
         print_rich(f"sum of the cells {total.value:,} ±{total.margin_95:,} (95 %; free, and consistent with the cells)")
-        print_rich(
-            "a query for the total costs one answer and is more accurate, but can differ from this sum", style="dim"
-        )
+        total_query = "a query for the total costs one answer and is more accurate, but can differ from this sum"
+        counted = "" if table.truth is None else table.truth.describe_sum(table.cells)
+        print_rich(counted or total_query, style="dim")
 
 
 def _format_label(value: Any) -> str:

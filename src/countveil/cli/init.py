@@ -71,7 +71,7 @@ def init(
     from countveil.config.draft import propose
     from countveil.data.engines import Source
     from countveil.errors import ParameterError
-    from countveil.files.durable_files import open_output
+    from countveil.files.durable_files import PRIVATE, open_output
 
     if confirm:
         _refuse_other_options()
@@ -103,9 +103,11 @@ def init(
             raise ParameterError("output", output, f"another folder; {path.name} would become a part of the source")
         if path.exists() and not force:
             raise ParameterError("output", str(path), "a new file", "use --force to replace it")
-    for path, text in {**files, target: draft.text}.items():
-        with open_output(path) as fresh:
+    for path, text in files.items():
+        with open_output(path, PRIVATE) as fresh:
             fresh.write(text.encode())
+    with open_output(target) as fresh:
+        fresh.write(draft.text.encode())
     if as_json:
         written = {"config": output, "files": list(map(str, files)), "columns": columns, "bounds": bounds}
         print_json({"schema_version": 1, **written})

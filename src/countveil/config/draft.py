@@ -89,15 +89,16 @@ def propose(
         if unit is not None and unit != "row" and unit not in columns:
             names = shorten(", ".join(columns), 200)
             raise ParameterError("unit", unit, f"row, or a column of the source: {names}")
-        guesses = {column: guess_column(engine, column) for column in columns if column != unit}
+        person = unit if unit not in (None, "row") and columns.get(unit) in UNITS else None
+        guesses = {column: guess_column(engine, column, person) for column in columns if column != unit}
         bounds = None
-        if unit is not None and columns.get(unit) in UNITS:
+        if person is not None:
             known = [guess.column for guess in guesses.values() if guess.column is not None]
             named = {name for names in by for name in names.split(",")}
             short = [column for column in known if len(column.values) <= MOST_VALUES or column.name in named]
             tables = choose_tables(short, by)
             planned = PlannedAnswers(float(Fraction(epsilon)), float(Fraction(delta)), answers)
-            bounds = compare_bounds(engine, unit, tables, count_rows(engine), planned)
+            bounds = compare_bounds(engine, person, tables, count_rows(engine), planned)
         elif by:
             raise ParameterError("by", by[0], "nothing", "bounds are only chosen if unit is a column; give --unit")
     finally:

@@ -215,7 +215,7 @@ class Curator(Publishing):
 
     def _make_table(self, question: Question, charge: Charge, intervals: Intervals, replayed: bool, kind: Any) -> Table:
         log.info("answered charge=%s dataset=%s cells=%d", charge.id, charge.dataset, question.cells)
-        receipt = self._plans.make_receipt(charge, intervals.mechanism.hash, question.truth.text)
+        receipt = self._plans.make_receipt(charge, intervals.mechanism.hash, question.truth.statement)
         return make_table(question, unpack_counts(charge.payload, question.cells), intervals, receipt, replayed, kind)
 
     def count_to_parquet(
@@ -261,7 +261,7 @@ class Curator(Publishing):
                     charge = write(ready.engine, intervals.mechanism, charge, asked, folder)
                 path, manifest = open_recorded(charge, asked, place)
         log.info("answered charge=%s dataset=%s cells=%d", charge.id, dataset.name, asked.cells)
-        receipt = self._plans.make_receipt(charge, intervals.mechanism.hash, asked.truth.text)
+        receipt = self._plans.make_receipt(charge, intervals.mechanism.hash, asked.truth.statement)
         return ParquetTable(asked, path, manifest, intervals, receipt, replayed, ready.engine)
 
     def release(self, question: str | Question | None = None, *, output: str | Path, **more: Any) -> ParquetTable:

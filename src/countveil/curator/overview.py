@@ -127,12 +127,12 @@ class Overview:
             for layout in self._plans.publications(charge.pool):
                 laws = digest_laws(plan, layout.name)
                 if charge.question in [layout.digest_of(table, laws) for table in layout.tables]:
-                    return layout.question.truth.text
+                    return layout.question.truth.statement
         dataset = self.config.datasets.get(charge.dataset)
         with suppress(QueryError):
             question = None if dataset is None else ask(dataset.schema, charge.text)
             if question is not None and question.sha256 == charge.question:
-                return question.truth.text
+                return question.truth.statement
         return CHANGED
 
     def budget(self, pool: str | None = None) -> list[PoolBudget]:

@@ -153,7 +153,7 @@ class Publishing(Overview):
     def _describe(self, record: PlanRecord, charges: list[Charge], layout: Layout, number: int) -> Facts:
         """What the manifest says of an edition besides its numbers."""
         first = charges[0]
-        receipt = self._plans.make_receipt(first, first.question, layout.question.truth.text)
+        receipt = self._plans.make_receipt(first, first.question, layout.question.truth.statement)
         time = first.answered or first.time
         return Facts(
             edition=number,

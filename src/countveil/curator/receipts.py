@@ -82,7 +82,7 @@ class Receipt(Shown):
     grade: str = STANDARD
     grades: tuple[GradeBudget, ...] = field(default=(), metadata=GRADES)
     truth: str = ""
-    """What was counted, and the bounds on what one person adds."""
+    """What was counted, the bounds on what one person adds, what the intervals are for, and who is one person."""
 
     def _line(self) -> str:
         return f"{self.id} of {self.pool}, {self.answers_left} of {self.answers} answers left: {self.text}"

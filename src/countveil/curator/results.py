@@ -29,9 +29,9 @@ MOST_COLLECTED = 20_000_000
 """The most cells of a table that is collected in memory."""
 FrameKind = Literal["pandas", "polars", "pyarrow"]
 KINDS: tuple[FrameKind, ...] = get_args(FrameKind)
+AGREE = "sums of released cells: parts and totals agree by construction"
 CONSISTENT = (
-    "sums of released cells: parts and totals agree by construction; a total that is asked for and paid for on its own "
-    "is more accurate, and need not agree with its parts"
+    f"{AGREE}; a total that is asked for and paid for on its own is more accurate, and need not agree with its parts"
 )
 
 
@@ -90,6 +90,7 @@ class Total(Shown):
     margin_95: int
     worst_error: int
     note: str = CONSISTENT
+    """Why this need not be the answer to a question for the total."""
 
     def _line(self) -> str:
         return f"{self.value:,} ±{self.margin_95:,}, the sum of {self.cells:,} cells"
@@ -247,7 +248,9 @@ class Table(Estimates, Drawable):
 
     def _sum(self, cells: Ints) -> Total:
         value = sum(cells.tolist()) if len(cells) < 1000 else int(cells.astype(object).sum())
-        return Total(value, len(cells), self._margin_of_sum(len(cells)), len(cells) * self.worst_error)
+        counted = "" if self.truth is None else self.truth.describe_sum(len(cells))
+        note = f"{AGREE}; {counted}" if counted else CONSISTENT
+        return Total(value, len(cells), self._margin_of_sum(len(cells)), len(cells) * self.worst_error, note)
 
     def describe(self) -> dict[str, Any]:
         """The table as plain JSON values."""
@@ -313,8 +316,9 @@ def make_dry_run(
     before."""
     mechanism = intervals.mechanism
     worst, useful = mechanism.certificate.worst_error, max(1, 10 * mechanism.margin_95)
-    sums = bias_of_sum(mechanism, question.cells)
     truth = question.truth
+    summed = truth.describe_sum(question.cells)
+    sums = bias_of_sum(mechanism, question.cells, can_ask_total=not summed)
     meant = "count within these bounds" if truth.bounded else "truth"
     notes = [
         f"within {mechanism.margin_95} of the {meant} in 95 % of releases, never more than {worst} away",
@@ -322,7 +326,9 @@ def make_dry_run(
     ]
     if question.cells > 1:
         margin = min(intervals.of_sum(question.cells), question.cells * worst)
+        meant = "sum of the counts that the cells are for" if summed else meant
         notes.append(f"the sum of all cells is free, and within {margin} of the {meant} in 95 % of releases")
+        notes += [summed] if summed else []
         notes.append(sums.note)
     if found is not None:
         ready = "the answer is on the record" if found.payload is not None else "it is paid for, not yet answered"

@@ -1,8 +1,8 @@
 """A released table as a file: CSV, JSON or Parquet. Each file says what it counts.
 
 A CSV file has it in its last column, because CSV has no metadata: what is counted, with the bounds on what one person
-adds, as the same text in every row. Parquet has it in the metadata of the file, under the key `countveil`, together
-with the receipt.
+adds and the column that identifies people, as the same text in every row. Parquet has it in the metadata of the file,
+under the key `countveil`, together with the receipt.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def to_csv(table: Table) -> str:
     """The table as CSV text, with a last column that says what is counted."""
     lines = _Lines()
     writer = csv.writer(lines)  # its default line end is \r\n, so it quotes labels with either of these characters
-    text = "" if table.truth is None else table.truth.sentence
+    text = "" if table.truth is None else table.truth.statement
     writer.writerow([*table.columns, truth_column(table)])
     writer.writerows([*(str(v).lower() if isinstance(v, bool) else v for v in row), text] for row in table.rows)
     return "".join(lines)

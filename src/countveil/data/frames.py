@@ -23,7 +23,7 @@ import numbers
 import re
 import uuid
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeGuard
 
 import narwhals as nw
 
@@ -110,7 +110,7 @@ def _instant_of(value: object) -> datetime.datetime | None:
     (datetime.datetime(2026, 1, 31, 1, 0, 0, 250000, tzinfo=datetime.timezone(datetime.timedelta(seconds=7200))), \
 datetime.datetime(1, 1, 1, 0, 0, tzinfo=datetime.timezone.utc))
     """
-    if value is None or type(value).__name__ in ("NAType", "NaTType") or value != value:
+    if _is_missing(value):
         return None
     if isinstance(value, str) and re.fullmatch(INSTANT, value.strip(" ")):
         with suppress(ValueError):
@@ -130,23 +130,19 @@ def number_text_of(value: object) -> str | None:
     >>> number_text_of(decimal.Decimal("0.29999999999999999999"))
     '0.299999999999999999'
     """
-    if isinstance(value, (str, bytes)) or value is None or type(value).__name__ in ("NAType", "NaTType"):
+    if isinstance(value, (str, bytes)) or _is_missing(value):
         return text_of(value)
     if isinstance(value, numbers.Complex) and not isinstance(value, numbers.Real) and not value.imag:
         value = value.real  # one complex number turns its whole column complex
-    if isinstance(value, bool) or not isinstance(value, (numbers.Real, decimal.Decimal)):
+    if isinstance(value, bool) or not _is_number(value):
         return OUTSIDE
     if type(value).__name__ in ("longdouble", "float128"):
         value = decimal.Decimal(str(value))  # a 64-bit float could be on the other side of an edge
     if isinstance(value, decimal.Decimal):  # its arithmetic can overflow or signal; these methods cannot
-        if value.is_nan():
-            return None
         if value and (value.is_infinite() or value.adjusted() > 20):
             return "-9e99" if value.is_signed() else "9e99"
         if value and value.adjusted() < -20:
             return "-1e-90" if value.is_signed() else "1e-90"
-    elif value != value:
-        return None
     if isinstance(value, (numbers.Rational, decimal.Decimal)):
         units = math.floor(fractions.Fraction(value) * 10**18)
         units = max(-(10**37) + 1, min(10**37 - 1, units))
@@ -301,7 +297,7 @@ def text_of(value: object, exact: int = EXACT, whole: int = HUGE) -> str | None:
     >>> text_of(12.0), text_of(True), text_of(datetime.date(2026, 1, 31)), text_of(float("nan")), text_of([1])
     ('12', 'true', '2026-01-31', None, '�')
     """
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):  # pandas.NA and pandas.NaT
+    if _is_missing(value):
         return None
     if isinstance(value, str):
         return value.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
@@ -315,25 +311,37 @@ def text_of(value: object, exact: int = EXACT, whole: int = HUGE) -> str | None:
         if value.imag:
             return OUTSIDE
         value = value.real  # one complex number turns its whole column complex
-    if isinstance(value, (numbers.Real, decimal.Decimal)):
+    if _is_number(value):
         return _number(value, exact, whole)
     if isinstance(value, datetime.datetime):
         return value.date().isoformat() if value.tzinfo is None else OUTSIDE
     return value.isoformat() if isinstance(value, datetime.date) else OUTSIDE
 
 
-def _number(value: Any, exact: int, whole: int) -> str | None:
+def _is_missing(value: Any) -> bool:
+    """Whether a value is None, NA, NaT or NaN. Only values of known types are compared: comparing arrays or signaling
+    NaN fails."""
+    kind = type(value).__name__
+    if value is None or kind in ("NAType", "NaTType"):  # pandas.NA and pandas.NaT
+        return True
+    if isinstance(value, decimal.Decimal):
+        return value.is_nan()
+    return (isinstance(value, numbers.Complex) or kind in ("datetime64", "timedelta64")) and bool(value != value)
+
+
+def _is_number(value: object) -> TypeGuard[numbers.Real | decimal.Decimal]:
+    """Whether a value is a real number. To numpy a length of time is a whole number, without its unit."""
+    return isinstance(value, (numbers.Real, decimal.Decimal)) and type(value).__name__ != "timedelta64"
+
+
+def _number(value: Any, exact: int, whole: int) -> str:
     if isinstance(value, numbers.Integral):
         integer = int(value)
         return str(integer) if abs(integer) < whole else OUTSIDE
     if isinstance(value, decimal.Decimal):  # its arithmetic can overflow or signal; these methods cannot
-        if value.is_nan():
-            return None
         if value.is_infinite() or value.adjusted() > 99:
             return OUTSIDE
         value = fractions.Fraction(value)
-    if value != value:  # NaN
-        return None
     exact = {"float16": PRECISE["half"], "float32": PRECISE["single"]}.get(type(value).__name__, exact)
     bound = HUGE if isinstance(value, numbers.Rational) else exact
     return str(int(value)) if abs(value) < bound and value == int(value) else OUTSIDE

@@ -25,6 +25,8 @@ A column with at most this many different values is not taken for an id merely b
 ROWS_PER_VALUE = 10
 """Text columns with more than `MOST_VALUES` values and fewer rows per value than this are names, ids or free text."""
 NEARLY_UNIQUE = Fraction(9, 10)
+FEW_VALUES = 10
+"""A list of at most this many values is not taken for an id of people, even if each value belongs to one person."""
 LONG_RANGE = 100
 SPARSE = Fraction(1, 10)
 """Whole numbers are codes if most of them lie in a range of more than `LONG_RANGE` numbers, fewer than this share of
@@ -66,9 +68,17 @@ class ColumnGuess:
         return low.year > 1 and high.year < 3000 and (low.year, low.month) != (high.year, high.month)
 
 
-def guess_column(engine: Engine, name: str) -> ColumnGuess:
+def guess_column(engine: Engine, name: str, unit: str | None = None) -> ColumnGuess:
     """Guess one column. A text column counts as numbers or dates if all of its values can be read as such, except that
-    whole numbers with leading zeros, such as 01067, are texts."""
+    whole numbers with leading zeros, such as 01067, are texts. If column `unit` identifies people, another column that
+    does so is not proposed as a list."""
+    guess = _guess_column(engine, name)
+    if unit is not None and guess.column is not None and _belongs_to_people(engine, guess.column, unit):
+        return ColumnGuess(None, "an id: nearly every value belongs to one person only")
+    return guess
+
+
+def _guess_column(engine: Engine, name: str) -> ColumnGuess:
     family = engine.columns()[name]
     if re.fullmatch(r"__index_level_[0-9]+__", name):
         return ColumnGuess(None, "an index that a program wrote")
@@ -132,6 +142,18 @@ def _is_identifier(probe: Column, present: int, different: int) -> str:
     return ""
 
 
+def _belongs_to_people(engine: Engine, column: Column, unit: str) -> bool:
+    """Whether nearly every value of a list belongs to one person only, so that it seems to identify the person."""
+    if len(column.values) <= FEW_VALUES:
+        return False
+    compiler = engine.compiler()
+    people = f"SELECT {compiler.read(column)} AS v, {compiler.person(unit)} AS u FROM {compiler.relation}"
+    values = f"SELECT count(DISTINCT u) AS people FROM ({people}) AS pairs WHERE v IS NOT NULL GROUP BY v"
+    single = "count(CASE WHEN people <= 1 THEN 1 END) AS single"
+    owned, different = read_numbers(engine, compiler, f"SELECT {single}, count(*) AS n FROM ({values}) AS owners")
+    return owned >= NEARLY_UNIQUE * different
+
+
 def _guess_domain(engine: Engine, probe: Column, present: int, different: int) -> ColumnGuess:
     if probe.kind == "boolean":
         return ColumnGuess(Column(probe.name, "boolean", (False, True), guessed=True), "true and false")
@@ -177,12 +199,12 @@ def _list_codes(engine: Engine, probe: Column, present: int, different: int, wid
     if different > MAX_VALUES:
         return []
     compiler = engine.compiler()
-    ends = [f"percentile_disc({share}) WITHIN GROUP (ORDER BY v) AS {end}" for end, share in MIDDLE.items()]
-    values = f"SELECT {compiler.read(probe)} AS v FROM {compiler.relation}"
-    low, high = read_numbers(
-        engine, compiler, f"SELECT {', '.join(ends)} FROM ({values}) AS numbers WHERE v IS NOT NULL"
-    )
-    distinct = engine.run(compiler.statement(f"SELECT DISTINCT v FROM ({values}) AS numbers WHERE v IS NOT NULL"))
+    text = compiler.dialect.types["text"]  # as numbers, DuckDB rounds wide integers and decimals to floats
+    quantiles = {end: f"percentile_disc({share}) WITHIN GROUP (ORDER BY v)" for end, share in MIDDLE.items()}
+    ends = ", ".join(f"CAST({quantile} AS {text}) AS {end}" for end, quantile in quantiles.items())
+    values = f"(SELECT {compiler.read(probe)} AS v FROM {compiler.relation}) AS numbers WHERE v IS NOT NULL"
+    low, high = read_numbers(engine, compiler, f"SELECT {ends} FROM {values}")
+    distinct = engine.run(compiler.statement(f"SELECT DISTINCT CAST(v AS {text}) AS v FROM {values}"))
     codes = sorted(int(v) for v in distinct["v"])
     width = high - low + 1
     inner = sum(low <= code <= high for code in codes)

@@ -68,8 +68,8 @@ def replace_private(path: Path, content: bytes) -> None:
 
 
 @contextmanager
-def open_output(path: str | Path) -> Iterator[BinaryIO]:
-    """Open a user's output file, which appears complete or not at all.
+def open_output(path: str | Path, mode: int | None = None) -> Iterator[BinaryIO]:
+    """Open a user's output file, which appears complete or not at all, with this mode if one is given.
 
     Links are followed, and devices and pipes are written to directly.
     """
@@ -81,7 +81,7 @@ def open_output(path: str | Path) -> Iterator[BinaryIO]:
     if is_folder:
         raise ParameterError("output", str(path), "the path of a file")
     try:
-        with open(path, "wb") if is_stream else replace_file(target) as file:
+        with open(path, "wb") if is_stream else replace_file(target, mode) as file:
             yield file
     except OSError as error:
         reason = error.strerror or str(error) or type(error).__name__

@@ -14,7 +14,8 @@ from countveil.numeric.exact_numbers import decimal_text
 
 SHOWN_CELLS = 1000
 """If no table is given, the bias is stated for a sum of this many cells."""
-WAY_OUT = "for sums use policy signed, or ask for the total as a question of its own"
+SIGNED = "for sums use policy signed"
+WAY_OUT = f"{SIGNED}, or ask for the total as a question of its own"
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class SumBias:
     low_at: int
     high: Fraction
     high_at: int
+    can_ask_total: bool = True
+    """Whether a question for the total counts the same as the sum."""
 
     @property
     def largest(self) -> Fraction:
@@ -53,7 +56,7 @@ class SumBias:
             sides.append(f"up to {_round_up(self.high)} too high on average, if every count is {self.high_at}")
         if self.low <= Fraction(-1, 2):
             sides.append(f"up to {_round_up(-self.low)} too low on average, if every count is {self.low_at}")
-        return f"{sum_of} can be {', or '.join(sides)}; {WAY_OUT}"
+        return f"{sum_of} can be {', or '.join(sides)}; {WAY_OUT if self.can_ask_total else SIGNED}"
 
     @property
     def sentence(self) -> str:
@@ -61,7 +64,7 @@ class SumBias:
         return f"{self.note[0].upper()}{self.note[1:]}."
 
 
-def bias_of_sum(mechanism: Mechanism, cells: int) -> SumBias:
+def bias_of_sum(mechanism: Mechanism, cells: int, *, can_ask_total: bool = True) -> SumBias:
     """How far a sum of `cells` released counts can be off on average, computed exactly from the certified laws.
 
     >>> import countveil as cv
@@ -70,7 +73,7 @@ def bias_of_sum(mechanism: Mechanism, cells: int) -> SumBias:
     """
     low, high = mechanism.most_biased
     promised = mechanism.counts != (0, None)
-    return SumBias(cells, promised, cells * low.bias, low.n, cells * high.bias, high.n)
+    return SumBias(cells, promised, cells * low.bias, low.n, cells * high.bias, high.n, can_ask_total)
 
 
 def _round_up(x: Fraction) -> str:

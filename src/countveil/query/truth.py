@@ -37,6 +37,34 @@ class Truth:
         """What is counted, in words. If the bounds can leave rows out, the text also says what the interval is for."""
         return f"{self.text}; {self.interval}" if self.bounded else self.text
 
+    @property
+    def statement(self) -> str:
+        """The sentence, with the column that identifies a person: all that a receipt or a file says of its counts.
+
+        >>> from countveil.query.schema import Schema
+        >>> truth_of(Schema("visits", (), "patient"), people=True, cells=8).statement
+        'people; at most 1 row each in a cell, 1 cell each; interval for the count within these bounds; a person is \
+all rows with one value of patient'
+        """
+        who = "" if self.unit == "row" else f"; a person is all rows with one value of {self.unit}"
+        return f"{self.sentence}{who}"
+
+    def describe_sum(self, cells: int) -> str:
+        """What the sum of so many cells counts, if a question for their total counts something else; else empty.
+
+        >>> from countveil.query.schema import Schema
+        >>> truth_of(Schema("visits", (), "patient", 3, 2), people=True, cells=8).describe_sum(8)
+        'the sum counts a person once in each of up to 2 cells; a question for the total counts a person once: these \
+are different numbers'
+        """
+        most = min(self.cells_per_person, cells)
+        if most <= 1:
+            return ""
+        rows = f"up to {_many(self.rows_per_person, 'row')} of a person"
+        once = "a person once" if self.counted == "people" else rows
+        parts = f"the sum counts {once} in each of up to {most:,} cells"
+        return f"{parts}; a question for the total counts {once}: these are different numbers"
+
 
 def truth_of(schema: Schema, people: bool, cells: int) -> Truth:
     """Describe what a question counts: people or rows of a dataset with this schema, in a table with so many cells."""

@@ -8,6 +8,7 @@ from datetime import date
 from decimal import Decimal
 from pathlib import Path
 
+import duckdb
 import pytest
 from hypothesis import given, strategies as st
 
@@ -92,6 +93,18 @@ def test_whole_numbers_with_wide_gaps_are_codes_and_ages_and_counts_are_not(
     column = guess(tmp_path, list(values)).column
     listed = tuple(sorted(set(values))) if is_listed else ()
     assert (() if column is None else column.values) == listed
+
+
+@pytest.mark.parametrize("type", ["DECIMAL(18,0)", "DECIMAL(38,0)", "HUGEINT", "BIGINT"])
+def test_codes_beyond_the_whole_numbers_of_a_float_are_listed_exactly(type: str, tmp_path: Path) -> None:
+    first, step = 100_000_000_000_000_001, 7_777_777_777_777
+    path = str(tmp_path / "t.duckdb")
+    with closing(duckdb.connect(path)) as connection:
+        connection.execute(f"CREATE TABLE t AS SELECT ({first} + i % 20 * {step})::{type} AS x FROM range(1000) r(i)")
+    with closing(open_engine(Source(path, "t"))) as engine:
+        column = guess_column(engine, "x").column
+    assert column is not None
+    assert column.values == tuple(first + i * step for i in range(20))
 
 
 def test_outliers_do_not_widen_the_guessed_bins(tmp_path: Path) -> None:

@@ -157,7 +157,7 @@ def _draw(session: Any, question: Question, counts: Any, draw: Draw) -> Any:
         warnings.simplefilter("ignore", FutureWarning)  # about pandas, which is not used
         noisy = add_empty_cells(session, question.cells, counts).mapInArrow(draw, ", ".join([*columns, "y BIGINT"]))
     table, name = noisy.toDF(*(column.name for column in question.by), count_name(question)), count_name(question)
-    return table.withMetadata(name, {"countveil": question.truth.sentence})
+    return table.withMetadata(name, {"countveil": question.truth.statement})
 
 
 def add_empty_cells(session: Any, cells: int, counts: Any) -> Any:

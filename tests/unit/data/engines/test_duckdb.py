@@ -433,6 +433,26 @@ def test_columns_of_python_objects_are_read_value_by_value() -> None:
     assert counted(Source(frame=polars))[1] == 1
 
 
+ODD = [np.array([1, 2]), np.array(["1"]), pd.Series([1, 2]), pd.DataFrame({"x": [1]}), Strange(), Decimal("sNaN")]
+ODD += [np.timedelta64(1, "ns"), np.timedelta64(1, "D"), np.timedelta64(1, "h"), np.timedelta64("NaT")]
+ODD += [np.datetime64("NaT"), pd.Timedelta(1), "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=range(len(ODD)))
+def test_an_odd_value_changes_no_other_and_is_in_no_domain(odd: object) -> None:
+    """A length of time is a whole number to numpy, arrays have no truth value, a signaling NaN cannot be compared."""
+    now = datetime.datetime(2026, 1, 31, tzinfo=datetime.UTC)
+    frame = pd.DataFrame({"x": pd.Series([1, 1, odd], dtype=object), "t": pd.Series([now, now, odd], dtype=object)})
+    assert counted(Source(frame=frame)) == [0, 2, *[0] * 8]
+    assert bins(Source(frame=frame), ["0", "5"], "10") == [2, 0]
+    years = {"year": {"from": "t", "by": "year", "min": "2026", "max": "2026", "zone": "UTC"}}
+    instants = Schema("people", parse_columns(years, "columns"))
+    assert counted(Source(frame=frame), instants, "SELECT year, count(*) FROM people GROUP BY year") == [2]
+    if not isinstance(odd, str):  # a text identifies a person
+        people = pd.DataFrame({"person": pd.Series([1, 2, odd], dtype=object), "x": [1, 1, 1]})
+        assert total(Source(frame=people), Schema("people", (X,), "person")) == 2
+
+
 def test_types_of_object_columns_do_not_depend_on_values() -> None:
     for values in ([], [None], ["a"], [1], [1, "a"], [datetime.date(2026, 1, 31)]):
         engine = open_engine(Source(frame=pd.DataFrame({"x": pd.Series(values, dtype=object)})), SCHEMA)

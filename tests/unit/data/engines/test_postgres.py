@@ -278,9 +278,11 @@ def test_a_survey_does_not_depend_on_the_settings_of_the_role(server: Postgres) 
 
 
 def test_codes_of_a_table_are_guessed_as_lists_and_padded_numbers_as_texts(server: Postgres) -> None:
-    table = made(server, "code int, post text", [(i % 70 * 1000, f"{i % 7:05}") for i in range(700)])
+    rows = [(i % 70 * 1000, f"{i % 7:05}", f"p{i % 70}") for i in range(700)]
+    table = made(server, "code int, post text, person text", rows)
     with closing(PostgresEngine(Source(server.url, table=table))) as engine:
-        code, post = guess_column(engine, "code").column, guess_column(engine, "post").column
+        code, post = guess_column(engine, "code").column, guess_column(engine, "post", "person").column
+        assert guess_column(engine, "code", "person").column is None  # each code belongs to one person
     assert code is not None
     assert code.values == tuple(range(0, 70_000, 1000))
     assert post is not None
