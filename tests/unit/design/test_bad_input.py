@@ -114,7 +114,6 @@ def test_bad_numbers_are_refused_on_the_command_line(option: str, given: str) ->
     "arguments",
     [
         ("--epsilon", "1"),
-        (),
         ("--epsilon", "1", "--delta", "1e-6", "--eta", "0.4", "-D", "9"),
         ("--epsilon", "1", "--delta", "0"),
         ("--epsilon", "1", "--delta", "1e-6", "--eta", "0.9", "--policy", "signed"),
@@ -129,7 +128,7 @@ def test_bad_numbers_are_refused_on_the_command_line(option: str, given: str) ->
         ("--epsilon",),
         ("--epsilon", "1", "--delta", "1e-6", "-o", "/nonexistent/folder/m.json", "--policy", "signed"),
     ],
-    ids=lambda a: " ".join(a) or "nothing",
+    ids=" ".join,
 )
 def test_bad_requests_are_refused_on_the_command_line(arguments: tuple[str, ...]) -> None:
     done = run("design", *arguments)
