@@ -206,6 +206,8 @@ def _print_truth(truth: Truth | None, head: str = "counts ") -> None:
 def _print_receipt(table: Table, as_json: bool, output: str | None) -> None:
     from dataclasses import asdict
 
+    from countveil.curator.results import describe_margin
+
     receipt = table.receipt
     if as_json:
         facts = {"output": output, "columns": table.columns, "cells": table.cells}
@@ -222,8 +224,7 @@ def _print_receipt(table: Table, as_json: bool, output: str | None) -> None:
     promise = f"all together epsilon {receipt.epsilon}, delta {clip(receipt.delta, 3, 'up')}"
     promise += describe_loss(receipt.answers_lost)
     click.echo(f"{where}{paid}, {left} ({promise})", err=output is None and not sys.stdout.isatty())
-    words = f"±{table.margin_95} in 95 % of releases, never more than ±{table.worst_error}; receipt {receipt.id}"
-    click.echo(words, err=output is None and not sys.stdout.isatty())
+    click.echo(f"{describe_margin(table)}; receipt {receipt.id}", err=output is None and not sys.stdout.isatty())
     if several:
         grades = ", ".join(f"{each.answers_left} of {each.name} (±{each.margin_95})" for each in receipt.grades)
         click.echo(f"answers left: {grades}", err=output is None and not sys.stdout.isatty())

@@ -68,14 +68,14 @@ class DryRun(Shown):
         facts = {
             "question": self.text,
             "costs": f"{self.cost} of {self.answers_left} answers left ({self.grade})",
-            "gives": f"{self.cells:,} counts, {_describe_margin(self)}",
+            "gives": f"{self.cells:,} counts, {describe_margin(self)}",
             "counts": None if self.truth is None else self.truth.sentence,
         }
         return Card("Dry run", facts, notes=self.notes)
 
 
-def _describe_margin(result: DryRun | Table) -> str:
-    """How accurate the counts of a card are. The interval of a single count is often narrower than this margin."""
+def describe_margin(result: DryRun | Table) -> str:
+    """The accuracy of the counts of a result, in words. The interval of one count can be narrower than this margin."""
     margin, worst = f"{result.margin_95:,}", f"{result.worst_error:,}"
     return f"at most ±{margin} for any count in 95 % of releases, never more than {worst} off"
 
@@ -137,7 +137,7 @@ class Table(Estimates, Drawable):
     def _card(self) -> Card:
         end = float(self.high.max()) if len(self.high) else 1.0
         rows = ((*row[:-2], f"{row[-2]:,} to {row[-1]:,}", draw_interval(*_ends(row), end)) for row in self.rows)
-        notes = [_describe_margin(self)]
+        notes = [describe_margin(self)]
         notes += [] if self.truth is None else [self.truth.sentence]
         notes.append(f"receipt {self.receipt.id}: {self.receipt.answers_left} answers left")
         head = (*self.columns[:-2], "95 % interval", "")
