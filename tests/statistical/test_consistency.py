@@ -135,7 +135,7 @@ def test_intervals_of_sums_of_cells_from_several_parents_cover_the_true_sums() -
         margins[kind] = find_margins(fixed.simulation, groups, measure_sums(fixed.fit, fixed.laws, groups))[0]
     for kind, chosen in cells.items():
         errors, inside = [], []
-        for run in range(RUNS):
+        for run in range(2 * RUNS):
             result = draw(fixed, truth)
             estimates = fixed.fit.estimate(fixed.read(result))
             errors.append(abs(level.restore(estimates[3])[chosen].sum() - counts[chosen].sum()))
