@@ -54,7 +54,14 @@ Types = dict[str, str]
 
 
 def arrow(rows: list[Row], types: Types) -> pa.Table:
-    return pa.table({name: pa.array([row[name] for row in rows], ARROW[kind]) for name, kind in types.items()})
+    return pa.table(
+        {name: pa.array([held(row[name], kind) for row in rows], ARROW[kind]) for name, kind in types.items()}
+    )
+
+
+def held(value: Any, kind: str) -> Any:
+    """A value as a column of this type holds it: most hold no nanoseconds."""
+    return value.floor("us") if isinstance(value, pd.Timestamp) and "nanos" not in kind else value
 
 
 def csv_field(value: Any) -> str:
@@ -77,7 +84,7 @@ def csv_text(rows: list[Row], types: Types, end: str = "\n") -> str:
 
 
 def csv_file(rows: list[Row], types: Types, folder: Path) -> Source:
-    (folder / "rows.csv").write_bytes(csv_text(precise(rows, types), types).encode())
+    (folder / "rows.csv").write_bytes(csv_text(precise(rows), types).encode())
     return Source("rows.csv", directory=folder)
 
 
@@ -114,19 +121,18 @@ def polars_frame(rows: list[Row], types: Types, folder: Path) -> Source:
 
 
 def pandas_frame(rows: list[Row], types: Types, folder: Path) -> Source:
-    """Nullable types, so that large integers beside missing ones keep their digits."""
     return Source(frame=arrow(rows, types).to_pandas(types_mapper=lambda kind: pd.ArrowDtype(kind)))
 
 
 def pandas_objects(rows: list[Row], types: Types, folder: Path) -> Source:
-    """Columns of Python objects; integers that floats cannot hold are decimals, which keep their digits there."""
+    """Columns of Python objects, with numpy's floats of 32 bits."""
 
-    def held(value: Any, kind: str) -> Any:
-        if kind == "float32" and value is not None:
-            return np.float32(value)
-        return Decimal(value) if type(value) is int and abs(value) >= 2**53 else value
+    def object_of(value: Any, kind: str) -> Any:
+        return np.float32(value) if kind == "float32" and value is not None else value
 
-    columns = {name: pd.Series([held(row[name], kind) for row in rows], dtype=object) for name, kind in types.items()}
+    columns = {
+        name: pd.Series([object_of(row[name], kind) for row in rows], dtype=object) for name, kind in types.items()
+    }
     return Source(frame=pd.DataFrame(columns))
 
 
@@ -172,7 +178,7 @@ def postgres_table(rows: list[Row], types: Types, folder: Path) -> Source:
         connection.execute(f"GRANT SELECT ON {table} TO reader")
         with connection.cursor() as cursor, cursor.copy(f"COPY {table} FROM STDIN") as copy:
             for row in rows:
-                copy.write_row([row[name] for name in types])
+                copy.write_row([held(row[name], POSTGRES[kind]) for name, kind in types.items()])
     return Source(server.url, table=table)
 
 
@@ -209,6 +215,7 @@ MAKERS: dict[str, Callable[[list[Row], Types, Path], Source]] = {
     "spark": spark_frame,
     "spark-parquet": spark_parquet,
 }
+FRAMES = {"pyarrow", "polars", "pandas", "pandas-objects"}
 ENGINE = {"spark-parquet": "spark"}
 """The engine of makers whose sources are not read by the usual engine for their kind."""
 

@@ -21,15 +21,22 @@ OUTSIDE = Outside()
 Row = dict[str, Any]
 
 
-def precise(rows: list[Row], kinds: dict[str, str]) -> list[Row]:
-    """The rows with every float that could stand for several integers replaced by infinity; both are outside."""
-    limits = {"float32": 2**24, "float64": 2**53}
+def precise(rows: list[Row], frame: bool = False) -> list[Row]:
+    """The rows with every float that could stand for several integers replaced by infinity; both are outside.
 
-    def told_apart(name: str, value: Any) -> Any:
-        limit = limits.get(kinds.get(name, ""))
-        return math.inf if limit and isinstance(value, float) and abs(value) >= limit else value
+    In a frame, a decimal or an integer that is so large counts as the float that is nearest to it.
+    """
 
-    return [{name: told_apart(name, value) for name, value in row.items()} for row in rows]
+    def told_apart(value: Any) -> Any:
+        value = nearest_float(value) if frame else value
+        return math.inf if isinstance(value, float) and abs(value) >= 2**53 else value
+
+    return [{name: told_apart(value) for name, value in row.items()} for row in rows]
+
+
+def nearest_float(value: Any) -> Any:
+    """A decimal, or an integer from 2^53 on, as the float that it becomes in some frames; any other value as it is."""
+    return float(value) if isinstance(value, Decimal) or (isinstance(value, int) and abs(value) >= 2**53) else value
 
 
 def read(column: Column, raw: Any) -> Any:

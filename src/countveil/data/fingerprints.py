@@ -185,9 +185,9 @@ def frame_hash(frame: Any) -> str:
     """The hash of a frame's columns and values."""
     import pyarrow as pa
 
-    from countveil.data.frames import arrow_table
+    from countveil.data.frames import content_table
 
-    table = arrow_table(frame)
+    table = content_table(frame)
     sink = _HashSink()
     with pa.ipc.new_stream(pa.PythonFile(sink, mode="w"), table.schema) as stream:
         stream.write_table(table.combine_chunks())

@@ -1,34 +1,38 @@
 """Turns a frame of pandas, polars or pyarrow into an Arrow table that every engine reads in the same way.
 
-No value makes a frame fail. In pandas one value can change the type of its column: a missing value turns integers into
-floats and booleans into objects, and a text turns any column into objects. So the type that a column got in this way
-must not decide whether a frame opens, or how the other values are read. Columns of Python objects are therefore read as
-text, value by value, and so are columns of numbers, booleans, dates or time stamps whose type does not fit the declared
-one. Text that is not Unicode gets replacement characters. A column of lists or of another compound type becomes binary,
-which is refused with its name if the column is declared. Times with a zone are refused in the same way.
+How a value is read depends on the value and the declared column alone, never on the type that its column has: one odd
+row can change that type. In pandas a missing value turns integers into floats and booleans into objects, a text turns
+any column into objects, and a wider float widens all others. So no value makes a frame fail, and all containers agree:
 
-A person's id is a text or a whole number. Rows with any other value in its place are not counted, nor are rows with a
-float so large that two people could share it; in a declared column, such a float is outside every domain. One missing
-value turns all integers of a pandas column into floats, unless the column's type can represent missing values. So
-integers of such columns are always read as these floats would be.
+- a number is the 64-bit float that is nearest to it, whether it is stored as a float of 16 or 32 bits, an integer, a
+  decimal or an object; True is 1 and False is 0, as in arrays that also hold numbers;
+- where a whole number is needed (values, bands, people), it must be below 2^53: from there on, several integers are the
+  same float, so all of them are outside. Text keeps every digit;
+- a time without zone is the day that it lies in, a time with a zone the microsecond that it lies in;
+- a person's id is a text or a whole number;
+- what cannot be read is outside every domain: text that is not Unicode, times of day, durations, other objects.
+
+Columns of known types are converted as a whole, others value by value, as `text_of` and its companions say; the tests
+compare both ways for all pairs of types. A column of lists or of another compound type becomes binary, which is refused
+with its name if the column is declared. So is a time with a zone that is declared as a date, and one without a zone
+that is declared with a zone.
 """
 
 from __future__ import annotations
 
 import datetime
 import decimal
-import fractions
 import math
 import numbers
-import re
 import uuid
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeGuard
+from typing import Any, Literal
 
 import narwhals as nw
+import numpy as np
 
-from countveil.data.engines.families import EXACT, OUTSIDE, PRECISE, READABLE, UNITS, Family
-from countveil.data.engines.steps import INSTANT
+from countveil.data.engines.families import EXACT, OUTSIDE
 from countveil.errors import DataError, MissingExtraError, ParameterError
 from countveil.query.schema import Kind, Schema
 
@@ -38,24 +42,41 @@ try:
 except ImportError:
     raise MissingExtraError("pyarrow, which frames are read through,", "parquet") from None
 
+Reading = Kind | Literal["person", "any", "content"]
+"""What a column is read as: its declared kind, a person's id, anything that its type may mean, or, to tell frames
+apart, its content."""
+NUMERIC: tuple[Reading, ...] = ("integer", "text", "boolean", "number", "person", "any")
+"""What a column of numbers is read as without looking at each of them."""
+TIMELESS: tuple[Reading, ...] = ("integer", "text", "boolean", "number", "person")
+"""What a column of dates is read as only by looking at each of them."""
 BYTES = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary)
 TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-HUGE = 10**100
 EPOCH, LAST = datetime.date(1970, 1, 1).toordinal(), datetime.date.max.toordinal() + 1
 FAR = 9 * 10**12
 """A number of seconds from 1970 that is beyond every period, and whose microseconds are a 64-bit integer."""
-CUT = ("number", "instant")
-"""Kinds of source columns that are only read through derived columns."""
-FIRST = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
 NAMES = "source: every column of the frame needs a different name, as text"
 
 
 def arrow_table(frame: Any, schema: Schema | None = None) -> Any:
-    """Convert a frame to an Arrow table.
+    """Convert a frame to an Arrow table of types that engines read: all of its columns, or those of a schema."""
+    eager = _eager(frame)
+    if schema is None:
+        readings: dict[str, Reading] = dict.fromkeys(eager.columns, "any")
+    else:
+        readings = {column.name: column.kind for column in schema.sources}
+        readings |= {} if schema.unit_is_row else {schema.unit: "person"}
+    return pa.table({name: _read_column(eager[name], readings[name]) for name in eager.columns if name in readings})
 
-    Without a schema, all columns are kept unchanged. With a schema, only its columns are kept, in types that engines
-    read.
-    """
+
+def content_table(frame: Any) -> Any:
+    """An Arrow table of all columns, to tell frames apart: two frames that differ in a count, under any schema, have
+    different tables."""
+    eager = _eager(frame)
+    return pa.table({name: _read_column(eager[name], "content") for name in eager.columns})
+
+
+def _eager(frame: Any) -> Any:
+    """A frame with the methods of narwhals; its columns have different names."""
     try:
         eager = nw.from_native(frame, eager_only=True)
     except nw.exceptions.DuplicateError:
@@ -65,130 +86,80 @@ def arrow_table(frame: Any, schema: Schema | None = None) -> Any:
     names = list(eager.columns)
     if len(set(names)) != len(names) or not all(isinstance(name, str) and name for name in names):
         raise DataError(NAMES)
-    if schema is None:
-        return _table({name: _column(eager, name) for name in names})
-    kinds = {column.name: column.kind for column in schema.sources}
-    declared = {name: set(READABLE[kind]) for name, kind in kinds.items()}
-    people = set() if schema.unit_is_row else {schema.unit}
-    readable = declared | {name: declared.get(name, set(UNITS)) & set(UNITS) for name in people}
-    columns = [(name, name in people) for name in names if name in readable]
-    fitted = {}
-    for name, person in columns:
-        column = _cut_column(eager, name, kinds[name]) if kinds.get(name) in CUT and not person else None
-        if column is None:
-            column = _column(eager, name, person, kinds.get(name))
-            if kinds.get(name) != "instant":  # text is read as an instant, and any other type is refused
-                column = _fit(column, readable[name], person)
-        fitted[name] = column
-    return _table(fitted)
+    return eager
 
 
-def _table(columns: dict[str, Any]) -> Any:
-    """A table of columns. Floats of 16 bits, which DuckDB does not read, become wider; its metadata names them."""
-    halves = [name for name, column in columns.items() if pa.types.is_float16(_inner(column))]
-    wide = {name: column.cast(pa.float32()) if name in halves else column for name, column in columns.items()}
-    return pa.table(wide).replace_schema_metadata(dict.fromkeys(halves, "half") or None)
-
-
-def _cut_column(frame: Any, name: str, kind: Kind) -> Any:
-    """Convert a column of Python objects to fractions or instants, value by value; None if it has another type."""
-    series = frame[name]
-    if str(getattr(series.to_native(), "dtype", "")).lower() != "object":
-        return None
-    values = series.to_list()
-    if kind == "number":
-        return _number_texts(values)
-    return pa.array([_instant_of(value) for value in values], pa.timestamp("us", "UTC"))
-
-
-def _instant_of(value: object) -> datetime.datetime | None:
-    """Convert a value or a text to a time with a zone; None if it is missing.
-
-    A value that is no such time becomes the first instant of the year 1, which is before every period.
-
-    >>> _instant_of(" 2026-01-31T01:00:00.25+02 "), _instant_of("2026-01-31T01:00:00")
-    (datetime.datetime(2026, 1, 31, 1, 0, 0, 250000, tzinfo=datetime.timezone(datetime.timedelta(seconds=7200))), \
-datetime.datetime(1, 1, 1, 0, 0, tzinfo=datetime.timezone.utc))
-    """
-    if _is_missing(value):
-        return None
-    if isinstance(value, str) and re.fullmatch(INSTANT, value.strip(" ")):
-        with suppress(ValueError):
-            value = datetime.datetime.fromisoformat(value.strip(" "))
-    has_zone = isinstance(value, datetime.datetime) and value.utcoffset() is not None
-    return value if has_zone else FIRST  # type: ignore[return-value]
-
-
-def number_text_of(value: object) -> str | None:
-    """The text that engines read as this number: None if it is missing, U+FFFD if the value is no number.
-
-    The number may change a little, but never across the edge of a bin. Exact numbers are rounded down to 18 digits
-    after the point, which is as many as an edge may have; very large and very small numbers are replaced by fixed ones.
-
-    >>> number_text_of(0.1), number_text_of(float("-inf")), number_text_of(5e-324), number_text_of(True)
-    ('0.1', '-9e99', '1e-90', '\ufffd')
-    >>> number_text_of(decimal.Decimal("0.29999999999999999999"))
-    '0.299999999999999999'
-    """
-    if isinstance(value, (str, bytes)) or _is_missing(value):
-        return text_of(value)
-    if isinstance(value, numbers.Complex) and not isinstance(value, numbers.Real) and not value.imag:
-        value = value.real  # one complex number turns its whole column complex
-    if isinstance(value, bool) or not _is_number(value):
-        return OUTSIDE
-    if type(value).__name__ in ("longdouble", "float128"):
-        value = decimal.Decimal(str(value))  # a 64-bit float could be on the other side of an edge
-    if isinstance(value, decimal.Decimal):  # its arithmetic can overflow or signal; these methods cannot
-        if value and (value.is_infinite() or value.adjusted() > 20):
-            return "-9e99" if value.is_signed() else "9e99"
-        if value and value.adjusted() < -20:
-            return "-1e-90" if value.is_signed() else "1e-90"
-    if isinstance(value, (numbers.Rational, decimal.Decimal)):
-        units = math.floor(fractions.Fraction(value) * 10**18)
-        units = max(-(10**37) + 1, min(10**37 - 1, units))
-        digits = f"{abs(units):019}"
-        return f"{'-' * (units < 0)}{digits[:-18]}.{digits[-18:]}"
-    number = float(value)
-    if abs(number) >= 1e90:
-        return "9e99" if number > 0 else "-9e99"
-    if 0 < abs(number) < 1e-90:
-        return "1e-90" if number > 0 else "-1e-90"
-    return str(value) if type(value).__name__ in ("float32", "float16") else repr(number)
-
-
-def _fit(column: Any, readable: set[Family], person: bool) -> Any:
-    """Return a column in a type that engines can read.
-
-    If the type is not readable, and a single value could have changed it (see `_family`), the column is converted to
-    text, value by value.
-    """
-    inner = _inner(column)
-    family = _family(inner)
-    if family is None or family in readable:
+def _read_column(series: Any, reading: Reading) -> Any:
+    column = _typed_column(series)
+    if column is None:
+        return _read_values(series.to_list(), reading)
+    kind = column.type
+    if _is_number(kind):
+        if reading == "content" or (pa.types.is_boolean(kind) and reading in ("boolean", "any")):
+            return column
+        column = _as_numbers(column)
+        return column if reading in NUMERIC else _read_values(column.to_pylist(), reading)
+    if any(fits(kind) for fits in BYTES):
+        return _read_values(column.to_pylist(), reading)
+    if pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.tz is None):
+        return _read_values(_days(column), reading) if reading in TIMELESS else column
+    if pa.types.is_timestamp(kind):
+        return column if kind.unit in ("us", "ns") else _within(column, FAR * (1000 if kind.unit == "ms" else 1))
+    if pa.types.is_time(kind) or pa.types.is_duration(kind):
+        return _read_values([None if null else OUTSIDE for null in column.is_null().to_pylist()], reading)
+    if _is_text(kind) or pa.types.is_null(kind):
         return column
-    if family in ("date", "timestamp"):
-        return _as_text(_days(column.cast(inner)), person)
-    return _as_text(column.to_pylist(), person, PRECISE.get(family, EXACT))
+    return pa.nulls(len(column), pa.binary())
 
 
-def _inner(column: Any) -> Any:
-    """The type of a column's values; for a dictionary-encoded column, the type of the values in its dictionary."""
-    return column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+def _typed_column(series: Any) -> Any:
+    """A column as an Arrow array of one type; None if each value has a type of its own, or Arrow lacks the type.
+
+    Categories become their values, except that texts stay in their dictionary. Text that is not Unicode becomes bytes.
+    """
+    kind = getattr(series.to_native(), "dtype", "")
+    if "object" in (str(kind).lower(), str(getattr(getattr(kind, "categories", None), "dtype", ""))):
+        return None
+    try:
+        column = series.to_arrow()
+    except Exception:
+        return pa.nulls(len(series), pa.binary()) if series.dtype.is_nested() else None
+    if isinstance(column.type, pa.BaseExtensionType) and series.implementation.is_pandas_like():
+        return None  # periods and intervals
+    values = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+    if not _is_text(column.type):
+        return values
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        return values.cast(pa.large_binary())
+    return column
 
 
-def _family(kind: Any) -> Family | None:
-    """The family of a type, if a single value in a frame could have changed the column to another type; else None."""
+def _is_text(kind: Any) -> bool:
+    inner = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return any(fits(inner) for fits in TEXTS)
+
+
+def _is_number(kind: Any) -> bool:
+    types = pa.types
+    return any(fits(kind) for fits in (types.is_boolean, types.is_integer, types.is_floating, types.is_decimal))
+
+
+def _as_numbers(column: Any) -> Any:
+    """Numbers and booleans as 64-bit floats, or as integers if all of them are below 2^53."""
+    kind = column.type
+    if pa.types.is_boolean(kind):
+        return column.cast(pa.int8())
     if pa.types.is_decimal(kind):
-        return "integer" if kind.scale == 0 else "decimal"
-    families: dict[Family, bool] = {
-        "boolean": pa.types.is_boolean(kind),
-        "integer": pa.types.is_integer(kind),
-        "single": pa.types.is_float32(kind),
-        "float": pa.types.is_float64(kind),
-        "date": pa.types.is_date(kind),
-        "timestamp": pa.types.is_timestamp(kind) and kind.tz is None,
-    }
-    return next((family for family, fits in families.items() if fits), None)
+        return column.cast(pa.string()).cast(
+            pa.float64()
+        )  # Arrow rounds text to the nearest float, decimals not always
+    if pa.types.is_integer(kind):
+        ends = pc.min_max(column).as_py()
+        if (ends["min"] or 0) > -EXACT and (ends["max"] or 0) < EXACT:
+            return column
+    return column.cast(pa.float64(), safe=False)
 
 
 def _days(column: Any) -> list[object]:
@@ -201,101 +172,33 @@ def _days(column: Any) -> list[object]:
     return [n if n is None else datetime.date.fromordinal(n) if 0 < n < LAST else OUTSIDE for n in days]
 
 
-def _column(frame: Any, name: str, person: bool = False, declared: Kind | None = None) -> Any:
-    series = frame[name]
-    kind = getattr(series.to_native(), "dtype", "")
-    rounded = frame.implementation.is_pandas_like() and _is_rounded(kind)
-    if str(kind).lower() == "object":
-        return _as_text(series.to_list(), person, whole=EXACT if rounded else HUGE)
-    try:
-        array = series.to_arrow()
-    except Exception:
-        if series.dtype.is_nested():
-            return pa.nulls(len(series), pa.binary())
-        if declared == "number" and not person:
-            return _number_texts(series.to_list())
-        return _as_text(series.to_list(), person, whole=EXACT if rounded else HUGE)
-    if rounded and isinstance(array.type, pa.BaseExtensionType):  # periods and intervals of pandas
-        return _as_text(series.to_list(), person)
-    return _readable(_round_as_floats(array) if rounded else array, person, declared)
-
-
-def _is_rounded(kind: Any) -> bool:
-    """Whether a missing value would turn the integers in a pandas column of this type into floats."""
-    inner = str(getattr(getattr(kind, "categories", None), "dtype", kind))
-    return inner not in ("Int64", "UInt64") and not inner.endswith("[pyarrow]")
-
-
-def _round_as_floats(column: Any) -> Any:
-    """Round 64-bit integers to floats, as a missing value would do, if any of them is too large for an exact float."""
-    inner = _inner(column)
-    if not pa.types.is_integer(inner) or inner.bit_width < 64:
-        return column
-    plain = column.cast(inner)
-    ends = pc.min_max(plain).as_py()
-    least, most = ends["min"] or 0, ends["max"] or 0
-    return column if least > -EXACT and most < EXACT else plain.cast(pa.float64(), safe=False)
-
-
-def _readable(column: Any, person: bool, declared: Kind | None) -> Any:
-    """Convert a column to a type and to values that an engine can read."""
-    inner = _inner(column)
-    if pa.types.is_float16(inner):
-        return _as_text(column.to_pylist(), True, PRECISE["half"]) if person else column
-    if pa.types.is_decimal(inner) and 0 <= inner.scale <= inner.precision <= 38:
-        return column.cast(pa.decimal128(inner.precision, inner.scale)) if inner.bit_width > 128 else column
-    if pa.types.is_decimal(inner):
-        values = column.to_pylist()
-        return _number_texts(values) if declared == "number" and not person else _as_text(values, person)
-    if pa.types.is_time(inner) or pa.types.is_duration(inner):
-        return _as_text([None if null else OUTSIDE for null in column.cast(inner).is_null().to_pylist()])
-    if any(fits(inner) for fits in BYTES):
-        return _as_text(column.to_pylist(), person)
-    if any(fits(inner) for fits in TEXTS):
-        try:
-            column.validate(full=True)
-        except pa.ArrowInvalid:
-            return _as_text(column.cast(inner).cast(pa.large_binary()).to_pylist())
-        return column
-    if pa.types.is_timestamp(inner) and inner.tz is not None and inner.unit in ("s", "ms"):
-        return _within(column.cast(inner), FAR * (1000 if inner.unit == "ms" else 1))
-    simple = _family(inner) is not None or pa.types.is_timestamp(inner) or pa.types.is_null(inner)
-    return column if simple else pa.nulls(len(column), pa.binary())
-
-
 def _within(column: Any, limit: int) -> Any:
     """Replace times beyond a limit by the limit: engines would fail on those that are no 64-bit microseconds."""
     floor = pc.max_element_wise(column.cast(pa.int64()), -limit, skip_nulls=False)
     return pc.min_element_wise(floor, limit, skip_nulls=False).cast(column.type)
 
 
-def _as_text(values: list[Any], person: bool = False, exact: int = EXACT, whole: int = HUGE) -> Any:
-    read = person_of if person else text_of
-    return pa.array([read(value, exact, whole) for value in values], pa.large_string())
+# -- value by value ----------------------------------------------------------------------------------------------------
 
 
-def _number_texts(values: list[Any]) -> Any:
-    return pa.array([number_text_of(value) for value in values], pa.large_string())
+def _read_values(values: list[Any], reading: Reading) -> Any:
+    readers: dict[Reading, Callable[[object], str | None]] = {
+        "number": number_text_of,
+        "instant": instant_text_of,
+        "person": person_of,
+        "content": content_of,
+    }
+    read = readers.get(reading, text_of)
+    return pa.array([read(value) for value in values], pa.large_string())
 
 
-def person_of(value: object, exact: int = EXACT, whole: int = HUGE) -> str | None:
-    """The text of a Python value as a person's id; None if it is missing, U+FFFD if it cannot be an id.
-
-    >>> person_of(12.0), person_of("Ann"), person_of(2.0**53), person_of(2**53), person_of(True)
-    ('12', 'Ann', '\ufffd', '9007199254740992', '\ufffd')
-    """
-    if isinstance(value, (bool, datetime.date)) or type(value).__name__ == "bool":
-        return OUTSIDE if value == value else None  # NaT is a missing date
-    return text_of(value, exact, whole)
-
-
-def text_of(value: object, exact: int = EXACT, whole: int = HUGE) -> str | None:
-    """The text that engines read as this Python value: None if it is missing, U+FFFD if it is outside every domain.
-
-    Floats of at least `exact` and integers of at least `whole` (in absolute value) are outside every domain.
+def text_of(value: object) -> str | None:
+    """The text that engines read as this value: None if it is missing, U+FFFD if it is outside every domain.
 
     >>> text_of(12.0), text_of(True), text_of(datetime.date(2026, 1, 31)), text_of(float("nan")), text_of([1])
-    ('12', 'true', '2026-01-31', None, '�')
+    ('12', '1', '2026-01-31', None, '\ufffd')
+    >>> text_of(2**53 - 1), text_of(2**53), text_of("9007199254740993")
+    ('9007199254740991', '\ufffd', '9007199254740993')
     """
     if _is_missing(value):
         return None
@@ -303,45 +206,111 @@ def text_of(value: object, exact: int = EXACT, whole: int = HUGE) -> str | None:
         return value.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
-    if isinstance(value, bool) or type(value).__name__ == "bool":  # Python's and numpy's
-        return "true" if value else "false"
     if isinstance(value, uuid.UUID):
         return str(value)
-    if isinstance(value, numbers.Complex) and not isinstance(value, numbers.Real):
-        if value.imag:
-            return OUTSIDE
-        value = value.real  # one complex number turns its whole column complex
-    if _is_number(value):
-        return _number(value, exact, whole)
+    number = _number_of(value)
+    if number is not None:
+        return str(int(number)) if abs(number) < EXACT and number.is_integer() else OUTSIDE
+    if isinstance(value, np.datetime64):
+        value = value.astype("datetime64[D]").item()
     if isinstance(value, datetime.datetime):
-        return value.date().isoformat() if value.tzinfo is None else OUTSIDE
+        with suppress(Exception):  # pandas cannot say the date of a time after the year 9999
+            return value.date().isoformat() if value.tzinfo is None else OUTSIDE
     return value.isoformat() if isinstance(value, datetime.date) else OUTSIDE
+
+
+def person_of(value: object) -> str | None:
+    """The text of a value as a person's id; None if it is missing, U+FFFD if it cannot be an id.
+
+    >>> person_of(12.0), person_of("Ann"), person_of(2.0**53), person_of(datetime.date(2026, 1, 31))
+    ('12', 'Ann', '\ufffd', '\ufffd')
+    """
+    text = text_of(value)
+    return OUTSIDE if text is not None and isinstance(value, (datetime.date, np.datetime64)) else text
+
+
+def number_text_of(value: object) -> str | None:
+    """The text that engines read as this number: None if it is missing, U+FFFD if the value is no number.
+
+    Very large and very small numbers are replaced by fixed ones; no edge of a bin lies between them.
+
+    >>> number_text_of(0.1), number_text_of(float("-inf")), number_text_of(5e-324), number_text_of([1])
+    ('0.1', '-9e99', '1e-90', '\ufffd')
+    >>> number_text_of(np.float32(0.7)), number_text_of(decimal.Decimal("0.29999999999999999999"))
+    ('0.699999988079071', '0.3')
+    """
+    if isinstance(value, (str, bytes)) or _is_missing(value):
+        return text_of(value)
+    number = _number_of(value)
+    if number is None:
+        return OUTSIDE
+    if abs(number) >= 1e90:
+        return "9e99" if number > 0 else "-9e99"
+    if 0 < abs(number) < 1e-90:
+        return "1e-90" if number > 0 else "-1e-90"
+    return repr(number)
+
+
+def instant_text_of(value: object) -> str | None:
+    """The text that engines read as this time with a zone; None if it is missing, U+FFFD if it is no such time.
+
+    >>> instant_text_of(datetime.datetime(2026, 1, 31, 1, tzinfo=datetime.timezone(datetime.timedelta(hours=2))))
+    '2026-01-30T23:00:00+00:00'
+    >>> instant_text_of(datetime.datetime(2026, 1, 31, 1)), instant_text_of("2026-01-31T01:00:00Z")
+    ('\ufffd', '2026-01-31T01:00:00Z')
+    """
+    if isinstance(value, (str, bytes)) or _is_missing(value):
+        return text_of(value)
+    if isinstance(value, datetime.datetime):
+        with suppress(Exception):  # a time that is out of range in UTC
+            return value.astimezone(datetime.UTC).isoformat() if value.utcoffset() is not None else OUTSIDE
+    return OUTSIDE
+
+
+def content_of(value: object) -> str | None:
+    """A text that differs for values that are read differently as any declared column; None if the value is missing.
+
+    >>> content_of(1.0), content_of("1.0")
+    ('number 1.0', 'text 1.0')
+    """
+    if _is_missing(value):
+        return None
+    number = _number_of(value)
+    if number is not None:
+        return f"number {number!r}"
+    has_zone = isinstance(value, datetime.datetime) and value.tzinfo is not None
+    return f"time {instant_text_of(value)}" if has_zone else f"text {text_of(value)}"
 
 
 def _is_missing(value: Any) -> bool:
     """Whether a value is None, NA, NaT or NaN. Only values of known types are compared: comparing arrays or signaling
     NaN fails."""
-    kind = type(value).__name__
-    if value is None or kind in ("NAType", "NaTType"):  # pandas.NA and pandas.NaT
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):  # pandas.NA and pandas.NaT
         return True
     if isinstance(value, decimal.Decimal):
         return value.is_nan()
-    return (isinstance(value, numbers.Complex) or kind in ("datetime64", "timedelta64")) and bool(value != value)
+    return isinstance(value, (numbers.Complex, np.datetime64, np.timedelta64)) and bool(value != value)
 
 
-def _is_number(value: object) -> TypeGuard[numbers.Real | decimal.Decimal]:
-    """Whether a value is a real number. To numpy a length of time is a whole number, without its unit."""
-    return isinstance(value, (numbers.Real, decimal.Decimal)) and type(value).__name__ != "timedelta64"
+def _number_of(value: object) -> float | None:
+    """The 64-bit float that is nearest to a number; None if the value is no real number.
 
-
-def _number(value: Any, exact: int, whole: int) -> str:
-    if isinstance(value, numbers.Integral):
-        integer = int(value)
-        return str(integer) if abs(integer) < whole else OUTSIDE
-    if isinstance(value, decimal.Decimal):  # its arithmetic can overflow or signal; these methods cannot
-        if value.is_infinite() or value.adjusted() > 99:
-            return OUTSIDE
-        value = fractions.Fraction(value)
-    exact = {"float16": PRECISE["half"], "float32": PRECISE["single"]}.get(type(value).__name__, exact)
-    bound = HUGE if isinstance(value, numbers.Rational) else exact
-    return str(int(value)) if abs(value) < bound and value == int(value) else OUTSIDE
+    >>> _number_of(True), _number_of(2**53 + 1), _number_of(10**400), _number_of(1 + 0j), _number_of(1j)
+    (1.0, 9007199254740992.0, inf, 1.0, None)
+    """
+    if isinstance(value, np.timedelta64):  # to numpy a length of time is a whole number, without its unit
+        return None
+    if isinstance(value, np.bool_):
+        return float(value)
+    if isinstance(value, numbers.Complex) and not isinstance(value, numbers.Real):
+        if value.imag:
+            return None
+        value = value.real  # one complex number turns its whole column complex
+    if not isinstance(value, (numbers.Real, decimal.Decimal)):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf  # type: ignore[operator]
+    except Exception:
+        return None

@@ -338,6 +338,9 @@ def _read_edge(edge: object, word: str, is_date: bool, key: str, *, last: bool) 
     text = str(edge) if isinstance(edge, str) or type(edge) is int else ""
     if not EDGE.fullmatch(text):
         raise ConfigError(key, f'{shorten(edge)} is not an edge; write decimals in quotes, such as "0.5", below 10^18')
+    nearest = repr(float(text))  # values may reach us as such floats, whatever they were before
+    if Fraction(nearest) != Fraction(text):
+        raise ConfigError(key, f"{shorten(edge)} has more digits than a 64-bit float can hold; write {nearest}")
     return Fraction(text)
 
 

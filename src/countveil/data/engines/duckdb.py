@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from countveil.data import csv_files
-from countveil.data.engines.duckdb_sql import NANOSECONDS, DuckDBDialect, family_of, scales_of
+from countveil.data.engines.duckdb_sql import LOCAL_NANOSECONDS, NANOSECONDS, DuckDBDialect, family_of, scales_of
 from countveil.data.engines.engine import UNREADABLE, SqlEngine
 from countveil.data.engines.families import OUTSIDE, Family
 from countveil.data.engines.sql import Statement
@@ -83,9 +83,8 @@ class DuckDBEngine(SqlEngine):
         try:
             paths = [] if self._frame is not None else _plain(source.paths(), self._scratch)
             self.relation = _relation(source, paths, self._connection)
-            self._halves = _halves(self._frame, paths if source.scheme == "parquet" else [], self._connection)
             if schema is not None:
-                self._read_instants(schema)
+                self._read_times(schema)
                 self.check(schema)
                 self._try_values(schema, source.scheme == "parquet")
                 if self.copies and self._copy(source, paths, schema):
@@ -98,14 +97,16 @@ class DuckDBEngine(SqlEngine):
             self.close()
             raise
 
-    def _read_instants(self, schema: Schema) -> None:
-        """Read text and nanoseconds as times that can be compared, where periods of a zone need them."""
+    def _read_times(self, schema: Schema) -> None:
+        """Read nanoseconds, and text where periods of a zone need it, as times that can be compared."""
         columns = self.columns()
         converted = []
         for column in schema.sources:
             kind, name = self._kinds.get(column.name), self.dialect.name(column.name)
             if column.kind == "instant" and (kind == NANOSECONDS or columns.get(column.name) == "text"):
                 converted.append(f"{self.dialect.read_instant(name, kind)} AS {name}")
+            elif kind == LOCAL_NANOSECONDS:
+                converted.append(f"{self.dialect.read_local(name)} AS {name}")
         if not converted:
             return
         self.relation = f"(SELECT * REPLACE ({', '.join(converted)}) FROM {self.relation})"
@@ -119,8 +120,6 @@ class DuckDBEngine(SqlEngine):
             described = zip(result["column_name"], result["column_type"], strict=True)
             self._kinds = {str(name): str(kind) for name, kind in described}
             self._columns = {name: family_of(kind) for name, kind in self._kinds.items()}
-            halves = [name for name in self._halves if self._kinds.get(name) == "FLOAT"]
-            self._columns |= dict.fromkeys(halves, "half")
         return self._columns
 
     def scales(self) -> Mapping[str, int]:
@@ -315,14 +314,6 @@ def _read_parquet(paths: list[str], partitioned: bool) -> str:
     options = f"hive_partitioning = {str(partitioned).lower()}, utf8_validation = 'replace', can_have_nan = true"
     options += ", hive_types_autocast = false" if partitioned else ""
     return f"read_parquet({_files(paths)}, {options})"
-
-
-def _halves(frame: Any, paths: list[str], connection: duckdb.DuckDBPyConnection) -> set[str]:
-    """The columns of a frame or of Parquet files that are stored as floats of 16 bits; DuckDB reads them as FLOAT."""
-    if frame is not None:
-        return {name.decode() for name in frame.schema.metadata or {}}
-    sql = f"SELECT name FROM parquet_schema({_files(paths)}) WHERE logical_type = 'Float16Type()'"
-    return {name for (name,) in connection.execute(sql).fetchall()} if paths else set()
 
 
 def _csv(paths: list[str], source: Source) -> str:

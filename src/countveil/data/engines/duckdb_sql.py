@@ -12,6 +12,8 @@ from countveil.query.schema import Kind
 
 NANOSECONDS = "TIMESTAMPTZ_NS"
 """The type of times with a zone in nanoseconds, which DuckDB does not compare with other times."""
+LOCAL_NANOSECONDS = "TIMESTAMP_NS"
+"""The type of times without zone in nanoseconds. DuckDB's cast to a date rounds the last ones of a day up."""
 FAMILIES: dict[str, Family] = {
     **dict.fromkeys(["TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"], "integer"),
     **dict.fromkeys(["UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"], "integer"),
@@ -19,7 +21,7 @@ FAMILIES: dict[str, Family] = {
     "DOUBLE": "float",
     "FLOAT": "single",
     **dict.fromkeys(["VARCHAR", "UUID", '"NULL"'], "text"),
-    **dict.fromkeys(["TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"], "timestamp"),
+    **dict.fromkeys(["TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", LOCAL_NANOSECONDS], "timestamp"),
     **dict.fromkeys(["TIMESTAMP WITH TIME ZONE", NANOSECONDS], "zoned"),
     "BOOLEAN": "boolean",
     "DATE": "date",
@@ -73,15 +75,24 @@ class DuckDBDialect(Dialect):
         return f"unnest(min(w, {limit}))" if limit <= FEW else f"unnest(list_sort(list(w), 'ASC')[:{limit}])"
 
     def read_instant(self, name: str, kind: str | None) -> str:
-        """A column of text or nanoseconds as times in microseconds, rounded down. Any other text, and infinity in
-        nanoseconds, become the first instant of the year 1, which is before every period."""
-        if kind == NANOSECONDS:  # a cast would round up before 1970
-            nanos = f"epoch_ns({name})"
-            read = f"make_timestamptz({nanos} // 1000 - CAST({nanos} % 1000 < 0 AS BIGINT))"
+        """A column of text or nanoseconds as times with a zone in microseconds, rounded down. Any other text, and
+        infinity in nanoseconds, become the first instant of the year 1, which is before every period."""
+        if kind == NANOSECONDS:
+            read = f"make_timestamptz({self.microseconds(name)})"
         else:
             text = self.trim(self.characters(name))
             read = f"CASE WHEN {self.matches(text, INSTANT)} THEN TRY_CAST({text} AS TIMESTAMPTZ) END"
         return f"CASE WHEN {name} IS NOT NULL THEN coalesce({read}, {self.instant('-62135596800')}) END"
+
+    def read_local(self, name: str) -> str:
+        """A column of nanoseconds without zone as times in microseconds, rounded down; infinity stays infinity."""
+        read = f"make_timestamp({self.microseconds(name)})"
+        return f"CASE WHEN {name} IS NOT NULL THEN coalesce({read}, TIMESTAMP 'infinity') END"
+
+    def microseconds(self, name: str) -> str:
+        """The microseconds since 1970 of a time in nanoseconds, rounded down as no cast does; NULL for infinity."""
+        nanos = f"epoch_ns({name})"
+        return f"{nanos} // 1000 - CAST({nanos} % 1000 < 0 AS BIGINT)"
 
 
 def family_of(kind: str) -> Family:

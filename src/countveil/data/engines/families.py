@@ -7,12 +7,10 @@ from typing import Literal
 from countveil.errors import DataError
 from countveil.query.schema import Column, Kind
 
-Family = Literal[
-    "integer", "float", "single", "half", "decimal", "text", "boolean", "date", "timestamp", "zoned", "other"
-]
+Family = Literal["integer", "float", "single", "decimal", "text", "boolean", "date", "timestamp", "zoned", "other"]
 
-FLOATS: tuple[Family, ...] = ("float", "single", "half")
-"""Floats of 64, 32 and 16 bits."""
+FLOATS: tuple[Family, ...] = ("float", "single")
+"""Floats of 64 bits, and narrower ones, which are read as the 64-bit floats that they are equal to."""
 UNITS: tuple[Family, ...] = ("integer", "text", "float")
 """Families of columns whose values can identify people."""
 READABLE: dict[Kind, tuple[Family, ...]] = {
@@ -25,7 +23,6 @@ READABLE: dict[Kind, tuple[Family, ...]] = {
 }
 EXACT = 2**53
 """Below this bound, 64-bit floats represent every integer exactly."""
-PRECISE: dict[Family, int] = {"float": EXACT, "single": 2**24, "half": 2**11}
 OUTSIDE = "\ufffd"
 """The text that replaces values of a frame that are outside every domain: U+FFFD, as for bytes that are not text."""
 

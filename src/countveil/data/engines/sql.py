@@ -27,9 +27,9 @@ is *outside*: it reads as NULL, and `missing` distinguishes it from a true NULL.
 - booleans: booleans; values that read as the integer 0 or 1; text true, false, t, f in any case, spaces around it
   ignored;
 - text: text as it is, character by character; integers, and floats that are whole numbers, as their digits;
-- floats are read if they are whole numbers below 2^53 (32-bit floats: below 2^24; 16-bit floats: below 2^11). Above,
-  several integers become the same float, so it is outside, and rows whose person has such an id are not counted;
-- people: text, integers and 64-bit floats; narrower floats are refused;
+- floats are read if they are whole numbers below 2^53. Above, several integers become the same float, so it is outside,
+  and rows whose person has such an id are not counted. Floats of 32 or 16 bits are the 64-bit floats that they equal;
+- people: text, integers and 64-bit floats; narrower floats are refused in files and databases;
 - NaN is a missing number, so it reads as NULL.
 
 pandas turns integers into floats as soon as one is missing: every kind that reads integers also reads such floats.
@@ -43,7 +43,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from countveil.data.engines.bounding import ContributionBounds
-from countveil.data.engines.families import FLOATS, PRECISE, Family, check_readable
+from countveil.data.engines.families import EXACT, FLOATS, Family, check_readable
 from countveil.data.engines.steps import (
     DATE,
     MOST_COMPARED,
@@ -142,7 +142,7 @@ class Dialect(StepDialect):
         if family == "text":
             return self.parse(raw, self.integer_text, self.parse_integer)
         number = self.whole_number(family, raw)
-        return self.precise(family, raw, number) if family in FLOATS else number
+        return f"CASE WHEN {raw} > -{EXACT} AND {raw} < {EXACT} THEN {number} END" if family in FLOATS else number
 
     def whole_number(self, family: Family, raw: str) -> str:
         """A float or decimal as an integer; NULL if it is not whole or is too large."""
@@ -158,10 +158,6 @@ class Dialect(StepDialect):
 
     def parse_date(self, text: str) -> str:
         return self.try_cast(f"substr({text}, 1, 10)", "DATE")
-
-    def precise(self, family: Family, raw: str, value: str) -> str:
-        """The value of a float, if floats of its size represent integers exactly; else NULL."""
-        return f"CASE WHEN {raw} > -{PRECISE[family]} AND {raw} < {PRECISE[family]} THEN {value} END"
 
     def read_text(self, family: Family, raw: str) -> str:
         value = self.read_integer(family, raw) if family in FLOATS else raw
@@ -234,8 +230,10 @@ class Compiler:
     # -- columns -----------------------------------------------------------------------------------------------------
 
     def raw(self, name: str) -> str:
-        """A column of the source, not converted; text is compared character by character."""
+        """A column of the source; text is compared character by character, and narrow floats as 64-bit floats."""
         quoted = self.dialect.name(name)
+        if self.families[name] == "single":
+            return f"CAST({quoted} AS {self.dialect.double})"
         return self.dialect.characters(quoted) if self.families[name] == "text" else quoted
 
     def read(self, column: Column) -> str:
@@ -245,6 +243,15 @@ class Compiler:
     def person(self, name: str) -> str:
         """The value of the unit column `name` as a person's id; NULL if it cannot be one."""
         return self.dialect.read_person(self.families[name], self.raw(name))
+
+    def identifies(self, name: str) -> list[str]:
+        """Tests that are true if the value of the unit column `name` identifies a person."""
+        unit = self.person(name)
+        tests = [f"{unit} IS NOT NULL"]
+        if self.families[name] == "text":
+            tests += self.dialect.legible(unit)
+            tests += [f"position({self.bind(self.garbled)} IN {unit}) = 0"] if self.garbled else []
+        return tests
 
     def missing(self, column: Column) -> str:
         return self.dialect.missing(self.families[column.name], self.raw(column.name))
@@ -316,13 +323,8 @@ class Compiler:
         shown = [f"{key} AS k{i}" for i, key in enumerate(keys)]
         grouped = ""
         if people:
-            unit = self.person(question.schema.unit)
-            filters.append(f"{unit} IS NOT NULL")
-            if self.families[question.schema.unit] == "text":
-                garbled = self.garbled
-                filters += self.dialect.legible(unit)
-                filters += [f"position({self.bind(garbled)} IN {unit}) = 0"] if garbled else []
-            shown.insert(0, f"{unit} AS u")
+            filters += self.identifies(question.schema.unit)
+            shown.insert(0, f"{self.person(question.schema.unit)} AS u")
         else:
             grouped = f" GROUP BY {', '.join(str(i + 1) for i in range(len(shown)))}" if shown else ""
             shown.append("count(*) AS n")

@@ -7,7 +7,8 @@ a little on each cut and batch of rows, unless its dialect can search a list.
 
 Guarantee: a value and a cut are compared in the source's own type, exactly, and no value makes an engine fail.
 
-- floats: the cut is rounded to the nearest value of the source's type, so that a stored 0.3 is in the bin from 0.3;
+- floats: 64-bit floats are compared. A cut is the decimal that is printed for such a float, so that a stored 0.3 is in
+  the bin from 0.3; one that was stored with 32 bits is 0.30000001192092896, and 0.7 is 0.699999988079071;
 - decimals: the cut is rounded up to the scale of the source, which splits its values in the same way;
 - integers: the cut is rounded up to an integer;
 - text that matches `DECIMAL` is compared as the decimal that is written; other text that matches `NUMBER` as the 64-bit
@@ -23,8 +24,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Protocol
-
-import numpy as np
 
 from countveil.query.axes import Axis
 from countveil.query.schema import MAX_VALUES, Column, Kind, Value
@@ -45,9 +44,6 @@ MOST_NESTED = 50
 """The most intervals that are found by nested comparisons, if the dialect can search a list."""
 DIGITS = 38
 """The most digits that an SQL decimal can have."""
-
-
-Float = type[np.float16 | np.float32 | np.float64]
 
 
 class StepDialect:
@@ -237,8 +233,7 @@ def bind_point(compiler: Reader, column: Column, point: int) -> str:
         return compiler.bind(-int(-cut // 1))
     if family == "decimal":
         return compiler.dialect.decimal(compiler.bind, cut, compiler.scales[column.name])
-    kinds: dict[str, Float] = {"half": np.float16, "single": np.float32}
-    return compiler.bind(round_to_float(cut, kinds.get(family, np.float64)))
+    return compiler.bind(float(cut))
 
 
 def write_decimal(cut: Fraction, scale: int) -> str:
@@ -255,18 +250,3 @@ def write_decimal(cut: Fraction, scale: int) -> str:
 
 def _units(cut: Fraction, scale: int) -> int:
     return -int(-cut * 10**scale // 1)
-
-
-def round_to_float(cut: Fraction, kind: Float) -> float:
-    """The float of this type that is nearest to the cut. A tie goes to the float whose last bit is even.
-
-    >>> round_to_float(Fraction("0.3"), np.float32), round_to_float(Fraction(65_520), np.float16)
-    (0.30000001192092896, inf)
-    """
-    with np.errstate(over="ignore"):
-        near = kind(float(cut))
-        candidates = [kind(np.nextafter(near, kind(-np.inf))), near, kind(np.nextafter(near, kind(np.inf)))]
-    even = [int(each.view(f"i{each.itemsize}")) % 2 for each in candidates]
-    limit = 2 ** int(np.finfo(kind).maxexp)  # what is rounded to infinity is nearest to this power of 2
-    distance = [abs(Fraction(min(limit, max(-limit, float(each)))) - cut) for each in candidates]
-    return float(candidates[min(range(3), key=lambda i: (distance[i], even[i]))])

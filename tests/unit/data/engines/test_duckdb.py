@@ -425,7 +425,7 @@ def test_columns_of_python_objects_are_read_value_by_value() -> None:
     values += [np.int8(1), np.float32(1), np.bool_(True), float("inf"), "2", datetime.date(2026, 1, 31)]
     values += [moment.replace(tzinfo=datetime.UTC)]
     frame = pd.DataFrame({"x": pd.Series(values, dtype=object)})
-    assert counted(Source(frame=frame)) == [0, 6, 1, 0, 0, 0, 0, 0, 0, 0]
+    assert counted(Source(frame=frame)) == [0, 8, 1, 0, 0, 0, 0, 0, 0, 0]  # True is the number 1
     assert counted(Source(frame=frame), sql="SELECT count(*) FROM people WHERE x IS NULL") == [4]
     days = Schema("people", (Column("x", "date", (datetime.date(2026, 1, 31),)),))
     assert counted(Source(frame=frame), days) == [2]
@@ -572,24 +572,25 @@ def bins(source: Source, edges: list[str], most: str | None = None) -> list[int]
     return counted(source, schema, "SELECT bin, count(*) FROM people GROUP BY bin")
 
 
-def test_an_edge_of_floats_of_16_bits_is_rounded_to_16_bits(tmp_path: Path) -> None:
-    half = np.float16
-    near = [half(0.1), np.nextafter(half(0.1), half(0)), half("nan"), half(2046), half(2048), half("inf"), half(65504)]
-    table = pa.table({"x": pa.array(near, pa.float16())})
+@pytest.mark.parametrize("kind", [pa.float16(), pa.float32()])
+def test_narrow_floats_are_in_the_bins_of_the_64_bit_floats_that_they_equal(kind: Any, tmp_path: Path) -> None:
+    """0.1 with 16 bits is 0.0999755859375, and 0.7 with 32 bits is 0.699999988079071."""
+    narrow = pa.array([0.1, 0.7, 0.25, float("nan"), float("inf"), None]).cast(kind)
+    table = pa.table({"x": narrow})
     pq.write_table(table, tmp_path / "rows.parquet")
-    pandas = pd.DataFrame({"x": np.array(near)})
-    sources = [Source(frame=table), Source(frame=pandas), Source("rows.parquet", directory=tmp_path)]
-    whole = Schema("people", (Column("x", "integer", low=2046, high=2049),))
-    for source in sources:
-        assert bins(source, ["0", "0.1", "0.2"]) == [1, 1, 4]
-        assert bins(source, ["0.1", "65519", "65520"], "70000") == [3, 1, 0]
-        assert counted(source, whole) == [1, 0, 0, 0]  # 2048 could have been 2049
-        engine = DuckDBEngine(source)
-        assert dict(engine.columns()) == {"x": "half"}
-        engine.close()
+    wide = [value for value in narrow.to_pylist() if value is not None]
+    expected = [sum(0 <= v < 0.1 for v in wide), sum(0.1 <= v < 0.7 for v in wide), sum(v >= 0.7 for v in wide)]
+    frames = [
+        table,
+        table.to_pandas(),
+        pl.from_arrow(table),
+        pd.DataFrame({"x": table["x"].to_pandas().astype(object)}),
+    ]
+    for source in [*(Source(frame=frame) for frame in frames), Source("rows.parquet", directory=tmp_path)]:
+        assert bins(source, ["0", "0.1", "0.7"]) == expected
 
 
-LONG = np.longdouble("0.3")
+LONG = np.longdouble(0.3)
 
 
 @pytest.mark.parametrize(
@@ -597,7 +598,7 @@ LONG = np.longdouble("0.3")
     [
         pa.table({"x": pa.array([Decimal("0.30"), Decimal("0.29"), Decimal(7), None], pa.decimal256(40, 2))}),
         pa.table({"x": pa.array([Decimal("0.30"), Decimal("0.29"), Decimal(7), None], pa.decimal256(38, 2))}),
-        pd.DataFrame({"x": np.array([LONG, np.nextafter(LONG, np.longdouble(0)), 7, "nan"], np.longdouble)}),
+        pd.DataFrame({"x": np.array([LONG, np.longdouble("0.29"), 7, "nan"], np.longdouble)}),
         pd.DataFrame({"x": np.array([0.3, 0.29, 7 + 0j, float("nan")], np.complex128)}),
     ],
     ids=["decimal256 of 40 digits", "decimal256 of 38 digits", "longdouble", "complex"],
@@ -723,7 +724,7 @@ FLOAT_IDS = [2.0**53, 2.0**53 + 2, -(2.0**53), 2.0**53 - 1, 1.5, float("inf"), f
 
 @pytest.mark.parametrize("way", ["pandas", "polars", "pyarrow", "objects", "parquet", "duckdb"])
 def test_floats_identify_people_only_below_their_limit_of_precision(way: str, tmp_path: Path) -> None:
-    """Two people with ids of 2^53 and more could have the same float; so could two of 2^24 in 32 bits."""
+    """Two people with ids of 2^53 and more could have the same float."""
     table = pa.table({"person": pa.array(FLOAT_IDS, pa.float64()), "x": pa.array([1] * len(FLOAT_IDS))})
     pq.write_table(table, tmp_path / "rows.parquet")
     with duckdb.connect(tmp_path / "rows.duckdb") as database:
@@ -740,18 +741,14 @@ def test_floats_identify_people_only_below_their_limit_of_precision(way: str, tm
     assert total(source, PEOPLE) == 4
 
 
-@pytest.mark.parametrize(("kind", "people"), [(pa.float32(), [2**24 - 1, 5]), (pa.float16(), [2047, 5])])
-def test_floats_of_32_and_16_bits_identify_people_only_below_their_own_limit_of_precision(
-    kind: Any, people: list[int], tmp_path: Path
-) -> None:
-    ids = pa.array([float(2 * (people[0] + 1)), float(people[0] + 1), *map(float, people)], pa.float64()).cast(kind)
-    table = pa.table({"person": ids, "x": [1] * 4})
+def test_narrow_floats_identify_people_in_frames_only(tmp_path: Path) -> None:
+    """In a frame one more row can widen them, so they are read as the 64-bit floats that they equal."""
+    table = pa.table({"person": pa.array([2.0**24, 5.0, 5.5, 2.0**53]).cast(pa.float32()), "x": [1] * 4})
     assert total(Source(frame=table), PEOPLE) == 2
-    if kind == pa.float32():
-        assert total(Source(frame=table.to_pandas()), PEOPLE) == 2
-        pq.write_table(table, tmp_path / "rows.parquet")
-        with pytest.raises(DataError, match="people are identified by integers or text, not single values"):
-            total(Source("rows.parquet", directory=tmp_path), PEOPLE)
+    assert total(Source(frame=table.to_pandas()), PEOPLE) == 2
+    pq.write_table(table, tmp_path / "rows.parquet")
+    with pytest.raises(DataError, match="people are identified by integers or text, not single values"):
+        total(Source("rows.parquet", directory=tmp_path), PEOPLE)
 
 
 # -- small files are read once -----------------------------------------------------------------------------------------
