@@ -152,11 +152,6 @@ def test_starting_the_command_line_imports_nothing_heavy() -> None:
     assert not HEAVY & set(loaded.strip().split(","))
 
 
-def test_no_module_has_more_than_400_lines() -> None:
-    long = {str(p.relative_to(ROOT)): n for p in modules() if (n := len(p.read_text().splitlines())) > 400}
-    assert not long, "modules over 400 lines: split them by concept"
-
-
 MAPPED = sorted(str(path.parent.relative_to(ROOT)) for path in ROOT.glob("*/__init__.py"))
 
 

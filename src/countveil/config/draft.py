@@ -114,6 +114,8 @@ def propose(
         lines.append(f'# unit = "..."                       # required: who is a person? {hint}')
     else:
         lines.append(f"unit = {_toml(unit)}")
+        if columns.get(unit) == "float":
+            lines.append("# the ids are floats: those of 2^53 and more identify nobody; store ids as text")
     if unit != "row":
         rows, cells = (1, 1) if bounds is None else bounds.best.bounds
         lines += [f"rows_per_person = {rows:<18} # rows of a person that count in one cell"]

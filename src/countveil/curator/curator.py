@@ -10,7 +10,7 @@ charge. The same question on the same data is answered from the record.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from countveil.config.configuration import Config, Dataset, load
+from countveil.config.profile import Inspection, inspect as inspect_dataset
 from countveil.curator.parquet_results import (
     ParquetTable,
     Ready,
@@ -377,6 +378,17 @@ class Curator(Publishing):
                 check_inline(charge.payload)
             intervals = self._plans.of_charge(charge, record)
         return make_dry_run(asked, record.pool, grade, self.grades_left(dataset, who, most), intervals, charge)
+
+    def inspect(self, dataset: str, by: Sequence[str] = ()) -> Inspection:
+        """How the data of a dataset, or the frame in its place, fits the declared schema. Nothing is charged.
+
+        The result reveals data: it is for the curator only. `by` is as for `countveil inspect`.
+
+        >>> curator.inspect("people").columns[0].outside
+        0
+        """
+        found = self.config.dataset(dataset)
+        return inspect_dataset(replace(found, source=self._source(found)), by)
 
     # -- what is needed for an answer --------------------------------------------------------------------------------
 

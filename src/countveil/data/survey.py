@@ -71,7 +71,7 @@ def survey_column(engine: Engine, column: Column) -> ColumnSurvey:
 def survey_people(engine: Engine, schema: Schema) -> PeopleSurvey:
     """Count the people, and those who have more rows than one table can count of them."""
     compiler = engine.compiler()
-    unit = compiler.person(schema.unit)
+    unit = f"CASE WHEN {' AND '.join(compiler.identifies(schema.unit))} THEN {compiler.person(schema.unit)} END"
     bound = schema.rows_per_person * schema.cells_per_person
     sql = (
         f"SELECT count(u) AS people, coalesce(sum(n), 0) AS n, "
