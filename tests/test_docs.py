@@ -258,6 +258,12 @@ def test_links_between_pages_lead_to_existing_files() -> None:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+def test_only_the_page_on_installing_says_where_countveil_comes_from() -> None:
+    """Elsewhere `pip install "countveil[EXTRA]"` adds an extra to the installed countveil, which needs no index."""
+    command = re.compile(r"pip install (?:\.|countveil)(?![\[\w])")
+    assert [page.name for page in PAGES if command.search(page.read_text())] == ["install.md"]
+
+
 RESULTS = ROOT / "benchmarks" / "results"
 MARK = re.compile(
     r"(?P<figure>[0-9][0-9.,]*)(?P<unit> %)?\s*(?:<!--|#) (?P<file>[a-z_]+\.txt): (?P<row>.*?\{\}.*?)(?: -->|$)",
